@@ -251,7 +251,7 @@ def test_a_reply_of_a_world_that_was_lost_is_forgotten_as_soon_as_the_new_one_ha
     assert "meanwhile" in uids
 
 
-def test_a_reply_of_the_same_world_stays_when_its_watch_goes_on() -> None:
+def test_a_reply_of_the_same_cluster_stays_when_its_watch_continues() -> None:
     cache = filled(settled())
     cache.wrote(POD, pod(resourceVersion="500"), START)
     cache.asks(POD)
@@ -268,7 +268,7 @@ def test_the_version_goes_down_with_a_new_list_of_an_older_world() -> None:
     assert "p" in {p.uid for p in observe(cache).pods}
 
 
-def test_the_own_status_wakes_nobody_and_is_known_before_its_event() -> None:
+def test_an_own_status_write_queues_nothing_and_is_known_before_its_event() -> None:
     world = settled()
     cache = filled(world)
     written = copy.deepcopy(world.body)

@@ -138,7 +138,7 @@ def test_the_time_of_a_leader_begins_when_it_sent_its_renewal() -> None:
     assert not led.leads(107)
 
 
-def test_who_finds_another_in_the_lease_leads_no_more() -> None:
+def test_a_leader_that_finds_another_holder_in_the_lease_stops_leading() -> None:
     led = leader_election.wrote(candidate(), lease("a"), 100, 100)
     assert not leader_election.saw(led, lease("b", 2), 101).leads(101)
 
@@ -162,7 +162,7 @@ def test_only_the_holder_releases() -> None:
     assert leader_election.release(leader_election.saw(led, None, 101), 0) is None
 
 
-def test_nobody_waits_past_the_end_of_a_lease() -> None:
+def test_no_candidate_waits_past_the_end_of_a_lease() -> None:
     waiting = leader_election.saw(candidate(), lease("b"), 100)
     assert leader_election.pause(waiting, 105, 0.5) == pytest.approx(1.05)
     assert leader_election.pause(waiting, 109.5, 0.5) == 0.5
@@ -442,7 +442,7 @@ def test_the_next_one_leads_soon_after_a_leader_died(seed: int) -> None:
 
 @OFTEN
 @given(st.integers(0, 2**32))
-def test_after_any_trouble_somebody_leads(seed: int) -> None:
+def test_after_any_fault_a_candidate_leads(seed: int) -> None:
     made = world(seed, 3, 0.5)
     made.run(120)
     made.trouble = 0.0

@@ -145,7 +145,7 @@ def test_a_field_that_a_newer_api_server_fills_in_restarts_no_pod_and_makes_no_r
     assert world.numbers() == [1, 2, 3]
 
 
-def test_the_newest_revision_deleted_by_hand_comes_again_and_no_older_one_is_taken_for_it() -> None:
+def test_the_newest_revision_deleted_by_hand_is_created_again_instead_of_an_older_one() -> None:
     world = settled()
     world.body["spec"]["template"]["metadata"]["annotations"] = {
         "kubectl.kubernetes.io/restartedAt": "2027-01-01T00:00:00Z"
@@ -215,7 +215,7 @@ def test_a_foreign_revision_under_the_name_of_ours_serves_until_it_is_gone() -> 
     }
 
 
-def test_a_field_that_somebody_adds_is_a_new_template() -> None:
+def test_an_added_field_is_a_new_template() -> None:
     world = settled()
     world.edit("agent:1")
     world.body["spec"]["template"]["spec"]["hostNetwork"] = True

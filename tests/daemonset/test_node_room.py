@@ -72,7 +72,7 @@ def test_the_end_of_a_pod_gives_its_room_back_once_and_wakes_who_waits(how: str)
     assert capacity.apply(POD, type, body, "12") == set()
 
 
-def test_a_new_pod_takes_room_and_wakes_nobody() -> None:
+def test_a_new_pod_takes_capacity_and_queues_nothing() -> None:
     capacity = room()
     whole = free(capacity)
     assert capacity.apply(POD, ADDED, pod(), "11") == set()

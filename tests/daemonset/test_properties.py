@@ -132,7 +132,7 @@ def test_the_same_things_seen_in_any_order_give_the_same_decision_byte_for_byte(
 
 @OFTEN
 @given(world=worlds())
-def test_pods_are_made_once_a_node_and_only_where_they_shall_be_and_ended_once_each(
+def test_pods_are_created_once_per_node_and_only_on_eligible_nodes_and_deleted_once_each(
     world: World,
 ) -> None:
     seen = world.observe()

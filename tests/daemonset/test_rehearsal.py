@@ -66,7 +66,7 @@ def test_a_rollout_that_ends(simulated: Rehearsal, expected: Rehearsal) -> None:
     assert simulated == expected
 
 
-def test_nodes_that_are_not_ready_use_up_the_budget_and_it_stands_still() -> None:
+def test_nodes_that_are_not_ready_use_up_the_budget_and_block_the_rollout() -> None:
     simulated = play(fleet(6, broken=1), rolling(1))
     assert simulated.waiting == tuple(f"node-{index:03d}" for index in range(6))
     more = play(fleet(6, broken=1), rolling(2))
@@ -83,7 +83,7 @@ def test_a_suspended_one_moves_nothing() -> None:
 
 
 @pytest.mark.parametrize(("number", "share"), [(1200, 1), (3000, "1%"), (2000, 7)])
-def test_a_long_one_is_told_by_how_it_begins(number: int, share: int | str) -> None:
+def test_a_long_rollout_is_estimated_from_its_first_steps(number: int, share: int | str) -> None:
     simulated = play(fleet(number), rolling(share))
     at_once = share if isinstance(share, int) else number // 100
     steps = -(-number // at_once)

@@ -160,7 +160,7 @@ def test_a_bad_image_stops_at_the_budget_and_the_way_back_restarts_only_what_it_
     assert world.numbers() == [2, 3]
 
 
-def test_on_delete_replaces_a_pod_only_after_somebody_deleted_it() -> None:
+def test_on_delete_replaces_a_pod_only_after_its_deletion() -> None:
     world = settled(3, {"type": "OnDelete"})
     world.edit("agent:2")
     world.settle()
@@ -190,7 +190,7 @@ def test_surge_replaces_an_unready_old_pod_whatever_the_limit() -> None:
     assert sum(isinstance(a, DeletePod) for a in world.turn().actions) == 5
 
 
-def test_the_wait_for_min_ready_seconds_is_asked_for() -> None:
+def test_the_end_of_min_ready_seconds_is_scheduled() -> None:
     world = World(daemonset(minReadySeconds=30), 1)
     world.turn()
     world.kubelets()
@@ -201,7 +201,7 @@ def test_the_wait_for_min_ready_seconds_is_asked_for() -> None:
 
 
 @pytest.mark.parametrize("strategy", [rolling("50%"), rolling(0, 1)])
-def test_a_suspended_rollout_pauses_wherever_it_is_mends_nodes_meanwhile_and_goes_on(
+def test_a_suspended_rollout_pauses_at_any_step_repairs_nodes_and_resumes(
     strategy: dict[str, Any],
 ) -> None:
     world = settled(4, strategy)

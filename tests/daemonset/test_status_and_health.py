@@ -129,7 +129,7 @@ def test_on_delete_is_healthy_with_earlier_pods_and_says_so() -> None:
     assert "2 run an earlier revision" in judged.message
 
 
-def test_suspended_is_said() -> None:
+def test_a_suspended_rollout_is_reported() -> None:
     world = settled()
     world.body["metadata"]["annotations"][names.SUSPEND] = "true"
     assert health.judge(world.observe()).state is HealthState.SUSPENDED

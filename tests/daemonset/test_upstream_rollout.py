@@ -192,7 +192,7 @@ def test_another_strategy_alone_moves_nothing(strategy: dict[str, Any]) -> None:
     story.turns((0, 0))
 
 
-def test_on_delete_only_what_somebody_deleted_comes_back_new() -> None:
+def test_on_delete_only_deleted_pods_are_replaced_by_new_ones() -> None:
     story = Story(3, {"type": "OnDelete"})
     story.edit()
     story.turns((0, 0))
@@ -205,7 +205,7 @@ def test_on_delete_only_what_somebody_deleted_comes_back_new() -> None:
     ]
 
 
-def test_a_change_of_strategy_in_mid_rollout_goes_on_by_the_new_one() -> None:
+def test_after_a_change_of_strategy_the_rollout_continues_with_the_new_one() -> None:
     story = Story(4, rolling(1))
     story.edit()
     story.turns((0, 1), (1, 0))

@@ -46,7 +46,7 @@ def test_a_key_that_was_moved_forward_is_still_never_taken_twice() -> None:
     assert queue.take(5.1) == "a"
 
 
-def test_failures_come_back_later_each_time_and_success_forgives() -> None:
+def test_failures_are_retried_with_increasing_delay_and_success_resets_it() -> None:
     queue: WorkQueue[str] = WorkQueue()
     queue.add("a", 0.0)
     now, waits = 0.0, []

@@ -1,4 +1,4 @@
-"""Control planes whose audit log tells what the service's account asked for."""
+"""Control planes whose audit log has the requests of the service's account."""
 
 from __future__ import annotations
 

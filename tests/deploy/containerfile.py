@@ -114,10 +114,10 @@ class Build:
         match word:
             case "ENV":
                 known = dict(image.environment)
-                said = (pair.partition("=") for pair in shlex.split(rest))
+                pairs = (pair.partition("=") for pair in shlex.split(rest))
                 known |= {
                     name: re.sub(r"\$(\w+)", lambda found: known.get(found[1], ""), value)
-                    for name, _, value in said
+                    for name, _, value in pairs
                 }
                 return replace(image, environment=tuple(known.items()))
             case "LABEL":  # no file of the image depends on it
@@ -159,8 +159,8 @@ class Build:
                 else:
                     _copy_tracked(source, place)
 
-        told = self.made[stage].key if stage else _digest_of(sources)
-        return _layer(image, f"COPY {rest} {told}", make)
+        origin = self.made[stage].key if stage else _digest_of(sources)
+        return _layer(image, f"COPY {rest} {origin}", make)
 
 
 def run(
@@ -192,7 +192,7 @@ def _run_step(image: Image, upper: Path, command: str) -> None:
         if Path(path).exists()
     ]
     caches = {"GOMODCACHE": "go-modules", "GOCACHE": "go-build"}
-    given = {name: value for name, value in os.environ.items() if _OF_THE_MACHINE.match(name)}
+    inherited = {name: value for name, value in os.environ.items() if _OF_THE_MACHINE.match(name)}
     mounts = ""
     for name, folder in caches.items():
         (cache() / folder).mkdir(parents=True, exist_ok=True)
@@ -200,7 +200,7 @@ def _run_step(image: Image, upper: Path, command: str) -> None:
             f"mkdir -p $m/run/{folder} && mount --bind {shlex.quote(str(cache() / folder))} "
             f"$m/run/{folder}\n"
         )
-        given[name] = f"/run/{folder}"
+        inherited[name] = f"/run/{folder}"
     for path in binds:
         made = "mkdir -p" if Path(path).is_dir() else "touch"
         mounts += f"mkdir -p $m{Path(path).parent}; {made} $m{path}; mount --bind {path} $m{path}\n"
@@ -210,7 +210,7 @@ mount -t overlay overlay -o lowerdir={_lower(image)},upperdir={shlex.quote(str(u
 chroot $m sh -c "$2"
 """  # noqa: E501
     environment = {
-        **given,
+        **inherited,
         **dict(image.environment),
         "HOME": "/root",
         "DEBIAN_FRONTEND": "noninteractive",
@@ -247,8 +247,8 @@ def _base(name: str) -> Image:
     return Image((root,), key=name)
 
 
-def _layer(image: Image, told: str, make: Callable[[Path], None]) -> Image:
-    key = hashlib.sha256(f"{image.key}\n{told}".encode()).hexdigest()[:16]
+def _layer(image: Image, step: str, make: Callable[[Path], None]) -> Image:
+    key = hashlib.sha256(f"{image.key}\n{step}".encode()).hexdigest()[:16]
     kept = cache() / "layers" / key
     if not kept.exists():
         partial = kept.with_name(f"{key}.{os.getpid()}")
@@ -278,8 +278,10 @@ def _made(directory: Path) -> Path:
 
 def _tracked(source: str) -> list[Path]:
     words = ("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", source)
-    told = subprocess.run(words, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True).stdout
-    return sorted(ROOT / name for name in told.split("\0") if name and os.path.lexists(ROOT / name))
+    listing = subprocess.run(words, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True).stdout
+    return sorted(
+        ROOT / name for name in listing.split("\0") if name and os.path.lexists(ROOT / name)
+    )
 
 
 def _copy_tracked(source: str, place: Path) -> None:

@@ -77,8 +77,8 @@ class Outcome:
 
 
 NOTHING_AMISS = Outcome((), ())
-# What is in a Namespace that left Git: kinds that may not be listed are named by the guard that
-# keeps it, until somebody approves.
+# The contents of a Namespace that was removed from Git: the guard that keeps it names the kinds
+# that the account must not list, until an approval.
 _CONTENTS = re.compile(r"list /apis?/.*/namespaces/fleet/\w+\?limit=500$")
 
 
@@ -88,23 +88,25 @@ def judge(
     """What the account did since the audit log had that length, beside what it may do now; `but`
     may be left unused.
     """
-    given = granted(plane)
+    granted_rights = granted(plane)
     needed: set[Right] = set()
     refused: list[str] = []
-    for told in _requests(plane.audit_log, since):
-        is_ending = "being terminated" in told["responseStatus"].get("message", "")
+    for request in _requests(plane.audit_log, since):
+        is_ending = "being terminated" in request["responseStatus"].get("message", "")
         if (
-            _code(told) == 403
+            _code(request) == 403
             and not is_ending
-            and not _CONTENTS.match(f"{told['verb']} {told['requestURI']}")
+            and not _CONTENTS.match(f"{request['verb']} {request['requestURI']}")
         ):
-            refused.append(f"{told['verb']} {told['requestURI']}")
-        for right in _asked(told):
+            refused.append(f"{request['verb']} {request['requestURI']}")
+        for right in _required(request):
             narrow = Right(right.verb, right.group, right.resource)
-            needed |= {right} if right in given else {narrow}
-            needed |= {one for one in given if one.name and replace(one, name="") == narrow}
+            needed |= {right} if right in granted_rights else {narrow}
+            needed |= {
+                one for one in granted_rights if one.name and replace(one, name="") == narrow
+            }
     needed |= {implied for implied, shown in IMPLIED.items() if shown in needed}
-    return Outcome(tuple(sorted(set(refused))), tuple(sorted(given - but - needed)))
+    return Outcome(tuple(sorted(set(refused))), tuple(sorted(granted_rights - but - needed)))
 
 
 def granted(plane: controlplane.ControlPlane) -> frozenset[Right]:
@@ -146,25 +148,25 @@ def _requests(log: Path, since: int) -> Iterator[dict[str, Any]]:
         for line in stream:
             if ACCOUNT.encode() not in line:
                 continue
-            told = json.loads(line)
-            if told["user"].get("username") == ACCOUNT and told["stage"] in (
+            request = json.loads(line)
+            if request["user"].get("username") == ACCOUNT and request["stage"] in (
                 "ResponseComplete",
                 "ResponseStarted",
             ):
-                yield told
+                yield request
 
 
-def _code(told: Mapping[str, Any]) -> int:
-    return int(told.get("responseStatus", {}).get("code", 0))
+def _code(request: Mapping[str, Any]) -> int:
+    return int(request.get("responseStatus", {}).get("code", 0))
 
 
-def _asked(told: Mapping[str, Any]) -> Iterator[Right]:
+def _required(request: Mapping[str, Any]) -> Iterator[Right]:
     """The rights that a request took."""
-    what = told.get("objectRef")
+    what = request.get("objectRef")
     if what is None:
         return
-    if "impersonatedUser" in told:
-        name = told["impersonatedUser"]["username"]
+    if "impersonatedUser" in request:
+        name = request["impersonatedUser"]["username"]
         account = name.removeprefix("system:serviceaccount:")
         yield (
             Right("impersonate", "", "users")
@@ -173,8 +175,8 @@ def _asked(told: Mapping[str, Any]) -> Iterator[Right]:
         )
         return
     resource = what["resource"] + (f"/{what['subresource']}" if "subresource" in what else "")
-    yield Right(told["verb"], what.get("apiGroup", ""), resource, what.get("namespace", ""))
-    if told["verb"] == "patch" and _code(told) == 201:  # a server-side apply that creates
+    yield Right(request["verb"], what.get("apiGroup", ""), resource, what.get("namespace", ""))
+    if request["verb"] == "patch" and _code(request) == 201:  # a server-side apply that creates
         yield Right("create", what.get("apiGroup", ""), resource, what.get("namespace", ""))
 
 
@@ -183,7 +185,7 @@ def installed(
 ) -> int:
     """deploy/ with the power, its rights in force; the length of the audit log then.
 
-    Its own pods are only said to run here, so they take none of the rights that are looked at.
+    Its own pods only appear to run here, so they use none of the observed rights.
     """
     deploy.apply(plane, deploy.overlay(directory, power, "log: {format: text}\n", *components))
     until(lambda: _gathered(plane), lambda: "the rights were not gathered", PATIENCE)
@@ -234,19 +236,19 @@ def in_force(plane: controlplane.ControlPlane) -> None:
 
 def _allowed(plane: controlplane.ControlPlane, right: Right) -> bool:
     resource, _, sub = right.resource.partition("/")
-    asked = {
+    attributes = {
         "verb": right.verb,
         "group": right.group,
         "resource": resource,
         "subresource": sub,
         "namespace": right.namespace,
     }
-    asked["name"] = right.name
+    attributes["name"] = right.name
     group = "authorization.k8s.io/v1"
     review = {
         "apiVersion": group,
         "kind": "SubjectAccessReview",
-        "spec": {"user": ACCOUNT, "resourceAttributes": asked},
+        "spec": {"user": ACCOUNT, "resourceAttributes": attributes},
     }
     return bool(
         plane.request("POST", f"/apis/{group}/subjectaccessreviews", review)["status"]["allowed"]
@@ -277,15 +279,15 @@ def kubeconfig(plane: controlplane.ControlPlane, directory: Path) -> Path:
     """A kubeconfig with nothing but a token of the account."""
     token = plane.kubectl("-n", NAMESPACE, "create", "token", "gitops-ds").strip()
     file = directory / "service.kubeconfig"
-    told = json.loads(plane.kubeconfig.read_text())
-    told["users"] = [{"name": "admin", "user": {"token": token}}]
-    file.write_text(json.dumps(told))
+    config = json.loads(plane.kubeconfig.read_text())
+    config["users"] = [{"name": "admin", "user": {"token": token}}]
+    file.write_text(json.dumps(config))
     return file
 
 
 @dataclass(frozen=True, slots=True)
 class Replicas:
-    """The installed program under the account alone, as often as it was asked for."""
+    """The installed program under the account alone, as many processes as requested."""
 
     processes: Mapping[Path, subprocess.Popen[bytes]]
 
@@ -293,11 +295,11 @@ class Replicas:
         """What all of them logged so far."""
         return "".join(log.read_text() for log in self.processes)
 
-    def said(self, words: str, times: int = 1) -> None:
-        """Waits until they said it."""
+    def wait_for_log(self, words: str, times: int = 1) -> None:
+        """Waits until the log has these words so often."""
         until(
             lambda: self.log().count(words) >= times,
-            lambda: f"{words} was not said:\n{self.log()[-3000:]}",
+            lambda: f"{words} was not logged:\n{self.log()[-3000:]}",
             PATIENCE,
         )
 
@@ -312,7 +314,7 @@ class Replicas:
         before = self.log().count("became leader")
         self.processes[leader].terminate()
         assert self.processes[leader].wait(30) == 0
-        self.said("became leader", before + 1)
+        self.wait_for_log("became leader", before + 1)
 
 
 @contextlib.contextmanager
@@ -352,7 +354,7 @@ def service(
             processes[log] = subprocess.Popen(words, stderr=stream, stdout=stream, env=environment)
     try:
         found = Replicas(processes)
-        found.said("became leader")
+        found.wait_for_log("became leader")
         yield found
     finally:
         for process in processes.values():
@@ -381,5 +383,5 @@ def doctor(directory: Path) -> dict[str, str]:
     ended = subprocess.run(
         (*words, "-o", "json"), env=environment, stdout=subprocess.PIPE, text=True, check=False
     )
-    told = json.loads(ended.stdout)["checks"]
-    return {one["name"]: one["verdict"] for one in told if one["name"].startswith("rights")}
+    checks = json.loads(ended.stdout)["checks"]
+    return {one["name"]: one["verdict"] for one in checks if one["name"].startswith("rights")}

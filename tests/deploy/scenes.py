@@ -37,7 +37,7 @@ def documents(*objects: Mapping[str, Any]) -> str:
 
 
 def live(plane: controlplane.ControlPlane, path: str) -> dict[str, Any] | None:
-    """An object at this path of the API, None where there is none."""
+    """The object at this path of the API, None if it does not exist."""
     try:
         found: dict[str, Any] = plane.request("GET", path)
     except urllib.error.HTTPError as error:
@@ -108,23 +108,23 @@ def a_fleet_lives(
     plane: controlplane.ControlPlane, upstream: gitservers.Upstream, service: Replicas
 ) -> None:
     """Scenes A1, B9, C15 to C17, C19, D21: made, changed, refused, corrected, put back."""
-    service.said("created DaemonSet fleet/agent")
+    service.wait_for_log("created DaemonSet fleet/agent")
     program.rolled_out(plane, "fleet", "agent")
     upstream.commit(agents(2, "two"))
-    service.said("updated DaemonSet fleet/agent")
+    service.wait_for_log("updated DaemonSet fleet/agent")
     program.rolled_out(plane, "fleet", "agent")
-    service.said("updated Namespace fleet")
+    service.wait_for_log("updated Namespace fleet")
 
     name, good = "agents/agent/daemonset.json", agents(3, "two")
     bad = upstream.commit({name: str(good[name]).replace('"containers"', '"nope"')})
-    service.said(f"commit {bad[:12]} is not applied")
+    service.wait_for_log(f"commit {bad[:12]} is not applied")
     upstream.commit({name: good[name]})
     _runs(plane, 3)
     plane.kubectl("-n", "fleet", "set", "image", "ds/agent", f"agent={image(9)}")
     _runs(plane, 3)
     for times in (2, 3):  # the second time raises the count of an event
         plane.kubectl("-n", "fleet", "delete", "ds/agent")
-        service.said("created DaemonSet fleet/agent", times)
+        service.wait_for_log("created DaemonSet fleet/agent", times)
     upstream.commit(agents(2, "two"))  # the way back
     _runs(plane, 2)
     program.rolled_out(plane, "fleet", "agent")
@@ -143,19 +143,19 @@ def _annotate(plane: controlplane.ControlPlane, word: str) -> None:
 
 
 def a_pass(plane: controlplane.ControlPlane, service: Replicas) -> str:
-    """Asks for a pass by annotation; how it ended."""
+    """Requests a reconciliation by annotation; returns its outcome."""
     value = secrets.token_hex(4)
     _annotate(plane, f"gitops-ds.io/requested-at={value}")
 
-    def said() -> dict[str, str]:
+    def annotations() -> dict[str, str]:
         return dict(
             plane.request("GET", f"/api/v1/namespaces/{NAMESPACE}/configmaps/{STATE}")["metadata"][
                 "annotations"
             ]
         )
 
-    until(lambda: said().get("gitops-ds.io/handled-at") == value, service.log, PATIENCE)
-    return said()["gitops-ds.io/outcome"]
+    until(lambda: annotations().get("gitops-ds.io/handled-at") == value, service.log, PATIENCE)
+    return annotations()["gitops-ds.io/outcome"]
 
 
 STAGED = """\
@@ -171,16 +171,16 @@ def a_staged_rollout(
     name = "agents/base/daemonset.json"
     slow = STAGED.replace("canary, soak: 1s", "canary, soak: 1h")
     upstream.commit({"agents/base/rollout.yaml": slow})
-    service.said("updated DaemonSet fleet/base")
+    service.wait_for_log("updated DaemonSet fleet/base")
     upstream.commit({name: documents(daemonset("base", image(2), "fleet"))})
-    service.said("ReleasePod fleet/base")
+    service.wait_for_log("ReleasePod fleet/base")
     upstream.commit(
         {
             "agents/base/rollout.yaml": STAGED,
             name: documents(daemonset("base", image(3), "fleet")),
         }
     )
-    service.said("PromoteRevision fleet/base")
+    service.wait_for_log("PromoteRevision fleet/base")
 
     def runs() -> str:
         found = live(plane, f"{APPS}/fleet/daemonsets/base") or {}
@@ -194,14 +194,14 @@ def a_staged_rollout(
     program.rolled_out(plane, "fleet", "base")
 
 
-def somebody_asks(
+def annotations_control_the_loop(
     plane: controlplane.ControlPlane, upstream: gitservers.Upstream, service: Replicas
 ) -> None:
     """A pass now, nothing for a while, and on with it: annotations of the state."""
     a_pass(plane, service)
     _annotate(plane, "gitops-ds.io/suspend=true")
     upstream.commit(agents(4, "two"))
-    service.said("suspended: 1 change of commit")
+    service.wait_for_log("suspended: 1 change of commit")
     _annotate(plane, "gitops-ds.io/suspend-")
     _runs(plane, 4)
 
@@ -209,7 +209,7 @@ def somebody_asks(
 def another_leads(
     plane: controlplane.ControlPlane, upstream: gitservers.Upstream, service: Replicas
 ) -> None:
-    """Scene E24: the leader ends, the other one goes on where it was."""
+    """Scene E24: the leader ends, the other one continues from there."""
     service.stop_the_leader()
     upstream.commit(agents(5, "two"))
     _runs(plane, 5)
@@ -219,17 +219,17 @@ def another_leads(
 def it_leaves_git(
     plane: controlplane.ControlPlane, upstream: gitservers.Upstream, service: Replicas
 ) -> None:
-    """Scene C18: more nodes lose an agent than the guard allows, so somebody approves; one
-    DaemonSet goes after the other.
+    """Scene C18: more nodes lose an agent than the guard allows, so an approval is needed;
+    one DaemonSet is deleted after the other.
     """
     gone = {"agents/agent/agent.yaml": None, "agents/agent/config/agent.conf": None}
     namespace = documents({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kept"}})
     gone |= {f"agents/{name}/daemonset.json": None for name in ("agent", "base")}
     upstream.commit({**gone, "shared/more.json": namespace})
-    service.said("created Namespace kept")
+    service.wait_for_log("created Namespace kept")
     _approve(plane, service)
     for name in ("agent", "base"):
-        service.said(f"deleted DaemonSet fleet/{name}")
+        service.wait_for_log(f"deleted DaemonSet fleet/{name}")
 
     def left(path: str) -> Any:
         # An approval of a Namespace counts for one plan: other objects may have come into it.
@@ -260,12 +260,12 @@ def a_lease_is_stolen(plane: controlplane.ControlPlane, service: Replicas) -> No
         "-p",
         '{"spec": {"holderIdentity": "a-thief"}}',
     )
-    service.said("a-thief holds it")
-    service.said("became leader", before + 1)
+    service.wait_for_log("a-thief holds it")
+    service.wait_for_log("became leader", before + 1)
 
 
 def keep(plane: controlplane.ControlPlane, *objects: Mapping[str, Any]) -> None:
-    """As somebody with kubectl does."""
+    """Applies objects as a user of kubectl."""
     plane.kubectl("apply", "-f", "-", stdin=documents(*objects))
 
 
@@ -300,7 +300,9 @@ def roles_come_change_and_go(upstream: gitservers.Upstream, service: Replicas) -
 
     def each(what: str) -> None:
         for kind in kinds:
-            service.said(f"{what} {kind} {'' if kind.startswith('Cluster') else 'more/'}agent")
+            service.wait_for_log(
+                f"{what} {kind} {'' if kind.startswith('Cluster') else 'more/'}agent"
+            )
 
     each("created")
     upstream.commit({"all.json": documents(*powerful("more", "two"))})
@@ -324,7 +326,7 @@ def keep_templates(plane: controlplane.ControlPlane) -> None:
 
 def a_template_goes(plane: controlplane.ControlPlane, service: Replicas) -> None:
     for name in ("plain", "hidden"):
-        service.said(f"created DaemonSet tools/{name}")
+        service.wait_for_log(f"created DaemonSet tools/{name}")
         program.rolled_out(plane, "tools", name)
         plane.kubectl(
             "-n",
@@ -335,7 +337,7 @@ def a_template_goes(plane: controlplane.ControlPlane, service: Replicas) -> None
             "--timeout=90s",
         )
     plane.kubectl("-n", "tools", "delete", "secret", "hidden")
-    service.said("deleted DaemonSet tools/hidden")
+    service.wait_for_log("deleted DaemonSet tools/hidden")
 
 
 def deployers(space: str) -> list[dict[str, Any]]:
@@ -419,11 +421,11 @@ _DENIED = {
 
 
 def names_that_are_taken(plane: controlplane.ControlPlane, service: Replicas) -> None:
-    """A pod and a revision of somebody else's stand where ours would be: the next name is taken."""
+    """A pod and a revision of another owner have the names of ours: the next name is used."""
     plane.kubectl("apply", "-f", "-", stdin=documents(*_DENIED.values()))
     plane.request("POST", f"{APPS}/default/daemonsets", daemonset("denied", image(1), "default"))
-    service.said("no-pods")
-    wanted = program.eventually(lambda: _names_asked_for(plane), bool)
+    service.wait_for_log("no-pods")
+    wanted = program.eventually(lambda: _names_requested(plane), bool)
     for name in wanted:
         body = {
             "metadata": {"name": name},
@@ -451,7 +453,7 @@ def names_that_are_taken(plane: controlplane.ControlPlane, service: Replicas) ->
 
 
 def a_history(plane: controlplane.ControlPlane) -> None:
-    """Scenes D20, D22: more revisions than the limit keeps, and one that comes back."""
+    """Scenes D20, D22: more revisions than the limit keeps, and one that is applied again."""
     body = daemonset("history", image(1), "default")
     body["spec"]["revisionHistoryLimit"] = 1
     plane.request("POST", f"{APPS}/default/daemonsets", body)
@@ -506,12 +508,12 @@ def _revisions(plane: controlplane.ControlPlane, name: str) -> list[dict[str, An
     ]
 
 
-def _names_asked_for(plane: controlplane.ControlPlane) -> set[str]:
+def _names_requested(plane: controlplane.ControlPlane) -> set[str]:
     """The names of pods that the account tried to make and was not let."""
-    told = map(json.loads, plane.audit_log.read_text().splitlines())
+    requests = map(json.loads, plane.audit_log.read_text().splitlines())
     pods = (
         one
-        for one in told
+        for one in requests
         if one["user"].get("username") == rights.ACCOUNT
         and one.get("objectRef", {}).get("resource") == "pods"
     )

@@ -33,28 +33,28 @@ def test_every_alert_fires_when_it_should_and_not_before() -> None:
 
 
 def test_every_alert_is_seen_to_fire_and_to_keep_still() -> None:
-    told = [
+    cases = [
         one
         for test in YAML(typ="safe").load(TESTS.read_text())["tests"]
         for one in test["alert_rule_test"]
     ]
     for firing in (True, False):
-        assert {one["alertname"] for one in told if bool(one["exp_alerts"]) is firing} == {
+        assert {one["alertname"] for one in cases if bool(one["exp_alerts"]) is firing} == {
             rule["alert"] for rule in rules()
         }
 
 
 def test_alerts_and_dashboard_ask_only_for_metrics_that_there_are() -> None:
     dashboard = json.loads((deploy.DEPLOY / "monitoring/dashboard.json").read_text())
-    asked = [rule["expr"] for rule in rules()] + [
+    expressions = [rule["expr"] for rule in rules()] + [
         target["expr"] for panel in dashboard["panels"] for target in panel["targets"]
     ]
-    known = {
+    exposed = {
         line.split()[2]
         for line in metrics.Metrics().text().decode().splitlines()
         if line.startswith("# TYPE")
     }
-    assert {name for text in asked for name in NAME.findall(text)} <= known
+    assert {name for text in expressions for name in NAME.findall(text)} <= exposed
 
 
 def test_every_alert_leads_to_what_to_do() -> None:

@@ -1,5 +1,5 @@
-"""The image's steps are run, and what comes out starts as nobody on a read-only root, with all that
-it needs.
+"""The steps of the image are run. The result starts as an unprivileged user on a read-only root,
+with all that it needs.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ def image() -> containerfile.Image:
 def test_it_has_what_the_service_starts_and_writes_only_where_it_may(
     image: containerfile.Image,
 ) -> None:
-    told = containerfile.run(
+    done = containerfile.run(
         image,
         "sh",
         "-c",
         "for one in git ssh gpg helm kustomize; do command -v $one || exit 9; done; id -u",
     )
-    assert (told.returncode, told.stdout.split()[-1]) == (0, "65532"), told.stderr
+    assert (done.returncode, done.stdout.split()[-1]) == (0, "65532"), done.stderr
     assert containerfile.run(image, "sh", "-c", "touch /opt/gitops-ds/x").returncode
     assert containerfile.run(image, "sh", "-c", "touch /tmp/x").returncode == 0
 
@@ -40,9 +40,9 @@ def test_it_starts_quickly_from_bytecode_that_is_there(
     assert image.entrypoint == ("gitops-ds",)
     assert image.command[0] == "run"
     began = time.monotonic()
-    told = containerfile.run(image, *image.entrypoint, "version")
+    done = containerfile.run(image, *image.entrypoint, "version")
     seconds = time.monotonic() - began
-    assert told.stdout.startswith("gitops-ds "), told.stderr
+    assert done.stdout.startswith("gitops-ds "), done.stderr
     assert containerfile.run(image, *image.entrypoint, "run", "--help").returncode == 0
     with capsys.disabled():
         print(
@@ -64,8 +64,8 @@ def test_it_checks_a_repository_that_it_may_only_read(
 ) -> None:
     (tmp_path / "agent.yaml").write_text(agent())
     tmp_path.chmod(0o755)
-    told = containerfile.run(image, *image.entrypoint, "check", binds=[(tmp_path, "/work")])
-    assert told.returncode == 0, told.stdout + told.stderr
+    done = containerfile.run(image, *image.entrypoint, "check", binds=[(tmp_path, "/work")])
+    assert done.returncode == 0, done.stdout + done.stderr
     (tmp_path / "agent.yaml").write_text(agent(label="other"))
     assert (
         containerfile.run(image, *image.entrypoint, "check", binds=[(tmp_path, "/work")]).returncode

@@ -45,10 +45,10 @@ def pods(plane: controlplane.ControlPlane, space: str) -> dict[str, str]:
 
 def restored(plane: controlplane.ControlPlane, upstream: gitservers.Upstream) -> None:
     """The cluster as the version before left it, and the repository that it followed."""
-    told = json.loads(BEFORE.read_text().replace("REPOSITORY", str(upstream.path)))
-    for one in told["commits"]:
+    fixture = json.loads(BEFORE.read_text().replace("REPOSITORY", str(upstream.path)))
+    for one in fixture["commits"]:
         assert upstream.commit(one["files"], one["message"]) == one["id"]
-    applied = scenes.documents(*told["applied"])
+    applied = scenes.documents(*fixture["applied"])
     plane.kubectl("apply", "--server-side", "--field-manager=gitops-ds", "-f", "-", stdin=applied)
     until(
         lambda: scenes.live(plane, f"{CORE}/fleet/serviceaccounts/default") is not None,
@@ -56,14 +56,14 @@ def restored(plane: controlplane.ControlPlane, upstream: gitservers.Upstream) ->
         PATIENCE,
     )
     uid = plane.request("GET", f"{scenes.APPS}/fleet/daemonsets/agent")["metadata"]["uid"]
-    made = [json.loads(json.dumps(body).replace('"UID"', f'"{uid}"')) for body in told["made"]]
+    made = [json.loads(json.dumps(body).replace('"UID"', f'"{uid}"')) for body in fixture["made"]]
     plane.kubectl("create", "-f", "-", stdin=scenes.documents(*made))
     metadata = {
         "namespace": NAMESPACE,
         "name": scenes.STATE,
         "labels": {"app.kubernetes.io/managed-by": "gitops-ds"},
     }
-    data = base64.b64encode(gzip.compress(json.dumps(told["state"]).encode())).decode()
+    data = base64.b64encode(gzip.compress(json.dumps(fixture["state"]).encode())).decode()
     body = {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -130,8 +130,8 @@ def test_it_manages_its_own_deployment(tmp_path: Path, plane: controlplane.Contr
     with rights.service(
         plane, tmp_path / "run", "pace", scenes.following(upstream, allow={"itself": True})
     ) as service:
-        service.said("updated Deployment gitops-ds/gitops-ds")
-        service.said("created DaemonSet own/agent")
+        service.wait_for_log("updated Deployment gitops-ds/gitops-ds")
+        service.wait_for_log("created DaemonSet own/agent")
         program.rolled_out(plane, "own", "agent")
         assert running(plane) == before
         agents = pods(plane, "own")
@@ -144,14 +144,14 @@ def test_it_manages_its_own_deployment(tmp_path: Path, plane: controlplane.Contr
         upstream.commit(
             {"gitops-ds.json": scenes.documents(*rest).replace(IMAGE, "gitops-ds:next")}
         )
-        service.said("deleted ResourceQuota")
+        service.wait_for_log("deleted ResourceQuota")
         program.eventually(
             lambda: set(running(plane).values()),
             lambda found: found == {"gitops-ds:next"},
             PATIENCE,
         )
         upstream.commit({"gitops-ds.json": scenes.documents(*own)})
-        service.said("created ResourceQuota")
+        service.wait_for_log("created ResourceQuota")
         program.eventually(
             lambda: set(running(plane).values()), lambda found: found == {IMAGE}, PATIENCE
         )
@@ -160,7 +160,7 @@ def test_it_manages_its_own_deployment(tmp_path: Path, plane: controlplane.Contr
 
 
 def objects_of(plane: controlplane.ControlPlane, overlay: Path) -> list[dict[str, Any]]:
-    """The objects of an install, as somebody puts them into a repository."""
+    """The objects of an install, as a user adds them to a repository."""
     return [
         body for body in YAML(typ="safe").load_all(plane.kubectl("kustomize", str(overlay))) if body
     ]

@@ -36,7 +36,7 @@ def normalised(text: str) -> Objects:
     """Without what differs by intent: the hash in a ConfigMap's name against a checksum in the
     pods, and how YAML is spelled.
     """
-    told: Objects = {}
+    normal: Objects = {}
     for (kind, space, name), body in objects(
         re.sub(r"\bsettings-[0-9a-z]{10}\b", "settings", text)
     ).items():
@@ -46,8 +46,8 @@ def normalised(text: str) -> Objects:
             body["data"] = {
                 key: YAML(typ="safe").load(value) for key, value in body["data"].items()
             }
-        told[kind, space, name] = body
-    return told
+        normal[kind, space, name] = body
+    return normal
 
 
 @pytest.mark.parametrize("power", ["observe", "pace", "full"])
@@ -57,7 +57,7 @@ def test_the_chart_renders_the_same_objects_as_kustomize(tmp_path: Path, power: 
         "log": {"format": "json"},
         "repository": {"url": "https://git.example.com/fleet"},
     }
-    # Whoever only observes applies nothing, in nobody's name.
+    # An observing service applies nothing and impersonates no account.
     parts = sorted(
         part.name
         for part in (deploy.DEPLOY / "rights").iterdir()
@@ -81,12 +81,14 @@ def test_the_chart_s_defaults_are_those_of_apply_k() -> None:
 
 
 def test_the_chart_keeps_to_its_release_s_namespace() -> None:
-    told = objects(deploy.templated("--namespace", "agents", "--set", "monitoring.enabled=true"))
-    spaces = {space for _, space, _ in told if space}
-    subjects = {who["namespace"] for body in told.values() for who in body.get("subjects", ())}
+    rendered = objects(
+        deploy.templated("--namespace", "agents", "--set", "monitoring.enabled=true")
+    )
+    spaces = {space for _, space, _ in rendered if space}
+    subjects = {who["namespace"] for body in rendered.values() for who in body.get("subjects", ())}
     assert spaces == subjects == {"agents"}
     settings = YAML(typ="safe").load(
-        told["ConfigMap", "agents", "settings"]["data"]["settings.yaml"]
+        rendered["ConfigMap", "agents", "settings"]["data"]["settings.yaml"]
     )
     assert service.parse(settings).cluster.namespace == "agents"
 
@@ -112,8 +114,8 @@ def test_what_is_generated_is_up_to_date() -> None:
 
 def test_image_and_chart_have_the_version_of_the_program() -> None:
     chart = YAML(typ="safe").load((deploy.CHART / "Chart.yaml").read_text())
-    told = objects((deploy.DEPLOY / "install.yaml").read_text())
-    (container,) = told["Deployment", "gitops-ds", "gitops-ds"]["spec"]["template"]["spec"][
+    install = objects((deploy.DEPLOY / "install.yaml").read_text())
+    (container,) = install["Deployment", "gitops-ds", "gitops-ds"]["spec"]["template"]["spec"][
         "containers"
     ]
     version = gitops_ds.__version__

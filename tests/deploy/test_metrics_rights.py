@@ -95,13 +95,13 @@ def test_a_template_that_needs_too_much_memory_is_halted_in_its_canary(
     upstream.commit({"gitops-ds.yaml": "version: v1\n", **first})
     settings = {**scenes.following(upstream), "metrics": {"interval": "500ms"}}
     with rights.service(plane, tmp_path / "run", "pace", settings) as service:
-        service.said("created DaemonSet measured/agent")
+        service.wait_for_log("created DaemonSet measured/agent")
         until(lambda: running(plane) == 3, lambda: "no pods", PATIENCE)
         upstream.commit({"agents/agent/daemonset.json": agent(2)})
-        service.said("gate pods has no data: metrics API: no memory of pod")
+        service.wait_for_log("gate pods has no data: metrics API: no memory of pod")
         assert len(pinned(plane)) == 1
         report(plane, "95Mi")
-        service.said("gate pods failed: 95 (container ")
+        service.wait_for_log("gate pods failed: 95 (container ")
         assert len(pinned(plane)) == 1
     assert rights.judge(plane, since, proven) == NOTHING_AMISS
     plane.kubectl("delete", "crd/pods.metrics.k8s.io", "--wait=false")

@@ -1,5 +1,5 @@
-"""With the right to list events, and no other, the service tells why another controller's pods are
-refused, until they come.
+"""With the right to list events, and no other, the service reports why pods of another
+controller are refused, until they are created.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ def test_a_quota_is_the_cause_until_it_is_gone(
     upstream = gitservers.Upstream(tmp_path / "fleet")
     upstream.commit({"agent.json": json.dumps(daemonset("agent", scenes.image(1), SPACE))})
 
-    def told(key: str) -> str:
+    def value(key: str) -> str:
         path = f"/api/v1/namespaces/{rights.NAMESPACE}/configmaps/gitops-ds-status-{SPACE}.agent"
         return str((scenes.live(plane, path) or {}).get("data", {}).get(key, ""))
 
     with rights.service(plane, tmp_path / "run", "pace", scenes.following(upstream)):
-        until(lambda: "exceeded quota: none" in told("message"), lambda: told("message"))
-        assert told("health") == "Degraded"
-        assert json.loads(told("status.json"))["nodes"]["refused"] == 3
+        until(lambda: "exceeded quota: none" in value("message"), lambda: value("message"))
+        assert value("health") == "Degraded"
+        assert json.loads(value("status.json"))["nodes"]["refused"] == 3
         plane.kubectl("-n", SPACE, "delete", "quota", "none")
-        until(lambda: told("health") == "Healthy", lambda: told("message"), 240)
+        until(lambda: value("health") == "Healthy", lambda: value("message"), 240)
     assert rights.judge(plane, since, proven) == NOTHING_AMISS
     plane.kubectl("delete", "namespace", SPACE, "--wait=false")

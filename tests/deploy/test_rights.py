@@ -50,7 +50,7 @@ def test_observe_needs_no_more_than_it_is_granted(
             daemonset("seen", scenes.image(1), "default"),
         )
         program.rolled_out(plane, "default", "seen")
-        service.said("DaemonSet default/seen: RolloutCompleted")
+        service.wait_for_log("DaemonSet default/seen: RolloutCompleted")
         scenes.a_lease_is_stolen(plane, service)
         all_are_used(plane, since)
     assert rights.judge(plane, since) == NOTHING_AMISS
@@ -72,7 +72,7 @@ def a_whole_life(plane: controlplane.ControlPlane, tmp_path: Path, power: str, s
         scenes.a_fleet_lives(plane, upstream, service)
         if power == "pace":
             scenes.a_staged_rollout(plane, upstream, service)
-        scenes.somebody_asks(plane, upstream, service)
+        scenes.annotations_control_the_loop(plane, upstream, service)
         scenes.another_leads(plane, upstream, service)
         scenes.it_leaves_git(plane, upstream, service)
         if power == "pace":
@@ -98,7 +98,7 @@ def test_full_needs_no_more_than_it_is_granted(
     assert rights.judge(plane, since) == NOTHING_AMISS
 
 
-def test_what_settings_ask_for_needs_no_more_than_its_parts_grant(
+def test_the_components_of_deploy_grant_exactly_what_settings_need(
     tmp_path: Path, plane: controlplane.ControlPlane
 ) -> None:
     rights.installed(plane, tmp_path / "overlay", "pace")
@@ -147,14 +147,14 @@ def test_in_the_name_of_others_the_service_only_looks(
     scenes.keep(plane, *scenes.deployers("theirs"))
     rights.bound(plane, "theirs", "gitops-ds-impersonation")
     since = rights.bound(plane, rights.NAMESPACE, "gitops-ds-impersonation")
-    given = rights.granted(plane)
+    granted = rights.granted(plane)
     writing = {
         right.resource
-        for right in given
+        for right in granted
         if right.verb in ("create", "patch", "update", "delete") and not right.namespace
     }
     assert writing == {"events", *ROLLOUTS}
-    but = frozenset(right for right in given if right.resource in ROLLOUTS)
+    but = frozenset(right for right in granted if right.resource in ROLLOUTS)
     upstream = gitservers.Upstream(tmp_path / "fleet")
     upstream.commit(scenes.agents(1, "one", "theirs"))
     impersonate = {
@@ -163,13 +163,13 @@ def test_in_the_name_of_others_the_service_only_looks(
     }
     settings = scenes.following(upstream, impersonate=impersonate, guards={"maxNodesLost": "100%"})
     with rights.service(plane, tmp_path / "run", "pace", settings) as service:
-        service.said("created DaemonSet theirs/agent")
+        service.wait_for_log("created DaemonSet theirs/agent")
         program.rolled_out(plane, "theirs", "agent")
         upstream.commit(scenes.agents(2, "two", "theirs"))
-        service.said("updated DaemonSet theirs/agent")
+        service.wait_for_log("updated DaemonSet theirs/agent")
         for times in (2, 3):
             plane.kubectl("-n", "theirs", "delete", "ds/agent")
-            service.said("created DaemonSet theirs/agent", times)
+            service.wait_for_log("created DaemonSet theirs/agent", times)
         upstream.commit(
             {
                 "agents/agent/agent.yaml": None,
@@ -177,6 +177,6 @@ def test_in_the_name_of_others_the_service_only_looks(
                 "agents/agent/config/agent.conf": None,
             }
         )
-        service.said("deleted DaemonSet theirs/agent")
+        service.wait_for_log("deleted DaemonSet theirs/agent")
         all_are_used(plane, since, but)
     assert rights.judge(plane, since, but) == NOTHING_AMISS

@@ -42,7 +42,7 @@ async def changed(scene: Scene) -> None:
     )
 
 
-def test_the_watch_tells_of_it_and_two_seconds_later_it_is_corrected() -> None:
+def test_drift_seen_by_the_watch_is_corrected_two_seconds_later() -> None:
     async def script(scene: Scene) -> None:
         await begun(scene)
         await changed(scene)
@@ -57,7 +57,7 @@ def test_the_watch_tells_of_it_and_two_seconds_later_it_is_corrected() -> None:
 
 
 @pytest.mark.parametrize("which", [DAEMONSET, CONFIG_MAP])
-def test_our_label_is_put_back_when_somebody_takes_it(which: Resource) -> None:
+def test_our_label_is_restored_when_another_writer_removes_it(which: Resource) -> None:
     async def script(scene: Scene) -> None:
         await begun(scene)
         nothing = {"metadata": {"labels": {names.OWNER_LABEL: None}}}
@@ -133,7 +133,7 @@ async def operator(scene: Scene, *, deletes: bool = False) -> None:
 
 
 @pytest.mark.parametrize("deletes", [False, True])
-def test_drift_that_comes_back_at_once_is_corrected_later_and_later_and_the_other_writer_is_named(
+def test_recurring_drift_is_corrected_with_increasing_delay_and_the_other_writer_is_named(
     deletes: bool,
 ) -> None:
     async def script(scene: Scene) -> None:

@@ -29,7 +29,7 @@ from tests.deployer.test_loop import AGENT, History, Scene, play
 from tests.deployer.test_requests import annotate
 
 
-def test_while_git_is_away_drift_is_corrected_and_a_deleted_agent_is_made_anew() -> None:
+def test_while_git_is_unreachable_drift_is_corrected_and_a_deleted_agent_is_created_again() -> None:
     async def script(scene: Scene) -> None:
         await scene.settle()
         scene.history.unreachable = True
@@ -223,7 +223,7 @@ def test_a_last_good_commit_that_is_not_signed_is_not_applied() -> None:
     virtual_time.run(main())
 
 
-def begun_anew(
+def restarted(
     scene: Scene, signed: Signed | None = None
 ) -> tuple[deployer_loop.Loop, asyncio.Task[None]]:
     """As after a restart of the service: a new loop on the same cluster."""
@@ -270,7 +270,7 @@ def test_a_service_that_starts_while_git_is_away_keeps_the_last_good_commit_appl
     async def script(scene: Scene) -> None:
         await scene.settle()
         await ended(scene)
-        loop, running = begun_anew(scene)
+        loop, running = restarted(scene)
         await asyncio.sleep(10)
         assert await healed(scene)
         await changed(scene)
@@ -298,7 +298,7 @@ def test_a_commit_that_was_refused_stays_refused_after_a_start_without_git() -> 
         scene.history.push(AGENT.format(tag="2").replace("containers:", "containerz:"))
         await scene.settle()
         await ended(scene)
-        loop, running = begun_anew(scene)
+        loop, running = restarted(scene)
         await asyncio.sleep(10)
         assert await healed(scene)
         scene.history.unreachable = False
@@ -320,7 +320,7 @@ def test_a_tip_that_is_the_kept_commit_is_judged_as_any_other_when_git_answers()
         await state_store.save(
             scene.cluster, "gitops-ds", "test", replace(known, last_attempted=later)
         )
-        loop, running = begun_anew(scene)
+        loop, running = restarted(scene)
         await asyncio.sleep(10)
         assert loop.status is not None
         assert (loop.status.condition, loop.status.newest) == (Condition.UNREACHABLE, later)
@@ -341,7 +341,7 @@ def test_what_is_on_hold_or_suspended_stays_so_after_a_start_without_git() -> No
         await ended(scene)
         for name, value in (("suspend", "true"), ("hold", good)):
             await annotate(scene, **{name: value})
-            loop, running = begun_anew(scene)
+            loop, running = restarted(scene)
             await asyncio.sleep(10)
             assert not await healed(scene), name
             await annotate(scene, **{name: None})
@@ -360,7 +360,7 @@ def test_the_last_good_commit_is_verified_before_it_is_kept_after_a_start_withou
         await ended(scene)
         signed = Signed()
         signed.unsigned.add(scene.history.id(0))
-        loop, running = begun_anew(scene, signed)
+        loop, running = restarted(scene, signed)
         await asyncio.sleep(10)
         assert not await healed(scene)
         assert any(isinstance(event, VerificationFailed) for event in scene.events)
@@ -380,7 +380,7 @@ def test_a_start_without_git_and_without_the_last_good_commit_says_that_nothing_
         await scene.settle()
         await ended(scene)
         scene.history.files_away = True
-        loop, running = begun_anew(scene)
+        loop, running = restarted(scene)
         await asyncio.sleep(10)
         assert not await healed(scene)
         assert loop.status is not None

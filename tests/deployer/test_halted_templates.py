@@ -28,7 +28,9 @@ async def halted(scene: Scene) -> None:
 
 
 @both
-def test_it_is_remembered_after_the_revert_and_held_when_it_comes_back(powers: Powers) -> None:
+def test_a_halted_template_is_remembered_after_the_revert_and_held_when_applied_again(
+    powers: Powers,
+) -> None:
     async def script(scene: Scene) -> None:
         await halted(scene)
         scene.push("1")

@@ -323,7 +323,7 @@ def test_a_branch_that_goes_back_waits_for_consent_and_says_so_once() -> None:
     play(script)
 
 
-def test_a_deleted_object_comes_back_without_a_commit() -> None:
+def test_a_deleted_object_is_created_again_without_a_commit() -> None:
     async def script(scene: Scene) -> None:
         await scene.settle()
         await scene.cluster.delete(DAEMONSET, "default", "agent")
@@ -387,7 +387,7 @@ DEFINITION = (
     ],
     ids=("namespace", "kind"),
 )
-def test_what_is_refused_is_told_once_tried_later_and_later_and_applied_when_it_can_be(
+def test_a_refused_object_is_reported_once_retried_with_increasing_delay_and_applied_when_possible(
     text: str,
     times: int,
     resource: Resource,
@@ -527,7 +527,7 @@ def test_git_may_be_away_for_an_hour() -> None:
     play(script)
 
 
-def test_a_push_that_another_replica_was_told_of_is_looked_for_until_the_server_shows_it() -> None:
+def test_a_push_announced_to_another_replica_is_fetched_until_the_server_shows_it() -> None:
     async def script(scene: Scene) -> None:
         await scene.settle()
         coming = CommitId(f"{len(scene.history.commits) + 1:040x}")
@@ -547,7 +547,7 @@ def test_a_push_that_another_replica_was_told_of_is_looked_for_until_the_server_
     play(script)
 
 
-def test_a_push_that_nobody_can_be_told_of_harms_nobody() -> None:
+def test_a_push_that_cannot_be_announced_does_no_harm() -> None:
     async def script(scene: Scene) -> None:
         standby = scene.cluster.client()
         standby.faults = lambda _request: failure(503)
@@ -589,7 +589,7 @@ async def config_maps(scene: Scene) -> list[str]:
 
 
 @pytest.mark.parametrize("after", [0.0, 0.001, 0.002, 0.005, 0.01, 0.05, 0.5, 1.0])
-def test_killed_at_any_instant_the_next_one_goes_on(after: float) -> None:
+def test_killed_at_any_instant_the_next_process_continues(after: float) -> None:
     async def script(scene: Scene) -> None:
         scene.history.push(AGENT.format(tag="2"))
         doomed_heard: list[Event] = []

@@ -124,7 +124,7 @@ def test_annotations_of_others_stay_when_the_state_is_saved() -> None:
     play(script)
 
 
-def test_while_suspended_nothing_is_written_and_what_waits_is_told() -> None:
+def test_while_suspended_nothing_is_written_and_pending_changes_are_reported() -> None:
     async def script(scene: Scene) -> None:
         await scene.settle()
         await annotate(scene, suspend="true")
@@ -344,11 +344,11 @@ def test_the_words_of_people_are_understood(word: str) -> None:
 
 
 @pytest.mark.parametrize("body", [{}, {"metadata": None}, {"metadata": {"annotations": None}}])
-def test_nothing_said_asks_for_nothing(body: Mapping[str, object]) -> None:
+def test_an_object_without_annotations_requests_nothing(body: Mapping[str, object]) -> None:
     assert requests.parse(body) == Steering()
 
 
-def test_a_pushed_commit_is_looked_for_until_the_server_shows_it_and_not_for_ever() -> None:
+def test_a_pushed_commit_is_fetched_until_the_server_shows_it_and_not_indefinitely() -> None:
     async def script(scene: Scene) -> None:
         await scene.settle()
         looks, shown = scene.history.looks, scene.history.at

@@ -167,7 +167,7 @@ def test_an_edit_of_the_template_in_mid_rollout_is_put_back_and_restarts_no_pod(
 
 
 @both
-def test_a_target_revision_that_is_deleted_comes_back_and_the_rollout_starts_at_the_canary(
+def test_a_deleted_target_revision_is_created_again_and_the_rollout_starts_at_the_canary(
     powers: Powers,
 ) -> None:
     async def script(scene: Scene) -> None:

@@ -84,7 +84,7 @@ def play(script: Callable[[Standby], Awaitable[None]]) -> None:
     virtual_time.run(main())
 
 
-def test_it_writes_nothing_and_tells_nothing_of_commits_but_knows_what_is_wanted() -> None:
+def test_a_standby_writes_nothing_and_reports_no_commits_but_knows_the_desired_state() -> None:
     async def script(scene: Standby) -> None:
         await scene.look()
         scene.push("2")
@@ -102,7 +102,7 @@ def test_it_writes_nothing_and_tells_nothing_of_commits_but_knows_what_is_wanted
     play(script)
 
 
-def test_what_is_unchanged_is_asked_for_once() -> None:
+def test_unchanged_objects_are_requested_once() -> None:
     async def script(scene: Standby) -> None:
         await scene.look()
         before = scene.request_count
@@ -130,7 +130,9 @@ def test_when_its_turn_comes_it_applies_what_the_leader_did_not() -> None:
     play(script)
 
 
-def test_when_its_turn_comes_and_all_is_done_nothing_is_written_or_told_again() -> None:
+def test_a_standby_that_becomes_leader_of_a_finished_rollout_writes_and_reports_nothing_again() -> (
+    None
+):
     async def script(scene: Standby) -> None:
         scene.push("2")
         await scene.lead()
@@ -146,7 +148,7 @@ def test_when_its_turn_comes_and_all_is_done_nothing_is_written_or_told_again() 
     play(script)
 
 
-def test_a_server_that_is_away_is_told_once_and_looked_at_again() -> None:
+def test_an_unreachable_server_is_reported_once_and_retried() -> None:
     async def script(scene: Standby) -> None:
         scene.history.unreachable = True
         await scene.look()

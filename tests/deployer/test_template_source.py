@@ -307,7 +307,7 @@ def test_what_left_the_templates_is_kept_or_deleted_as_for_git() -> None:
     play(kept, options=replace(PRUNING, guards=Guards()))
 
 
-def test_of_two_templates_for_one_object_the_older_one_counts_and_the_other_is_told() -> None:
+def test_of_two_templates_for_one_object_the_older_one_counts_and_the_other_is_reported() -> None:
     async def script(scene: Scene) -> None:
         await scene.put("z-older", {"a": agent(image="older:1")})
         await scene.put("a-younger", {"a": agent(image="younger:1")})
@@ -403,7 +403,7 @@ def test_only_chosen_objects_count() -> None:
     play(script, chosen=TemplateSelector())
 
 
-def test_nothing_that_a_secret_holds_is_told() -> None:
+def test_no_value_of_a_secret_is_reported() -> None:
     async def script(scene: Scene) -> None:
         await scene.put("hidden", {"agent": agent(image=f"{SECRET_IMAGE}:1")}, kind=SECRET)
         await scene.put("hidden", {"agent": agent(image=f"{SECRET_IMAGE}:2")}, kind=SECRET)
@@ -430,7 +430,7 @@ def test_nothing_that_a_secret_holds_is_told() -> None:
     play(script)
 
 
-def test_keys_that_are_no_text_are_told_and_left() -> None:
+def test_keys_that_are_not_text_are_reported_and_skipped() -> None:
     async def script(scene: Scene) -> None:
         body = {
             "apiVersion": "v1",

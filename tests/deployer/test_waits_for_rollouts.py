@@ -22,21 +22,21 @@ AGENT = Key("apps", "DaemonSet", "default", "agent")
 
 def test_an_apply_that_waits_ends_when_the_rollout_is_halted() -> None:
     async def script(scene: Scene) -> None:
-        said: list[str] = []
+        messages: list[str] = []
         spoil(scene, PodFault("*:2", Trouble.NEVER_PULLED))
         scene.push("2")
         await asyncio.sleep(1)
         began = asyncio.get_running_loop().time()
         with pytest.raises(errors.FailedRollout, match="halted in stage canary: ErrImagePull"):
             await rollout_waiter.wait_for_rollouts(
-                scene.cluster, [AGENT], 3600, RolloutListener(said.append)
+                scene.cluster, [AGENT], 3600, RolloutListener(messages.append)
             )
         assert asyncio.get_running_loop().time() - began < 300
-        assert "is under way" in said[0]
+        assert "is under way" in messages[0]
         for run in range(2):  # also a wait that begins afterwards
             with pytest.raises(errors.FailedRollout, match="canary"):
                 await rollout_waiter.wait_for_rollouts(
-                    scene.cluster, [AGENT], 60 + run, RolloutListener(said.append)
+                    scene.cluster, [AGENT], 60 + run, RolloutListener(messages.append)
                 )
 
     play(Powers.PACE, script)
@@ -44,17 +44,17 @@ def test_an_apply_that_waits_ends_when_the_rollout_is_halted() -> None:
 
 def test_an_apply_that_waits_ends_with_the_rollout() -> None:
     async def script(scene: Scene) -> None:
-        said: list[str] = []
+        messages: list[str] = []
         shown: list[RolloutProgress] = []
         scene.push("2")
         await asyncio.sleep(1)
         listener = RolloutListener(
-            said.append, lambda _, now: shown.append(now), scene.cluster.server.now
+            messages.append, lambda _, now: shown.append(now), scene.cluster.server.now
         )
         await rollout_waiter.wait_for_rollouts(scene.cluster, [AGENT], 3600, listener)
         await ends(scene, "2")
-        assert any("canary 2/2, rest 0/8" in one for one in said)
-        assert sum("is under way" in one for one in said) == 1
+        assert any("canary 2/2, rest 0/8" in one for one in messages)
+        assert sum("is under way" in one for one in messages) == 1
         staged = [one for one in shown if 0 < one.done < one.nodes]
         assert RolloutProgress(2, 10) in staged
         assert [one.done for one in staged] == sorted(one.done for one in staged)

@@ -14,7 +14,7 @@ def image(tag: int) -> str:
 
 
 def agents(space: str, count: int, tag: int = 1) -> dict[str, str]:
-    """Files of a repository. Nobody waits for their pods to end: there is no kubelet."""
+    """Files of a repository. Nothing waits for their pods to end: no kubelet runs."""
     bodies = [daemonset(f"agent-{n:02d}", image(tag), space) for n in range(count)]
     for body in bodies:
         body["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = 0

@@ -1,5 +1,5 @@
-"""An API server that falls over, is away, or comes back as it was before: the installed service
-goes on, and floods nobody.
+"""An API server that crashes, is unreachable, or is restored to an older state: the installed
+service continues, and floods no server.
 """
 
 from __future__ import annotations
@@ -76,14 +76,14 @@ def test_an_api_server_that_is_killed_in_mid_apply_gets_the_rest_when_it_is_back
         assert "Traceback" not in log.read_text()
 
 
-def asked_after(plane: controlplane.ControlPlane, since: float) -> list[float]:
+def requests_after(plane: controlplane.ControlPlane, since: float) -> list[float]:
     """When the service's requests came in, after then; seconds since 1970."""
     found = {}
     for line in plane.audit_log.read_text().splitlines():
         if '"userAgent":"gitops-ds' in line:
-            told = json.loads(line)
-            found[told["auditID"]] = datetime.datetime.fromisoformat(
-                told["requestReceivedTimestamp"]
+            entry = json.loads(line)
+            found[entry["auditID"]] = datetime.datetime.fromisoformat(
+                entry["requestReceivedTimestamp"]
             ).timestamp()
     return sorted(at for at in found.values() if at >= since)
 
@@ -100,14 +100,14 @@ def in_a_second(times: list[float]) -> int:
     return most
 
 
-def test_an_api_server_that_comes_back_is_not_flooded_and_all_is_in_step_soon(
+def test_a_restarted_api_server_is_not_flooded_and_everything_is_in_sync_soon(
     tmp_path: Path, plane: controlplane.ControlPlane, space: str
 ) -> None:
     upstream = gitservers.Upstream(tmp_path / "fleet")
     first = upstream.commit(agents(space, AGENTS))
     with running(tmp_path, plane, "-C", str(upstream.path), "--interval", "1s") as (process, log):
         until(lambda: f"commit {first[:12]} is applied" in log.read_text(), log.read_text)
-        until(lambda: time.time() - asked_after(plane, 0)[-1] > 3, log.read_text)
+        until(lambda: time.time() - requests_after(plane, 0)[-1] > 3, log.read_text)
         plane.stop_api_server()
         upstream.commit(agents(space, 5, tag=2))
         time.sleep(20)  # the time away is what is tried: until the longest waits are reached
@@ -118,7 +118,7 @@ def test_an_api_server_that_comes_back_is_not_flooded_and_all_is_in_step_soon(
         assert time.time() - ready < 30
         plane.request("DELETE", f"/apis/apps/v1/namespaces/{space}/daemonsets/agent-07")
         until(lambda: len(there(plane, space)) == AGENTS, log.read_text)
-        assert in_a_second(asked_after(plane, back)) <= 20
+        assert in_a_second(requests_after(plane, back)) <= 20
         assert process.poll() is None
 
 

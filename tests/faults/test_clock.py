@@ -1,5 +1,5 @@
-"""A wall clock that jumps: what is compared, waited for and written goes on as if it had not, for
-waiting is not by that clock.
+"""A wall clock that jumps: comparisons, waits and writes continue unaffected, because waits do not
+use that clock.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from tests.deployer.test_loop import AGENT, History, Scene
 JUMPS = (24.0, -24.0, 1.0, -1.0, 90_000.0, -90_000.0)  # hours
 
 
-def test_drift_is_put_back_and_commits_are_applied_whatever_the_clock_says() -> None:
+def test_drift_is_corrected_and_commits_are_applied_independently_of_the_clock() -> None:
     async def main() -> None:
         async with simulator.SimulatedCluster() as cluster:
             cluster.add_nodes([NodeSpec("node-1")])
-            history, client, heard, skew = History(), cluster.client(), list[Event](), [0.0]
+            history, client, events, skew = History(), cluster.client(), list[Event](), [0.0]
             history.push(AGENT.format(tag="0"))
             timing = deployer_loop.LoopTiming(
                 5.0, lambda: cluster.server.now() + skew[0], random.Random(1).random
@@ -45,16 +45,16 @@ def test_drift_is_put_back_and_commits_are_applied_whatever_the_clock_says() -> 
                 history.movement,
                 revision_selector.prepare_directly(prepare.prepare),
             )
-            asked = ApplyOptions(patience=0.0)
+            options = ApplyOptions(patience=0.0)
             loop = deployer_loop.Loop(
                 source,
                 DeployTarget(client, "gitops-ds", "test", "memory"),
-                asked,
-                heard.append,
+                options,
+                events.append,
                 timing,
             )
             running = asyncio.create_task(loop.run())
-            scene = Scene(cluster, client, history, loop, heard)
+            scene = Scene(cluster, client, history, loop, events)
             for tag, hours in enumerate(JUMPS, 1):
                 skew[0] = hours * 3600
                 history.push(AGENT.format(tag=tag))
@@ -78,7 +78,7 @@ def test_a_cluster_in_which_nothing_moves_is_compared_as_often_as_before(hours: 
     async def main() -> None:
         async with simulator.SimulatedCluster() as cluster:
             cluster.add_nodes([NodeSpec("node-1")])
-            history, client, heard, skew = History(), cluster.client(), list[Event](), [0.0]
+            history, client, events, skew = History(), cluster.client(), list[Event](), [0.0]
             history.push(AGENT.format(tag="1"))
             timing = deployer_loop.LoopTiming(
                 5.0, lambda: cluster.server.now() + skew[0], random.Random(1).random
@@ -89,22 +89,22 @@ def test_a_cluster_in_which_nothing_moves_is_compared_as_often_as_before(hours: 
                 history.movement,
                 revision_selector.prepare_directly(prepare.prepare),
             )
-            asked = replace(ApplyOptions(patience=0.0), compare_every=300.0)
+            options = replace(ApplyOptions(patience=0.0), compare_every=300.0)
             loop = deployer_loop.Loop(
                 source,
                 DeployTarget(client, "gitops-ds", "test", "memory"),
-                asked,
-                heard.append,
+                options,
+                events.append,
                 timing,
             )
             running = asyncio.create_task(loop.run())
-            scene = Scene(cluster, client, history, loop, heard)
+            scene = Scene(cluster, client, history, loop, events)
             await scene.settle()
             skew[0] = hours * 3600
-            heard.clear()
+            events.clear()
             for _ in range(20):
                 await scene.settle()
-            compared = [told for told in heard if isinstance(told, deployer.Reconciled)]
+            compared = [event for event in events if isinstance(event, deployer.Reconciled)]
             assert 3 <= len(compared) <= 5
             loop.stop()
             await running

@@ -1,5 +1,5 @@
-"""A full disk below cache and journal: told in a sentence, what was applied stays, and all goes on
-when there is room again.
+"""A full disk below cache and journal: a sentence reports it, applied objects stay, and the service
+continues when space is free again.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def on_a_small_disk(
 
 
 def fill(file: Path) -> None:
-    """Writes until nothing more goes on the disk."""
+    """Writes until the disk is full."""
     with contextlib.suppress(OSError), file.open("wb", buffering=0) as stream:
         while True:
             stream.write(b"x" * 1024)

@@ -22,7 +22,7 @@ async def sent(paced: reconnect_throttle.ReconnectThrottle, count: int) -> list[
     return found
 
 
-def test_nobody_waits_while_all_is_well_nor_after_a_hiccup() -> None:
+def test_no_request_waits_while_the_server_is_healthy_nor_after_a_short_failure() -> None:
     async def play() -> None:
         paced = reconnect_throttle.ReconnectThrottle(asyncio.get_running_loop().time)
         assert max(await sent(paced, 500)) == 0

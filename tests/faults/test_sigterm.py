@@ -1,5 +1,5 @@
 """SIGTERM at any instant: the service ends within five seconds, leaves nothing half done, and the
-next one goes on.
+next one continues.
 """
 
 from __future__ import annotations

@@ -46,11 +46,11 @@ class Watched:
             if names.ROLLOUT in (one["metadata"].get("labels") or {})
         )
         hash = target["labels"][names.ROLLOUT]
-        given = StageApproval(stage, hash, "team-a", "ada@example.com", "commit 0123456789ab")
+        approval = StageApproval(stage, hash, "team-a", "ada@example.com", "commit 0123456789ab")
         target.setdefault("annotations", {})
         target["annotations"] |= {
             names.APPROVERS: "team-a",
-            names.APPROVALS: stage_approvals.encoded([given]),
+            names.APPROVALS: stage_approvals.encoded([approval]),
         }
 
     def agent(self) -> Agent:

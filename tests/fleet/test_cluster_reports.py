@@ -46,8 +46,8 @@ def inputs(
     return ReportInput("staging", status, state, {A, B}, shown)
 
 
-def state_of(given: ReportInput) -> ClusterState:
-    return cluster_reports.report(given, None, 1000.0).state
+def state_of(source: ReportInput) -> ClusterState:
+    return cluster_reports.report(source, None, 1000.0).state
 
 
 def test_a_commit_that_is_applied_with_every_agent_well_is_proved() -> None:

@@ -98,13 +98,13 @@ def annotate(name: str, value: str, then: str) -> Inject:
     return both
 
 
-async def select_nobody(there: Stand) -> None:
+async def select_no_node(there: Stand) -> None:
     patch = {"spec": {"template": {"spec": {"nodeSelector": {"disk": "ssd"}}}}}
     await there.people.patch(DAEMONSET, "default", "agent", patch, type=PatchType.STRATEGIC)
 
 
 async def nothing(_: Stand) -> None:
-    """The fault is there from the beginning."""
+    """The fault exists from the start."""
 
 
 def refusing(message: str) -> simulator_faults.Faults:
@@ -120,14 +120,14 @@ def refusing(message: str) -> simulator_faults.Faults:
 
 @dataclass(frozen=True)
 class Fault:
-    """What is done to a well cluster of three nodes, when the cluster can know of it, and what is
-    to be said then.
+    """A fault in a healthy cluster of three nodes, when the cluster can know of it, and the
+    expected report.
     """
 
     name: str
     inject: Inject
     state: HealthState
-    said: set[tuple[str, Blame]]  # reason and blame of the nodes that are not well
+    expected: set[tuple[str, Blame]]  # reason and blame of the nodes that are not well
     notice: float = 0.0
     bad: Sequence[simulator.PodFault] = ()
     nodes: Sequence[NodeSpec] = tuple(named(range(3)))
@@ -250,10 +250,10 @@ FAULTS = [
         S,
         {("Outdated", W)},
     ),
-    Fault("a slow rollout goes on", image("agent:2"), P, {("Starting", U), OLD}, pull=30),
+    Fault("a slow rollout continues", image("agent:2"), P, {("Starting", U), OLD}, pull=30),
     Fault("a quota refuses", nothing, D, {("Refused", C)}, faults=refusing(QUOTA)),
     Fault("a webhook refuses", nothing, D, {("Refused", C)}, faults=refusing(WEBHOOK)),
-    Fault("no node fits", select_nobody, H, set()),
+    Fault("no node fits", select_no_node, H, set()),
 ]
 
 
@@ -283,13 +283,13 @@ def test_a_fault_has_its_class_within_15_seconds_and_keeps_it(fault: Fault) -> N
 def _is_right(fault: Fault, judged: Health) -> None:
     assert (judged.state, {(node.reason, node.blame) for node in judged.nodes}) == (
         fault.state,
-        fault.said,
+        fault.expected,
     ), judged
 
 
 def _never_wrong(fault: Fault, judged: Health) -> None:
     """No fault of a node ever makes it Failed, and none of the template ever leaves it Healthy."""
-    blames = {blame for _, blame in fault.said}
+    blames = {blame for _, blame in fault.expected}
     if T in blames:
         assert judged.state is F, judged
     elif C not in blames:

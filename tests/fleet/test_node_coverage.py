@@ -1,5 +1,5 @@
-"""Nodes that lose their agent without a commit are told once, with number, pool and cause; what is
-explained is not told.
+"""Nodes that lose their agent without a commit are reported once, with number, pool and cause; an
+explained loss is not reported.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ class Watched:
     quota: list[bool]
 
     @property
-    def told(self) -> list[CoverageLost]:
-        return [told for told in self.there.records if isinstance(told, CoverageLost)]
+    def events(self) -> list[CoverageLost]:
+        return [event for event in self.there.records if isinstance(event, CoverageLost)]
 
 
 def ours(commit: str = "a" * 40, **spec: Any) -> dict[str, Any]:
@@ -144,19 +144,19 @@ LOSSES: list[tuple[Callable[[Watched], Awaitable[None]], LossCause, str]] = [
 @pytest.mark.parametrize(
     ("lose", "cause", "words"), LOSSES, ids=[cause.value for _, cause, _ in LOSSES]
 )
-def test_a_loss_is_told_once_with_number_pool_and_cause(
+def test_a_loss_is_reported_once_with_number_pool_and_cause(
     lose: Callable[[Watched], Awaitable[None]], cause: LossCause, words: str
 ) -> None:
     async def scene() -> None:
         async with watched() as found:
             await lose(found)
             await asyncio.sleep(15)
-            (told,) = found.told
-            assert {loss.cause for loss in told.losses} == {cause}
-            assert words in summarize_losses(told.losses, told.of)
-            assert len(found.tracker.losses(KEY)) == len(told.losses)
+            (event,) = found.events
+            assert {loss.cause for loss in event.losses} == {cause}
+            assert words in summarize_losses(event.losses, event.of)
+            assert len(found.tracker.losses(KEY)) == len(event.losses)
             await asyncio.sleep(600)
-            assert len(found.told) == 1
+            assert len(found.events) == 1
 
     play(scene)
 
@@ -216,20 +216,20 @@ def test_what_is_explained_is_no_loss(do: Callable[[Watched], Awaitable[None]]) 
         async with watched() as found:
             await do(found)
             await asyncio.sleep(120)
-            assert found.told == []
+            assert found.events == []
             assert found.tracker.losses(KEY) == ()
 
     play(scene)
 
 
-def test_a_loss_is_over_when_the_agent_is_back_and_a_second_one_is_told_again() -> None:
+def test_a_loss_ends_when_the_agent_is_back_and_a_second_one_is_reported_again() -> None:
     async def scene() -> None:
         async with watched() as found:
             for disk in (None, "ssd", None):
                 await label(found.there, 4, disk=disk)
                 await asyncio.sleep(30)
                 assert bool(found.tracker.losses(KEY)) == (disk is None)
-            assert [len(told.losses) for told in found.told] == [1, 1]
+            assert [len(event.losses) for event in found.events] == [1, 1]
 
     play(scene)
 
@@ -243,11 +243,11 @@ def test_twenty_of_five_hundred_nodes_are_one_event() -> None:
                     NODE, "", f"node-{n:03d}", {"metadata": {"labels": {"disk": "hdd"}}}
                 )
             await asyncio.sleep(15)
-            (told,) = found.told
+            (event,) = found.events
             words = (
                 "20 of 500 nodes lost their agent without a commit: pool cpu: 20 (label disk=ssd "
                 "became hdd)"
             )
-            assert summarize_losses(told.losses, told.of) == words
+            assert summarize_losses(event.losses, event.of) == words
 
     play(scene)

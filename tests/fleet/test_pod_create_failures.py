@@ -1,4 +1,4 @@
-"""Pods that somebody else's controller can't make: the cause is taken from its events, asked for
+"""Pods that another controller can't create: the cause is read from its events, which are listed
 only while nodes wait.
 """
 
@@ -27,8 +27,8 @@ REFUSED = (
 )
 
 
-class Asked:
-    """The part of a cluster that is asked: who may list events, and the events."""
+class EventRequests:
+    """The requests that a cluster receives: access reviews, and lists of events."""
 
     def __init__(self, there: Stand, *, may: bool = True) -> None:
         self.there, self.may, self.listed, self.reviewed = there, may, 0, 0
@@ -58,21 +58,23 @@ async def refuse(there: Stand, number: int, uid: str) -> None:
         "kind": "Event",
         "metadata": {"namespace": "default", "name": f"agent.{number}"},
     }
-    told = {
+    fields = {
         "involvedObject": about,
         "reason": "FailedCreate",
         "type": "Warning",
         "lastTimestamp": now,
     }
-    await there.people.create(EVENT, {**body, **told, "message": REFUSED.format(number)})
+    await there.people.create(EVENT, {**body, **fields, "message": REFUSED.format(number)})
 
 
-async def begun(there: Stand, asked: Asked) -> tuple[StatusTracker, list[asyncio.Task[None]], str]:
+async def begun(
+    there: Stand, requests: EventRequests
+) -> tuple[StatusTracker, list[asyncio.Task[None]], str]:
     """The tracker under powers without pods, the failures, and the UID of the DaemonSet."""
     controller = there.begin(Powers.OBSERVE)
     await controller.synced.wait()
     found = StatusTracker(controller, dict, virtual_time.clock())
-    cluster: Any = asked
+    cluster: Any = requests
     looking: Cluster = cluster
     body = await there.people.get(DAEMONSET, "default", "agent")
     taken_up = {"status": {"observedGeneration": body["metadata"]["generation"]}}
@@ -93,8 +95,8 @@ async def ended(running: list[asyncio.Task[None]]) -> None:
 def test_a_quota_is_the_clusters_doing_until_the_event_is_old() -> None:
     async def scene() -> None:
         async with stand(2) as there:
-            asked = Asked(there)
-            found, running, uid = await begun(there, asked)
+            requests = EventRequests(there)
+            found, running, uid = await begun(there, requests)
             await asyncio.sleep(30)
             assert found.agents()[0].health.state is HealthState.PROGRESSING
             for number in range(2):
@@ -118,26 +120,26 @@ def test_a_quota_is_the_clusters_doing_until_the_event_is_old() -> None:
     play(scene)
 
 
-def test_nothing_is_asked_for_while_no_node_waits() -> None:
+def test_events_are_not_listed_while_no_node_waits() -> None:
     async def scene() -> None:
         async with stand(0) as there:
-            asked = Asked(there)
-            _, running, _ = await begun(there, asked)
+            requests = EventRequests(there)
+            _, running, _ = await begun(there, requests)
             await asyncio.sleep(3600)
-            assert (asked.listed, asked.reviewed) == (0, 0)
+            assert (requests.listed, requests.reviewed) == (0, 0)
             await ended(running)
 
     play(scene)
 
 
-def test_who_may_not_list_events_asks_once_and_is_never_refused() -> None:
+def test_without_the_right_to_list_events_one_review_is_sent_and_no_list() -> None:
     async def scene() -> None:
         async with stand(1) as there:
-            asked = Asked(there, may=False)
-            found, running, uid = await begun(there, asked)
+            requests = EventRequests(there, may=False)
+            found, running, uid = await begun(there, requests)
             await refuse(there, 1, uid)
             await asyncio.sleep(3600)
-            assert (asked.listed, asked.reviewed) == (0, 1)
+            assert (requests.listed, requests.reviewed) == (0, 1)
             assert found.agents()[0].health.tally.refused == 0
             await ended(running)
 
@@ -145,7 +147,7 @@ def test_who_may_not_list_events_asks_once_and_is_never_refused() -> None:
 
 
 def test_an_api_server_that_fails_is_asked_again() -> None:
-    class Failing(Asked):
+    class Failing(EventRequests):
         async def list(self, resource: Resource, which: Selection) -> Listing:
             if self.listed < 3:
                 self.listed += 1
@@ -178,9 +180,9 @@ def test_an_api_server_that_fails_is_asked_again() -> None:
         ({"involvedObject": None, "lastTimestamp": None}, ""),
     ],
 )
-def test_what_an_event_says(event: dict[str, Any], words: str) -> None:
+def test_the_cause_in_an_event(event: dict[str, Any], words: str) -> None:
     about = {"kind": "DaemonSet", "uid": "u"}
-    told = {
+    event_body = {
         "reason": "FailedCreate",
         "involvedObject": about,
         "lastTimestamp": "2026-03-01T00:00:00Z",
@@ -188,14 +190,14 @@ def test_what_an_event_says(event: dict[str, Any], words: str) -> None:
         **event,
     }
     since = timestamps.seconds("2026-02-01T00:00:00Z") or 0.0
-    found = failed_create_events.latest([told], since).get("u", "")
+    found = failed_create_events.latest([event_body], since).get("u", "")
     assert (words in found) == (bool(words) == bool(found))
 
 
 def test_one_look_of_the_command_line_agrees_with_the_service() -> None:
     async def scene() -> None:
         async with stand(2) as there:
-            found, running, uid = await begun(there, Asked(there))
+            found, running, uid = await begun(there, EventRequests(there))
             await refuse(there, 1, uid)
             await asyncio.sleep(3 * pod_create_failures.EVERY)
             [service] = found.agents()

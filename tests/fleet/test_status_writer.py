@@ -128,7 +128,10 @@ async def scene(
 
 
 def conditions(status: dict[str, Any]) -> dict[str, tuple[str, str]]:
-    return {told["type"]: (told["status"], told["reason"]) for told in status["conditions"]}
+    return {
+        condition["type"]: (condition["status"], condition["reason"])
+        for condition in status["conditions"]
+    }
 
 
 KINDS = pytest.mark.parametrize(
@@ -137,20 +140,20 @@ KINDS = pytest.mark.parametrize(
 
 
 @KINDS
-def test_it_tells_how_the_agent_stands_and_follows_it(kind: Resource) -> None:
+def test_it_reports_the_status_of_the_agent_and_follows_it(kind: Resource) -> None:
     async def play_it() -> None:
         async with scene(kind) as made:
             await asyncio.sleep(30)
-            assert await made.objects() == []  # nobody knows yet whose agent it is
+            assert await made.objects() == []  # the owner of the agent is not known yet
             made.remember(fleet=GOOD)
             await asyncio.sleep(10)
             status = await made.status()
             assert conditions(status) == {"Ready": ("True", "ReconciliationSucceeded")}
-            told = {
+            expected = {
                 name: status[name]
                 for name in ("health", "commit", "revision", "sync", "observedGeneration")
             }
-            assert told == {
+            assert expected == {
                 "health": "Healthy",
                 "commit": COMMIT,
                 "revision": 1,
@@ -213,7 +216,7 @@ def test_a_rollout_writes_it_every_few_seconds_at_most(kind: Resource) -> None:
 
 
 @KINDS
-def test_it_goes_with_the_agent_also_when_nobody_looked(kind: Resource) -> None:
+def test_it_is_deleted_with_the_agent_also_after_a_restart(kind: Resource) -> None:
     async def play_it() -> None:
         async with scene(kind) as made:
             made.remember(fleet=GOOD)
@@ -232,7 +235,7 @@ def test_it_goes_with_the_agent_also_when_nobody_looked(kind: Resource) -> None:
     play(play_it)
 
 
-def test_a_missing_agent_is_told_until_it_is_no_longer_asked_for() -> None:
+def test_a_missing_agent_is_reported_until_it_is_no_longer_desired() -> None:
     async def play_it() -> None:
         async with scene(CONFIG_MAP) as made:
             made.remember(fleet=GOOD)
@@ -303,7 +306,7 @@ def test_an_upgrade_to_the_custom_kind_leaves_no_config_map_behind() -> None:
                 body["status"]["health"]
                 for body in (await made.there.people.list(AGENT_STATUS)).items
             ] == ["Healthy"]
-            # Conditions are no reason to write: a patch of labels by somebody else changes nothing
+            # Conditions are no reason to write: a patch of labels by another writer changes nothing
             # of ours.
             await made.there.people.patch(
                 AGENT_STATUS,

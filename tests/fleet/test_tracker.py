@@ -67,7 +67,7 @@ def test_an_agent_is_there_from_the_start_follows_every_change_and_goes() -> Non
     play(scene)
 
 
-def test_only_what_changed_is_told_and_looked_at() -> None:
+def test_only_changed_agents_are_evaluated_and_reported() -> None:
     async def scene() -> None:
         async with stand(3) as there, standing(there) as found:
             other = daemonset(selector={"matchLabels": {"app": "other"}})
@@ -88,14 +88,14 @@ def test_only_what_changed_is_told_and_looked_at() -> None:
     play(scene)
 
 
-def test_while_nothing_changes_nothing_is_looked_at_though_nodes_are_listed_again() -> None:
+def test_without_changes_no_agent_is_evaluated_though_nodes_are_listed_again() -> None:
     async def scene() -> None:
         async with stand(3) as there, standing(there) as found:
             await asyncio.sleep(30)
             before = found.agents()
             await asyncio.sleep(3600)
             # the turns of each new list
-            assert sum(isinstance(told, Decided) for told in there.records) > 12
+            assert sum(isinstance(event, Decided) for event in there.records) > 12
             assert found.agents()[0] is before[0]
 
     play(scene)
@@ -116,7 +116,7 @@ def test_a_node_that_dies_is_seen_though_nothing_is_to_be_done() -> None:
     play(scene)
 
 
-def test_what_was_applied_and_is_not_there_is_missing_until_nobody_asks_for_it() -> None:
+def test_an_applied_agent_that_does_not_exist_is_missing_until_it_is_no_longer_desired() -> None:
     async def scene() -> None:
         states = {"fleet": DeployerState(inventory=frozenset({LOST}))}
         async with stand(1) as there, standing(there, states) as found:

@@ -81,7 +81,7 @@ async def both(forge: Forge) -> list[CommentChange]:
 
 
 @SERVERS
-def test_a_comment_is_made_once_then_written_anew_and_left_when_it_says_the_same(
+def test_a_comment_is_created_once_then_updated_and_left_when_its_text_is_the_same(
     kind: ForgeKind,
 ) -> None:
     on = server(kind)
@@ -138,7 +138,7 @@ def test_a_comment_of_another_key_is_another_comment(kind: ForgeKind) -> None:
         (Sticky(MARKER, "of this run\n", HEAD, (1, 1)), CommentChange.UPDATED),
         (Sticky(MARKER, "earlier\n", HEAD, (1,)), CommentChange.UPDATED),
         (Sticky(MARKER, "of another commit\n", "b" * 40, (9, 9)), CommentChange.UPDATED),
-        (Sticky(MARKER, "nobody knows when\n", HEAD), CommentChange.UPDATED),
+        (Sticky(MARKER, "no known time\n", HEAD), CommentChange.UPDATED),
     ],
 )
 def test_the_report_of_a_later_run_for_the_same_commit_stays(
@@ -259,7 +259,7 @@ def test_a_comment_whose_answer_got_lost_is_not_written_twice(kind: ForgeKind, c
         (set(), {ForgeKind.GITHUB: "`pull-requests: read`", ForgeKind.GITLAB: "the scope `api`"}),
     ],
 )
-def test_a_token_without_the_right_is_told_which(
+def test_the_missing_right_of_a_token_is_reported(
     kind: ForgeKind, rights: set[str], words: dict[ForgeKind, str]
 ) -> None:
     on = server(kind)
@@ -272,7 +272,7 @@ def test_a_token_without_the_right_is_told_which(
 
 
 @SERVERS
-def test_a_token_that_may_not_set_a_status_is_told_so(kind: ForgeKind) -> None:
+def test_a_token_that_may_not_set_a_status_is_reported(kind: ForgeKind) -> None:
     on = server(kind)
     on.users["weak"] = User("weak", 5, frozenset({"read", "comment"}))
     needed = "`statuses: write`" if kind is ForgeKind.GITHUB else "Developer"
@@ -281,7 +281,7 @@ def test_a_token_that_may_not_set_a_status_is_told_so(kind: ForgeKind) -> None:
 
 
 @SERVERS
-def test_an_unknown_token_and_an_unknown_pull_request_are_told(kind: ForgeKind) -> None:
+def test_an_unknown_token_and_an_unknown_pull_request_are_reported(kind: ForgeKind) -> None:
     on = server(kind)
     with pytest.raises(errors.ForgeDenied, match="did not accept the token of TOKEN"):
         run(kind, on, lambda forge: forge.head(7), token="bad")
@@ -290,7 +290,7 @@ def test_an_unknown_token_and_an_unknown_pull_request_are_told(kind: ForgeKind) 
 
 
 @SERVERS
-def test_the_token_never_goes_to_another_host_and_is_never_told(kind: ForgeKind) -> None:
+def test_the_token_is_never_sent_to_another_host_and_never_shown(kind: ForgeKind) -> None:
     on, other = server(kind), server(kind)
 
     async def work(forge: Forge) -> str:
@@ -325,7 +325,7 @@ def test_a_repository_that_was_renamed_is_followed_on_the_same_host() -> None:
 
 
 @SERVERS
-def test_a_server_that_is_no_forge_is_told(kind: ForgeKind) -> None:
+def test_a_server_that_is_no_forge_is_reported(kind: ForgeKind) -> None:
     on = server(kind)
     for body in ("hello", [], {"head": {}}, {"head": "x", "sha": 3}):
         on.faults = [Fault(200, {}, body)]
@@ -333,14 +333,14 @@ def test_a_server_that_is_no_forge_is_told(kind: ForgeKind) -> None:
             run(kind, on, lambda forge: forge.head(7))
 
 
-def test_a_status_says_what_each_forge_takes() -> None:
+def test_a_status_has_the_fields_of_each_forge() -> None:
     long = CommitStatus(
         "gitops-ds/check", StatusState.FAILURE, "x" * 300, "https://ci.example/1", "77"
     )
     on: Server = GitHub()
     run(ForgeKind.GITHUB, on, lambda forge: forge.status(HEAD, long))
-    (told,) = on.statuses
-    assert told == {
+    (status,) = on.statuses
+    assert status == {
         "sha": HEAD,
         "state": "failure",
         "context": "gitops-ds/check",
@@ -349,8 +349,8 @@ def test_a_status_says_what_each_forge_takes() -> None:
     }
     on = GitLab()
     run(ForgeKind.GITLAB, on, lambda forge: forge.status(HEAD, long))
-    (told,) = on.statuses
-    assert (told["state"], told["name"], told["pipeline_id"], len(told["description"])) == (
+    (status,) = on.statuses
+    assert (status["state"], status["name"], status["pipeline_id"], len(status["description"])) == (
         "failed",
         "gitops-ds/check",
         77,
@@ -391,7 +391,7 @@ def test_a_projects_name_is_one_part_of_a_path() -> None:
     )
 
 
-def test_an_application_that_is_not_there_is_waited_for_and_told() -> None:
+def test_a_missing_application_is_retried_and_reported() -> None:
     time = Time()
 
     async def work() -> None:

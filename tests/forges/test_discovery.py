@@ -77,7 +77,7 @@ def test_a_forge_is_found(repository: str, named: NamedForge, found: DiscoveredF
 
 
 @pytest.mark.parametrize(
-    ("repository", "named", "said"),
+    ("repository", "named", "message"),
     [
         ("https://git.example/a/b", NamedForge(), "--forge github, gitlab, gitea or forgejo"),
         ("/srv/fleet", NamedForge(ForgeKind.GITEA), "is local"),
@@ -88,8 +88,6 @@ def test_a_forge_is_found(repository: str, named: NamedForge, found: DiscoveredF
         ),
     ],
 )
-def test_one_that_can_not_be_found_is_asked_for(
-    repository: str, named: NamedForge, said: str
-) -> None:
-    with pytest.raises(errors.UsageError, match=said):
+def test_an_unknown_forge_must_be_named(repository: str, named: NamedForge, message: str) -> None:
+    with pytest.raises(errors.UsageError, match=message):
         forge_discovery.find(address.parse(repository, allow_local=True), named)

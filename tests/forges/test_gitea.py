@@ -126,7 +126,7 @@ def review(gitea: Gitea, tmp_path: Path) -> Review:
     return made
 
 
-def test_a_report_is_posted_written_anew_and_the_commit_has_its_status(
+def test_a_report_is_posted_and_updated_and_the_commit_has_its_status(
     review: Review, tmp_path: Path
 ) -> None:
     report = tmp_path / "report.md"
@@ -184,7 +184,7 @@ def test_a_report_of_another_commit_is_not_posted_as_that_of_this_one(
     assert review.comments() == []
 
 
-def test_somebody_elses_comment_with_our_marker_is_left_alone(
+def test_a_comment_of_another_user_with_our_marker_is_left_alone(
     review: Review, tmp_path: Path
 ) -> None:
     path = f"/repos/{review.project}/issues/{review.number}/comments"
@@ -217,7 +217,7 @@ def test_two_checks_have_a_comment_and_a_status_each(review: Review, tmp_path: P
         ("read:user,write:issue", ["comment"], ["`read:repository`"]),
     ],
 )
-def test_a_token_without_a_right_is_told_which_one(
+def test_the_missing_right_of_a_token_is_reported(
     review: Review, tmp_path: Path, scopes: str, done: list[str], words: list[str]
 ) -> None:
     report = tmp_path / "report.md"
@@ -231,7 +231,7 @@ def test_a_token_without_a_right_is_told_which_one(
     assert ("status" in done) is bool(review.statuses(review.head))
 
 
-def test_someone_who_may_not_write_there_and_a_token_that_is_none_are_told(
+def test_a_user_without_write_access_and_an_invalid_token_are_reported(
     review: Review, tmp_path: Path
 ) -> None:
     report = tmp_path / "report.md"

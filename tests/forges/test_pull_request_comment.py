@@ -73,9 +73,9 @@ def on_gitlab(**more: str) -> dict[str, str]:
 
 def test_a_job_of_a_pull_request_comments_and_sets_the_status(tmp_path: Path) -> None:
     on = GitHub()
-    told = done(on, CommentOptions(written(tmp_path)), on_github(tmp_path))
-    assert told.refused == ()
-    assert told.messages == (
+    result = done(on, CommentOptions(written(tmp_path)), on_github(tmp_path))
+    assert result.refused == ()
+    assert result.messages == (
         "comment created on acme/agents#7",
         f"status gitops-ds/check: failure ({FOUND}) of {HEAD[:12]}",
     )
@@ -93,66 +93,68 @@ def test_a_job_of_a_pull_request_comments_and_sets_the_status(tmp_path: Path) ->
 
 def test_a_job_of_a_merge_request_comments_and_sets_the_status(tmp_path: Path) -> None:
     on = GitLab()
-    told = done(on, CommentOptions(written(tmp_path)), on_gitlab())
-    assert told.messages == (
+    result = done(on, CommentOptions(written(tmp_path)), on_gitlab())
+    assert result.messages == (
         "comment created on 42!7",
         f"status gitops-ds/check: failure ({FOUND}) of {HEAD[:12]}",
     )
     assert on.statuses[0]["pipeline_id"] == 100
 
 
-def test_the_token_of_a_job_of_gitlab_is_told_what_it_lacks(tmp_path: Path) -> None:
+def test_the_missing_right_of_a_gitlab_job_token_is_reported(tmp_path: Path) -> None:
     environ = on_gitlab(CI_JOB_TOKEN="good-token")
     del environ["GITLAB_TOKEN"]
-    told = done(GitLab(), CommentOptions(written(tmp_path)), environ)
-    assert told.messages == ()
-    assert "CI_JOB_TOKEN" in str(told.refused[0])
+    result = done(GitLab(), CommentOptions(written(tmp_path)), environ)
+    assert result.messages == ()
+    assert "CI_JOB_TOKEN" in str(result.refused[0])
 
 
 def test_the_status_is_set_though_the_comment_was_refused_and_the_other_way(tmp_path: Path) -> None:
     on = GitHub()
     on.users["good-token"] = User("gitops-bot", 11, frozenset({"read", "status"}))
-    told = done(on, CommentOptions(written(tmp_path)), on_github(tmp_path))
-    assert (len(told.messages), len(told.refused), len(on.statuses)) == (1, 1, 1)
+    result = done(on, CommentOptions(written(tmp_path)), on_github(tmp_path))
+    assert (len(result.messages), len(result.refused), len(on.statuses)) == (1, 1, 1)
     on.users["good-token"] = User("gitops-bot", 11, frozenset({"read", "comment"}))
-    told = done(on, CommentOptions(written(tmp_path)), on_github(tmp_path))
-    assert (len(told.messages), len(told.refused), len(on.comments)) == (1, 1, 1)
+    result = done(on, CommentOptions(written(tmp_path)), on_github(tmp_path))
+    assert (len(result.messages), len(result.refused), len(on.comments)) == (1, 1, 1)
 
 
 @pytest.mark.parametrize(
     ("only", "comments", "statuses"), [("", 1, 1), ("comment", 1, 0), ("status", 0, 1)]
 )
-def test_only_what_was_asked_for(tmp_path: Path, only: str, comments: int, statuses: int) -> None:
+def test_only_the_requested_parts_are_posted(
+    tmp_path: Path, only: str, comments: int, statuses: int
+) -> None:
     on = GitHub()
     done(on, CommentOptions(written(tmp_path), only=only), on_github(tmp_path))
     assert (len(on.comments), len(on.statuses)) == (comments, statuses)
 
 
-def test_a_pull_request_that_moved_on_keeps_its_comment(tmp_path: Path) -> None:
+def test_a_pull_request_with_a_newer_commit_keeps_its_comment(tmp_path: Path) -> None:
     on = GitHub()
     on.head = OTHER
     theirs = on.add(on.users["good-token"], f"{markdown.marker('check')}\nnewer")
-    told = done(on, CommentOptions(written(tmp_path)), on_github(tmp_path))
-    assert f"moved on to {OTHER[:12]}" in told.messages[0]
+    result = done(on, CommentOptions(written(tmp_path)), on_github(tmp_path))
+    assert f"moved on to {OTHER[:12]}" in result.messages[0]
     assert theirs.body.endswith("newer")
     assert [one["sha"] for one in on.statuses] == [HEAD]
 
 
 def test_a_job_of_more_rights_finds_the_pull_request_of_a_fork(tmp_path: Path) -> None:
     on = GitHub()
-    told = done(
+    result = done(
         on,
         CommentOptions(written(tmp_path)),
         on_github(tmp_path, OF_RUN, GITHUB_REF="refs/heads/main"),
     )
-    assert told.messages[0] == "comment created on acme/agents#7"
+    assert result.messages[0] == "comment created on acme/agents#7"
     on.head = OTHER
-    told = done(
+    result = done(
         on,
         CommentOptions(written(tmp_path)),
         on_github(tmp_path, OF_RUN, GITHUB_REF="refs/heads/main"),
     )
-    assert "no pull request is at this commit" in told.messages[0]
+    assert "no pull request is at this commit" in result.messages[0]
 
 
 def test_outside_of_a_ci_options_say_it_all(tmp_path: Path) -> None:
@@ -169,7 +171,7 @@ def test_outside_of_a_ci_options_say_it_all(tmp_path: Path) -> None:
     assert on.statuses[0]["sha"] == HEAD
 
 
-def test_of_a_report_whose_commit_the_pull_request_left_only_the_beginning_is_known(
+def test_only_a_short_commit_of_an_outdated_report_is_known(
     tmp_path: Path,
 ) -> None:
     on = GitHub()
@@ -182,9 +184,9 @@ def test_of_a_report_whose_commit_the_pull_request_left_only_the_beginning_is_kn
                 pull_request_comment.task(wanted, {}), {"GH_TOKEN": "good-token"}, 5
             )
 
-    told = asyncio.run(inner())
-    assert "moved on" in told.messages[0]
-    assert "--sha names it" in told.messages[1]
+    result = asyncio.run(inner())
+    assert "moved on" in result.messages[0]
+    assert "--sha names it" in result.messages[1]
     assert on.comments == on.statuses == []
 
 
@@ -247,7 +249,7 @@ def test_what_belongs_to_another_repository_or_forge_does_not_count(tmp_path: Pa
         ({}, {**ACTIONS, "GITHUB_SHA": OTHER}, "but this job is about cccccccccccc"),
     ],
 )
-def test_what_is_missing_or_does_not_fit_is_told(
+def test_missing_or_contradictory_options_are_reported(
     tmp_path: Path, more: dict[str, Any], environ: dict[str, str], words: str
 ) -> None:
     with pytest.raises(errors.UsageError, match=words) as refused:
@@ -262,7 +264,7 @@ def test_a_report_and_a_ci_that_both_say_no_commit(tmp_path: Path) -> None:
     assert pull_request_comment.task(replace(wanted, sha=HEAD), {}).sha == HEAD
 
 
-def test_what_is_no_report_is_told_and_never_shown(tmp_path: Path) -> None:
+def test_a_file_that_is_no_report_is_rejected_and_never_shown(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "secret").write_text("password=hunter2")
     (tmp_path / "big").write_bytes(b"x" * 100_000)
@@ -283,13 +285,13 @@ def test_an_event_that_cannot_be_read_is_as_none(tmp_path: Path, text: str) -> N
 def test_a_later_run_that_wrote_the_comment_is_left(tmp_path: Path) -> None:
     on = GitHub()
     done(on, CommentOptions(written(tmp_path)), on_github(tmp_path, GITHUB_RUN_ID="101"))
-    told = done(on, CommentOptions(written(tmp_path, found="no findings")), on_github(tmp_path))
-    assert "a later run" in told.messages[0]
+    result = done(on, CommentOptions(written(tmp_path, found="no findings")), on_github(tmp_path))
+    assert "a later run" in result.messages[0]
     assert FOUND in on.comments[0].body
 
 
 def test_a_broken_answer_is_no_crash(tmp_path: Path) -> None:
     on = GitHub()
     on.faults = [Fault(200, {}, "x"), Fault(200, {}, None)]
-    told = done(on, CommentOptions(written(tmp_path)), on_github(tmp_path))
-    assert "is not one of GitHub" in str(told.refused[0])
+    result = done(on, CommentOptions(written(tmp_path)), on_github(tmp_path))
+    assert "is not one of GitHub" in str(result.refused[0])

@@ -90,7 +90,7 @@ def test_a_job_after_another_workflow_is_about_that_ones_commit() -> None:
 @pytest.mark.parametrize(
     ("mark", "kind"), [("GITEA_ACTIONS", ForgeKind.GITEA), ("FORGEJO_ACTIONS", ForgeKind.FORGEJO)]
 )
-def test_gitea_and_forgejo_are_told_from_github(mark: str, kind: ForgeKind) -> None:
+def test_gitea_and_forgejo_are_distinguished_from_github(mark: str, kind: ForgeKind) -> None:
     there = {
         **ACTIONS,
         "GITHUB_SERVER_URL": "https://git.example",
@@ -225,7 +225,7 @@ def test_what_is_no_address_is_refused(url: str) -> None:
     assert "secret" not in str(refused.value)
 
 
-def test_a_token_goes_over_http_only_where_that_was_asked_for() -> None:
+def test_a_token_is_sent_over_http_only_where_configured() -> None:
     for url in (
         "http://git.example",
         "http://localhost.example",
@@ -341,7 +341,7 @@ def test_what_no_check_wrote_is_refused(data: bytes) -> None:
         comment_page.read(data)
 
 
-def test_nothing_in_a_report_acts_on_a_bot_or_calls_anybody() -> None:
+def test_nothing_in_a_report_triggers_a_bot_or_mentions_a_user() -> None:
     evil = (
         GOOD + "/merge\n  /approve @everyone\n- @org/team, me@example.com, "
         "image@sha256:ab\n\x1b[31mred\u202e\n"

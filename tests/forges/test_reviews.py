@@ -45,11 +45,11 @@ class Answers:
     """A forge with these answers by path; everything else is missing."""
 
     known: Mapping[str, Any]
-    asked: list[str] = field(default_factory=list)
+    paths: list[str] = field(default_factory=list)
 
     async def request(self, request: ForgeRequest, read: Callable[[Any], T]) -> T:
         assert request.method == "GET"
-        self.asked.append(request.path)
+        self.paths.append(request.path)
         return read(self.known.get(request.path))
 
 
@@ -188,7 +188,7 @@ def test_the_requests_of_a_look_are_bounded() -> None:
     answers = Answers({f"repos/a/b/commits/{COMMIT}/pulls": pulls})
     with pytest.raises(errors.ForgeError, match="more than 30 requests"):
         approving(ForgeKind.GITHUB, answers)
-    assert len(answers.asked) == reviews.MOST_REQUESTS
+    assert len(answers.paths) == reviews.MOST_REQUESTS
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ pytestmark = [
     pytest.mark.system,
     pytest.mark.xdist_group("gitea"),
 ]
-SECRET = "a secret that nobody guesses"
+SECRET = "a secret of the webhook"
 
 
 def answers(port: int) -> bool:
@@ -40,7 +40,7 @@ def requests(port: int, result: str) -> float:
     return next((float(line.removeprefix(words)) for line in lines if line.startswith(words)), 0.0)
 
 
-def test_a_push_to_gitea_is_applied_because_gitea_tells_of_it(
+def test_a_push_to_gitea_is_applied_because_of_its_webhook(
     tmp_path: Path, gitea: Gitea, api_server: controlplane.ControlPlane
 ) -> None:
     name = f"hooked-{os.urandom(4).hex()}"
@@ -82,8 +82,8 @@ def test_a_push_to_gitea_is_applied_because_gitea_tells_of_it(
             gitea.api("POST", f"/repos/{owner}/{name}/hooks", hook, token)
         push(2)
         until(lambda: runs(api_server, name) == image(2), log.read_text)
-        # One of each for a push. Gitea's queue may hold the news of the first until hooks are
-        # there, and then tells of it too.
+        # One of each for a push. Gitea's queue may hold the delivery of the first push until hooks
+        # exist, and then sends it too.
         until(
             lambda: requests(port, "unauthorized") == requests(port, "accepted") >= 1, log.read_text
         )
