@@ -5,8 +5,8 @@ they are.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
-from gitops_ds.apimachinery import halted_templates, stage_approvals, target_revisions
 from gitops_ds.controller.executor import ExecutionOutcome
 from gitops_ds.controller.gate_poller import GatePoller
 from gitops_ds.errors import ClusterError
@@ -30,7 +30,13 @@ from gitops_ds.model.rollouts.staged_rollout import (
     StageState,
 )
 from gitops_ds.model.token_bucket import TokenBucket
-from gitops_ds.rollouts import earlier_agents, gate_requests, halted_elsewhere, pinned_pods
+from gitops_ds.rollouts import (
+    earlier_agents,
+    gate_requests,
+    halted_elsewhere,
+    pinned_pods,
+    stage_inputs,
+)
 from gitops_ds.rollouts.pinned_pods import WRITES_OF_A_NODE, StagedDecision
 
 REFUSED_FOR = 60.0  # seconds until pods that the API server refused are tried again
@@ -67,39 +73,30 @@ class Rollouts:
         None without a policy, with one that can't be read, and while its target revision is not
         known.
         """
-        daemonset = seen.daemonset
+        key = seen.daemonset.key
         try:
-            found = target_revisions.policy_of(daemonset)
+            found = stage_inputs.observed(seen)
         except ValueError:
             return None
-        target = target_revisions.target_of(daemonset, seen.revisions)
-        if found is None or target is None or daemonset.deleting or daemonset.selector is None:
-            self.forget(daemonset.key)
+        if found is None:
+            self.forget(key)
             return None
-        policy, pools = found
-        message, until = self._refused.get(daemonset.key, ("", 0.0))
-        record = target_revisions.record_of(seen.revisions, target)
-        refused = (message, until) if seen.now < until else ("", None)
-        approvals = stage_approvals.approvals(seen.revisions, target)
-        return StageInputs(
-            policy,
-            target,
-            record,
-            pools,
-            approved=frozenset(one.stage for one in approvals),
-            approvals=approvals,
+        policy, has_target = found.policy, bool(found.target.revision)
+        message, until = self._refused.get(key, ("", 0.0))
+        is_refused = seen.now < until
+        return replace(
+            found,
             behind=earlier_agents.behind(policy.after, self._observations())
-            if policy.after and target.revision
+            if policy.after and has_target
             else {},
-            refused=refused[0],
-            refused_until=refused[1],
-            readings=self._gates.readings(daemonset.key) if self._gates else {},
-            held=halted_templates.hold_reason(daemonset.annotations, target.hash),
-            busy=self._busy(policy, target),
-            halted_elsewhere=halted_elsewhere.reason(daemonset, self._rollouts())
-            if target.revision
+            refused=message if is_refused else "",
+            refused_until=until if is_refused else None,
+            readings=self._gates.readings(key) if self._gates else {},
+            busy=self._busy(policy, found.target),
+            halted_elsewhere=halted_elsewhere.reason(seen.daemonset, self._rollouts())
+            if has_target
             else "",
-            at_once=self._at_once(daemonset.key, policy, seen.now),
+            at_once=self._at_once(key, policy, seen.now),
         )
 
     def _busy(self, policy: RolloutPolicy, target: RolloutTarget) -> frozenset[str]:
@@ -142,7 +139,7 @@ class Rollouts:
         if (bucket := self._buckets.get(key)) is not None:
             bucket.borrow(seen.now, len(now.take))
         if self._gates is not None:
-            requests = gate_requests.requests(seen, inputs, now)
+            requests = gate_requests.requests(staged.layout, inputs, now)
             self._gates.follow(key, inputs.target.hash, requests)
         before = self._decided.get(key)
         self._decided[key] = now

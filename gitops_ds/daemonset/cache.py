@@ -21,6 +21,7 @@ from gitops_ds.apimachinery import (
     target_revisions,
 )
 from gitops_ds.apimachinery.node_eligibility import Placement, Placer
+from gitops_ds.daemonset.busy_nodes import BusyNodes
 from gitops_ds.daemonset.memory import DaemonSetMemories
 from gitops_ds.daemonset.owner_index import Owned
 from gitops_ds.daemonset.pending_writes import LAPSES_AFTER, PendingWrites
@@ -32,8 +33,6 @@ from gitops_ds.model.live import Node, Revision
 from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, NODE, POD, Body, Key, Resource
 
 WATCHED = (NODE, DAEMONSET, CONTROLLER_REVISION, POD)
-# The kinds of owners whose pods a node runs even when it is idle; that of a static pod is its node.
-_OF_NODE = ("DaemonSet", "Node")
 
 
 class Cache:
@@ -44,6 +43,7 @@ class Cache:
         self._nodes: dict[str, Node] = {}
         self._sorted_nodes: tuple[Node, ...] | None = None
         self._pods: Owned[Pod] = Owned(lambda pod: pod.uid, _scope_of_pod)
+        self._busy = BusyNodes()
         self._revision_uids: dict[tuple[str, str], str] = {}  # by namespace and name
         # by UID of a DaemonSet: the name of its template's revision
         self._wanted: dict[str, tuple[Body, int | None, str]] = {}
@@ -107,6 +107,7 @@ class Cache:
         elif resource == POD:
             for pod in self._pods.replace(map(pods.pod_of, items)):
                 self._vanish(pod)
+            self._busy.replace(self._pods)
             self._written_pods.reset(version)
         elif resource == CONTROLLER_REVISION:
             known = [r for r in map(revisions.revision_of, items) if r is not None]
@@ -204,11 +205,7 @@ class Cache:
     @property
     def busy_nodes(self) -> frozenset[str]:
         """The nodes with pods that no DaemonSet and no file of the kubelet makes."""
-        return frozenset(
-            pod.node
-            for pod in self._pods
-            if pod.node and not pod.ended and (pod.owner is None or pod.owner.kind not in _OF_NODE)
-        )
+        return self._busy.names
 
     def _unshown(self, daemonset: DaemonSet, now: float) -> int:
         """The number of recently created pods that the watch has not shown yet."""
@@ -330,6 +327,7 @@ class Cache:
         change of fields that are not kept has no effect.
         """
         before = self._pods.drop(pod.uid) if gone else self._pods.put(pod)
+        self._busy.changed(before, None if gone else pod)
         if gone:
             self._vanish(before or pod)
             # its adoption, which was refused, may have held everything up

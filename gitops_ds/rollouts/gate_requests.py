@@ -6,10 +6,8 @@ import re
 from collections.abc import Iterable, Iterator
 
 from gitops_ds.apimachinery import quantities
-from gitops_ds.daemonset import decide
 from gitops_ds.daemonset.node_pods import NodePodLayout
 from gitops_ds.model.daemonset import Pod
-from gitops_ds.model.decision import Observation
 from gitops_ds.model.objects import Body, CommitId
 from gitops_ds.model.rollouts.rollout_gates import (
     GateRequest,
@@ -31,7 +29,7 @@ _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 
 
 def requests(
-    seen: Observation, inputs: StageInputs, decided: StagesDecision
+    layout: NodePodLayout, inputs: StageInputs, decided: StagesDecision
 ) -> tuple[GateRequest, ...]:
     """The measurements of the current stage; none before a node runs the target, for a revert and
     for a halted rollout.
@@ -40,7 +38,6 @@ def requests(
     probes = tuple(gate_results.probes(inputs.policy, stage)) if stage is not None else ()
     if not probes or not inputs.target.revision or decided.halt is not None:
         return ()
-    layout = decide.layout(seen)
     running = {
         one.node
         for one in decided.nodes

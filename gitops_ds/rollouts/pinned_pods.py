@@ -56,10 +56,11 @@ WRITES_OF_A_NODE = 3  # its pod is deleted, another one created, and its gate re
 
 @dataclass(frozen=True, slots=True)
 class StagedDecision:
-    """The writes of a rollout, and the stages that they follow from."""
+    """The writes of a rollout, and the stages and the pods of nodes that they follow from."""
 
     decision: Decision
     stages: StagesDecision
+    layout: NodePodLayout
 
 
 def decide_pinned(seen: Observation, inputs: StageInputs) -> StagedDecision:
@@ -76,7 +77,8 @@ def decide_pinned(seen: Observation, inputs: StageInputs) -> StagedDecision:
         tuple(writes.promotion()),
     )
     wake_after = min(_waits(seen, inputs, decided), default=None)
-    return StagedDecision(Decision(tuple(filter(None, steps)), wake_after=wake_after), decided)
+    decision = Decision(tuple(filter(None, steps)), wake_after=wake_after)
+    return StagedDecision(decision, decided, layout)
 
 
 def decide_owned(seen: Observation, inputs: StageInputs) -> StagedDecision:
@@ -99,9 +101,8 @@ def decide_owned(seen: Observation, inputs: StageInputs) -> StagedDecision:
     wake_after = min(
         waits + [wait for wait in (base.wake_after,) if wait is not None], default=None
     )
-    return StagedDecision(
-        replace(base, steps=tuple(filter(None, steps)), wake_after=wake_after), decided
-    )
+    decision = replace(base, steps=tuple(filter(None, steps)), wake_after=wake_after)
+    return StagedDecision(decision, decided, layout)
 
 
 def _waits(seen: Observation, inputs: StageInputs, decided: StagesDecision) -> Iterator[float]:

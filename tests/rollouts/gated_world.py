@@ -60,7 +60,7 @@ class GatedWorld(RolloutWorld):
         staged = super().staged_turn(at_most)
         if staged is None or before is None:
             return staged
-        requests = gate_requests.requests(self.observe(), before, staged.stages)
+        requests = gate_requests.requests(staged.layout, before, staged.stages)
         probes = {one.subject.probe for one in requests}
         self.readings = {one: known for one, known in self.readings.items() if one in probes}
         for request in requests:

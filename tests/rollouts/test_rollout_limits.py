@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import pytest
 
-from gitops_ds.apimachinery import target_revisions
+from gitops_ds.apimachinery import pods, target_revisions
 from gitops_ds.controller.rollouts import Rollouts
+from gitops_ds.daemonset.busy_nodes import BusyNodes
 from gitops_ds.daemonset.cache import Cache
 from gitops_ds.model import names
+from gitops_ds.model.daemonset import Pod
 from gitops_ds.model.objects import DAEMONSET, NODE, POD
 from gitops_ds.model.rollouts import rollout_policy
 from gitops_ds.model.rollouts.staged_rollout import Halt, RolloutRecord
@@ -92,6 +95,22 @@ def test_the_busy_nodes_are_those_with_pods_of_no_daemonset() -> None:
     ]
     cache.replace(POD, bodies, "1")
     assert cache.busy_nodes == {"a", "d"}
+
+
+def test_the_busy_nodes_follow_each_event() -> None:
+    chance, known = random.Random(3), dict[str, Pod]()
+    busy = BusyNodes()
+    for _ in range(500):
+        name = f"pod-{chance.randrange(12)}"
+        before = known.pop(name, None)
+        if before is None or chance.random() < 0.6:
+            owner = chance.choice(("ReplicaSet", "DaemonSet", "Node", ""))
+            on, phase = chance.choice("abc"), chance.choice(("Running", "Succeeded"))
+            known[name] = pods.pod_of(_pod(name, chance.choice((on, "")), owner, phase))
+        busy.changed(before, known.get(name))
+        expected = BusyNodes()
+        expected.replace(known.values())
+        assert busy.names == expected.names
 
 
 def _pod(name: str, on: str, owner: str, phase: str = "Running") -> dict[str, Any]:

@@ -15,7 +15,7 @@ import msgspec
 
 from gitops_ds import __version__
 from gitops_ds.apimachinery import daemonsets, revisions
-from gitops_ds.controller.journal import delta
+from gitops_ds.controller.journal import delta, staged_codec
 from gitops_ds.controller.journal.delta import JsonTree, TreeDelta
 from gitops_ds.model import decision as model
 from gitops_ds.model import names
@@ -85,10 +85,13 @@ class JournalWriter:
         if seen.nodes is not self._node_list:
             nodes = {node.name: node for node in seen.nodes}
         last = self._last.get(event.daemonset)
-        tree = _tree(seen, nodes)
+        tree = {**_tree(seen, nodes), "staged": staged_codec.tree(event.staged)}
         change = delta.between({**(last or _EMPTY), "nodes": self._nodes}, tree)
         self._last[event.daemonset], self._nodes, self._node_list = tree, nodes, seen.nodes
-        line = _Line(event.at, event.daemonset, event.performed, change, encoded(event.decision))
+        decided = encoded(event.decision)
+        if event.staged is not None:
+            decided["stages"] = event.staged.outcome
+        line = _Line(event.at, event.daemonset, event.performed, change, decided)
         return _encode(line) + b"\n", last is None
 
 
@@ -106,9 +109,9 @@ class Reader:
             tree = delta.applied(
                 {**self._last.get(read.object, _EMPTY), "nodes": self._nodes}, _parsed(read.seen)
             )
-            turn = Decided(
-                read.at, read.object, decoded(read.decided), read.performed, _observation(tree)
-            )
+            staged = staged_codec.turn(tree.get("staged") or {}, read.decided.get("stages"))
+            decision, seen = decoded(read.decided), _observation(tree)
+            turn = Decided(read.at, read.object, decision, read.performed, seen, staged)
         except (msgspec.MsgspecError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise Broken(f"{type(error).__name__}: {error}") from error
         self._last[read.object], self._nodes = tree, tree["nodes"]
@@ -123,6 +126,7 @@ _EMPTY: JsonTree = {
     "backoffs": {},
     "vanished": {},
     "rooms": {},
+    "staged": {},
 }
 
 

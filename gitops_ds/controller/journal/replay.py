@@ -18,7 +18,9 @@ from gitops_ds.model import names, objects
 from gitops_ds.model.decision import Action, CreatePod, Decision, Observation
 from gitops_ds.model.events.base import Decided
 from gitops_ds.model.objects import Key, show_path
+from gitops_ds.model.rollouts.staged_turn import outcome_of
 from gitops_ds.redaction import objects as redaction_objects
+from gitops_ds.rollouts import stage_inputs
 
 NOTHING = "nothing"
 LONGEST = 200  # characters of a value that is shown
@@ -105,11 +107,25 @@ def replay(journal: Path, decide: Decide = decide.decide) -> Replay:
                 continue
             number, turn = read
             found.turns += 1
-            for then, now in compare(turn.decision, decide(turn.seen)):
+            for then, now in _differences(turn, decide):
                 found.differences.append(
                     DecisionDifference(str(file), number, turn.at, turn.daemonset, then, now)
                 )
     return found
+
+
+def _differences(turn: Decided, decide: Decide) -> Iterator[tuple[str, str]]:
+    if turn.staged is None:
+        yield from compare(turn.decision, decide(turn.seen))
+        return
+    staged = stage_inputs.repeated(turn.seen, turn.staged)
+    if staged is None:
+        yield "a staged rollout", NOTHING
+        return
+    yield from compare(turn.decision, staged.decision)
+    then, now = _plain(turn.staged.outcome), _plain(outcome_of(staged.stages))
+    for path, was, is_ in _fields(then, now, ("stages",)):
+        yield f"{show_path(path)} {_shown(was)}", _shown(is_)
 
 
 def _files(journal: Path) -> list[Path]:

@@ -26,6 +26,7 @@ from gitops_ds.model.decision import (
 from gitops_ds.model.events.definition import EventDefinition, Level, Notice, Sample, Tone
 from gitops_ds.model.objects import Key, Resource
 from gitops_ds.model.plural import counted
+from gitops_ds.model.rollouts.staged_turn import StagedTurn
 
 _TONES = {Level.ERROR: Tone.BAD, Level.WARNING: Tone.WARN}
 
@@ -104,7 +105,7 @@ class ControllerEvent(Event):
 @dataclass(frozen=True, slots=True)
 class Decided(ControllerEvent):
     """A reconciliation: all that was observed, and the decision, often to do nothing; `performed`
-    is False where the controller only observes.
+    is False where the controller only observes. `staged` is the turn of a staged rollout.
     """
 
     definition = EventDefinition("Decided")
@@ -112,6 +113,7 @@ class Decided(ControllerEvent):
     decision: Decision
     performed: bool
     seen: Observation
+    staged: StagedTurn | None = None
 
     @property
     def wants(self) -> bool:

@@ -1,0 +1,52 @@
+"""The nodes with pods that no DaemonSet and no file of the kubelet makes, kept with each event."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from gitops_ds.model.daemonset import Pod
+from gitops_ds.model.objects import DAEMONSET
+
+# The kinds of owners whose pods a node runs even when it is idle; that of a static pod is its node.
+_OF_NODE = (DAEMONSET.kind, "Node")
+
+
+class BusyNodes:
+    """Counts such pods by node, so that a look visits no pod."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[str] = Counter()
+        self._names: frozenset[str] | None = frozenset()
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The nodes with at least one such pod; the same object until that changes."""
+        if self._names is None:
+            self._names = frozenset(self._counts)
+        return self._names
+
+    def replace(self, pods: Iterable[Pod]) -> None:
+        """Replaces all known pods."""
+        self._counts = Counter(filter(None, map(_node_of, pods)))
+        self._names = None
+
+    def changed(self, before: Pod | None, after: Pod | None) -> None:
+        """Takes an event of one pod; None where it did not exist, or is gone."""
+        was, is_now = _node_of(before), _node_of(after)
+        if was == is_now:
+            return
+        if is_now:
+            self._counts[is_now] += 1
+        if was:
+            self._counts[was] -= 1
+            if self._counts[was] <= 0:
+                del self._counts[was]
+        self._names = None
+
+
+def _node_of(pod: Pod | None) -> str:
+    """The node that the pod keeps busy; empty without one."""
+    if pod is None or pod.ended or (pod.owner is not None and pod.owner.kind in _OF_NODE):
+        return ""
+    return pod.node

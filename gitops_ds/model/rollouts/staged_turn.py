@@ -1,0 +1,59 @@
+"""A turn of a staged rollout, as a journal keeps it beside the observation and the decision."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from gitops_ds.model.rollouts.rollout_gates import Probe, Reading
+from gitops_ds.model.rollouts.staged_rollout import StagesDecision, StageState
+
+
+@dataclass(frozen=True, slots=True)
+class OutsideInputs:
+    """The inputs that do not follow from the objects of an observation; see StageInputs."""
+
+    readings: Mapping[Probe, Reading] = field(default_factory=dict)
+    behind: Mapping[str, frozenset[str] | None] = field(default_factory=dict)
+    busy: frozenset[str] = frozenset()
+    refused: str = ""
+    refused_until: float | None = None
+    halted_elsewhere: str = ""
+    at_once: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StagesOutcome:
+    """A decision about stages in short: the nodes to take, the stages that passed, why no further
+    node is taken, and the nodes at risk with their limit.
+    """
+
+    take: tuple[str, ...]
+    passed: tuple[str, ...]
+    hold: str
+    halt: str
+    at_risk: int
+    cap: int
+    complete: bool
+
+
+@dataclass(frozen=True, slots=True)
+class StagedTurn:
+    """The inputs and the outcome of a turn; `owned`: this process is the DaemonSet controller."""
+
+    outside: OutsideInputs
+    owned: bool
+    outcome: StagesOutcome
+
+
+def outcome_of(stages: StagesDecision) -> StagesOutcome:
+    """A decision in short."""
+    return StagesOutcome(
+        stages.take,
+        tuple(one.name for one in stages.stages if one.state is StageState.PASSED),
+        stages.hold.text if stages.hold is not None else "",
+        stages.halt.message if stages.halt is not None else "",
+        stages.at_risk,
+        stages.cap,
+        stages.complete,
+    )

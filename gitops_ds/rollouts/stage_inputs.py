@@ -1,0 +1,62 @@
+"""The inputs of a staged rollout: those in the objects of an observation, and those from outside.
+
+Pure, so that a journal repeats the decision of a turn from its line.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+
+from gitops_ds.apimachinery import halted_templates, stage_approvals, target_revisions
+from gitops_ds.model.decision import Observation
+from gitops_ds.model.rollouts.staged_rollout import StageInputs
+from gitops_ds.model.rollouts.staged_turn import OutsideInputs, StagedTurn, outcome_of
+from gitops_ds.rollouts import pinned_pods
+from gitops_ds.rollouts.pinned_pods import StagedDecision
+
+
+def observed(seen: Observation) -> StageInputs | None:
+    """The inputs that an observation contains.
+
+    None without a policy, and while its target revision is not known. Raises ValueError for a
+    policy that can't be read.
+    """
+    daemonset = seen.daemonset
+    found = target_revisions.policy_of(daemonset)
+    target = target_revisions.target_of(daemonset, seen.revisions)
+    if found is None or target is None or daemonset.deleting or daemonset.selector is None:
+        return None
+    policy, pools = found
+    approvals = stage_approvals.approvals(seen.revisions, target)
+    return StageInputs(
+        policy,
+        target,
+        target_revisions.record_of(seen.revisions, target),
+        pools,
+        approved=frozenset(one.stage for one in approvals),
+        approvals=approvals,
+        held=halted_templates.hold_reason(daemonset.annotations, target.hash),
+    )
+
+
+def turn_of(inputs: StageInputs, staged: StagedDecision, *, owned: bool) -> StagedTurn:
+    """A turn as a journal keeps it."""
+    outside = OutsideInputs(**{name: getattr(inputs, name) for name in _OUTSIDE})
+    return StagedTurn(outside, owned, outcome_of(staged.stages))
+
+
+def repeated(seen: Observation, turn: StagedTurn) -> StagedDecision | None:
+    """The decision of a turn again; None where the observation has no staged rollout that this
+    version can read.
+    """
+    try:
+        inputs = observed(seen)
+    except ValueError:
+        return None
+    if inputs is None:
+        return None
+    inputs = replace(inputs, **{name: getattr(turn.outside, name) for name in _OUTSIDE})
+    return (pinned_pods.decide_owned if turn.owned else pinned_pods.decide_pinned)(seen, inputs)
+
+
+_OUTSIDE = tuple(one.name for one in fields(OutsideInputs))
