@@ -20,7 +20,7 @@ AGREED = Compared(8.0, KEY, 1.0, 0, {"node-1": 1, "node-2": 2}, {}, elsewhere={"
 def test_a_difference_is_a_warning() -> None:
     line = log_lines.line(DIFFERED)
     assert line == (
-        "warning: DaemonSet logging/agent: the built-in controller acted differently: ours wants "
+        "DaemonSet logging/agent: the built-in controller acted differently: ours wants "
         "no pod on node-1; theirs made agent-x"
     )
     assert log_lines.as_json(DIFFERED) == {

@@ -28,3 +28,20 @@ def test_the_secrets_are_really_there() -> None:
         if any(secret in repr(made(kind, 0)) for secret in (PASSWORD, DATA))
     ]
     assert len(full) > 20
+
+
+# The message of a skipped object begins with its name.
+_NAMED_BY_THE_MESSAGE = {"NotApplied", "ChangeSkipped"}
+
+
+@pytest.mark.parametrize("kind", concrete(), ids=lambda kind: kind.__name__)
+def test_a_line_of_the_log_has_time_level_and_object_once(kind: type[Event]) -> None:
+    event = made(kind, 0)
+    line = log_lines.dated(event)
+    if not line:
+        return
+    time, level, text = line.split(maxsplit=2)
+    assert (time, level) == ("1970-01-01T00:00:01Z", str(event.level))
+    assert not text.startswith(("warning:", "error:", "info:"))
+    if event.about is not None and kind.__name__ not in _NAMED_BY_THE_MESSAGE:
+        assert text.count(str(event.about)) >= 1

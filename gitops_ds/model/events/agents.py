@@ -32,8 +32,7 @@ class AgentEvent(Event):
         """The line in the log: reason and message of the Kubernetes event."""
         if not self.kube_reason:
             return ""
-        warning = "warning: " if self.kube_warning else ""
-        return f"{warning}{self.daemonset}: {self.kube_reason} {self.kube_text()}"
+        return f"{self.daemonset}: {self.kube_reason} {self.kube_text()}"
 
 
 @dataclass(frozen=True, slots=True)

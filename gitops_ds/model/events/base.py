@@ -353,7 +353,7 @@ class Differed(ControllerEvent):
     def text(self) -> str:
         """The line in the log."""
         return (
-            f"warning: {self.daemonset}: the built-in controller acted differently: ours wants "
+            f"{self.daemonset}: the built-in controller acted differently: ours wants "
             f"{self.ours}; theirs {self.theirs}"
         )
 
