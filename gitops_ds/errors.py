@@ -179,6 +179,10 @@ class ClusterError(GitopsError):
         self.server_message = message
 
 
+class NoKubeconfig(ClusterError):
+    """No kubeconfig exists at its place."""
+
+
 class ClusterUnreachable(ClusterError):
     """No connection, or no answer in time."""
 

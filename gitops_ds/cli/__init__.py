@@ -4,6 +4,7 @@ keeps `--help` fast.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import importlib
 import os
@@ -74,6 +75,10 @@ GROUPS: dict[str, tuple[str, ...]] = {
 }
 
 
+class ReaderGone(Exception):
+    """The reader of the output closed the pipe: `gitops-ds get | head -1`."""
+
+
 class Commands(click.Group):
     """A group that imports a command when it is called."""
 
@@ -100,6 +105,22 @@ class Commands(click.Group):
             raise click.NoSuchCommand(
                 error.command_name, possibilities=list(COMMANDS), ctx=ctx
             ) from None
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """The rest of the command line. Raises NoSuchOption with the place of options."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.NoSuchOption as error:
+            place = f"options follow the command: `gitops-ds COMMAND {error.option_name} …`"
+            message = f"{error.message} ({place})"
+            raise click.NoSuchOption(error.option_name, message, error.possibilities, ctx) from None
+
+    def invoke(self, ctx: click.Context) -> int:
+        """Runs the command. Raises ReaderGone where click would exit with 1."""
+        try:
+            return int(super().invoke(ctx) or 0)
+        except BrokenPipeError:
+            raise ReaderGone from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The tables of the groups, without importing anything; one width for all."""
@@ -139,6 +160,15 @@ def _report(error: Exception, arguments: Sequence[str]) -> int:
     return code
 
 
+def _drop_output() -> None:
+    """Drops buffered output, whose flush at the exit would fail.
+
+    https://docs.python.org/3/library/signal.html#note-on-sigpipe
+    """
+    with contextlib.suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 COMPLETION_VARIABLE = "_GITOPS_DS_COMPLETE"
 
 
@@ -150,7 +180,7 @@ def program_name(path: str) -> str:
 
 def execute(arguments: Sequence[str]) -> int:
     """Runs a command line and returns its exit code: 0 success, 1 negative result, 2 usage error,
-    3 failure, 130 interrupted.
+    3 failure, 130 interrupted, 141 without a reader of the output.
     """
     try:
         name = program_name(sys.argv[0])
@@ -168,9 +198,9 @@ def execute(arguments: Sequence[str]) -> int:
         if ours is None or rest is not None:
             raise
         return _report(_first(ours), arguments)
-    except BrokenPipeError:
-        sys.stderr.close()
-        return 0
+    except ReaderGone:
+        _drop_output()
+        return 141
     except Exception as error:
         return _report(error, arguments)
 

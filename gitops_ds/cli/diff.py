@@ -49,7 +49,8 @@ def diff(args: DiffArgs) -> int:
     Exits 0 without differences, 1 with differences or an object that would not be applied, and
     above 1 for an error.
     """
-    return options.run(_diff(args))
+    with plan.simulation_named():
+        return options.run(_diff(args))
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -70,7 +72,8 @@ def plan(args: PlanArgs) -> int:
     Reads the files of the work tree, as `check` does, or the commit of --revision; `apply` takes
     commits only.
     """
-    return options.run(_plan(args))
+    with simulation_named():
+        return options.run(_plan(args))
 
 
 async def _plan(args: PlanArgs) -> int:
@@ -99,6 +102,19 @@ async def _plan(args: PlanArgs) -> int:
         case _:
             click.echo(plan_colours.coloured(printers.as_text(made)), nl=False)
     return 1 if args.exit_code and made.writes else 0
+
+
+@contextmanager
+def simulation_named() -> Iterator[None]:
+    """Names the option that needs no cluster where no kubeconfig exists."""
+    from gitops_ds import errors
+
+    try:
+        yield
+    except errors.NoKubeconfig as error:
+        raise errors.NoKubeconfig(
+            f"{error}; --simulate NODES or --snapshot FILE need no cluster"
+        ) from None
 
 
 async def report_uncommitted(

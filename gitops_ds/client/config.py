@@ -170,7 +170,7 @@ def _answer(who: str, arguments: list[str]) -> dict[str, Any]:
 
 def _must_exist(files: str) -> None:
     if not any(Path(file).expanduser().is_file() for file in files.split(os.pathsep) if file):
-        raise errors.ClusterError(
+        raise errors.NoKubeconfig(
             f"no kubeconfig at {files}: name one with --kubeconfig, or set KUBECONFIG"
         )
 

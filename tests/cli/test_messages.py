@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ import pytest
 from gitops_ds import errors
 from gitops_ds.commands import trace
 from tests.cluster import program
+from tests.plan.world import daemonset
 
 
 @pytest.mark.sampled
@@ -54,3 +57,39 @@ def test_nothing_to_trace_is_said_of_the_sort_that_was_asked(kind: str, words: s
 def test_the_namespace_of_a_command_that_looks_is_a_filter(tmp_path: Path, command: str) -> None:
     at = program.desk(tmp_path, tmp_path / "no-kubeconfig")
     assert "The namespace of the DaemonSet" in " ".join(at.run(command, "--help").out.split())
+
+
+def test_options_before_the_command_are_answered_with_their_place(tmp_path: Path) -> None:
+    at = program.desk(tmp_path, tmp_path / "no-kubeconfig")
+    ended = at.run("-n", "default", "get")
+    assert ended.code == 2
+    assert "options follow the command: `gitops-ds COMMAND -n …`" in ended.err
+
+
+def test_a_reader_that_closes_the_pipe_is_no_verdict(tmp_path: Path) -> None:
+    at = program.desk(tmp_path, tmp_path / "no-kubeconfig")
+    reading, writing = os.pipe()
+    os.close(reading)
+    run = subprocess.run(
+        (program.PROGRAM, "help"),
+        cwd=at.tree,
+        env=at.environment,
+        stdout=writing,
+        stderr=subprocess.PIPE,
+        timeout=60,
+        check=False,
+    )
+    os.close(writing)
+    assert (run.returncode, run.stderr) == (141, b"")
+
+
+@pytest.mark.parametrize("command", ["plan", "diff"])
+def test_without_a_kubeconfig_the_options_without_a_cluster_are_named(
+    tmp_path: Path, command: str
+) -> None:
+    at = program.desk(tmp_path, tmp_path / "no-kubeconfig")
+    at.commit("An agent", agent=daemonset())
+    ended = at.run(command)
+    assert ended.code == 3
+    assert "no kubeconfig at " in ended.err
+    assert "--simulate NODES or --snapshot FILE need no cluster" in ended.err
