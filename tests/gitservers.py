@@ -38,7 +38,7 @@ GIT_ENVIRONMENT = {
 
 
 class Upstream:
-    """A bare repository as somebody's host has it, and the hands of the people who push to it."""
+    """A bare repository as on a Git host, and the pushes of its users."""
 
     def __init__(self, directory: Path) -> None:
         self.path, self.work = directory, directory.with_suffix(".work")
@@ -209,7 +209,7 @@ class _TlsServer(ThreadingHTTPServer):
 
 @contextlib.contextmanager
 def http_git_server(directory: Path) -> Iterator[HttpServer]:
-    """A git server on https://localhost with a certificate of its own authority; it asks for a user
+    """A git server on https://localhost with a certificate of its own authority; it requires a user
     or a bearer token.
     """
     directory.mkdir(parents=True, exist_ok=True)
@@ -355,7 +355,7 @@ def ssh_git_server(directory: Path) -> Iterator[SshServer]:
 def silent_server() -> Iterator[int]:
     """The port of a server that takes connections and never says a word."""
     with socketserver.TCPServer(("127.0.0.1", 0), socketserver.BaseRequestHandler) as server:
-        # Never served: the kernel takes the connection, and nobody answers.
+        # Never served: the kernel accepts the connection, and no process answers.
         yield server.server_address[1]
 
 

@@ -1,4 +1,4 @@
-"""Expected texts in files: compared by the tests, written anew with UPDATE_GOLDENS=1 in the
+"""Expected texts in files: compared by the tests, and written with UPDATE_GOLDENS=1 in the
 environment.
 """
 

@@ -1,5 +1,5 @@
-"""Bytes that nobody meant, through everything that reads a repository: `make fuzz`, or one target
-for a time of your choice:
+"""Random bytes through everything that reads a repository: `make fuzz`, or one target for a time
+of your choice:
 
 python -m tests.fuzz repository -max_total_time=3600
 """

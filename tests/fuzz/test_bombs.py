@@ -161,13 +161,13 @@ def test_files_that_never_end_and_links_that_lead_out_are_not_read(tmp_path: Pat
     (inside / "folder" / "all").symlink_to("/")
     done = run(inside, "-o", "json")
     assert done.returncode == 1, done.stderr
-    told = {finding["file"]: finding["rule"] for finding in json.loads(done.stdout)["findings"]}
-    assert told == {
+    rules = {finding["file"]: finding["rule"] for finding in json.loads(done.stdout)["findings"]}
+    assert rules == {
         "pipe.yaml": "SRC004",
         "zero.yaml": "SRC001",
         "out.yaml": "SRC001",
         "loop.yaml": "SRC001",
-    } | {name: "SRC001" for name in told if name in ("up", "folder/all")}
+    } | {name: "SRC001" for name in rules if name in ("up", "folder/all")}
     assert "another" not in done.stdout + done.stderr
 
 

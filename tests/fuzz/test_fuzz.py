@@ -1,5 +1,5 @@
-"""A minute of fuzzing with a fixed seed and number of inputs, and all that was ever found. `make
-fuzz` goes on for an hour.
+"""A minute of fuzzing with a fixed seed and number of inputs, and all earlier failures. `make fuzz`
+runs for an hour.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def test_what_the_fuzzer_begins_with_and_what_it_found_holds(target: str) -> Non
 
 @pytest.mark.slow
 @pytest.mark.parametrize("target", targets.TARGETS)
-def test_bytes_that_nobody_meant(target: str, tmp_path: Path) -> None:
+def test_random_bytes(target: str, tmp_path: Path) -> None:
     command = [
         sys.executable,
         "-m",

@@ -49,7 +49,7 @@ def test_a_server_that_hangs_is_not_waited_for_when_the_repository_is_closed(
     assert not list(tmp_path.glob("access-*"))
 
 
-def test_whoever_waits_for_git_hears_that_it_was_closed(tmp_path: Path) -> None:
+def test_a_waiting_git_request_fails_when_the_repository_is_closed(tmp_path: Path) -> None:
     async def play(port: int) -> None:
         repository = Repository(address.parse(f"https://127.0.0.1:{port}/fleet"), tmp_path)
         asking = asyncio.create_task(repository.tip(revision.Head()))

@@ -125,7 +125,7 @@ def secret(server: HttpServer, password: str) -> dict[str, Any]:
     }
 
 
-def test_a_secret_is_asked_for_seldom_and_at_once_when_the_server_refuses(
+def test_a_secret_is_read_seldom_and_at_once_when_the_server_refuses(
     http_server: HttpServer, tmp_path: Path
 ) -> None:
     http_server.password = "first"
@@ -618,7 +618,7 @@ def test_a_jwt_of_another_key_is_refused_and_one_without_a_key_never_sent(
     assert github.requests == []
 
 
-def test_the_api_redirects_nobody_with_the_jwt(
+def test_a_redirect_of_the_api_never_receives_the_jwt(
     http_server: HttpServer, github: GitHub, tmp_path: Path
 ) -> None:
     github.redirect = http_server.url

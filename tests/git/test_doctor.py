@@ -61,7 +61,7 @@ def test_an_ssh_key_and_known_hosts_are_looked_at(tmp_path: Path, case: str, wor
     assert bool(words) == bool(found)
 
 
-def test_an_authority_that_expired_or_is_none_is_told(
+def test_an_expired_or_invalid_authority_is_reported(
     http_server: HttpServer, tmp_path: Path
 ) -> None:
     file = tmp_path / "ca"
@@ -73,7 +73,7 @@ def test_an_authority_that_expired_or_is_none_is_told(
     assert "PEM" in trouble(settings)
 
 
-def test_credentials_for_another_place_are_told() -> None:
+def test_credentials_for_another_server_are_reported() -> None:
     settings = {
         "url": "https://git.example.com/a",
         "credentials": [{"match": "https://other.example.com", "tokenFile": "/x"}],
@@ -83,7 +83,7 @@ def test_credentials_for_another_place_are_told() -> None:
     )
 
 
-def test_doctor_tells_of_a_missing_file_and_of_a_tip_that_is_not_signed(
+def test_doctor_reports_a_missing_file_and_an_unsigned_tip(
     http_server: HttpServer, tmp_path: Path
 ) -> None:
     http_server.anonymous = True

@@ -43,7 +43,7 @@ def test_the_content_makes_a_revert_and_not_the_message(upstream: Upstream) -> N
     # Only commits that were in the cluster count.
     assert find(upstream, two, back, [two]) is None
     assert find(upstream, two, back, [two, "f" * 40]) is None
-    # A later change of another file stays, and a new one is none of the earlier content.
+    # A later change of another file stays, and a new file is not part of the earlier content.
     assert find(upstream, two, upstream.commit({other: "2"}), [one, two]) is None
     # The change that was taken back is a change again.
     again = upstream.commit({agent: "2", other: "1"}, CLAIM.format(back, back))

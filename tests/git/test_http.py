@@ -119,7 +119,7 @@ def test_an_authority_that_is_no_certificate_is_named(
         use(f"{http_server.url}/a", tmp_path, Credentials(Password("x"), b"no certificate"), tip())
 
 
-def test_a_redirect_is_not_followed_so_nobody_else_gets_the_credentials(
+def test_a_redirect_is_not_followed_so_no_other_server_gets_the_credentials(
     http_server: HttpServer, tmp_path: Path
 ) -> None:
     with gitservers.http_git_server(tmp_path / "other") as other:

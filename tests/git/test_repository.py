@@ -68,7 +68,7 @@ def snapshot(upstream: Upstream, path: str = "", limits: RepositoryLimits = DEFA
     return use(upstream, work, limits)
 
 
-def said(taken: SourceTree) -> list[tuple[str, str, bool]]:
+def finding_places(taken: SourceTree) -> list[tuple[str, str, bool]]:
     return [(f.rule, f.place.file if f.place else "", f.refused) for f in taken.findings]
 
 
@@ -113,7 +113,7 @@ def test_links_are_refused_where_they_stand_for_something_we_would_read(upstream
     (upstream.work / ".github/w.yaml").symlink_to("../v1/a.yaml")
     upstream.commit({})
     taken = snapshot(upstream)
-    assert said(taken) == [
+    assert finding_places(taken) == [
         ("SRC001", ".github/w.yaml", False),
         ("SRC001", "latest", True),
         ("SRC001", "readme", False),
@@ -124,7 +124,7 @@ def test_links_are_refused_where_they_stand_for_something_we_would_read(upstream
 
 def test_a_submodule_is_refused(upstream: Upstream) -> None:
     upstream.tree(("160000", "commit", b"1" * 40, b"vendor"))
-    assert said(snapshot(upstream)) == [("SRC002", "vendor", True)]
+    assert finding_places(snapshot(upstream)) == [("SRC002", "vendor", True)]
 
 
 def test_names_that_are_no_plain_utf8_paths_are_refused(upstream: Upstream) -> None:
@@ -132,7 +132,7 @@ def test_names_that_are_no_plain_utf8_paths_are_refused(upstream: Upstream) -> N
     upstream.tree(*(("100644", "blob", b"x", name) for name in sorted(names)))
     taken = snapshot(upstream)
     assert list(taken.files) == [PurePosixPath("ok.yaml")]
-    assert said(taken) == [
+    assert finding_places(taken) == [
         ("SRC004", "a\\x0ab.yaml", True),
         ("SRC004", "a\\b.yaml", True),
         ("SRC004", "\\xfe.txt", False),
@@ -171,7 +171,7 @@ def test_a_file_of_200_mb_gives_a_finding_and_not_its_bytes(upstream: Upstream) 
     upstream.commit({"small.yaml": "x"})
     taken = snapshot(upstream)
     assert list(taken.files) == [PurePosixPath("small.yaml")]
-    assert said(taken) == [("SRC003", "big.bin", False), ("SRC003", "big.yaml", True)]
+    assert finding_places(taken) == [("SRC003", "big.bin", False), ("SRC003", "big.yaml", True)]
     assert "200,000,000 bytes" in taken.findings[0].message
 
 
@@ -181,14 +181,14 @@ def test_more_than_ten_thousand_files_are_not_read_at_all(upstream: Upstream) ->
     upstream.git("update-index", "--index-info", input=lines.encode())
     upstream.git("commit", "--quiet", "-m", "many")
     taken = snapshot(upstream)
-    assert (taken.files, said(taken)) == ({}, [("SRC005", "", True)])
+    assert (taken.files, finding_places(taken)) == ({}, [("SRC005", "", True)])
     assert "10,001 files" in taken.findings[0].message
     assert len(snapshot(upstream, limits=RepositoryLimits(files=10_001)).files) == 10_001
 
 
 def test_more_bytes_than_allowed_in_all_are_not_read(upstream: Upstream) -> None:
     upstream.commit({f"{n}.yaml": "#" * 50_000 for n in range(5)})
-    assert said(snapshot(upstream, limits=RepositoryLimits(snapshot_bytes=200_000))) == [
+    assert finding_places(snapshot(upstream, limits=RepositoryLimits(snapshot_bytes=200_000))) == [
         ("SRC005", "", True)
     ]
 

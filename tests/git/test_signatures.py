@@ -335,7 +335,7 @@ def test_a_file_without_a_key_is_refused(upstream: Upstream) -> None:
         ("something new\n", "does not match its content"),
     ],
 )
-def test_the_worst_of_several_complaints_is_told(raw: str, words: str) -> None:
+def test_the_most_severe_of_several_complaints_is_reported(raw: str, words: str) -> None:
     assert words in signatures.complaint(raw)
 
 

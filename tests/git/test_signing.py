@@ -88,7 +88,9 @@ def test_without_a_key_it_is_not_signed(tmp_path: Path) -> None:
         ("a public openpgp key", "no secret key"),
     ],
 )
-def test_a_key_that_can_not_sign_is_told(tmp_path: Path, gpg: Gpg, case: str, words: str) -> None:
+def test_a_key_that_can_not_sign_is_reported(
+    tmp_path: Path, gpg: Gpg, case: str, words: str
+) -> None:
     locked = tmp_path / "locked"
     subprocess.run(
         ("ssh-keygen", "-q", "-t", "ed25519", "-N", "secret", "-f", str(locked)), check=True

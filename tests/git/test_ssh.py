@@ -69,9 +69,7 @@ def test_a_changed_host_key_is_refused_with_a_warning(
         use(ssh_server.url("a"), tmp_path, Credentials(SshKey(ssh_server.key, hosts)), read)
 
 
-def test_a_key_that_the_server_does_not_know_and_one_that_is_none(
-    ssh_server: SshServer, tmp_path: Path
-) -> None:
+def test_an_unknown_key_and_an_invalid_key(ssh_server: SshServer, tmp_path: Path) -> None:
     with pytest.raises(errors.SourceDenied, match="refused the ssh key"):
         use(
             ssh_server.url("a"),
@@ -94,7 +92,7 @@ def test_a_repository_that_is_not_there(ssh_server: SshServer, tmp_path: Path) -
         use(ssh_server.url("nothing"), tmp_path, credentials, read)
 
 
-def test_known_hosts_is_required_and_a_password_is_none(tmp_path: Path) -> None:
+def test_known_hosts_are_required_and_a_password_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(errors.UsageError, match="known_hosts"):
         use("git@127.0.0.1:a", tmp_path, Credentials(SshKey(b"key", b"\n")), read)
     for login in (None, Password("x")):

@@ -30,7 +30,7 @@ def names(taken: SourceTree) -> list[str]:
     return [str(path) for path in taken.files]
 
 
-def said(taken: SourceTree) -> list[tuple[str, str, bool]]:
+def finding_places(taken: SourceTree) -> list[tuple[str, str, bool]]:
     return [(f.rule, f.place.file if f.place else "", f.refused) for f in taken.findings]
 
 
@@ -71,7 +71,7 @@ def test_links_large_files_odd_names_and_pipes_are_refused_as_in_a_commit(
     Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff.yaml")).write_text("x")
     taken = worktree.snapshot(tmp_path, limits=RepositoryLimits(file_bytes=100))
     assert names(taken) == ["v1/a.yaml"]
-    assert said(taken) == [
+    assert finding_places(taken) == [
         ("SRC003", "big.yaml", True),
         ("SRC001", "latest", True),
         ("SRC001", "link.yaml", True),
@@ -81,7 +81,7 @@ def test_links_large_files_odd_names_and_pipes_are_refused_as_in_a_commit(
 
 def test_a_pipe_is_not_opened(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.yaml")
-    assert said(worktree.snapshot(tmp_path)) == [("SRC004", "pipe.yaml", True)]
+    assert finding_places(worktree.snapshot(tmp_path)) == [("SRC004", "pipe.yaml", True)]
 
 
 def test_a_folder_that_a_link_replaced_is_not_read_through_it(tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ def test_a_repository_in_the_repository_is_refused_as_a_submodule(tmp_path: Path
     write(tmp_path, "inner/a.yaml")
     git(tmp_path / "inner", "add", ".")
     git(tmp_path / "inner", "commit", "--quiet", "-m", "x")
-    assert said(worktree.snapshot(tmp_path)) == [("SRC002", "inner", True)]
+    assert finding_places(worktree.snapshot(tmp_path)) == [("SRC002", "inner", True)]
 
 
 def test_no_program_named_in_the_work_trees_configuration_runs(tmp_path: Path) -> None:

@@ -37,9 +37,9 @@ def limit_of_the_pod() -> int:
     container = YAML(typ="safe").load(DEPLOYMENT.read_text())["spec"]["template"]["spec"][
         "containers"
     ][0]
-    said = container["resources"]["limits"]["memory"]
-    assert said.endswith("Mi")
-    return int(said.removesuffix("Mi")) << 20
+    limit = container["resources"]["limits"]["memory"]
+    assert limit.endswith("Mi")
+    return int(limit.removesuffix("Mi")) << 20
 
 
 class Watch(threading.Thread):
@@ -104,14 +104,14 @@ def good(space: str, tag: int) -> dict[str, str]:
 
 
 def settings(tmp_path: Path, urls: list[str]) -> Path:
-    told: dict[str, Any] = {
+    content: dict[str, Any] = {
         "repositories": [
             {"url": url, "interval": "1s", "retryInterval": "1s", "allowLocal": True}
             for url in urls
         ]
     }
     file = tmp_path / "settings.yaml"
-    file.write_text(json.dumps(told))
+    file.write_text(json.dumps(content))
     return file
 
 

@@ -13,7 +13,7 @@ from tests.daemonset import world
 from tests.simulator.stand import Stand, daemonset, play, stand
 
 
-def told() -> list[Decided]:
+def events() -> list[Decided]:
     """Rollouts with and without surge, one that fails and is undone, failed pods, nodes that come
     and go, and two restarts.
     """

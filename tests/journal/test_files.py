@@ -1,4 +1,4 @@
-"""The journal on disk: bounded, each file whole in itself, and no trouble with it stops anybody."""
+"""The journal on disk: bounded, each file whole in itself, and no failure stops the controller."""
 
 from __future__ import annotations
 
@@ -28,36 +28,36 @@ WIDE = JournalLimits()
 
 
 @pytest.fixture(scope="module")
-def told() -> list[Decided]:
-    return story.told()
+def events() -> list[Decided]:
+    return story.events()
 
 
-def write(directory: Path, told: Sequence[Event], limits: JournalLimits = WIDE) -> list[Event]:
+def write(directory: Path, events: Sequence[Event], limits: JournalLimits = WIDE) -> list[Event]:
     """Writes them as one process; returns the troubles."""
     troubles: list[Event] = []
     journal = Journal(directory, limits, troubles.append)
-    for record in told:
+    for record in events:
         journal.handle(record)
     journal.close()
     return troubles
 
 
-def later(told: Sequence[Decided], seconds: float) -> list[Decided]:
-    return [replace(record, at=record.at + seconds) for record in told]
+def later(events: Sequence[Decided], seconds: float) -> list[Decided]:
+    return [replace(record, at=record.at + seconds) for record in events]
 
 
-def size(directory: Path, told: Sequence[Decided]) -> int:
+def size(directory: Path, events: Sequence[Decided]) -> int:
     """Of them all in one file."""
-    write(directory, told)
+    write(directory, events)
     (file,) = files.files(directory)
     return file.stat().st_size
 
 
 def test_only_turns_are_written_and_only_their_owner_may_read_them(
-    tmp_path: Path, told: list[Decided]
+    tmp_path: Path, events: list[Decided]
 ) -> None:
     directory = tmp_path / "far" / "journal"
-    assert write(directory, [Listed(told[0].at, POD, 3, "7"), *told[:3]]) == []
+    assert write(directory, [Listed(events[0].at, POD, 3, "7"), *events[:3]]) == []
     (file,) = files.files(directory)
     assert len(file.read_bytes().splitlines()) == 4
     assert (directory.stat().st_mode & 0o777, file.stat().st_mode & 0o777) == (0o700, 0o600)
@@ -73,80 +73,80 @@ def test_the_settings_name_the_directory_and_the_limits() -> None:
 
 
 def test_every_process_begins_a_file_and_leaves_the_torn_one_alone(
-    tmp_path: Path, told: list[Decided]
+    tmp_path: Path, events: list[Decided]
 ) -> None:
-    write(tmp_path, told[:20])
+    write(tmp_path, events[:20])
     (first,) = files.files(tmp_path)
     first.write_bytes(first.read_bytes()[:-5])
-    write(tmp_path, told[20:])
+    write(tmp_path, events[20:])
     found = replay.replay(tmp_path)
     assert [unread.torn for unread in found.unread] == [True]
-    assert (found.files, found.turns, found.agrees) == (2, len(told) - 1, True)
+    assert (found.files, found.turns, found.agrees) == (2, len(events) - 1, True)
 
 
 def test_a_full_file_is_followed_by_another_and_each_replays_alone(
-    tmp_path: Path, told: list[Decided]
+    tmp_path: Path, events: list[Decided]
 ) -> None:
-    limit = 3 * size(tmp_path / "whole", told)
-    write(tmp_path, told, JournalLimits(bytes=limit))
+    limit = 3 * size(tmp_path / "whole", events)
+    write(tmp_path, events, JournalLimits(bytes=limit))
     several = files.files(tmp_path)
     assert len(several) >= 2
     assert [replay.replay(file).agrees for file in several] == [True] * len(several)
-    assert sum(replay.replay(file).turns for file in several) == len(told)
+    assert sum(replay.replay(file).turns for file in several) == len(events)
     assert max(file.stat().st_size for file in several) < limit / files.SHARES + 15_000
 
 
-def test_no_more_is_kept_than_asked_for_and_the_newest_stays(
-    tmp_path: Path, told: list[Decided]
+def test_the_configured_amount_is_kept_and_the_newest_stays(
+    tmp_path: Path, events: list[Decided]
 ) -> None:
     several: list[Path] = []
-    limit = size(tmp_path / "whole", told)
+    limit = size(tmp_path / "whole", events)
     for round in range(5):
-        write(tmp_path, later(told, 1000.0 * round), JournalLimits(bytes=limit))
+        write(tmp_path, later(events, 1000.0 * round), JournalLimits(bytes=limit))
         several = files.files(tmp_path)
         assert limit / 2 < sum(file.stat().st_size for file in several) <= limit
     last = [read for read in replay.turns(several[-1]) if not isinstance(read, replay.Unread)]
-    assert last[-1][1].at == told[-1].at + 4000.0
+    assert last[-1][1].at == events[-1].at + 4000.0
     assert replay.replay(tmp_path).agrees
 
 
-def test_many_small_files_are_bounded_too(tmp_path: Path, told: list[Decided]) -> None:
+def test_many_small_files_are_bounded_too(tmp_path: Path, events: list[Decided]) -> None:
     for _ in range(files.MOST_FILES + 5):
-        write(tmp_path, told[:1])
+        write(tmp_path, events[:1])
     numbers = [file.name for file in files.files(tmp_path)]
     assert len(numbers) == files.MOST_FILES
     assert numbers[-1] == "journal-000105.jsonl"
 
 
 def test_a_limit_below_one_line_still_keeps_the_file_being_written(
-    tmp_path: Path, told: list[Decided]
+    tmp_path: Path, events: list[Decided]
 ) -> None:
-    assert write(tmp_path, told, JournalLimits(bytes=1)) == []
+    assert write(tmp_path, events, JournalLimits(bytes=1)) == []
     (only,) = files.files(tmp_path)
     assert replay.replay(only).turns >= 1
 
 
 def test_old_files_go_and_a_day_or_a_clock_put_back_ends_a_file(
-    tmp_path: Path, told: list[Decided]
+    tmp_path: Path, events: list[Decided]
 ) -> None:
-    at = told[0].at
+    at = events[0].at
     moments = (at, at + files.DAY - 1, at + files.DAY, at)
-    write(tmp_path, [replace(told[0], at=moment) for moment in moments])
+    write(tmp_path, [replace(events[0], at=moment) for moment in moments])
     assert [replay.replay(file).turns for file in files.files(tmp_path)] == [2, 1, 1]
     newest = files.files(tmp_path)[-1]
     # The files are as old as the clock of this machine says.
-    write(tmp_path, [replace(told[0], at=newest.stat().st_mtime + 7 * files.DAY - 100)])
+    write(tmp_path, [replace(events[0], at=newest.stat().st_mtime + 7 * files.DAY - 100)])
     assert len(files.files(tmp_path)) == 4
-    write(tmp_path, [replace(told[0], at=newest.stat().st_mtime + 7 * files.DAY + 100)])
+    write(tmp_path, [replace(events[0], at=newest.stat().st_mtime + 7 * files.DAY + 100)])
     assert [replay.replay(file).turns for file in files.files(tmp_path)] == [1]
 
 
-def test_a_number_that_somebody_else_takes_is_left_to_them(
-    tmp_path: Path, told: list[Decided]
+def test_a_number_that_another_process_takes_is_skipped(
+    tmp_path: Path, events: list[Decided]
 ) -> None:
     (tmp_path / "journal-000007.jsonl").write_bytes(codec.head())
     (tmp_path / "journal-mine.jsonl").write_text("a note")
-    write(tmp_path, told[:1])
+    write(tmp_path, events[:1])
     assert {file.name for file in files.files(tmp_path)} >= {
         "journal-000007.jsonl",
         "journal-000008.jsonl",
@@ -154,18 +154,18 @@ def test_a_number_that_somebody_else_takes_is_left_to_them(
     }
 
 
-def test_a_place_that_cannot_be_written_is_complained_of_once_until_it_can(
-    tmp_path: Path, told: list[Decided]
+def test_an_unwritable_directory_is_reported_once_until_it_can_be_written(
+    tmp_path: Path, events: list[Decided]
 ) -> None:
     place, troubles = tmp_path / "journal", list[Event]()
     place.write_text("a file is in the way")
     journal = Journal(place, JournalLimits(), troubles.append)
     for second in range(100):
-        journal.handle(replace(told[0], at=second))
+        journal.handle(replace(events[0], at=second))
     assert troubles == [JournalFailed(0, f"{place}: File exists")]
     place.unlink()
     for second in range(100, 140):
-        journal.handle(replace(told[0], at=second))
+        journal.handle(replace(events[0], at=second))
     journal.close()
     # Tried at 0, 30, 60, 90 and 120.
     assert troubles[1:] == [JournalRecovered(120, 120)]
@@ -173,13 +173,15 @@ def test_a_place_that_cannot_be_written_is_complained_of_once_until_it_can(
     place.rename(tmp_path / "elsewhere")
 
 
-def test_a_clock_put_back_does_not_silence_the_journal(tmp_path: Path, told: list[Decided]) -> None:
+def test_a_clock_put_back_does_not_silence_the_journal(
+    tmp_path: Path, events: list[Decided]
+) -> None:
     place, troubles = tmp_path / "journal", list[Event]()
     place.write_text("a file is in the way")
     journal = Journal(place, JournalLimits(), troubles.append)
-    journal.handle(replace(told[0], at=1_000_000.0))
+    journal.handle(replace(events[0], at=1_000_000.0))
     place.unlink()
-    journal.handle(replace(told[0], at=5.0))
+    journal.handle(replace(events[0], at=5.0))
     journal.close()
     assert troubles[1:] == [JournalRecovered(5.0, 1)]
 
@@ -198,18 +200,18 @@ def trouble(record):
     if record.definition.kind == "JournalFailed":
         allow(100)
 
-told = story.told()
+events = story.events()
 journal = Journal(Path(sys.argv[1]), JournalLimits(), trouble)
 allow(40_000)
-for number, record in enumerate(told):
-    if number == len(told) - 10:
+for number, record in enumerate(events):
+    if number == len(events) - 10:
         allow(resource.RLIM_INFINITY)
     journal.handle(record)
 """
 
 
 def test_a_full_disk_leaves_a_torn_line_and_the_next_file_is_whole(
-    tmp_path: Path, told: list[Decided]
+    tmp_path: Path, events: list[Decided]
 ) -> None:
     """The limit of the process on a file's size stands for the disk's: a write takes a part, then
     fails.
@@ -225,4 +227,4 @@ def test_a_full_disk_leaves_a_torn_line_and_the_next_file_is_whole(
     assert failed.split() == ["JournalFailed"]
     found = replay.replay(tmp_path)
     assert (found.files, found.agrees, len(found.unread)) == (2, True, 1)
-    assert mended.split() == ["JournalMended", str(len(told) - found.turns)]
+    assert mended.split() == ["JournalMended", str(len(events) - found.turns)]

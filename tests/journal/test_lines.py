@@ -131,7 +131,7 @@ def move(there: World, step: str, chance: random.Random) -> None:
 
 @settings(deadline=None)
 @given(STEPS, st.integers(0, 1000))
-def test_every_turn_of_a_file_comes_back_as_it_was(steps: list[str], seed: int) -> None:
+def test_every_reconciliation_of_a_file_is_read_back_unchanged(steps: list[str], seed: int) -> None:
     there, chance = World(world.daemonset(), 3), random.Random(seed)
     other = World(
         {
@@ -147,25 +147,25 @@ def test_every_turn_of_a_file_comes_back_as_it_was(steps: list[str], seed: int) 
             move(one, step, chance)
             # a world changes its objects in place, which no cluster does
             seen = copy.deepcopy(one.observe())
-            told = Decided(
+            event = Decided(
                 one.now, seen.daemonset.key, decide.decide(seen), chance.random() < 0.5, seen
             )
-            line, _ = writer.line(told)
+            line, _ = writer.line(event)
             back = reader.turn(line)
-            assert back.seen == told.seen
-            assert codec.encoded(back.decision) == codec.encoded(told.decision)
-            assert replace(back, decision=told.decision) == told
+            assert back.seen == event.seen
+            assert codec.encoded(back.decision) == codec.encoded(event.decision)
+            assert replace(back, decision=event.decision) == event
             assert decide.decide(back.seen) == back.decision
 
 
-def test_what_stays_is_said_once() -> None:
+def test_unchanged_values_are_written_once() -> None:
     there = World(world.daemonset(), 100)
     there.settle()
     writer = codec.JournalWriter()
     seen = there.observe()
-    told = Decided(there.now, seen.daemonset.key, decide.decide(seen), True, seen)
-    first, whole = writer.line(told)
-    again, whole_again = writer.line(replace(told, seen=replace(seen, now=seen.now + 1)))
+    event = Decided(there.now, seen.daemonset.key, decide.decide(seen), True, seen)
+    first, whole = writer.line(event)
+    again, whole_again = writer.line(replace(event, seen=replace(seen, now=seen.now + 1)))
     assert (whole, whole_again) == (True, False)
     assert len(again) < 300 < 20_000 < len(first)
 

@@ -1,4 +1,4 @@
-"""Replaying agrees with what was decided, and tells exactly what was not."""
+"""A replay agrees with the recorded decisions, and reports exactly the ones that differ."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ RECORDED = Path(__file__).parent / "journals"
 
 
 @pytest.fixture(scope="module")
-def told() -> list[Decided]:
-    return story.told()
+def events() -> list[Decided]:
+    return story.events()
 
 
 @pytest.fixture
-def journal(tmp_path: Path, told: list[Decided]) -> Path:
+def journal(tmp_path: Path, events: list[Decided]) -> Path:
     """The story's journal: one file."""
     troubles: list[Event] = []
     written = Journal(tmp_path / "journal", JournalLimits(), troubles.append)
-    for record in told:
+    for record in events:
         written.handle(record)
     written.close()
     assert troubles == []
@@ -46,26 +46,26 @@ def replayed(*words: str) -> Result:
     return CliRunner().invoke(cli.cli, ["replay", *words], standalone_mode=False)
 
 
-def test_a_run_replays_without_a_difference(told: list[Decided], journal: Path) -> None:
+def test_a_run_replays_without_a_difference(events: list[Decided], journal: Path) -> None:
     found = replay.replay(journal)
     assert found.agrees
-    assert str(found) == f"{len(told)} turns in 1 file: no differences"
-    kinds = {type(action).__name__ for record in told for action in record.decision.actions}
+    assert str(found) == f"{len(events)} turns in 1 file: no differences"
+    kinds = {type(action).__name__ for record in events for action in record.decision.actions}
     assert kinds >= {"CreatePod", "DeletePod", "CreateRevision", "RenumberRevision"}
-    assert {record.decision.wake_after is None for record in told} == {True, False}
-    assert any(record.decision.backoffs for record in told)
-    assert any(not record.wants for record in told)
+    assert {record.decision.wake_after is None for record in events} == {True, False}
+    assert any(record.decision.backoffs for record in events)
+    assert any(not record.wants for record in events)
 
 
-def test_the_turns_are_read_as_they_were(told: list[Decided], journal: Path) -> None:
+def test_the_reconciliations_are_read_as_they_were(events: list[Decided], journal: Path) -> None:
     read = [turn for turn in replay.turns(journal) if not isinstance(turn, replay.Unread)]
-    assert [record.seen for _, record in read] == [record.seen for record in told]
-    assert [number for number, _ in read] == list(range(2, len(told) + 2))
+    assert [record.seen for _, record in read] == [record.seen for record in events]
+    assert [number for number, _ in read] == list(range(2, len(events) + 2))
 
 
 def test_recorded_journals_agree(journal: Path) -> None:
-    """What an earlier version decided. A change that is meant is explained in its commit, which
-    writes the story anew.
+    """The decisions of an earlier version. An intended change is explained in its commit, which
+    records the story again.
     """
     if os.environ.get("UPDATE_GOLDENS") == "1":
         shutil.copyfile(journal, RECORDED / "journal-000001.jsonl")
@@ -134,7 +134,7 @@ def another(kind: str, field: str, value: Any) -> Callable[[Any], None]:
         (lambda d: True, lambda d: d.update(complaint="no"), 'complaint "no"', '""'),
     ],
 )
-def test_one_altered_decision_is_told_at_its_line(
+def test_one_altered_decision_is_reported_at_its_line(
     journal: Path, test: Callable[[Any], bool], change: Callable[[Any], None], then: str, now: str
 ) -> None:
     number = changed(journal, test, change)
@@ -149,7 +149,9 @@ def test_one_altered_decision_is_told_at_its_line(
     assert summary.endswith("1 difference")
 
 
-def test_the_first_pod_of_a_decision_in_another_body_is_told_by_its_path(journal: Path) -> None:
+def test_the_first_pod_of_a_decision_in_another_body_is_reported_with_its_path(
+    journal: Path,
+) -> None:
     """Bodies of later pods are kept as differences to the first, so one change shows in all."""
 
     def change(decided: Any) -> None:
@@ -199,21 +201,21 @@ def test_what_looks_secret_is_not_shown(journal: Path) -> None:
     assert "hunter2" not in replayed(str(journal)).stdout
 
 
-def test_a_torn_last_line_is_told_and_forgiven(journal: Path, told: list[Decided]) -> None:
+def test_a_torn_last_line_is_reported_and_skipped(journal: Path, events: list[Decided]) -> None:
     journal.write_bytes(journal.read_bytes()[:-20])
     done = replayed(str(journal))
     assert done.return_value == 0
     assert done.stdout.splitlines() == [
         (
-            f"{journal}:{len(told) + 1}: the line has no end: its writer was killed, or "
+            f"{journal}:{len(events) + 1}: the line has no end: its writer was killed, or "
             "the disk was "
             "full"
         ),
-        f"{len(told) - 1} turns in 1 file: no differences, 1 line not read",
+        f"{len(events) - 1} turns in 1 file: no differences, 1 line not read",
     ]
 
 
-def test_a_broken_line_is_told_and_nothing_is_made_of_what_follows(journal: Path) -> None:
+def test_a_broken_line_is_reported_and_the_rest_of_the_file_is_skipped(journal: Path) -> None:
     lines = journal.read_bytes().splitlines(keepends=True)
     lines[9] = lines[9][:50] + b"\n"
     journal.write_bytes(b"".join(lines))
@@ -226,7 +228,7 @@ def test_a_broken_line_is_told_and_nothing_is_made_of_what_follows(journal: Path
 
 
 @pytest.mark.parametrize("text", ["once upon a time\n", "{}\n", "\0\n", '{"kind": "Journal"}\n'])
-def test_what_is_no_journal_is_told(tmp_path: Path, text: str) -> None:
+def test_a_file_that_is_no_journal_is_reported(tmp_path: Path, text: str) -> None:
     file = tmp_path / "notes.txt"
     file.write_text(text)
     assert str(replay.replay(file).unread[0]).startswith(f"{file}:1: the file is no journal")

@@ -1,4 +1,4 @@
-"""The status of a commit: it tells the truth by stage, is never said twice, and never goes back."""
+"""The status of a commit: it is true at each stage, is never sent twice, and never goes back."""
 
 from __future__ import annotations
 
@@ -72,27 +72,27 @@ def ended(commit: CommitId, *refusals: Skipped) -> Reconciled:
 
 
 class Forge:
-    """What a forge was told of each commit."""
+    """The statuses of each commit on a forge."""
 
     def __init__(self) -> None:
         self.known: dict[str, CommitStage] = {}
         self.courses = CommitTracker(self.known)
-        self.said: list[tuple[str, CommitStage]] = []
+        self.sent: list[tuple[str, CommitStage]] = []
 
     def restart(self) -> None:
         self.courses = CommitTracker(self.known)
 
-    def handle(self, *told: Event) -> None:
-        for record in told:
+    def handle(self, *events: Event) -> None:
+        for record in events:
             self.courses.handle(record)
 
     def look(self, *agents: Agent, wanted: Sequence[Key] = (A,)) -> list[tuple[str, str, str]]:
-        """What is said now: the commit's first digit, the state, the words."""
+        """The statuses that are sent now: the commit's first digit, the state, the text."""
         due = self.courses.due(agents, frozenset(wanted))
         for course, stage in due:
             self.known[course.commit] = stage
             self.courses.note(course, stage)
-            self.said.append((course.commit, stage))
+            self.sent.append((course.commit, stage))
         return [(course.commit[0], stage.state.value, stage.words) for course, stage in due]
 
 
@@ -101,7 +101,7 @@ def test_from_the_push_to_the_last_node() -> None:
     forge.handle(new(ONE))
     assert forge.look(agent(A, "0" * 40, WELL)) == [("1", "pending", "applying")]
     forge.handle(wrote(A), ended(ONE))
-    # the watch has not told of it yet
+    # the watch has not sent it yet
     assert forge.look(agent(A, "0" * 40, WELL)) == [("1", "running", "rolling out")]
     assert forge.look(agent(A, ONE, TAKEN_UP_LATER)) == [
         ("1", "running", "rolling out 10/10 nodes")
@@ -110,7 +110,7 @@ def test_from_the_push_to_the_last_node() -> None:
     assert forge.look(agent(A, ONE, BROKEN)) == []  # what happens later is no fault of the commit
 
 
-def test_progress_is_told_by_tenths() -> None:
+def test_progress_is_reported_by_tenths() -> None:
     forge = Forge()
     forge.handle(new(ONE), wrote(A), ended(ONE))
     for updated in range(201):
@@ -118,7 +118,7 @@ def test_progress_is_told_by_tenths() -> None:
             HealthState.PROGRESSING, "", tally=NodeCounts(updated=updated, old=200 - updated)
         )
         forge.look(agent(A, ONE, health))
-    assert [stage.words for _, stage in forge.said] == [
+    assert [stage.words for _, stage in forge.sent] == [
         f"rolling out {n}/200 nodes" for n in range(0, 201, 20)
     ]
 
@@ -166,10 +166,10 @@ def test_a_commit_that_failed_may_come_well_and_one_that_another_made_good_stays
     forge.look(agent(A, TWO, BROKEN))
     forge.handle(new(THREE), wrote(A), ended(THREE))
     assert forge.look(agent(A, THREE, WELL)) == [("3", "success", "ops/a healthy on 10 nodes")]
-    assert [stage.step for commit, stage in forge.said if commit == TWO] == [StageKind.FAILED]
+    assert [stage.step for commit, stage in forge.sent if commit == TWO] == [StageKind.FAILED]
 
 
-def test_a_commit_that_was_overtaken_is_said_to_be() -> None:
+def test_a_superseded_commit_is_reported_as_such() -> None:
     forge = Forge()
     forge.handle(new(ONE), wrote(A), ended(ONE))
     forge.look(agent(A, ONE, ROLLING))
@@ -237,14 +237,14 @@ def test_a_pass_that_only_a_person_can_help_has_failed() -> None:
     assert forge.look(agent(A, ONE, WELL)) == [("1", "success", "ops/a healthy on 10 nodes")]
 
 
-def test_after_a_restart_it_goes_on_where_it_was_and_waits_until_it_sees_the_agents() -> None:
+def test_after_a_restart_it_continues_and_waits_until_it_sees_the_agents() -> None:
     forge = Forge()
     forge.handle(new(ONE), wrote(A), ended(ONE))
     forge.look(agent(A, ONE, ROLLING))
     forge.restart()
     assert forge.look() == []
     forge.handle(ended(ONE))
-    assert forge.look() == []  # nobody looked at the agents yet
+    assert forge.look() == []  # the agents have not been read yet
     assert forge.look(agent(A, ONE, ROLLING)) == []
     assert forge.look(agent(A, ONE, WELL)) == [("1", "success", "ops/a healthy on 10 nodes")]
     forge.restart()
@@ -289,9 +289,9 @@ def test_whatever_happens_a_stage_never_goes_back_and_success_is_the_truth(
         elif isinstance(one, Event):
             forge.handle(one)
         else:
-            before = len(forge.said)
+            before = len(forge.sent)
             forge.look(*one, wanted=(A, B))
-            for commit, stage in forge.said[before:]:
+            for commit, stage in forge.sent[before:]:
                 own = [
                     agent
                     for agent in one
@@ -299,6 +299,6 @@ def test_whatever_happens_a_stage_never_goes_back_and_success_is_the_truth(
                 ]
                 assert stage.step is not StageKind.DONE or cluster_reports.all_well(own)
     for commit in (ONE, TWO, THREE):
-        stages = [stage for one, stage in forge.said if one == commit]
+        stages = [stage for one, stage in forge.sent if one == commit]
         assert all(before < after for before, after in itertools.pairwise(stages))
         assert all(stage.state is not Shown.SUCCESS for stage in stages[:-1])

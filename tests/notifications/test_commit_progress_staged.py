@@ -36,11 +36,11 @@ def test_each_passed_stage_is_published_and_success_follows_the_last_one() -> No
         if any(state == "success" for _, state, _ in published):
             assert all(stage.state is StageState.PASSED for stage in stages)
         there.world.pass_time()
-    words = [stage.words for _, stage in forge.said]
+    words = [stage.words for _, stage in forge.sent]
     assert words[0] == "rolling out canary 0/2, rest 0/8"
     assert "rolling out canary 2/2, rest 0/8" in words
     assert words[-1] == "logging/agent healthy on 10 nodes"
-    assert [stage.state.value for _, stage in forge.said].count("success") == 1
+    assert [stage.state.value for _, stage in forge.sent].count("success") == 1
 
 
 def test_the_approval_of_the_current_stage_is_published() -> None:
@@ -49,7 +49,7 @@ def test_the_approval_of_the_current_stage_is_published() -> None:
     there.rounds(6)
     there.approve("canary")
     forge.look(there.agent(), wanted=(KEY,))
-    assert forge.said[-1][1].words == (
+    assert forge.sent[-1][1].words == (
         "rolling out canary 0/2, rest 0/8; canary approved by ada@example.com"
     )
 
@@ -57,21 +57,21 @@ def test_the_approval_of_the_current_stage_is_published() -> None:
 def test_a_canary_of_a_large_fleet_is_published() -> None:
     there = watched(nodes=60)
     forge = pushed(there)
-    while forge.said[-1:] == [] or "canary 2/2" not in forge.said[-1][1].words:
+    while forge.sent[-1:] == [] or "canary 2/2" not in forge.sent[-1][1].words:
         forge.look(there.agent(), wanted=(KEY,))
         there.world.pass_time()
         assert there.world.now < 1_900_000_000.0
-    assert forge.said[-1][1].state.value == "running"
+    assert forge.sent[-1][1].state.value == "running"
 
 
-def test_a_halt_is_a_failure_with_its_reason_and_a_hold_is_none() -> None:
+def test_a_halt_is_a_failure_with_its_reason_and_a_hold_is_no_failure() -> None:
     policy: dict[str, Any] = {**FAST, "freeze": [{"from": "2027-01-01", "to": "2027-01-15"}]}
     there = watched(policy)
     there.world.bad_images.add(SECOND)
     forge = pushed(there)
     there.rounds(5)
     forge.look(there.agent(), wanted=(KEY,))
-    assert [stage.state.value for _, stage in forge.said] == ["running"]
+    assert [stage.state.value for _, stage in forge.sent] == ["running"]
     there.world.now += 86400.0
     there.rounds(20)
     ((_, state, words),) = forge.look(there.agent(), wanted=(KEY,))

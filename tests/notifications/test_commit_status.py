@@ -1,5 +1,5 @@
-"""The stages of a commit on servers that behave as GitHub and GitLab document: through failures,
-said once each, in order.
+"""The stages of a commit on servers that behave as GitHub and GitLab document: each is sent
+once, in order, through failures.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ KINDS = pytest.mark.parametrize("kind", list(FORGES))
 
 
 class Fleet:
-    """One agent, as it stands now."""
+    """The current state of one agent."""
 
     def __init__(self) -> None:
         self.agent: Agent | None = None
@@ -64,9 +64,9 @@ class Fleet:
             yield await self._changes.get()
 
 
-async def until(told: Callable[[], bool]) -> None:
+async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(60):
-        while not told():
+        while not condition():
             await asyncio.sleep(0.02)
 
 
@@ -81,24 +81,24 @@ def play(kind: ForgeKind, directory: Path, script: Script, memory: Outbox | None
         async with FORGES[kind]().running() as server:
             project = "acme/agents" if kind is ForgeKind.GITHUB else "42"
             forge = ForgeSettings(kind, str(directory / "token"), server.url, project)
-            told: list[Event] = []
+            events: list[Event] = []
             commits = CommitStatusPublisher(
                 StatusRepository("fleet", address.parse("https://example.com/x/y"), forge),
-                told.append,
+                events.append,
                 0.05,
                 0.05,
             )
             commits.followed = lambda: FollowedCommits("fleet", "eu-1", {KEY})
             fleet = Fleet()
             running = asyncio.create_task(commits.run(memory, fleet, lambda: None))
-            await script(server, commits, fleet, told)
+            await script(server, commits, fleet, events)
             running.cancel()
 
     asyncio.run(main())
     return memory
 
 
-def said(server: servers.Server) -> list[tuple[str, str]]:
+def sent_statuses(server: servers.Server) -> list[tuple[str, str]]:
     return [(one["state"], one["description"]) for one in server.statuses]
 
 
@@ -107,48 +107,50 @@ def new() -> NewCommit:
 
 
 @KINDS
-def test_each_stage_comes_once_also_after_a_restart(kind: ForgeKind, tmp_path: Path) -> None:
+def test_each_stage_is_sent_once_also_after_a_restart(kind: ForgeKind, tmp_path: Path) -> None:
     rolling = "running" if kind is ForgeKind.GITLAB else "pending"
     expected = [("pending", "applying"), (rolling, "rolling out 4/10 nodes")]
 
-    async def begins(
-        server: servers.Server, commits: CommitStatusPublisher, fleet: Fleet, told: list[Event]
+    async def starts(
+        server: servers.Server, commits: CommitStatusPublisher, fleet: Fleet, events: list[Event]
     ) -> None:
         commits.handle(new())
-        await until(lambda: said(server) == expected[:1])
+        await until(lambda: sent_statuses(server) == expected[:1])
         commits.handle(Reconciled(0.0, COMMIT, 1, ()))
         fleet.stands(ROLLING)
-        await until(lambda: said(server) == expected)
+        await until(lambda: sent_statuses(server) == expected)
         assert {one.get("context") or one.get("name") for one in server.statuses} == {
             "gitops-ds/eu-1"
         }
 
-    async def goes_on(
-        server: servers.Server, commits: CommitStatusPublisher, fleet: Fleet, told: list[Event]
+    async def continues(
+        server: servers.Server, commits: CommitStatusPublisher, fleet: Fleet, events: list[Event]
     ) -> None:
         commits.handle(new())
         commits.handle(Reconciled(0.0, COMMIT, 0, ()))
         fleet.stands(ROLLING)
         fleet.stands(WELL)
-        await until(lambda: bool(told))  # the server has it before its answer is here
-        assert said(server) == [("success", "ops/a healthy on 10 nodes")]
-        assert [type(record) for record in told] == [NotificationSent]
+        await until(lambda: bool(events))  # the server has it before its answer is here
+        assert sent_statuses(server) == [("success", "ops/a healthy on 10 nodes")]
+        assert [type(record) for record in events] == [NotificationSent]
 
-    memory = play(kind, tmp_path, begins)
-    play(kind, tmp_path, goes_on, memory)
+    memory = play(kind, tmp_path, starts)
+    play(kind, tmp_path, continues, memory)
 
 
 @KINDS
-def test_a_forge_that_refuses_is_told_once_and_asked_again(kind: ForgeKind, tmp_path: Path) -> None:
+def test_a_refusal_of_the_forge_is_reported_once_and_retried(
+    kind: ForgeKind, tmp_path: Path
+) -> None:
     async def script(
-        server: servers.Server, commits: CommitStatusPublisher, fleet: Fleet, told: list[Event]
+        server: servers.Server, commits: CommitStatusPublisher, fleet: Fleet, events: list[Event]
     ) -> None:
         server.faults += [
             Fault(422, body={"message": "no such commit"}, method="POST") for _ in range(4)
         ]
         commits.handle(new())
-        await until(lambda: len(told) == 2)
-        (complaint, done) = told
+        await until(lambda: len(events) == 2)
+        (complaint, done) = events
         assert isinstance(complaint, NotificationFailed)
         assert "no such commit" in complaint.message
         assert (complaint.receiver, type(done)) == ("commit status of fleet", NotificationSent)
@@ -156,18 +158,18 @@ def test_a_forge_that_refuses_is_told_once_and_asked_again(kind: ForgeKind, tmp_
     play(kind, tmp_path, script)
 
 
-def test_a_token_that_is_exchanged_counts_at_once_and_is_in_no_word(tmp_path: Path) -> None:
+def test_a_replaced_token_is_used_at_once_and_is_in_no_message(tmp_path: Path) -> None:
     async def script(
-        server: servers.Server, commits: CommitStatusPublisher, fleet: Fleet, told: list[Event]
+        server: servers.Server, commits: CommitStatusPublisher, fleet: Fleet, events: list[Event]
     ) -> None:
         (tmp_path / "token").write_text("an-old-token")
         commits.handle(new())
-        await until(lambda: bool(told))
+        await until(lambda: bool(events))
         (tmp_path / "token").write_text("not a token")
-        await until(lambda: len(told) == 2)
+        await until(lambda: len(events) == 2)
         (tmp_path / "token").write_text("good-token")
         await until(lambda: len(server.statuses) == 1)
-        words = " ".join(map(str, told))
+        words = " ".join(map(str, events))
         assert "repository.forge.tokenFile" in words
         assert not any(secret in words for secret in ("an-old-token", "not a token", "good-token"))
 

@@ -1,4 +1,4 @@
-"""What waits to be told, and what was told: bounded, once, and the same after a restart."""
+"""Pending and sent notifications: bounded, sent once, and the same after a restart."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def news(number: int, topic: Topic = Topic.COMMIT, at: float = 0.0) -> Notificat
     return Notification(topic, at, f"news {number}", str(number), "fleet", f"{number:040x}")
 
 
-def test_a_commit_is_told_once_and_trouble_again_after_an_hour() -> None:
+def test_a_commit_is_sent_once_and_a_failure_again_after_an_hour() -> None:
     memory = Outbox()
     assert memory.take(news(1), ["chat"])
     assert not memory.take(news(1, at=AGAIN * 50), ["chat"])
@@ -64,13 +64,13 @@ def test_a_letter_has_what_is_loud_first_and_counts_the_rest() -> None:
     )
 
 
-def test_what_comes_while_a_letter_is_on_its_way_waits_for_the_next_one() -> None:
+def test_items_added_during_a_delivery_wait_for_the_next_one() -> None:
     waiting = ReceiverQueue()
     for number in range(WAITING + 7):
         waiting.put(news(number))
     batch, omitted = list(waiting.items), waiting.omitted
     for number in range(1000, 1000 + 10):
-        waiting.put(news(number))  # ten of the batch give way, and are told all the same
+        waiting.put(news(number))  # ten of the batch are dropped here, and are sent all the same
     waiting.sent(batch, omitted)
     assert [int(item.mark) for item in waiting.items] == list(range(1000, 1010))
     assert waiting.omitted == 0
@@ -83,10 +83,10 @@ def test_what_comes_while_a_letter_is_on_its_way_waits_for_the_next_one() -> Non
     ),
 )
 def test_it_is_the_same_after_a_restart(
-    heard: list[tuple[int, Topic, float]], stages: list[tuple[int, StageKind, int]]
+    items: list[tuple[int, Topic, float]], stages: list[tuple[int, StageKind, int]]
 ) -> None:
     memory = Outbox()
-    for number, topic, at in heard:
+    for number, topic, at in items:
         memory.take(news(number, topic, at), ["chat"])
     for number, step, tenth in stages:
         memory.note("fleet", f"{number:040x}", CommitStage(step, tenth))
@@ -96,7 +96,7 @@ def test_it_is_the_same_after_a_restart(
 
 
 @pytest.mark.parametrize(
-    "told",
+    "document",
     [
         {},
         {"version": "v2"},
@@ -108,6 +108,6 @@ def test_it_is_the_same_after_a_restart(
         },
     ],
 )
-def test_what_is_not_ours_is_refused(told: dict[str, object]) -> None:
+def test_a_document_of_another_form_is_refused(document: dict[str, object]) -> None:
     with pytest.raises((KeyError, TypeError, ValueError)):
-        outbox.parse(told)
+        outbox.parse(document)

@@ -97,7 +97,7 @@ def test_a_program_gets_signed_json(tmp_path: Path) -> None:
     )
 
 
-def test_a_chat_gets_words_that_call_nobody(tmp_path: Path) -> None:
+def test_the_text_for_a_chat_mentions_no_user(tmp_path: Path) -> None:
     seen: list[dict[str, str]] = []
 
     async def answer(request: web.Request) -> web.Response:
@@ -114,18 +114,18 @@ def test_a_chat_gets_words_that_call_nobody(tmp_path: Path) -> None:
 
 
 def test_a_redirect_is_not_followed(tmp_path: Path) -> None:
-    asked: list[str] = []
+    paths: list[str] = []
 
     async def answer(request: web.Request) -> web.Response:
-        asked.append(request.path)
+        paths.append(request.path)
         raise web.HTTPTemporaryRedirect("/elsewhere")
 
     error = asyncio.run(posted(tmp_path, answer))
     assert "HTTP 307: redirects are not followed" in str(error)
-    assert len(asked) == 1
+    assert len(paths) == 1
 
 
-def test_a_certificate_of_nobody_we_know_is_not_accepted(tmp_path: Path) -> None:
+def test_a_certificate_of_an_unknown_authority_is_not_accepted(tmp_path: Path) -> None:
     key, certificate, _ = gitservers._certificates()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
@@ -164,7 +164,7 @@ def test_what_it_says_about_when_to_come_again_counts(
 
 
 @pytest.mark.parametrize(
-    ("url", "secret", "said"),
+    ("url", "secret", "message"),
     [
         ("ftp://host/x", None, "must contain an address"),
         ("https://[host/x", None, "must contain an address"),
@@ -173,14 +173,14 @@ def test_what_it_says_about_when_to_come_again_counts(
         ("http://127.0.0.1:1/the-secret-part", " \n", "unsigned notifications are not sent"),
     ],
 )
-def test_an_address_that_is_none_is_told_without_it(
-    tmp_path: Path, url: str, secret: str | None, said: str
+def test_an_invalid_address_is_reported_without_the_address(
+    tmp_path: Path, url: str, secret: str | None, message: str
 ) -> None:
-    with pytest.raises(sender.DeliveryFailed, match=said) as error:
+    with pytest.raises(sender.DeliveryFailed, match=message) as error:
         asyncio.run(sender.post(settings(tmp_path, url, secret), LETTER))
     assert "the-secret-part" not in str(error.value)
 
 
-def test_a_file_that_is_missing_is_told(tmp_path: Path) -> None:
+def test_a_missing_file_is_reported(tmp_path: Path) -> None:
     with pytest.raises(sender.DeliveryFailed, match="No such file"):
         asyncio.run(sender.post(ReceiverSettings("chat", str(tmp_path / "none")), LETTER))

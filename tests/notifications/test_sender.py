@@ -1,5 +1,5 @@
-"""The part of the service that tells people, in virtual time on the simulated cluster: receivers
-that come and go for days.
+"""The delivery of notifications, in virtual time on the simulated cluster: receivers that are
+unreachable for days.
 """
 
 from __future__ import annotations
@@ -64,18 +64,18 @@ class Scene:
     cluster: simulator.SimulatedCluster
     client: simulator.Client
     receivers: Receivers
-    heard: list[Event] = field(default_factory=list)
+    emitted: list[Event] = field(default_factory=list)
 
     @asynccontextmanager
     async def service(self) -> AsyncIterator[tuple[Emit, NotificationDispatcher]]:
-        """A process that leads, and what its deployer tells."""
+        """A leading process, and the emitter of its deployer."""
         service = Service(
             repositories=(RepositorySettings(url="https://example.com/fleet"),),
             notify=(CHAT, PAGER),
         )
         clock = virtual_time.clock()
-        around = SenderContext("eu-1", self.heard.append, clock, lambda: 0.0, self.receivers.post)
-        part = NotificationDispatcher(service, self.client, self.heard.append, around)
+        around = SenderContext("eu-1", self.emitted.append, clock, lambda: 0.0, self.receivers.post)
+        part = NotificationDispatcher(service, self.client, self.emitted.append, around)
         part.stop_leading()
         running = asyncio.create_task(part.run())
         part.start_leading()
@@ -86,8 +86,8 @@ class Scene:
     def at(self) -> float:
         return self.cluster.server.now()
 
-    def told(self, kind: type[Event]) -> list[Event]:
-        return [record for record in self.heard if type(record) is kind]
+    def events_of(self, kind: type[Event]) -> list[Event]:
+        return [record for record in self.emitted if type(record) is kind]
 
 
 def commit(number: int, at: float) -> NewCommit:
@@ -109,7 +109,7 @@ def play(
     virtual_time.run(main())
 
 
-def test_each_receiver_is_told_what_it_asked_for_and_an_idle_service_writes_nothing() -> None:
+def test_each_receiver_gets_the_topics_of_its_settings_and_an_idle_service_writes_nothing() -> None:
     async def script(scene: Scene) -> None:
         async with scene.service() as (tell, _):
             await asyncio.sleep(60)
@@ -129,12 +129,12 @@ def test_each_receiver_is_told_what_it_asked_for_and_an_idle_service_writes_noth
                 await asyncio.sleep(60)
             assert scene.client.count.writes == 1
         assert scene.client.count.writes == 1
-        assert scene.told(NotificationFailed) == []
+        assert scene.events_of(NotificationFailed) == []
 
     play(script)
 
 
-def test_a_receiver_that_is_away_holds_up_nobody_and_is_told_later() -> None:
+def test_an_unreachable_receiver_delays_no_other_and_is_notified_later() -> None:
     async def script(scene: Scene) -> None:
         scene.receivers.hanging.add("chat")
         async with scene.service() as (tell, _):
@@ -147,9 +147,9 @@ def test_a_receiver_that_is_away_holds_up_nobody_and_is_told_later() -> None:
         scene.receivers.trouble["chat"] = DeliveryFailed("it answers 503")
         async with scene.service() as (tell, _):
             await asyncio.sleep(1800)
-            # said once
-            assert [str(record) for record in scene.told(NotificationFailed)] == [
-                str(scene.told(NotificationFailed)[0])
+            # reported once
+            assert [str(record) for record in scene.events_of(NotificationFailed)] == [
+                str(scene.events_of(NotificationFailed)[0])
             ]
             scene.receivers.trouble.clear()
             await asyncio.sleep(700)
@@ -161,14 +161,14 @@ def test_a_receiver_that_is_away_holds_up_nobody_and_is_told_later() -> None:
         assert len(scene.receivers.of("pager")) == 1
         assert [
             record.items
-            for record in scene.told(NotificationSent)
+            for record in scene.events_of(NotificationSent)
             if isinstance(record, NotificationSent)
         ] == [1, 2]
 
     play(script)
 
 
-def test_what_was_told_is_not_told_again_after_a_restart() -> None:
+def test_a_sent_notification_is_not_sent_again_after_a_restart() -> None:
     async def script(scene: Scene) -> None:
         for _ in range(3):
             async with scene.service() as (tell, _):
@@ -180,7 +180,7 @@ def test_what_was_told_is_not_told_again_after_a_restart() -> None:
     play(script)
 
 
-def test_what_was_heard_right_before_the_end_is_told_by_whoever_comes_next() -> None:
+def test_an_event_right_before_the_end_is_sent_by_the_next_process() -> None:
     async def script(scene: Scene) -> None:
         async with scene.service() as (tell, _):
             await asyncio.sleep(10)
@@ -194,7 +194,7 @@ def test_what_was_heard_right_before_the_end_is_told_by_whoever_comes_next() -> 
     play(script)
 
 
-def test_who_stands_by_tells_nothing_and_the_next_leader_goes_on() -> None:
+def test_a_standby_sends_nothing_and_the_next_leader_continues() -> None:
     async def script(scene: Scene) -> None:
         scene.receivers.trouble["chat"] = DeliveryFailed("it answers 503")
         async with scene.service() as (tell, part):
@@ -258,7 +258,7 @@ def test_it_waits_longer_each_time_and_as_long_as_the_receiver_asks() -> None:
     play(script)
 
 
-def test_after_a_day_nobody_wants_to_know() -> None:
+def test_a_notification_is_dropped_after_a_day() -> None:
     async def script(scene: Scene) -> None:
         scene.receivers.trouble["chat"] = DeliveryFailed("it answers 404")
         async with scene.service() as (tell, _):
@@ -267,7 +267,7 @@ def test_after_a_day_nobody_wants_to_know() -> None:
             await asyncio.sleep(2 * 86_400)
             assert [
                 record.lost
-                for record in scene.told(NotificationFailed)
+                for record in scene.events_of(NotificationFailed)
                 if isinstance(record, NotificationFailed)
             ] == [0, WAITING + 5]
             tries = len(scene.receivers.tries)
@@ -282,7 +282,7 @@ def test_after_a_day_nobody_wants_to_know() -> None:
 
 
 @pytest.mark.parametrize("status", [403, 503])
-def test_people_are_told_though_the_memory_can_not_be_written(status: int) -> None:
+def test_notifications_are_sent_though_the_outbox_can_not_be_written(status: int) -> None:
     def faults(request: SimulatedRequest) -> RequestFault | None:
         return failure(status) if request.verb == "apply" else None
 
@@ -291,14 +291,14 @@ def test_people_are_told_though_the_memory_can_not_be_written(status: int) -> No
             tell(commit(1, scene.at()))
             await asyncio.sleep(600)
             assert len(scene.receivers.of("chat")) == 1
-            (complaint,) = scene.told(NotificationFailed)
+            (complaint,) = scene.events_of(NotificationFailed)
             assert isinstance(complaint, NotificationFailed)
             assert CONFIG_MAP_NAME in complaint.receiver
 
     play(script, faults)
 
 
-def test_a_memory_that_is_none_of_ours_is_begun_anew() -> None:
+def test_an_outbox_of_another_form_is_replaced() -> None:
     async def script(scene: Scene) -> None:
         metadata = {"namespace": "gitops-ds", "name": CONFIG_MAP_NAME}
         body = {
@@ -312,6 +312,6 @@ def test_a_memory_that_is_none_of_ours_is_begun_anew() -> None:
             tell(commit(1, scene.at()))
             await asyncio.sleep(60)
         assert len(scene.receivers.of("chat")) == 1
-        assert len(scene.told(NotificationFailed)) == 1
+        assert len(scene.events_of(NotificationFailed)) == 1
 
     play(script)

@@ -1,4 +1,4 @@
-"""Who is told, as the settings say it, and where a repository's forge is."""
+"""Receivers of notifications in the settings, and the address of a repository's forge."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from gitops_ds.settings.notify import ForgeSettings, ReceiverSettings
 from gitops_ds.telemetry.notifications import MessageFormat
 
 
-def test_a_receiver_hears_of_everything_unless_it_chooses() -> None:
+def test_a_receiver_gets_every_topic_unless_it_selects_some() -> None:
     assert service.parse({"notify": [{"name": "a", "urlFile": "/u"}]}).notify == (
         ReceiverSettings("a", "/u"),
     )
-    said = {
+    receiver = {
         "name": "b",
         "urlFile": "/u",
         "format": "slack",
@@ -30,7 +30,7 @@ def test_a_receiver_hears_of_everything_unless_it_chooses() -> None:
         "secretFile": "/s",
         "maxPerMinute": 3,
     }
-    assert service.parse({"notify": [said]}).notify == (
+    assert service.parse({"notify": [receiver]}).notify == (
         ReceiverSettings("b", "/u", MessageFormat.SLACK, frozenset([Topic.FAILED]), "/s", 3),
     )
     twice = [{"name": "a", "urlFile": "/u"}, {"name": "a", "urlFile": "/v"}]
@@ -109,13 +109,13 @@ def test_every_topic_is_in_the_schema() -> None:
 def test_where_the_forge_is_follows_from_the_repository(
     repository: str, forge: dict[str, Any], place: tuple[str, str]
 ) -> None:
-    asked = decode(ForgeSettings, {"tokenFile": "/t", **forge})
-    found = commit_status.place(address.parse(repository, allow_local=True), asked)
+    settings = decode(ForgeSettings, {"tokenFile": "/t", **forge})
+    found = commit_status.place(address.parse(repository, allow_local=True), settings)
     assert (found.url, found.project) == place
 
 
 @pytest.mark.parametrize(
-    ("repository", "forge", "said"),
+    ("repository", "forge", "message"),
     [
         ("/srv/fleet.git", ForgeSettings(ForgeKind.GITEA, "/t"), "is local: set the forge"),
         (
@@ -131,7 +131,7 @@ def test_where_the_forge_is_follows_from_the_repository(
     ],
 )
 def test_a_forge_that_can_not_be_found_or_would_show_the_token_is_refused(
-    repository: str, forge: ForgeSettings, said: str
+    repository: str, forge: ForgeSettings, message: str
 ) -> None:
-    with pytest.raises(SettingsError, match=said):
+    with pytest.raises(SettingsError, match=message):
         commit_status.place(address.parse(repository, allow_local=True), forge)

@@ -62,15 +62,17 @@ def daemonset(name: str, update: dict[str, Any], **pod: Any) -> dict[str, Any]:
     }
 
 
-# What may be told of upstream's controller, and where docs/beside-upstream.md says why.
+# Permitted differences from upstream's controller, and their explanation in
+# docs/beside-upstream.md.
 EXPLAINED = [
     (DifferenceKind.ROLLOUT, r"put \d+ at risk", "More nodes at risk than the budget"),
 ]
 
 
-def is_explained(told: Differed) -> bool:
+def is_explained(difference: Differed) -> bool:
     return any(
-        told.what is what and re.fullmatch(theirs, told.theirs) for what, theirs, _ in EXPLAINED
+        difference.what is what and re.fullmatch(theirs, difference.theirs)
+        for what, theirs, _ in EXPLAINED
     )
 
 
@@ -92,19 +94,19 @@ class Story:
         end = loop.time() + PATIENCE
         while not await holds():
             assert loop.time() < end, (
-                f"{what}: not in {PATIENCE} seconds; {self.told(Differed)[-5:]}"
+                f"{what}: not in {PATIENCE} seconds; {self.records_of(Differed)[-5:]}"
             )
             await asyncio.sleep(0.1)
 
-    def told(self, kind: type[Any]) -> list[Any]:
+    def records_of(self, kind: type[Any]) -> list[Any]:
         return [record for record in self.records if isinstance(record, kind)]
 
     async def together(self, work: Iterable[Awaitable[Any]]) -> None:
         await asyncio.gather(*work)
 
     async def settled(self, *keys: Key) -> None:
-        """Both are done with it: all that the status asks for is there, and the interval that held
-        it has ended.
+        """Both controllers have finished: the status has every desired pod, and the interval of the
+        comparison has ended.
         """
         await self.together(map(self._settled, keys))
 
@@ -114,7 +116,7 @@ class Story:
 
         async def compared() -> bool:
             return any(
-                record.daemonset == key and record.at >= at for record in self.told(Compared)
+                record.daemonset == key and record.at >= at for record in self.records_of(Compared)
             )
 
         await self.until(f"the interval of {key} ends", compared)
@@ -129,14 +131,14 @@ class Story:
             or seen.daemonset.generation != generation
         ):
             return False
-        told = decide.decide(seen)
+        decision = decide.decide(seen)
         layout = decide.layout(seen)
         well = all(
             node_pods.staying and all(map(layout.updated, node_pods.staying))
             for node_pods in layout.nodes
             if node_pods.wanted
         )
-        return well and not told.actions and told.status is None
+        return well and not decision.actions and decision.status is None
 
     async def patch(
         self, resource: Resource, name: str, patch: Any, *, subresource: str = ""
@@ -197,7 +199,7 @@ class Story:
     def elsewhere(self) -> Counter[str]:
         """What ours saw go that it would have kept, on the nodes that are still there."""
         found: Counter[str] = sum(
-            (Counter(record.elsewhere) for record in self.told(Compared)), Counter()
+            (Counter(record.elsewhere) for record in self.records_of(Compared)), Counter()
         )
         return Counter({node: pods for node, pods in found.items() if node not in self.lost})
 
@@ -230,7 +232,7 @@ async def story(plane: controlplane.ControlPlane) -> AsyncIterator[Story]:
             await running
 
 
-async def tell(there: Story) -> None:
+async def play_story(there: Story) -> None:
     """The whole story; every part begins where the one before has settled."""
     both, nodes = (AGENT, STORAGE), there.cluster
     await there.together(there.label(name(number), "ssd") for number in range(0, 200, 2))
@@ -252,16 +254,16 @@ async def tell(there: Story) -> None:
     await there.together(there.label(name(number), None) for number in range(20, 30, 2))
     await there.settled(*both)
 
-    # Drains: what is only cordoned gets its pods again, what is tainted does not. Two nodes leave
-    # for good. Of a lost node theirs hears nothing, so that happens first: the drains make it count
-    # again. None has a pod of the one with surge, whose rollout would wait for the garbage
-    # collector.
+    # Drains: a cordoned node gets its pods again, a tainted one does not. Two nodes are lost
+    # permanently. Upstream's controller gets no event for a lost node, so that happens first: the
+    # drains make it count again. Neither has a pod of the DaemonSet with surge, whose rollout would
+    # wait for the garbage collector.
     await there.together(there.lose(name(number)) for number in (39, 139))
     await there.together(there.taint(name(number), "NoSchedule") for number in range(34, 38))
     await there.together(there.drain(name(number)) for number in range(30, 38))
     await there.settled(*both)
 
-    # Maintenance: everything has to leave, and comes back.
+    # Maintenance: every pod is evicted, and created again.
     await there.together(there.taint(name(number), "NoExecute") for number in range(40, 60))
     await there.settled(*both)
     await there.together(there.taint(name(number)) for number in range(34, 60) if number != 39)
@@ -295,7 +297,7 @@ def test_the_two_agree_through_a_long_story(tmp_path: Path) -> None:
 
     async def run() -> Story:
         async with story(plane) as there:
-            await tell(there)
+            await play_story(there)
             return there
 
     try:
@@ -303,18 +305,20 @@ def test_the_two_agree_through_a_long_story(tmp_path: Path) -> None:
         there = asyncio.run(run())
     finally:
         plane.stop()
-    assert [told for told in there.told(Differed) if not is_explained(told)] == []
-    assert there.told(Performed) == there.told(StatusWritten) == []
+    assert [one for one in there.records_of(Differed) if not is_explained(one)] == []
+    assert there.records_of(Performed) == there.records_of(StatusWritten) == []
     assert there.elsewhere() == there.ended
     assert (
-        sum(record.replaced for record in there.told(Compared) if record.daemonset == AGENT)
+        sum(record.replaced for record in there.records_of(Compared) if record.daemonset == AGENT)
         >= 218 + 60
     )
     assert (
-        sum(record.replaced for record in there.told(Compared) if record.daemonset == STORAGE)
+        sum(record.replaced for record in there.records_of(Compared) if record.daemonset == STORAGE)
         >= 120
     )
-    assert all(record.differences == 0 for record in there.told(Compared) if not record.replaced)
+    assert all(
+        record.differences == 0 for record in there.records_of(Compared) if not record.replaced
+    )
 
 
 def test_what_is_explained_is_in_the_document() -> None:

@@ -1,5 +1,5 @@
-"""A controller that does as ours would is agreed with, however seldom we look; one that does
-otherwise is told.
+"""A controller that acts as ours would has no differences, however seldom we compare; one that acts
+otherwise is reported.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Scene:
         ]
 
     def end(self, node: str) -> None:
-        """Somebody deletes the pods of a node."""
+        """A user deletes the pods of a node."""
         for body in self.world.pods.values():
             if pods.pod_of(body).node == node:
                 body["metadata"]["deletionTimestamp"] = timestamps.text(self.world.now)
@@ -155,7 +155,7 @@ def scene(nodes: int = 4, theirs: Decide = decide.decide, **spec: Any) -> Scene:
 
 
 def chaos(there: Scene, step: str, chance: random.Random) -> None:
-    """One thing that happens, by theirs, by the kubelets, or by somebody."""
+    """One change, by the other controller, by the kubelets, or by a user."""
     node = chance.randrange(len(there.world.nodes))
     name = there.world.nodes[node]["metadata"]["name"]
     match step:
@@ -212,7 +212,7 @@ STEPS = st.sampled_from(
 
 @settings(deadline=None)
 @given(st.lists(st.tuples(STEPS, st.booleans()), max_size=40), st.integers(0, 10_000))
-def test_one_that_decides_as_ours_is_agreed_with_however_seldom_we_look(
+def test_a_controller_that_decides_as_ours_has_no_differences_however_seldom_we_compare(
     steps: list[tuple[str, bool]], seed: int
 ) -> None:
     there, chance = scene(), random.Random(seed)
@@ -221,11 +221,13 @@ def test_one_that_decides_as_ours_is_agreed_with_however_seldom_we_look(
         if looks or step in CAUSES:
             there.look()
     there.rest()
-    # Of pods that an update is due to replace nothing tells who ended them, so that somebody's
-    # deletion counts as theirs.
+    # Nothing shows who deleted a pod that an update would replace, so the deletion by a user
+    # counts as one of the other controller.
     ended = any(step == "end" for step, _ in steps)
     assert [
-        told for told in there.differences if not (ended and told.what is DifferenceKind.ROLLOUT)
+        difference
+        for difference in there.differences
+        if not (ended and difference.what is DifferenceKind.ROLLOUT)
     ] == []
 
 
@@ -293,7 +295,7 @@ def surge(there: Scene) -> None:
 
 
 @pytest.mark.parametrize(
-    ("theirs", "what_happens", "told"),
+    ("theirs", "what_happens", "expected"),
     [
         (blind_to_taints, taint_one, ("create", "no pod on node-1", "made agent-")),
         (
@@ -335,8 +337,8 @@ def surge(there: Scene) -> None:
         (ends_the_elder, double, ("delete", "an end of agent-double on node-2", "ended agent-")),
     ],
 )
-def test_one_that_does_otherwise_is_told(
-    theirs: Decide, what_happens: Callable[[Scene], None], told: tuple[str, str, str]
+def test_a_controller_that_acts_otherwise_is_reported(
+    theirs: Decide, what_happens: Callable[[Scene], None], expected: tuple[str, str, str]
 ) -> None:
     there = scene()
     there.theirs = theirs
@@ -345,9 +347,10 @@ def test_one_that_does_otherwise_is_told(
     there.rest(often=True)
     found = [(record.what.value, record.ours, record.theirs) for record in there.differences]
     assert any(
-        all(one.startswith(start) for one, start in zip(said, told, strict=True)) for said in found
+        all(one.startswith(start) for one, start in zip(texts, expected, strict=True))
+        for texts in found
     ), found
-    assert all(told.differences for told in there.compared)
+    assert all(comparison.differences for comparison in there.compared)
 
 
 def test_a_second_pod_on_a_node_is_one_too_many() -> None:
@@ -356,13 +359,13 @@ def test_a_second_pod_on_a_node_is_one_too_many() -> None:
     there.theirs = without(lambda action: isinstance(action, DeletePod))
     there.look()
     there.rest()
-    assert next((told.what, told.theirs) for told in there.differences) == (
+    assert next((difference.what, difference.theirs) for difference in there.differences) == (
         DifferenceKind.CREATE,
         "made agent-double",
     )
 
 
-def test_an_interval_that_agrees_says_what_was_done() -> None:
+def test_an_interval_without_differences_reports_the_actions() -> None:
     there = scene(nodes=5, updateStrategy=world.rolling(2))
     there.edit("agent:2")
     there.look()
@@ -370,32 +373,46 @@ def test_an_interval_that_agrees_says_what_was_done() -> None:
         there.act()
         there.look()
     there.rest()
-    (told,) = there.compared
+    (comparison,) = there.compared
     once = {f"node-{index}": 1 for index in range(5)}
-    assert (told.created, told.deleted, told.replaced, told.at_risk, told.elsewhere) == (
+    assert (
+        comparison.created,
+        comparison.deleted,
+        comparison.replaced,
+        comparison.at_risk,
+        comparison.elsewhere,
+    ) == (
         once,
         once,
         5,
         2,
         {},
     )
-    assert told.since < told.at
+    assert comparison.since < comparison.at
 
 
-def test_pods_that_somebody_else_ended_are_counted_apart() -> None:
+def test_pods_deleted_by_others_are_counted_separately() -> None:
     there = scene()
     there.end("node-1")
     there.rest()
-    (told,) = there.compared
-    assert (told.created, told.deleted, told.elsewhere) == ({"node-1": 1}, {}, {"node-1": 1})
+    (comparison,) = there.compared
+    assert (comparison.created, comparison.deleted, comparison.elsewhere) == (
+        {"node-1": 1},
+        {},
+        {"node-1": 1},
+    )
 
 
 def test_a_failed_pod_that_went_between_two_looks_was_ended_for_that() -> None:
     there = scene()
     there.fail("node-1")
     there.rest()
-    (told,) = there.compared
-    assert (told.created, told.deleted, told.elsewhere) == ({"node-1": 1}, {"node-1": 1}, {})
+    (comparison,) = there.compared
+    assert (comparison.created, comparison.deleted, comparison.elsewhere) == (
+        {"node-1": 1},
+        {"node-1": 1},
+        {},
+    )
 
 
 def test_an_act_whose_cause_is_seen_late_is_no_difference() -> None:
@@ -425,7 +442,7 @@ def test_a_daemonset_that_ends_or_is_another_one_is_not_judged(change: dict[str,
     assert [record for record in there.records if isinstance(record, Compared)] == []
 
 
-def test_a_difference_is_told_once_and_nothing_is_looked_at_for_ever() -> None:
+def test_a_difference_is_reported_once_and_no_comparison_lasts_indefinitely() -> None:
     there = scene(theirs=decide.decide)
     there.theirs = without(lambda action: isinstance(action, CreatePod))
     there.end("node-3")
@@ -439,7 +456,7 @@ def test_a_difference_is_told_once_and_nothing_is_looked_at_for_ever() -> None:
     there.rest()
     roll(there)
     there.rest()
-    assert [told.differences for told in there.compared] == [1, 0]
+    assert [comparison.differences for comparison in there.compared] == [1, 0]
 
 
 def test_of_two_pods_that_came_at_once_one_is_too_many() -> None:
@@ -451,7 +468,7 @@ def test_of_two_pods_that_came_at_once_one_is_too_many() -> None:
     double(there)
     there.theirs = without(lambda action: isinstance(action, DeletePod))
     there.rest()
-    assert DifferenceKind.CREATE in {told.what for told in there.differences}
+    assert DifferenceKind.CREATE in {difference.what for difference in there.differences}
 
 
 def test_what_was_done_before_a_cause_was_gone_is_no_difference() -> None:
@@ -472,8 +489,8 @@ def test_what_was_done_before_a_cause_was_gone_is_no_difference() -> None:
 def test_a_pod_that_went_for_a_rollout_that_was_just_undone_is_no_difference(
     seconds: float, elsewhere: dict[str, int]
 ) -> None:
-    """Their order to end it was on its way when the way back was seen; long after that somebody
-    else gave it.
+    """The other controller had sent the deletion when the rollback was observed; long after that
+    another user deletes it.
     """
     there = scene()
     there.edit("agent:2")
@@ -495,8 +512,8 @@ def test_all_pods_of_a_new_daemonset_were_made_since() -> None:
     del there.world.body["status"]  # it is written last
     there.look()
     there.rest()
-    (told,) = there.compared
-    assert told.created == {"node-0": 1, "node-1": 1, "node-2": 1}
+    (comparison,) = there.compared
+    assert comparison.created == {"node-0": 1, "node-1": 1, "node-2": 1}
 
 
 def test_a_comparison_begins_with_its_first_change() -> None:

@@ -1,4 +1,4 @@
-"""Ours in the shadow of ours, in virtual time: the whole way from the watches to what is told."""
+"""Our controller compared with itself, in virtual time: from the watches to the events."""
 
 from __future__ import annotations
 
@@ -54,16 +54,18 @@ def test_a_pod_that_failed_and_went_within_a_look_is_known_to_have_failed() -> N
     play(scene)
 
 
-def test_what_nobody_does_is_told_after_two_minutes_and_once() -> None:
+def test_an_action_that_is_missing_is_reported_after_two_minutes_and_once() -> None:
     async def scene() -> None:
         async with stand(3) as there:
             there.begin(Powers.OBSERVE)
             await asyncio.sleep(110)
             assert differed(there) == []
             await asyncio.sleep(1000)
-            (told,) = differed(there)
-            assert told.ours.startswith("pods on node-0, node-1, node-2, and CreateRevision agent-")
-            assert told.theirs == "nothing for 120 s"
+            (difference,) = differed(there)
+            assert difference.ours.startswith(
+                "pods on node-0, node-1, node-2, and CreateRevision agent-"
+            )
+            assert difference.theirs == "nothing for 120 s"
 
     play(scene)
 
@@ -75,8 +77,11 @@ def test_a_controller_that_comes_late_has_an_interval_that_differed() -> None:
             await asyncio.sleep(200)
             there.begin(Powers.FULL)
             await asyncio.sleep(60)
-            (told,) = compared(there)
-            assert (told.differences, told.created) == (1, {"node-0": 1, "node-1": 1, "node-2": 1})
+            (comparison,) = compared(there)
+            assert (comparison.differences, comparison.created) == (
+                1,
+                {"node-0": 1, "node-1": 1, "node-2": 1},
+            )
 
     play(scene)
 

@@ -93,7 +93,7 @@ ROLLING = report(ClusterState.PROGRESSING, proved=((OLD, NOW - 7200),), message=
         ),
     ],
 )
-def test_a_commit_goes_on_when_it_is_proved_and_through_its_soak(
+def test_a_commit_continues_when_it_is_proved_and_has_soaked(
     soak: float, reports: ClusterReports, text: str
 ) -> None:
     found = cluster_waves.hold(order(soak=soak), reports, NEW, NOW)
@@ -138,7 +138,7 @@ def any_report(draw: st.DrawFn, cluster: str) -> ClusterReport:
 
 
 @given(any_report("a"), any_report("b"), COMMITS, st.floats(0, 100), st.floats(0, 1e6))
-def test_a_commit_goes_on_only_when_each_cluster_before_proved_it_for_its_soak(
+def test_a_commit_continues_only_when_each_earlier_cluster_proved_it_for_its_soak(
     one: ClusterReport, other: ClusterReport, commit: CommitId, soak: float, later: float
 ) -> None:
     both, place = known(one, other), order("a", "b", soak=soak)

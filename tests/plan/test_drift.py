@@ -100,7 +100,7 @@ def test_a_template_that_was_there_before_another_looks_like_an_undo() -> None:
     assert drift.looks_like(patched, changed, of("kubectl"), known) == "kubectl patch"
 
 
-def test_what_is_corrected_is_told_with_who_did_it_and_that_it_was() -> None:
+def test_corrected_drift_is_reported_with_its_writer_and_its_correction() -> None:
     async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         await deployer.apply(FILES)
         assert facts(deployer) == []
@@ -123,7 +123,7 @@ def test_what_is_corrected_is_told_with_who_did_it_and_that_it_was() -> None:
 
 
 @pytest.mark.parametrize("choice", [DriftPolicy.REPORT, DriftPolicy.HOLD])
-def test_what_is_left_is_told_once_and_remembered(choice: DriftPolicy) -> None:
+def test_ignored_drift_is_reported_once_and_remembered(choice: DriftPolicy) -> None:
     async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         expected = (
             ["DriftDetected"] if choice is DriftPolicy.REPORT else ["DriftDetected", "DriftHeld"]
@@ -283,7 +283,7 @@ def leaf(shape: Any, value: Any) -> Any:
     return value
 
 
-def test_a_field_that_nobody_owns_any_more_is_said_to_be_the_last_writers() -> None:
+def test_a_field_without_an_owner_is_attributed_to_the_last_writer() -> None:
     async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         body = daemonset(image="ours:1")
         body["metadata"]["labels"] = {"team": "ours"}

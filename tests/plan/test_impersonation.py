@@ -37,11 +37,11 @@ async def spaces(cluster: simulator.SimulatedCluster) -> None:
         )
 
 
-def heard(client: simulator.Client, denied: str = "") -> list[SimulatedRequest]:
+def recorded_requests(client: simulator.Client, denied: str = "") -> list[SimulatedRequest]:
     """The requests of a client from now on; those of the user `denied` are refused."""
     found: list[SimulatedRequest] = []
 
-    def hear(request: SimulatedRequest) -> RequestFault | None:
+    def record(request: SimulatedRequest) -> RequestFault | None:
         found.append(request)
         if denied and request.user == denied:
             return errors.Forbidden(
@@ -49,7 +49,7 @@ def heard(client: simulator.Client, denied: str = "") -> list[SimulatedRequest]:
             )
         return None
 
-    client.faults = hear
+    client.faults = record
     return found
 
 
@@ -57,7 +57,7 @@ def test_every_write_of_an_object_carries_the_account_of_its_namespace() -> None
     async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         await spaces(cluster)
         client = cluster.client()
-        requests, world = heard(client), World(client)
+        requests, world = recorded_requests(client), World(client)
         assert (await world.apply(FILES, options=options(BY_NAMESPACE))).writes == 2
         assert (
             await world.apply({"a.yaml": FILES["a.yaml"]}, "second", options(BY_NAMESPACE))
@@ -75,7 +75,7 @@ def test_what_an_account_may_not_do_is_refused_with_its_name_and_the_others_go_o
     async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         await spaces(cluster)
         client = cluster.client()
-        heard(client, denied=account("b"))
+        recorded_requests(client, denied=account("b"))
         world = World(client)
         planned = (await world.draft(FILES, options=options(BY_NAMESPACE))).plan
         assert [refusal.reason for refusal in planned.refusals] == ["refused"]

@@ -183,7 +183,7 @@ def test_drift_is_put_back(manager: str) -> None:
 
 @pytest.mark.parametrize("mode", [DriftPolicy.REPORT, DriftPolicy.HOLD])
 @pytest.mark.parametrize("by_annotation", [True, False])
-def test_drift_that_is_to_be_left_is_told_with_its_field_and_left(
+def test_drift_that_is_not_corrected_is_reported_with_its_field(
     mode: DriftPolicy, by_annotation: bool
 ) -> None:
     async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
@@ -232,7 +232,7 @@ def test_what_kubectl_made_is_taken_even_where_drift_is_only_reported() -> None:
 TWO = {"a.yaml": daemonset("agent"), "b.yaml": daemonset("other")}
 
 
-def test_what_left_git_is_kept_and_told_unless_pruning_is_on() -> None:
+def test_an_object_removed_from_git_is_kept_and_reported_unless_pruning_is_enabled() -> None:
     async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         await deployer.apply(TWO)
         kept = await deployer.apply({"b.yaml": TWO["b.yaml"]})
@@ -432,7 +432,7 @@ def test_agents_wait_for_those_they_depend_on() -> None:
     play(scene)
 
 
-def test_the_state_goes_on_in_further_config_maps_and_survives_a_crash_between_them() -> None:
+def test_the_state_spans_several_config_maps_and_survives_a_crash_between_them() -> None:
     async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         def big(salt: str) -> DeployerState:
             keys = [Key("", "ConfigMap", f"space-{n}", f"{salt}-{n * 7919}") for n in range(200)]
@@ -493,7 +493,7 @@ def test_the_state_is_by_its_schema() -> None:
     play(scene)
 
 
-def test_a_state_that_is_not_ours_is_told_by_its_name() -> None:
+def test_a_state_of_another_owner_is_reported_with_its_name() -> None:
     async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         await deployer.apply({"a.yaml": config_map("a")})
         await cluster.patch(

@@ -141,7 +141,7 @@ async def finish(cluster: simulator.SimulatedCluster) -> None:
     await asyncio.sleep(60)
 
 
-def test_what_was_approved_goes_on_after_a_kill_and_nothing_else_does() -> None:
+def test_an_approved_deletion_continues_after_a_kill_and_no_other_does() -> None:
     async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         await deployer.apply(FILES)
         hash = (await deployer.draft(KEPT, "second", options())).plan.hash
@@ -167,7 +167,7 @@ def test_what_was_approved_goes_on_after_a_kill_and_nothing_else_does() -> None:
     play(scene)
 
 
-def test_an_agent_that_comes_back_while_it_is_deleted_is_made_anew_when_it_is_gone() -> None:
+def test_an_agent_that_returns_during_its_deletion_is_created_again_afterwards() -> None:
     async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         await deployer.apply(FILES)
         for name in AGENTS:
@@ -201,7 +201,7 @@ POLICIES = [
 
 
 @pytest.mark.parametrize(("annotations", "setting", "propagation"), POLICIES)
-def test_what_becomes_of_the_pods_is_said_by_the_object_else_by_the_setting(
+def test_the_object_or_else_the_setting_decides_whether_pods_are_deleted(
     annotations: dict[str, str], setting: Policy, propagation: str
 ) -> None:
     async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:

@@ -121,7 +121,7 @@ async def before_marks(cluster: simulator.SimulatedCluster, deployer: World) -> 
     await deployer.carry_out(draft)
 
 
-def test_where_the_inventory_is_lost_an_unmarked_object_is_kept_and_told() -> None:
+def test_without_the_inventory_an_unmarked_object_is_kept_and_reported() -> None:
     async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         await before_marks(cluster, deployer)
         await cluster.delete(

@@ -131,9 +131,9 @@ def run(repository: Path, *arguments: str) -> str:
     "format", ["text", "github", "gitlab", "sarif", "junit", "markdown", "json"]
 )
 def test_a_check_against_a_base(repository: Path, format: str) -> None:
-    told = run(repository, "check", str(repository), "--base", "HEAD~1", "-o", format)
-    assert not leaks(told)
-    assert format in {"github", "gitlab", "sarif", "junit"} or "<redacted>" in told
+    output = run(repository, "check", str(repository), "--base", "HEAD~1", "-o", format)
+    assert not leaks(output)
+    assert format in {"github", "gitlab", "sarif", "junit"} or "<redacted>" in output
 
 
 @pytest.mark.parametrize("format", ["text", "json", "markdown"])
@@ -184,7 +184,7 @@ def test_fields_of_drift_and_of_the_page() -> None:
 
 SENTENCES = [
     *(
-        f"the API server said: env {name}={text}"
+        f"the API server answered: env {name}={text}"
         for name, text in ENV.items()
         if name not in {"JSON", "HOOK"}
     ),
@@ -209,10 +209,10 @@ def test_the_log_events_and_notifications(sentence: str) -> None:
     written = KubeEventWriter(
         cast("Cluster", None), InvolvedObject("v1", "ConfigMap", "gitops-ds", "state")
     )
-    for told in records(text):
-        assert not leaks(str(log_lines.line(told)) + str(log_lines.as_json(told)))
-        assert not leaks(str(NotificationBuilder().handle(told, "repository")))
-        written.handle(told)
+    for event in records(text):
+        assert not leaks(str(log_lines.line(event)) + str(log_lines.as_json(event)))
+        assert not leaks(str(NotificationBuilder().handle(event, "repository")))
+        written.handle(event)
     events = [body_of(written._queue.get_nowait()) for _ in range(written._queue.qsize())]
     assert len(events) >= 2
     assert not leaks(str(events))

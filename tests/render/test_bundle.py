@@ -18,16 +18,16 @@ DEFINITION = (
 
 
 @pytest.mark.parametrize(
-    ("asked", "cluster", "repository", "expected"),
+    ("requested", "cluster", "repository", "expected"),
     [
-        ("asked", "c", "r", "asked"),
+        ("requested", "c", "r", "requested"),
         ("", "c", "r", "c"),
         ("", "", "r", "r"),
-        ("asked", "", "", "asked"),
+        ("requested", "", "", "requested"),
     ],
 )
 def test_the_nearest_namespace_wins(
-    asked: str, cluster: str, repository: str, expected: str
+    requested: str, cluster: str, repository: str, expected: str
 ) -> None:
     found = snapshots.of_texts(
         {
@@ -37,12 +37,12 @@ def test_the_nearest_namespace_wins(
             "a.yaml": ACCOUNT,
         }
     )
-    bundle = render.render(found, namespace=asked)
+    bundle = render.render(found, namespace=requested)
     assert list(bundle.manifests) == [Key("", "ServiceAccount", expected, "a")]
     assert bundle.cluster.namespace == expected
 
 
-def test_a_kind_that_nobody_knows_is_left_for_the_cluster_to_place() -> None:
+def test_the_scope_of_an_unknown_kind_is_left_to_the_cluster() -> None:
     (manifest,) = render.render(
         snapshots.of_texts({"t.yaml": CUSTOM}), namespace="n"
     ).manifests.values()
@@ -51,7 +51,9 @@ def test_a_kind_that_nobody_knows_is_left_for_the_cluster_to_place() -> None:
 
 
 @pytest.mark.parametrize(("scope", "namespace"), [("Namespaced", "n"), ("Cluster", "")])
-def test_a_definition_beside_it_tells_where_a_kind_lives(scope: str, namespace: str) -> None:
+def test_a_definition_in_the_repository_decides_the_scope_of_a_kind(
+    scope: str, namespace: str
+) -> None:
     found = snapshots.of_texts({"t.yaml": CUSTOM, "crd.yaml": DEFINITION % scope})
     bundle = render.render(found, namespace="n")
     thing = bundle.manifests[Key("example.com", "Thing", namespace, "t")]
@@ -89,7 +91,7 @@ def test_manifests_are_only_those_that_the_settings_name() -> None:
     assert (bundle.owner_hint, bundle.profile, bundle.findings) == ("mine", "strict", ())
 
 
-def test_a_secret_is_printed_only_when_asked_for() -> None:
+def test_a_secret_is_printed_only_on_request() -> None:
     found = snapshots.of_texts(
         {
             "s.yaml": "apiVersion: v1\nkind: Secret\nmetadata: {name: s, namespace: "

@@ -1,5 +1,5 @@
 """Coverage is exact: it agrees with brute force over every label combination that the terms can
-tell apart.
+distinguish.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from gitops_ds.render.selector_coverage import EVERYWHERE, SelectorTerms
 
 KEYS = ("pool", "arch", "zone")
 VALUES = ("a", "b")
-# Absent, mentioned, and not mentioned: all that In, NotIn, Exists and DoesNotExist can tell apart.
+# Absent, mentioned, and not mentioned: all that In, NotIn, Exists and DoesNotExist distinguish.
 UNIVERSE = [
     {key: value for key, value in zip(KEYS, values, strict=True) if value is not None}
     for values in product((None, *VALUES, "else"), repeat=len(KEYS))
@@ -115,7 +115,7 @@ def test_matches_agrees_with_the_label_selectors_of_kubernetes(terms: SelectorTe
     ]
 
 
-def test_numbers_between_two_bounds_are_told_apart() -> None:
+def test_numbers_between_two_bounds_are_distinguished() -> None:
     def term(operator: str, bound: str) -> SelectorTerms:
         return ((Requirement("cores", operator, (bound,)),),)
 

@@ -18,7 +18,7 @@ from tests.render import snapshots
 from tests.render.test_examples import CLUSTERS, snapshot
 
 
-def told(
+def explanation_of(
     path: str, cluster: str = "eu-1", labels: dict[str, str] | None = None
 ) -> tuple[Any, list[str]]:
     explanation = explain(snapshot(), "fluent-bit", path, cluster=cluster, node_labels=labels)
@@ -26,14 +26,14 @@ def told(
 
 
 def test_a_parameter_names_its_layers_the_winner_first() -> None:
-    assert told("metricsPort") == (
+    assert explanation_of("metricsPort") == (
         2021,
         ["environments/production.yaml:7:20", "agents/fluent-bit/params.schema.json:9:86"],
     )
 
 
 def test_a_way_into_a_parameter_is_explained() -> None:
-    value, places = told("resources.limits.memory")
+    value, places = explanation_of("resources.limits.memory")
     assert value == "512Mi"
     assert places == [
         "agents/fluent-bit/values/eu-1.yaml:3:20",
@@ -42,7 +42,7 @@ def test_a_way_into_a_parameter_is_explained() -> None:
 
 
 def test_the_labels_of_a_node_choose_the_variant() -> None:
-    value, places = told(
+    value, places = explanation_of(
         "resources.limits.memory",
         labels={"kubernetes.io/os": "linux", "nvidia.com/gpu.present": "true"},
     )
@@ -52,7 +52,7 @@ def test_the_labels_of_a_node_choose_the_variant() -> None:
 
 
 def test_a_manifest_path_names_value_and_template() -> None:
-    value, places = told("spec.template.spec.containers[fluent-bit].image")
+    value, places = explanation_of("spec.template.spec.containers[fluent-bit].image")
     assert value == "cr.fluentbit.io/fluent/fluent-bit:4.0.11"
     assert places == [
         "agents/fluent-bit/values/production.yaml:1:10",
@@ -61,14 +61,14 @@ def test_a_manifest_path_names_value_and_template() -> None:
 
 
 def test_a_patch_names_the_patch() -> None:
-    assert told("spec.updateStrategy.rollingUpdate.maxUnavailable") == (
+    assert explanation_of("spec.updateStrategy.rollingUpdate.maxUnavailable") == (
         "5%",
         ["agents/fluent-bit/patches/production.yaml:3:81"],
     )
 
 
 def test_a_generated_affinity_names_the_variant() -> None:
-    _, places = told(
+    _, places = explanation_of(
         "spec.template.spec.affinity",
         labels={"kubernetes.io/os": "linux", "nvidia.com/gpu.present": "true"},
     )
@@ -76,13 +76,13 @@ def test_a_generated_affinity_names_the_variant() -> None:
 
 
 def test_a_content_named_reference_names_the_file() -> None:
-    value, places = told("spec.template.spec.volumes[config].configMap.name")
+    value, places = explanation_of("spec.template.spec.volumes[config].configMap.name")
     assert value.startswith("fluent-bit-")
     assert places[0] == "agents/fluent-bit/config/fluent-bit.yaml:1:1"
 
 
 def test_a_default_names_the_repository_settings() -> None:
-    assert told("metadata.labels.team") == ("platform", ["gitops-ds.yaml:6:11"])
+    assert explanation_of("metadata.labels.team") == ("platform", ["gitops-ds.yaml:6:11"])
 
 
 def test_a_plain_daemonset_is_an_agent_by_its_name() -> None:

@@ -69,7 +69,7 @@ def test_an_anchored_pattern_means_its_own_folder(glob: str, path: str, taken: b
         ("x/" + "**/" * 200 + "b", "x/" + "a/" * 500 + "c"),
     ],
 )
-def test_no_pattern_searches_for_ever(pattern: str, path: str) -> None:
+def test_no_pattern_searches_indefinitely(pattern: str, path: str) -> None:
     started = time.process_time()
     assert not ignore.patterns([pattern]).take(PurePosixPath(path))
     # tenths of a second; by trying every way it would be years

@@ -56,38 +56,40 @@ def gitops_ds(repository: Path, *arguments: str) -> tuple[int, str]:
 
 
 def test_a_check_runs_no_program_unless_it_is_allowed(repository: Path) -> None:
-    code, said = gitops_ds(repository, "check", "--fail-on", "error")
+    code, output = gitops_ds(repository, "check", "--fail-on", "error")
     assert code == 1
-    assert "agents/a/source.yaml:2:10" in said
-    assert "--allow helm" in said
-    assert "agents/b/kustomization.yaml" in said
-    assert "--allow kustomize" in said
+    assert "agents/a/source.yaml:2:10" in output
+    assert "--allow helm" in output
+    assert "agents/b/kustomization.yaml" in output
+    assert "--allow kustomize" in output
     assert not (repository.parent / "cache").exists()
 
 
-def test_a_check_that_is_allowed_to_tells_of_the_objects_at_their_lines(repository: Path) -> None:
-    code, said = gitops_ds(repository, "check", "--allow", "helm,kustomize", "--fail-on", "error")
-    assert code == 0, said
-    assert "agents/a/chart/" in said  # advice about the chart's DaemonSet, at its own lines
+def test_a_check_that_may_run_programs_reports_the_objects_at_their_lines(repository: Path) -> None:
+    code, output = gitops_ds(repository, "check", "--allow", "helm,kustomize", "--fail-on", "error")
+    assert code == 0, output
+    assert "agents/a/chart/" in output  # advice about the chart's DaemonSet, at its own lines
 
 
 @pytest.mark.parametrize("command", [["render"], ["plan", "--simulate", "3"]])
-def test_what_renders_runs_them_unless_told_not_to(repository: Path, command: list[str]) -> None:
-    code, said = gitops_ds(repository, *command)
-    assert code == 0, said
-    assert ("built" in said, "example.org/agent:4.5.6" in said or "DaemonSet" in said) == (
+def test_commands_that_render_run_the_programs_unless_disallowed(
+    repository: Path, command: list[str]
+) -> None:
+    code, output = gitops_ds(repository, *command)
+    assert code == 0, output
+    assert ("built" in output, "example.org/agent:4.5.6" in output or "DaemonSet" in output) == (
         True,
         True,
     )
-    code, said = gitops_ds(repository, *command, "--allow", "none")
-    assert "--allow helm" in said
+    code, output = gitops_ds(repository, *command, "--allow", "none")
+    assert "--allow helm" in output
     assert code == 1 or command[0] == "plan"
 
 
 def test_an_unknown_program_cannot_be_allowed(repository: Path) -> None:
-    code, said = gitops_ds(repository, "check", "--allow", "helm,sh")
+    code, output = gitops_ds(repository, "check", "--allow", "helm,sh")
     assert code == 2
-    assert "'sh' can't be allowed: write helm, kustomize, network or none" in said
+    assert "'sh' can't be allowed: write helm, kustomize, network or none" in output
 
 
 def test_the_service_is_allowed_by_its_settings() -> None:

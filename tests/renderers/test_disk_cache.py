@@ -48,7 +48,7 @@ def test_the_parts_of_a_key_do_not_run_together() -> None:
     "damage",
     [lambda d: d[:-1], lambda d: d + b"x", lambda d: b"", lambda d: d.replace(b"\nx", b"\nz")],
 )
-def test_a_damaged_entry_is_none(tmp_path: Path, damage: object) -> None:
+def test_a_damaged_entry_is_ignored(tmp_path: Path, damage: object) -> None:
     disk_cache.write(tmp_path / "kept", KEY, b"x")
     file = tmp_path / "kept" / KEY
     file.write_bytes(damage(file.read_bytes()))  # type: ignore[operator]
@@ -67,7 +67,7 @@ def test_a_directory_that_others_can_write_to_is_not_used(tmp_path: Path) -> Non
     assert disk_cache.read(link, KEY) is None
 
 
-def test_what_nobody_reads_for_a_month_is_taken_away(tmp_path: Path) -> None:
+def test_an_entry_unread_for_a_month_is_removed(tmp_path: Path) -> None:
     directory = tmp_path / "kept"
     old, used = disk_cache.key("old"), disk_cache.key("used")
     for key in (old, used):

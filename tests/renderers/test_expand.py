@@ -57,7 +57,7 @@ def run(
     )
 
 
-def said(made: SourceTree) -> list[tuple[str, str]]:
+def blocking_findings(made: SourceTree) -> list[tuple[str, str]]:
     assert all(f.refused for f in made.findings)
     return [(f.rule, str(f.place)) for f in made.findings]
 
@@ -85,13 +85,13 @@ def test_without_a_kustomization_nothing_changes() -> None:
     assert asyncio.run(expand.expand(before, means=Means(search="/nowhere"))) is before
 
 
-def test_a_base_is_built_too_where_somebody_asks_and_a_skipped_one_is_not() -> None:
+def test_a_base_is_built_on_request_and_a_skipped_one_is_not() -> None:
     base, overlay = PurePosixPath("base"), PurePosixPath("overlay")
     assert list(run(DEEP, Which(also=frozenset([base]))).expanded) == [overlay, base]
     assert list(run(DEEP, Which(skip=lambda p: p.is_relative_to("overlay"))).expanded) == [base]
 
 
-def test_a_component_that_nobody_uses_is_not_built_nor_read_as_manifests() -> None:
+def test_an_unused_component_is_not_built_nor_read_as_manifests() -> None:
     made = run(
         {
             "part/kustomization.yaml": "kind: Component\npatches: [{path: p.yaml}]\n",
@@ -129,7 +129,7 @@ def test_what_is_somewhere_else_is_refused_before_anything_runs(
     made = run(
         {"d/kustomization.yaml": f"namePrefix: x\n{field.format(repr(text))}\n"}, path=str(tmp_path)
     )
-    ((rule, place),) = said(made)
+    ((rule, place),) = blocking_findings(made)
     assert rule == "SRC011"
     assert place.startswith("d/kustomization.yaml:2:")
     assert not (tmp_path / "ran").exists()
@@ -146,7 +146,7 @@ def test_what_is_somewhere_else_is_refused_before_anything_runs(
     ],
 )
 def test_no_other_field_may_name_a_url_either(text: str) -> None:
-    assert [rule for rule, _ in said(run({"kustomization.yaml": text}))] == ["SRC011"]
+    assert [rule for rule, _ in blocking_findings(run({"kustomization.yaml": text}))] == ["SRC011"]
 
 
 def test_a_remote_base_of_a_base_is_found_at_its_own_line() -> None:
@@ -154,7 +154,7 @@ def test_a_remote_base_of_a_base_is_found_at_its_own_line() -> None:
         "o/kustomization.yaml": "resources: [../b]",
         "b/kustomization.yml": "resources:\n- https://example.com/x\n",
     }
-    assert said(run(files)) == [("SRC011", "b/kustomization.yml:2:3")]
+    assert blocking_findings(run(files)) == [("SRC011", "b/kustomization.yml:2:3")]
 
 
 @pytest.mark.parametrize("name", ["gone.yaml", "../../etc/passwd", "/etc/passwd", "empty"])
@@ -166,7 +166,7 @@ def test_a_file_that_is_not_in_the_repository_is_named(name: str) -> None:
             "d/empty/x.txt": "",
         }
     )
-    assert said(made) == [("SRC012", "d/kustomization.yaml:3:3")]
+    assert blocking_findings(made) == [("SRC012", "d/kustomization.yaml:3:3")]
     assert PurePosixPath("d/a.yaml") in made.consumed
     assert made.expanded == {}
 
@@ -184,9 +184,9 @@ def test_a_file_that_is_not_in_the_repository_is_named(name: str) -> None:
 def test_helm_and_what_is_no_kustomization_are_refused(text: str) -> None:
     assert all(
         place.startswith("kustomization.yaml")
-        for _, place in said(run({"kustomization.yaml": text}))
+        for _, place in blocking_findings(run({"kustomization.yaml": text}))
     )
-    assert len(said(run({"kustomization.yaml": text}))) == 1
+    assert len(blocking_findings(run({"kustomization.yaml": text}))) == 1
 
 
 @pytest.mark.parametrize(
@@ -227,22 +227,22 @@ def test_one_broken_kustomization_does_not_stop_another() -> None:
             "b/c.yaml": CONFIG,
         }
     )
-    assert (list(made.expanded), [rule for rule, _ in said(made)]) == (
+    assert (list(made.expanded), [rule for rule, _ in blocking_findings(made)]) == (
         [PurePosixPath("b")],
         ["SRC013"],
     )
 
 
-def test_without_a_program_the_finding_says_what_to_install(tmp_path: Path) -> None:
+def test_without_a_program_the_finding_names_what_to_install(tmp_path: Path) -> None:
     made = run(DEEP, path=str(tmp_path))
-    assert said(made) == [("SRC010", "overlay/kustomization.yaml")]
+    assert blocking_findings(made) == [("SRC010", "overlay/kustomization.yaml")]
     assert "neither kustomize nor kubectl" in made.findings[0].message
 
 
 def test_nothing_runs_unless_it_is_allowed(tmp_path: Path) -> None:
     program(tmp_path, "echo a: b")
     made = run(DEEP, path=str(tmp_path), allowed=NOTHING)
-    assert said(made) == [("DS801", "overlay/kustomization.yaml")]
+    assert blocking_findings(made) == [("DS801", "overlay/kustomization.yaml")]
     assert "--allow kustomize" in made.findings[0].message
     assert made.consumed == run(DEEP).consumed
 
@@ -251,8 +251,8 @@ def test_a_second_build_of_the_same_runs_nothing(tmp_path: Path) -> None:
     program(tmp_path, 'echo "kind: ran"')
     cached: dict[str, Any] = {"path": str(tmp_path), "cache": tmp_path / "kept"}
     first = run(DEEP, **cached)
-    # The same program in all that can be told of it without running it, but it would say something
-    # else.
+    # The same program by every property that is visible without running it, but with another
+    # output.
     before = (tmp_path / "kustomize").stat()
     (tmp_path / "kustomize").write_text('#!/bin/sh\necho "kind: RAN"\n')
     os.utime(tmp_path / "kustomize", ns=(before.st_atime_ns, before.st_mtime_ns))
@@ -308,7 +308,7 @@ def test_an_output_over_the_cap_is_refused(tmp_path: Path) -> None:
         path=str(tmp_path),
         limits=RepositoryLimits(bytes=100_000),
     )
-    assert [rule for rule, _ in said(made)] == ["SRC013"]
+    assert [rule for rule, _ in blocking_findings(made)] == ["SRC013"]
 
 
 def test_the_names_of_a_kustomization_in_a_hidden_directory_do_not_count() -> None:

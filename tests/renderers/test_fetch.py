@@ -31,13 +31,13 @@ def digest(data: bytes) -> str:
 
 @dataclass
 class Server:
-    """Answers GET and HEAD with what is in `pages` (content type and body), and remembers what it
-    was asked for.
+    """Answers GET and HEAD with what is in `pages` (content type and body), and records the
+    requests.
     """
 
     url: str = ""
     pages: dict[str, tuple[str, bytes]] = field(default_factory=dict)
-    asked: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
 
 
 @contextmanager
@@ -46,7 +46,7 @@ def serving(pages: dict[str, tuple[str, bytes]]) -> Iterator[Server]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            here.asked.append(self.path)
+            here.requests.append(self.path)
             kind, body = here.pages.get(self.path, ("text/plain", b""))
             self.send_response(200 if self.path in here.pages else 404)
             self.send_header("Content-Type", kind)
@@ -120,11 +120,11 @@ def oci_pages() -> tuple[dict[str, tuple[str, bytes]], str]:
 
 
 def source(chart: str, **more: str) -> dict[str, str | bytes]:
-    told = "".join(
+    keys = "".join(
         f"  {name}: {value}\n"
         for name, value in {"chart": chart, "version": "1.2.3", **more}.items()
     )
-    return renderers.repository(f"helm:\n{told}", {})
+    return renderers.repository(f"helm:\n{keys}", {})
 
 
 def test_a_chart_of_an_http_repository_is_fetched_and_is_that_of_a_directory() -> None:
@@ -151,7 +151,7 @@ def test_a_chart_of_a_registry_is_fetched_and_is_that_of_a_directory(pinned: boo
     )
 
 
-def test_another_digest_than_the_one_that_is_wanted_is_refused_at_it() -> None:
+def test_a_digest_other_than_the_configured_one_is_refused_at_its_line() -> None:
     pages, _ = oci_pages()
     with serving(pages) as server:
         for files in (
@@ -171,14 +171,14 @@ def test_an_archive_that_the_index_does_not_promise_is_refused() -> None:
         assert "digest" in local.refusal(files, local.means(allowed=FETCHING))[1]
 
 
-def test_nothing_is_asked_of_a_server_unless_the_network_is_allowed() -> None:
+def test_no_server_is_contacted_unless_the_network_is_allowed() -> None:
     with serving(http_pages()) as server:
         place, message = local.refusal(source("agent", repo=f"http://{server.url}/charts"))
-        assert (place, server.asked) == ("agents/a/source.yaml:2:10", [])
+        assert (place, server.requests) == ("agents/a/source.yaml:2:10", [])
     assert "--allow helm,network" in message
 
 
-def test_a_chart_that_is_not_there_is_told_at_the_source() -> None:
+def test_a_missing_chart_is_reported_at_the_source() -> None:
     with serving({}) as server:
         place, message = local.refusal(
             source(f"oci://{server.url}/charts/agent"), local.means(allowed=FETCHING)
@@ -193,4 +193,4 @@ def test_what_was_fetched_once_is_not_fetched_again(tmp_path: Path) -> None:
         first, _ = local.rendered(files, local.means(allowed=FETCHING, cache=tmp_path / "kept"))
     again, _ = local.rendered(files, local.means(cache=tmp_path / "kept"))
     assert local.only(again).body == local.only(first).body
-    assert server.asked.count("/charts/agent-1.2.3.tgz") == 1
+    assert server.requests.count("/charts/agent-1.2.3.tgz") == 1

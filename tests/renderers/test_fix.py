@@ -20,15 +20,15 @@ def test_what_helm_and_kustomize_make_is_left_with_a_sentence(
 ) -> None:
     (repository / "agents/b/c.yaml").write_text(AGENT)
     before = {path: path.read_bytes() for path in repository.rglob("*") if path.is_file()}
-    _, said = gitops_ds(repository, "check", option, "--allow", "helm,kustomize")
-    left = [line for line in said.splitlines() if line.startswith("not fixed ")]
+    _, output = gitops_ds(repository, "check", option, "--allow", "helm,kustomize")
+    left = [line for line in output.splitlines() if line.startswith("not fixed ")]
     for folder in ("agents/a/chart/", "agents/b/"):
         mine = [line for line in left if line.startswith(f"not fixed {folder}")]
-        assert mine, said
+        assert mine, output
         ways = (
             "what is rendered there is not written so in one place:",
             "helm or kustomize makes DaemonSet ",
         )
         assert all(any(way in line for way in ways) for line in mine), "\n".join(mine)
-    assert "0 fixed in 0 files" in said
+    assert "0 fixed in 0 files" in output
     assert {path: path.read_bytes() for path in repository.rglob("*") if path.is_file()} == before

@@ -1,5 +1,5 @@
-"""Charts in the repository through the real helm: what they become, where each value is said to
-stand, what none of them may do.
+"""Charts in the repository through the real helm: the rendered objects, the place of each value,
+and forbidden actions.
 """
 
 from __future__ import annotations
@@ -139,13 +139,13 @@ def test_a_parameter_is_bound_to_a_value_of_a_chart() -> None:
         (("metadata", "name"), "agents/a/chart/templates/ds.yaml:5:3"),
     ],
 )
-def test_a_value_is_told_at_the_value_of_the_chart_or_the_line_of_its_template(
+def test_a_value_is_reported_at_the_value_of_the_chart_or_the_line_of_its_template(
     path: Way, place: str
 ) -> None:
     assert where(renderers.repository(LOCAL + "  values: {level: debug}\n"), path) == place
 
 
-def test_a_value_of_an_archive_is_told_at_the_source() -> None:
+def test_a_value_of_an_archive_is_reported_at_the_source() -> None:
     archive = {"agents/a/agent.tgz": renderers.packed(renderers.CHART)}
     assert (
         where(renderers.repository("helm:\n  chart: agent.tgz\n", archive), (*MAIN, "image"))
@@ -153,7 +153,7 @@ def test_a_value_of_an_archive_is_told_at_the_source() -> None:
     )
 
 
-def test_a_hook_is_left_out_and_told_but_not_a_test() -> None:
+def test_a_hook_is_skipped_and_reported_but_not_a_test() -> None:
     job = (
         "apiVersion: batch/v1\nkind: Job\nmetadata: {{name: {0}, annotations: {{helm.sh/hook: "
         "{0}}}}}\n"
@@ -245,7 +245,7 @@ def test_a_chart_or_values_that_cannot_be_meant_are_refused_at_their_place(
     assert words in message
 
 
-def test_without_a_namespace_that_holds_everywhere_one_is_asked_for() -> None:
+def test_without_a_common_namespace_one_is_required() -> None:
     clusters = {"clusters/one.yaml": "namespace: one\n", "clusters/two.yaml": "namespace: two\n"}
     snapshot = expanded(renderers.repository(LOCAL, {**renderers.chart(), **clusters}))
     assert "helm.namespace" in snapshot.findings[0].message
@@ -267,7 +267,7 @@ def test_without_a_namespace_that_holds_everywhere_one_is_asked_for() -> None:
         ),
     ],
 )
-def test_what_helm_says_of_a_template_is_told_at_its_line(
+def test_an_error_of_helm_in_a_template_is_reported_at_its_line(
     template: str, place: str, words: str
 ) -> None:
     at, message = refusal(
@@ -284,7 +284,7 @@ def test_what_helm_says_of_a_template_is_told_at_its_line(
         ("", [("agents/a/chart/values.yaml:2:8", "level")]),
     ],
 )
-def test_what_the_values_schema_refuses_is_told_at_the_value(
+def test_a_violation_of_the_values_schema_is_reported_at_the_value(
     values: str, expected: list[tuple[str, str]]
 ) -> None:
     schema = '{"properties": {"level": {"type": "string", "enum": ["debug"]}}}'
@@ -297,7 +297,7 @@ def test_what_the_values_schema_refuses_is_told_at_the_value(
     )
 
 
-def test_a_missing_dependency_is_told_at_the_chart() -> None:
+def test_a_missing_dependency_is_reported_at_the_chart() -> None:
     text = (
         renderers.CHART["Chart.yaml"]
         + "dependencies: [{name: common, version: 1.0.0, repository: 'https://example.org'}]\n"
@@ -307,7 +307,7 @@ def test_a_missing_dependency_is_told_at_the_chart() -> None:
     assert "common" in message
 
 
-def test_values_that_are_no_yaml_are_told_at_their_file() -> None:
+def test_values_that_are_no_yaml_are_reported_at_their_file() -> None:
     files = {**renderers.chart(), "agents/a/v.yaml": "a: b\nc: [\n"}
     place, _ = refusal(renderers.repository(LOCAL + "  valuesFiles: [v.yaml]\n", files))
     assert place.startswith("agents/a/v.yaml")
@@ -319,7 +319,7 @@ def test_nothing_runs_unless_it_is_allowed() -> None:
     assert "--allow helm" in message
 
 
-def test_without_helm_the_finding_says_what_to_install(tmp_path: Path) -> None:
+def test_without_helm_the_finding_names_what_to_install(tmp_path: Path) -> None:
     assert (
         "helm is not installed"
         in refusal(renderers.repository(LOCAL), means(search=str(tmp_path)))[1]
@@ -354,7 +354,7 @@ def test_a_chart_that_wants_all_the_memory_is_refused() -> None:
 
 
 @pytest.mark.parametrize("option", ["--post-renderer=/bin/false", "--debug", "-f/etc/passwd"])
-def test_a_name_that_looks_like_an_option_is_none(option: str) -> None:
+def test_a_name_that_looks_like_an_option_is_not_used_as_one(option: str) -> None:
     place, message = refusal(renderers.repository(LOCAL + f"  releaseName: {option}\n"))
     assert place == "agents/a/source.yaml:2:10"
     assert "release name" in message
@@ -410,8 +410,8 @@ def test_a_symbolic_link_out_of_the_tree_is_never_followed(tmp_path: Path) -> No
     found = worktree.snapshot(root)
     which = expand.Which(charts=charts.charts(found))
     made = asyncio.run(expand.expand(found, which, means()))
-    told: list[Finding] = [f for f in made.findings if f.refused]
-    assert [(f.rule, str(f.place)) for f in told] == [
+    blocking: list[Finding] = [f for f in made.findings if f.refused]
+    assert [(f.rule, str(f.place)) for f in blocking] == [
         ("SRC001", "agents/a/chart/templates/link.yaml"),
         ("SRC001", "agents/a/values-link.yaml"),
         ("DS801", "agents/a/source.yaml:3:17"),

@@ -197,9 +197,9 @@ def confined(command: list[str], way: str) -> renderers_process.ProgramResult:
             stderr=asyncio.subprocess.PIPE,
             env={"PATH": "/nowhere", "HOME": "/nowhere"},
         )
-        output, said = await process.communicate()
+        output, errors = await process.communicate()
         return renderers_process.ProgramResult(
-            output, said.decode(), failed=process.returncode != 0
+            output, errors.decode(), failed=process.returncode != 0
         )
 
     return asyncio.run(run())

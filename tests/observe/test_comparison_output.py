@@ -1,5 +1,5 @@
-"""How a comparison is told: differences loudly, agreement quietly, a turn that wants nothing not at
-all.
+"""The output of a comparison: differences at a high level, agreement at a low one, a reconciliation
+without actions not at all.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ def test_a_difference_is_a_warning() -> None:
 
 def test_an_agreement_is_for_programs_and_names_no_nodes() -> None:
     assert log_lines.line(AGREED) is None
-    told = log_lines.as_json(AGREED)
-    assert told is not None
+    document = log_lines.as_json(AGREED)
+    assert document is not None
     assert {
-        name: told[name]
+        name: document[name]
         for name in ("differences", "created", "deleted", "elsewhere", "replaced", "at_risk")
     } == {
         "differences": 0,
@@ -72,8 +72,8 @@ def test_a_turn_that_wants_nothing_is_in_no_log() -> None:
 
 def test_intervals_and_differences_are_counted() -> None:
     metrics = Metrics()
-    for told in (DIFFERED, DIFFERED, AGREED):
-        metrics.handle(told)
+    for event in (DIFFERED, DIFFERED, AGREED):
+        metrics.handle(event)
     text = metrics.text().decode()
     assert 'gitopsds_shadow_differences_total{what="create"} 2.0' in text
     assert 'gitopsds_shadow_intervals_total{result="agreed"} 1.0' in text
