@@ -91,7 +91,7 @@ def test_a_plain_daemonset_is_an_agent_by_its_name() -> None:
     )
     assert (explanation.value, [str(s.place) for s in explanation.set_by]) == (
         "node-agent",
-        ["legacy/inotify-limits.yaml:23:26"],
+        ["legacy/inotify-limits.yaml:24:26"],
     )
 
 
