@@ -44,7 +44,7 @@ def ssh_signer(directory: Path, name: str) -> SshSigner:
 
 
 class Gpg:
-    """Somebody's own GnuPG home, with an agent that ends with it."""
+    """A user's GnuPG home, with an agent that ends with it."""
 
     def __init__(self, home: str) -> None:
         self.environment = {**GIT_ENVIRONMENT, "GNUPGHOME": home}

@@ -23,8 +23,8 @@ KEY = Key("apps", "DaemonSet", "logging", "agent")
 
 
 class Churn:
-    """An autoscaled cluster: each node comes, gets a pod of each DaemonSet and a taint of its own,
-    loses the pod, and goes.
+    """An autoscaled cluster: each node joins, gets a pod of each DaemonSet and a taint of its own,
+    loses the pod, and leaves.
     """
 
     def __init__(self) -> None:
@@ -32,12 +32,12 @@ class Churn:
         for resource in WATCHED:
             self.cache.replace(resource, [world.daemonset()] if resource == DAEMONSET else [], "1")
 
-    def tell(self, resource: Any, type: EventType, body: dict[str, Any]) -> None:
+    def publish(self, resource: Any, type: EventType, body: dict[str, Any]) -> None:
         self.version += 1
         body["metadata"]["resourceVersion"] = str(self.version)
         self.cache.apply(resource, type, body, str(self.version))
 
-    def comes(self, number: int) -> None:
+    def join(self, number: int) -> None:
         taint = [
             {
                 "key": "DeletionCandidateOfClusterAutoscaler",
@@ -46,8 +46,8 @@ class Churn:
             }
         ]
         hold = [{"key": "startup", "effect": "NoSchedule", "value": str(number)}]
-        self.tell(NODE, EventType.ADDED, world.node(f"node-{number}", taints=hold))
-        self.tell(NODE, EventType.MODIFIED, world.node(f"node-{number}", taints=taint))
+        self.publish(NODE, EventType.ADDED, world.node(f"node-{number}", taints=hold))
+        self.publish(NODE, EventType.MODIFIED, world.node(f"node-{number}", taints=taint))
 
     def runs(self, number: int) -> None:
         for again in ("a", "b"):
@@ -62,23 +62,23 @@ class Churn:
                 "spec": {"nodeName": f"node-{number}"},
                 "status": {"phase": "Failed"},
             }
-            self.tell(POD, EventType.ADDED, pod)
+            self.publish(POD, EventType.ADDED, pod)
             if number % 500 == 0:
                 seen = self.cache.observe(KEY, self.now)
                 assert seen is not None
                 self.cache.remember(seen.daemonset, decide.decide(seen))
-            self.tell(POD, EventType.DELETED, pod)
+            self.publish(POD, EventType.DELETED, pod)
 
-    def goes(self, number: int) -> None:
-        self.tell(NODE, EventType.DELETED, world.node(f"node-{number}"))
+    def leave(self, number: int) -> None:
+        self.publish(NODE, EventType.DELETED, world.node(f"node-{number}"))
 
     def run(self, first: int, last: int) -> None:
         for number in range(first, last):
             self.now += YEAR / NODES
-            self.comes(number)
+            self.join(number)
             self.runs(number)
             if number >= THERE:
-                self.goes(number - THERE)
+                self.leave(number - THERE)
 
 
 @pytest.mark.slow

@@ -172,11 +172,11 @@ def begin(
     scene: Scene, claims: Claims, options: ApplyOptions, chosen: TemplateSelector
 ) -> Templates:
     clock, chance = scene.cluster.server.now, random.Random(2).random
-    tell = RedactingEmit(scene.events.append)
-    source = Templates(scene.client, chosen, tell, clock)
+    emit = RedactingEmit(scene.events.append)
+    source = Templates(scene.client, chosen, emit, clock)
     place = DeployTarget(scene.client, "gitops-ds", chosen.owner, "templates")
     loop = deployer_loop.Loop(
-        source.as_source(), place, options, tell, deployer_loop.LoopTiming(5.0, clock, chance)
+        source.as_source(), place, options, emit, deployer_loop.LoopTiming(5.0, clock, chance)
     )
     loop.join(claims, Rank.TEMPLATES)
     source.begin(loop.request_soon, chance)

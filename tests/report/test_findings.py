@@ -18,7 +18,7 @@ from tests.report.made import finding
 
 
 @made.some_reports
-def test_equal_input_gives_the_same_bytes_in_whatever_order_it_comes(report: Report) -> None:
+def test_equal_input_gives_the_same_bytes_in_any_order(report: Report) -> None:
     shuffled = list(report.findings)
     random.Random(1).shuffle(shuffled)
     again = findings.report(shuffled, report.files, reversed(report.checked), root=report.root)
@@ -42,7 +42,7 @@ def test_the_order_is_severity_file_line_rule() -> None:
     assert list(made.report(*reversed(wanted)).findings) == wanted
 
 
-def test_a_finding_comes_once() -> None:
+def test_a_finding_is_reported_once() -> None:
     assert len(made.report(finding(), finding()).findings) == 1
 
 
@@ -79,13 +79,13 @@ def test_a_fingerprint_of_a_message_does_not_know_its_lines(message: str) -> Non
         {"object": replace(made.AGENT, name="b")},
     ],
 )
-def test_a_fingerprint_tells_rule_cluster_object_and_path_apart(more: dict[str, Any]) -> None:
+def test_a_fingerprint_differs_by_rule_cluster_object_and_path(more: dict[str, Any]) -> None:
     assert findings.fingerprint(replace(finding(path=("spec",)), **more)) != findings.fingerprint(
         finding(path=("spec",))
     )
 
 
-def test_equal_fingerprints_are_told_apart_by_their_place_among_equals() -> None:
+def test_equal_fingerprints_are_numbered_in_order() -> None:
     twins = [finding(line=line, path=("spec",)) for line in (1, 2, 3)]
     first = findings.fingerprints(twins)
     assert len(set(first)) == 3
@@ -138,7 +138,7 @@ def test_the_excerpt_has_its_caret_under_the_value() -> None:
     assert [line for line, _ in text.lines(shown)][2] == "        |       ^^^"
 
 
-def test_a_fix_and_further_lines_stand_below() -> None:
+def test_a_fix_and_related_lines_are_below_the_message() -> None:
     report = made.report(finding(message="one\n::two", fix=Fix("take\n0", ())))
     assert text.as_text(report).splitlines()[1:3] == ["        | ::two", "        = fix: take 0"]
 

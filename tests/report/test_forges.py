@@ -80,7 +80,7 @@ def test_github_says_where_and_what() -> None:
 
 
 @pytest.mark.parametrize("severity", Severity)
-def test_ten_of_each_level_are_shown_and_a_notice_says_how_many_are_not(severity: Severity) -> None:
+def test_ten_of_each_level_are_shown_and_a_notice_counts_the_rest(severity: Severity) -> None:
     shown = annotations_of(
         made.report(*(finding(severity=severity, line=line) for line in range(1, 31)))
     )
@@ -90,13 +90,13 @@ def test_ten_of_each_level_are_shown_and_a_notice_says_how_many_are_not(severity
     assert len(shown) - 1 == (9 if severity is Severity.INFO else 10)
 
 
-def test_what_would_be_refused_is_shown_before_what_comes_earlier() -> None:
+def test_blocking_findings_are_shown_before_findings_of_earlier_lines() -> None:
     last = finding(line=99, refused=True)
     shown = annotations_of(made.report(*(finding(line=line) for line in range(1, 31)), last))
     assert "99" in [one.properties.get("line") for one in shown]
 
 
-def test_columns_are_said_only_within_a_line() -> None:
+def test_columns_are_reported_only_within_a_line() -> None:
     (shown,) = annotations_of(made.report(finding(line=3, end=Place(made.FILE, 5, 1))))
     assert (shown.properties["line"], shown.properties["endLine"]) == ("3", "5")
     assert "col" not in shown.properties
@@ -194,7 +194,7 @@ def test_sarif_is_valid_and_as_github_wants_it(report: Report) -> None:
         assert unquote(uri) == report.file(found)
 
 
-def test_code_scanning_keeps_5000_results_so_the_least_severe_are_left_out_and_it_is_said() -> None:
+def test_code_scanning_keeps_5000_results_so_the_least_severe_are_omitted_with_a_notice() -> None:
     quiet = [finding("DS208", Severity.WARNING, line) for line in range(1, 5_000)]
     loud = [finding("DS202", Severity.ERROR, line) for line in range(1, 101)]
     (run,) = log(made.report(*quiet, *loud))["runs"]

@@ -96,7 +96,7 @@ def test_the_content_says_all_for_gitlab_reads_no_attribute() -> None:
         (Severity.INFO, Severity.INFO, "failure"),
     ],
 )
-def test_what_is_asked_to_fail_is_a_failure_and_the_rest_is_said(
+def test_findings_at_the_fail_on_level_are_failures_and_the_rest_is_printed(
     severity: Severity, fail_on: Severity, tag: str
 ) -> None:
     (case,) = cases(made.report(finding(severity=severity)), fail_on=fail_on)
@@ -110,7 +110,7 @@ def test_what_could_not_be_checked_is_an_error(rule: str) -> None:
     assert case.get("name") == f"[{made.FILE}]"
 
 
-def test_what_somebody_answered_for_is_skipped_with_the_reason() -> None:
+def test_a_suppressed_finding_is_skipped_with_the_reason() -> None:
     (case,) = cases(made.report(suppressed=[(finding(), "until the new nodes come")]))
     assert [(child.tag, child.text) for child in case] == [
         ("skipped", "DS202: until the new nodes come")

@@ -99,19 +99,19 @@ def facts() -> list[tuple[base.Event, str]]:
     ]
 
 
-@pytest.mark.parametrize(("told", "level"), facts(), ids=lambda value: type(value).__name__)
-def test_a_fact_has_a_level_and_no_secret(told: base.Event, level: str) -> None:
-    found = log_lines.as_json(told)
+@pytest.mark.parametrize(("fact", "level"), facts(), ids=lambda value: type(value).__name__)
+def test_an_event_has_a_level_and_no_secret(fact: base.Event, level: str) -> None:
+    found = log_lines.as_json(fact)
     holding = base.Decided | deployer.Applied | deployer.Planned | CommitRejected
-    assert SECRET in repr(told) or not isinstance(told, holding)
-    assert told.level == level
+    assert SECRET in repr(fact) or not isinstance(fact, holding)
+    assert fact.level == level
     assert found is not None
     assert found["level"] == level
     event = kube_events.kube_event(
-        told, kube_events.InvolvedObject("v1", "ConfigMap", "gitops-ds", "gitops-ds-x")
+        fact, kube_events.InvolvedObject("v1", "ConfigMap", "gitops-ds", "gitops-ds-x")
     )
     text = (
-        (log_lines.line(told) or "")
+        (log_lines.line(fact) or "")
         + orjson.dumps(found).decode()
         + (event.message if event else "")
     )
@@ -171,6 +171,6 @@ def test_a_change_of_health_says_which_and_a_first_look_at_a_well_agent_is_no_ne
 
 
 @pytest.mark.parametrize("least", log_lines.LEVELS)
-def test_a_log_has_what_matters_as_much_as_it_asks_for(least: str) -> None:
-    kept = {level for told, level in facts() if log_lines.matters(told, least)}
+def test_a_log_has_the_events_of_its_level_and_above(least: str) -> None:
+    kept = {level for event, level in facts() if log_lines.matters(event, least)}
     assert kept == set(log_lines.LEVELS[log_lines.LEVELS.index(least) :])

@@ -110,7 +110,7 @@ def test_a_clean_run_says_so_and_keeps_its_marker() -> None:
     )
 
 
-def test_a_finding_is_linked_to_its_line_and_told_once_for_clusters_that_share_it() -> None:
+def test_a_finding_is_linked_to_its_line_and_listed_once_for_clusters_that_share_it() -> None:
     report = made.report(
         finding(cluster="east", message="two budgets"),
         finding(cluster="west", message="two budgets"),

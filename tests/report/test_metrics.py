@@ -1,5 +1,5 @@
-"""What Prometheus is told: names that its own linter takes, bounded labels, and how agents stand at
-the moment of the scrape.
+"""The metrics for Prometheus: names that its linter accepts, bounded labels, and the status of
+agents at the moment of the scrape.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def test_prometheus_own_linter_finds_nothing() -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
-def test_how_agents_stand_is_told() -> None:
+def test_the_status_of_agents_is_exposed() -> None:
     lines = scraped(agent()).splitlines()
     which = 'name="agent",namespace="logging"'
     for line in (
@@ -91,7 +91,7 @@ def test_how_agents_stand_is_told() -> None:
         "gitopsds_reconcile_duration_seconds_count 1.0",
         'gitopsds_git_fetch_duration_seconds_count{result="failure"} 1.0',
     ):
-        assert line in [_sorted(told) for told in lines], line
+        assert line in [_sorted(exposed) for exposed in lines], line
 
 
 def _sorted(line: str) -> str:

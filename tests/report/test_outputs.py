@@ -61,7 +61,7 @@ def fleet(tmp_path: Path) -> Path:
     return tmp_path / "fleet"
 
 
-def test_several_formats_are_told_in_one_run(fleet: Path, tmp_path: Path) -> None:
+def test_several_formats_are_written_in_one_run(fleet: Path, tmp_path: Path) -> None:
     formats = ("text", "github", "gitlab", "sarif", "junit", "markdown", "json")
     done = check(
         fleet,
@@ -70,27 +70,29 @@ def test_several_formats_are_told_in_one_run(fleet: Path, tmp_path: Path) -> Non
         *(part for format in formats for part in ("-o", f"{format}={tmp_path / format}")),
     )
     assert done.return_value == 1
-    told = {format: (tmp_path / format).read_text() for format in formats}
-    assert told["text"] == done.stdout
-    assert "DS101" in told["text"]
+    outputs = {format: (tmp_path / format).read_text() for format in formats}
+    assert outputs["text"] == done.stdout
+    assert "DS101" in outputs["text"]
     assert [
-        one.properties["file"] for one in made.commands(told["github"]) if one.name == "error"
+        one.properties["file"] for one in made.commands(outputs["github"]) if one.name == "error"
     ] == ["fleet/agent.json"]
-    assert "gitops-ds/DS101" in {one["check_name"] for one in json.loads(told["gitlab"])}
-    (run,) = json.loads(told["sarif"])["runs"]
+    assert "gitops-ds/DS101" in {one["check_name"] for one in json.loads(outputs["gitlab"])}
+    (run,) = json.loads(outputs["sarif"])["runs"]
     assert "DS101" in {one["ruleId"] for one in run["results"]}
     assert next(one for one in run["tool"]["driver"]["rules"] if one["id"] == "DS101")["help"][
         "markdown"
     ].startswith("# DS101")
-    assert [one.get("type") for one in Xml.fromstring(told["junit"]).iter("failure")] == ["DS101"]
-    assert told["markdown"].startswith(
+    assert [one.get("type") for one in Xml.fromstring(outputs["junit"]).iter("failure")] == [
+        "DS101"
+    ]
+    assert outputs["markdown"].startswith(
         "<!-- gitops-ds:report key=check v=1 -->\n**gitops-ds check: 1 error"
     )
-    assert json.loads(told["json"])["summary"]["error"] == 1
+    assert json.loads(outputs["json"])["summary"]["error"] == 1
 
 
 @pytest.mark.parametrize(
-    ("environ", "asked", "github"),
+    ("environ", "options", "github"),
     [
         ({"GITHUB_ACTIONS": "true"}, [], True),
         ({"GITHUB_ACTIONS": "true"}, ["-o", "text"], False),
@@ -100,15 +102,15 @@ def test_several_formats_are_told_in_one_run(fleet: Path, tmp_path: Path) -> Non
         ({}, ["-o", "github"], True),
     ],
 )
-def test_on_github_actions_annotations_come_unless_something_else_is_asked_for(
-    fleet: Path, environ: dict[str, str], asked: list[str], github: bool
+def test_on_github_actions_annotations_are_written_unless_another_format_is_requested(
+    fleet: Path, environ: dict[str, str], options: list[str], github: bool
 ) -> None:
-    done = check(fleet, *asked, **environ)
+    done = check(fleet, *options, **environ)
     assert done.return_value == 1
     assert done.stdout.startswith("::error ") is github
 
 
-def test_the_summary_of_a_step_is_added_to_what_is_there(fleet: Path, tmp_path: Path) -> None:
+def test_the_summary_of_a_step_is_appended_to_its_file(fleet: Path, tmp_path: Path) -> None:
     summary = tmp_path / "summary.md"
     summary.write_text("before\n")
     check(fleet, "-o", "text", GITHUB_STEP_SUMMARY=str(summary))
@@ -123,7 +125,7 @@ def test_a_summary_without_room_is_left_alone(fleet: Path, tmp_path: Path) -> No
     assert summary.stat().st_size == markdown.SUMMARY - 50
 
 
-def test_a_summary_that_cannot_be_written_is_told_and_changes_no_answer(
+def test_a_summary_that_cannot_be_written_is_reported_and_changes_no_exit_code(
     fleet: Path, tmp_path: Path
 ) -> None:
     done = check(fleet, GITHUB_STEP_SUMMARY=str(tmp_path / "none/summary.md"))
@@ -132,7 +134,7 @@ def test_a_summary_that_cannot_be_written_is_told_and_changes_no_answer(
 
 
 @pytest.mark.parametrize(
-    ("asked", "message"),
+    ("format", "message"),
     [
         (
             "yaml",
@@ -141,8 +143,8 @@ def test_a_summary_that_cannot_be_written_is_told_and_changes_no_answer(
         ("json=", "'json=' names no file"),
     ],
 )
-def test_a_format_that_is_not_there_is_wrong_usage(fleet: Path, asked: str, message: str) -> None:
-    done = check(fleet, "-o", asked)
+def test_an_unknown_format_is_a_usage_error(fleet: Path, format: str, message: str) -> None:
+    done = check(fleet, "-o", format)
     assert isinstance(done.exception, click.UsageError)
     assert done.exception.exit_code == 2
     assert message in done.exception.format_message()
@@ -154,11 +156,11 @@ def test_a_file_that_cannot_be_written_is_wrong_usage(fleet: Path, tmp_path: Pat
     assert "No such file" in done.exception.format_message()
 
 
-def test_where_all_goes_into_files_a_word_says_so(fleet: Path, tmp_path: Path) -> None:
-    asked = ("-o", f"json={tmp_path / 'x.json'}")
-    done = check(fleet, *asked)
+def test_without_standard_output_a_line_names_the_files(fleet: Path, tmp_path: Path) -> None:
+    options = ("-o", f"json={tmp_path / 'x.json'}")
+    done = check(fleet, *options)
     assert (done.stdout, done.stderr.count("1 error")) == ("", 1)
-    assert check(fleet, *asked, "-q").output == ""
+    assert check(fleet, *options, "-q").output == ""
 
 
 @pytest.mark.parametrize(
@@ -183,7 +185,7 @@ def test_where_all_goes_into_files_a_word_says_so(fleet: Path, tmp_path: Path) -
         ),
     ],
 )
-def test_findings_are_linked_where_the_ci_says_where_files_are(
+def test_findings_are_linked_when_the_ci_has_the_address_of_files(
     fleet: Path, environ: dict[str, str], link: str
 ) -> None:
     assert f"]({link})" in check(fleet, "-o", "markdown", **environ).stdout
@@ -193,7 +195,7 @@ def test_without_a_ci_nothing_is_linked(fleet: Path) -> None:
     assert "](" not in check(fleet, "-o", "markdown").stdout
 
 
-def test_a_secret_of_a_manifest_is_not_told(fleet: Path) -> None:
+def test_a_secret_of_a_manifest_is_not_printed(fleet: Path) -> None:
     body = daemonset()
     body["spec"]["template"]["spec"]["containers"][0]["env"] = [
         {"name": "DB_PASSWORD", "value": 987654}
@@ -214,7 +216,7 @@ def test_quick_help_lists_the_formats() -> None:
     )
 
 
-def test_a_change_is_told_beside_the_findings(fleet: Path, tmp_path: Path) -> None:
+def test_a_change_is_reported_next_to_the_findings(fleet: Path, tmp_path: Path) -> None:
     def commit(image: str) -> None:
         (fleet / "agent.json").write_text(json.dumps(daemonset(image=image)))
         git = ("git", "-C", tmp_path, "-c", "user.name=d", "-c", "user.email=d@example.com")
@@ -232,14 +234,14 @@ def test_a_change_is_told_beside_the_findings(fleet: Path, tmp_path: Path) -> No
     }
     (tmp_path / "nodes.json").write_text(json.dumps({"kind": "List", "items": [node]}))
     known = ("--base", "at-1", "--snapshot", tmp_path / "nodes.json")
-    told = {
+    outputs = {
         format: check(fleet, *known, "-o", format).stdout for format in ("text", "markdown", "json")
     }
-    assert "new revision 2" in told["text"]
-    assert "if a pod takes" in told["text"]
-    assert "| all | 1 | 1 | 0 | 0 | 1 | about " in told["markdown"]
-    assert "```diff\n" in told["markdown"]
-    assert json.loads(told["json"])["changes"][0]["changes"][0]["rehearsal"]["steps"] == 1
+    assert "new revision 2" in outputs["text"]
+    assert "if a pod takes" in outputs["text"]
+    assert "| all | 1 | 1 | 0 | 0 | 1 | about " in outputs["markdown"]
+    assert "```diff\n" in outputs["markdown"]
+    assert json.loads(outputs["json"])["changes"][0]["changes"][0]["rehearsal"]["steps"] == 1
     assert (
         "The change changes no object." in check(fleet, "--base", "at-2", "-o", "markdown").stdout
     )

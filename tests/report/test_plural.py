@@ -14,7 +14,7 @@ from gitops_ds.pipeline.outlook import Cost
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "expected"),
     [
         (counted(0, "file"), "0 files"),
         (counted(1, "file"), "1 file"),
@@ -23,8 +23,8 @@ from gitops_ds.pipeline.outlook import Cost
         (counted(1, "batch", "batches"), "1 batch"),
     ],
 )
-def test_the_noun_follows_the_number(words: str, said: str) -> None:
-    assert words == said
+def test_the_noun_follows_the_number(words: str, expected: str) -> None:
+    assert words == expected
 
 
 def test_a_count_at_the_beginning_of_a_message_is_made_in_one_place() -> None:

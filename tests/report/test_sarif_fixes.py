@@ -86,7 +86,7 @@ def test_of_a_file_with_a_secret_nothing_is_quoted(tmp_path: Path) -> None:
     assert not [one for one in results(holding(tmp_path, {"agent.yaml": text})) if "fixes" in one]
 
 
-def test_a_replacement_that_would_tell_a_secret_is_left_out() -> None:
+def test_a_replacement_that_would_show_a_secret_is_omitted() -> None:
     fix = Fix("set it", (Mend(("a",), 1),))
     one = made.finding(fix=fix)
     plain = Replacement(made.FILE, (3, 1), (4, 1), "level: info\n")

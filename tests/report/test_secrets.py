@@ -90,7 +90,7 @@ def test_a_known_secret_is_in_no_report(format: formats.ReportFormat, body: dict
         ),
     ],
 )
-def test_a_short_secret_is_hidden_where_it_stands(found: Finding, body: dict[str, Any]) -> None:
+def test_a_short_secret_is_hidden_at_its_place(found: Finding, body: dict[str, Any]) -> None:
     report = made.report(
         found, hidden=redaction_report.found_in([body]), files={made.FILE: b"\n\n    pin: 12\n"}
     )
@@ -102,7 +102,7 @@ def test_a_short_secret_is_hidden_where_it_stands(found: Finding, body: dict[str
     )
 
 
-# Each written in two parts, so that nobody's scanner takes this file for a leak.
+# Each is written in two parts, so that a secret scanner does not report this file.
 @pytest.mark.parametrize(
     "shape",
     [
@@ -146,7 +146,7 @@ def test_a_password_in_a_url_is_hidden_and_the_url_is_not() -> None:
         ("  image: agent:1", None),
     ],
 )
-def test_a_line_shows_no_value_whose_name_tells(line: str, shown: str | None) -> None:
+def test_a_line_shows_no_value_with_the_name_of_a_secret(line: str, shown: str | None) -> None:
     assert redaction_report.ReportSecrets().in_line(finding(object=None), line) == (shown or line)
 
 
@@ -181,7 +181,7 @@ def test_names_stay_even_where_a_secret_has_the_same() -> None:
     assert report.findings[0].object == made.AGENT
 
 
-def test_a_hundred_thousand_secrets_keep_nobody_waiting() -> None:
+def test_a_hundred_thousand_secrets_are_redacted_quickly() -> None:
     bodies = [
         secret(
             stringData={str(at): f"value-{at}" for at in range(5_000)},

@@ -42,13 +42,15 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("name", "told", "files", "limit"), CASES, ids=[case[0] for case in CASES])
+@pytest.mark.parametrize(
+    ("name", "membership", "files", "limit"), CASES, ids=[case[0] for case in CASES]
+)
 def test_the_limit_of_a_cgroup(
-    tmp_path: Path, name: str, told: str, files: dict[str, str], limit: int | None
+    tmp_path: Path, name: str, membership: str, files: dict[str, str], limit: int | None
 ) -> None:
     (tmp_path / "proc/self").mkdir(parents=True)
-    if told:
-        (tmp_path / "proc/self/cgroup").write_text(told)
+    if membership:
+        (tmp_path / "proc/self/cgroup").write_text(membership)
     for file, text in files.items():
         path = tmp_path / "sys/fs/cgroup" / file
         path.parent.mkdir(parents=True, exist_ok=True)

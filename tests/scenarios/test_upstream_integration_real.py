@@ -173,7 +173,7 @@ def test_pods_get_the_hash_of_a_twin_revision_and_keep_running(
     play(control_plane_without_daemonsets, scene)
 
 
-def test_a_quota_for_two_pods_leaves_two_that_the_status_tells_of(
+def test_with_a_quota_for_two_pods_the_status_counts_two(
     control_plane_without_daemonsets: controlplane.ControlPlane,
 ) -> None:
     async def scene(stage: Stage) -> None:
@@ -205,7 +205,7 @@ def test_a_quota_for_two_pods_leaves_two_that_the_status_tells_of(
     play(control_plane_without_daemonsets, scene)
 
 
-def test_a_taint_that_goes_brings_the_pod(
+def test_a_removed_taint_lets_the_pod_be_created(
     control_plane_without_daemonsets: controlplane.ControlPlane,
 ) -> None:
     async def scene(stage: Stage) -> None:

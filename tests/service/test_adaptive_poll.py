@@ -1,5 +1,5 @@
-"""Polls become rarer while webhooks tell of every commit, and go back when one was not told of;
-crontabs; hours in no time.
+"""Polls become rarer while webhooks announce every commit, and return to the interval after a
+commit without a webhook; crontabs; hours of virtual time.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def test_without_webhooks_every_tick_counts() -> None:
 @pytest.mark.parametrize(
     "order", [("webhook_received", "commit_found"), ("commit_found", "webhook_received")]
 )
-def test_a_commit_that_a_webhook_told_of_makes_polls_rarer(order: tuple[str, str]) -> None:
+def test_a_commit_that_a_webhook_announced_makes_polls_rarer(order: tuple[str, str]) -> None:
     polling, clock = made()
     for what in order:
         getattr(polling, what)()
@@ -61,7 +61,7 @@ def test_a_webhook_alone_proves_nothing_yet() -> None:
     assert looks(polling, clock, 600) == 10
 
 
-def test_a_commit_that_none_told_of_brings_the_polls_back_until_webhooks_work_again() -> None:
+def test_a_commit_without_a_webhook_restores_the_polls_until_webhooks_work_again() -> None:
     polling, clock = made()
     polling.webhook_received()
     polling.commit_found()
@@ -84,7 +84,7 @@ def test_a_webhook_announces_one_commit_however_soon_the_next_one_is_found() -> 
     assert polling.seconds == 5.0, "no webhook came for this one"
 
 
-def test_they_never_become_rarer_than_once_an_hour_nor_than_the_settings_say() -> None:
+def test_polls_never_become_rarer_than_once_an_hour_nor_than_the_settings_allow() -> None:
     for interval, pause in ((1.0, 10.0), (600.0, LONGEST), (7200.0, 7200.0)):
         polling, _ = made(interval)
         polling.webhook_received()
@@ -126,12 +126,12 @@ def test_a_crontab_means_what_cron_means(schedule: str, zone: str, expected: lis
 @pytest.mark.parametrize(
     "schedule", ["* * * *", "* * * * * *", "61 * * * *", "* * * * 8", "a b c d e", "@daily"]
 )
-def test_what_is_no_crontab_is_told(schedule: str) -> None:
+def test_an_invalid_crontab_is_reported(schedule: str) -> None:
     with pytest.raises(errors.SettingsError, match="crontab"):
         git_schedule.trigger_of(RepositorySettings("", schedule=schedule))
 
 
 @pytest.mark.parametrize("zone", ["Mars/Olympus", "../../etc/passwd", "", "\0"])
-def test_a_time_zone_that_is_none_is_told(zone: str) -> None:
+def test_an_unknown_time_zone_is_reported(zone: str) -> None:
     with pytest.raises(errors.SettingsError, match="not known"):
         git_schedule.trigger_of(RepositorySettings("", schedule="* * * * *", timezone=zone))

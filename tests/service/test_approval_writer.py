@@ -62,7 +62,7 @@ class Scene:
     stage: WaitingStage
 
     def looks(self, **approvers: ApproverSettings) -> tuple[str, list[Event]]:
-        """Who approved after one look, empty for nobody; and the events."""
+        """The approver after one check, empty without an approval; and the events."""
         allowed = self.directory / "allowed"
         allowed.write_bytes(self.ada.allowed() + self.eve.allowed())
         settings = RepositorySettings(

@@ -334,7 +334,7 @@ def test_at_rest_no_report_is_published_and_a_rollout_costs_few() -> None:
     play(script)
 
 
-def test_a_failed_commit_never_goes_on_and_its_revert_goes_first() -> None:
+def test_a_failed_commit_never_continues_and_its_revert_is_applied_first() -> None:
     async def script(found: Fleet) -> None:
         eu1 = found.services["eu-1"]
         bad = found.branch.change(BAD)
@@ -356,7 +356,7 @@ def test_a_failed_commit_never_goes_on_and_its_revert_goes_first() -> None:
     play(script)
 
 
-def test_a_revert_of_a_commit_that_went_on_does_not_soak() -> None:
+def test_a_revert_of_a_promoted_commit_does_not_soak() -> None:
     async def script(found: Fleet) -> None:
         commit = found.branch.change("2")
         await found.until(["2", "2", "2"])

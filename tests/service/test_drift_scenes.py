@@ -78,7 +78,7 @@ def edit(plane: controlplane.ControlPlane, space: str) -> None:
     subprocess.run(command, env=environment, check=True, capture_output=True)
 
 
-def told(plane: controlplane.ControlPlane, space: str, *words: str) -> None:
+def run_kubectl(plane: controlplane.ControlPlane, space: str, *words: str) -> None:
     plane.kubectl("-n", space, *words)
 
 
@@ -94,27 +94,31 @@ PATCH = json.dumps(
 SCENES: list[tuple[str, Callable[[controlplane.ControlPlane, str], None], str]] = [
     (
         "kubectl set image",
-        lambda p, s: told(p, s, "set", "image", "ds/agent", "agent=registry.example.com/agent:9"),
+        lambda p, s: run_kubectl(
+            p, s, "set", "image", "ds/agent", "agent=registry.example.com/agent:9"
+        ),
         IMAGE,
     ),
     (
         "kubectl set resources",
-        lambda p, s: told(p, s, "set", "resources", "ds/agent", "--limits=memory=1Gi"),
+        lambda p, s: run_kubectl(p, s, "set", "resources", "ds/agent", "--limits=memory=1Gi"),
         "spec.template.spec.containers[agent].resources.limits.memory",
     ),
     ("kubectl edit", edit, IMAGE),
     (
         "kubectl label",
-        lambda p, s: told(p, s, "label", "--overwrite", "ds/agent", "team=theirs"),
+        lambda p, s: run_kubectl(p, s, "label", "--overwrite", "ds/agent", "team=theirs"),
         "metadata.labels.team",
     ),
     (
         "kubectl annotate",
-        lambda p, s: told(p, s, "annotate", "--overwrite", "ds/agent", "example.com/note=theirs"),
+        lambda p, s: run_kubectl(
+            p, s, "annotate", "--overwrite", "ds/agent", "example.com/note=theirs"
+        ),
         'metadata.annotations["example.com/note"]',
     ),
-    ("kubectl patch", lambda p, s: told(p, s, "patch", "ds/agent", "-p", PATCH), IMAGE),
-    ("kubectl rollout undo", lambda p, s: told(p, s, "rollout", "undo", "ds/agent"), IMAGE),
+    ("kubectl patch", lambda p, s: run_kubectl(p, s, "patch", "ds/agent", "-p", PATCH), IMAGE),
+    ("kubectl rollout undo", lambda p, s: run_kubectl(p, s, "rollout", "undo", "ds/agent"), IMAGE),
 ]
 
 
@@ -136,7 +140,7 @@ def test_what_kubectl_did_is_named_held_and_put_back(
         for choice in (DriftPolicy.REPORT, DriftPolicy.HOLD):
             left = await world.apply({"agent.yaml": agent(space)}, "2", asked(choice))
             assert (left.writes, left.guards) == (0, ["drift"])
-        (first, *_) = [told for told in world.records if isinstance(told, DriftDetected)]
+        (first, *_) = [event for event in world.records if isinstance(event, DriftDetected)]
         assert first.drifted.looks_like == words
         assert first.drifted.by[0].manager.startswith("kubectl")
         assert field in first.words

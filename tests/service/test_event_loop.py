@@ -1,4 +1,4 @@
-"""Errors that the service's event loop reports, and the one that is none."""
+"""Errors that the service's event loop reports, and the one that it ignores."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""What the cluster's own event log says of the deployer and of the controller, and how much it is
-told at most.
-"""
+"""The Kubernetes events of the deployer and of the controller, and the limit on their number."""
 
 from __future__ import annotations
 
@@ -69,20 +67,24 @@ def test_a_fact_is_one_event_with_a_reason(
     assert (found.reason, found.warning) == (reason, warning) if found else reason is None
 
 
-def test_events_stand_on_the_states_config_map_never_hinder_and_are_counted() -> None:
+def test_events_are_about_the_config_map_of_the_state_never_block_and_are_counted() -> None:
     async def main() -> None:
         async with simulator.SimulatedCluster() as cluster:
-            told = KubeEventWriter(cluster.client(), STATE)
-            writing = asyncio.create_task(told.run())
-            told.handle(deployer.ReconcileFailed(1.0, "too early: there is no namespace yet", None))
+            writer = KubeEventWriter(cluster.client(), STATE)
+            writing = asyncio.create_task(writer.run())
+            writer.handle(
+                deployer.ReconcileFailed(1.0, "too early: there is no namespace yet", None)
+            )
             await asyncio.sleep(1)
             await cluster.create(
                 NAMESPACE,
                 {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "gitops-ds"}},
             )
             for at in range(3):
-                told.handle(NewCommit(float(at), COMMIT, "one", "Ann", rewritten=True))
-            told.handle(deployer.ReconcileFailed(2.0, "too early: there is no namespace yet", None))
+                writer.handle(NewCommit(float(at), COMMIT, "one", "Ann", rewritten=True))
+            writer.handle(
+                deployer.ReconcileFailed(2.0, "too early: there is no namespace yet", None)
+            )
             await asyncio.sleep(1)
             found = [
                 body
@@ -135,7 +137,7 @@ def test_the_controller_speaks_with_upstreams_reasons_on_the_daemonset() -> None
     stand.play(scene)
 
 
-def told(
+def event_about(
     message: str, reason: str = "SuccessfulCreate", about: InvolvedObject = AGENT
 ) -> KubeEvent:
     return KubeEvent(about, reason, message)
@@ -144,8 +146,8 @@ def told(
 def test_the_same_again_raises_the_count_of_its_event() -> None:
     condenser = EventCorrelator()
     first, again = (
-        condenser.take(told("Created pod: a"), 10.0),
-        condenser.take(told("Created pod: a"), 11.0),
+        condenser.take(event_about("Created pod: a"), 10.0),
+        condenser.take(event_about("Created pod: a"), 11.0),
     )
     assert first is not None
     assert again is not None
@@ -154,13 +156,13 @@ def test_the_same_again_raises_the_count_of_its_event() -> None:
 
 def test_many_alike_become_one() -> None:
     condenser = EventCorrelator()
-    entries = [condenser.take(told(f"Created pod: {i}"), 10.0) for i in range(14)]
+    entries = [condenser.take(event_about(f"Created pod: {i}"), 10.0) for i in range(14)]
     assert [entry.count for entry in entries if entry] == [1] * 10 + [1, 2, 3, 4]
     assert len({entry.id for entry in entries if entry}) == 11
     last = entries[-1]
     assert last is not None
     assert last.event.message == "(combined from similar events): Created pod: 13"
-    later = condenser.take(told("Created pod: later"), 10.0 + kube_events.ALIKE_WITHIN + 1)
+    later = condenser.take(event_about("Created pod: later"), 10.0 + kube_events.ALIKE_WITHIN + 1)
     assert later is not None
     assert later.event.message == "Created pod: later"
 
@@ -168,11 +170,14 @@ def test_many_alike_become_one() -> None:
 def test_an_object_has_25_events_and_then_one_in_five_minutes_and_others_their_own() -> None:
     condenser = EventCorrelator()
     assert (
-        sum(condenser.take(told(f"{i}", reason=f"R{i % 5}"), 0.0) is not None for i in range(1000))
+        sum(
+            condenser.take(event_about(f"{i}", reason=f"R{i % 5}"), 0.0) is not None
+            for i in range(1000)
+        )
         == kube_events.BURST
     )
-    assert condenser.take(told("other", about=STATE), 0.0) is not None
-    hour = [condenser.take(told("again"), 60.0 * minute) for minute in range(1, 61)]
+    assert condenser.take(event_about("other", about=STATE), 0.0) is not None
+    hour = [condenser.take(event_about("again"), 60.0 * minute) for minute in range(1, 61)]
     assert sum(entry is not None for entry in hour) == 12
 
 
@@ -180,7 +185,7 @@ def test_what_is_remembered_is_bounded() -> None:
     condenser = EventCorrelator()
     for i in range(3 * kube_events.REMEMBERED):
         condenser.take(
-            told("x", about=InvolvedObject("apps/v1", "DaemonSet", "logging", str(i))), 0.0
+            event_about("x", about=InvolvedObject("apps/v1", "DaemonSet", "logging", str(i))), 0.0
         )
     assert (
         max(len(condenser._alike), len(condenser._entries), len(condenser._full_at))

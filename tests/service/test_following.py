@@ -47,11 +47,11 @@ def runs(plane: controlplane.ControlPlane, space: str) -> str:
 
 def settings(directory: Path, url: str, **credentials: str | bytes) -> Path:
     """A settings file for a repository; every credential but the user is a file beside it."""
-    told: dict[str, str] = {}
+    paths: dict[str, str] = {}
     for name, content in credentials.items():
-        told[name] = str(content)
+        paths[name] = str(content)
         if isinstance(content, bytes):
-            told[name] = str(directory / name)
+            paths[name] = str(directory / name)
             (directory / name).write_bytes(content)
             (directory / name).chmod(0o600)
     file = directory / "settings.yaml"
@@ -62,7 +62,7 @@ def settings(directory: Path, url: str, **credentials: str | bytes) -> Path:
                     "url": url,
                     "interval": "1s",
                     "retryInterval": "1s",
-                    "credentials": told,
+                    "credentials": paths,
                 }
             }
         )

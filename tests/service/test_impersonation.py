@@ -80,7 +80,7 @@ def written(log: Path, space: str) -> list[dict[str, Any]]:
     ]
 
 
-def test_an_agent_reaches_what_its_account_may_and_no_more(
+def test_an_agent_has_exactly_the_rights_of_its_account(
     audited: controlplane.ControlPlane,
 ) -> None:
     granted(audited, "may", RIGHTS)

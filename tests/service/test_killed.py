@@ -70,7 +70,7 @@ def test_the_next_service_finishes_a_first_apply_that_was_killed(
         )
         # What was there is neither made again nor written again.
         assert {name: found[name]["resourceVersion"] for name in survivors} == {
-            name: told["resourceVersion"] for name, told in survivors.items()
+            name: body["resourceVersion"] for name, body in survivors.items()
         }
         # Not `==`: a request that was on its way at the kill may have been taken after we looked.
         assert log.read_text().count("created DaemonSet") <= AGENTS - len(survivors)

@@ -1,5 +1,5 @@
-"""Two replicas on a real API server: whatever befalls the leader in mid-rollout, the other goes on,
-and the old one writes nothing.
+"""Two replicas on a real API server: whatever happens to the leader during a rollout, the other
+one continues, and the old one writes nothing.
 
 What was written, by whom and when, is read from the API server's audit log.
 """
@@ -81,15 +81,15 @@ class Replica:
 
 
 def start(plane: controlplane.ControlPlane, directory: Path, name: str) -> Replica:
-    told = json.loads(plane.kubeconfig.read_text())
-    told["users"][0]["user"] = {
+    config = json.loads(plane.kubeconfig.read_text())
+    config["users"][0]["user"] = {
         "token": plane.kubectl("-n", SPACE, "create", "token", name).strip()
     }
     number = len(list(directory.glob(f"{name}*.kubeconfig")))
     kubeconfig, settings, log = (
         directory / f"{name}{number}.{end}" for end in ("kubeconfig", "yaml", "log")
     )
-    kubeconfig.write_text(json.dumps(told))
+    kubeconfig.write_text(json.dumps(config))
     cluster = {"kubeconfig": str(kubeconfig), "namespace": SPACE}
     settings.write_text(
         json.dumps(
@@ -140,10 +140,10 @@ class Scene:
         for line in self.plane.audit_log.read_text().splitlines():
             if user not in line:
                 continue
-            told = json.loads(line)
-            if told["user"]["username"] == user and told["verb"] not in ("get", "list", "watch"):
-                at = datetime.datetime.fromisoformat(told["requestReceivedTimestamp"]).timestamp()
-                if told["objectRef"]["resource"] != "leases" and at > max(since, self.began):
+            entry = json.loads(line)
+            if entry["user"]["username"] == user and entry["verb"] not in ("get", "list", "watch"):
+                at = datetime.datetime.fromisoformat(entry["requestReceivedTimestamp"]).timestamp()
+                if entry["objectRef"]["resource"] != "leases" and at > max(since, self.began):
                     found.append(at)
         return sorted(found)
 
@@ -218,7 +218,7 @@ def test_a_leader_that_is_killed_is_followed(
     asyncio.run(play())
 
 
-def test_a_leader_that_stood_still_writes_nothing_when_it_wakes(
+def test_a_paused_leader_writes_nothing_when_it_resumes(
     plane: controlplane.ControlPlane, tmp_path: Path
 ) -> None:
     async def play() -> None:
@@ -236,16 +236,16 @@ def test_a_leader_that_stood_still_writes_nothing_when_it_wakes(
     asyncio.run(play())
 
 
-def test_a_leader_that_is_asked_to_stop_gives_the_lease_back(
+def test_a_leader_that_is_stopped_releases_the_lease(
     plane: controlplane.ControlPlane, tmp_path: Path
 ) -> None:
     async def play() -> None:
         async with rolling(plane, tmp_path) as scene:
-            asked = time.time()
+            stopped_at = time.time()
             ending = asyncio.create_task(
                 asyncio.to_thread(asked_to_stop, scene.leader.process, scene.leader.log)
             )
-            assert await scene.first_write(scene.other, asked) < 3
+            assert await scene.first_write(scene.other, stopped_at) < 3
             assert await ending == 0
             assert max(scene.writes(scene.leader), default=0) < min(scene.writes(scene.other))
             await scene.ends_well()
@@ -274,7 +274,7 @@ def test_a_leader_whose_lease_is_stolen_stops(
     asyncio.run(play())
 
 
-def test_a_leader_whose_lease_is_deleted_makes_it_anew_and_goes_on(
+def test_a_leader_whose_lease_is_deleted_creates_it_again_and_continues(
     plane: controlplane.ControlPlane, tmp_path: Path
 ) -> None:
     async def play() -> None:

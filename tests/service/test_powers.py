@@ -99,7 +99,7 @@ def test_with_the_power_to_observe_it_decides_and_touches_nothing(
         # The second was taken up after the first was, so that what the first would have got is
         # there by now.
         assert is_untouched(plane, space, "first")
-        assert not any(told["kind"] in {"Performed", "StatusWritten"} for told in records(log))
+        assert not any(record["kind"] in {"Performed", "StatusWritten"} for record in records(log))
 
 
 def test_with_the_power_to_pace_it_applies_and_leaves_agents_without_a_rollout_policy_alone(
@@ -124,7 +124,7 @@ def records(log: Path) -> list[dict[str, Any]]:
 
 
 def decided(log: Path) -> set[str]:
-    return {told["object"].split()[-1] for told in records(log) if told["kind"] == "Decided"}
+    return {record["object"].split()[-1] for record in records(log) if record["kind"] == "Decided"}
 
 
 def test_with_full_powers_it_refuses_to_start_beside_kubernetes_own_controller(
@@ -136,7 +136,7 @@ def test_with_full_powers_it_refuses_to_start_beside_kubernetes_own_controller(
         assert "use powers pace" in log.read_text()
 
 
-def test_with_full_powers_it_ends_when_kubernetes_own_controller_comes_back(tmp_path: Path) -> None:
+def test_with_full_powers_it_ends_when_the_controller_of_kubernetes_returns(tmp_path: Path) -> None:
     plane = controlplane.ControlPlane(
         tmp_path / "plane", controlplane.Wanted(nodes=3, daemonset_controller=False)
     )
@@ -152,7 +152,7 @@ def test_with_full_powers_it_ends_when_kubernetes_own_controller_comes_back(tmp_
                 "another DaemonSet controller is at work: kube-controller-manager"
                 in log.read_text()
             )
-        # Not by `rollout status`: the two may have told it different things while both were there.
+        # Not by `rollout status`: the two controllers may have reported different states to it.
         until(
             lambda: images_by_node(plane, "default") == on_every_node(2),
             lambda: str(images_by_node(plane, "default")),
@@ -207,5 +207,7 @@ def test_placed_directly_pods_need_no_scheduler(
     # Who was bound by the scheduler has a condition that says so, and an affinity to its node.
     assert not any("affinity" in pod["spec"] for pod in pods)
     assert not any(
-        told["type"] == "PodScheduled" for pod in pods for told in pod["status"]["conditions"]
+        condition["type"] == "PodScheduled"
+        for pod in pods
+        for condition in pod["status"]["conditions"]
     )

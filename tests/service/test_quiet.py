@@ -1,4 +1,4 @@
-"""A service whose repository and cluster are as they shall be asks the API server for nothing."""
+"""A service whose repository and cluster are in sync sends no requests to the API server."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.controlplane]
 @pytest.fixture
 def audited(tmp_path: Path) -> Iterator[controlplane.ControlPlane]:
     """An API server on which nothing acts by itself, that writes every request into audit.log: its
-    metrics don't say who asked.
+    metrics don't have the user of a request.
     """
     policy = tmp_path / "audit.json"
     policy.write_text(
@@ -38,12 +38,12 @@ def audited(tmp_path: Path) -> Iterator[controlplane.ControlPlane]:
         plane.stop()
 
 
-def asked(audit: Path) -> list[str]:
-    """What the user of the kubeconfig asked for, without the ends of watches."""
-    told = [json.loads(line) for line in audit.read_text().splitlines()]
+def requests_of(audit: Path) -> list[str]:
+    """The requests of the user of the kubeconfig, without the ends of watches."""
+    entries = [json.loads(line) for line in audit.read_text().splitlines()]
     ours = [
         request
-        for request in told
+        for request in entries
         if request["user"]["username"] == "admin" and request["stage"] == "RequestReceived"
     ]
     return [
@@ -78,11 +78,11 @@ def test_twenty_looks_at_an_unchanged_repository_cost_the_cluster_no_request(
         {**files, "settings.json": json.dumps(config_map("settings", "quiet", key="value"))}
     )
     port = controlplane.free_port()
-    before = len(asked(tmp_path / "audit.log"))
+    before = len(requests_of(tmp_path / "audit.log"))
     words = ("-C", str(upstream.path), "--interval", "200ms", "--listen", f"127.0.0.1:{port}")
     with running(tmp_path, audited, *words) as (_, log):
         until(lambda: unchanged(port) >= 20, log.read_text)
-        settled, ticks = asked(tmp_path / "audit.log"), unchanged(port)
+        settled, ticks = requests_of(tmp_path / "audit.log"), unchanged(port)
         assert any("agent-4" in request for request in settled[before:])
         until(lambda: unchanged(port) >= ticks + 20, log.read_text)
-        assert asked(tmp_path / "audit.log")[len(settled) :] == []
+        assert requests_of(tmp_path / "audit.log")[len(settled) :] == []

@@ -18,10 +18,10 @@ pytestmark = [pytest.mark.controlplane, pytest.mark.system]
 PROGRAM = Path(sys.executable).parent / "gitops-ds"
 
 
-def until(told: Callable[[], bool], what: Callable[[], str], seconds: float = 120.0) -> None:
-    """Polls until it is so; the program has no other way to tell us."""
+def until(condition: Callable[[], bool], what: Callable[[], str], seconds: float = 120.0) -> None:
+    """Polls until the condition holds; the program sends no other signal."""
     deadline = time.monotonic() + seconds
-    while not told():
+    while not condition():
         assert time.monotonic() < deadline, what()
         time.sleep(0.1)
 
@@ -55,7 +55,7 @@ def running(
         process.wait()
 
 
-def test_a_server_that_is_away_is_told_once_and_the_service_ends_when_asked(
+def test_an_unreachable_server_is_reported_once_and_the_service_ends_on_request(
     tmp_path: Path, api_server: controlplane.ControlPlane
 ) -> None:
     url = f"https://localhost:{controlplane.free_port()}/none"

@@ -227,7 +227,7 @@ def _nothing_is_left(plane: controlplane.ControlPlane) -> None:
 
 
 def _owned(plane: controlplane.ControlPlane) -> list[dict[str, Any]]:
-    """The revisions that the DaemonSet owns; a target revision is none of them."""
+    """The revisions that the DaemonSet owns; target revisions are not among them."""
     return [
         one
         for one in staged.items(plane, "controllerrevisions")

@@ -1,4 +1,4 @@
-"""The installed service tells how agents stand, so that kubectl understands it: status objects,
+"""The installed service reports the status of agents in forms that kubectl reads: status objects,
 events, lost coverage, metrics.
 """
 
@@ -55,28 +55,32 @@ def test_kubectl_waits_describes_and_sees_nodes_lost(
         f"127.0.0.1:{port}",
     ) as (_, log):
 
-        def said(*words: str) -> str:
+        def output_of(*words: str) -> str:
             with contextlib.suppress(subprocess.CalledProcessError):
                 return plane.kubectl(*words)
             return ""
 
         until(
             lambda: (
-                "standing.agent" in said("-n", "service-test", "get", "agentstatus", "-o", "name")
+                "standing.agent"
+                in output_of("-n", "service-test", "get", "agentstatus", "-o", "name")
             ),
             log.read_text,
         )
         plane.kubectl("-n", "service-test", "wait", "--for=condition=Ready", NAME, "--timeout=60s")
         until(
-            lambda: "RolloutCompleted" in said("-n", SPACE, "describe", "ds", "agent"),
+            lambda: "RolloutCompleted" in output_of("-n", SPACE, "describe", "ds", "agent"),
             log.read_text,
         )
         plane.kubectl("label", "node", "node-001", "disk-")
-        until(lambda: "CoverageLost" in said("-n", SPACE, "describe", "ds", "agent"), log.read_text)
-        told = plane.kubectl("-n", SPACE, "describe", "ds", "agent")
+        until(
+            lambda: "CoverageLost" in output_of("-n", SPACE, "describe", "ds", "agent"),
+            log.read_text,
+        )
+        description = plane.kubectl("-n", SPACE, "describe", "ds", "agent")
         assert (
             "1 of 3 nodes lost their agent without a commit: no pool: 1 (label disk=ssd was "
-            "removed)" in told
+            "removed)" in description
         )
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as reply:
             metrics = reply.read().decode()

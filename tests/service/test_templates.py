@@ -32,13 +32,13 @@ def space(control_plane: controlplane.ControlPlane) -> str:
 
 def settings(directory: Path, space: str, **groups: object) -> tuple[str, str]:
     """The options for a service that looks in this namespace only, with a state of its own."""
-    told = {
+    document = {
         "templates": {"namespaces": [space]},
         "cluster": {"name": space},
         "apply": {"prune": True, "guards": {"maxNodesLost": "100%"}},
         **groups,
     }
-    (directory / "settings.yaml").write_text(json.dumps(told))
+    (directory / "settings.yaml").write_text(json.dumps(document))
     return "--settings", str(directory / "settings.yaml")
 
 
@@ -73,7 +73,7 @@ def ask(plane: controlplane.ControlPlane, *words: str) -> program.Ended:
     return program.in_this_process((*words, *where), Path.cwd(), os.environ)
 
 
-def test_a_configmap_and_a_secret_are_rolled_out_as_they_come_change_and_go(
+def test_a_configmap_and_a_secret_are_rolled_out_when_created_changed_and_deleted(
     tmp_path: Path, control_plane: controlplane.ControlPlane, space: str
 ) -> None:
     def runs(name: str, wanted: str) -> None:
@@ -125,12 +125,12 @@ def test_a_configmap_and_a_secret_are_rolled_out_as_they_come_change_and_go(
         version = control_plane.kubectl(
             "-n", space, "get", "configmap", "plain", "-o", "jsonpath={.metadata.resourceVersion}"
         )
-        told = history()
-        assert [item["commit"].partition("@")[0] for item in told] == [
+        revisions = history()
+        assert [item["commit"].partition("@")[0] for item in revisions] == [
             f"configmap/{space}/plain"
-        ] * len(told)
-        assert told[-1]["commit"] == f"configmap/{space}/plain@{version}"
-        assert told[-1]["changeCause"] == f"ConfigMap {space}/plain, key agent.yaml"
+        ] * len(revisions)
+        assert revisions[-1]["commit"] == f"configmap/{space}/plain@{version}"
+        assert revisions[-1]["changeCause"] == f"ConfigMap {space}/plain, key agent.yaml"
         assert (
             f"configmap/{space}/plain@{version}"
             in ask(control_plane, "history", "ds/plain", "-n", space).out

@@ -80,7 +80,7 @@ def test_a_pass_is_a_span_with_its_parts_below_it() -> None:
     assert last == ("pass", ["git"])
 
 
-def test_of_an_error_the_kind_is_told_and_no_word() -> None:
+def test_the_kind_of_an_error_is_traced_and_not_its_message() -> None:
     async def work() -> None:
         class Secretive(History):
             async def tip(self) -> Any:
@@ -96,7 +96,7 @@ def test_of_an_error_the_kind_is_told_and_no_word() -> None:
     assert "hunter2" not in "".join(span.to_json() for span in found)
 
 
-def test_nobody_listens_unless_told_to() -> None:
+def test_no_listener_exists_unless_one_is_configured() -> None:
     assert spans.listener.get() is None
     with spans.span("pass", owner="x"), spans.span("git"):
         pass
@@ -179,9 +179,12 @@ def test_the_installed_service_sends_its_passes_to_a_collector(
         with running(
             tmp_path, control_plane, "-C", str(upstream.path), "--interval", "1s", **variables
         ) as (_, log):
-            until(lambda: any("apply" in told for told in map(names, taken)), log.read_text)
+            until(
+                lambda: any("apply" in request_names for request_names in map(names, taken)),
+                log.read_text,
+            )
     assert {path for path, _ in taken} == {"/v1/traces"}
-    everything = {name for told in map(names, taken) for name in told}
+    everything = {name for request_names in map(names, taken) for name in request_names}
     assert everything == {"pass", "git", "render", "check", "plan", "apply"}
     request = ExportTraceServiceRequest.FromString(taken[0][1])
     about = {
@@ -191,8 +194,8 @@ def test_the_installed_service_sends_its_passes_to_a_collector(
     control_plane.kubectl("delete", "namespace", "traced", "--wait=false")
 
 
-def names(told: tuple[str, bytes]) -> set[str]:
-    request = ExportTraceServiceRequest.FromString(told[1])
+def names(export: tuple[str, bytes]) -> set[str]:
+    request = ExportTraceServiceRequest.FromString(export[1])
     return {
         span.name
         for group in request.resource_spans

@@ -42,7 +42,7 @@ class Scene:
     url: str
     log: Path
 
-    def ask(self, *words: str, here: bool = True) -> subprocess.CompletedProcess[str]:
+    def execute(self, *words: str, here: bool = True) -> subprocess.CompletedProcess[str]:
         where = ("-C", self.url) if here else ()
         connection = (
             "--kubeconfig",
@@ -57,8 +57,8 @@ class Scene:
         ended = program.in_this_process((*words, *where, *connection), self.directory, environment)
         return subprocess.CompletedProcess(words, ended.code, ended.out, ended.err)
 
-    def told(self, *words: str) -> str:
-        done = self.ask(*words)
+    def output_of(self, *words: str) -> str:
+        done = self.execute(*words)
         assert done.returncode == 0, done.stderr + self.log.read_text()
         assert "Traceback" not in done.stderr
         return done.stdout
@@ -66,7 +66,7 @@ class Scene:
     def runs(self) -> str:
         return runs(self.plane, self.space)
 
-    def say(self) -> str:
+    def log_text(self) -> str:
         return self.log.read_text()
 
 
@@ -93,7 +93,7 @@ def service(
         }
         url = f"{server.url}/fleet"
         file = directory / "settings.yaml"
-        told = {
+        document = {
             "repository": {
                 "url": url,
                 "interval": "1h",
@@ -103,32 +103,32 @@ def service(
             "cluster": {"namespace": f"{space}-home"},
             **settings,
         }
-        file.write_text(json.dumps(told))
+        file.write_text(json.dumps(document))
         with running(
             directory, plane, "--state-namespace", f"{space}-home", "--settings", str(file)
         ) as (_, log):
             scene = Scene(directory, plane, space, upstream, url, log)
-            until(lambda: scene.runs() == image(1), scene.say)
-            until(lambda: "is applied" in scene.say(), scene.say)
+            until(lambda: scene.runs() == image(1), scene.log_text)
+            until(lambda: "is applied" in scene.log_text(), scene.log_text)
             yield scene
-            assert "Traceback" not in scene.say()
+            assert "Traceback" not in scene.log_text()
 
 
-def test_a_pass_is_asked_for_and_its_end_is_told(
+def test_a_reconciliation_is_requested_and_its_outcome_reported(
     tmp_path: Path, api_server: controlplane.ControlPlane, space: str
 ) -> None:
     with service(tmp_path, api_server, space) as scene:
         commit = scene.upstream.commit(agent(space, 2))
         # the pass that looks back on the first one may have found it already
-        told = scene.told("reconcile", "--wait")
+        output = scene.output_of("reconcile", "--wait")
         assert re.fullmatch(
-            f"success: commit {commit[:12]} is (unchanged|applied: [01] written)\n", told
-        ), told
+            f"success: commit {commit[:12]} is (unchanged|applied: [01] written)\n", output
+        ), output
         assert scene.runs() == image(2)
-        assert scene.told("reconcile").startswith("reconciliation of ")
+        assert scene.output_of("reconcile").startswith("reconciliation of ")
 
         bad = scene.upstream.commit({"agent.json": "{"})
-        refused = scene.ask("reconcile", "--wait", "-o", "json")
+        refused = scene.execute("reconcile", "--wait", "-o", "json")
         assert refused.returncode == 1
         document = json.loads(refused.stdout)
         assert document["kind"] == "Steering"
@@ -140,28 +140,28 @@ def test_a_pause_a_held_commit_and_their_end(
     tmp_path: Path, api_server: controlplane.ControlPlane, space: str
 ) -> None:
     with service(tmp_path, api_server, space) as scene:
-        assert "nothing is written" in scene.told("suspend")
+        assert "nothing is written" in scene.output_of("suspend")
         second = scene.upstream.commit(agent(space, 2))
-        waiting = scene.ask("reconcile", "--wait")
+        waiting = scene.execute("reconcile", "--wait")
         assert (waiting.returncode, waiting.stdout) == (
             1,
             f"suspended: 1 change of commit {second[:12]} not applied\n",
         )
         assert scene.runs() == image(1)
-        scene.told("resume")
-        until(lambda: scene.runs() == image(2), scene.say)
+        scene.output_of("resume")
+        until(lambda: scene.runs() == image(2), scene.log_text)
 
-        scene.told("suspend")
+        scene.output_of("suspend")
         third = scene.upstream.commit(agent(space, 3))
-        assert json.loads(scene.told("hold", third[:12], "-o", "json"))["hold"] == [third[:12]]
-        scene.told("resume")
-        assert scene.ask("reconcile", "--wait").stdout.startswith(
+        assert json.loads(scene.output_of("hold", third[:12], "-o", "json"))["hold"] == [third[:12]]
+        scene.output_of("resume")
+        assert scene.execute("reconcile", "--wait").stdout.startswith(
             f"failure: commit {third[:12]} is not applied; the last good one stays"
         )
         assert scene.runs() == image(2)
-        scene.told("release", third)
-        until(lambda: scene.runs() == image(3), scene.say)
-        again = scene.ask("release", third)
+        scene.output_of("release", third)
+        until(lambda: scene.runs() == image(3), scene.log_text)
+        again = scene.execute("release", third)
         assert (again.returncode, "is not on hold" in again.stderr) == (1, True)
 
 
@@ -169,13 +169,13 @@ def test_one_agent_pauses(
     tmp_path: Path, api_server: controlplane.ControlPlane, space: str
 ) -> None:
     with service(tmp_path, api_server, space) as scene:
-        scene.told("suspend", "ds/agent", "-n", space)
+        scene.output_of("suspend", "ds/agent", "-n", space)
         scene.upstream.commit(agent(space, 2))
-        assert "is suspended (`gitops-ds resume agent`)" in scene.told("reconcile", "--wait")
+        assert "is suspended (`gitops-ds resume agent`)" in scene.output_of("reconcile", "--wait")
         assert scene.runs() == image(1)
-        scene.told("resume", "agent", "-n", space)
-        until(lambda: scene.runs() == image(2), scene.say)
-        missing = scene.ask("suspend", "nobody", "-n", space)
+        scene.output_of("resume", "agent", "-n", space)
+        until(lambda: scene.runs() == image(2), scene.log_text)
+        missing = scene.execute("suspend", "absent", "-n", space)
         assert (missing.returncode, "not found" in missing.stderr) == (3, True)
 
 
@@ -194,22 +194,22 @@ def test_a_plan_is_approved(
             "metadata": {"name": "kept", "namespace": space},
         }
         scene.upstream.commit({"agent.json": json.dumps(kept)})
-        refused = scene.told("reconcile", "--wait")
+        refused = scene.output_of("reconcile", "--wait")
         assert "approve" in refused
         assert scene.runs() == image(1)
         (hash,) = re.findall(r"\b[0-9a-f]{16}-\d+", refused)
-        scene.told("approve", "0" * 16)
-        scene.told("reconcile", "--wait")
+        scene.output_of("approve", "0" * 16)
+        scene.output_of("reconcile", "--wait")
         assert scene.runs() == image(1)
-        scene.told("approve", hash)
-        until(lambda: scene.runs() == "", scene.say)
+        scene.output_of("approve", hash)
+        until(lambda: scene.runs() == "", scene.log_text)
 
 
-def test_who_asks_nobody_or_too_many_is_told(
+def test_a_request_without_one_matching_state_is_an_error(
     tmp_path: Path, api_server: controlplane.ControlPlane, space: str
 ) -> None:
     no_server: Any = None
-    nobody = Scene(
+    unknown = Scene(
         tmp_path, api_server, space, no_server, "https://git.example.com/fleet", tmp_path / "log"
     )
     for words in (
@@ -220,11 +220,11 @@ def test_who_asks_nobody_or_too_many_is_told(
         ("hold", "a" * 40),
         ("release", "a" * 40),
     ):
-        done = nobody.ask(*words)
+        done = unknown.execute(*words)
         assert (done.returncode, done.stdout) == (3, ""), words
         assert f"no state is in namespace {space}-home" in done.stderr
     for words in (("approve", "what?"), ("hold", "a..b"), ("release", "HEAD:file")):
-        assert nobody.ask(*words).returncode == 2, words
+        assert unknown.execute(*words).returncode == 2, words
 
     for number in (1, 2):  # what `apply` leaves, of two repositories
         directory = tmp_path / f"repository-{number}"
@@ -235,24 +235,24 @@ def test_who_asks_nobody_or_too_many_is_told(
             subprocess.run(
                 ("git", "-C", str(directory), *git), env=gitservers.GIT_ENVIRONMENT, check=True
             )
-        done = nobody.ask("apply", str(directory), here=False)
+        done = unknown.execute("apply", str(directory), here=False)
         assert done.returncode == 0, done.stderr
-    several = nobody.ask("reconcile", here=False)
+    several = unknown.execute("reconcile", here=False)
     assert (several.returncode, "say which with -C or --id" in several.stderr) == (2, True)
-    other = nobody.ask("reconcile", "--id", "unknown", here=False)
+    other = unknown.execute("reconcile", "--id", "unknown", here=False)
     assert (other.returncode, "no state unknown" in other.stderr) == (3, True)
-    elsewhere = nobody.ask("reconcile")
+    elsewhere = unknown.execute("reconcile")
     assert (
         elsewhere.returncode,
         "no service follows https://git.example.com/fleet" in elsewhere.stderr,
     ) == (3, True)
-    late = nobody.ask(
+    late = unknown.execute(
         "reconcile", "--wait", "--timeout", "1s", "-C", str(tmp_path / "repository-1"), here=False
     )
     assert (late.returncode, "not answered after 1 seconds" in late.stderr) == (1, True)
 
 
-def test_a_webhook_that_reaches_the_replica_that_stands_by_is_passed_on(
+def test_a_webhook_that_reaches_the_standby_is_forwarded(
     tmp_path: Path, api_server: controlplane.ControlPlane, space: str
 ) -> None:
     election = {"enabled": True}
@@ -277,8 +277,8 @@ def test_a_webhook_that_reaches_the_replica_that_stands_by_is_passed_on(
             )
             with urllib.request.urlopen(hook, timeout=60) as reply:
                 assert reply.status == 202
-            until(lambda: scene.runs() == image(2), lambda: scene.say() + log.read_text())
-            assert "another replica received a push" in scene.say()
+            until(lambda: scene.runs() == image(2), lambda: scene.log_text() + log.read_text())
+            assert "another replica received a push" in scene.log_text()
             assert "Traceback" not in log.read_text()
 
 

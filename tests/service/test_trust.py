@@ -17,7 +17,7 @@ OBJECT = (
 )
 
 
-def test_only_signed_commits_are_read_and_one_that_is_not_leaves_the_last_good_one(
+def test_only_signed_commits_are_applied_and_an_unsigned_one_leaves_the_last_good_one(
     tmp_path: Path, api_server: controlplane.ControlPlane
 ) -> None:
     upstream = Upstream(tmp_path / "fleet")
@@ -58,20 +58,20 @@ def test_only_signed_commits_are_read_and_one_that_is_not_leaves_the_last_good_o
         # A signed commit on top does not make good what is below it.
         commit("on top", *ada.config())
         until(
-            lambda: any(good[:12] in told for told in events("SourceVerified")),
+            lambda: any(good[:12] in line for line in events("SourceVerified")),
             lambda: str(events("SourceVerified")),
         )
         until(
-            lambda: any("is not signed" in told for told in events("VerificationFailed")),
+            lambda: any("is not signed" in line for line in events("VerificationFailed")),
             log.read_text,
         )
-        # Somebody's change is put back to the last good commit meanwhile.
+        # Meanwhile, drift is corrected to the last good commit.
         api_server.kubectl(
             "patch", "configmap", "signed", "--type=merge", "-p", '{"data": {"level": "by hand"}}'
         )
         until(lambda: level() == "good", log.read_text)
         assert log.read_text().count("is not signed") == 1
-    # A service that begins while the tip is bad goes on from the last good one, too.
+    # A service that starts while the tip is bad continues from the last good one, too.
     api_server.kubectl(
         "patch", "configmap", "signed", "--type=merge", "-p", '{"data": {"level": "by hand"}}'
     )

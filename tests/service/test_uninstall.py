@@ -30,7 +30,7 @@ def program(plane: controlplane.ControlPlane, state: str, *words: str | Path) ->
 
 @pytest.mark.controlplane
 @pytest.mark.parametrize("remembered", [True, False])
-def test_nothing_of_ours_is_left_and_no_pod_restarts(
+def test_uninstall_leaves_nothing_of_ours_and_restarts_no_pod(
     tmp_path: Path, control_plane: controlplane.ControlPlane, remembered: bool
 ) -> None:
     state, space = (f"uninstall-{next(_numbers)}" for _ in range(2))
@@ -61,14 +61,14 @@ def test_nothing_of_ours_is_left_and_no_pod_restarts(
 
     plane.kubectl("-n", state, "create", "configmap", "gitops-ds.news")
     before = look("daemonset", "agent"), {pod["metadata"]["uid"] for pod in look("pods")["items"]}
-    told = program(plane, state, "uninstall", "--dry-run", "-o", "json")
-    assert json.loads(told.out)["handedBack"] == 0
+    dry_run = program(plane, state, "uninstall", "--dry-run", "-o", "json")
+    assert json.loads(dry_run.out)["handedBack"] == 0
     assert look("daemonset", "agent") == before[0]
 
-    asked = program(plane, state, "uninstall")
-    assert (asked.code, asked.out) == (2, ""), asked.err
+    refused = program(plane, state, "uninstall")
+    assert (refused.code, refused.out) == (2, ""), refused.err
     of: tuple[str, ...] = ()
-    if not remembered:  # whoever deleted the namespace of the service first
+    if not remembered:  # as after a deletion of the service's namespace
         plane.kubectl("-n", state, "delete", "configmaps", "--all")
         of = ("--owner", before[0]["metadata"]["labels"]["gitops-ds.io/owner"])
         left = program(plane, state, "uninstall", "--yes")
@@ -95,7 +95,7 @@ def test_nothing_of_ours_is_left_and_no_pod_restarts(
         one["metadata"]["name"] for one in rest if one["metadata"]["name"] != "kube-root-ca.crt"
     ] == []
 
-    # Whoever goes on by hand meets no conflict, and whoever hands back twice finds nothing.
+    # A later apply with kubectl has no conflict, and a second uninstall hands back nothing.
     plane.kubectl("apply", "--server-side", "-f", str(fleet / "agent.json"))
     assert program(plane, state, "uninstall", "--yes").out.startswith("0 objects handed back")
 

@@ -34,13 +34,13 @@ pytestmark = [
     pytest.mark.system,
     pytest.mark.xdist_group("gitea"),
 ]
-SECRET = "a secret that nobody guesses"
+SECRET = "a secret of the webhook"
 PATIENCE = 120.0  # seconds
 
 
 @contextlib.contextmanager
 def tls(port: int) -> Iterator[int]:
-    """The port where the server at `port` is spoken to by TLS, as everybody speaks to a forge."""
+    """A port with TLS, as a forge has, that forwards to the server at `port`."""
     key, certificate, _ = gitservers._certificates()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
@@ -70,7 +70,7 @@ def tls(port: int) -> Iterator[int]:
 
 @contextlib.contextmanager
 def receiver() -> Iterator[tuple[str, list[dict[str, Any]]]]:
-    """Somebody who is told: the address, and the news that were signed right."""
+    """A receiver of notifications: its address, and the items with a valid signature."""
     news: list[dict[str, Any]] = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -87,7 +87,7 @@ def receiver() -> Iterator[tuple[str, list[dict[str, Any]]]]:
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}/told", news
+    yield f"http://127.0.0.1:{server.server_port}/hook-of-a-receiver", news
     server.shutdown()
     server.server_close()
 
@@ -129,7 +129,7 @@ class Team:
         return self.gitea.merge(self.project, number, token=self.token)
 
     def statuses(self, commit: str) -> list[tuple[str, str]]:
-        """All that the service ever said of the commit, in order."""
+        """Every status of the commit, in order."""
         found = self.api("GET", f"/commits/{commit}/statuses?sort=oldest")
         return [
             (one["status"], one["description"])
@@ -163,12 +163,12 @@ def team(tmp_path: Path, gitea: Gitea) -> Iterator[Team]:
         yield Team(gitea, name, owner, token, gitea.token(bot, BOT_SCOPES), url, work)
 
 
-def settings(directory: Path, team: Team, listen: int, told: str) -> Path:
+def settings(directory: Path, team: Team, listen: int, receiver_url: str) -> Path:
     files = {
         "git-token": team.token,
         "forge-token": team.bot,
         "hook-secret": SECRET,
-        "news-url": told,
+        "news-url": receiver_url,
         "news-secret": SECRET,
     }
     for name, text in files.items():
@@ -198,7 +198,7 @@ def settings(directory: Path, team: Team, listen: int, told: str) -> Path:
                 "urlFile": str(directory / "news-url"),
                 "secretFile": str(directory / "news-secret"),
             },
-            {"name": "nobody", "urlFile": str(directory / "none")},
+            {"name": "broken", "urlFile": str(directory / "none")},
         ],
     }
     file = directory / "settings.yaml"
@@ -206,25 +206,25 @@ def settings(directory: Path, team: Team, listen: int, told: str) -> Path:
     return file
 
 
-def test_a_push_comes_back_as_the_status_of_its_commit(
+def test_the_status_of_a_commit_follows_its_push(
     tmp_path: Path, team: Team, control_plane: controlplane.ControlPlane
 ) -> None:
     plane, listen = control_plane, controlplane.free_port()
     plane.kubectl("create", "namespace", team.name)
     first = team.work.push("main", "agent:1")
-    with receiver() as (told, news):
-        file = settings(tmp_path, team, listen, told)
+    with receiver() as (receiver_url, news):
+        file = settings(tmp_path, team, listen, receiver_url)
         home = ("--state-namespace", f"{team.name}-home", "--settings", str(file))
         with running(tmp_path, plane, *home) as (process, log):
 
-            def comes(commit: str, state: str) -> None:
+            def wait_for_status(commit: str, state: str) -> None:
                 until(
                     lambda: state in [status for status, _ in team.statuses(commit)],
                     log.read_text,
                     PATIENCE,
                 )
 
-            comes(first, "success")
+            wait_for_status(first, "success")
             hook = {
                 "url": f"http://127.0.0.1:{listen}/hook",
                 "content_type": "json",
@@ -248,7 +248,7 @@ def test_a_push_comes_back_as_the_status_of_its_commit(
             assert len(review.comments()) == 1
 
             bad = team.merge(number)
-            comes(bad, "failure")
+            wait_for_status(bad, "failure")
             assert "the template fails on" in team.statuses(bad)[-1][1]
             until(lambda: "failed" in [item["topic"] for item in news], log.read_text, PATIENCE)
             process.terminate()
@@ -257,12 +257,12 @@ def test_a_push_comes_back_as_the_status_of_its_commit(
         before = {commit: team.statuses(commit) for commit in (first, bad)}
         with running(tmp_path, plane, *home) as (_, log):
             until(lambda: "ready" in log.read_text(), log.read_text, PATIENCE)
-            asked = roll_back(tmp_path, team, plane)
-            assert "pull request for" in asked, asked
+            output = roll_back(tmp_path, team, plane)
+            assert "pull request for" in output, output
             (pull,) = team.api("GET", "/pulls?state=open")
             assert pull["title"].startswith("Revert")
             good = team.merge(pull["number"])
-            comes(good, "success")
+            wait_for_status(good, "success")
 
             revisions = json.loads(
                 plane.kubectl("-n", team.name, "get", "controllerrevisions", "-o", "json")
@@ -280,14 +280,14 @@ def test_a_push_comes_back_as_the_status_of_its_commit(
         states = [state for state, _ in team.statuses(commit)]
         assert states == sorted(states, key=("pending", "failure", "success").index)
         assert len(set(team.statuses(commit))) == len(states)
-    assert written.count("notification to nobody failed:") == 1
+    assert written.count("notification to broken failed:") == 1
     assert "webhook (gitea) reported a push" in written
-    for secret in (team.token, team.bot, SECRET, "/told"):
+    for secret in (team.token, team.bot, SECRET, "/hook-of-a-receiver"):
         assert secret not in written
 
 
 def roll_back(directory: Path, team: Team, plane: controlplane.ControlPlane) -> str:
-    """The branch takes no push from anybody, so the way back becomes a pull request."""
+    """The branch accepts no push, so the rollback becomes a pull request."""
     environment = {
         **gitservers.GIT_ENVIRONMENT,
         "GITOPS_DS_CACHE": str(directory / "desk"),

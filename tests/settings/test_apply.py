@@ -55,7 +55,7 @@ IN_A, OF_CLUSTER = Key("apps", "DaemonSet", "a", "x"), Key("", "Namespace", "", 
 
 
 @pytest.mark.parametrize(
-    ("told", "agent", "key", "who"),
+    ("document", "agent", "key", "who"),
     [
         ({"serviceAccount": "deployer"}, "", IN_A, "system:serviceaccount:a:deployer"),
         ({"serviceAccount": "ops/deployer"}, "", IN_A, "system:serviceaccount:ops:deployer"),
@@ -83,8 +83,8 @@ IN_A, OF_CLUSTER = Key("apps", "DaemonSet", "a", "x"), Key("", "Namespace", "", 
         ({"user": "ada"}, "", OF_CLUSTER, "ada"),
     ],
 )
-def test_who_applies_what(told: dict[str, Any], agent: str, key: Key, who: str | None) -> None:
-    impersonation = options({"impersonate": told}).impersonation
+def test_who_applies_what(document: dict[str, Any], agent: str, key: Key, who: str | None) -> None:
+    impersonation = options({"impersonate": document}).impersonation
     assert impersonation is not None
     found = impersonation.of(key, agent)
     assert (found.user if isinstance(found, Identity) else None) == who
@@ -98,7 +98,7 @@ def test_a_user_has_the_groups_that_are_named() -> None:
 
 
 @pytest.mark.parametrize(
-    "told",
+    "document",
     [
         {},
         {"user": " "},
@@ -111,17 +111,19 @@ def test_a_user_has_the_groups_that_are_named() -> None:
         {"user": "ada", "serviceAccount": "deployer"},
     ],
 )
-def test_an_identity_that_names_nobody_is_refused(told: dict[str, Any]) -> None:
+def test_an_identity_without_a_user_is_refused(document: dict[str, Any]) -> None:
     with pytest.raises(SettingsError, match=r"apply\.impersonate"):
-        service.parse({"apply": {"impersonate": told}})
+        service.parse({"apply": {"impersonate": document}})
 
 
 URLS = [{"url": "https://git.example.com/a.git"}, {"url": "https://git.example.com/b.git"}]
 
 
 def repositories(*own: dict[str, Any], **common: Any) -> tuple[ApplyOptions, ...]:
-    told = [{**one, "apply": more} if more else one for one, more in zip(URLS, own, strict=True)]
-    found = service.parse({"repositories": told, "apply": common})
+    settings = [
+        {**one, "apply": more} if more else one for one, more in zip(URLS, own, strict=True)
+    ]
+    found = service.parse({"repositories": settings, "apply": common})
     return tuple(found.apply_options_of(one) for one in found.repositories)
 
 
@@ -214,7 +216,7 @@ def test_git_alone_may_steer_objects() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "follows"),
+    ("verify", "follows"),
     [
         ({}, True),
         ({"mode": "head"}, True),
@@ -225,8 +227,8 @@ def test_git_alone_may_steer_objects() -> None:
     ],
 )
 def test_a_force_push_waits_for_consent_where_every_commit_is_to_be_signed(
-    told: dict[str, str], follows: bool
+    verify: dict[str, str], follows: bool
 ) -> None:
-    keys = {"allowedSignersFile": "signers"} if "mode" in told else {}
-    found = service.parse({"repository": {**URLS[0], "verify": {**told, **keys}}})
+    keys = {"allowedSignersFile": "signers"} if "mode" in verify else {}
+    found = service.parse({"repository": {**URLS[0], "verify": {**verify, **keys}}})
     assert found.repositories[0].verify.follows_rewrites is follows

@@ -14,7 +14,7 @@ from gitops_ds.settings.election import ElectionSettings
 
 
 @pytest.mark.parametrize(
-    ("told", "timing"),
+    ("document", "timing"),
     [
         ({}, LeaseTiming()),
         (
@@ -28,12 +28,12 @@ from gitops_ds.settings.election import ElectionSettings
         ),
     ],
 )
-def test_times_that_leave_room_are_taken(told: dict[str, Any], timing: LeaseTiming) -> None:
-    assert decode(ElectionSettings, told).timing == timing
+def test_times_with_a_margin_are_accepted(document: dict[str, Any], timing: LeaseTiming) -> None:
+    assert decode(ElectionSettings, document).timing == timing
 
 
 @pytest.mark.parametrize(
-    "told",
+    "document",
     [
         {"duration": "900ms", "renewDeadline": "500ms", "retryPeriod": "100ms"},
         {"duration": "10s", "renewDeadline": "9100ms"},
@@ -43,9 +43,9 @@ def test_times_that_leave_room_are_taken(told: dict[str, Any], timing: LeaseTimi
         {"duration": "soon"},
     ],
 )
-def test_times_that_leave_none_are_refused_in_words(told: dict[str, Any]) -> None:
+def test_times_without_a_margin_are_refused_in_words(document: dict[str, Any]) -> None:
     with pytest.raises(SettingsError, match=r"duration"):
-        service.parse({"election": told})
+        service.parse({"election": document})
 
 
 def test_without_a_word_it_is_held_in_a_pod_alone() -> None:

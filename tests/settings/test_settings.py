@@ -11,17 +11,17 @@ from gitops_ds.settings import service
 
 
 @pytest.mark.parametrize(
-    ("said", "seconds"), [("", 20.0), ("jitter: 25%", 50.0), ("jitter: 7", 7.0)]
+    ("line", "seconds"), [("", 20.0), ("jitter: 25%", 50.0), ("jitter: 7", 7.0)]
 )
 def test_jitter_is_a_share_of_the_interval_or_seconds(
-    tmp_path: Path, said: str, seconds: float
+    tmp_path: Path, line: str, seconds: float
 ) -> None:
     file = tmp_path / "settings.yaml"
-    file.write_text(f"repository:\n  url: https://example.com/a\n  interval: 200s\n  {said}\n")
+    file.write_text(f"repository:\n  url: https://example.com/a\n  interval: 200s\n  {line}\n")
     assert service.read(str(file)).repositories[0].jitter_seconds == seconds
 
 
-def test_a_typo_is_told_with_its_place(tmp_path: Path) -> None:
+def test_a_typo_is_reported_with_its_place(tmp_path: Path) -> None:
     file = tmp_path / "settings.yaml"
     file.write_text("repository:\n  url: https://example.com/a\n  intervall: 5s\n")
     with pytest.raises(SettingsError, match=r"settings\.yaml:3:3: .*interval"):
@@ -45,15 +45,15 @@ def test_several_repositories_are_a_list_with_the_same_keys() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "said"),
+    ("document", "message"),
     [
         ({"repository": {"url": "a"}, "repositories": [{"url": "b"}]}, "write one of them"),
         ({"repositories": [{"url": "a"}, {"url": "a"}]}, "a is listed twice"),
     ],
 )
-def test_a_repository_is_there_once(told: dict[str, object], said: str) -> None:
-    with pytest.raises(SettingsError, match=said):
-        service.parse(told)
+def test_a_repository_is_listed_once(document: dict[str, object], message: str) -> None:
+    with pytest.raises(SettingsError, match=message):
+        service.parse(document)
 
 
 def test_keys_of_several_repositories_are_checked_as_those_of_one(tmp_path: Path) -> None:

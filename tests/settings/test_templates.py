@@ -13,22 +13,22 @@ from gitops_ds.plan.allow_list import AllowList
 from gitops_ds.settings import service
 
 
-def test_templates_are_looked_for_only_when_asked() -> None:
+def test_templates_are_read_only_when_configured() -> None:
     assert service.parse({}).chosen_templates is None
     assert service.parse({"templates": {}}).chosen_templates == TemplateSelector(
         kinds=(CONFIG_MAP, SECRET)
     )
-    said = {"selector": "a=b", "namespaces": ["x"], "kinds": ["Secret"], "anywhere": True}
-    assert service.parse({"templates": said}).chosen_templates == TemplateSelector(
+    selector = {"selector": "a=b", "namespaces": ["x"], "kinds": ["Secret"], "anywhere": True}
+    assert service.parse({"templates": selector}).chosen_templates == TemplateSelector(
         "a=b", ("x",), (SECRET,), anywhere=True
     )
 
 
-def test_what_the_service_lives_from_is_out_of_reach_wherever_it_lives() -> None:
-    told = service.parse({"cluster": {"namespace": "elsewhere"}})
-    assert told.apply_options.allowed == AllowList(homes=frozenset({"elsewhere"}))
-    said = {"namespaces": ["x"], "kinds": [], "clusterScoped": False, "itself": True}
-    found = service.parse({"apply": {"allow": said}}).apply_options.allowed
+def test_the_objects_of_the_service_are_protected_in_any_namespace() -> None:
+    settings = service.parse({"cluster": {"namespace": "elsewhere"}})
+    assert settings.apply_options.allowed == AllowList(homes=frozenset({"elsewhere"}))
+    rules = {"namespaces": ["x"], "kinds": [], "clusterScoped": False, "itself": True}
+    found = service.parse({"apply": {"allow": rules}}).apply_options.allowed
     assert found == AllowList(
         frozenset(["x"]),
         frozenset(),

@@ -31,7 +31,7 @@ class _Pod:
     ready_from: float | None = None
     ready_until: float = float("-inf")  # when it ceased to be ready
 
-    def ready_of_late(self, now: float) -> bool:
+    def ready_recently(self, now: float) -> bool:
         """Whether a controller that is late may take it for ready."""
         return self.live and (self.ready_from is not None or now - self.ready_until < LATE)
 
@@ -58,11 +58,11 @@ class Observer:
     async def follow(self, client: simulator.Client) -> None:
         """Follows nodes and pods until it is cancelled."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(_follow(client, NODE, self.hear_node))
-            group.create_task(_follow(client, POD, self.hear_pod))
+            group.create_task(_follow(client, NODE, self.handle_node))
+            group.create_task(_follow(client, POD, self.handle_pod))
 
-    def hear_node(self, event: WatchEvent) -> None:
-        """A node came, went or changed."""
+    def handle_node(self, event: WatchEvent) -> None:
+        """Handles a change of a node."""
         name = event.object["metadata"]["name"]
         if event.type is EventType.DELETED or not fit(event.object):
             self._fit_from.pop(name, None)
@@ -70,8 +70,8 @@ class Observer:
         else:
             self._fit_from.setdefault(name, _now())
 
-    def hear_pod(self, event: WatchEvent) -> None:
-        """A pod came, went or changed."""
+    def handle_pod(self, event: WatchEvent) -> None:
+        """Handles a change of a pod."""
         metadata, now = event.object["metadata"], _now()
         before = self._pods.get(metadata["uid"])
         after = self._pods[metadata["uid"]] = _seen(event, before, now)
@@ -102,7 +102,7 @@ class Observer:
     def _ended(self, name: str, node: str, now: float) -> None:
         """A controller ended a pod that had been ready for long: was that one too many?"""
         if not self._long_fit(node, now) or any(
-            pod.node == node and pod.ready_of_late(now) for pod in self._pods.values()
+            pod.node == node and pod.ready_recently(now) for pod in self._pods.values()
         ):
             return
         self._taken.add(node)

@@ -71,7 +71,7 @@ class Life:
         """Whether only people replace pods."""
         return bool(self.body["spec"]["updateStrategy"]["type"] == "OnDelete")
 
-    def tell(self, what: str) -> None:
+    def record(self, what: str) -> None:
         now = asyncio.get_running_loop().time()
         self.story.append(f"{now:8.2f} {what}")
 
@@ -362,13 +362,13 @@ async def _live(life: Life) -> None:
 
 
 async def _happen(life: Life, what: Callable[[Life], Awaitable[None]]) -> None:
-    life.tell(what.__name__)
+    life.record(what.__name__)
     with contextlib.suppress(errors.ClusterError):
         await what(life)
 
 
 async def _end_all_trouble(life: Life) -> None:
-    life.tell("all trouble is over")
+    life.record("all trouble is over")
     if not life.clients:
         life.begin()
     await life.nodes_return()
@@ -392,7 +392,7 @@ async def _comes_right(life: Life) -> list[str]:
         waited += 20
     if wrong:
         return wrong
-    life.tell("all is right")
+    life.record("all is right")
     await asyncio.sleep(life.there.cluster.habits.latency + 1)
     before = sum(client.count.writes for client in life.clients)
     await asyncio.sleep(QUIET)

@@ -63,7 +63,7 @@ REQUESTS: dict[str, Callable[[SimulatedRequest], bool]] = {
 }
 
 
-async def asked_each_minute(there: Stand, minutes: int = 10) -> list[int]:
+async def requests_each_minute(there: Stand, minutes: int = 10) -> list[int]:
     """The requests of each minute."""
     counts = []
     for _ in range(minutes):
@@ -76,7 +76,7 @@ async def asked_each_minute(there: Stand, minutes: int = 10) -> list[int]:
 @pytest.mark.sampled
 @pytest.mark.parametrize("answer", ANSWERS)
 @pytest.mark.parametrize("what", REQUESTS)
-def test_an_answer_that_is_given_for_ever_is_borne_and_told_and_when_it_ends_all_goes_on(
+def test_a_permanent_error_is_survived_and_reported_and_work_continues_when_it_ends(
     what: str, answer: str
 ) -> None:
     async def scene() -> None:
@@ -89,7 +89,7 @@ def test_an_answer_that_is_given_for_ever_is_borne_and_told_and_when_it_ends_all
             there.cluster.cut_watches()
             await there.edit("agent:2")
             await asyncio.sleep(60)
-            assert max(await asked_each_minute(there)) <= A_MINUTE_AT_MOST
+            assert max(await requests_each_minute(there)) <= A_MINUTE_AT_MOST
             troubles = [r for r in there.records if isinstance(r, TROUBLE)]
             assert troubles or (what, answer) in SILENT
             there.cluster.faults = faults.none
@@ -135,7 +135,7 @@ def test_streams_that_break_again_and_again_are_opened_less_and_less_often() -> 
 
             breaking = asyncio.create_task(break_them())
             await asyncio.sleep(90)
-            assert max(await asked_each_minute(there)) <= A_MINUTE_AT_MOST
+            assert max(await requests_each_minute(there)) <= A_MINUTE_AT_MOST
             assert any(
                 isinstance(r, base.WatchFailed) and "garbage" in str(r.error) for r in there.records
             )
@@ -161,7 +161,7 @@ def test_a_namespace_that_is_ending_is_left_in_peace() -> None:
             there.cluster.faults = lambda request: ending if request.verb == "create" else None
             there.begin()
             await asyncio.sleep(60)
-            assert max(await asked_each_minute(there)) <= A_MINUTE_AT_MOST
+            assert max(await requests_each_minute(there)) <= A_MINUTE_AT_MOST
 
     play(scene)
 
@@ -183,7 +183,7 @@ def test_a_namespace_that_is_deleted_takes_everything_with_it() -> None:
                     for found in (await there.people.list(resource)).items
                 } == {"default"}
             assert await there.pods() == each(3)
-            assert max(await asked_each_minute(there)) <= A_MINUTE_AT_MOST
+            assert max(await requests_each_minute(there)) <= A_MINUTE_AT_MOST
 
     play(scene)
 
@@ -226,7 +226,7 @@ def test_two_daemonsets_with_one_selector_leave_each_others_pods_alone_and_agree
             await there.people.patch(POD, "default", name, patch, type=PatchType.MERGE)
             await asyncio.sleep(60)
             assert await there.pods() == both
-            assert max(await asked_each_minute(there)) <= A_MINUTE_AT_MOST
+            assert max(await requests_each_minute(there)) <= A_MINUTE_AT_MOST
             owners = [
                 pods.controller_of(body["metadata"])
                 for body in (await there.people.list(POD)).items
@@ -268,7 +268,7 @@ def test_revisions_with_broken_data_do_no_harm(owned: bool) -> None:
                 await there.edit(image)
                 await asyncio.sleep(60)
                 assert await there.pods() == each(2, image)
-            assert max(await asked_each_minute(there)) <= A_MINUTE_AT_MOST
+            assert max(await requests_each_minute(there)) <= A_MINUTE_AT_MOST
 
     play(scene)
 
@@ -299,7 +299,7 @@ def test_a_clock_that_jumps_about_makes_no_flood_and_all_ends_right(surge: bool)
             await there.edit("agent:2")
             for hours in (24, -24, 1, -1, 0.01, -0.01, 10_000, -10_000):
                 there.skew = hours * 3600
-                assert max(await asked_each_minute(there, minutes=2)) <= A_MINUTE_AT_MOST
+                assert max(await requests_each_minute(there, minutes=2)) <= A_MINUTE_AT_MOST
             there.skew = 0.0
             await asyncio.sleep(700)
             assert await there.pods() == each(4, "agent:2")
@@ -308,7 +308,7 @@ def test_a_clock_that_jumps_about_makes_no_flood_and_all_ends_right(surge: bool)
     play(scene)
 
 
-def test_of_an_action_and_a_status_that_both_fail_both_are_told() -> None:
+def test_an_action_and_a_status_write_that_both_fail_are_both_reported() -> None:
     def refused(request: SimulatedRequest) -> RequestFault | None:
         return (
             faults.failure(500)

@@ -38,7 +38,7 @@ def test_a_silent_watch_gets_bookmarks_and_ends_by_itself() -> None:
     stage.play(scene)
 
 
-def test_a_watch_from_nothing_begins_with_what_is_there() -> None:
+def test_a_watch_without_a_version_begins_with_the_existing_objects() -> None:
     async def scene(cluster: simulator.SimulatedCluster) -> None:
         await cluster.create(CONFIG_MAP, _map("a"))
         events = await _all(cluster, "")
@@ -157,7 +157,7 @@ def test_a_fault_at_a_watch_is_raised_too() -> None:
 
 
 @pytest.mark.parametrize("done", [False, True])
-def test_after_silence_nobody_knows_whether_it_was_done(done: bool) -> None:
+def test_after_a_lost_answer_the_outcome_is_unknown(done: bool) -> None:
     async def scene(cluster: simulator.SimulatedCluster) -> None:
         client = cluster.client(faults=lambda _: simulator.Silence(30, done))
         with pytest.raises(errors.ClusterUnreachable):
@@ -168,9 +168,7 @@ def test_after_silence_nobody_knows_whether_it_was_done(done: bool) -> None:
     stage.play(scene)
 
 
-def test_a_late_watch_tells_everything_in_order_and_a_bookmark_promises_no_more_than_it_told() -> (
-    None
-):
+def test_a_late_watch_sends_all_events_in_order_and_a_bookmark_covers_only_sent_ones() -> None:
     async def scene(cluster: simulator.SimulatedCluster) -> None:
         cluster.lag = lambda _: 70.0
         since = (await cluster.list(CONFIG_MAP)).version

@@ -41,7 +41,7 @@ def test_waiting_for_what_cannot_come_is_an_error_that_names_the_task() -> None:
         virtual_time.run(stuck())
 
 
-def test_the_clock_stands_still_while_a_thread_works() -> None:
+def test_the_clock_does_not_advance_while_a_thread_works() -> None:
     async def work() -> float:
         loop = asyncio.get_running_loop()
         rival = asyncio.create_task(asyncio.sleep(3600))
@@ -64,7 +64,7 @@ def test_an_error_in_a_timer_ends_the_run() -> None:
         virtual_time.run(wait())
 
 
-def test_a_scaled_hour_is_as_short_as_its_speed_says() -> None:
+def test_a_scaled_hour_is_as_short_as_its_speed() -> None:
     async def hour() -> float:
         await asyncio.sleep(3600)
         return asyncio.get_running_loop().time()

@@ -17,17 +17,21 @@ parser = argparse.ArgumentParser(
 parser.add_argument("--count", type=int, default=6000)
 parser.add_argument("--seed", type=int, default=1)
 parser.add_argument("--only", type=int, help="one case: its file and both verdicts")
-given = parser.parse_args()
+options = parser.parse_args()
 with tempfile.TemporaryDirectory() as directory:
     server = ControlPlane(Path(directory), Wanted(controllers=False)).start()
     try:
         wanted = list(
-            verdicts.cases(given.seed, given.count if given.only is None else given.only + 1)
+            verdicts.cases(
+                options.seed, options.count if options.only is None else options.only + 1
+            )
         )
-        found = asyncio.run(verdicts.judged(server, wanted if given.only is None else wanted[-1:]))
+        found = asyncio.run(
+            verdicts.judged(server, wanted if options.only is None else wanted[-1:])
+        )
     finally:
         server.stop()
-if given.only is not None:
+if options.only is not None:
     sys.stdout.write(f"{found[0].case.data.decode()}\n{found[0]}\n")
 else:
-    sys.stdout.write(verdicts.summary(given.seed, found) + "\n")
+    sys.stdout.write(verdicts.summary(options.seed, found) + "\n")

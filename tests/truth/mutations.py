@@ -2,7 +2,7 @@
 the same manifest.
 
 `SEMANTIC` names a sort of place, a field there, and values to put: right and wrong ones, so that
-both verdicts are asked for.
+both verdicts occur.
 """
 
 # ruff: noqa: E501  a table is read by its columns
@@ -187,7 +187,7 @@ SEMANTIC: Final[dict[str, dict[str, tuple[Any, ...]]]] = {
         "labels": (GONE, {}, None, {"app": "other"}, *({"app": "agent", key: "v"} for key in KEYS), *({"app": value} for value in VALUES)),
         "annotations": (
             *({key: "v"} for key in KEYS), {"container.apparmor.security.beta.kubernetes.io/c0": "runtime/default"},
-            {"container.apparmor.security.beta.kubernetes.io/nobody": "unconfined"}, {"container.apparmor.security.beta.kubernetes.io/c0": "bad"},
+            {"container.apparmor.security.beta.kubernetes.io/absent": "unconfined"}, {"container.apparmor.security.beta.kubernetes.io/c0": "bad"},
             {"seccomp.security.alpha.kubernetes.io/pod": "runtime/default"}, {"seccomp.security.alpha.kubernetes.io/pod": "bad"},
             {"seccomp.security.alpha.kubernetes.io/pod": "localhost/a.json"}, {"container.seccomp.security.alpha.kubernetes.io/c0": "unconfined"},
             {"controller.kubernetes.io/pod-deletion-cost": "5"}, {"controller.kubernetes.io/pod-deletion-cost": "x"}, {"a": 5},
@@ -645,8 +645,8 @@ def mutated(random: Random, base: Body) -> tuple[Body, tuple[str, ...]]:
     count = random.choices((0, 1, 2, 3), (1, 8, 2, 1))[0]
     done = tuple(random.choice(MUTATIONS)(random, body) for _ in range(count))
     metadata = body.get("metadata")
-    # Another namespace than that of the request is a matter of the request; one that can't be is
-    # told by both.
+    # A namespace other than that of the request is a matter of the request; both report one that
+    # can't exist.
     if (
         isinstance(metadata, dict)
         and isinstance(metadata.get("namespace"), str)

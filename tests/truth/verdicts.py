@@ -30,7 +30,7 @@ from tests.controlplane import ControlPlane
 from tests.truth import bases, mutations
 from tests.truth.bases import Body
 
-# Answers about what this one cluster has or lacks: no file can tell, so they are no verdict.
+# Answers about the contents of this one cluster: no file has them, so they are no verdict.
 OF_THIS_CLUSTER = re.compile(
     r"failed to allocate IP|provided IP is already allocated|namespaces \\?\"[^\"]*\\?\" not "
     r"found|already exists"
@@ -60,8 +60,8 @@ class Case:
 
 @dataclass(frozen=True)
 class Judged:
-    """Both verdicts: the findings that refuse, and what the server said to a create and to an apply
-    (empty: taken).
+    """Both verdicts: the blocking findings, and the server's answers to a create and to an apply
+    (empty: accepted).
     """
 
     case: Case
@@ -70,7 +70,7 @@ class Judged:
     apply: str
 
     @property
-    def told(self) -> bool:
+    def decided(self) -> bool:
         """Whether the server's answer is one about the manifest."""
         return not OF_THIS_CLUSTER.search(self.create + self.apply)
 
@@ -80,7 +80,7 @@ class Judged:
         return bool(self.findings) == bool(self.create or self.apply)
 
     def __str__(self) -> str:
-        said = (
+        ours = (
             "; ".join(f"{one.rule} {one.message}" for one in self.findings) or "nothing against it"
         )
         server = (
@@ -91,7 +91,7 @@ class Judged:
             else "takes it"
         )
         head = f"#{self.case.number} {self.case.body.get('kind')} {list(self.case.mutations)}"
-        return f"{head}\n  we: {said[:400]}\n  the server: {server[:600]}"
+        return f"{head}\n  we: {ours[:400]}\n  the server: {server[:600]}"
 
 
 def cases(seed: int, count: int) -> Iterator[Case]:
@@ -211,9 +211,9 @@ async def judged(server: ControlPlane, wanted: Sequence[Case], at_once: int = 24
 async def _ask(
     session: aiohttp.ClientSession, method: str, url: str, content_type: str, data: bytes
 ) -> str:
-    asked = f"{url}dryRun=All&fieldValidation=Strict&fieldManager=truth"
+    url_of_dry_run = f"{url}dryRun=All&fieldValidation=Strict&fieldManager=truth"
     async with session.request(
-        method, asked, data=data, headers={"Content-Type": content_type}
+        method, url_of_dry_run, data=data, headers={"Content-Type": content_type}
     ) as reply:
         text = await reply.text()
         assert reply.status not in (429, 503, 504), text
@@ -229,15 +229,15 @@ def _words(reply: str) -> str:
 
 def summary(seed: int, found: Sequence[Judged]) -> str:
     """Shares and every difference, the server's refusals that we pass first."""
-    told = [one for one in found if one.told]
-    wrong = [one for one in told if not one.agrees]
-    refused = Counter(bool(one.create or one.apply) for one in told)
+    decided = [one for one in found if one.decided]
+    wrong = [one for one in decided if not one.agrees]
+    refused = Counter(bool(one.create or one.apply) for one in decided)
     lines = [f"seed {seed}: {one}" for one in sorted(wrong, key=lambda one: bool(one.findings))]
-    share = 1 - len(wrong) / len(told)
+    share = 1 - len(wrong) / len(decided)
     passed = sum(not one.findings for one in wrong)
-    alone = sum(bool(one.apply) for one in told)
+    alone = sum(bool(one.apply) for one in decided)
     lines.append(
-        f"{len(told)} verdicts ({refused[True]} refused by the server, {alone} of them by apply "
+        f"{len(decided)} verdicts ({refused[True]} refused by the server, {alone} of them by apply "
         "alone): "
         f"{share:.2%} agree; we pass {passed} that it refuses, refuse {len(wrong) - passed} that "
         "it takes"

@@ -27,7 +27,7 @@ from tests.worlds.world import NAME, SPACE, Disturbance, World, image_of
 DENIALS = (400, 403, 404, 409, 422, 429, 500, 503)
 
 
-def _anew(world: World) -> None:
+def _template_or_nodes_changed(world: World) -> None:
     """DaemonSet, revisions or nodes changed: healthy pods may have to go."""
     world.changed_at = world.now
 
@@ -63,7 +63,7 @@ async def the_namespace_leaves_git(world: World) -> None:
     world.push(namespace=True)
 
 
-async def the_settings_leave_git_and_come_back(world: World) -> None:
+async def the_settings_leave_git_and_return(world: World) -> None:
     world.push(settings=False)
     await asyncio.sleep(world.chance.uniform(1, 300))
     world.push(settings=True)
@@ -88,7 +88,7 @@ async def git_is_away_and_the_daemonset_is_deleted(world: World) -> None:
 
 
 async def a_node_joins(world: World) -> None:
-    _anew(world)
+    _template_or_nodes_changed(world)
     world.cluster.add_nodes(
         [NodeSpec(f"node-{world.chance.randint(10, 99_999)}", {"role": "worker"})]
     )
@@ -97,7 +97,7 @@ async def a_node_joins(world: World) -> None:
 async def a_node_goes(world: World) -> None:
     nodes = world.cluster.server.store.all(NODE)
     if len(nodes) > 1:
-        _anew(world)
+        _template_or_nodes_changed(world)
         world.cluster.remove_node(world.chance.choice(nodes)["metadata"]["name"])
         await asyncio.sleep(world.chance.uniform(0, 20))
         world.push(tag=world.wanted.tag + 1)  # while its pods are still there
@@ -116,10 +116,10 @@ async def a_node_goes(world: World) -> None:
 
 async def a_node_is_silent_for_a_while(world: World) -> None:
     name = await _some_node(world)
-    _anew(world)
+    _template_or_nodes_changed(world)
     world.cluster.kill_node(name)
     await asyncio.sleep(world.chance.uniform(20, 200))
-    _anew(world)
+    _template_or_nodes_changed(world)
     with contextlib.suppress(errors.NotFound, KeyError):
         world.cluster.revive_node(name)
 
@@ -128,7 +128,7 @@ async def taints_and_labels_of_a_node_change_each_second(world: World) -> None:
     """As cluster-autoscaler's taint, which carries a time."""
     name = await _some_node(world)
     for number in range(world.chance.randint(60, 200)):
-        _anew(world)
+        _template_or_nodes_changed(world)
         taints = [
             {
                 "key": "DeletionCandidateOfClusterAutoscaler",
@@ -146,37 +146,37 @@ async def taints_and_labels_of_a_node_change_each_second(world: World) -> None:
         await asyncio.sleep(1)
     with contextlib.suppress(errors.NotFound):
         await world.people.patch(NODE, "", name, {"spec": {"taints": None}})
-    _anew(world)
+    _template_or_nodes_changed(world)
 
 
 # --- people
 
 
-async def somebody_deletes_a_pod(world: World) -> None:
+async def a_user_deletes_a_pod(world: World) -> None:
     found = world.own_pods()
     if found:
         await _gone(world, POD, SPACE, world.chance.choice(found).name)
 
 
-async def somebody_deletes_the_settings(world: World) -> None:
+async def a_user_deletes_the_settings(world: World) -> None:
     await _gone(world, CONFIG_MAP, SPACE, "settings")
 
 
-async def somebody_sets_an_image(world: World) -> None:
-    _anew(world)
+async def a_user_sets_an_image(world: World) -> None:
+    _template_or_nodes_changed(world)
     await _set_image(world, "agent:by-hand")
     await asyncio.sleep(120)
-    _anew(world)
+    _template_or_nodes_changed(world)
 
 
-async def somebody_deletes_the_daemonset_without_its_pods(world: World) -> None:
-    _anew(world)
+async def a_user_deletes_the_daemonset_without_its_pods(world: World) -> None:
+    _template_or_nodes_changed(world)
     with contextlib.suppress(errors.NotFound):
         await world.people.delete(DAEMONSET, SPACE, NAME, propagation=Propagation.ORPHAN)
 
 
-async def somebody_restarts_and_deletes_the_newest_revision(world: World) -> None:
-    _anew(world)
+async def a_user_restarts_and_deletes_the_newest_revision(world: World) -> None:
+    _template_or_nodes_changed(world)
     stamp = {"kubectl.kubernetes.io/restartedAt": str(world.now)}
     with contextlib.suppress(errors.NotFound):
         await world.people.patch(
@@ -185,20 +185,20 @@ async def somebody_restarts_and_deletes_the_newest_revision(world: World) -> Non
     await asyncio.sleep(60)
     if revision := _newest_revision(world):
         await _gone(world, CONTROLLER_REVISION, SPACE, revision["metadata"]["name"])
-        _anew(world)
+        _template_or_nodes_changed(world)
         before = world.live()
         await asyncio.sleep(60)
         if not world.disturbed and world.live() == before and before is not None:
             world.check_newest_revision("after the newest revision was deleted", before)
-    _anew(world)
+    _template_or_nodes_changed(world)
 
 
 async def a_revision_loses_the_label_of_the_selector(world: World) -> None:
-    _anew(world)
+    _template_or_nodes_changed(world)
     if revision := _newest_revision(world):
         await _labelled(world, revision, {"app": None})
         await asyncio.sleep(150)
-        _anew(world)
+        _template_or_nodes_changed(world)
         await _labelled(world, revision, {"app": "agent"})
 
 
@@ -244,7 +244,7 @@ async def an_operator_sets_its_image_again_and_again(world: World) -> None:
     for _ in range(world.chance.randint(100, 300)):
         live = world.live()
         if live is not None and image_of(live) != "agent:operator":
-            _anew(world)
+            _template_or_nodes_changed(world)
             with contextlib.suppress(errors.NotFound):
                 patch = {
                     "spec": {
@@ -255,7 +255,7 @@ async def an_operator_sets_its_image_again_and_again(world: World) -> None:
                 }
                 await operator.patch(DAEMONSET, SPACE, NAME, patch)
         await asyncio.sleep(1)
-    _anew(world)
+    _template_or_nodes_changed(world)
 
 
 async def a_policy_denies_the_adoption_of_pods(world: World) -> None:
@@ -308,7 +308,7 @@ async def pods_of_another_controller_have_our_labels(world: World) -> None:
 
 async def an_orphan_goes_before_it_is_adopted(world: World) -> None:
     """The patch that adopts it gets 404."""
-    _anew(world)
+    _template_or_nodes_changed(world)
     missing = "vanishing"
 
     def gone(request: SimulatedRequest) -> RequestFault | None:
@@ -328,7 +328,7 @@ async def an_orphan_goes_before_it_is_adopted(world: World) -> None:
 # --- the API server
 
 
-async def an_answer_is_given_for_a_while(world: World) -> None:
+async def an_error_lasts_for_a_while(world: World) -> None:
     code = world.chance.choice((*DENIALS, 0))
     verbs = world.chance.choice(
         (
@@ -358,7 +358,7 @@ async def an_answer_is_given_for_a_while(world: World) -> None:
 
     with world.fault(fails):
         await asyncio.sleep(world.chance.uniform(20, 400))
-    _anew(world)
+    _template_or_nodes_changed(world)
 
 
 async def watches_fail_while_lists_work(world: World) -> None:
@@ -374,12 +374,12 @@ async def watches_fail_while_lists_work(world: World) -> None:
         found = world.own_pods()
         if found:
             await _gone(world, POD, SPACE, world.chance.choice(found).name)
-        _anew(world)
+        _template_or_nodes_changed(world)
         await _set_image(world, "agent:unseen")
         await asyncio.sleep(760)
         if len(world.windows) == 1 and world.is_calm:
             world.check_agents("after 12 minutes without watches", rolled_out=False)
-    _anew(world)
+    _template_or_nodes_changed(world)
 
 
 async def daemonsets_can_not_be_read(world: World) -> None:
@@ -393,7 +393,7 @@ async def daemonsets_can_not_be_read(world: World) -> None:
         world.blind_since = world.blind_since or world.now
         await asyncio.sleep(world.chance.uniform(600, 1200))
         world.blind_since = None
-    _anew(world)
+    _template_or_nodes_changed(world)
 
 
 async def watches_are_late(world: World) -> None:
@@ -406,7 +406,7 @@ async def watches_are_late(world: World) -> None:
         client.lag = faults.prompt
         client.cut_watches()
     world.is_late = False
-    _anew(world)
+    _template_or_nodes_changed(world)
 
 
 async def watches_are_cut_and_history_is_gone(world: World) -> None:
@@ -450,7 +450,7 @@ async def etcd_is_restored_from_a_backup(world: World) -> None:
     for number in range(200):
         await world.people.patch(CONFIG_MAP, "default", "others", {"data": {"number": str(number)}})
     await asyncio.sleep(world.chance.uniform(5, 120))
-    _anew(world)
+    _template_or_nodes_changed(world)
     for client in world.clients:
         client.lag = faults.prompt
     world.cluster.restore(backup)
@@ -470,7 +470,7 @@ async def the_service_is_killed_and_starts_again(world: World) -> None:
     world.restarted = True
     await world.kill()
     await asyncio.sleep(world.chance.uniform(0, 60))
-    _anew(world)
+    _template_or_nodes_changed(world)
     world.start()
 
 

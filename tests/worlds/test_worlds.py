@@ -21,7 +21,7 @@ TOGETHER = 50
 
 
 @pytest.mark.parametrize("first", range(FIRST, FIRST + COUNT, TOGETHER))
-def test_all_ends_as_git_says_and_nothing_of_others_is_touched(first: int) -> None:
+def test_everything_ends_in_sync_with_git_and_objects_of_others_are_untouched(first: int) -> None:
     seeds = range(first, min(first + TOGETHER, FIRST + COUNT))
     print(f"worlds {seeds.start} to {seeds.stop - 1}")
     outcomes = [world.play(seed, EVENTS) for seed in seeds]

@@ -153,7 +153,7 @@ class World:
         chance = random.Random(self.chance.random()).random
         clock = virtual_time.clock()
         self.controller = Controller(
-            self._clients[0], Powers.FULL, self._hear, clock=clock, chance=chance
+            self._clients[0], Powers.FULL, self._check_event, clock=clock, chance=chance
         )
         place = DeployTarget(self._clients[1], "gitops-ds", "test", "memory")
         source = revision_selector.RevisionSource(
@@ -164,7 +164,7 @@ class World:
         )
         options = ApplyOptions(Guards(prune=True), patience=0.0)
         self.loop = deployer_loop.Loop(
-            source, place, options, self._hear, deployer_loop.LoopTiming(5.0, clock, chance)
+            source, place, options, self._check_event, deployer_loop.LoopTiming(5.0, clock, chance)
         )
         self.tasks = [
             asyncio.create_task(work)
@@ -201,8 +201,8 @@ class World:
         self.history.push(self.wanted.text())
         self.changed_at = self.now
 
-    def tell(self, text: str) -> None:
-        """Writes down what happens."""
+    def record(self, text: str) -> None:
+        """Adds a line to the story."""
         self.story.append(f"{self.now:6.0f} s: {text}")
 
     @contextlib.contextmanager
@@ -279,7 +279,7 @@ class World:
         ):
             self.wrong.append(f"deletes the healthy pod of {pod.node}, the only one there")
 
-    def _hear(self, event: Event) -> None:
+    def _check_event(self, event: Event) -> None:
         if (
             isinstance(event, deployer.Unchanged | deployer.Reconciled)
             and self.blind_since is not None
@@ -440,7 +440,7 @@ async def _play(seed: int, table: dict[str, Disturbance]) -> Outcome:
         for result in results:
             if isinstance(result, BaseException):
                 raise result
-        world.tell("all is over")
+        world.record("all is over")
         world.push(tag=world.wanted.tag + 1, selector="", namespace=True)
         await asyncio.sleep(SETTLED_AFTER)
         world.check_end()
@@ -459,5 +459,5 @@ def _drawn(
 
 async def _happens(world: World, seconds: float, name: str, event: Disturbance) -> None:
     await asyncio.sleep(seconds)
-    world.tell(name)
+    world.record(name)
     await event(world)

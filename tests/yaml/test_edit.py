@@ -65,7 +65,7 @@ def test_a_text_stays_a_text(text: str) -> None:
 @pytest.mark.parametrize(
     ("data", "edit"), [(b"a: [", Edit(0, ("a",), 1)), (FILE, Edit(0, ("spec", "nope", "x"), 1))]
 )
-def test_what_can_not_be_edited_is_said(data: bytes, edit: Edit) -> None:
+def test_an_impossible_edit_is_reported(data: bytes, edit: Edit) -> None:
     with pytest.raises(ValueError, match=r"."):
         yaml_edit.apply(data, [edit])
 

@@ -16,7 +16,7 @@ MANIFESTS = sorted(
 )
 
 
-def told(data: bytes) -> str:
+def parsed_text(data: bytes) -> str:
     """Every value with its type and order."""
     parsed = parser.through_nodes("f", data)
     return repr([(one.index, one.value) for one in parsed.documents]) + "".join(
@@ -44,7 +44,7 @@ def told(data: bytes) -> str:
 )
 def test_what_most_manifests_are_made_of_is_read(text: str) -> None:
     found = fast_path.read(text.encode())
-    assert repr(found) == told(text.encode())
+    assert repr(found) == parsed_text(text.encode())
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_a_list_or_mapping_that_a_line_writes_is_another_one_each_time() -> None
 def test_real_files_are_read_alike(path: Path) -> None:
     data = path.read_bytes()
     found = fast_path.read(data)
-    assert found is None or repr(found) == told(data)
+    assert found is None or repr(found) == parsed_text(data)
 
 
 def test_many_real_files_are_read_here() -> None:
@@ -153,4 +153,4 @@ LINES = st.builds(
 @example("a:\n- b:\n c: d")
 def test_it_is_read_as_libyaml_reads_it_or_not_at_all(text: str) -> None:
     found = fast_path.read(text.encode())
-    assert found is None or repr(found) == told(text.encode())
+    assert found is None or repr(found) == parsed_text(text.encode())

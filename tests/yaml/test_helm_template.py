@@ -14,7 +14,7 @@ VALUES = {"a": 1, "deep": {"list": [{"x": "y"}], "on": True}, "empty": {}, "name
 LAYERS = [ChartValues({"a": 2}, "own.yaml", ("helm", "values")), ChartValues(VALUES, "values.yaml")]
 
 
-def told(template: str, value: Any, path: Path) -> str:
+def place_of(template: str, value: Any, path: Path) -> str:
     """The winner for a path as `line`, or as `file:path` of a value."""
     found = helm_template.places(template, "t.yaml", [value], LAYERS)[0]
     pointer = next(
@@ -68,10 +68,10 @@ def told(template: str, value: Any, path: Path) -> str:
 def test_the_line_or_the_value_of_a_path(
     template: str, value: Any, path: Path, expected: str
 ) -> None:
-    assert told(template, value, path) == expected
+    assert place_of(template, value, path) == expected
 
 
-def test_the_documents_of_a_template_are_told_apart_by_kind_or_number() -> None:
+def test_the_documents_of_a_template_are_distinguished_by_kind_or_number() -> None:
     template = "kind: A\nk: 1\n---\n{{ if .x }}\nkind: B\nk: 2\n{{ end }}\n---\nkind: C\nk: 3\n"
     found = helm_template.places(
         template, "t.yaml", [{"kind": "A", "k": 1}, {"kind": "C", "k": 3}], []

@@ -36,7 +36,7 @@ spec:
 FILES = {PurePosixPath("base.yaml"): BASE.encode(), PurePosixPath("patch.yaml"): PATCH.encode()}
 
 
-def told(path: Path, output: str = OUTPUT, **changed: str) -> list[str]:
+def places_of(path: Path, output: str = OUTPUT, **changed: str) -> list[str]:
     """The places of a path, or of its nearest parent, as `file:path`."""
     files = {
         **FILES,
@@ -68,16 +68,16 @@ def told(path: Path, output: str = OUTPUT, **changed: str) -> list[str]:
         (("metadata", "namespace"), ["base.yaml:metadata", "patch.yaml:metadata"]),
     ],
 )
-def test_a_value_is_told_where_a_file_has_it(path: Path, places: list[str]) -> None:
-    assert told(path) == places
+def test_a_value_is_located_in_the_file_that_has_it(path: Path, places: list[str]) -> None:
+    assert places_of(path) == places
 
 
 def test_an_object_that_two_files_could_be_has_no_place() -> None:
-    assert told(("spec",), other="kind: DaemonSet\nmetadata: {name: my}\n") == []
+    assert places_of(("spec",), other="kind: DaemonSet\nmetadata: {name: my}\n") == []
 
 
 def test_the_file_with_the_very_name_is_meant() -> None:
-    assert told(
+    assert places_of(
         ("spec", "a"), other="kind: DaemonSet\nmetadata: {name: my-agent}\nspec: {a: 1}\n"
     ) == ["other.yaml:spec"]
 
@@ -93,4 +93,4 @@ def test_the_file_with_the_very_name_is_meant() -> None:
     ],
 )
 def test_no_output_is_too_odd(output: str) -> None:
-    assert told(("spec", "a"), output) == []
+    assert places_of(("spec", "a"), output) == []

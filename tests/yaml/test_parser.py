@@ -28,7 +28,7 @@ def values(text: str | bytes) -> list[object]:
     ]
 
 
-def told(data: bytes) -> list[str]:
+def finding_texts(data: bytes) -> list[str]:
     return [f"{one.rule} {one.place} {one.message}" for one in parser.read("f.yaml", data).findings]
 
 
@@ -158,8 +158,8 @@ def test_what_aliases_name_is_copied() -> None:
         ),
     ],
 )
-def test_a_finding_says_what_where_and_what_to_do(data: bytes, finding: str) -> None:
-    assert told(data) == [finding]
+def test_a_finding_has_a_message_a_place_and_a_fix(data: bytes, finding: str) -> None:
+    assert finding_texts(data) == [finding]
 
 
 def test_sixty_four_levels_are_fine() -> None:
@@ -169,11 +169,11 @@ def test_sixty_four_levels_are_fine() -> None:
         "[" * 64 + "]" * 64 + " " * 200_000,
         "".join(" " * n + "a:\n" for n in range(64)),
     ):
-        assert told(text.encode()) == []
+        assert finding_texts(text.encode()) == []
 
 
 def test_a_bomb_of_aliases_is_refused() -> None:
-    (finding,) = told(BOMB.encode())
+    (finding,) = finding_texts(BOMB.encode())
     assert finding.startswith("DS001")
     most = 10 * len(BOMB) + 10_000
     assert finding.endswith(f"with its aliases expanded the document has more than {most:,} values")
@@ -190,11 +190,11 @@ def test_many_small_bombs_are_refused_as_one() -> None:
 
 def test_an_alias_that_is_used_again_and_again_is_no_bomb() -> None:
     resources = "{requests: {cpu: 10m, memory: 32Mi}, limits: {memory: 64Mi}}"
-    assert told(f"- &r {resources}\n{'- *r' + chr(10)}".encode() + b"- *r\n" * 5000) == []
+    assert finding_texts(f"- &r {resources}\n{'- *r' + chr(10)}".encode() + b"- *r\n" * 5000) == []
 
 
 def test_a_file_beyond_ten_mebibytes_is_not_read() -> None:
-    assert told(b"#" * (parser.MAX_BYTES + 1)) == [
+    assert finding_texts(b"#" * (parser.MAX_BYTES + 1)) == [
         "DS001 f.yaml the file has 10,485,761 bytes: the limit is 10,485,760"
     ]
 

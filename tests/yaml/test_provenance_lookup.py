@@ -33,7 +33,7 @@ ORIGIN = Origin(BASE, {("spec", "resources"): (WINNER, LOSER)})
         ),
     ],
 )
-def test_the_nearest_parent_that_something_set_tells(
+def test_the_nearest_parent_with_a_setting_is_the_source(
     path: tuple[str, ...], expected: list[Pointer]
 ) -> None:
     assert list(lookup.pointers(ORIGIN, path)) == expected
