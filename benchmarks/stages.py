@@ -10,6 +10,7 @@ import copy
 import os
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from statistics import median
 from typing import Any
 
@@ -23,22 +24,49 @@ from gitops_ds.model.decision import Observation
 from gitops_ds.model.live import Node
 from gitops_ds.model.objects import Body
 from gitops_ds.model.rollouts import rollout_policy
+from gitops_ds.model.rollouts.rollout_gates import GateSample, Reading
 from gitops_ds.model.rollouts.staged_rollout import RolloutRecord, RolloutTarget, StageInputs
-from gitops_ds.rollouts import pinned_pods, staged_simulation, stages
+from gitops_ds.rollouts import (
+    gate_requests,
+    gate_results,
+    pinned_pods,
+    staged_simulation,
+    stages,
+)
 
 NODES = int(os.environ.get("GITOPS_DS_BENCH_SIMULATED", "5000"))
 WAVES, NOW = 100, 1_800_000_000.0
-POLICY = rollout_policy.decode(
+REST: dict[str, Any] = {
+    "name": "rest",
+    "soak": "10s",
+    "pace": {"start": f"{100 / WAVES:g}%", "factor": 1, "max": f"{100 / WAVES:g}%"},
+}
+DOCUMENT: dict[str, Any] = {
+    "stages": [{"name": "canary", "nodes": {"count": 5}, "soak": "60s"}, REST],
+    "limits": {"atRisk": {"cluster": "5%"}},
+}
+POLICY = rollout_policy.decode(DOCUMENT)
+QUERY = 'sum by (node) (rate(agent_errors_total{node=~"$nodes"}[5m]))'
+# Every kind of measured gate, and idle nodes first.
+GATED = rollout_policy.decode(
     {
+        **DOCUMENT,
         "stages": [
-            {"name": "canary", "nodes": {"count": 5}, "soak": "60s"},
+            DOCUMENT["stages"][0],
             {
-                "name": "rest",
-                "soak": "10s",
-                "pace": {"start": f"{100 / WAVES:g}%", "factor": 1, "max": f"{100 / WAVES:g}%"},
+                **REST,
+                "nodesWhen": "idle-or-1h",
+                "gates": ["pods", "nodes", "errors", "before", "control", "desk"],
             },
         ],
-        "limits": {"atRisk": {"cluster": "5%"}},
+        "gates": {
+            "errors": {"prometheus": QUERY, "below": 0.1, "for": "10m"},
+            "before": {"prometheus": QUERY, "compare": {"before": "+30%"}, "for": "10m"},
+            "control": {"prometheus": QUERY, "compare": {"control": "-20%"}, "for": "10m"},
+            "desk": {"webhook": {"url": "https://gates.example.com/rollouts"}},
+            "pods": {"memoryOfLimit": "90%"},
+            "nodes": {"neighbours": {"newlyUnready": 0, "newRestarts": 1}},
+        },
     }
 )
 
@@ -51,6 +79,10 @@ def main() -> None:
     )
     whole = cpu(lambda: pinned_pods.decide_pinned(seen, inputs))
     print(f"with the layout and the writes: {whole:.1f} ms", flush=True)
+    gated = measured(seen, inputs)
+    alone = cpu(lambda: decided(layout, gated))
+    print(f"stages.decide with {len(gated.readings)} measured gates: {alone:.1f} ms")
+    print(f"a whole turn with them: {cpu(lambda: turn(seen, gated)):.1f} ms", flush=True)
     old, new = templates()
     cluster = staged_simulation.RolloutNodes(census(), most_looks=NODES * 1_000)
     began = time.process_time()
@@ -65,6 +97,28 @@ def main() -> None:
 def decided(layout: NodePodLayout, inputs: StageInputs) -> None:
     """One decision about the stages."""
     stages.decide(layout, inputs)
+
+
+def turn(seen: Observation, inputs: StageInputs) -> None:
+    """What the controller computes in one turn: the decision, and the next measurements."""
+    gate_requests.alternation.cache_clear()  # as if a node was taken since the last turn
+    staged = pinned_pods.decide_pinned(seen, inputs)
+    found = gate_requests.requests(staged.layout, inputs, staged.stages)
+    assert len(found) == len(inputs.readings)
+
+
+def measured(seen: Observation, inputs: StageInputs) -> StageInputs:
+    """The inputs with a reading of each gate, with a sample of each touched node, and with pods of
+    others on every third node.
+    """
+    touched = [pod.node for pod in seen.pods if pod.hash == inputs.target.hash]
+    samples = tuple(GateSample(0.05, f"node={name}", "below", before=0.05) for name in touched)
+    reading = Reading(NOW - 5, frozenset(touched), samples, (0.05,) * len(touched), True)
+    probes = gate_results.probes(GATED, GATED.stages[1])
+    busy = frozenset(node.name for node in seen.nodes[::3])
+    record = RolloutRecord(inputs.record.began, {"canary": NOW - 1000})
+    readings = dict.fromkeys(probes, reading)
+    return replace(inputs, policy=GATED, record=record, readings=readings, busy=busy)
 
 
 def cpu(work: Callable[[], object]) -> float:

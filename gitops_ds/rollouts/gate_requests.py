@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from gitops_ds.apimachinery import quantities
 from gitops_ds.daemonset.node_pods import NodePodLayout
@@ -52,12 +53,14 @@ def requests(
     }
     if not pods:
         return ()
+    pods = dict(sorted(pods.items()))
     return tuple(
         one for probe in probes for one in _request(layout, inputs, decided, (probe, pods))
     )
 
 
-def alternation(nodes: Iterable[str]) -> str:
+@functools.lru_cache(maxsize=8)  # several gates ask about the same nodes
+def alternation(nodes: tuple[str, ...]) -> str:
     """A regular expression that matches these names, for a PromQL string with any quotes.
 
     A dot is a class of one character: a backslash means something else in each kind of string.
@@ -95,7 +98,7 @@ def _request(
     probe, pods = measured
     gate, daemonset = inputs.policy.gate(probe.gate), layout.seen.daemonset
     subject = Subject(
-        daemonset.key, daemonset.uid, CommitId(inputs.target.commit), probe, tuple(sorted(pods))
+        daemonset.key, daemonset.uid, CommitId(inputs.target.commit), probe, tuple(pods)
     )
     match probe.kind:
         case ProbeKind.PROMETHEUS:

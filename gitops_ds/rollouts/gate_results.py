@@ -127,6 +127,14 @@ def controls(
     return _first(touched, kinds, counts), _first(untouched, kinds, counts)
 
 
+def _has_controls(fleet: StagedNodes, stage: str) -> bool:
+    """Whether an untouched node is of the kind of a touched one: then `controls` finds some."""
+    kinds = kinds_of(fleet.layout.seen.nodes)
+    nodes = fleet.nodes.values()
+    touched = {kinds.get(one.node) for one in nodes if one.stage == stage and one.step in RUNNING}
+    return any(one.step is NodeStep.WAITING and kinds.get(one.node) in touched for one in nodes)
+
+
 def _first(
     nodes: Sequence[NodeProgress],
     kinds: Mapping[str, Platform],
@@ -149,10 +157,9 @@ def kinds_of(nodes: Iterable[Node]) -> Mapping[str, Platform]:
 def _result(fleet: StagedNodes, probe: Probe, running: frozenset[str]) -> GateResult:
     gate = fleet.policy.gate(probe.gate)
     kept = fleet.inputs.record.gates.get(probe.key)
-    if probe.kind is ProbeKind.PROMETHEUS and gate.compare.control is not None:
-        nodes = tuple(fleet.nodes.values())
-        if not controls(nodes, kinds_of(fleet.layout.seen.nodes), probe.stage)[1]:
-            return _without_controls(fleet, probe, gate, kept)
+    has_control = probe.kind is ProbeKind.PROMETHEUS and gate.compare.control is not None
+    if has_control and not _has_controls(fleet, probe.stage):
+        return _without_controls(fleet, probe, gate, kept)
     reading = fleet.inputs.readings.get(probe)
     if reading is None:
         return GateResult(probe, GateState.PENDING, kept, _hold(fleet, probe, gate, kept))

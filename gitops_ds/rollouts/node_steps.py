@@ -110,9 +110,10 @@ class NodeSteps:
         """
         node, policy = self._nodes[name], self._inputs.policy
         conditions = policy.gate("nodes").conditions if "nodes" in stage.gates else ()
-        return node_problem(node) or _violated(
-            conditions, node.ready, (*node.conditions, *node.troubles)
-        )
+        found = node_problem(node)
+        if found or not conditions:
+            return found
+        return _violated(conditions, node.ready, (*node.conditions, *node.troubles))
 
     def broke_since(self, node_pods: NodePods) -> bool:
         """Whether the earlier pod of a parked node lost its readiness after the rollout began."""
@@ -156,7 +157,7 @@ class NodeSteps:
         if not is_passed and not self._is_soaked(pod, soak):
             until = (pod.ready_since or 0.0) + soak
             return replace(progress, step=NodeStep.SOAKING, until=until)
-        return replace(progress, step=NodeStep.PROVED)
+        return NodeProgress(progress.node, progress.stage, NodeStep.PROVED)
 
     def _is_soaked(self, pod: Pod, soak: float) -> bool:
         return pod.ready and (pod.ready_since or 0.0) + soak <= self._now

@@ -278,6 +278,9 @@ class After(_Part, frozen=True):
     same_node: bool = False
 
 
+_DEFAULT_GATE = Gate()
+
+
 class RolloutPolicy(_Part, frozen=True):
     """The whole policy of one agent. The last stage is always `rest`, which takes every node that
     no stage names.
@@ -300,7 +303,7 @@ class RolloutPolicy(_Part, frozen=True):
 
     def gate(self, name: str) -> Gate:
         """The gate of that name; `pods` and `nodes` exist without an entry."""
-        return self.gates.get(name, Gate())
+        return self.gates.get(name, _DEFAULT_GATE)
 
 
 def decode(document: Body) -> RolloutPolicy:
