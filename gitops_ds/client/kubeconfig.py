@@ -203,7 +203,7 @@ def _directory() -> Iterator[str]:
         yield directory
 
 
-def _said(arguments: list[str], failed: Errors) -> dict[str, Any]:
+def _answer(arguments: list[str], failed: Errors) -> dict[str, Any]:
     from kubernetes.config.config_exception import ConfigException
 
     try:
@@ -264,7 +264,7 @@ def main(arguments: list[str]) -> None:
     _end_with_reader(answer)
     failed = Errors()
     logging.basicConfig(handlers=[failed], force=True)
-    json.dump(_said(arguments, failed), answer)
+    json.dump(_answer(arguments, failed), answer)
     answer.flush()
 
 

@@ -69,7 +69,7 @@ class SimulatedCluster(Client):
         self._changes: deque[tuple[Resource, StoredChange]] = deque()
         self._wake = asyncio.Event()
         self._actors: asyncio.Task[None] | None = None
-        server.store.listener = self._heard
+        server.store.listener = self._handle_change
 
     async def __aenter__(self) -> SimulatedCluster:
         await self.start()
@@ -121,7 +121,7 @@ class SimulatedCluster(Client):
         """Makes nodes, ready at once."""
         for spec in specs:
             self.server.create(NODE, nodes.body_of(spec, client.VERSION), "kubelet")
-            self._lifecycle.heard(spec.name)
+            self._lifecycle.heartbeat(spec.name)
 
     def remove_node(self, name: str) -> None:
         """Takes a node away for good; its pods are collected a while later."""
@@ -131,18 +131,18 @@ class SimulatedCluster(Client):
     def kill_node(self, name: str) -> None:
         """The node falls silent; after 50 s the cluster notices (Ready Unknown, unreachable)."""
         self.kubelets.die(name)
-        self._lifecycle.missed(name)
+        self._lifecycle.heartbeats_lost(name)
 
     def revive_node(self, name: str) -> None:
         """The node is back."""
         self.kubelets.revive(name)
-        self._lifecycle.heard(name)
+        self._lifecycle.heartbeat(name)
 
     def unready_node(self, name: str) -> None:
         """The node's kubelet says that it isn't ready; its pods run on."""
-        self._lifecycle.tell(name, "False", "KubeletNotReady")
+        self._lifecycle.set_ready(name, "False", "KubeletNotReady")
 
-    def _heard(self, resource: Resource, change: StoredChange) -> None:
+    def _handle_change(self, resource: Resource, change: StoredChange) -> None:
         self._changes.append((resource, change))
         self._wake.set()
 

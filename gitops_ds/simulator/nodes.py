@@ -81,7 +81,7 @@ class Lifecycle:
         for timer in self._timers.values():
             timer.cancel()
 
-    def tell(self, node: str, value: str, reason: str) -> None:
+    def set_ready(self, node: str, value: str, reason: str) -> None:
         """Sets a node's Ready condition, as its kubelet or the node controller does."""
         found = self._server.store.get(NODE, "", node)
         if found is not None:
@@ -91,14 +91,16 @@ class Lifecycle:
                 status=conditions.put(found, "Ready", value, self._server.now(), (reason, "")),
             )
 
-    def missed(self, node: str) -> None:
-        """No heartbeat from now on."""
-        self._later(node, MISSED_AFTER, lambda: self.tell(node, "Unknown", "NodeStatusUnknown"))
+    def heartbeats_lost(self, node: str) -> None:
+        """No heartbeat arrives from now on: Ready becomes Unknown after MISSED_AFTER."""
+        self._later(
+            node, MISSED_AFTER, lambda: self.set_ready(node, "Unknown", "NodeStatusUnknown")
+        )
 
-    def heard(self, node: str) -> None:
-        """Heartbeats again."""
+    def heartbeat(self, node: str) -> None:
+        """A heartbeat: the node is ready."""
         self._cancel(node)
-        self.tell(node, "True", "KubeletReady")
+        self.set_ready(node, "True", "KubeletReady")
 
     def saw_node(self, change: StoredChange) -> None:
         """A node came, went or changed."""

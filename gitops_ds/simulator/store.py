@@ -84,7 +84,7 @@ class ObjectStore:
         before = table.objects.get(name)
         stored = self._stamped(body)
         table.objects[name] = stored
-        self._tell(
+        self._publish(
             resource,
             StoredChange(
                 self.version, EventType.MODIFIED if before else EventType.ADDED, stored, before
@@ -98,14 +98,14 @@ class ObjectStore:
         table = self._table(resource)
         before = table.objects.pop((metadata.get("namespace", ""), metadata["name"]))
         last = self._stamped(body)
-        self._tell(resource, StoredChange(self.version, EventType.DELETED, last, before))
+        self._publish(resource, StoredChange(self.version, EventType.DELETED, last, before))
         return last
 
     def _stamped(self, body: Body) -> dict[str, Any]:
         self.version += 1
         return {**body, "metadata": {**body["metadata"], "resourceVersion": str(self.version)}}
 
-    def _tell(self, resource: Resource, change: StoredChange) -> None:
+    def _publish(self, resource: Resource, change: StoredChange) -> None:
         table = self._table(resource)
         table.changes.append(change)
         table.versions.append(self.version)

@@ -60,7 +60,7 @@ def _labelled(key: str, value: str) -> Fix:
     return Fix(f"add the pod label {key}: {value}", (Mend((*_LABELS, key), value),))
 
 
-def selector_is_said(body: Body) -> Iterator[Violation]:
+def selector_is_not_empty(body: Body) -> Iterator[Violation]:
     """DS102: an empty selector would select every pod of the namespace."""
     if body.get("kind") not in _SELECTING or _has_conditions(section(at(body, _SELECTOR))):
         return

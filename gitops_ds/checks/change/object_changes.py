@@ -138,7 +138,7 @@ RULES: Final = (
         Severity.WARNING,
         False,
         "agent's requests or guarantees change a lot",
-        regressions.asks_for_as_much,
+        regressions.requests_are_similar,
         on=False,
     ),
     ChangeRule(

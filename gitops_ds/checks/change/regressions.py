@@ -111,7 +111,7 @@ def _rank(tag: str) -> tuple[tuple[int, ...], int, tuple[tuple[int, str], ...]]:
     return tuple(int(part) for part in re.findall("[0-9]+", numbers)), 0 if early else 1, parts
 
 
-def asks_for_as_much(sides: ChangeSides) -> Iterator[Violation]:
+def requests_are_similar(sides: ChangeSides) -> Iterator[Violation]:
     """DS707: large changes of requests, priority and termination grace period."""
     for key, before, after in sides.rolling():
         was, now = section(before.get("spec")), section(after.get("spec"))

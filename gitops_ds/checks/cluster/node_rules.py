@@ -137,7 +137,7 @@ def known_labels(fleet: ClusterContext) -> Iterator[Violation]:
             continue
         spec = pod_spec(manifest)
         for path, key, values in _required_labels(spec):
-            message = _nobody_has(key, values, census)
+            message = _missing_label(key, values, census)
             if message:
                 fix = _meant(path, key, values, census)
                 taken = (
@@ -182,7 +182,7 @@ def _required_labels(spec: Mapping[str, Any]) -> Iterator[tuple[Path, str, tuple
                 )
 
 
-def _nobody_has(key: str, values: tuple[str, ...], census: Census) -> str:
+def _missing_label(key: str, values: tuple[str, ...], census: Census) -> str:
     held = {node.labels[key] for node in census.nodes if key in node.labels}
     if not held:
         known = {label for node in census.nodes for label in node.labels}

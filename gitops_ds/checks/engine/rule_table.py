@@ -58,7 +58,7 @@ RULES: Final[tuple[ObjectRule, ...]] = (
     advice("DS014", Severity.WARNING, "object is in the default namespace", identity.own_namespace),
     advice("DS015", Severity.INFO, "recommended labels are missing", identity.common_labels),
     refused("DS101", "selector must match template labels", workloads.selector_matches),
-    refused("DS102", "selector is empty", workloads.selector_is_said),
+    refused("DS102", "selector is empty", workloads.selector_is_not_empty),
     advice("DS105", Severity.WARNING, "selector has labels that change", identity.lasting_selector),
     refused("DS201", "maxUnavailable and maxSurge are both 0", workloads.rollout_moves),
     refused("DS202", "maxSurge requires maxUnavailable 0", workloads.one_budget),
