@@ -8,19 +8,33 @@ import re
 import runpy
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from html.parser import HTMLParser
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
+from playwright.sync_api import expect
 
 from tests.docs.pages import ROOT
+from tests.page.conftest import Looker, browser, looker
 
+__all__ = ["browser", "looker"]  # fixtures
+pytestmark = pytest.mark.xdist_group("site")
 CONFIG = ROOT / "mkdocs.yml"
 SITE = runpy.run_path(str(ROOT / "scripts/site.py"))
 FORGE = re.compile(rf"{re.escape(SITE['FORGE'])}/(?:blob|tree|edit)/main/([^#]*)(?:#.*)?")
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    """A server of files without a log."""
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
 
 
 @dataclass
@@ -127,6 +141,27 @@ def test_the_search_finds_every_page(site: Path) -> None:
         page.removesuffix("index.md") if page.endswith("index.md") else f"{page[:-3]}/"
         for page in navigation()
     } <= found
+
+
+@pytest.mark.slow
+@pytest.mark.browser
+def test_the_search_works_in_a_browser_without_another_host(site: Path, looker: Looker) -> None:
+    """`looker` fails for a request to another host, and for a complaint of the browser."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(site)))
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        page = looker.open(f"http://127.0.0.1:{server.server_port}/guides/drift/")
+        expect(page.locator("h1")).to_contain_text("Drift")
+        page.locator("[data-md-component=search-query]").fill("maxNodesLost")
+        found = page.locator(".md-search-result__link").first
+        expect(found).to_be_visible()
+        assert found.get_attribute("href")
+        looker.close()
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
 
 
 def test_a_wrong_link_fails_the_build(tmp_path: Path) -> None:
