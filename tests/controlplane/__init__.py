@@ -242,6 +242,8 @@ class ControlPlane:
                 stdout=log,
                 stderr=log,
                 cwd=self.directory,
+                # A third less CPU than with Go's 100, for 100 MiB more of memory.
+                env={**os.environ, "GOGC": "400"},
                 preexec_fn=_die_with_parent,  # noqa: PLW1509  no threads of ours run between fork and exec
             )
 
