@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from gitops_ds.apimachinery import rollout_windows
 from gitops_ds.model.plural import counted
@@ -34,8 +34,8 @@ def hold(fleet: StagedNodes) -> StageHold | None:
     return None
 
 
-def closed(fleet: StagedNodes, stage: Stage) -> StageHold | None:
-    """Why the current stage is not open."""
+def closed(fleet: StagedNodes, stage: Stage, passed: Mapping[str, float]) -> StageHold | None:
+    """Why the current stage is not open; `passed` are the times of the stages before it."""
     until = rollout_windows.frozen_until(fleet.policy.freeze, fleet.now)
     if until is not None:
         return StageHold("freeze", until)
@@ -43,7 +43,7 @@ def closed(fleet: StagedNodes, stage: Stage) -> StageHold | None:
     if until is not None:
         return StageHold(f"window {', '.join(stage.windows)} is closed", until)
     if stage.approval is not None and stage.name not in fleet.inputs.approved:
-        since = max(fleet.inputs.record.passed.values(), default=fleet.inputs.record.began)
+        since = max(passed.values(), default=fleet.inputs.record.began)
         until = (since or fleet.now) + stage.approval.within
         overdue = ", overdue" if until <= fleet.now else ""
         reason = f"approval by {', '.join(stage.approval.from_)}{overdue}"

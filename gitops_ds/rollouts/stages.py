@@ -133,7 +133,7 @@ def _stages(fleet: StagedNodes) -> _Stages:
         passed[stage.name] = fleet.now
     is_open = [stage for stage in fleet.policy.stages if stage.name in passed]
     if current is not None:
-        closed = rollout_holds.closed(fleet, current)
+        closed = rollout_holds.closed(fleet, current, passed)
         hold = hold or closed
         is_open += [] if closed else [current]
     return _Stages(passed, current, is_open, hold, gates)

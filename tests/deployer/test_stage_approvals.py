@@ -11,6 +11,7 @@ from gitops_ds.controller.controller import Powers
 from gitops_ds.git.approval_commits import ApprovalCommit, ChangedFiles
 from gitops_ds.git.revision import RevisionSpec
 from gitops_ds.model import names
+from gitops_ds.model.events.rollouts import RolloutHeld
 from gitops_ds.model.events.stage_approvals import StageApproved
 from gitops_ds.model.objects import CONTROLLER_REVISION, CommitId
 from gitops_ds.model.sources.signatures import Trust, Unverified, Verified
@@ -116,6 +117,8 @@ def test_a_signed_commit_opens_the_stage_of_its_rollout_and_no_annotation_does(
             looks = commits.looks
             await asyncio.sleep(1200)
             assert commits.looks == looks, "nothing waits"
+        held = [one.hold for one in scene.events if isinstance(one, RolloutHeld)]
+        assert len([one for one in held if one.reason == "approval by team-a"]) == 2
         approved = [one for one in scene.events if isinstance(one, StageApproved)]
         assert [one.approval for one in approved] == [
             "ada@example.com (team-a), commit eeeeeeeeeeee"
