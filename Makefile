@@ -45,6 +45,7 @@ check: $(STAMP) ## format, lint, types, layers, language, workflows: as in pre-c
 renderers: $(STAMP) ## helm, kustomize and the health checks of other tools from Go modules, into a cache
 	@PYTHON=$(abspath $(BIN)/python) scripts/renderers
 	@PYTHON=$(abspath $(BIN)/python) scripts/health
+	@PYTHON=$(abspath $(BIN)/python) scripts/crds
 
 # an empty PYTHONDONTWRITEBYTECODE: pytest keeps the compiled tests, instead of each worker compiling all of them in each run
 test: $(STAMP) check ## everything, against a real API server and real git servers as well
@@ -55,6 +56,7 @@ test: $(STAMP) check ## everything, against a real API server and real git serve
 	@PYTHON=$(abspath $(BIN)/python) scripts/prometheus >/dev/null
 	@PYTHON=$(abspath $(BIN)/python) scripts/renderers >/dev/null
 	@PYTHON=$(abspath $(BIN)/python) scripts/health >/dev/null
+	@PYTHON=$(abspath $(BIN)/python) scripts/crds >/dev/null
 	PYTHONDONTWRITEBYTECODE= TEST_PROFILE=ci $(BIN)/pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder --durations=40
 
 test-fast: $(STAMP) ## what needs no control plane, no forge, no renderers and no programs of the system, with the profile fast

@@ -51,10 +51,10 @@ async def _adopt(args: AdoptArgs) -> int:
         click.echo(f"wrote {directory / path}")
     for note in adopted.notes:
         options.say(f"note: {note}")
-    options.say(
-        _NEXT.format(enter="" if directory == Path() else f"cd {directory}\n  "),
-        quiet=args.quiet,
-    )
+    enter = "" if directory == Path() else f"cd {directory}\n  "
+    flag = " --adopt" if adopted.of_tools else ""
+    plan = f"gitops-ds plan{flag}".ljust(31)
+    options.say(_NEXT.format(enter=enter, flag=flag, plan=plan), quiet=args.quiet)
     return 0
 
 
@@ -62,5 +62,5 @@ _NEXT = """
 Next:
   {enter}git init -b main && git add . && git commit -m "As it runs"
   gitops-ds check                 # list possible improvements
-  gitops-ds plan                  # no pod restarts
-  gitops-ds apply"""
+  {plan} # no pod restarts
+  gitops-ds apply{flag}"""

@@ -58,6 +58,22 @@ _NOTED = frozenset(
     )
 )
 
+# The domains of labels and annotations by which other tools mark their objects. They stay in
+# templates, where a change would replace every pod.
+_MARKS = frozenset(
+    (
+        names.DOMAIN,
+        "applyset.kubernetes.io",
+        "argocd.argoproj.io",
+        "helm.sh",
+        "helm.toolkit.fluxcd.io",
+        "kapp.k14s.io",
+        "kustomize.toolkit.fluxcd.io",
+        "meta.helm.sh",
+    )
+)
+_MANAGED_BY = ("app.kubernetes.io/managed-by", "Helm")
+
 # What the API server chose for this very object, by kind. (A headless Service says so in
 # clusterIP.)
 _ALLOCATED: Mapping[str, tuple[tuple[str | int, ...], ...]] = {
@@ -74,13 +90,15 @@ _ALLOCATED: Mapping[str, tuple[tuple[str | int, ...], ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class Adopted:
-    """The files of the repository by their paths, and what a person has to know: a sentence
-    each.
+    """The files of the repository by their paths, and notes for the user, a sentence each.
+
+    `of_tools`: another tool applied some of the DaemonSets.
     """
 
     files: Mapping[PurePosixPath, str]
     daemonsets: tuple[Key, ...]
     notes: tuple[str, ...] = ()
+    of_tools: bool = False
 
 
 @dataclass(slots=True)
@@ -89,6 +107,7 @@ class _Found:
 
     objects: dict[Key, Body] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    of_tools: bool = False
 
     def take(self, body: Body) -> None:
         self.objects[key_of(body)] = body
@@ -117,7 +136,12 @@ async def adopt(cluster: Cluster, namespaces: Collection[str]) -> Adopted:
                 for companion in _companions(body, {**shared, **near}):
                     if not _is_given(companion):
                         found.take(companion)
-    return Adopted(_files(found.objects), tuple(sorted(map(key_of, wanted))), tuple(found.notes))
+    return Adopted(
+        _files(found.objects),
+        tuple(sorted(map(key_of, wanted))),
+        tuple(found.notes),
+        found.of_tools,
+    )
 
 
 def clean(body: Body) -> dict[str, Any]:
@@ -131,7 +155,7 @@ def clean(body: Body) -> dict[str, Any]:
         kept = {
             name: value
             for name, value in (metadata.pop(group, None) or {}).items()
-            if not _is_ours(name)
+            if not _is_mark(name) and (name, value) != _MANAGED_BY
         }
         if kept:
             metadata[group] = kept
@@ -146,8 +170,9 @@ def clean(body: Body) -> dict[str, Any]:
     return _without_defaults(written) if body.get("kind") != "ConfigMap" else written
 
 
-def _is_ours(name: str) -> bool:
-    return name.partition("/")[0] == names.DOMAIN or name in _NOTED
+def _is_mark(name: str) -> bool:
+    """Whether a label or annotation is one of a tool, and not of the manifest's author."""
+    return name.partition("/")[0] in _MARKS or name in _NOTED
 
 
 def _without_defaults(written: dict[str, Any]) -> dict[str, Any]:
@@ -206,8 +231,9 @@ def _left_alone(body: Body) -> str:
 def _note(found: _Found, body: Body) -> None:
     key, holder = key_of(body), ownership.holder(body, "")
     if holder.hold is ownership.Hold.FOREIGN:
+        found.of_tools = True
         found.notes.append(
-            f"{key} belongs to {holder.name}: take it away there first, or apply with --adopt"
+            f"{key} belongs to {holder.name}: pause that tool, then apply with --adopt"
         )
     secrets = {name for _, kind, name in references.of(pod(body)) if kind == "Secret"}
     if secrets:

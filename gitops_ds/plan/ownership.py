@@ -103,32 +103,57 @@ _CLIENT_SIDE = frozenset(
     ("kubectl-client-side-apply", "before-first-apply", "kubectl-create", "kubectl-replace")
 )
 
-
-def _is_client_side(entry: Mapping[str, Any]) -> bool:
-    return (
-        entry.get("manager") in _CLIENT_SIDE
-        and entry.get("operation") == "Update"
-        and not entry.get("subresource")
+# Field managers of tools that apply manifests.
+_TOOLS = frozenset(
+    (
+        "argocd-application-controller",
+        "argocd-controller",
+        "helm",
+        "helm-controller",
+        "kapp",
+        "kapp-server-side-apply",
+        "kustomize-controller",
     )
+)
+# Entries whose fields are migrated by the first apply to an object, which takes it over. Later they
+# are those of another writer.
+_PREDECESSORS = {("kubectl", "Apply")} | {
+    (tool, operation) for tool in _TOOLS for operation in ("Apply", "Update")
+}
+
+
+def _migratable(live: Body) -> list[Mapping[str, Any]]:
+    """The entries of managedFields whose fields are migrated to us."""
+    is_ours = bool(owner_of(live))
+    return [
+        entry
+        for entry in (live.get("metadata") or {}).get("managedFields") or ()
+        if not entry.get("subresource")
+        and (
+            (entry.get("manager") in _CLIENT_SIDE and entry.get("operation") == "Update")
+            or (not is_ours and (entry.get("manager"), entry.get("operation")) in _PREDECESSORS)
+        )
+    ]
 
 
 def needs_migration(live: Body) -> bool:
-    """Whether `kubectl apply` without --server-side, or kubectl create, still owns fields of the
-    object.
+    """Whether `kubectl apply` without --server-side, kubectl create, or the tool from which the
+    object is taken over, still owns fields of it.
     """
-    return any(map(_is_client_side, (live.get("metadata") or {}).get("managedFields") or ()))
+    return bool(_migratable(live))
 
 
 def migrated(live: Body) -> list[Mapping[str, Any]]:
-    """The managedFields with everything that client-side applies own handed to us, as one Apply
-    entry.
+    """The managedFields with everything that client-side applies, and the tool from which the
+    object is taken over, own handed to us, as one Apply entry.
 
     As client-go's csaupgrade: https://pkg.go.dev/k8s.io/client-go/util/csaupgrade
     """
+    handed = _migratable(live)
     rest = [
         entry
         for entry in (live.get("metadata") or {}).get("managedFields") or ()
-        if not _is_client_side(entry)
+        if entry not in handed
         and not (
             entry.get("manager") == names.FIELD_MANAGER
             and entry.get("operation") == "Apply"
@@ -147,9 +172,8 @@ def migrated(live: Body) -> list[Mapping[str, Any]]:
 
 def _ours_after_migration(live: Body) -> Fields:
     ours = owned_fields(live) or {}
-    for entry in (live.get("metadata") or {}).get("managedFields") or ():
-        if _is_client_side(entry):
-            ours = _union(ours, entry.get("fieldsV1") or {})
+    for entry in _migratable(live):
+        ours = _union(ours, entry.get("fieldsV1") or {})
     return ours
 
 

@@ -46,6 +46,28 @@ def test_what_the_server_made_is_left_out_and_what_a_person_said_stays() -> None
     assert adopt.clean(live(written)) == written
 
 
+def test_marks_of_other_tools_are_left_out_except_in_the_template() -> None:
+    marks = {
+        "app.kubernetes.io/managed-by": "Helm",
+        "helm.sh/chart": "agent-1.0.0",
+        "kustomize.toolkit.fluxcd.io/name": "agents",
+    }
+    kept = {"app.kubernetes.io/instance": "agents", "app.kubernetes.io/name": "agent"}
+    body = daemonset("agent", "registry.example.com/agent:1", "logging")
+    body["metadata"]["labels"] = {**marks, **kept}
+    body["metadata"]["annotations"] = {
+        "argocd.argoproj.io/tracking-id": "agents:apps/DaemonSet:logging/agent",
+        "meta.helm.sh/release-name": "agent",
+    }
+    body["spec"]["template"]["metadata"]["labels"] |= marks
+    written = adopt.clean(live(body))
+    assert written["metadata"]["labels"] == kept
+    assert "annotations" not in written["metadata"]
+    assert marks.items() <= written["spec"]["template"]["metadata"]["labels"].items()
+    body["metadata"]["labels"] = {"app.kubernetes.io/managed-by": "platform"}
+    assert adopt.clean(live(body))["metadata"]["labels"] == body["metadata"]["labels"]
+
+
 def found() -> list[Any]:
     every = []
     for path in REAL:

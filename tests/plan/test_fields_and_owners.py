@@ -167,6 +167,41 @@ def test_a_migration_gives_us_what_client_side_applies_own_and_nothing_else() ->
     assert not ownership.needs_migration({"metadata": {"managedFields": rest}})
 
 
+@pytest.mark.parametrize(
+    ("manager", "operation"),
+    [
+        ("argocd-controller", "Apply"),
+        ("argocd-controller", "Update"),
+        ("helm", "Apply"),
+        ("helm", "Update"),
+        ("helm-controller", "Update"),
+        ("kubectl", "Apply"),
+        ("kustomize-controller", "Apply"),
+    ],
+)
+def test_the_first_apply_takes_the_fields_of_the_tool_before_us(
+    manager: str, operation: str
+) -> None:
+    tool = entry(manager, {"f:spec": {"f:y": {}}}, operation=operation)
+    status = entry(manager, {"f:status": {}}, operation=operation, subresource="status")
+    other = entry("someone", {"f:spec": {"f:z": {}}}, operation="Apply")
+    live = managed(tool, status, other, apiVersion="v1", spec={"y": 1, "z": 1})
+    first, *rest = ownership.migrated(live)
+    assert first["fieldsV1"] == {"f:spec": {"f:y": {}}}
+    assert rest == [status, other]
+    assert ownership.needs_migration(live)
+    assert ownership.without_abandoned(live, {}, {"spec": {"y": 1, "z": 1}}) == {"spec": {"z": 1}}
+
+
+def test_an_object_that_is_ours_leaves_other_tools_their_fields() -> None:
+    tools = [
+        entry(name, {"f:spec": {"f:y": {}}}, operation="Apply") for name in ("helm", "kubectl")
+    ]
+    live = managed(*tools, apiVersion="v1")
+    live["metadata"]["labels"] = {names.OWNER_LABEL: "one"}
+    assert not ownership.needs_migration(live)
+
+
 def test_what_we_no_longer_want_of_our_own_fields_is_left_out() -> None:
     fields = {
         "f:metadata": {"f:finalizers": {'v:"x"': {}, 'v:"y"': {}}},

@@ -23,6 +23,7 @@ from gitops_ds.checks.advice import (
     scheduling,
     security,
     unrendered_text,
+    workload_kind,
 )
 from gitops_ds.checks.engine.rule import (
     Looked,
@@ -176,6 +177,19 @@ RULES: Final[tuple[ObjectRule, ...]] = (
         Severity.WARNING,
         "schedulerName names another scheduler",
         scheduling.known_scheduler,
+        on=False,
+    ),
+    advice(
+        "DS321",
+        Severity.INFO,
+        "program is required before any pod",
+        workload_kind.needed_before_pods,
+    ),
+    advice(
+        "DS322",
+        Severity.INFO,
+        "pod prepares its node once",
+        workload_kind.one_time_work,
         on=False,
     ),
     advice(

@@ -1,0 +1,423 @@
+"""The pages of docs/moving: their commands are run on objects of kubectl, Helm, Flux and Argo CD,
+with the definitions of these tools. Each pod keeps its UID.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import controlplane, definitions, renderers
+from tests.cluster.program import eventually
+from tests.docs import pages
+from tests.docs.pages import ROOT, Block, Section
+
+pytestmark = [pytest.mark.slow, pytest.mark.controlplane, pytest.mark.renderers]
+
+MARK = "@@ block"
+OWNER = "gitops-ds.io/owner"
+AGENT: dict[str, Any] = {
+    "apiVersion": "apps/v1",
+    "kind": "DaemonSet",
+    "metadata": {
+        "name": "agent",
+        "labels": {"app.kubernetes.io/name": "agent"},
+        "annotations": {"example.com/runbook": "https://example.com/agent"},
+    },
+    "spec": {
+        "selector": {"matchLabels": {"app.kubernetes.io/name": "agent"}},
+        "template": {
+            "metadata": {"labels": {"app.kubernetes.io/name": "agent"}},
+            "spec": {
+                "serviceAccountName": "agent",
+                "containers": [{"name": "agent", "image": "registry.example.com/agent:1"}],
+            },
+        },
+    },
+}
+ACCOUNT = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "agent"}}
+
+
+@dataclass(frozen=True)
+class Move:
+    """A namespace of a real cluster whose DaemonSet a tool applied."""
+
+    plane: controlplane.ControlPlane
+    namespace: str
+    name: str
+    directory: Path
+    environment: Mapping[str, str]
+
+    def kubectl(self, *words: str, stdin: str | None = None) -> str:
+        return self.plane.kubectl(*words, stdin=stdin)
+
+    def get(self, *words: str) -> Any:
+        printed = self.kubectl(
+            "-n", self.namespace, "get", *words, "-o", "json", "--show-managed-fields"
+        )
+        return json.loads(printed)
+
+    def apply(self, manager: str, *bodies: Mapping[str, Any]) -> None:
+        """Applies objects as a tool does: server-side, under its name."""
+        self.kubectl(
+            "apply",
+            "--server-side",
+            f"--field-manager={manager}",
+            "-f",
+            "-",
+            stdin=json.dumps({"apiVersion": "v1", "kind": "List", "items": bodies}),
+        )
+
+    def in_namespace(self, body: Mapping[str, Any], **metadata: Mapping[str, str]) -> Any:
+        """An object of the namespace, with additional labels and annotations."""
+        merged = {
+            **body["metadata"],
+            "namespace": self.namespace,
+            **{key: {**body["metadata"].get(key, {}), **more} for key, more in metadata.items()},
+        }
+        return {**body, "metadata": merged}
+
+    def follow(self, section: Section) -> None:
+        """Runs the `console` blocks of a section in one shell, and compares the output with its
+        `text` blocks.
+        """
+        steps = ["set -euo pipefail"]
+        for number, block in enumerate(section.blocks):
+            if block.language == "console":
+                steps += [f"echo; echo '{MARK} {number}'", block.text]
+        done = subprocess.run(
+            ["bash", "-c", "\n".join(steps)],
+            cwd=self.directory,
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+            timeout=300,
+        )
+        assert done.returncode == 0, f"{section} ended with {done.returncode}:\n{done.stdout}"
+        printed = _by_block(done.stdout)
+        before: Block | None = None
+        for number, block in enumerate(section.blocks):
+            if block.language == "console":
+                before, output = block, printed[number]
+            elif block.language == "text" and before is not None:
+                line = pages.missing(block.text, output)
+                assert not line, f"{section}:{block.line}: not printed: {line!r}; but:\n{output}"
+
+    def rolled_out(self) -> None:
+        words = ("rollout", "status", f"ds/{self.name}", "--timeout=90s")
+        self.kubectl("-n", self.namespace, *words)
+
+    @property
+    def running(self) -> tuple[set[str], int, list[str]]:
+        """The UIDs of the pods, the generation of the DaemonSet, and its revisions."""
+        pods = {pod["metadata"]["uid"] for pod in self.get("pods")["items"]}
+        revisions = self.get("controllerrevisions")["items"]
+        return (
+            pods,
+            self.get("daemonset", self.name)["metadata"]["generation"],
+            [one["metadata"]["uid"] for one in revisions],
+        )
+
+    @property
+    def managers(self) -> set[str]:
+        """The field managers of the DaemonSet, except of its status."""
+        fields = self.get("daemonset", self.name)["metadata"]["managedFields"]
+        return {entry["manager"] for entry in fields if entry.get("subresource") != "status"}
+
+    def is_ours(self, *marks: str) -> None:
+        """Asserts that the DaemonSet has our label and no mark of the tool, and that a field that
+        is removed from Git is removed from the cluster, without a restart.
+        """
+        before, found = self.running, self.get("daemonset", self.name)["metadata"]
+        assert found["labels"][OWNER]
+        named = {**found["labels"], **found["annotations"]}
+        assert [name for name in named if name.startswith(marks)] == []
+        assert self.managers - {"kube-controller-manager"} == {"gitops-ds"}
+        file = self.directory / "agents" / self.namespace / f"{self.name}.yaml"
+        text = file.read_text()
+        assert "example.com/runbook" in text
+        assert not any(mark in text for mark in marks)
+        lines = [line for line in text.splitlines() if "example.com/runbook" not in line]
+        file.write_text("\n".join(line for line in lines if line != "  annotations:") + "\n")
+        script = "git commit -q -a -m 'No runbook' && gitops-ds apply"
+        subprocess.run(
+            ["bash", "-c", script], cwd=file.parents[1], env=self.environment, check=True
+        )
+        assert "example.com/runbook" not in self.get("daemonset", self.name)["metadata"].get(
+            "annotations", {}
+        )
+        assert self.running == before
+
+
+def _by_block(output: str) -> dict[int, str]:
+    parts = (part.partition("\n") for part in output.split(f"{MARK} ")[1:])
+    return {int(number): text for number, _, text in parts}
+
+
+def section_of(page: str, title: str) -> Section:
+    found = {one.title: one for one in pages.sections(ROOT / "docs/moving" / page)}
+    return found[title]
+
+
+Scene = Callable[[str, str], Move]
+
+
+@pytest.fixture
+def move(
+    tmp_path: Path, control_plane: controlplane.ControlPlane, environment: Mapping[str, str]
+) -> Iterator[Scene]:
+    """Creates the namespace of a page, and removes it afterwards."""
+    used: list[str] = []
+    programs = (str(controlplane.programs()), str(renderers.programs()))
+    variables = {
+        **environment,
+        "PATH": os.pathsep.join((environment["PATH"], *programs)),
+        "KUBECONFIG": str(control_plane.kubeconfig),
+        "GITOPS_DS_CACHE": str(tmp_path / "cache"),
+    }
+    (tmp_path / "desk").mkdir()
+
+    def made(namespace: str, name: str) -> Move:
+        control_plane.kubectl("create", "namespace", namespace)
+        used.append(namespace)
+        return Move(control_plane, namespace, name, tmp_path / "desk", variables)
+
+    yield made
+    for namespace in used:
+        control_plane.kubectl("delete", "namespace", namespace, "--wait=false")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("apply",), ("apply", "--server-side"), ("create",)],
+    ids=["apply", "server-side", "create"],
+)
+def test_from_kubectl(move: Scene, words: tuple[str, ...]) -> None:
+    name = "node-exporter"
+    here = move("node-metrics" if words == ("apply",) else f"metrics-{len(words)}", name)
+    agent = here.in_namespace({**AGENT, "metadata": {**AGENT["metadata"], "name": name}})
+    items = [here.in_namespace(ACCOUNT), agent]
+    here.kubectl(
+        *words, "-f", "-", stdin=json.dumps({"apiVersion": "v1", "kind": "List", "items": items})
+    )
+    here.rolled_out()
+    before = here.running
+    section = section_of("kubectl.md", "Manifests from the cluster")
+    blocks = tuple(
+        Block(b.language, b.comment, b.text.replace("node-metrics", here.namespace), b.line, b.page)
+        for b in section.blocks
+    )
+    here.follow(Section(section.page, section.title, blocks))
+    assert here.running == before
+    here.is_ours("kubectl.kubernetes.io/")
+
+
+CHART = {
+    "Chart.yaml": "apiVersion: v2\nname: fluent-bit\nversion: 1.0.0\nappVersion: 1.0.0\n",
+    "templates/account.yaml": ("apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: agent}\n"),
+    "templates/daemonset.yaml": """\
+apiVersion: apps/v1
+kind: DaemonSet
+metadata:
+  name: {{ .Release.Name }}
+  labels:
+    app: {{ .Release.Name }}
+    helm.sh/chart: fluent-bit-1.0.0
+    app.kubernetes.io/managed-by: {{ .Release.Service }}
+  annotations: {example.com/runbook: "https://example.com/agent"}
+spec:
+  selector: {matchLabels: {app: {{ .Release.Name }}}}
+  template:
+    metadata: {labels: {app: {{ .Release.Name }}, helm.sh/chart: fluent-bit-1.0.0}}
+    spec:
+      serviceAccountName: agent
+      containers: [{name: agent, image: "registry.example.com/agent:{{ .Chart.AppVersion }}"}]
+""",
+}
+
+
+def installed(move: Scene, namespace: str, chart: Path) -> Move:
+    """A release of a chart, installed by the real helm."""
+    here = move(namespace, "fluent-bit")
+    for name, text in CHART.items():
+        path = chart / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    subprocess.run(
+        ("helm", "install", "fluent-bit", chart, "-n", namespace),
+        env=here.environment,
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
+    here.rolled_out()
+    return here
+
+
+def test_from_helm(move: Scene, tmp_path: Path) -> None:
+    here = installed(move, "logging", tmp_path / "chart")
+    before = here.running
+    assert "helm" in here.managers
+    here.follow(section_of("helm.md", "Plain manifests"))
+    assert here.running == before
+    assert here.get("secrets")["items"] == []
+    found = here.get("daemonset", here.name)
+    assert "app.kubernetes.io/managed-by" not in found["metadata"]["labels"]
+    assert found["spec"]["template"]["metadata"]["labels"]["helm.sh/chart"] == "fluent-bit-1.0.0"
+    here.is_ours("meta.helm.sh/")
+
+
+def flux(here: Move) -> None:
+    """A Kustomization with its objects, as kustomize-controller writes them."""
+    definitions.define(
+        here.plane,
+        "kustomize.toolkit.fluxcd.io_kustomizations.yaml",
+        "source.toolkit.fluxcd.io_gitrepositories.yaml",
+    )
+    here.kubectl("create", "namespace", "flux-system")
+    here.apply(
+        "kubectl",
+        {
+            "apiVersion": "source.toolkit.fluxcd.io/v1",
+            "kind": "GitRepository",
+            "metadata": {"name": "agents", "namespace": "flux-system"},
+            "spec": {"interval": "1m", "url": "https://git.example.com/agents.git"},
+        },
+        {
+            "apiVersion": "kustomize.toolkit.fluxcd.io/v1",
+            "kind": "Kustomization",
+            "metadata": {
+                "name": "agents",
+                "namespace": "flux-system",
+                "finalizers": ["finalizers.fluxcd.io"],
+            },
+            "spec": {
+                "interval": "10m",
+                "prune": True,
+                "path": "./agents",
+                "sourceRef": {"kind": "GitRepository", "name": "agents"},
+            },
+        },
+    )
+    labels = {
+        "kustomize.toolkit.fluxcd.io/name": "agents",
+        "kustomize.toolkit.fluxcd.io/namespace": "flux-system",
+    }
+    bodies = [here.in_namespace(one, labels=labels) for one in (ACCOUNT, AGENT)]
+    here.apply("kustomize-controller", *bodies)
+    entries = [
+        {"id": f"{here.namespace}_agent__ServiceAccount", "v": "v1"},
+        {"id": f"{here.namespace}_agent_apps_DaemonSet", "v": "v1"},
+    ]
+    here.kubectl(
+        *("-n", "flux-system", "patch", "kustomization", "agents", "--subresource=status"),
+        *(
+            "--type",
+            "merge",
+            "--patch",
+            json.dumps({"status": {"inventory": {"entries": entries}}}),
+        ),
+    )
+    here.rolled_out()
+
+
+@contextlib.contextmanager
+def finalizing(here: Move) -> Iterator[None]:
+    """Flux's finalizer: a deleted Kustomization is emptied unless it is suspended.
+
+    https://github.com/fluxcd/kustomize-controller, finalizerShouldDeleteResources: objects without
+    the labels of the Kustomization are left out.
+    """
+    words = (
+        "-n",
+        "flux-system",
+        "get",
+        "kustomization",
+        "agents",
+        "-o",
+        "json",
+        "--ignore-not-found",
+    )
+
+    def finalize() -> None:
+        found = eventually(
+            lambda: json.loads(here.kubectl(*words) or "null"),
+            lambda body: body and body["metadata"].get("deletionTimestamp"),
+            seconds=240,
+        )
+        if found["spec"]["prune"] and not found["spec"].get("suspend"):
+            selected = "kustomize.toolkit.fluxcd.io/name=agents"
+            here.kubectl("-n", here.namespace, "delete", "ds,sa", "-l", selected)
+        patch = json.dumps({"metadata": {"finalizers": None}})
+        here.kubectl(*words[:2], "patch", *words[3:5], "--type", "merge", "--patch", patch)
+
+    thread = threading.Thread(target=finalize, daemon=True)
+    thread.start()
+    yield
+    thread.join(timeout=60)
+    assert not thread.is_alive()
+
+
+def test_from_flux(move: Scene) -> None:
+    here = move("tracing", "agent")
+    flux(here)
+    before = here.running
+    with finalizing(here):
+        here.follow(section_of("flux.md", "A Kustomization of agents"))
+    assert here.running == before
+    assert here.get("serviceaccount", "agent")["metadata"]["labels"][OWNER]
+    here.is_ours("kustomize.toolkit.fluxcd.io/")
+
+
+def argo_cd(here: Move) -> None:
+    """An Application with its objects, as Argo CD writes them with server-side apply."""
+    definitions.define(here.plane, "application-crd.yaml")
+    here.kubectl("create", "namespace", "argocd")
+    here.apply(
+        "argocd-controller",
+        {
+            "apiVersion": "argoproj.io/v1alpha1",
+            "kind": "Application",
+            "metadata": {
+                "name": "agents",
+                "namespace": "argocd",
+                "finalizers": ["resources-finalizer.argocd.argoproj.io"],
+            },
+            "spec": {
+                "project": "default",
+                "source": {"repoURL": "https://git.example.com/agents.git", "path": "agents"},
+                "destination": {"server": "https://kubernetes.default.svc"},
+                "syncPolicy": {"automated": {"prune": True, "selfHeal": True}},
+            },
+        },
+    )
+    here.apply(
+        "argocd-controller",
+        *(
+            here.in_namespace(one, annotations={"argocd.argoproj.io/tracking-id": tracking})
+            for one, tracking in (
+                (ACCOUNT, f"agents:/ServiceAccount:{here.namespace}/agent"),
+                (AGENT, f"agents:apps/DaemonSet:{here.namespace}/agent"),
+            )
+        ),
+    )
+    here.rolled_out()
+
+
+def test_from_argo_cd(move: Scene) -> None:
+    here = move("storage", "agent")
+    argo_cd(here)
+    before = here.running
+    here.follow(section_of("argo-cd.md", "An Application of agents"))
+    assert here.running == before
+    here.is_ours("argocd.argoproj.io/")
