@@ -44,11 +44,11 @@ FILES = {
 MORE = {
     "repository.credentials": "../repository-access.md#credentials",
     "repository.credentials.githubApp": "../repository-access.md#github-app",
-    "repository.verify": "../repository-access.md#signed-commits",
+    "repository.verify": "../guides/signed-commits.md",
     "repository.verify.forcePush": "../guides/rewritten-history.md",
     "repository.webhook": "../guides/webhooks.md",
     "repository.forge": "../notifications.md#the-status-of-a-commit",
-    "repository.approvers": "../rollouts.md#approvals",
+    "repository.approvers": "../guides/approvals.md",
     "repository.push": "../guides/reverts.md",
     "render.allow": "command-line.md#what-may-run",
     "apply.guards": "../guides/deletions.md",

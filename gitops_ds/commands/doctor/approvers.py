@@ -9,7 +9,7 @@ from gitops_ds.model.rollouts import rollout_policy
 from gitops_ds.model.sources.bundle import Bundle
 from gitops_ds.settings.repository import RepositorySettings
 
-_ADVICE = "add them to repository.approvers; docs/rollouts.md, section Approvals"
+_ADVICE = "add them to repository.approvers; docs/guides/approvals.md"
 
 
 def examine(
