@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 NEWEST = kubernetes_versions.RELEASES[kubernetes_versions.NEWEST]
 
 
-def test_what_is_generated_is_of_the_versions_that_are_named() -> None:
+def test_generated_files_are_of_the_named_versions() -> None:
     schemas = {
         file.name.removesuffix(".json.gz").removeprefix("v")
         for file in (ROOT / "schemas/kubernetes").glob("v*.json.gz")

@@ -148,7 +148,7 @@ def test_a_node_runs_keeps_or_loses_its_pod(
     assert placer.place(node) is expected, "the second look remembers the first"
 
 
-def test_default_tolerations_replace_an_equal_one_and_come_in_order() -> None:
+def test_default_tolerations_replace_an_equal_one_and_are_in_order() -> None:
     mine = {
         "key": "node.kubernetes.io/unreachable",
         "operator": "Exists",

@@ -71,7 +71,7 @@ ENTRY = {"key": "metadata.name", "operator": "In", "values": ["node-1"]}
         ({}, "", False),
     ],
 )
-def test_a_pod_belongs_to_the_node_it_runs_on_or_is_meant_for(
+def test_a_pod_belongs_to_the_node_it_runs_on_or_is_assigned_to(
     spec: dict[str, Any], node: str, bound: bool
 ) -> None:
     pod = pods.pod_of({"metadata": {}, "spec": spec})
@@ -103,7 +103,7 @@ def test_a_pod_belongs_to_the_node_it_runs_on_or_is_meant_for(
         ({"phase": "Running", "containerStatuses": [{"state": {"running": {}}}]}, ""),
     ],
 )
-def test_the_trouble_of_a_pod_is_its_first_reason(status: dict[str, Any], trouble: str) -> None:
+def test_the_problem_of_a_pod_is_its_first_reason(status: dict[str, Any], trouble: str) -> None:
     assert pods.pod_of({"metadata": {}, "status": status}).trouble == trouble
 
 

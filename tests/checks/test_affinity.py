@@ -96,7 +96,7 @@ POOL = [{"key": "pool", "operator": "In", "values": ["a"]}]
         ),
     ],
 )
-def test_who_means_every_node(body: dict[str, Any], is_reported: bool) -> None:
+def test_tolerations_that_match_every_node(body: dict[str, Any], is_reported: bool) -> None:
     body["metadata"] = {"annotations": {"gitops-ds.io/class": "logging"}}
     assert bool(list(scheduling.control_plane(body))) is is_reported
 

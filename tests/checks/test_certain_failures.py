@@ -117,7 +117,7 @@ def findings(*bodies: dict[str, Any], live: Live | None = None) -> list[Finding]
         ),
     ],
 )
-def test_it_is_an_error_for_everybody(
+def test_it_is_an_error_for_every_user(
     rule: str, bodies: list[dict[str, Any]], live: Live | None
 ) -> None:
     found = [one for one in findings(*bodies, live=live) if one.rule == rule]

@@ -106,7 +106,7 @@ def test_the_place_is_the_line_that_set_the_value() -> None:
     assert (finding.rule, finding.object, finding.cluster) == ("DS010", key, "eu-1")
 
 
-def test_what_kustomize_wrote_is_placed_at_its_kustomization() -> None:
+def test_output_of_kustomize_is_located_at_its_kustomization() -> None:
     data = b"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: A, namespace: x}\n"
     body = parser.read("d", data).documents[0].value
     manifest = Manifest(

@@ -108,7 +108,9 @@ CONTAINER = {"name": "agent", "image": "x:1"}
         ),
     ],
 )
-def test_what_pods_name_is_in_the_repository(spec: dict[str, Any], missing: list[str]) -> None:
+def test_objects_that_pods_reference_are_in_the_repository(
+    spec: dict[str, Any], missing: list[str]
+) -> None:
     reported = [one.message for one in cluster_rules.known_references(of(agent(**spec)))]
     assert [message.split("has no ")[1].split(":")[0] for message in reported] == missing
     there = [named(*text.replace("logging/", "").split()) for text in missing]
@@ -211,7 +213,7 @@ def test_the_levels_of_pod_security(
     assert pod_security.against("restricted", spec) == restricted
 
 
-def test_the_namespace_says_which_level_it_enforces() -> None:
+def test_the_namespace_has_the_enforced_level() -> None:
     wanting = agent(hostPID=True)
     space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "logging"}}
     assert not list(cluster_rules.admitted(of(wanting)))

@@ -115,7 +115,7 @@ def found(rule: str, text: str) -> list[Finding]:
 
 
 @pytest.mark.parametrize("rule", [rule for rule in RULES if rule not in ELSEWHERE])
-def test_what_a_page_calls_wrong_is_found_and_nothing_in_what_it_calls_right(rule: str) -> None:
+def test_wrong_examples_of_a_page_have_findings_and_right_ones_have_none(rule: str) -> None:
     page = rule_pages.of(rule)
     assert page is not None, f"gitops_ds/checks/pages/{rule}.md is missing"
     assert page.sources

@@ -64,7 +64,7 @@ def room(*bodies: dict[str, Any], running: tuple[dict[str, Any], ...] = ()) -> l
     return messages("DS605", found({"rules": {"DS605": True}}, *bodies, live=live))
 
 
-def test_what_the_cluster_runs_beside_the_repository_takes_its_room_first() -> None:
+def test_pods_outside_the_repository_use_capacity_first() -> None:
     assert room(asking("agent", "800Mi")) == []
     full = "agent: does not fit on 1 node: a (Insufficient memory)"
     assert room(asking("agent", "800Mi"), running=(asking("proxy", "400Mi"),)) == [full]

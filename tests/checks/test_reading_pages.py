@@ -42,7 +42,7 @@ spec:
 
 
 @pytest.mark.parametrize("rule", parse_rules.RULES, ids=lambda rule: rule.id)
-def test_what_a_page_calls_wrong_is_found_and_nothing_in_what_it_calls_right(rule: Rule) -> None:
+def test_wrong_examples_of_a_page_have_findings_and_right_ones_have_none(rule: Rule) -> None:
     page = rule_pages.of(rule.id)
     assert page is not None
     assert page.text.startswith(f"# {rule.id}: {rule.summary}\n")

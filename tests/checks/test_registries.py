@@ -43,7 +43,7 @@ def violations(switch: str, image: str) -> list[tuple[str, str]]:
         ("agent:1", False),
     ],
 )
-def test_images_come_from_the_registries_that_are_named(image: str, fine: bool) -> None:
+def test_images_are_from_the_allowed_registries(image: str, fine: bool) -> None:
     assert [rule for rule, _ in violations(ALLOWED, image)] == ([] if fine else ["DS413"])
 
 

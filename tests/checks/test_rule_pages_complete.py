@@ -64,7 +64,7 @@ def test_a_rule_is_explained_under_the_summary_of_its_row_where_it_has_one(rule:
     assert len(summaries) > 1 or title == f"# {rule}: {summaries[0]}"
 
 
-def test_no_page_is_of_a_rule_that_is_gone() -> None:
+def test_no_page_describes_a_removed_rule() -> None:
     there = {file.stem for file in Path(rule_pages.__file__).with_name("pages").iterdir()}
     assert there == {row.id for row in catalogue.rows()}
 

@@ -104,7 +104,7 @@ def test_a_custom_rule_without_a_verdict_is_reported_once_at_its_line(name: str)
     assert reported[0].place.line
 
 
-def test_what_is_used_up_is_used_up_for_all() -> None:
+def test_the_budget_is_shared_by_all_schemas() -> None:
     assert any(
         NOT_ENOUGH in finding.message for finding in of_parameters(SCHEMAS["nested repetition"][0])
     )

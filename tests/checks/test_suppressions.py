@@ -217,7 +217,7 @@ def test_unused_suppressions_are_reported_only_by_a_complete_check() -> None:
     )
 
 
-def test_what_is_left_alone_is_kept_with_its_reason() -> None:
+def test_a_suppressed_finding_is_kept_with_its_reason() -> None:
     kept = suppress.without(checked({"a.yaml": agent("DS502=it listens there")}), TODAY).suppressed
     assert [(finding.rule, reason) for finding, reason in kept] == [("DS502", "it listens there")]
 
@@ -231,7 +231,7 @@ def test_the_place_of_a_fault_is_where_it_is_written() -> None:
     assert [text.partition(": ")[0] for text in messages(commented)] == ["a.yaml:21:25"]
 
 
-def test_a_baseline_knows_a_finding_wherever_its_line_went(tmp_path: Path) -> None:
+def test_a_baseline_matches_a_finding_on_another_line(tmp_path: Path) -> None:
     before = checked({"a.yaml": agent()})
     file = tmp_path / "before.json"
     file.write_bytes(
@@ -258,7 +258,7 @@ def test_a_file_that_is_no_report_is_no_baseline(tmp_path: Path, text: str) -> N
         suppress.read_baseline(str(tmp_path / "missing.json"))
 
 
-def test_answers_are_looked_for_in_files_of_the_repository_alone() -> None:
+def test_suppressions_are_read_only_from_files_of_the_repository() -> None:
     settings = 'version: v1\nmanifests: ["*.yaml"]\nignore: ["old/**"]\n'
     comment = "# gitops-ds: ignore DS502\n"
     found = checked(

@@ -29,7 +29,7 @@ def snapshot(*bodies: bases.Body) -> SourceTree:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_what_stands_in_the_way_is_the_same_with_advice_and_without(seed: int) -> None:
+def test_blocking_findings_are_the_same_with_advice_and_without(seed: int) -> None:
     random = Random(seed)
     good, other = bases.generated(random), bases.generated(random)
     before = prepare.prepare(snapshot(good, other), namespace="default", advice=False)
@@ -43,7 +43,7 @@ def test_what_stands_in_the_way_is_the_same_with_advice_and_without(seed: int) -
     assert few.bundle == prepared.bundle
 
 
-def test_some_of_these_stand_in_the_way_and_advice_is_left_out() -> None:
+def test_some_of_these_are_blocking_and_advice_is_omitted() -> None:
     random = Random(1)
     bodies = [mutations.mutated(random, bases.generated(random))[0] for _ in range(40)]
     prepared = [prepare.prepare(snapshot(body), namespace="default") for body in bodies]

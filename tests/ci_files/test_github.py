@@ -215,7 +215,7 @@ def hostile(runner: Runner, work: Work, marker: Path) -> None:
     runner.check_out(work, sha)
 
 
-def test_nothing_of_a_hostile_tree_runs_and_no_link_of_it_leads_anywhere(
+def test_nothing_of_a_hostile_tree_runs_and_none_of_its_links_are_followed(
     runner: Runner, work: Work, tmp_path: Path
 ) -> None:
     marker = tmp_path / "ran"
@@ -254,7 +254,9 @@ def _written(directory: Path) -> dict[Path, tuple[int, ...]]:
     }
 
 
-def test_the_target_branch_comes_from_the_server(runner: Runner, work: Work, merge: str) -> None:
+def test_the_target_branch_is_fetched_from_the_server(
+    runner: Runner, work: Work, merge: str
+) -> None:
     """A checkout of a depth of one does not have it."""
     runner.check_out(work, merge)
     assert Work.run(runner.workspace, "rev-list", "--all", "--count") == "1"

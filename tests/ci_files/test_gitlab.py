@@ -90,7 +90,7 @@ def test_a_merge_request_is_checked_reported_and_its_comment_requested(
     assert not list(tmp_path.glob("tmp.*"))
 
 
-def test_nothing_of_a_hostile_tree_runs_and_no_link_of_it_is_written_through(
+def test_nothing_of_a_hostile_tree_runs_and_nothing_is_written_through_its_links(
     work: Work, wheels: Mapping[str, str], tmp_path: Path
 ) -> None:
     """Reports as links to programs, a folder whose name is a command, a program and modules in the

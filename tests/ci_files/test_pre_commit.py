@@ -80,7 +80,7 @@ def run(work: Work, desk: Mapping[str, str], *words: str) -> subprocess.Complete
     )
 
 
-def test_a_commit_with_a_mistake_is_stopped_and_one_without_is_made(
+def test_a_commit_with_an_error_is_stopped_and_one_without_is_created(
     work: Work, desk: Mapping[str, str]
 ) -> None:
     assert run(work, desk, "pre-commit", "install").returncode == 0

@@ -90,7 +90,7 @@ def versions(**more: str) -> Any:
     return releasing.Versions(**(same | more))
 
 
-def test_files_with_the_same_version_and_the_tag_make_a_release() -> None:
+def test_files_with_the_version_of_the_tag_are_released() -> None:
     assert releasing.mismatches(versions(), CHANGELOG, "v0.2.0") == []
     assert releasing.mismatches(versions(), CHANGELOG) == []
 
@@ -167,7 +167,7 @@ def test_the_chart_lists_its_image_and_the_first_sentence_of_each_change() -> No
     assert annotations["artifacthub.io/prerelease"] == "true"
 
 
-def test_what_only_builds_the_wheel_is_not_in_the_lock_of_the_plugin() -> None:
+def test_build_requirements_are_not_in_the_lock_of_the_plugin() -> None:
     lock = files.LOCK.read_text()
     names = set(re.findall(r"(?m)^([a-z0-9.-]+)==", lock))
     left = set(re.findall(r"(?m)^([a-z0-9.-]+)==", releasing.runtime_lock(lock)))

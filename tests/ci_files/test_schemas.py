@@ -64,7 +64,7 @@ def test_the_hooks_are_valid() -> None:
         ("vendor.gitlab-ci", "dot-gitlab-ci.yml"),
     ],
 )
-def test_what_init_writes_for_cis_is_valid(schema: str, file: str) -> None:
+def test_the_ci_files_of_init_are_valid(schema: str, file: str) -> None:
     assert not valid(schema, SCAFFOLD / file)
 
 
@@ -145,7 +145,7 @@ INSTALLS = [
 
 
 @pytest.mark.parametrize("script", INSTALLS)
-def test_what_is_installed_has_a_hash_or_is_the_program_itself(script: str) -> None:
+def test_every_installed_package_has_a_hash_or_is_the_program_itself(script: str) -> None:
     assert INSTALLS
     assert "--no-deps" in script
     assert "--require-hashes" in script or "--no-build-isolation" in script

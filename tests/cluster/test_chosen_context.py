@@ -116,7 +116,7 @@ def test_the_person_chooses_by_cluster_or_context(
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("command", COMMANDS)
-def test_the_current_context_needs_no_word(
+def test_the_current_context_needs_no_option(
     command: str, repository: Path, kubeconfig: Path
 ) -> None:
     in_context(repository, "staging")

@@ -71,7 +71,7 @@ def test_one_agent_on_every_node(
     assert at.run_program("plan", "--exit-code").code == 0
 
 
-def test_a_bad_image_is_taken_back_by_a_pushed_revert_and_becomes_revision_3(
+def test_a_pushed_revert_of_a_bad_image_becomes_revision_3(
     at: Desk, space: str, control_plane: controlplane.ControlPlane
 ) -> None:
     at.commit("An agent", agent=agent(space))
@@ -250,7 +250,7 @@ def test_a_node_of_an_explained_value_and_what_is_rendered(at: Desk, space: str)
     assert [item["metadata"]["name"] for item in rendered.json["items"]] == ["agent"]
 
 
-def test_a_check_knows_the_cluster_by_a_snapshot_or_by_asking(
+def test_a_check_reads_the_cluster_from_a_snapshot_or_the_api_server(
     at: Desk, space: str, control_plane: controlplane.ControlPlane
 ) -> None:
     at.commit("An agent", agent=agent(space))
@@ -292,7 +292,7 @@ def test_apply_names_what_the_work_tree_has_beside_the_commit(at: Desk, space: s
     assert at.run("apply", "--revision", "HEAD").err == ""
 
 
-def test_a_priority_that_the_cluster_has_not_got_is_an_error_of_a_check_that_looks(
+def test_a_priority_class_missing_in_the_cluster_is_an_error_of_a_live_check(
     at: Desk, space: str
 ) -> None:
     at.write("agent.yaml", agent(space, priorityClassName="no-such-class"))

@@ -103,7 +103,7 @@ def test_every_default_of_a_pod_template_is_known(on_api_server: Play) -> None:
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_the_daemonsets_of_a_real_manifest_are_stored_as_we_say(
+def test_the_daemonsets_of_a_real_manifest_are_stored_as_predicted(
     name: str, on_api_server: Play
 ) -> None:
     async def scene(cluster: Counting, namespace: str) -> None:

@@ -45,7 +45,7 @@ def test_a_branch_that_went_back_is_applied_only_by_name(
     assert at.run("plan", "--exit-code").code == 0
 
 
-def test_a_template_made_by_hand_is_written_into_its_file(
+def test_a_template_edited_by_hand_is_written_into_its_file(
     tmp_path: Path, control_plane: controlplane.ControlPlane
 ) -> None:
     control_plane.kubectl("create", "namespace", "by-hand")

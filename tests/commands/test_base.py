@@ -72,7 +72,7 @@ def test_a_change_without_effect_is_reported_as_such(upstream: gitservers.Upstre
     assert "No object changes." in base_changes.text(found)
 
 
-def test_rules_look_at_the_change(upstream: gitservers.Upstream) -> None:
+def test_rules_evaluate_the_change(upstream: gitservers.Upstream) -> None:
     body = daemonset()
     body["spec"]["selector"]["matchLabels"] = body["spec"]["template"]["metadata"]["labels"] = {
         "app": "else"

@@ -46,7 +46,7 @@ def test_a_new_object_is_a_diff_from_an_empty_file(at: Desk) -> None:
     assert all(line.startswith("+") for line in lines[4:])
 
 
-def test_it_exits_0_without_differences_and_1_with_one(at: Desk) -> None:
+def test_the_exit_code_is_0_without_differences_and_1_with_one(at: Desk) -> None:
     created = at.run("diff", "--simulate", "3").out.splitlines()[4:]
     body = YAML(typ="safe").load("".join(f"{line[1:]}\n" for line in created))
     live = snapshot(at, body)
@@ -71,7 +71,7 @@ def test_it_exits_0_without_differences_and_1_with_one(at: Desk) -> None:
         ("diff --nonsense", 2, ""),
     ],
 )
-def test_it_obeys_kubectl_external_diff(at: Desk, variable: str, code: int, shown: str) -> None:
+def test_kubectl_external_diff_is_used(at: Desk, variable: str, code: int, shown: str) -> None:
     at.environment["KUBECTL_EXTERNAL_DIFF"] = variable
     found = at.run("diff", "--simulate", "3")
     assert found.code == code

@@ -27,7 +27,7 @@ def target(at: Desk, proposal: Proposal) -> WriteTarget:
     return asyncio.run(git_commit.on_server(open_repository.named(str(at.tree)), proposal))
 
 
-def test_a_push_goes_to_origin_with_the_author_of_the_work_tree(at: Desk) -> None:
+def test_a_push_is_to_origin_with_the_author_of_the_work_tree(at: Desk) -> None:
     at.git("checkout", "-q", "-b", "change")
     found = target(at, Proposal(push=True))
     assert found.repository.directory is None

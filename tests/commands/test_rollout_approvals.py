@@ -78,7 +78,7 @@ def test_an_approval_is_an_annotation_of_the_target_revision() -> None:
         ("ds/agent", "", "gqu", errors.UsageError, "no stage gqu needs an approval"),
     ],
 )
-def test_what_can_not_be_approved_is_an_error(
+def test_an_impossible_approval_is_an_error(
     name: str, namespace: str, stage: str, kind: type[Exception], message: str
 ) -> None:
     async def script(cluster: Cluster, _: str) -> None:
@@ -112,7 +112,7 @@ def test_an_approval_names_the_hash_of_its_target_and_another_hash_is_refused() 
     play(script)
 
 
-def test_where_the_repository_has_approvers_the_annotation_is_refused() -> None:
+def test_the_annotation_is_refused_if_the_repository_has_approvers() -> None:
     async def script(cluster: Cluster, name: str) -> None:
         patch = {"metadata": {"annotations": {names.APPROVERS: "team-gpu"}}}
         await cluster.patch(CONTROLLER_REVISION, "default", name, patch)

@@ -54,7 +54,7 @@ def agent(password: str) -> dict[str, Any]:
     return body
 
 
-def test_what_checks_use_of_a_node_is_kept_and_nothing_else() -> None:
+def test_a_published_node_has_only_the_fields_that_checks_use() -> None:
     (published,) = live_cluster.published([node("db-master")])["items"]
     assert published == {
         "apiVersion": "v1",
@@ -98,7 +98,7 @@ def test_a_hidden_value_is_no_drift() -> None:
     ]
 
 
-def test_hashed_names_are_the_same_wherever_they_stand_and_need_the_uid() -> None:
+def test_hashed_names_are_equal_everywhere_and_depend_on_the_uid() -> None:
     document = live_cluster.published([node("db-master"), agent("x")], hash_names=True)
     assert "db-master" not in json.dumps(document)
     assert UID not in json.dumps(document)
@@ -111,6 +111,6 @@ def test_hashed_names_are_the_same_wherever_they_stand_and_need_the_uid() -> Non
     assert live_cluster.published([other], hash_names=True)["items"][0]["metadata"]["name"] != name
 
 
-def test_the_same_cluster_gives_the_same_bytes_in_whatever_order_it_is_listed() -> None:
+def test_the_same_cluster_gives_the_same_bytes_in_any_order_of_the_list() -> None:
     bodies = [node("b"), agent("x"), node("a")]
     assert live_cluster.published(bodies) == live_cluster.published(bodies[::-1])

@@ -62,7 +62,7 @@ async def apply_by(there: Stand, commit: CommitId) -> None:
     )
 
 
-def test_it_ends_when_every_node_has_an_available_pod_and_says_each_news_once() -> None:
+def test_wait_ends_when_every_node_has_an_available_pod_and_prints_each_message_once() -> None:
     async def scene() -> None:
         async with stand(3) as there:
             there.begin()
@@ -136,7 +136,7 @@ def test_a_commit_counts_when_the_deployer_has_applied_it_or_a_later_one() -> No
     play(scene)
 
 
-def test_under_on_delete_a_commit_is_there_when_the_last_old_pod_is_gone() -> None:
+def test_under_on_delete_a_commit_is_rolled_out_when_the_last_old_pod_is_gone() -> None:
     async def scene() -> None:
         async with stand(2, daemonset(updateStrategy={"type": "OnDelete"})) as there:
             there.begin()
@@ -184,7 +184,7 @@ def without_pods(request: SimulatedRequest) -> errors.ClusterError | None:
     )
 
 
-def test_what_may_not_be_read_is_an_error_at_once() -> None:
+def test_a_missing_permission_to_read_is_an_error_at_once() -> None:
     async def scene() -> None:
         async with stand(3) as there:
             blind = there.cluster.client("blind", faults=without_pods)
@@ -230,7 +230,7 @@ def without_nodes(request: SimulatedRequest) -> errors.ClusterError | None:
     )
 
 
-def test_a_viewer_without_a_right_to_nodes_sees_what_the_status_of_the_daemonset_gives() -> None:
+def test_a_viewer_without_a_right_to_nodes_gets_the_counts_of_the_daemonset_status() -> None:
     async def scene() -> None:
         async with stand(3) as there:
             there.begin()
@@ -316,7 +316,7 @@ def test_an_apply_that_waits_outlasts_an_api_server_that_is_away_for_a_minute(st
     play(scene)
 
 
-def test_an_apply_that_waits_ends_at_once_for_what_is_gone() -> None:
+def test_an_apply_that_waits_ends_at_once_for_a_deleted_object() -> None:
     async def scene() -> None:
         async with stand(3) as there:
             with pytest.raises(errors.NotFound):

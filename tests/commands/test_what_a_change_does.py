@@ -95,7 +95,7 @@ SETTINGS = {"gitops-ds.yaml": "version: v1\n", "environments/x.yaml": "{}\n"}
 AGENT = "agents/agent/daemonset.yaml"
 
 
-def test_what_it_costs_and_where_it_does_not_fit_on_declared_nodes(change: Change) -> None:
+def test_the_cost_and_the_missing_capacity_on_declared_nodes(change: Change) -> None:
     base = {**SETTINGS, "clusters/eu.yaml": POOLS, AGENT: asking("50m", "64Mi")}
     change.of(base, {AGENT: asking("90m", "128Mi")})
     text = change.check().stdout
@@ -158,7 +158,9 @@ def reading(name: str) -> dict[str, Any]:
     return asking("50m", "64Mi", volumes=[{"name": "config", "configMap": {"name": name}}])
 
 
-def test_configuration_under_another_name_restarts_and_blocks_the_way_back(change: Change) -> None:
+def test_configuration_under_another_name_restarts_pods_and_prevents_a_rollback(
+    change: Change,
+) -> None:
     change.of(
         {"a.json": reading("settings-1"), "c.json": config_map("settings-1", "logging", a="1")},
         {"a.json": reading("settings-2"), "c.json": config_map("settings-2", "logging", a="2")},
@@ -223,7 +225,7 @@ def revision(number: int, body: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def test_the_way_back_is_a_revision_of_the_cluster(change: Change, tmp_path: Path) -> None:
+def test_the_rollback_target_is_a_revision_of_the_cluster(change: Change, tmp_path: Path) -> None:
     sides = [asking("50m", "64Mi", image=f"registry.example.com/agent:{tag}") for tag in (1, 2, 3)]
     change.of({"a.json": sides[1]}, {"a.json": sides[2]})
     file = inventory(

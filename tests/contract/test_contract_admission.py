@@ -117,7 +117,7 @@ async def in_force(policy: Policy, pod: str, status: int) -> None:
 
 
 @pytest.mark.parametrize("reason", REASONS)
-def test_a_policy_that_denies_adoptions_costs_no_pod_and_its_end_lets_them_happen(
+def test_a_policy_that_denies_adoptions_deletes_no_pod_and_its_removal_permits_them(
     control_plane_without_daemonsets: controlplane.ControlPlane, reason: str
 ) -> None:
     plane, namespace = control_plane_without_daemonsets, f"admission-{reason.lower()}"

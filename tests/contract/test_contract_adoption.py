@@ -136,9 +136,7 @@ ANSWERS: dict[str, Answer] = {
 
 
 @pytest.mark.parametrize("answer", ANSWERS)
-def test_an_adoption_that_is_refused_deletes_nothing_and_makes_nothing(
-    play: Play, answer: str
-) -> None:
+def test_a_refused_adoption_deletes_and_creates_nothing(play: Play, answer: str) -> None:
     async def scene(stage: Stage) -> None:
         turns = await made(stage)
         twin = await orphan(turns, "older", "far-1", "old")
@@ -194,7 +192,7 @@ async def is_taken(stage: Stage, name: str) -> None:
 
 
 @pytest.mark.parametrize("event", [vanishes, is_replaced, is_taken])
-def test_an_orphan_that_moves_before_its_adoption_takes_no_pod_of_ours_with_it(
+def test_an_orphan_that_changes_before_its_adoption_causes_no_deletion_of_our_pods(
     play: Play, event: Callable[[Stage, str], Awaitable[None]]
 ) -> None:
     async def scene(stage: Stage) -> None:

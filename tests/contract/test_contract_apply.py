@@ -128,7 +128,7 @@ def test_a_field_that_was_written_otherwise_is_a_conflict_too(play: Play) -> Non
     play(scene)
 
 
-def test_what_two_state_alike_is_shared_and_goes_with_the_second(play: Play) -> None:
+def test_a_field_of_two_managers_is_removed_with_the_second(play: Play) -> None:
     async def scene(stage: Stage) -> None:
         await stage.apply(stage.config_map("c", {"mine": "1", "shared": "2"}), "one")
         both = (await stage.apply(stage.config_map("c", {"shared": "2"}), "two")).body

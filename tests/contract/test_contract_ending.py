@@ -98,7 +98,7 @@ def test_a_dependent_of_an_owner_that_never_was_is_collected(play: Play) -> None
     play(scene)
 
 
-def test_an_owner_goes_after_its_dependents_in_the_foreground(play: Play) -> None:
+def test_with_foreground_deletion_an_owner_is_deleted_after_its_dependents(play: Play) -> None:
     async def scene(stage: Stage) -> None:
         owner = await stage.cluster.create(CONFIG_MAP, stage.config_map("owner", {}))
         await stage.cluster.create(

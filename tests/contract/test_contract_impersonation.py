@@ -12,7 +12,7 @@ from tests.plan.world import config_map
 ADMIN = Identity("ada", ("system:masters", "ops"))
 
 
-def test_who_may_do_all_does_all_in_another_name(play: Play) -> None:
+def test_requests_of_an_impersonated_administrator_succeed(play: Play) -> None:
     async def scene(stage: Stage) -> None:
         acting = stage.cluster.acting_as(ADMIN)
         body = config_map("settings", stage.namespace, a="1")

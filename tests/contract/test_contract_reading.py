@@ -10,7 +10,7 @@ from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, NODE, POD, Resource
 from tests.contract.scenes import Play, Stage, eventually, version
 
 
-def test_an_object_that_is_not_there_is_not_found_in_the_servers_words(play: Play) -> None:
+def test_a_missing_object_is_reported_as_by_a_real_server(play: Play) -> None:
     async def scene(stage: Stage) -> None:
         with pytest.raises(errors.NotFound, match=r'^daemonsets.apps "x" not found$') as caught:
             await stage.cluster.get(DAEMONSET, stage.namespace, "x")
@@ -29,7 +29,7 @@ def test_a_kind_that_is_not_served_is_not_found(play: Play) -> None:
     play(scene)
 
 
-def test_what_is_served_names_the_kinds_around_daemonsets(play: Play) -> None:
+def test_discovery_lists_the_kinds_that_daemonsets_need(play: Play) -> None:
     async def scene(stage: Stage) -> None:
         served = await stage.cluster.resources()
         for resource in (DAEMONSET, CONFIG_MAP, POD, NODE):

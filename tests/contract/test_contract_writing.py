@@ -87,7 +87,7 @@ def test_a_name_that_is_taken_already_exists(play: Play) -> None:
     play(scene)
 
 
-def test_a_namespace_that_is_not_there_is_not_found(play: Play) -> None:
+def test_a_missing_namespace_is_not_found(play: Play) -> None:
     async def scene(stage: Stage) -> None:
         lost = Stage(stage.cluster, "nowhere")
         with pytest.raises(errors.NotFound, match=r'^namespaces "nowhere" not found$'):
@@ -461,7 +461,7 @@ def test_a_field_that_the_kind_does_not_have_is_dropped_from_a_plain_write(play:
     play(scene)
 
 
-def test_a_custom_kind_is_served_while_its_definition_is_there(play: Play) -> None:
+def test_a_custom_kind_is_served_while_its_definition_exists(play: Play) -> None:
     async def scene(stage: Stage) -> None:
         definitions = (await stage.cluster.resources())[
             "apiextensions.k8s.io", "CustomResourceDefinition"

@@ -104,7 +104,7 @@ def test_after_a_crash_the_old_probe_answers_at_once() -> None:
     stand.play(scene)
 
 
-def test_a_controller_that_counts_later_ends_ours() -> None:
+def test_a_competing_controller_that_starts_later_stops_ours() -> None:
     async def scene() -> None:
         async with stand.stand(2) as there:
             rival = there.cluster.client("kube-controller-manager")

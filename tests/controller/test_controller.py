@@ -55,7 +55,7 @@ def test_every_node_gets_a_pod_and_the_status_counts_it() -> None:
     play(scene)
 
 
-def test_a_rollout_and_its_way_back_end_and_the_first_revision_comes_again() -> None:
+def test_a_rollout_and_its_rollback_end_with_the_first_revision() -> None:
     async def scene() -> None:
         async with stand(4, latency=0.01) as there:
             there.begin()
@@ -108,7 +108,7 @@ def test_killed_at_any_instant_it_creates_no_pod_twice_and_continues(
     play(scene)
 
 
-def test_a_reply_that_is_lost_makes_no_second_pod() -> None:
+def test_a_lost_reply_creates_no_second_pod() -> None:
     def lost(request: faults.SimulatedRequest) -> faults.RequestFault | None:
         return (
             faults.Silence(5, done=True)
@@ -126,7 +126,7 @@ def test_a_reply_that_is_lost_makes_no_second_pod() -> None:
     play(scene)
 
 
-def test_two_controllers_at_once_make_each_pod_once() -> None:
+def test_two_controllers_at_once_create_each_pod_once() -> None:
     async def scene() -> None:
         async with stand(20, latency=0.01) as there:
             there.begin()
@@ -142,7 +142,7 @@ def test_two_controllers_at_once_make_each_pod_once() -> None:
     play(scene)
 
 
-def test_a_fleet_larger_than_a_burst_is_made_though_no_watch_speaks() -> None:
+def test_a_fleet_larger_than_a_burst_is_created_without_watch_events() -> None:
     async def scene() -> None:
         async with stand(300) as there:
             there.cluster.faults = lambda request: (
@@ -173,7 +173,7 @@ def test_creates_wait_for_a_pods_watch_that_lags() -> None:
     play(scene)
 
 
-def test_time_brings_the_next_look_also_after_a_turn_that_failed() -> None:
+def test_the_next_reconciliation_is_scheduled_also_after_a_failed_one() -> None:
     """Upstream sets its timer for minReadySeconds whatever became of the sync
     (daemon_controller.go, updateDaemonSetStatus).
     """
@@ -295,7 +295,7 @@ def test_a_quota_that_refuses_every_pod_is_retried_seldom_and_the_status_continu
     play(scene)
 
 
-def test_what_happens_while_the_watch_is_lost_is_made_good() -> None:
+def test_changes_during_a_lost_watch_are_reconciled() -> None:
     async def scene() -> None:
         async with stand(3) as there:
             there.begin()
@@ -354,7 +354,7 @@ def test_orphans_are_adopted_and_keep_running() -> None:
     play(scene)
 
 
-def test_a_failed_pod_is_replaced_and_leaving_nodes_lose_theirs() -> None:
+def test_a_failed_pod_is_replaced_and_pods_of_removed_nodes_are_deleted() -> None:
     async def scene() -> None:
         async with stand(2) as there:
             there.begin()

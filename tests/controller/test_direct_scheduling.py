@@ -84,9 +84,7 @@ def test_a_template_with_a_scheduler_of_its_own_is_left_to_it() -> None:
     stand.play(scene)
 
 
-def test_a_full_node_gets_its_pod_as_soon_as_there_is_room_and_the_event_says_why_not_before() -> (
-    None
-):
+def test_a_full_node_gets_its_pod_when_capacity_is_free_and_an_event_has_the_cause() -> None:
     async def scene() -> None:
         nodes = [simulator.NodeSpec(f"node-{i}", room={"cpu": "1", "pods": "9"}) for i in range(2)]
         async with stand.stand(nodes, asking("500m")) as there:

@@ -234,7 +234,7 @@ def test_the_table_has_every_action() -> None:
         if answer != "exists" or case.verb == "create"
     ],
 )
-def test_a_write_that_is_refused_for_an_hour_makes_no_flood(
+def test_a_write_that_is_refused_for_an_hour_causes_no_flood(
     action: type[Action], answer: str
 ) -> None:
     case = CASES[action]
@@ -323,7 +323,7 @@ async def _it_is_deleted(there: Stand) -> None:
         _it_is_deleted,
     ],
 )
-def test_a_revision_that_is_in_the_way_makes_no_flood_and_restarts_no_pod(
+def test_a_conflicting_revision_causes_no_flood_and_restarts_no_pod(
     event: Callable[[Stand], Awaitable[None]],
 ) -> None:
     async def scene() -> None:

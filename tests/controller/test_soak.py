@@ -109,7 +109,7 @@ def reachable(root: object) -> int:
     return len(seen)
 
 
-def test_the_queue_remembers_nothing_of_keys_that_are_gone() -> None:
+def test_the_queue_forgets_removed_keys() -> None:
     queue: WorkQueue[int] = WorkQueue()
     for number in range(100_000):
         queue.add(number, float(number))

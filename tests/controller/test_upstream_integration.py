@@ -104,7 +104,7 @@ def test_terms_of_required_affinity_are_alternatives() -> None:
     play(scene)
 
 
-def test_a_node_without_room_gets_a_pod_that_waits_and_the_status_counts_both() -> None:
+def test_a_node_without_capacity_gets_a_pending_pod_and_the_status_counts_it() -> None:
     async def scene() -> None:
         body = daemonset()
         body["spec"]["template"]["spec"]["containers"][0]["resources"] = {
@@ -286,7 +286,7 @@ def test_other_tolerations_move_the_pods_to_other_nodes_without_a_gap() -> None:
     play(scene)
 
 
-def test_a_daemonset_made_again_under_its_name_starts_clean() -> None:
+def test_a_recreated_daemonset_of_the_same_name_starts_without_history() -> None:
     async def scene() -> None:
         async with stand(3) as there:
             there.begin()

@@ -61,7 +61,7 @@ def counted(uid: str, *times: int, probe: bool = False) -> dict[str, object]:
     return {"metadata": {"uid": uid, "labels": labels, "managedFields": entries}}
 
 
-def test_a_rival_is_known_by_its_third_write_after_the_first_list() -> None:
+def test_a_competing_controller_is_detected_by_its_third_write_after_the_first_list() -> None:
     rivals = Rivals()
     assert rivals.changed(counted("a", 1, 2, 3)) == ""
     assert rivals.listed([counted("a", 1, 2, 3)]) == ""
@@ -86,7 +86,7 @@ def test_a_write_into_the_probe_is_enough() -> None:
         assert (rivals.changed(now) if how == "an event" else rivals.listed([now])) == "rival-1"
 
 
-def test_a_deleted_daemonset_of_the_same_uid_counts_again() -> None:
+def test_a_deleted_daemonset_of_the_same_uid_is_counted_again() -> None:
     rivals = Rivals(patience=1)
     rivals.gone(counted("a", 1))
     rivals.listed([counted("a", 1)])
@@ -119,7 +119,7 @@ def test_the_usual_pace_is_half_a_minute_to_start_and_five_seconds_to_stop() -> 
     assert RolloutPace() == RolloutPace(start=30.0, stop=5.0)
 
 
-def test_with_surge_the_old_pod_of_a_node_that_lost_its_need_goes_with_its_replacement() -> None:
+def test_with_surge_the_old_pod_of_an_ineligible_node_is_deleted_with_its_replacement() -> None:
     world = World(daemonset(updateStrategy=rolling(0, 1)), 1)
     world.settle()
     world.edit("agent:2")

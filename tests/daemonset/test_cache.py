@@ -176,7 +176,7 @@ def test_a_second_event_of_a_pod_wakes_only_when_something_changed_that_is_kept(
     ) == {KEY}
 
 
-def test_a_known_revision_that_changes_wakes_its_owner() -> None:
+def test_a_change_of_a_known_revision_queues_its_owner() -> None:
     cache = filled(settled())
     cache.apply(CONTROLLER_REVISION, EventType.ADDED, revision(), "200")
     assert cache.apply(CONTROLLER_REVISION, EventType.MODIFIED, revision(), "201") == {KEY}
@@ -207,7 +207,7 @@ def test_a_deleted_pod_ends_at_once_and_its_event_still_wakes() -> None:
     assert seen.vanished["node-0"] == "p"
 
 
-def test_a_reply_that_comes_after_its_watch_raises_no_ghost() -> None:
+def test_a_reply_after_its_watch_event_does_not_restore_a_deleted_object() -> None:
     cache = filled(settled())
     cache.apply(POD, EventType.DELETED, pod(resourceVersion="211"), "211")
     cache.wrote(POD, pod(resourceVersion="205"), START)
@@ -259,7 +259,7 @@ def test_a_reply_of_the_same_cluster_stays_when_its_watch_continues() -> None:
     assert "p" in {p.uid for p in observe(cache).pods}
 
 
-def test_the_version_goes_down_with_a_new_list_of_an_older_world() -> None:
+def test_the_version_decreases_with_a_new_list_of_an_older_cluster() -> None:
     cache = filled(settled(), version="1000")
     cache.wrote(POD, pod(resourceVersion="50"), START)
     assert "p" not in {p.uid for p in observe(cache).pods}

@@ -88,14 +88,14 @@ def test_a_revision_that_we_wrote_is_observed_before_its_watch_shows_it() -> Non
     assert "own" not in {one.uid for one in observe(cache).revisions}
 
 
-def test_a_revision_that_is_gone_is_no_namesake() -> None:
+def test_a_deleted_revision_does_not_reserve_its_name() -> None:
     cache, body = with_a_foreign_namesake()
     foreign = revision(**FOREIGN, name=name_for(body))
     cache.apply(CONTROLLER_REVISION, DELETED, foreign, "201")
     assert observe(cache).namesake is None
 
 
-def test_of_two_revisions_of_one_name_the_end_of_the_earlier_one_hides_the_later_one_not() -> None:
+def test_the_deletion_of_an_earlier_revision_does_not_hide_a_later_one_of_the_same_name() -> None:
     cache, body = with_a_foreign_namesake()
     later = revision(**FOREIGN, name=name_for(body), uid="later")
     cache.apply(CONTROLLER_REVISION, EventType.ADDED, later, "201")
@@ -121,7 +121,7 @@ def test_a_daemonset_keeps_its_memory_through_its_own_changes() -> None:
 
 
 @pytest.mark.parametrize("how", ["an event", "a list"])
-def test_of_a_daemonset_that_is_gone_nothing_is_left(how: str) -> None:
+def test_nothing_is_kept_of_a_deleted_daemonset(how: str) -> None:
     cache = filled(settled())
     a_pod_vanished(cache)
     if how == "an event":
@@ -142,7 +142,7 @@ def test_the_end_of_a_former_daemonset_of_the_name_leaves_the_present_one() -> N
 
 
 @pytest.mark.parametrize("how", ["an event", "a list"])
-def test_a_node_that_is_gone_takes_the_memory_of_it_along(how: str) -> None:
+def test_everything_about_a_deleted_node_is_forgotten(how: str) -> None:
     cache = filled(settled())
     a_pod_vanished(cache)
     if how == "an event":
@@ -193,7 +193,7 @@ def moved(cache: Cache) -> bool:
     return KEY in cache.take_moved()
 
 
-def test_what_changed_is_taken_once() -> None:
+def test_changes_are_returned_once() -> None:
     cache = filled(settled())
     assert moved(cache)
     assert not moved(cache)
@@ -273,7 +273,7 @@ def test_a_backoff_lapses_half_an_hour_after_its_failed_pod() -> None:
     assert memory.backoffs.keys() == {"b"}
 
 
-def test_a_node_that_is_gone_takes_its_backoff_along() -> None:
+def test_the_backoff_of_a_deleted_node_is_forgotten() -> None:
     cache = filled(settled())
     memory = cache._memories.of(observe(cache).daemonset)
     memory.backoffs |= {name: FailedPodBackoff(START, 1.0) for name in ("node-0", "node-1")}

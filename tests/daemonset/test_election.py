@@ -42,7 +42,7 @@ def spec_of(body: Body | None) -> Any:
     return body["spec"]
 
 
-def test_a_lease_that_never_was_is_made_at_once() -> None:
+def test_a_missing_lease_is_created_at_once() -> None:
     made = leader_election.claim(leader_election.saw(candidate(), None, 0), 0, 0)
     assert spec_of(made)["holderIdentity"] == "a"
     assert spec_of(made)["leaseTransitions"] == 0
@@ -95,7 +95,7 @@ def test_only_a_change_of_the_spec_keeps_others_away() -> None:
     )
 
 
-def test_what_others_wrote_beside_the_spec_stays() -> None:
+def test_fields_of_others_outside_of_the_spec_stay() -> None:
     annotated = {
         **lease("", 2, duration=1),
         "metadata": {"resourceVersion": "2", "annotations": {"seen": "yes"}},
@@ -120,7 +120,7 @@ def test_takeovers_are_counted_and_renewals_are_not() -> None:
     assert (again["leaseTransitions"], again["acquireTime"]) == (5, "then")
 
 
-def test_a_lease_that_is_gone_keeps_others_away_as_if_it_were_there() -> None:
+def test_a_deleted_lease_is_respected_until_it_would_expire() -> None:
     gone = leader_election.saw(leader_election.saw(candidate(), lease("b"), 100), None, 101)
     assert leader_election.claim(gone, 110.9, 0) is None
     # it may have come and gone meanwhile
@@ -452,7 +452,7 @@ def test_after_any_fault_a_candidate_leads(seed: int) -> None:
 
 @OFTEN
 @given(st.integers(0, 2**32))
-def test_a_leader_stays_while_all_is_well(seed: int) -> None:
+def test_a_leader_stays_without_faults(seed: int) -> None:
     made = world(seed, 3, 0.0)
     made.run(HOUR / 6)
     assert len(made.led) == 1

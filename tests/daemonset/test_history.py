@@ -77,7 +77,7 @@ def test_the_limit_counts_old_revisions_only() -> None:
     assert world.numbers() == [2]
 
 
-def test_of_two_revisions_with_one_template_the_higher_stays_and_its_pods_are_relabelled() -> None:
+def test_the_higher_of_two_revisions_with_one_template_stays_and_its_pods_are_relabelled() -> None:
     world = settled()
     roll(world, "agent:2")
     (twin,) = (copy.deepcopy(body) for body in world.revisions.values() if body["revision"] == 2)
@@ -132,7 +132,7 @@ def test_nothing_is_pruned_while_the_limit_holds() -> None:
     assert not any(isinstance(a, DeleteRevision) for a in world.turn().actions)
 
 
-def test_a_field_that_a_newer_api_server_fills_in_restarts_no_pod_and_makes_no_revision() -> None:
+def test_a_default_of_a_newer_api_server_restarts_no_pod_and_creates_no_revision() -> None:
     world = settled()
     roll(world, "agent:2")
     pods, template = set(world.pods), world.body["spec"]["template"]["spec"]
@@ -186,7 +186,7 @@ def test_a_revision_with_a_finalizer_is_deleted_once_and_neither_counted_nor_cur
     assert world.turn().actions == ()
 
 
-def test_a_foreign_revision_under_the_name_of_ours_serves_until_it_is_gone() -> None:
+def test_a_foreign_revision_with_our_name_is_used_until_it_is_deleted() -> None:
     world = World(daemonset(), 2)
     seen = world.observe()
     body = revisions.new(seen.daemonset, 7)

@@ -51,7 +51,7 @@ def free(capacity: NodeCapacity, on: str = "a") -> tuple[Any, int]:
     return left.free["cpu"], len(left.ports)
 
 
-def test_each_pod_takes_its_requests_and_ports_until_it_has_ended() -> None:
+def test_each_pod_uses_its_requests_and_ports_until_it_has_ended() -> None:
     whole = free(room())[0]
     one = free(room(pod()))
     assert (one[0] < whole, one[1]) == (True, 1)
@@ -62,7 +62,7 @@ def test_each_pod_takes_its_requests_and_ports_until_it_has_ended() -> None:
 
 
 @pytest.mark.parametrize("how", ["deleted", "ended"])
-def test_the_end_of_a_pod_gives_its_room_back_once_and_wakes_who_waits(how: str) -> None:
+def test_the_end_of_a_pod_frees_its_capacity_once_and_queues_waiting_daemonsets(how: str) -> None:
     capacity = room(pod())
     whole = free(room())
     type, body = (DELETED, pod()) if how == "deleted" else (MODIFIED, pod(phase="Succeeded"))
@@ -97,7 +97,7 @@ def test_a_node_that_changes_its_capacity_wakes_who_waits() -> None:
     assert free(capacity)[0] == before
 
 
-def test_a_list_replaces_what_was_there_and_wakes_who_waits() -> None:
+def test_a_list_replaces_all_pods_and_queues_waiting_daemonsets() -> None:
     capacity = room(pod())
     assert capacity.replace(POD, [], "20") == {KEY}
     assert free(capacity) == free(room())
@@ -105,7 +105,7 @@ def test_a_list_replaces_what_was_there_and_wakes_who_waits() -> None:
     assert capacity.look().keys() == {"b"}
 
 
-def test_who_has_room_waits_no_longer() -> None:
+def test_a_daemonset_with_capacity_no_longer_waits() -> None:
     capacity = room()
     capacity.remember(KEY, Decision())
     assert capacity.replace(POD, [], "20") == set()
@@ -151,7 +151,7 @@ def placed(cpu: str, **more: Any) -> tuple[dict[str, str], list[str]]:
     return nodes, sorted(decision.unplaced)
 
 
-def test_where_we_place_pods_each_goes_to_a_node_with_room_for_it() -> None:
+def test_with_direct_scheduling_each_pod_is_placed_on_a_node_with_capacity() -> None:
     assert placed("600m") == ({"node-0": "node-0"}, ["node-1", "node-2"])
     assert placed("500m") == ({"node-0": "node-0", "node-1": "node-1"}, ["node-2"])
     assert placed("2") == ({}, ["node-0", "node-1", "node-2"])

@@ -106,7 +106,7 @@ def test_a_turn_settles_each_node(
     assert [(a.key.name, a.cause) for a in settled] == deletes
 
 
-def test_a_pod_is_made_for_its_node_as_upstream_makes_it() -> None:
+def test_a_pod_is_created_for_its_node_as_upstream_creates_it() -> None:
     world = World(daemonset(), 1)
     world.body["spec"]["template"]["spec"]["affinity"] = {
         "nodeAffinity": {
@@ -248,7 +248,7 @@ def test_a_pod_of_a_daemonset_with_a_long_name_has_a_valid_name_wherever_it_is_c
         )
 
 
-def test_a_turn_makes_at_most_250_pods() -> None:
+def test_one_reconciliation_creates_at_most_250_pods() -> None:
     world = World(daemonset(), 600)
     sizes = [sum(isinstance(a, CreatePod) for a in world.turn().actions) for _ in range(4)]
     assert sizes == [250, 250, 100, 0]
@@ -275,7 +275,7 @@ def test_a_back_off_from_the_future_holds_nothing_up() -> None:
     assert world.backoffs["node-0"].since == world.now
 
 
-def test_of_several_pods_the_one_on_its_node_stays_and_of_those_the_oldest() -> None:
+def test_the_oldest_of_several_pods_on_their_node_stays() -> None:
     world = World(daemonset(), 1)
     world.existing("b-oldest-but-waiting", "node-0")
     world.now += 10

@@ -118,7 +118,7 @@ def surges(world: World) -> bool:
 
 @OFTEN
 @given(world=worlds(), shuffled=st.randoms(use_true_random=False))
-def test_the_same_things_seen_in_any_order_give_the_same_decision_byte_for_byte(
+def test_the_same_observations_in_any_order_give_the_same_decision_byte_for_byte(
     world: World, shuffled: Any
 ) -> None:
     first = repr(decide.decide(world.observe()))
@@ -150,7 +150,7 @@ def test_pods_are_created_once_per_node_and_only_on_eligible_nodes_and_deleted_o
 
 @OFTEN
 @given(world=worlds())
-def test_what_is_written_is_seen_to_be_our_own_and_an_adoption_comes_alone(world: World) -> None:
+def test_only_our_own_objects_are_written_and_an_adoption_is_the_only_action(world: World) -> None:
     for _ in range(4):
         seen = world.observe()
         owned = {
@@ -183,7 +183,7 @@ def test_what_is_written_is_seen_to_be_our_own_and_an_adoption_comes_alone(world
 
 @OFTEN
 @given(world=worlds())
-def test_no_turn_takes_more_available_pods_than_its_budget_leaves(world: World) -> None:
+def test_no_reconciliation_deletes_more_available_pods_than_its_budget(world: World) -> None:
     seen = world.observe()
     seconds, strategy = seen.daemonset.min_ready_seconds, seen.daemonset.strategy
     wanted = {on for on, placement in placements(seen).items() if placement is Placement.RUN}
@@ -210,7 +210,7 @@ def test_no_turn_takes_more_available_pods_than_its_budget_leaves(world: World) 
 
 @OFTEN
 @given(world=worlds())
-def test_no_turn_puts_a_pod_beside_another_beyond_surge(world: World) -> None:
+def test_no_reconciliation_creates_a_second_pod_on_a_node_beyond_surge(world: World) -> None:
     def crowds() -> dict[str, int]:
         on = [pod.node for pod in counting(world)]
         return {name: on.count(name) for name in on}
@@ -263,7 +263,7 @@ def test_from_any_state_and_through_any_crashes_the_fleet_becomes_right_and_stay
 
 @SLOWLY
 @given(world=worlds(), passed=st.sampled_from([0, 1, 20, 10**6, -(10**6)]))
-def test_time_alone_changes_the_answer_no_sooner_than_the_decision_says(
+def test_the_passage_of_time_changes_the_decision_no_sooner_than_wake_after(
     world: World, passed: int
 ) -> None:
     """At the time that it names, and never before; a clock that jumps may only make it decide,

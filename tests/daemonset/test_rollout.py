@@ -112,7 +112,7 @@ def test_after_any_prefix_of_actions_and_a_crash_it_still_converges(
     assert len(world.numbers()) == len(set(world.numbers()))
 
 
-def test_of_healthy_pods_no_more_than_the_budget_go_and_broken_ones_all_at_once() -> None:
+def test_healthy_pods_are_deleted_within_the_budget_and_broken_ones_all_at_once() -> None:
     world = settled(20, rolling(3))
     unready(world, *(f"node-{i}" for i in range(10)))
     world.edit("agent:2")
@@ -126,7 +126,7 @@ def test_of_healthy_pods_no_more_than_the_budget_go_and_broken_ones_all_at_once(
 
 
 @pytest.mark.parametrize("strategy", [rolling(2), rolling(0, 2)], ids=["unavailable", "surge"])
-def test_the_node_that_we_run_on_comes_last(strategy: dict[str, Any]) -> None:
+def test_the_node_of_the_controller_is_updated_last(strategy: dict[str, Any]) -> None:
     world = settled(7, strategy)
     world.own_node = "node-0"
     world.edit("agent:2")
@@ -143,7 +143,7 @@ def test_the_node_that_we_run_on_comes_last(strategy: dict[str, Any]) -> None:
     assert {pods.pod_of(pod).node for pod in world.pods.values()} == {"node-0", *others}
 
 
-def test_a_bad_image_stops_at_the_budget_and_the_way_back_restarts_only_what_it_touched() -> None:
+def test_a_bad_image_stops_at_the_budget_and_the_rollback_restarts_only_updated_pods() -> None:
     world = settled(5, rolling(2))
     world.bad_images = {"agent:bad"}
     before = {pod.name for pod in world.parsed()}
@@ -171,7 +171,7 @@ def test_on_delete_replaces_a_pod_only_after_its_deletion() -> None:
     assert world.numbers() == [1, 2]
 
 
-def test_surge_gives_up_an_old_pod_only_for_an_available_new_one() -> None:
+def test_surge_deletes_an_old_pod_only_for_an_available_new_one() -> None:
     world = settled(2, rolling(0, 1))
     world.edit("agent:2")
     assert [type(a) for a in world.turn().actions][-1] is CreatePod
@@ -223,7 +223,7 @@ def test_a_suspended_rollout_pauses_at_any_step_repairs_nodes_and_resumes(
 
 
 @pytest.mark.parametrize("back", [1.0, 19.0, 30.0, 86400.0])
-def test_a_clock_that_is_put_back_costs_no_more_pods_than_the_budget(back: float) -> None:
+def test_a_clock_set_back_deletes_no_more_pods_than_the_budget(back: float) -> None:
     world = settled(10, rolling(2), minReadySeconds=20)
     world.now += 20 - back
     world.edit("agent:2")
@@ -235,7 +235,7 @@ def test_a_clock_that_is_put_back_costs_no_more_pods_than_the_budget(back: float
     assert world.images() == {f"node-{i}": ["agent:2"] for i in range(10)}
 
 
-def test_the_way_back_from_the_middle_does_not_wait_for_the_minimum_of_the_pods_that_go() -> None:
+def test_a_rollback_during_a_rollout_does_not_wait_for_min_ready_seconds_of_replaced_pods() -> None:
     world = settled(3, rolling(1), minReadySeconds=600)
     world.now += 600
     world.settle()

@@ -91,7 +91,7 @@ def test_an_image_that_runs_elsewhere_is_the_nodes_fault() -> None:
     assert [(n.node, n.blame) for n in judged.nodes] == [("node-1", Blame.NODE)]
 
 
-def test_a_dead_node_is_to_blame_whatever_its_pod_says() -> None:
+def test_a_dead_node_is_the_cause_whatever_its_pod_reports() -> None:
     world = settled()
     world.nodes[2] = node("node-2", ready=False)
     for pod in world.pods.values():
@@ -119,7 +119,7 @@ def test_a_pod_that_is_never_ready_becomes_a_failure(waited: float, reason: str)
     assert [n.message for n in judged.nodes] == [message]
 
 
-def test_on_delete_is_healthy_with_earlier_pods_and_says_so() -> None:
+def test_on_delete_is_healthy_with_earlier_pods_and_reports_them() -> None:
     world = World(daemonset(updateStrategy={"type": "OnDelete"}), 2)
     world.settle()
     world.edit("agent:2")

@@ -53,7 +53,7 @@ def troubled(draw: st.DrawFn) -> World:
 
 
 @given(world=troubled(), refused=st.sampled_from(["", "exceeded quota"]))
-def test_every_node_is_counted_once_and_every_trouble_has_one_entry(
+def test_every_node_is_counted_once_and_every_problem_has_one_entry(
     world: World, refused: str
 ) -> None:
     seen = world.observe()

@@ -83,7 +83,7 @@ def test_pods_are_replaced_two_by_two() -> None:
     story.turns((0, 0))
 
 
-def test_with_surge_two_new_pods_come_first() -> None:
+def test_with_surge_two_new_pods_are_created_first() -> None:
     story = Story(5, rolling(0, 2))
     story.edit()
     story.turns((2, 0), (0, 0))
@@ -95,7 +95,7 @@ def test_with_surge_two_new_pods_come_first() -> None:
     story.turns((0, 1), (0, 0))
 
 
-def test_with_surge_an_unwanted_node_gives_up_its_pod_when_enough_are_available() -> None:
+def test_with_surge_the_pod_of_an_ineligible_node_is_deleted_when_enough_are_available() -> None:
     taint = {"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"}
     nodes = [node(f"node-{i}", taints=[taint] if i == 0 else None) for i in range(5)]
     story = Story([], rolling(0, 1))

@@ -22,7 +22,7 @@ def test_a_key_added_twice_is_taken_once_at_the_earlier_time() -> None:
     assert queue.next_due() is None
 
 
-def test_a_key_added_while_it_is_taken_comes_again_after_that() -> None:
+def test_a_key_added_during_its_processing_is_processed_again() -> None:
     queue: WorkQueue[str] = WorkQueue()
     queue.add("a", 0.0)
     assert queue.take(0.0) == "a"

@@ -44,7 +44,7 @@ def test_every_alert_is_seen_to_fire_and_to_keep_still() -> None:
         }
 
 
-def test_alerts_and_dashboard_ask_only_for_metrics_that_there_are() -> None:
+def test_alerts_and_dashboard_query_only_existing_metrics() -> None:
     dashboard = json.loads((deploy.DEPLOY / "monitoring/dashboard.json").read_text())
     expressions = [rule["expr"] for rule in rules()] + [
         target["expr"] for panel in dashboard["panels"] for target in panel["targets"]

@@ -74,7 +74,7 @@ WAYS: dict[str, Callable[[Path], str]] = {
 }
 
 
-def test_every_way_to_install_is_taken_by_a_strict_api_server(
+def test_a_strict_api_server_accepts_every_kind_of_install(
     tmp_path: Path, plane: controlplane.ControlPlane
 ) -> None:
     for kind, plural in (
@@ -164,7 +164,7 @@ def matched(plane: controlplane.ControlPlane, path: str) -> str:
         return str(reply.headers["X-Kubernetes-PF-FlowSchema-UID"])
 
 
-def test_before_there_is_a_network_the_service_is_placed_on_the_hosts(
+def test_without_a_pod_network_the_service_runs_on_the_host_network(
     plane: controlplane.ControlPlane,
 ) -> None:
     for number in range(3):

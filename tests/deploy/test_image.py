@@ -20,7 +20,7 @@ def image() -> containerfile.Image:
     return containerfile.Build().target("service")
 
 
-def test_it_has_what_the_service_starts_and_writes_only_where_it_may(
+def test_the_image_has_all_programs_and_writes_only_to_permitted_directories(
     image: containerfile.Image,
 ) -> None:
     done = containerfile.run(
@@ -34,7 +34,7 @@ def test_it_has_what_the_service_starts_and_writes_only_where_it_may(
     assert containerfile.run(image, "sh", "-c", "touch /tmp/x").returncode == 0
 
 
-def test_it_starts_quickly_from_bytecode_that_is_there(
+def test_the_image_starts_quickly_from_its_bytecode(
     image: containerfile.Image, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert image.entrypoint == ("gitops-ds",)
@@ -59,7 +59,7 @@ def test_it_starts_quickly_from_bytecode_that_is_there(
     assert containerfile.run(image, "sh", "-c", f"{looked} {missing}").stdout == ""
 
 
-def test_it_checks_a_repository_that_it_may_only_read(
+def test_the_image_checks_a_read_only_repository(
     tmp_path: Path, image: containerfile.Image
 ) -> None:
     (tmp_path / "agent.yaml").write_text(agent())

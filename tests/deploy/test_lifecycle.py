@@ -113,7 +113,9 @@ def test_neither_an_upgrade_nor_uninstall_restarts_a_pod(
     assert "gitops-ds-" not in plane.kubectl("-n", NAMESPACE, "get", "configmaps", "-o", "name")
 
 
-def test_it_manages_its_own_deployment(tmp_path: Path, plane: controlplane.ControlPlane) -> None:
+def test_the_service_manages_its_own_deployment(
+    tmp_path: Path, plane: controlplane.ControlPlane
+) -> None:
     parts = ("rights/rbac", "rights/itself")
     rights.installed(plane, tmp_path / "overlay", "pace", parts[0])
     proven = rights.granted(plane)

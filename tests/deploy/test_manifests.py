@@ -108,7 +108,7 @@ def test_the_chart_refuses_values_that_mean_nothing(options: tuple[str, ...]) ->
         deploy.templated(*(word for option in options for word in ("--set", option)))
 
 
-def test_what_is_generated_is_up_to_date() -> None:
+def test_generated_files_are_up_to_date() -> None:
     subprocess.run([deploy.ROOT / "scripts/install-manifest", "--check"], check=True)
 
 
@@ -134,5 +134,5 @@ SETTINGS = sorted(
 
 
 @pytest.mark.parametrize("file", SETTINGS)
-def test_every_settings_file_is_one_that_the_service_takes(file: str) -> None:
+def test_the_service_accepts_every_settings_file(file: str) -> None:
     assert service.read(str(deploy.DEPLOY / file)).listen

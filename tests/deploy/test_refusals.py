@@ -22,7 +22,7 @@ SPACE = "refused"
 @pytest.mark.controlplane
 @pytest.mark.system
 @pytest.mark.xdist_group("rights")
-def test_a_quota_is_the_cause_until_it_is_gone(
+def test_a_quota_is_the_cause_until_it_is_deleted(
     tmp_path: Path, plane: controlplane.ControlPlane
 ) -> None:
     rights.installed(plane, tmp_path / "overlay", "pace")

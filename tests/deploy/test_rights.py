@@ -140,7 +140,7 @@ def test_the_components_of_deploy_grant_exactly_what_settings_need(
     plane.kubectl("delete", "-k", str(deploy.DEPLOY / "crd"))
 
 
-def test_in_the_name_of_others_the_service_only_looks(
+def test_with_impersonation_the_own_account_of_the_service_only_reads(
     tmp_path: Path, plane: controlplane.ControlPlane
 ) -> None:
     rights.installed(plane, tmp_path / "overlay", "pace", "rights/impersonation")

@@ -154,7 +154,7 @@ def test_a_secret_in_git_is_applied_and_shown_nowhere_and_warned_about() -> None
         ),
     ],
 )
-def test_what_the_service_lives_from_is_out_of_reach(head: str, rest: str, key: str) -> None:
+def test_objects_that_the_service_needs_are_protected(head: str, rest: str, key: str) -> None:
     version, _, kind = head.rpartition("/")
 
     async def script(scene: Scene) -> None:
@@ -173,7 +173,7 @@ def test_a_reader_of_the_services_credentials_is_not_started_in_its_namespace() 
     play(script, agent("reader", namespace="gitops-ds"))
 
 
-def test_a_forged_owner_is_written_over_and_objects_of_others_stay_theirs() -> None:
+def test_a_forged_owner_is_overwritten_and_objects_of_others_stay_theirs() -> None:
     async def script(scene: Scene) -> None:
         forged = await scene.cluster.get(CONFIG_MAP, "default", "forged")
         assert forged["metadata"]["labels"][names.OWNER_LABEL] == "test"

@@ -159,7 +159,7 @@ async def settled(scene: Scene, write: Write) -> bool:
 @pytest.mark.parametrize(
     "answer", ANSWERS, ids=lambda answer: str(getattr(answer, "status", answer))
 )
-def test_a_write_that_is_refused_for_an_hour_costs_few_requests_and_is_made_when_it_may_be(
+def test_a_write_that_is_refused_for_an_hour_costs_few_requests_and_then_succeeds(
     write: Write, answer: RequestFault
 ) -> None:
     async def script(scene: Scene) -> None:

@@ -34,7 +34,7 @@ PROBE = "apiVersion: example.com/v1\nkind: Probe\nmetadata: {name: one}\nspec: {
 
 
 @pytest.mark.parametrize(("scope", "namespace"), [("Namespaced", "default"), ("Cluster", "")])
-def test_a_custom_object_is_placed_as_its_kind_wants(scope: str, namespace: str) -> None:
+def test_a_custom_object_has_the_scope_of_its_kind(scope: str, namespace: str) -> None:
     info = CommitInfo(
         CommitId("a" * 40), (), datetime(2026, 1, 1, tzinfo=UTC), "Ann <ann@example.com>", "one"
     )

@@ -72,7 +72,7 @@ def test_our_label_is_restored_when_another_writer_removes_it(which: Resource) -
     play(script)
 
 
-def test_what_is_held_is_corrected_when_its_time_is_over_though_nothing_moves() -> None:
+def test_held_drift_is_corrected_when_its_time_is_over_though_nothing_changes() -> None:
     async def script(scene: Scene) -> None:
         await begun(scene)
         await changed(scene)

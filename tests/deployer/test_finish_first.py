@@ -32,7 +32,7 @@ def skipped(scene: Scene) -> list[str]:
 
 @both
 @pytest.mark.parametrize("policy", [FIRST, EARLY], ids=["at-end", "late"])
-def test_it_begins_when_the_rollout_is_complete(powers: Powers, policy: str) -> None:
+def test_the_next_commit_begins_when_the_rollout_is_complete(powers: Powers, policy: str) -> None:
     async def script(scene: Scene) -> None:
         scene.push("2")
         await asyncio.sleep(60)

@@ -66,7 +66,7 @@ def test_a_git_server_that_hangs_holds_up_no_correction() -> None:
     play(script)
 
 
-def test_files_that_git_does_not_give_leave_the_commit_before_in_force() -> None:
+def test_files_that_git_cannot_read_leave_the_previous_commit_in_force() -> None:
     async def script(scene: Scene) -> None:
         await scene.settle()
         scene.history.files_away = True
@@ -82,7 +82,7 @@ def test_files_that_git_does_not_give_leave_the_commit_before_in_force() -> None
     play(script)
 
 
-def test_changes_in_the_cluster_do_not_ask_git() -> None:
+def test_changes_in_the_cluster_cause_no_git_requests() -> None:
     async def script(scene: Scene) -> None:
         await scene.settle()
         looks = scene.history.looks
@@ -334,7 +334,7 @@ def test_a_tip_that_is_the_kept_commit_is_judged_as_any_other_when_git_answers()
     play(script)
 
 
-def test_what_is_on_hold_or_suspended_stays_so_after_a_start_without_git() -> None:
+def test_holds_and_suspensions_stay_after_a_start_without_git() -> None:
     async def script(scene: Scene) -> None:
         await scene.settle()
         good, place = scene.history.id(0), (scene.cluster, "gitops-ds", "test")
@@ -373,9 +373,7 @@ def test_the_last_good_commit_is_verified_before_it_is_kept_after_a_start_withou
     play(script)
 
 
-def test_a_start_without_git_and_without_the_last_good_commit_says_that_nothing_is_corrected() -> (
-    None
-):
+def test_a_start_without_git_and_a_last_good_commit_reports_that_nothing_is_corrected() -> None:
     async def script(scene: Scene) -> None:
         await scene.settle()
         await ended(scene)

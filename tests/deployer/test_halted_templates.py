@@ -70,7 +70,7 @@ def test_another_template_is_not_held(powers: Powers) -> None:
     play(powers, script)
 
 
-def test_a_release_of_the_halted_rollout_lets_it_go_on() -> None:
+def test_a_release_of_the_halted_rollout_resumes_it() -> None:
     async def script(scene: Scene) -> None:
         await halted(scene)
         spoil(scene)

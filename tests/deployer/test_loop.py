@@ -246,7 +246,7 @@ def test_a_wish_during_a_pass_is_not_lost() -> None:
     play(script)
 
 
-def test_a_replica_whose_turn_comes_in_the_middle_of_a_look_applies_what_it_sees() -> None:
+def test_a_replica_that_becomes_leader_during_a_fetch_applies_its_result() -> None:
     async def script(scene: Scene) -> None:
         await scene.settle()
         scene.loop.stop_leading()
@@ -297,7 +297,7 @@ async def edit(scene: Scene, tag: str) -> None:
     ("drift", "image"),
     [(DriftPolicy.CORRECT, "1"), (DriftPolicy.REPORT, "9"), (DriftPolicy.HOLD, "9")],
 )
-def test_a_change_made_by_hand_is_put_back_or_left_as_the_setting_says(
+def test_a_change_by_hand_is_corrected_or_ignored_as_configured(
     drift: DriftPolicy, image: str
 ) -> None:
     async def script(scene: Scene) -> None:
@@ -309,7 +309,7 @@ def test_a_change_made_by_hand_is_put_back_or_left_as_the_setting_says(
     play(script, ApplyOptions(drift=drift, patience=0.0))
 
 
-def test_a_branch_that_goes_back_waits_for_consent_and_says_so_once() -> None:
+def test_a_branch_reset_to_an_older_commit_waits_for_consent_and_is_reported_once() -> None:
     async def script(scene: Scene) -> None:
         scene.history.push(AGENT.format(tag="2"))
         await scene.settle()
@@ -334,7 +334,7 @@ def test_a_deleted_object_is_created_again_without_a_commit() -> None:
 
 
 @pytest.mark.parametrize("status", [429, 500, 503])
-def test_an_api_server_that_fails_is_asked_again_without_a_flood(status: int) -> None:
+def test_a_failing_api_server_is_retried_without_a_flood(status: int) -> None:
     async def script(scene: Scene) -> None:
         await scene.settle()
         scene.history.push(AGENT.format(tag="2"))
@@ -559,7 +559,7 @@ def test_a_push_that_cannot_be_announced_does_no_harm() -> None:
     play(script)
 
 
-def test_what_left_git_is_deleted_only_when_pruning_is_on() -> None:
+def test_an_object_removed_from_git_is_deleted_only_with_pruning() -> None:
     without = AGENT.format(tag="1").partition("---")[0]
 
     async def kept(scene: Scene) -> None:

@@ -513,7 +513,7 @@ def test_deferred_objects_are_sent_again_when_their_delay_ends() -> None:
     assert loop_state.deferred(state, 110.0) == {}
 
 
-def test_a_look_is_due_at_its_time_and_when_the_timer_is_a_little_early() -> None:
+def test_a_fetch_is_due_at_its_time_and_when_the_timer_is_a_little_early() -> None:
     state = replace(IDLE, tip_due=110.0)
     assert [loop_state.tip_is_due(state, at) for at in (109.9, 109.995, 110.0)] == [
         False,

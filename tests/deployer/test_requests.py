@@ -325,7 +325,7 @@ def test_an_approval_is_for_one_plan_and_is_taken_away_when_it_was_used() -> Non
 
 
 @pytest.mark.parametrize("word", ["true", "True", "TRUE"])
-def test_the_words_of_people_are_understood(word: str) -> None:
+def test_the_values_of_annotations_are_parsed(word: str) -> None:
     requested = {
         names.SUSPEND: word,
         names.REQUESTED_AT: "now",

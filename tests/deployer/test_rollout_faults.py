@@ -147,7 +147,7 @@ def test_processes_that_are_killed_at_any_instant_continue_where_they_were(
 
 
 @both
-def test_an_edit_of_the_template_in_mid_rollout_is_put_back_and_restarts_no_pod(
+def test_an_edit_of_the_template_during_a_rollout_is_corrected_and_restarts_no_pod(
     powers: Powers,
 ) -> None:
     async def script(scene: Scene) -> None:

@@ -66,7 +66,7 @@ async def sync(scene: Scene) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize("condition", TROUBLES, ids=str)
-def test_trouble_shows_wherever_one_looks(condition: Condition) -> None:
+def test_a_problem_is_shown_in_every_output(condition: Condition) -> None:
     async def script(scene: Scene) -> None:
         await scene.settle()
         await asyncio.sleep(10)

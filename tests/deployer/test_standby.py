@@ -112,7 +112,7 @@ def test_unchanged_objects_are_requested_once() -> None:
     play(script)
 
 
-def test_when_its_turn_comes_it_applies_what_the_leader_did_not() -> None:
+def test_a_standby_that_becomes_leader_applies_the_pending_changes() -> None:
     async def script(scene: Standby) -> None:
         await scene.look()
         scene.leader.stop_leading()

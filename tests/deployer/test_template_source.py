@@ -235,7 +235,7 @@ def key(name: str = "agent", namespace: str = "default") -> Key:
     return Key("apps", "DaemonSet", namespace, name)
 
 
-def test_several_keys_documents_and_objects_are_taken_and_what_is_no_template_is_left() -> None:
+def test_several_keys_documents_and_objects_are_read_and_other_content_is_skipped() -> None:
     async def script(scene: Scene) -> None:
         items = "apiVersion: v1\nkind: List\nitems:\n- " + agent("c").replace("\n", "\n  ").rstrip()
         await scene.put(
@@ -283,7 +283,7 @@ def test_an_object_with_a_mistake_is_quarantined_alone() -> None:
     play(script)
 
 
-def test_what_left_the_templates_is_kept_or_deleted_as_for_git() -> None:
+def test_objects_removed_from_the_templates_are_kept_or_deleted_as_for_git() -> None:
     async def script(scene: Scene) -> None:
         await scene.put("a", {"a": agent("a")})
         await scene.put("b", {"b": agent("b")})
@@ -319,7 +319,7 @@ def test_of_two_templates_for_one_object_the_older_one_counts_and_the_other_is_r
     play(script)
 
 
-def test_git_wins_and_an_object_goes_to_and_fro_without_losing_a_pod() -> None:
+def test_git_has_precedence_and_an_object_changes_its_source_without_losing_a_pod() -> None:
     async def script(scene: Scene) -> None:
         await scene.put("agents", {"agent": agent()})
         await asyncio.sleep(20)
@@ -350,9 +350,7 @@ def test_git_wins_and_an_object_goes_to_and_fro_without_losing_a_pod() -> None:
     play(script, beside_git=True)
 
 
-def test_git_takes_back_nothing_that_it_did_not_name_and_templates_never_delete_what_is_gits() -> (
-    None
-):
+def test_templates_never_delete_objects_of_git_and_an_object_without_a_source_is_deleted() -> None:
     async def script(scene: Scene) -> None:
         await scene.put("agents", {"agent": agent(), "more": agent("more")})
         await scene.push(agent("other") + "---\n" + agent(image="git:1"))

@@ -70,7 +70,7 @@ def fill(file: Path) -> None:
             stream.write(b"x" * 1024)
 
 
-def test_a_commit_for_which_there_is_no_room_waits_and_the_last_one_stays(
+def test_a_commit_waits_while_the_disk_is_full_and_the_last_one_stays(
     tmp_path: Path, plane: controlplane.ControlPlane, space: str
 ) -> None:
     upstream = gitservers.Upstream(tmp_path / "fleet")

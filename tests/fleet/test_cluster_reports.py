@@ -50,7 +50,7 @@ def state_of(source: ReportInput) -> ClusterState:
     return cluster_reports.report(source, None, 1000.0).state
 
 
-def test_a_commit_that_is_applied_with_every_agent_well_is_proved() -> None:
+def test_an_applied_commit_with_every_agent_healthy_is_proved() -> None:
     found = cluster_reports.report(inputs(), None, 1000.0)
     assert found.state is ClusterState.PROVED
     assert found.proved == (ProvedCommit(TWO, 1000.0),)
@@ -71,7 +71,7 @@ def test_a_commit_that_is_applied_with_every_agent_well_is_proved() -> None:
         (BROKEN, ClusterState.FAILED),
     ],
 )
-def test_an_agent_that_is_not_well_proves_nothing(health: Health, state: ClusterState) -> None:
+def test_an_unhealthy_agent_proves_nothing(health: Health, state: ClusterState) -> None:
     assert state_of(inputs(agent(A, TWO, health), agent(B, ONE, WELL))) is state
 
 

@@ -211,7 +211,7 @@ async def delete(found: Watched) -> None:
 @pytest.mark.parametrize(
     "do", [commit, leave, die, there_and_back, move_to_another_variant, delete]
 )
-def test_what_is_explained_is_no_loss(do: Callable[[Watched], Awaitable[None]]) -> None:
+def test_an_explained_absence_is_no_loss(do: Callable[[Watched], Awaitable[None]]) -> None:
     async def scene() -> None:
         async with watched() as found:
             await do(found)

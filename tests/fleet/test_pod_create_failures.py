@@ -146,7 +146,7 @@ def test_without_the_right_to_list_events_one_review_is_sent_and_no_list() -> No
     play(scene)
 
 
-def test_an_api_server_that_fails_is_asked_again() -> None:
+def test_a_failing_api_server_is_retried() -> None:
     class Failing(EventRequests):
         async def list(self, resource: Resource, which: Selection) -> Listing:
             if self.listed < 3:
@@ -194,7 +194,7 @@ def test_the_cause_in_an_event(event: dict[str, Any], words: str) -> None:
     assert (words in found) == (bool(words) == bool(found))
 
 
-def test_one_look_of_the_command_line_agrees_with_the_service() -> None:
+def test_the_command_line_agrees_with_the_service() -> None:
     async def scene() -> None:
         async with stand(2) as there:
             found, running, uid = await begun(there, EventRequests(there))

@@ -135,7 +135,7 @@ def test_a_stuck_rollout_fails_after_the_deadline_of_its_policy() -> None:
     assert "3600 s" in health.message or "do not terminate" in health.message
 
 
-def test_a_parked_node_is_a_fault_of_the_node_and_the_rollout_goes_past_it() -> None:
+def test_a_parked_node_is_a_fault_of_the_node_and_the_rollout_continues_without_it() -> None:
     there = watched()
     there.world.nodes[5]["status"]["conditions"] = [{"type": "Ready", "status": "False"}]
     there.commit(SECOND)

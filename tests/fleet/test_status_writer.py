@@ -140,7 +140,7 @@ KINDS = pytest.mark.parametrize(
 
 
 @KINDS
-def test_it_reports_the_status_of_the_agent_and_follows_it(kind: Resource) -> None:
+def test_the_status_object_has_the_status_of_the_agent_and_follows_it(kind: Resource) -> None:
     async def play_it() -> None:
         async with scene(kind) as made:
             await asyncio.sleep(30)
@@ -216,7 +216,7 @@ def test_a_rollout_writes_it_every_few_seconds_at_most(kind: Resource) -> None:
 
 
 @KINDS
-def test_it_is_deleted_with_the_agent_also_after_a_restart(kind: Resource) -> None:
+def test_the_status_object_is_deleted_with_the_agent_also_after_a_restart(kind: Resource) -> None:
     async def play_it() -> None:
         async with scene(kind) as made:
             made.remember(fleet=GOOD)

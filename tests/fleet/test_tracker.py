@@ -48,7 +48,7 @@ async def drain(changes: Changes) -> set[Key]:
     return set()
 
 
-def test_an_agent_is_there_from_the_start_follows_every_change_and_goes() -> None:
+def test_an_agent_is_listed_from_the_start_follows_every_change_and_is_removed() -> None:
     async def scene() -> None:
         async with stand(3) as there, standing(there) as found:
             seen: list[HealthState | None] = []

@@ -161,7 +161,7 @@ def test_the_report_of_a_later_run_for_the_same_commit_stays(
         (Fault(0, method="GET", cut=True), [1.0]),
     ],
 )
-def test_what_passes_is_waited_for(kind: ForgeKind, fault: Fault, pauses: list[float]) -> None:
+def test_temporary_failures_are_retried(kind: ForgeKind, fault: Fault, pauses: list[float]) -> None:
     on, time = server(kind), Time()
     # A GET on a connection that ends is sent once more by the library itself.
     on.faults = [replace(fault, status=fault.status or 200)] * (2 if fault.cut else 1)
@@ -198,7 +198,7 @@ def test_what_passes_is_waited_for(kind: ForgeKind, fault: Fault, pauses: list[f
         ),
     ],
 )
-def test_the_limits_of_github_are_waited_out_as_it_asks(fault: Fault, pause: float) -> None:
+def test_the_rate_limits_of_github_are_respected(fault: Fault, pause: float) -> None:
     on, time = GitHub(), Time()
     on.faults = [fault]
     run(ForgeKind.GITHUB, on, lambda forge: forge.status(HEAD, STATUS), time=time)
@@ -216,7 +216,7 @@ def test_a_limit_that_lasts_longer_than_our_time_ends_it_at_once(kind: ForgeKind
 
 
 @SERVERS
-def test_a_server_that_stays_broken_is_given_up_within_the_time(kind: ForgeKind) -> None:
+def test_requests_to_a_broken_server_end_within_the_time_limit(kind: ForgeKind) -> None:
     on, time = server(kind), Time()
     on.faults = [Fault(503) for _ in range(100)]
     start = time.now

@@ -35,7 +35,7 @@ AS_GITLAB = {
         (ForgeKind.GITLAB, "projects/a%2Fb/merge_requests", AS_GITLAB, "web_url"),
     ],
 )
-def test_each_forge_is_asked_as_it_wants(
+def test_each_forge_gets_its_own_form_of_request(
     kind: ForgeKind, path: str, body: dict[str, Any], reply: str
 ) -> None:
     api = kinds.api(kind)

@@ -261,7 +261,7 @@ def test_a_push_without_a_pull_request_has_a_status_and_no_comment(
     assert set(review.statuses(review.head)) == {"gitops-ds/check"}
 
 
-def test_a_dry_run_says_what_would_be_done_and_asks_nothing(review: Review, tmp_path: Path) -> None:
+def test_a_dry_run_prints_the_actions_and_sends_no_request(review: Review, tmp_path: Path) -> None:
     report = tmp_path / "report.md"
     review.check(report)
     done = review.comment(report, "--dry-run", token="")
@@ -272,7 +272,7 @@ def test_a_dry_run_says_what_would_be_done_and_asks_nothing(review: Review, tmp_
     assert review.statuses(review.head) == {}
 
 
-def test_the_biggest_report_is_taken(review: Review, tmp_path: Path) -> None:
+def test_the_largest_report_is_accepted(review: Review, tmp_path: Path) -> None:
     report = tmp_path / "report.md"
     text = f"{markdown.marker('check')}\n**gitops-ds check: no findings** in 1 file, 1 object.\n"
     filler = "x" * 99 + "\n"

@@ -157,7 +157,7 @@ def test_a_job_of_more_rights_finds_the_pull_request_of_a_fork(tmp_path: Path) -
     assert "no pull request is at this commit" in result.messages[0]
 
 
-def test_outside_of_a_ci_options_say_it_all(tmp_path: Path) -> None:
+def test_outside_of_a_ci_all_values_are_options(tmp_path: Path) -> None:
     on = GitHub()
 
     async def inner() -> CommentResult:
@@ -223,7 +223,7 @@ def test_comment_and_status_are_named_by_the_key(tmp_path: Path) -> None:
     assert (task.marker, task.status.name) == (markdown.marker("a b"), "mine")
 
 
-def test_what_belongs_to_another_repository_or_forge_does_not_count(tmp_path: Path) -> None:
+def test_values_of_another_repository_or_forge_are_ignored(tmp_path: Path) -> None:
     environ = github(tmp_path)
     wanted = CommentOptions(written(tmp_path), project="acme/other", number=3)
     task = pull_request_comment.task(wanted, environ)
@@ -257,7 +257,7 @@ def test_missing_or_contradictory_options_are_reported(
     assert "\x1b" not in str(refused.value)
 
 
-def test_a_report_and_a_ci_that_both_say_no_commit(tmp_path: Path) -> None:
+def test_a_report_and_a_ci_without_a_commit(tmp_path: Path) -> None:
     wanted = CommentOptions(written(tmp_path, head=""), ForgeKind.GITHUB, project="a/b", number=7)
     with pytest.raises(errors.UsageError, match="name --sha"):
         pull_request_comment.task(wanted, {})

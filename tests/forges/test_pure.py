@@ -219,7 +219,7 @@ def test_graphql_lies_beside_the_rest() -> None:
         "https://git.example/?a=b",
     ],
 )
-def test_what_is_no_address_is_refused(url: str) -> None:
+def test_an_invalid_address_is_rejected(url: str) -> None:
     with pytest.raises(errors.UsageError, match="must be the server's address") as refused:
         access.address(ForgeKind.GITEA, url, allow_http=True)
     assert "secret" not in str(refused.value)
@@ -258,13 +258,13 @@ def test_a_token_is_sent_over_http_only_where_configured() -> None:
         (422, {}, "", None),
     ],
 )
-def test_when_a_request_is_sent_again(
+def test_the_failures_after_which_a_request_is_retried(
     status: int, headers: dict[str, str], message: str, wait: float | None
 ) -> None:
     assert retries.wait(status, headers, message, 2, 1_800_000_000.0) == wait
 
 
-def test_the_same_comment_is_known_though_the_forge_wrote_other_ends_of_lines() -> None:
+def test_the_same_comment_is_recognized_with_other_line_endings() -> None:
     wanted = Sticky("<!-- m -->", "a  \nb\n", HEAD, (1,))
     assert sticky_comment.is_same(
         Comment(1, "me", wanted.body.replace("\n", "\r\n").strip()), wanted
@@ -280,7 +280,7 @@ def test_the_same_comment_is_known_though_the_forge_wrote_other_ends_of_lines() 
         f"<!-- gitops-ds:posted commit={HEAD} run={'9' * 9999} -->",
     ],
 )
-def test_a_second_line_of_another_form_says_nothing(line: str) -> None:
+def test_a_second_line_of_another_form_is_ignored(line: str) -> None:
     assert not sticky_comment.is_newer(
         Comment(1, "me", f"<!-- m -->\n{line}\nx"), Sticky("<!-- m -->", "x", HEAD)
     )
@@ -297,7 +297,7 @@ def test_every_report_is_read_back(report: Any) -> None:
     assert comment_page.read(f"{markdown.marker(page.key)}\n{page.text}".encode()) == page
 
 
-def test_what_counts_is_the_footer_not_what_a_file_says() -> None:
+def test_the_footer_counts_and_not_the_content_of_a_file() -> None:
     text = (
         "**gitops-ds check: no findings** in 1 file, 1 object.\n\n```diff\n<sub>Checked "
         "`0123456`</sub>\n```\n"
@@ -336,7 +336,7 @@ def test_how_loud_a_report_is(level: str, loud: bool) -> None:
         GOOD.encode() + b"x" * 60_000,
     ],
 )
-def test_what_no_check_wrote_is_refused(data: bytes) -> None:
+def test_a_report_without_the_form_of_a_check_is_rejected(data: bytes) -> None:
     with pytest.raises(ValueError, match=r"it (has more|is no|does not)"):
         comment_page.read(data)
 

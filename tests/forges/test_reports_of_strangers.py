@@ -121,7 +121,7 @@ def test_the_page_of_a_json_report_is_the_one_that_the_check_writes(tmp_path: Pa
         '{"a":' * 10**5,
     ],
 )
-def test_what_no_check_wrote_is_refused(tmp_path: Path, data: str) -> None:
+def test_a_report_without_the_form_of_a_check_is_rejected(tmp_path: Path, data: str) -> None:
     (tmp_path / "report.json").write_text(data)
     with pytest.raises(errors.UsageError, match="write it with"):
         pull_request_comment.task(CommentOptions(str(tmp_path / "report.json")), github(tmp_path))
@@ -133,7 +133,7 @@ def test_large_numbers_cost_nothing(tmp_path: Path) -> None:
     )
 
 
-def test_a_check_writes_what_comment_takes(tmp_path: Path) -> None:
+def test_comment_accepts_the_report_of_a_check(tmp_path: Path) -> None:
     (tmp_path / "fleet").mkdir()
     alone: dict[str, str | None] = {"GITHUB_ACTIONS": None, "GITHUB_STEP_SUMMARY": None}
     wrote = CliRunner(env=alone).invoke(

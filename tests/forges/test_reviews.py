@@ -129,7 +129,7 @@ def approving(kind: ForgeKind, answers: Answers) -> list[str]:
         ([], []),
     ],
 )
-def test_the_last_word_about_the_merged_head_counts(
+def test_the_last_review_of_the_merged_head_counts(
     forge: Callable[[Any], Answers], found: list[dict[str, Any]], users: list[str]
 ) -> None:
     kind = ForgeKind.GITHUB if forge is github else ForgeKind.GITEA
@@ -183,7 +183,7 @@ def test_a_member_of_a_team_is_an_active_one(
     assert found is member
 
 
-def test_the_requests_of_a_look_are_bounded() -> None:
+def test_the_requests_of_one_check_are_bounded() -> None:
     pulls = [github_pull(n) for n in range(40)]
     answers = Answers({f"repos/a/b/commits/{COMMIT}/pulls": pulls})
     with pytest.raises(errors.ForgeError, match="more than 30 requests"):
@@ -231,7 +231,7 @@ def test_the_commits_that_changed_the_template_must_be_reviewed(
     assert review_approvals.to_review(commits, STAGE, "") == ids
 
 
-def test_what_is_missing_at_the_forge_is_no_member_and_a_refusal_is_an_error() -> None:
+def test_a_user_missing_at_the_forge_is_no_member_and_a_refusal_is_an_error() -> None:
     async def run() -> None:
         async with servers.GitHub().running() as server:
             url = f"{server.url}/api/v3"

@@ -38,9 +38,9 @@ _OF_REPORTS: Final = (
     test_findings.test_plain_text_and_json_hold_no_workflow_command,
     test_findings.test_fingerprints_are_unique,
     test_forges.test_gitlab_has_what_it_reads_and_unique_fingerprints,
-    test_forges.test_sarif_is_valid_and_as_github_wants_it,
+    test_forges.test_sarif_is_valid_and_in_the_form_of_github,
     test_junit.test_every_report_is_xml_as_its_readers_want_it,
-    test_markdown.test_a_repository_puts_no_mention_link_image_or_html_into_a_comment,
+    test_markdown.test_a_repository_can_put_no_mention_link_image_or_html_into_a_comment,
     test_markdown.test_no_line_of_a_comment_is_a_command_to_a_forge_or_a_runner,
 )
 

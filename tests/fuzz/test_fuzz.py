@@ -16,7 +16,7 @@ RUNS = {"manifest": 500, "repository": 120, "answers": 250, "reports": 400}
 
 
 @pytest.mark.parametrize("target", targets.TARGETS)
-def test_what_the_fuzzer_begins_with_and_what_it_found_holds(target: str) -> None:
+def test_the_seeds_and_the_earlier_failures_of_the_fuzzer_pass(target: str) -> None:
     for data in targets.seeds(target):
         targets.TARGETS[target](data)
 

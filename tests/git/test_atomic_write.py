@@ -84,7 +84,7 @@ def test_links_of_the_user_outside_of_a_repository_are_followed(tmp_path: Path) 
     assert (tmp_path / "file").is_symlink()
 
 
-def test_what_cannot_be_written_leaves_what_was_there(tmp_path: Path) -> None:
+def test_a_failed_write_leaves_the_old_content(tmp_path: Path) -> None:
     report = tmp_path / "report"
     report.write_bytes(b"older")
     with pytest.raises(OSError, match="No such file"):

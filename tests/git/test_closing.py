@@ -89,7 +89,7 @@ time.sleep(600)
 """
 
 
-def test_what_a_killed_process_left_is_swept_and_what_a_living_one_has_is_kept(
+def test_files_of_a_killed_process_are_removed_and_those_of_a_running_one_are_kept(
     tmp_path: Path,
 ) -> None:
     started = [

@@ -57,7 +57,7 @@ def keyring(
     return git_auth.Keyring(found, address.parse(found.url), secrets)
 
 
-def test_a_token_file_that_changes_counts_at_the_next_look_also_when_it_is_swapped_as_kubelet_does(
+def test_a_changed_token_file_is_used_at_the_next_fetch_also_after_a_symlink_swap(
     http_server: HttpServer, tmp_path: Path
 ) -> None:
     http_server.password = "first"
@@ -104,7 +104,7 @@ def test_a_secret_has_the_keys_that_flux_uses(data: Mapping[str, str], fits: obj
     assert git_auth.login_of(parts, address.parse("https://git.example.com/a")) == fits
 
 
-def test_for_ssh_the_identity_counts_and_for_https_the_password() -> None:
+def test_ssh_uses_the_identity_and_https_the_password() -> None:
     both = {"identity": b"key", "known_hosts": b"hosts", "password": b"pw"}
     assert isinstance(git_auth.login_of(both, address.parse("git@git.example.com:a")), SshKey)
     assert isinstance(git_auth.login_of(both, address.parse("https://git.example.com/a")), Password)
@@ -196,7 +196,7 @@ def test_credentials_go_to_the_place_that_they_are_for_and_nowhere_else(
     assert git_auth.chosen([entry], address.parse(url)) == (entry if goes else None)
 
 
-def test_the_longest_path_counts_and_none_where_none_fits() -> None:
+def test_the_longest_matching_path_is_used_and_none_without_a_match() -> None:
     entries = [
         CredentialSettings(match=f"https://git.example.com{path}") for path in ("", "/a/b", "/a")
     ]
@@ -214,7 +214,7 @@ def test_the_longest_path_counts_and_none_where_none_fits() -> None:
     ["git.example.com", "https://", "http://git.example.com", "https://*.example.com", "https://bot:pw@git.example.com",
      "https://git.example.com/a/../b", "https://git.example.com?x=1", "https://[", "file:///a", "https://git.example.com:x"],
 )  # fmt: skip
-def test_a_match_that_says_no_one_place_is_refused_without_its_password(match: str) -> None:
+def test_an_ambiguous_match_is_rejected_without_its_password(match: str) -> None:
     with pytest.raises(errors.UsageError) as caught:
         credential_scope.parse(match)
     assert "pw" not in str(caught.value)
@@ -260,9 +260,7 @@ SCP = st.builds(
     ),
     URLS | SCP,
 )
-def test_no_credentials_leave_for_a_host_that_they_were_not_given_for(
-    given_for: list[str], url: str
-) -> None:
+def test_credentials_are_sent_only_to_their_own_host(given_for: list[str], url: str) -> None:
     entries = []
     for text in given_for:
         with contextlib.suppress(errors.UsageError):
@@ -530,7 +528,7 @@ def app_of(
     return github_app.Tokens(where, now), app, Credentials(None, server.authority)
 
 
-def test_a_github_app_comes_with_a_token_for_its_repository_and_renews_it_before_the_end(
+def test_a_github_app_uses_a_token_of_its_repository_and_renews_it_before_it_expires(
     http_server: HttpServer, github: GitHub, tmp_path: Path
 ) -> None:
     async def run() -> None:
@@ -548,7 +546,7 @@ def test_a_github_app_comes_with_a_token_for_its_repository_and_renews_it_before
     asyncio.run(run())
 
 
-def test_a_token_that_git_is_refused_with_is_replaced_in_the_same_look(
+def test_a_refused_token_is_replaced_in_the_same_fetch(
     http_server: HttpServer, github: GitHub, tmp_path: Path
 ) -> None:
     commit = http_server.repository("a").commit({"x.yaml": "a: 1\n"})
@@ -577,7 +575,7 @@ def test_a_token_that_git_is_refused_with_is_replaced_in_the_same_look(
         (502, errors.SourceUnreachable, "try again"),
     ],
 )
-def test_each_refusal_of_a_token_says_what_to_do(
+def test_each_refusal_of_a_token_has_a_remedy(
     http_server: HttpServer,
     github: GitHub,
     tmp_path: Path,
@@ -641,7 +639,7 @@ def test_the_api_is_beside_the_repository(url: str, api: str) -> None:
     assert github_app.api_of(address.parse(url)) == api
 
 
-def test_an_app_does_not_come_by_ssh() -> None:
+def test_an_app_is_rejected_for_ssh() -> None:
     with pytest.raises(errors.UsageError, match="comes by https"):
         github_app.api_of(address.parse("git@github.com:org/a"))
 

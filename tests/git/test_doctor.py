@@ -40,7 +40,7 @@ def trouble(settings: dict[str, Any], now: float = 0.0) -> str:
         ("a public key", "must be a private key"),
     ],
 )
-def test_an_ssh_key_and_known_hosts_are_looked_at(tmp_path: Path, case: str, words: str) -> None:
+def test_an_ssh_key_and_known_hosts_are_checked(tmp_path: Path, case: str, words: str) -> None:
     key = signing.ssh_signer(tmp_path, "key").key
     if case == "a passphrase":
         subprocess.run(

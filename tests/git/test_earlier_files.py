@@ -31,7 +31,7 @@ def find(
     return use(upstream, work)
 
 
-def test_the_content_makes_a_revert_and_not_the_message(upstream: Upstream) -> None:
+def test_a_revert_is_detected_by_content_and_not_by_message(upstream: Upstream) -> None:
     agent, other = "fleet/agent [1].yaml", "fleet/other.yaml"
     one = upstream.commit({agent: "1", other: "1", "README": "1"})
     two = upstream.commit({agent: "2"})
@@ -51,7 +51,7 @@ def test_the_content_makes_a_revert_and_not_the_message(upstream: Upstream) -> N
     assert find(upstream, again, upstream.commit({agent: "1"}), [one, two, back]) in (one, back)
 
 
-def test_a_file_that_came_or_went_is_content(upstream: Upstream) -> None:
+def test_added_and_deleted_files_are_content(upstream: Upstream) -> None:
     one = upstream.commit({"fleet/a.yaml": "1"})
     two = upstream.commit({"fleet/a.yaml": None, "fleet/b.yaml": "1"})
     back = upstream.commit({"fleet/a.yaml": "1", "fleet/b.yaml": None})
@@ -66,7 +66,7 @@ def test_files_outside_the_followed_folder_do_not_count(upstream: Upstream) -> N
     assert find(upstream, one, two, [one], path="") is None
 
 
-def test_a_commit_that_is_not_known_is_an_error(upstream: Upstream) -> None:
+def test_an_unknown_commit_is_an_error(upstream: Upstream) -> None:
     one = upstream.commit({"fleet/a.yaml": "1"})
     with pytest.raises(errors.RevisionUnknown):
         find(upstream, "f" * 40, one, [one])

@@ -93,7 +93,7 @@ def test_credentials_in_the_url_are_used_and_never_kept(
         (None, "requires credentials"),
     ],
 )
-def test_wrong_or_missing_credentials_say_what_to_do_and_not_what_they_were(
+def test_wrong_or_missing_credentials_are_reported_with_a_remedy_and_without_their_values(
     http_server: HttpServer, tmp_path: Path, credential: Login | None, words: str
 ) -> None:
     http_server.repository("a")
@@ -103,7 +103,7 @@ def test_wrong_or_missing_credentials_say_what_to_do_and_not_what_they_were(
     assert "wrong-password" not in str(caught.value)
 
 
-def test_a_server_without_a_known_authority_is_refused(
+def test_a_server_with_an_unknown_authority_is_rejected(
     http_server: HttpServer, tmp_path: Path
 ) -> None:
     http_server.repository("a")
@@ -140,7 +140,7 @@ def test_a_redirect_is_not_followed_so_no_other_server_gets_the_credentials(
         (503, errors.SourceUnreachable, "try again"),
     ],
 )
-def test_each_status_becomes_an_error_that_says_whether_to_retry(
+def test_each_status_becomes_a_retryable_or_a_permanent_error(
     http_server: HttpServer, tmp_path: Path, status: int, kind: type[errors.SourceError], words: str
 ) -> None:
     http_server.status = status
@@ -148,7 +148,7 @@ def test_each_status_becomes_an_error_that_says_whether_to_retry(
         use(f"{http_server.url}/a", tmp_path, login(http_server), tip())
 
 
-def test_a_repository_that_is_not_there(http_server: HttpServer, tmp_path: Path) -> None:
+def test_a_missing_repository(http_server: HttpServer, tmp_path: Path) -> None:
     with pytest.raises(errors.SourceDenied, match="repository not found"):
         use(f"{http_server.url}/nothing", tmp_path, login(http_server), tip())
 
@@ -247,7 +247,7 @@ def test_a_fetch_over_the_cap_on_bytes_is_refused_and_leaves_nothing(
     assert sum(f.stat().st_size for f in tmp_path.rglob("*") if f.is_file()) < 600_000
 
 
-def test_a_push_goes_through_and_one_over_an_old_tip_does_not(
+def test_a_push_succeeds_and_one_based_on_an_old_tip_fails(
     http_server: HttpServer, tmp_path: Path
 ) -> None:
     upstream = http_server.repository("a")
@@ -271,7 +271,7 @@ def test_a_push_goes_through_and_one_over_an_old_tip_does_not(
     use(f"{http_server.url}/a", tmp_path, login(http_server), work)
 
 
-def test_a_server_that_says_nothing_is_given_up_after_the_time_limit(tmp_path: Path) -> None:
+def test_a_silent_server_fails_after_the_time_limit(tmp_path: Path) -> None:
     with (
         gitservers.silent_server() as port,
         pytest.raises(errors.SourceUnreachable, match="within 1 s"),
@@ -294,7 +294,7 @@ def test_a_closed_port_and_an_unknown_host_are_unreachable(tmp_path: Path) -> No
         use("https://nowhere.invalid/a", tmp_path, Credentials(), tip())
 
 
-def test_credentials_of_the_wrong_kind_are_refused_before_anything_is_asked(
+def test_credentials_of_the_wrong_kind_are_rejected_before_any_request(
     http_server: HttpServer, tmp_path: Path
 ) -> None:
     with pytest.raises(errors.UsageError, match="no ssh key"):

@@ -105,7 +105,7 @@ def test_a_path_that_is_no_directory_of_the_commit_is_named(upstream: Upstream, 
         snapshot(upstream, path)
 
 
-def test_links_are_refused_where_they_stand_for_something_we_would_read(upstream: Upstream) -> None:
+def test_links_are_rejected_in_place_of_files_that_are_read(upstream: Upstream) -> None:
     (upstream.work / "secret.yaml").symlink_to("/etc/passwd")
     (upstream.work / "latest").symlink_to("v1")
     (upstream.work / "readme").symlink_to("v1/notes")
@@ -159,7 +159,7 @@ def test_a_tree_that_leads_out_is_not_even_fetched(upstream: Upstream) -> None:
         b"./a.yaml",
     ],
 )
-def test_a_name_that_leads_out_is_no_path_wherever_it_comes_from(name: bytes) -> None:
+def test_a_name_that_leaves_the_tree_is_rejected(name: bytes) -> None:
     sifted = tree.sift([TreeEntry(name, EntryKind.FILE, 1)], DEFAULT, lambda _: {})
     assert (sifted.wanted, [f.rule for f in sifted.findings]) == ((), ["SRC004"])
 
@@ -193,7 +193,7 @@ def test_more_bytes_than_allowed_in_all_are_not_read(upstream: Upstream) -> None
     ]
 
 
-def test_an_empty_repository_and_an_unknown_branch_say_so(upstream: Upstream) -> None:
+def test_an_empty_repository_and_an_unknown_branch_are_reported(upstream: Upstream) -> None:
     for wanted in (Head(), MAIN, ShortName("main")):
         with pytest.raises(errors.RevisionUnknown, match=r"has no commit yet|no branch main"):
             use(upstream, lambda r, w=wanted: r.tip(w))  # type: ignore[misc]
@@ -282,7 +282,7 @@ def test_the_way_of_a_branch_is_forward_rewritten_or_rewound(upstream: Upstream)
     assert "gitops-ds apply --revision" in str(object_reader.rewound("https://h/a", second, first))
 
 
-def test_a_revert_of_a_commit_in_the_middle_keeps_what_came_after(upstream: Upstream) -> None:
+def test_a_revert_of_an_earlier_commit_keeps_later_changes(upstream: Upstream) -> None:
     upstream.commit({"a.yaml": FIVE})
     bad = CommitId(upstream.commit({"a.yaml": FIVE.replace("a: 1", "a: 9  # bad")}, "a new image"))
     upstream.commit(
@@ -333,7 +333,7 @@ def test_a_revert_that_conflicts_names_the_files_and_writes_nothing(upstream: Up
     use(upstream, work)
 
 
-def test_what_is_undone_already_or_never_was_there_is_not_reverted(upstream: Upstream) -> None:
+def test_a_reverted_commit_and_one_of_another_branch_are_not_reverted(upstream: Upstream) -> None:
     upstream.commit({"a.yaml": "1\n"})
     bad = CommitId(upstream.commit({"a.yaml": "2\n"}))
     upstream.commit({"a.yaml": "1\n"})
@@ -368,7 +368,7 @@ def test_the_first_commit_and_a_merge_can_be_reverted(upstream: Upstream) -> Non
     use(upstream, work)
 
 
-def test_files_are_restored_as_they_were_and_what_was_not_there_goes(upstream: Upstream) -> None:
+def test_files_are_restored_and_added_ones_are_deleted(upstream: Upstream) -> None:
     old = CommitId(upstream.commit({"d/a.yaml": b"1\r\n", "d/run.sh": "x", "keep": "1"}))
     upstream.git("update-index", "--chmod=+x", "d/run.sh")
     upstream.git("commit", "--quiet", "-m", "mode")
@@ -469,7 +469,7 @@ def test_a_race_that_is_always_lost_ends(upstream: Upstream) -> None:
         use(upstream, work)
 
 
-def test_a_push_never_goes_back_nor_over_a_branch_that_exists(upstream: Upstream) -> None:
+def test_a_push_never_rewinds_nor_overwrites_an_existing_branch(upstream: Upstream) -> None:
     first = CommitId(upstream.commit({"a.yaml": "1"}))
     second = CommitId(upstream.commit({"a.yaml": "2"}))
 
@@ -528,7 +528,7 @@ def test_no_hook_filter_or_configuration_of_ours_or_theirs_runs(upstream: Upstre
     assert not ran.exists()
 
 
-def test_what_the_callers_shell_or_hook_says_to_git_does_not_count(
+def test_git_variables_of_the_callers_shell_or_hook_are_ignored(
     upstream: Upstream, tmp_path: Path
 ) -> None:
     commit = upstream.commit({"a.yaml": "1"})
@@ -601,7 +601,7 @@ def test_the_cache_is_for_its_owner_alone_and_holds_no_url(upstream: Upstream) -
     assert str(upstream.path) not in (bare / "config").read_text()
 
 
-def test_a_damaged_cache_says_which_directory_to_delete(upstream: Upstream) -> None:
+def test_the_error_of_a_damaged_cache_names_the_directory_to_delete(upstream: Upstream) -> None:
     upstream.commit({"a.yaml": "1"})
     use(upstream, fetched)
     for pack in (upstream.path.parent / "cache").rglob("*.pack"):
@@ -629,7 +629,7 @@ def test_an_author_that_would_break_a_commit_is_refused(name: str, email: str) -
         Signature(name, email, AT)
 
 
-def test_a_commit_is_signed_off_only_by_one_who_says_so(upstream: Upstream) -> None:
+def test_a_commit_is_signed_off_only_on_request(upstream: Upstream) -> None:
     upstream.commit({"a.yaml": FIVE})
 
     async def work(repository: Repository) -> list[bool]:

@@ -196,7 +196,7 @@ def test_configuration_of_the_repository_or_the_person_switches_nothing_off(
     refused(verified(upstream, trust), "not in the keys of")
 
 
-def test_with_mode_head_only_the_tip_counts_and_with_all_each_that_came(
+def test_mode_head_verifies_the_tip_and_mode_all_every_new_commit(
     upstream: Upstream, ada: SshSigner
 ) -> None:
     old = signing.commit(upstream, "before the rule")
@@ -213,7 +213,7 @@ def test_with_mode_head_only_the_tip_counts_and_with_all_each_that_came(
     )
 
 
-def test_all_that_a_merge_brought_in_must_be_signed(upstream: Upstream, ada: SshSigner) -> None:
+def test_every_commit_of_a_merge_must_be_signed(upstream: Upstream, ada: SshSigner) -> None:
     good = signing.commit(upstream, "good", *ada.config())
     upstream.git("checkout", "--quiet", "-b", "side")
     signing.commit(upstream, "side 1", *ada.config())
@@ -229,7 +229,7 @@ def test_all_that_a_merge_brought_in_must_be_signed(upstream: Upstream, ada: Ssh
     assert found.checked == 3
 
 
-def test_more_commits_than_one_run_of_git_takes_are_all_checked(
+def test_more_commits_than_one_git_process_accepts_are_all_verified(
     upstream: Upstream, ada: SshSigner
 ) -> None:
     since = signing.commit(upstream, "start", *ada.config())
@@ -278,7 +278,7 @@ def test_a_signed_tag_is_good_for_its_own_name_and_commit_only(
         verified(upstream, trust)
 
 
-def test_while_the_server_is_away_the_last_good_commit_counts_by_the_signatures_that_were_fetched(
+def test_while_the_server_is_unreachable_fetched_signatures_verify_the_last_good_commit(
     tmp_path: Path, ada: SshSigner, eve: SshSigner
 ) -> None:
     async def verified_while_away() -> list[type[Verified | Unverified]]:
@@ -339,7 +339,7 @@ def test_the_most_severe_of_several_complaints_is_reported(raw: str, words: str)
     assert words in signatures.complaint(raw)
 
 
-def test_keys_are_for_our_eyes_and_gone_after_use() -> None:
+def test_keys_are_private_and_deleted_after_use() -> None:
     with verification_keys.directory() as where:
         assert where.stat().st_mode & 0o777 == 0o700
         verification_keys.gnupg(where / "gnupg", b"")

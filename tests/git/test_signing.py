@@ -55,14 +55,14 @@ def reverted(tmp_path: Path, own: Signing | None, trust: Trust) -> Verified | Un
     return asyncio.run(run())
 
 
-def test_a_revert_signed_with_an_ssh_key_is_taken_by_our_own_check(tmp_path: Path) -> None:
+def test_our_verification_accepts_a_revert_signed_with_an_ssh_key(tmp_path: Path) -> None:
     bot = signing.ssh_signer(tmp_path, "bot@example.com")
     found = reverted(tmp_path, SigningKey(bot.key.read_bytes()), Trust(Mode.ALL, bot.allowed()))
     assert isinstance(found, Verified)
     assert found.signer == "bot@example.com"
 
 
-def test_a_revert_signed_with_an_openpgp_key_is_taken_by_our_own_check(
+def test_our_verification_accepts_a_revert_signed_with_an_openpgp_key(
     tmp_path: Path, gpg: Gpg
 ) -> None:
     key = gpg.signer("bot")
@@ -108,7 +108,7 @@ def test_a_key_that_can_not_sign_is_reported(
 
 
 @pytest.mark.parametrize("signs", [True, False])
-def test_at_a_desk_git_s_own_configuration_signs_where_it_says_so(
+def test_the_git_configuration_of_a_user_can_request_signatures(
     tmp_path: Path, signs: bool
 ) -> None:
     """In a process of its own, whose home is that of the person, with the setting in an included

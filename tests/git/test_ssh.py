@@ -42,7 +42,7 @@ async def read(repository: Repository) -> list[bytes]:
     return list((await repository.snapshot(commit)).files.values())
 
 
-def test_a_key_and_a_known_host_open_the_door_also_in_a_directory_with_a_space(
+def test_a_key_and_a_known_host_work_also_in_a_directory_with_a_space(
     ssh_server: SshServer, tmp_path: Path
 ) -> None:
     ssh_server.repository("door").commit({"x.yaml": "a: 1\n"})
@@ -86,7 +86,7 @@ def test_an_unknown_key_and_an_invalid_key(ssh_server: SshServer, tmp_path: Path
         )
 
 
-def test_a_repository_that_is_not_there(ssh_server: SshServer, tmp_path: Path) -> None:
+def test_a_missing_repository(ssh_server: SshServer, tmp_path: Path) -> None:
     credentials = Credentials(SshKey(ssh_server.key, ssh_server.known_hosts))
     with pytest.raises(errors.SourceDenied, match="repository not found"):
         use(ssh_server.url("nothing"), tmp_path, credentials, read)
@@ -100,7 +100,7 @@ def test_known_hosts_are_required_and_a_password_is_rejected(tmp_path: Path) -> 
             use("git@127.0.0.1:a", tmp_path, Credentials(login), read)
 
 
-def test_a_server_that_says_nothing_is_given_up_after_the_time_limit(tmp_path: Path) -> None:
+def test_a_silent_server_fails_after_the_time_limit(tmp_path: Path) -> None:
     with (
         gitservers.silent_server() as port,
         pytest.raises(errors.SourceUnreachable, match="within 1 s"),

@@ -64,7 +64,7 @@ def test_an_address_is_what_git_gets_and_what_people_see(text: str, url: str, or
     assert (parsed.url, parsed.display, parsed.origin) == (url, url, origin)
 
 
-def test_a_password_in_a_url_is_taken_out_of_it() -> None:
+def test_a_password_is_removed_from_a_url() -> None:
     assert address.parse("https://me:p%40ss@h.example/a").login == Password("p@ss", "me")
     assert address.parse("https://token@h.example/a").login == Password("token")
     assert "token" not in repr(address.parse("https://token@h.example/a"))
@@ -99,7 +99,7 @@ def test_a_password_in_a_url_is_taken_out_of_it() -> None:
         "file://host/a",
     ],
 )
-def test_what_is_no_address_is_refused_without_printing_secrets(text: str) -> None:
+def test_an_invalid_address_is_rejected_without_printing_secrets(text: str) -> None:
     with pytest.raises(errors.GitopsError) as caught:
         address.parse(text, allow_local=True)
     assert caught.value.exit_code == 2
@@ -107,7 +107,7 @@ def test_what_is_no_address_is_refused_without_printing_secrets(text: str) -> No
 
 
 @pytest.mark.parametrize("text", ["/srv/git/a", "./a", "file:///srv/git/a", "../a"])
-def test_a_local_path_is_taken_only_where_it_is_allowed(text: str) -> None:
+def test_a_local_path_is_accepted_only_if_allowed(text: str) -> None:
     with pytest.raises(errors.SourceDenied, match="allowLocal"):
         address.parse(text)
     assert address.parse(text, allow_local=True).url.startswith("file:///")
@@ -192,7 +192,7 @@ NO_REVISION = [name for name in HOSTILE if name not in {"a~1", "a^", "a@{1}", "@
         "^a",
     ],
 )
-def test_what_is_no_revision_is_refused_on_the_command_line(name: str) -> None:
+def test_an_invalid_revision_is_rejected_on_the_command_line(name: str) -> None:
     with pytest.raises(errors.UsageError, match="branch or tag"):
         revision.parse(name)
 
@@ -208,7 +208,7 @@ def test_what_is_no_revision_is_refused_on_the_command_line(name: str) -> None:
         ({}, Head()),
     ],
 )
-def test_settings_are_taken_in_the_order_that_flux_has(
+def test_settings_have_the_precedence_of_flux(
     settings: dict[str, str], meant: revision.RevisionSpec
 ) -> None:
     assert revision.from_settings(**settings) == meant
@@ -249,7 +249,7 @@ def test_a_revision_at_a_server(wanted: revision.RevisionSpec, commit: CommitId 
     assert revision.resolve(wanted, REFS) == commit
 
 
-def test_an_unknown_revision_names_what_comes_near() -> None:
+def test_an_unknown_revision_is_reported_with_similar_names() -> None:
     assert "did you mean main?" in str(revision.unknown(Branch("mian"), REFS, "https://h/a"))
     assert "branches both, main" in str(revision.unknown(Branch("zzzz"), REFS, "https://h/a"))
     assert "has no commit yet" in str(revision.unknown(Head(), {}, "https://h/a"))
@@ -287,12 +287,12 @@ def test_a_version_range(range_: str, inside: str, outside: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "a", "1.2.3.4", ">=", "1 ||", "^^1", "1.2.3 foo", "!=1"])
-def test_what_is_no_range_is_refused(text: str) -> None:
+def test_an_invalid_range_is_rejected(text: str) -> None:
     with pytest.raises(errors.UsageError, match="range"):
         semver.parse(text)
 
 
-def test_versions_sort_as_the_specification_says() -> None:
+def test_versions_have_the_order_of_the_specification() -> None:
     order = (
         "1.0.0-alpha 1.0.0-alpha.1 1.0.0-alpha.beta 1.0.0-beta 1.0.0-beta.2 1.0.0-beta.11 "
         "1.0.0-rc.1 1.0.0 1.0.1 1.10.0 2.0.0"
@@ -302,7 +302,7 @@ def test_versions_sort_as_the_specification_says() -> None:
 
 
 @given(st.text())
-def test_no_text_makes_a_parser_fail_otherwise_than_by_a_usage_error(text: str) -> None:
+def test_every_failure_of_a_parser_is_a_usage_error(text: str) -> None:
     for parse in (address.parse, revision.parse, semver.parse):
         with contextlib.suppress(errors.UsageError, errors.SourceDenied):
             parse(text)

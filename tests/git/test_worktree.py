@@ -52,7 +52,7 @@ def test_a_git_work_tree_gives_tracked_and_new_files_but_no_ignored_or_deleted_o
     assert names(worktree.snapshot(tmp_path / "d")) == ["b.yaml"]
 
 
-def test_a_plain_directory_gives_all_its_files_that_can_be_read(tmp_path: Path) -> None:
+def test_a_plain_directory_gives_all_its_readable_files(tmp_path: Path) -> None:
     write(tmp_path, "b.yaml", "d/a.yaml", ".hidden", "d/.git/config.yaml")
     taken = worktree.snapshot(tmp_path)
     assert (names(taken), taken.findings) == (["b.yaml", "d/a.yaml"], ())
@@ -122,7 +122,7 @@ def test_the_root_is_found_from_below(tmp_path: Path) -> None:
     assert worktree.find_work_tree(Path("/")) is None
 
 
-def test_what_is_no_directory_or_no_repository_says_so(tmp_path: Path) -> None:
+def test_a_missing_directory_or_repository_is_reported(tmp_path: Path) -> None:
     with pytest.raises(errors.RevisionUnknown, match="not a directory"):
         worktree.snapshot(tmp_path / "nothing")
     with pytest.raises(errors.UsageError, match="inside"):

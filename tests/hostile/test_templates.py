@@ -41,9 +41,7 @@ def many(name: str) -> TemplateObject:
     )
 
 
-def test_one_that_takes_long_is_broken_and_the_others_are_rendered_outside_of_the_event_loop() -> (
-    None
-):
+def test_a_slow_template_fails_and_the_others_are_rendered_outside_of_the_event_loop() -> None:
     hostile, good = many("hostile"), held("good", json.dumps(daemonset("agent", namespace="n")))
 
     async def call(
@@ -84,7 +82,7 @@ def test_a_process_that_outlives_its_limit_is_noticed() -> None:
     asyncio.run(main())
 
 
-def test_what_a_secret_holds_is_in_no_message_of_its_process() -> None:
+def test_no_message_of_the_process_has_the_value_of_a_secret() -> None:
     text = base64.b64encode(
         b"kind: ConfigMap\napiVersion: v1\nmetadata: {name: hush-hush}\n" * 2
     ).decode()

@@ -126,7 +126,7 @@ def test_a_limit_below_one_line_still_keeps_the_file_being_written(
     assert replay.replay(only).turns >= 1
 
 
-def test_old_files_go_and_a_day_or_a_clock_put_back_ends_a_file(
+def test_old_files_are_deleted_and_a_new_day_or_a_clock_set_back_ends_a_file(
     tmp_path: Path, events: list[Decided]
 ) -> None:
     at = events[0].at
@@ -173,9 +173,7 @@ def test_an_unwritable_directory_is_reported_once_until_it_can_be_written(
     place.rename(tmp_path / "elsewhere")
 
 
-def test_a_clock_put_back_does_not_silence_the_journal(
-    tmp_path: Path, events: list[Decided]
-) -> None:
+def test_a_clock_set_back_does_not_stop_the_journal(tmp_path: Path, events: list[Decided]) -> None:
     place, troubles = tmp_path / "journal", list[Event]()
     place.write_text("a file is in the way")
     journal = Journal(place, JournalLimits(), troubles.append)

@@ -38,7 +38,7 @@ trees = st.dictionaries(
 @settings(deadline=None)
 @given(trees, trees)
 @example({"a": 1, "b": [1], "c": [{"d": 1}]}, {"a": True, "b": [1.0], "c": [{"d": True}]})
-def test_a_difference_makes_the_new_tree_of_the_old(
+def test_a_delta_applied_to_the_old_tree_gives_the_new_one(
     old: dict[str, Any], new: dict[str, Any]
 ) -> None:
     change = delta.between(old, new)

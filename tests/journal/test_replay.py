@@ -189,7 +189,7 @@ def test_another_version_of_the_program_is_compared(journal: Path) -> None:
     assert any(d.then == "CreatePod on node-3" for d in found.differences)
 
 
-def test_what_looks_secret_is_not_shown(journal: Path) -> None:
+def test_values_that_look_secret_are_not_shown(journal: Path) -> None:
     def change(decided: Any) -> None:
         action = next(action for action in actions(decided) if action["do"] == "CreateRevision")
         container = action["body"]["data"]["spec"]["template"]["spec"]["containers"][0]

@@ -133,7 +133,7 @@ def test_progress_is_reported_by_tenths() -> None:
         (BROKEN, "failure", "ops/b: the template fails on 1 of 10 nodes"),
     ],
 )
-def test_of_several_agents_the_one_that_lags_behind_counts(
+def test_the_slowest_of_several_agents_decides_the_status(
     health: Health, state: str, words: str
 ) -> None:
     forge = Forge()
@@ -143,7 +143,7 @@ def test_of_several_agents_the_one_that_lags_behind_counts(
     ]
 
 
-def test_what_a_commit_did_not_change_says_nothing_about_it() -> None:
+def test_unchanged_agents_do_not_affect_the_status_of_a_commit() -> None:
     forge = Forge()
     forge.handle(new(ONE), wrote(A), ended(ONE))
     forge.look(agent(A, ONE, ROLLING), agent(B, "0" * 40, BROKEN), wanted=(A, B))
@@ -156,7 +156,7 @@ def test_what_a_commit_did_not_change_says_nothing_about_it() -> None:
     ]
 
 
-def test_a_commit_that_failed_may_come_well_and_one_that_another_made_good_stays_failed() -> None:
+def test_a_failed_commit_can_recover_and_one_fixed_by_another_stays_failed() -> None:
     forge = Forge()
     forge.handle(new(ONE), wrote(A), ended(ONE))
     forge.look(agent(A, ONE, BROKEN))
@@ -183,7 +183,7 @@ def test_a_superseded_commit_is_reported_as_such() -> None:
     assert forge.look(agent(A, TWO, WELL)) == [("2", "success", "ops/a healthy on 10 nodes")]
 
 
-def test_what_is_not_applied_says_why_without_its_secrets() -> None:
+def test_a_commit_that_is_not_applied_has_the_reason_without_secrets() -> None:
     forge = Forge()
     token = "ghp_" + "a1B2" * 9
     forge.handle(
@@ -279,7 +279,7 @@ LOOKS = st.lists(
 
 @settings(max_examples=profiles.examples(300), deadline=None)
 @given(st.lists(st.one_of(RECORDS, LOOKS, st.just(None)), max_size=30))
-def test_whatever_happens_a_stage_never_goes_back_and_success_is_the_truth(
+def test_a_stage_never_goes_back_and_success_is_never_false(
     happening: list[Event | list[Agent] | None],
 ) -> None:
     forge = Forge()

@@ -41,7 +41,7 @@ def test_a_commit_is_sent_once_and_a_failure_again_after_an_hour() -> None:
     ]
 
 
-def test_all_of_it_is_bounded_and_what_gave_way_is_counted() -> None:
+def test_the_outbox_is_bounded_and_dropped_items_are_counted() -> None:
     memory = Outbox()
     for number in range(5_000):
         memory.take(news(number), ["chat", "program"])
@@ -52,7 +52,7 @@ def test_all_of_it_is_bounded_and_what_gave_way_is_counted() -> None:
     assert len(orjson.dumps(memory.show())) < 200_000
 
 
-def test_a_letter_has_what_is_loud_first_and_counts_the_rest() -> None:
+def test_a_batch_has_important_items_first_and_counts_the_rest() -> None:
     waiting = ReceiverQueue()
     for number in range(50):
         waiting.put(news(number, Topic.FAILED if number % 10 == 9 else Topic.APPLIED))
@@ -82,7 +82,7 @@ def test_items_added_during_a_delivery_wait_for_the_next_one() -> None:
         st.tuples(st.integers(0, 40), st.sampled_from(StageKind), st.integers(0, 10)), max_size=60
     ),
 )
-def test_it_is_the_same_after_a_restart(
+def test_the_outbox_is_the_same_after_a_restart(
     items: list[tuple[int, Topic, float]], stages: list[tuple[int, StageKind, int]]
 ) -> None:
     memory = Outbox()

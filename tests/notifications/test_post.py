@@ -141,7 +141,7 @@ def test_a_certificate_of_an_unknown_authority_is_not_accepted(tmp_path: Path) -
         asyncio.run(main())
 
 
-def test_a_receiver_that_hangs_is_given_up(tmp_path: Path) -> None:
+def test_a_delivery_to_a_hanging_receiver_times_out(tmp_path: Path) -> None:
     async def answer(request: web.Request) -> web.StreamResponse:
         await asyncio.sleep(3600)
         raise AssertionError
@@ -153,7 +153,7 @@ def test_a_receiver_that_hangs_is_given_up(tmp_path: Path) -> None:
     ("status", "headers", "wait"),
     [(429, {"Retry-After": "77"}, 77.0), (503, {"Retry-After": "9"}, 9.0), (404, {}, 0.0)],
 )
-def test_what_it_says_about_when_to_come_again_counts(
+def test_retry_after_is_respected(
     tmp_path: Path, status: int, headers: dict[str, str], wait: float
 ) -> None:
     async def answer(request: web.Request) -> web.Response:

@@ -235,7 +235,7 @@ def test_a_flood_is_few_messages_and_a_number() -> None:
     play(script)
 
 
-def test_it_waits_longer_each_time_and_as_long_as_the_receiver_asks() -> None:
+def test_the_delay_increases_and_respects_retry_after() -> None:
     async def script(scene: Scene) -> None:
         scene.receivers.trouble["chat"] = DeliveryFailed("it answers 500")
         async with scene.service() as (tell, _):

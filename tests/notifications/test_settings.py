@@ -106,7 +106,7 @@ def test_every_topic_is_in_the_schema() -> None:
         ),
     ],
 )
-def test_where_the_forge_is_follows_from_the_repository(
+def test_the_address_of_the_forge_is_derived_from_the_repository(
     repository: str, forge: dict[str, Any], place: tuple[str, str]
 ) -> None:
     settings = decode(ForgeSettings, {"tokenFile": "/t", **forge})

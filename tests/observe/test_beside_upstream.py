@@ -321,7 +321,7 @@ def test_the_two_agree_through_a_long_story(tmp_path: Path) -> None:
     )
 
 
-def test_what_is_explained_is_in_the_document() -> None:
+def test_every_permitted_difference_is_explained_in_the_document() -> None:
     headings = [
         line
         for line in (controlplane.ROOT / "docs/beside-upstream.md").read_text("utf-8").splitlines()

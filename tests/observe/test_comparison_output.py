@@ -53,7 +53,7 @@ def test_an_agreement_is_for_programs_and_names_no_nodes() -> None:
     }
 
 
-def test_a_turn_that_wants_nothing_is_in_no_log() -> None:
+def test_a_reconciliation_without_actions_is_not_logged() -> None:
     there = World(world.daemonset(), 2)
     first = there.observe()
     there.settle()

@@ -403,7 +403,7 @@ def test_pods_deleted_by_others_are_counted_separately() -> None:
     )
 
 
-def test_a_failed_pod_that_went_between_two_looks_was_ended_for_that() -> None:
+def test_a_failed_pod_deleted_between_two_comparisons_was_deleted_for_its_failure() -> None:
     there = scene()
     there.fail("node-1")
     there.rest()
@@ -459,7 +459,7 @@ def test_a_difference_is_reported_once_and_no_comparison_lasts_indefinitely() ->
     assert [comparison.differences for comparison in there.compared] == [1, 0]
 
 
-def test_of_two_pods_that_came_at_once_one_is_too_many() -> None:
+def test_one_of_two_simultaneous_pods_is_superfluous() -> None:
     there = scene()
     there.end("node-2")
     there.look()
@@ -471,7 +471,7 @@ def test_of_two_pods_that_came_at_once_one_is_too_many() -> None:
     assert DifferenceKind.CREATE in {difference.what for difference in there.differences}
 
 
-def test_what_was_done_before_a_cause_was_gone_is_no_difference() -> None:
+def test_an_action_before_its_cause_ended_is_no_difference() -> None:
     """Replaced between two looks, on a node that gets a taint before the second."""
     there = scene(nodes=1)
     there.edit("agent:2")
@@ -506,7 +506,7 @@ def test_a_pod_that_went_for_a_rollout_that_was_just_undone_is_no_difference(
     assert (there.differences, there.compared[-1].elsewhere) == ([], elsewhere)
 
 
-def test_all_pods_of_a_new_daemonset_were_made_since() -> None:
+def test_all_pods_of_a_new_daemonset_are_counted_as_created() -> None:
     there = Scene(World(world.daemonset(), 3))
     there.act()
     del there.world.body["status"]  # it is written last
@@ -529,7 +529,7 @@ def test_a_comparison_begins_with_its_first_change() -> None:
 
 
 @pytest.mark.parametrize(("image", "stalls"), [("agent:2", False), ("bad", True)])
-def test_an_interval_ends_soon_where_all_is_well_and_later_where_a_rollout_stalls(
+def test_an_interval_ends_soon_without_a_rollout_and_later_with_a_stalled_one(
     image: str, stalls: bool
 ) -> None:
     there = scene()

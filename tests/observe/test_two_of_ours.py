@@ -34,7 +34,7 @@ def test_two_of_ours_agree_through_a_whole_story() -> None:
     play(scene)
 
 
-def test_a_pod_that_failed_and_went_within_a_look_is_known_to_have_failed() -> None:
+def test_a_pod_that_failed_and_was_deleted_within_an_interval_is_known_to_have_failed() -> None:
     async def scene() -> None:
         async with stand(3) as there:
             there.begin()
@@ -70,7 +70,7 @@ def test_an_action_that_is_missing_is_reported_after_two_minutes_and_once() -> N
     play(scene)
 
 
-def test_a_controller_that_comes_late_has_an_interval_that_differed() -> None:
+def test_a_controller_that_starts_late_has_an_interval_with_differences() -> None:
     async def scene() -> None:
         async with stand(3) as there:
             there.begin(Powers.OBSERVE)

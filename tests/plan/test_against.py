@@ -23,7 +23,7 @@ def operations(base: Bundle, head: Bundle) -> dict[str, Operation]:
     return {change.key.name: change.operation for change in base_diff.changes(base, head)}
 
 
-def test_objects_come_go_change_or_stay() -> None:
+def test_objects_are_created_deleted_changed_or_unchanged() -> None:
     base = bundle(daemonset("stays"), daemonset("changes"), daemonset("goes"))
     head = bundle(
         daemonset("stays"), daemonset("changes", "registry.example.com/agent:2"), daemonset("comes")
@@ -36,13 +36,13 @@ def test_objects_come_go_change_or_stay() -> None:
     }
 
 
-def test_what_is_written_otherwise_and_means_the_same_is_no_change() -> None:
+def test_an_equivalent_notation_is_no_change() -> None:
     defaulted = daemonset()
     defaulted["spec"]["template"]["spec"]["dnsPolicy"] = "ClusterFirst"
     assert operations(bundle(daemonset()), bundle(defaulted)) == {"agent": Operation.KEEP}
 
 
-def test_a_new_template_is_a_new_revision_and_restarts_the_nodes_that_are_known() -> None:
+def test_a_new_template_is_a_new_revision_and_restarts_the_pods_of_known_nodes() -> None:
     head = bundle(daemonset(image="registry.example.com/agent:2"))
     (change,) = base_diff.changes(bundle(daemonset()), head, cluster_snapshot.simulated(3))
     assert change.rollout is not None
@@ -50,7 +50,7 @@ def test_a_new_template_is_a_new_revision_and_restarts_the_nodes_that_are_known(
     assert change.nodes.restarted == ("node-000", "node-001", "node-002")
 
 
-def test_another_selector_of_nodes_takes_the_pods_of_some_away() -> None:
+def test_another_node_selector_removes_the_pods_of_some_nodes() -> None:
     head = bundle(daemonset(nodeSelector={"pool": "gpu"}))
     (change,) = base_diff.changes(bundle(daemonset()), head, cluster_snapshot.simulated(2))
     assert change.nodes.lost == ("node-000", "node-001")

@@ -83,7 +83,7 @@ def test_memory_and_leases_are_never_named(settings: AllowList, key: Key) -> Non
         (AllowList(kinds=frozenset(["core/Secret"])), Key("", "Secret", "a", "b"), ""),
     ],
 )
-def test_the_lists_say_what_may_be_named(settings: AllowList, key: Key, word: str) -> None:
+def test_only_objects_of_the_lists_are_allowed(settings: AllowList, key: Key, word: str) -> None:
     refusal = allow_list.why_not(key, settings)
     assert (refusal.message if refusal else "") == (f"{key} is not allowed: {word}" if word else "")
 

@@ -100,7 +100,7 @@ def test_a_commit_continues_when_it_is_proved_and_has_soaked(
     assert (found.text if found else "") == (f"waits for cluster staging: {text}" if text else "")
 
 
-def test_of_several_clusters_a_failed_one_is_named_first() -> None:
+def test_a_failed_cluster_is_named_first() -> None:
     failed = report(ClusterState.FAILED, cluster="eu-2", message="halted")
     found = cluster_waves.hold(order("staging", "eu-1", "eu-2"), known(ROLLING, failed), NEW, NOW)
     assert found is not None
@@ -175,7 +175,7 @@ def test_an_invalid_report_is_refused(data: bytes) -> None:
         cluster_report.decode(data)
 
 
-def test_an_order_in_words() -> None:
+def test_the_text_of_an_order() -> None:
     orders = {
         "staging": ClusterOrder(wave=1, waves=2),
         "eu-1": ClusterOrder(("staging",), 3600.0, wave=2, waves=2),

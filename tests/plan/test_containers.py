@@ -82,7 +82,7 @@ def test_a_namespace_with_an_agent_that_is_still_in_git_is_kept_even_if_the_plan
     play(scene)
 
 
-def test_a_namespace_that_only_holds_what_leaves_with_it_counts_its_agents_and_goes_last() -> None:
+def test_a_namespace_with_only_pruned_objects_counts_its_agents_and_is_deleted_last() -> None:
     async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         agent = {
             "agent.yaml": daemonset("inside", namespace="tools"),
@@ -139,7 +139,7 @@ def test_an_agent_that_is_kept_keeps_its_namespace() -> None:
     play(scene)
 
 
-def test_orphaned_pods_count_when_their_namespace_goes_too() -> None:
+def test_orphaned_pods_count_when_their_namespace_is_deleted_too() -> None:
     async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         agent = daemonset("inside", namespace="tools")
         agent["metadata"]["annotations"] = {"gitops-ds.io/prune": "orphan"}
@@ -186,7 +186,7 @@ def test_objects_inside_count_as_deletes() -> None:
 
 
 @pytest.mark.parametrize("still_in_git", [True, False])
-def test_a_definition_takes_its_objects_along_and_is_kept_where_they_are_in_git_or_of_others(
+def test_a_definition_is_kept_while_its_objects_are_in_git_or_of_others(
     still_in_git: bool,
 ) -> None:
     async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:

@@ -52,7 +52,7 @@ def live(
         (live("agent-new", marked=False), False),
     ],
 )
-def test_it_is_collected_only_when_no_template_no_revision_and_no_pod_names_it(
+def test_a_config_map_is_collected_only_when_no_template_revision_or_pod_references_it(
     seen: Live, goes: bool
 ) -> None:
     assert prune.collectable([OLD], seen) == (frozenset({OLD}) if goes else frozenset())

@@ -74,7 +74,7 @@ LOOKS = [
 
 
 @pytest.mark.parametrize(("manager", "operation", "field", "words"), LOOKS)
-def test_what_was_done_is_read_from_the_field_manager(
+def test_the_action_is_derived_from_the_field_manager(
     manager: str, operation: str, field: str, words: str
 ) -> None:
     changed = [FieldChange((*CONTAINER, field), "a", "b")]
@@ -88,7 +88,7 @@ def revision(number: int, image: str, created: str) -> Revision:
     )
 
 
-def test_a_template_that_was_there_before_another_looks_like_an_undo() -> None:
+def test_an_earlier_template_is_reported_as_an_undo() -> None:
     changed = [FieldChange((*CONTAINER, "image"), "ours:1", "ours:2")]
     known = (
         revision(2, "ours:2", "2026-01-02T00:00:00Z"),
@@ -163,7 +163,7 @@ def test_a_new_commit_to_the_object_wins_over_what_was_left() -> None:
     play(scene)
 
 
-def test_what_is_held_is_corrected_when_its_time_is_over_also_by_another_process() -> None:
+def test_held_drift_is_corrected_when_its_time_is_over_also_by_another_process() -> None:
     async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         terms = options(DriftPolicy.HOLD, hold_for=2 * HOUR)
         now = [0.0]
@@ -189,7 +189,7 @@ def test_what_is_held_is_corrected_when_its_time_is_over_also_by_another_process
     play(scene)
 
 
-def test_a_hold_that_is_over_stays_over_until_the_correction_is_taken() -> None:
+def test_an_expired_hold_stays_expired_until_the_correction_is_applied() -> None:
     async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         terms, now = options(DriftPolicy.HOLD, hold_for=HOUR), [0.0]
         client = cluster.client()
@@ -226,7 +226,7 @@ def test_the_live_annotation_wins_over_gits_and_gits_over_the_agents() -> None:
     play(scene)
 
 
-def test_an_agent_says_it_in_its_own_file() -> None:
+def test_an_agent_can_set_the_policy_in_its_own_file() -> None:
     async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         files = {
             "agents/agent/agent.yaml": "drift: report\n",
@@ -257,7 +257,7 @@ NOBODYS = [
 
 @pytest.mark.parametrize(("manager", "patch"), NOBODYS)
 @pytest.mark.parametrize("choice", list(DriftPolicy))
-def test_what_git_does_not_set_is_nobodys_business(
+def test_fields_that_git_does_not_set_are_ignored(
     manager: str, patch: Any, choice: DriftPolicy
 ) -> None:
     async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
@@ -298,7 +298,7 @@ def test_a_field_without_an_owner_is_attributed_to_the_last_writer() -> None:
 
 
 @pytest.mark.parametrize("choice", list(DriftPolicy))
-def test_a_deleted_object_counts_as_changed(choice: DriftPolicy) -> None:
+def test_a_deleted_object_is_drift(choice: DriftPolicy) -> None:
     async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         files = {**FILES, "c.yaml": config_map("c")}
         await deployer.apply(files, options=options(choice))
@@ -326,7 +326,7 @@ def test_a_deleted_object_counts_as_changed(choice: DriftPolicy) -> None:
 
 
 @pytest.mark.parametrize("choice", [DriftPolicy.REPORT, DriftPolicy.HOLD])
-def test_the_ledger_says_nothing_of_a_template_that_no_commit_made(choice: DriftPolicy) -> None:
+def test_the_history_has_no_commit_for_a_template_of_no_commit(choice: DriftPolicy) -> None:
     async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         await deployer.apply(FILES, options=options(choice))
         known = (await deployer.state()).revisions

@@ -69,7 +69,7 @@ MATCHING = [
 
 
 @pytest.mark.parametrize("rule", MATCHING)
-def test_what_another_writes_there_is_no_drift_and_stays_while_the_rest_is_applied(
+def test_ignored_fields_of_another_writer_are_no_drift_and_stay_when_the_rest_is_applied(
     rule: IgnoreRule,
 ) -> None:
     async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
@@ -115,7 +115,7 @@ def test_a_rule_for_something_else_changes_nothing(rule: IgnoreRule) -> None:
     play(scene)
 
 
-def test_what_only_we_own_is_kept_as_it_is_live() -> None:
+def test_an_ignored_field_that_only_we_own_keeps_its_live_value() -> None:
     async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         rule = IgnoreRule((f"{LIMITS}/cpu",))
         await deployer.apply({"a.yaml": agent()}, options=options(rule))
@@ -128,7 +128,7 @@ def test_what_only_we_own_is_kept_as_it_is_live() -> None:
     play(scene)
 
 
-def test_an_object_says_it_of_its_own_fields() -> None:
+def test_an_object_can_list_its_own_ignored_fields() -> None:
     async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         body = agent(**{names.IGNORE_FIELDS: f"{LIMITS}/cpu, /metadata/labels/team"})
         await deployer.apply({"a.yaml": body}, options=options(drift=DriftPolicy.REPORT))
@@ -141,7 +141,7 @@ def test_an_object_says_it_of_its_own_fields() -> None:
     play(scene)
 
 
-def test_what_is_new_in_git_comes_with_all_that_git_says_of_it() -> None:
+def test_a_new_object_is_created_with_all_fields_of_git() -> None:
     rule = IgnoreRule(("/spec/template/spec/containers/second/image",))
     there = agent()
     body = copy.deepcopy(there)
@@ -149,7 +149,7 @@ def test_what_is_new_in_git_comes_with_all_that_git_says_of_it() -> None:
     assert ignore_differences.applied(body, there, (rule,)) == body
 
 
-def test_a_manager_of_a_whole_list_takes_the_whole_list() -> None:
+def test_a_manager_of_a_whole_list_owns_the_whole_list() -> None:
     async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         rule, files = IgnoreRule(managers=("injector",)), {"a.yaml": args("--one", "--two")}
         await deployer.apply(files, options=options(rule))

@@ -151,7 +151,7 @@ def test_a_template_is_an_undo_if_its_revision_is_not_the_latest(
     assert drift.looks_like(daemonset(image="ours:1"), changed, by, known) == words
 
 
-def test_a_migration_gives_us_what_client_side_applies_own_and_nothing_else() -> None:
+def test_a_migration_takes_over_exactly_the_fields_of_client_side_applies() -> None:
     ours = entry(names.FIELD_MANAGER, {"f:spec": {"f:x": {}}}, operation="Apply")
     status = entry(names.FIELD_MANAGER, {"f:status": {}}, operation="Apply", subresource="status")
     update = entry(names.FIELD_MANAGER, {"f:spec": {"f:u": {}}})
@@ -202,7 +202,7 @@ def test_an_object_that_is_ours_leaves_other_tools_their_fields() -> None:
     assert not ownership.needs_migration(live)
 
 
-def test_what_we_no_longer_want_of_our_own_fields_is_left_out() -> None:
+def test_our_own_fields_that_left_git_are_omitted() -> None:
     fields = {
         "f:metadata": {"f:finalizers": {'v:"x"': {}, 'v:"y"': {}}},
         "f:spec": {
@@ -286,7 +286,7 @@ def test_a_value_of_another_shape_is_not_held(wanted: Any, live: Any, holds: boo
     assert ownership.would_change_nothing(there, body) == holds
 
 
-def test_no_rule_takes_away_which_object_or_member_it_is() -> None:
+def test_no_ignore_rule_removes_the_identity_of_an_object_or_list_member() -> None:
     agent = member(name="agent")
     fields = {
         "f:apiVersion": {},

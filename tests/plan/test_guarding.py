@@ -47,7 +47,7 @@ NARROWER = [
 
 
 @pytest.mark.parametrize("spec", NARROWER)
-def test_an_update_that_takes_agents_from_nodes_needs_approval(spec: dict[str, Any]) -> None:
+def test_an_update_that_removes_agents_from_nodes_needs_approval(spec: dict[str, Any]) -> None:
     async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         await deployer.apply(FILES)
         files = {"kept.yaml": config_map("kept", a="1"), "agent.yaml": daemonset("agent", **spec)}
@@ -69,7 +69,7 @@ def test_an_update_that_takes_agents_from_nodes_needs_approval(spec: dict[str, A
     play(scene)
 
 
-def test_a_toleration_that_goes_counts_where_the_taint_evicts() -> None:
+def test_a_removed_toleration_counts_where_the_taint_evicts() -> None:
     async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         taint = simulator.NodeSpec("tainted", taints=(Taint("gpu", "NoExecute"),))
         cluster.add_nodes([taint])
@@ -158,7 +158,7 @@ def test_the_number_of_an_approval_is_a_ceiling() -> None:
     assert not approval.covers("abc-" + "9" * 5000, "abc-1")
 
 
-def test_what_a_guard_holds_back_is_named_in_text_and_json() -> None:
+def test_a_guarded_deletion_is_named_in_text_and_json() -> None:
     async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         await deployer.apply(FILES)
         plan = (await deployer.draft(KEPT, "second", options(prune=True))).plan
@@ -194,9 +194,7 @@ def test_orphaning_loses_no_node_and_delays_no_other_deletion() -> None:
     play(scene)
 
 
-def test_an_annotation_that_was_written_in_the_cluster_steers_nothing_where_git_alone_counts() -> (
-    None
-):
+def test_an_annotation_in_the_cluster_has_no_effect_if_only_git_may_set_it() -> None:
     async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         by_git = ApplyOptions(Guards(prune=True, share=1.0), patience=0, live_annotations=False)
         await deployer.apply(FILES)
@@ -220,7 +218,7 @@ def test_an_annotation_that_was_written_in_the_cluster_steers_nothing_where_git_
     play(scene)
 
 
-def test_an_annotation_of_git_steers_where_git_alone_counts() -> None:
+def test_an_annotation_in_git_has_effect_if_only_git_may_set_it() -> None:
     async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         by_git = ApplyOptions(Guards(prune=True, share=1.0), patience=0, live_annotations=False)
         body = daemonset("agent")
@@ -247,7 +245,7 @@ def test_a_held_agent_names_the_file_that_holds_it(files: dict[str, str], file: 
     play(scene)
 
 
-def test_a_pass_that_leaves_something_undone_says_so() -> None:
+def test_an_incomplete_reconciliation_is_reported() -> None:
     async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         who = Impersonation(service_account="deployer")
         options = ApplyOptions(patience=0, impersonation=who)
@@ -268,7 +266,7 @@ def test_a_generated_client_is_no_person() -> None:
     assert ownership.is_person("kubectl-edit")
 
 
-def test_what_pods_need_comes_before_daemonsets_and_admission_webhooks_come_last() -> None:
+def test_objects_that_pods_need_are_applied_before_daemonsets_and_admission_webhooks_last() -> None:
     row = [
         ("", "Namespace"),
         ("scheduling.k8s.io", "PriorityClass"),

@@ -71,7 +71,7 @@ def test_every_write_of_an_object_carries_the_account_of_its_namespace() -> None
     play(scene)
 
 
-def test_what_an_account_may_not_do_is_refused_with_its_name_and_the_others_go_on() -> None:
+def test_a_forbidden_action_is_reported_with_its_account_and_the_others_continue() -> None:
     async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         await spaces(cluster)
         client = cluster.client()
@@ -88,7 +88,7 @@ def test_what_an_account_may_not_do_is_refused_with_its_name_and_the_others_go_o
     play(scene)
 
 
-def test_what_is_in_no_namespace_needs_an_account_of_its_own() -> None:
+def test_cluster_scoped_objects_need_an_account_of_their_own() -> None:
     async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         files = {"space.yaml": {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "c"}}}
         refused = await deployer.apply(files, options=options(BY_NAMESPACE))

@@ -81,7 +81,7 @@ def changed(body: Body, path: tuple[str | int, ...]) -> dict[str, Any]:
     return other
 
 
-def test_what_was_applied_is_held() -> None:
+def test_an_applied_object_would_not_change() -> None:
     assert ownership.would_change_nothing(applied(DAEMONSET, AGENT), AGENT)
     assert ownership.would_change_nothing(
         applied(CONFIG_MAP, config_map("c", a="1")), config_map("c", a="1")
@@ -137,7 +137,7 @@ def test_a_field_that_git_drops_or_adds_is_not_held(part: str, value: Any) -> No
     assert not ownership.would_change_nothing(applied(DAEMONSET, AGENT), body)
 
 
-def test_words_of_a_secret_are_compared_where_they_are_stored() -> None:
+def test_stringdata_of_a_secret_is_compared_with_its_stored_data() -> None:
     fields = {"f:stringData": {"f:password": {}}, "f:type": {}}
     managed = [{"manager": "gitops-ds", "operation": "Apply", "fieldsV1": fields}]
     body = {

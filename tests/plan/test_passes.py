@@ -81,7 +81,7 @@ def test_the_commit_moves_with_the_object_it_changes_and_with_no_other() -> None
     play(scene)
 
 
-def test_a_field_removed_from_git_goes_away_also_when_kubectl_apply_made_the_object() -> None:
+def test_a_field_removed_from_git_is_removed_also_from_an_object_of_kubectl_apply() -> None:
     async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         kubectl = cluster.client("kubectl-client-side-apply")
         await kubectl.create(
@@ -117,7 +117,9 @@ FOREIGN = [
 
 
 @pytest.mark.parametrize(("marks", "name"), FOREIGN)
-def test_what_another_tool_manages_is_taken_only_by_adopt(marks: dict[str, Any], name: str) -> None:
+def test_objects_of_another_tool_are_taken_over_only_with_adopt(
+    marks: dict[str, Any], name: str
+) -> None:
     async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         theirs = daemonset(image="theirs:1")
         theirs["metadata"] = {**theirs["metadata"], **marks}
@@ -169,7 +171,7 @@ async def _set_image(cluster: simulator.SimulatedCluster, manager: str = "kubect
 
 
 @pytest.mark.parametrize("manager", ["kubectl-set", "kubectl-edit", "some-controller"])
-def test_drift_is_put_back(manager: str) -> None:
+def test_drift_is_corrected(manager: str) -> None:
     async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         files = {"agent.yaml": daemonset(image="ours:1")}
         await deployer.apply(files)
@@ -201,7 +203,7 @@ def test_drift_that_is_not_corrected_is_reported_with_its_field(
     play(scene)
 
 
-def test_the_annotation_of_an_agent_wins_over_the_deployers_word() -> None:
+def test_the_annotation_of_an_agent_overrides_the_setting_of_the_deployer() -> None:
     async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         body = daemonset(image="ours:1")
         body["metadata"]["annotations"] = {names.DRIFT: "correct"}
@@ -214,7 +216,7 @@ def test_the_annotation_of_an_agent_wins_over_the_deployers_word() -> None:
     play(scene)
 
 
-def test_what_kubectl_made_is_taken_even_where_drift_is_only_reported() -> None:
+def test_objects_of_kubectl_are_taken_over_even_if_drift_is_only_reported() -> None:
     async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         await cluster.client("kubectl-client-side-apply").create(
             DAEMONSET, daemonset(image="old:1")
@@ -250,7 +252,7 @@ def test_an_object_removed_from_git_is_kept_and_reported_unless_pruning_is_enabl
     play(scene)
 
 
-def test_what_a_lost_state_knew_is_found_by_its_label_and_deleted_when_it_leaves_git() -> None:
+def test_objects_of_a_lost_state_are_found_by_label_and_deleted_after_removal_from_git() -> None:
     async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         files = {"a.yaml": config_map("a", a="1"), "b.yaml": config_map("b", b="1")}
         await deployer.apply(files)

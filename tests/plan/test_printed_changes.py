@@ -122,7 +122,7 @@ def test_only_updates_of_the_spec_of_daemonsets_may_move_pods() -> None:
     assert planner.moving(dataclasses.replace(planned(), changes=changes)) == (KEY,)
 
 
-def test_only_an_object_that_was_taken_from_another_names_its_uid() -> None:
+def test_only_an_object_taken_over_from_another_owner_has_its_uid() -> None:
     stamp = Stamp("owner", repository="r", commit="c", subject="s", uid="u")
     annotations = tracking_labels.stamped(manifest(), stamp)["metadata"]["annotations"]
     assert names.TEMPLATE_UID not in annotations

@@ -89,9 +89,7 @@ def test_an_approval_holds_for_the_outcome_whatever_was_written_of_it_and_for_no
     play(scene)
 
 
-def test_of_several_agents_one_empties_the_nodes_at_a_time_and_the_next_waits_for_its_pods() -> (
-    None
-):
+def test_several_agents_are_pruned_one_after_the_other() -> None:
     async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         await deployer.apply(FILES)
         for name in AGENTS:
@@ -224,7 +222,7 @@ def test_the_object_or_else_the_setting_decides_whether_pods_are_deleted(
     play(scene)
 
 
-def test_an_unknown_word_protects() -> None:
+def test_an_unknown_value_protects() -> None:
     async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         await deployer.apply(FILES)
         for name in AGENTS:

@@ -97,7 +97,9 @@ def test_the_only_commit_is_reverted_whatever_it_changed() -> None:
 @pytest.mark.parametrize(
     "bad", [commit(2, AGENT, OTHER), commit(2, AGENT, parents=2)], ids=["mixed", "merge"]
 )
-def test_a_commit_that_changed_more_gives_back_the_files_of_the_agent(bad: BranchCommit) -> None:
+def test_a_revert_of_a_larger_commit_restores_only_the_files_of_the_agent(
+    bad: BranchCommit,
+) -> None:
     assert choose(halted(), history(bad)) == RestoreFiles((id(2),), id(1), (AGENT,))
     found = choose(halted(), history(commit(3, AGENT), bad))
     assert found == NoRevert("commit 000000000000 changed the same files since")

@@ -137,12 +137,12 @@ def test_no_form_shows_a_secret(form: Any) -> None:
     assert [word for word in ("s3cret", "b2xk", "bmV3") if word in text] == []
 
 
-def test_the_hash_names_what_comes_of_the_plan_whichever_commit_says_so() -> None:
+def test_the_hash_identifies_the_result_of_a_plan_and_not_its_commit() -> None:
     assert planned().hash == planned("Another commit").hash
     assert planned().hash != planned(image="agent:4").hash
 
 
-def test_what_another_repository_owns_is_not_ours_to_delete() -> None:
+def test_objects_of_another_repository_are_not_deleted() -> None:
     options = planner.plan(
         prepare.prepare(world.snapshot({"c.yaml": config_map("c")})).bundle,
         cluster_snapshot.assemble(

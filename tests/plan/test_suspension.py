@@ -63,7 +63,7 @@ def test_an_unchanged_object_is_not_skipped() -> None:
     assert skipped([change(daemonset(), "a", Operation.KEEP)], suspended()) == []
 
 
-def test_git_takes_back_what_it_suspended_and_no_other() -> None:
+def test_git_resumes_only_the_suspensions_of_git() -> None:
     again = change(suspended(), "a")
     resumes = change(daemonset(), "a")
     assert skipped([resumes], suspended(by_git=True)) == []

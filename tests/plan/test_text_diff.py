@@ -42,7 +42,7 @@ def test_a_changed_a_missing_and_an_additional_line_have_the_numbers_of_their_te
     assert not text_diff.compare(live, wanted).same
 
 
-def test_a_line_of_the_live_object_alone_is_gone() -> None:
+def test_a_line_that_only_the_live_object_has_is_shown_as_removed() -> None:
     live = {"apiVersion": "v1", "kind": "X", "metadata": {"name": "x"}, "spec": {"l": [1, 2]}}
     wanted = {**live, "spec": {"l": [1]}}
     (row,) = changed(live, wanted)

@@ -134,7 +134,7 @@ def test_without_the_inventory_an_unmarked_object_is_kept_and_reported() -> None
     play(scene)
 
 
-def test_what_a_guard_kept_when_the_inventory_was_lost_is_in_the_new_one() -> None:
+def test_objects_that_a_guard_kept_are_in_the_rebuilt_inventory() -> None:
     async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         await deployer.apply(FILES)
         await cluster.delete(

@@ -88,7 +88,7 @@ def test_a_plan_shows_what_changes_and_an_apply_writes_nothing(change: str) -> N
     play(scene)
 
 
-def test_what_moves_no_pod_is_applied_without_that_right() -> None:
+def test_changes_without_pod_restarts_are_applied_without_that_right() -> None:
     async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         await deployer.apply(FILES)
         viewer = World(cluster.client("viewer", faults=without_nodes))

@@ -227,7 +227,7 @@ def test_a_support_dump() -> None:
     assert not leaks(redactor.text("it was hunter2-env-1 and hunter2-secret-1"))
 
 
-def test_what_the_rule_calls_a_secret_is_hidden_everywhere() -> None:
+def test_every_secret_of_the_rule_is_redacted_in_every_output() -> None:
     """DS514 complains of what certainly is one: all of it is hidden."""
     body = bodies(1)[0]
     container = body["spec"]["template"]["spec"]["containers"][0]
@@ -262,7 +262,7 @@ def test_what_the_rule_calls_a_secret_is_hidden_everywhere() -> None:
         {"path": "https://git@github.com/acme/agents.git"},
     ],
 )
-def test_what_only_speaks_of_secrets_stays(harmless: Mapping[str, Any]) -> None:
+def test_text_that_only_mentions_secrets_is_kept(harmless: Mapping[str, Any]) -> None:
     assert objects.value(harmless) == harmless
 
 

@@ -104,7 +104,7 @@ def test_a_secret_is_printed_only_on_request() -> None:
     assert "hunter2" not in "".join(finding.message for finding in bundle.findings)
 
 
-def test_dependencies_stand_on_every_object_of_the_agent() -> None:
+def test_every_object_of_the_agent_has_its_dependencies() -> None:
     daemonset = "apiVersion: apps/v1\nkind: DaemonSet\nmetadata: {name: %s, namespace: agents}\n"
     found = snapshots.of_texts(
         {

@@ -56,7 +56,7 @@ def taken(terms: SelectorTerms, labels: dict[str, str]) -> bool:
 
 
 @given(wanted=TERMS, parts=st.lists(TERMS, max_size=3), ignored=TERMS)
-def test_a_gap_is_found_exactly_when_some_wanted_node_is_in_no_part(
+def test_a_gap_is_reported_exactly_when_an_expected_node_is_in_no_part(
     wanted: SelectorTerms, parts: list[SelectorTerms], ignored: SelectorTerms
 ) -> None:
     def missed(labels: dict[str, str]) -> bool:
@@ -143,13 +143,13 @@ def test_many_pools_stay_quick_to_prove() -> None:
     assert selector_coverage.find_gap(EVERYWHERE, [*pools, *types, rest]) is None
 
 
-def test_a_witness_says_what_the_node_has_and_lacks() -> None:
+def test_a_witness_has_the_present_and_absent_labels_of_the_node() -> None:
     linux: SelectorTerms = ((Requirement("kubernetes.io/os", "In", ("linux",)),),)
     gap = selector_coverage.find_gap(((Requirement("pool", "In", ("gpu",)),),), [linux])
     assert str(gap) == "with pool=gpu, without kubernetes.io/os"
 
 
-def test_an_empty_term_and_an_empty_list_of_terms_take_no_node() -> None:
+def test_an_empty_term_and_an_empty_list_of_terms_match_no_node() -> None:
     required = "requiredDuringSchedulingIgnoredDuringExecution"
     for terms in ([], [{}], [{"matchExpressions": []}]):
         spec = {"affinity": {"nodeAffinity": {required: {"nodeSelectorTerms": terms}}}}

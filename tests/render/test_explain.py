@@ -113,7 +113,7 @@ def test_a_plain_daemonset_is_an_agent_by_its_name() -> None:
         ),
     ],
 )
-def test_what_can_not_be_explained_says_why(
+def test_an_impossible_explanation_has_a_reason(
     agent: str, path: str, cluster: str, labels: dict[str, str] | None, words: str
 ) -> None:
     with pytest.raises(UsageError, match=words):
@@ -141,7 +141,7 @@ def written(found: SourceTree, file: str, document: int, path: Path) -> Any:
 
 
 @pytest.mark.parametrize("cluster", CLUSTERS)
-def test_every_scalar_points_at_itself_or_at_what_made_it(cluster: str) -> None:
+def test_every_scalar_is_located_at_itself_or_at_its_source(cluster: str) -> None:
     found = snapshot()
     for manifest in render(found, cluster=cluster).manifests.values():
         if manifest.origin.base.file.endswith("kustomization.yaml"):

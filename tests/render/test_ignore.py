@@ -45,7 +45,9 @@ ROWS = [
 
 
 @pytest.mark.parametrize(("lines", "path", "taken"), ROWS)
-def test_a_pattern_takes_what_git_would_ignore(lines: str, path: str, taken: bool) -> None:
+def test_a_pattern_matches_the_files_that_git_would_ignore(
+    lines: str, path: str, taken: bool
+) -> None:
     assert ignore.patterns(lines.split("\n")).take(PurePosixPath(path)) is taken
 
 

@@ -37,7 +37,7 @@ def objects(value: Any) -> Iterator[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_every_object_of_a_real_manifest_comes_out_as_it_went_in(name: str) -> None:
+def test_every_object_of_a_real_manifest_is_rendered_unchanged(name: str) -> None:
     data = (FOLDER / name).read_bytes()
     bundle = render.render(SourceTree(None, {PurePosixPath(name): data}), namespace=NAMESPACE)
     refused = [finding.rule for finding in bundle.findings if finding.refused]

@@ -12,7 +12,7 @@ from gitops_ds.renderers import disk_cache
 KEY = disk_cache.key("a", b"b")
 
 
-def test_what_was_kept_is_read_again_by_its_key_alone(tmp_path: Path) -> None:
+def test_a_cached_entry_is_returned_only_for_its_key(tmp_path: Path) -> None:
     directory = tmp_path / "of" / "mine"
     disk_cache.write(directory, KEY, b"x\ny\n")
     assert (

@@ -122,7 +122,7 @@ REMOTE = [
 @pytest.mark.parametrize(
     "field", ["resources: [{}]", "bases: [{}]", "Components: [{}]", "patches: [{{path: {}}}]"]
 )
-def test_what_is_somewhere_else_is_refused_before_anything_runs(
+def test_remote_resources_are_rejected_before_any_program_runs(
     text: str, field: str, tmp_path: Path
 ) -> None:
     program(tmp_path, f"touch {tmp_path}/ran")

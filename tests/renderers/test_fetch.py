@@ -187,7 +187,7 @@ def test_a_missing_chart_is_reported_at_the_source() -> None:
     assert "could not be fetched" in message
 
 
-def test_what_was_fetched_once_is_not_fetched_again(tmp_path: Path) -> None:
+def test_a_fetched_chart_is_not_fetched_again(tmp_path: Path) -> None:
     with serving(http_pages()) as server:
         files = source("agent", repo=f"http://{server.url}/charts")
         first, _ = local.rendered(files, local.means(allowed=FETCHING, cache=tmp_path / "kept"))

@@ -15,7 +15,7 @@ __all__ = ["repository"]
 
 
 @pytest.mark.parametrize("option", ["--fix", "--fix-unsafe"])
-def test_what_helm_and_kustomize_make_is_left_with_a_sentence(
+def test_output_of_helm_and_kustomize_is_not_fixed_and_a_message_has_the_reason(
     repository: Path, option: str
 ) -> None:
     (repository / "agents/b/c.yaml").write_text(AGENT)

@@ -237,7 +237,7 @@ def test_a_hook_is_skipped_and_reported_but_not_a_test() -> None:
         ),
     ],
 )
-def test_a_chart_or_values_that_cannot_be_meant_are_refused_at_their_place(
+def test_an_invalid_chart_or_values_file_is_rejected_at_its_place(
     source: str, place: str, words: str
 ) -> None:
     at, message = refusal(renderers.repository(source))
@@ -344,7 +344,7 @@ def test_a_chart_that_writes_without_end_is_refused() -> None:
     assert "writes more than" in refusal(files)[1]
 
 
-def test_a_chart_that_wants_all_the_memory_is_refused() -> None:
+def test_a_chart_that_uses_too_much_memory_is_rejected() -> None:
     hungry = (
         '{{ $x := repeat 2000000000 "x" }}{{ $y := repeat 2000000000 "y" }}{{ $z := cat $x $y $x '
         "}}a: {{ len $z }}\n"

@@ -178,7 +178,7 @@ def test_kustomize_reaches_no_server_either_way_were_nothing_refused(
 
 
 @pytest.mark.parametrize("name", FETCHING)
-def test_where_programs_keep_their_network_every_url_is_refused_before_they_run(
+def test_without_network_isolation_every_url_is_rejected_before_a_program_runs(
     server: Server, name: str
 ) -> None:
     found = kustomization.find(files(name, server.url), lambda _: False)

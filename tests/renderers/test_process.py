@@ -19,7 +19,7 @@ def run(script: str, means: Means = SMALL) -> ProgramResult:
     )
 
 
-def test_what_it_prints_is_its_output_and_what_it_complains_of_is_beside_it() -> None:
+def test_standard_output_and_standard_error_are_separate() -> None:
     assert run("echo out; echo words >&2") == ProgramResult(b"out\n", "words\n")
     assert run("echo out; echo words >&2; exit 3") == ProgramResult(b"", "words\n", failed=True)
 
@@ -33,7 +33,7 @@ def test_complaints_without_end_are_ended_too() -> None:
     )
 
 
-def test_it_sees_an_empty_home_and_no_secret_of_ours() -> None:
+def test_a_program_has_an_empty_home_and_none_of_our_secrets() -> None:
     assert b"PATH=/nowhere\n" in run("/usr/bin/env").output
     assert not set(process.environment(Path("/nowhere"), network=True)) - {
         *process.environment(Path()),
@@ -41,13 +41,13 @@ def test_it_sees_an_empty_home_and_no_secret_of_ours() -> None:
     }
 
 
-def test_when_the_others_took_all_the_time_it_is_not_run(tmp_path: Path) -> None:
+def test_a_program_does_not_run_after_the_common_time_limit(tmp_path: Path) -> None:
     ended = run(f"echo x > {tmp_path}/ran", replace(SMALL, ends=0.0))
     assert "was not run" in ended.problem
     assert not (tmp_path / "ran").exists()
 
 
-def test_all_programs_of_a_snapshot_have_one_end() -> None:
+def test_all_programs_of_a_source_tree_have_one_deadline() -> None:
     async def ends() -> float:
         return SMALL.timed().ends - asyncio.get_running_loop().time()
 

@@ -21,7 +21,7 @@ def test_no_line_and_no_json_repeats_a_secret(kind: type[Event], turn: int) -> N
     assert event.level in log_lines.LEVELS
 
 
-def test_the_secrets_are_really_there() -> None:
+def test_the_secrets_are_in_the_events() -> None:
     full = [
         kind
         for kind in concrete()

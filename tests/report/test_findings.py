@@ -147,7 +147,7 @@ def test_a_message_of_a_megabyte_is_cut() -> None:
     assert len(made.report(finding(message="x" * 10**6)).findings[0].message) == 2_000
 
 
-def test_every_severity_reaches_what_is_asked_to_fail() -> None:
+def test_every_severity_is_compared_with_fail_on() -> None:
     assert findings.at_or_above([finding(severity=Severity.WARNING)], Severity.INFO)
     assert findings.at_or_above([finding(severity=Severity.WARNING)], Severity.WARNING)
     assert not findings.at_or_above([finding(severity=Severity.WARNING)], Severity.ERROR)

@@ -65,7 +65,7 @@ def test_nothing_can_bring_commands_back_before_the_list_ends() -> None:
     ]
 
 
-def test_github_says_where_and_what() -> None:
+def test_github_annotations_have_place_and_message() -> None:
     found = finding(
         path=("spec",),
         end=Place(made.FILE, 3, 9),
@@ -153,7 +153,7 @@ def test_the_schema_is_the_one_of_oasis() -> None:
 
 
 @made.some_reports
-def test_sarif_is_valid_and_as_github_wants_it(report: Report) -> None:
+def test_sarif_is_valid_and_in_the_form_of_github(report: Report) -> None:
     """https://docs.github.com/code-security/code-scanning/integrating-with-code-scanning/sarif-support-for-code-scanning"""
     document = log(report)
     assert [error.message for error in VALIDATOR.iter_errors(document)] == []

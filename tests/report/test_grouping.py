@@ -60,7 +60,7 @@ def test_a_finding_of_one_of_several_clusters_has_its_name() -> None:
     ]
 
 
-def test_of_many_findings_the_first_and_a_summary_are_printed() -> None:
+def test_the_first_of_many_findings_and_a_summary_are_printed() -> None:
     many = [finding(line=line) for line in range(1, 51)]
     many.append(finding(line=99, rule="DS001", severity=Severity.ERROR))
     lines = printed(*many, whole=False)

@@ -78,7 +78,7 @@ def test_an_object_that_passes_is_a_case() -> None:
     assert len(case) == 0
 
 
-def test_the_content_says_all_for_gitlab_reads_no_attribute() -> None:
+def test_the_content_is_complete_because_gitlab_reads_no_attribute() -> None:
     (case,) = cases(made.report(finding(message="two budgets", fix=Fix("take 0", ()))))
     (failure,) = case
     assert failure.tag == "failure"
@@ -104,7 +104,7 @@ def test_findings_at_the_fail_on_level_are_failures_and_the_rest_is_printed(
 
 
 @pytest.mark.parametrize("rule", ["DS801", "DS904"])
-def test_what_could_not_be_checked_is_an_error(rule: str) -> None:
+def test_an_unchecked_object_is_an_error(rule: str) -> None:
     (case,) = cases(made.report(finding(rule, object=None), checked=[]))
     assert [child.tag for child in case] == ["error"]
     assert case.get("name") == f"[{made.FILE}]"
@@ -132,7 +132,7 @@ def test_each_cluster_is_a_suite() -> None:
     ]
 
 
-def test_what_passed_is_left_out_first_where_there_is_no_room() -> None:
+def test_passed_cases_are_omitted_first() -> None:
     keys = [Key("apps", "DaemonSet", "logging", f"agent-{at:04}") for at in range(200)]
     found = [finding(object=keys[150]), finding(object=keys[160], severity=Severity.WARNING)]
     text = junit.as_xml(

@@ -152,7 +152,7 @@ def test_an_action_names_its_node_and_its_object() -> None:
     }.items()
 
 
-def test_a_change_of_health_says_which_and_a_first_look_at_a_well_agent_is_no_news() -> None:
+def test_a_change_of_health_is_logged_and_a_healthy_agent_at_the_start_is_not() -> None:
     ill = agents.HealthChanged(
         1.0,
         AGENT,

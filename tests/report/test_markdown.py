@@ -37,7 +37,7 @@ def tokens(page: str) -> Iterator[Token]:
 
 
 @made.some_reports
-def test_a_repository_puts_no_mention_link_image_or_html_into_a_comment(report: Report) -> None:
+def test_a_repository_can_put_no_mention_link_image_or_html_into_a_comment(report: Report) -> None:
     page = markdown.as_page(report, made.about(head="1501c2efe594"))
     for token in tokens(page):
         assert token.type not in {"link_open", "image", "softbreak_html", "hr", "blockquote_open"}
@@ -101,7 +101,7 @@ def test_prose_reads_as_it_was(text: str) -> None:
     assert shown.replace("\u200b", "") == f"x {' '.join(plain.split())}".rstrip(" ")
 
 
-def test_a_clean_run_says_so_and_keeps_its_marker() -> None:
+def test_a_clean_run_is_reported_and_keeps_its_marker() -> None:
     page = markdown.as_page(made.report(), made.about(key="main", head="1501c2efe594", base="main"))
     assert page == (
         "<!-- gitops-ds:report key=main v=1 -->\n**gitops-ds check: no findings** in 1 file, 1 "
@@ -126,7 +126,7 @@ def test_a_finding_is_linked_to_its_line_and_listed_once_for_clusters_that_share
     assert "| east | 0 | 1 | 0 | 0 |\n| west | 0 | 1 | 0 | 0 |\n" in page
 
 
-def test_what_changes_is_a_row_of_the_table_and_a_diff_that_equal_clusters_share() -> None:
+def test_each_change_is_a_row_of_the_table_and_a_diff_that_equal_clusters_share() -> None:
     report = findings.with_changes(
         made.report(),
         [

@@ -75,7 +75,7 @@ def test_sarif_has_it_as_a_related_location(tmp_path: Path) -> None:
     assert second["physicalLocation"]["artifactLocation"] == {"uri": "agent.yaml"}
 
 
-def test_an_object_that_is_gone_has_no_place(tmp_path: Path) -> None:
+def test_an_object_of_the_base_alone_has_no_place(tmp_path: Path) -> None:
     """DS701: the old name is only in the base."""
     fleet = holding(tmp_path, {"agent.yaml": AGENT})
     (fleet / "agent.yaml").write_text(OTHER)
@@ -85,7 +85,7 @@ def test_an_object_that_is_gone_has_no_place(tmp_path: Path) -> None:
     assert renamed["other"] == {"object": {**renamed["object"], "name": "agent"}}
 
 
-def test_it_is_as_harmless_as_the_rest() -> None:
+def test_the_other_object_is_escaped_like_the_rest() -> None:
     evil = made.finding(other=(made.AGENT, Place("\n::error::x", 1, 1)))
     assert "::error" not in "\n".join(
         line for line in text.as_text(made.report(evil)).splitlines() if line.startswith("::")

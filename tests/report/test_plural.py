@@ -27,7 +27,7 @@ def test_the_noun_follows_the_number(words: str, expected: str) -> None:
     assert words == expected
 
 
-def test_a_count_at_the_beginning_of_a_message_is_made_in_one_place() -> None:
+def test_counts_at_the_start_of_messages_use_one_function() -> None:
     """What a sum is of may be one: `f"{len(x)} files"` is wrong for it. `3 of {n} nodes` names a
     total.
     """

@@ -81,7 +81,7 @@ def test_only_what_changes_is_replaced(tmp_path: Path) -> None:
     assert change["replacements"] == [{"deletedRegion": region, "insertedContent": {"text": ""}}]
 
 
-def test_of_a_file_with_a_secret_nothing_is_quoted(tmp_path: Path) -> None:
+def test_nothing_of_a_file_with_a_secret_is_quoted(tmp_path: Path) -> None:
     text = AGENT.replace(LIMIT, "  revisionHistoryLimit: 1\n") + SECRET
     assert not [one for one in results(holding(tmp_path, {"agent.yaml": text})) if "fixes" in one]
 

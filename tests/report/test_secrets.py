@@ -116,7 +116,7 @@ def test_a_short_secret_is_hidden_at_its_place(found: Finding, body: dict[str, A
         "ENC[AES256_GCM,data:abcdefgh=,iv:x]",
     ],
 )
-def test_what_looks_like_a_secret_is_hidden(shape: str) -> None:
+def test_values_that_look_like_secrets_are_hidden(shape: str) -> None:
     report = made.report(finding(message=f'what is "{shape}" here?'))
     assert report.findings[0].message == f'what is "{HIDDEN}" here?'
 

@@ -70,5 +70,5 @@ def test_a_gate_that_cannot_be_measured_is_named(
         (WEBHOOK, {"webhooks": {"allow": ["gates.example.com:443"]}}),
     ],
 )
-def test_without_such_gates_there_is_no_line(policy: str, metrics: dict[str, Any]) -> None:
+def test_without_such_gates_no_line_is_printed(policy: str, metrics: dict[str, Any]) -> None:
     assert lines(policy, **metrics) == []

@@ -337,7 +337,7 @@ def test_the_address_of_an_error_is_not_in_its_message() -> None:
     assert "secret" not in str(raised.value)
 
 
-def test_a_series_that_is_gone_is_no_data(serve: Callable[[Answer], Server]) -> None:
+def test_a_missing_series_is_no_data(serve: Callable[[Answer], Server]) -> None:
     def by_time(handler: http.server.BaseHTTPRequestHandler, body: bytes) -> None:
         name = "old" if "time=" in handler.path else "new"
         reply(200, vector(({"pod": name}, "1")))(handler, body)

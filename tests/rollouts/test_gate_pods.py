@@ -133,7 +133,7 @@ def test_restarts_count_from_the_touch_on_and_further_ones_by_their_number() -> 
     assert numbers(reading)["newRestarts"] == (1, "a: web/x")
 
 
-def test_of_many_nodes_each_is_listed_in_turn() -> None:
+def test_each_of_many_nodes_is_listed_in_turn() -> None:
     cluster = Pods()
     gates = PodGates(cluster, lambda: 1000.0)  # type: ignore[arg-type]
     number = 2 * gate_pods.NODES_AT_ONCE + 50
@@ -179,7 +179,7 @@ def test_the_largest_share_of_a_limit_counts_and_a_missing_pod_is_no_data() -> N
     assert not measure_memory(cluster, main=100 << 20).reason
 
 
-def test_without_limits_rights_or_a_metrics_api_there_is_no_data() -> None:
+def test_without_limits_rights_or_a_metrics_api_the_result_is_no_data() -> None:
     cluster = Pods()
     assert "no container" in measure_memory(cluster).reason
     cluster.memory = None
@@ -220,7 +220,7 @@ async def neighbours(scene: Scene) -> None:
     await asyncio.sleep(60)
 
 
-def test_neighbours_that_stay_well_let_a_rollout_pass() -> None:
+def test_healthy_neighbours_let_a_rollout_pass() -> None:
     async def script(scene: Scene) -> None:
         await neighbours(scene)
         scene.push("2")

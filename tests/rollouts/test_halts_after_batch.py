@@ -45,7 +45,7 @@ def failed(world: RolloutWorld) -> set[str]:
 
 
 @both
-def test_it_waits_for_the_pods_that_start_and_takes_no_node(owned: bool) -> None:
+def test_a_halted_rollout_waits_for_starting_pods_and_takes_no_node(owned: bool) -> None:
     world = RolloutWorld(policy("after-batch"), 10, owned=owned)
     slow = failed(world)
     decided = last(world)

@@ -77,7 +77,7 @@ class Waiting(RolloutWorld):
 
 
 @both
-def test_a_node_is_updated_after_the_agent_that_comes_first_on_it(owned: bool) -> None:
+def test_a_node_is_updated_after_the_agent_with_precedence(owned: bool) -> None:
     world = Waiting({**FAST, "after": [{"agent": "cni", "sameNode": True}]}, 6, owned=owned)
     world.behind = {"cni": frozenset({"node-002", "node-004"})}
     world.commit(SECOND)
@@ -90,7 +90,7 @@ def test_a_node_is_updated_after_the_agent_that_comes_first_on_it(owned: bool) -
 
 
 @both
-def test_a_rollout_begins_when_the_agent_that_comes_first_is_up_to_date_everywhere(
+def test_a_rollout_begins_when_the_agent_with_precedence_is_up_to_date_everywhere(
     owned: bool,
 ) -> None:
     world = Waiting({**FAST, "after": [{"agent": "cni"}]}, 6, owned=owned)

@@ -127,7 +127,7 @@ def test_a_stage_has_its_nodes_in_order_and_its_times() -> None:
     assert found.cap == 4
 
 
-def test_what_depends_on_people_calendars_and_metrics_counts_as_open_and_is_named() -> None:
+def test_approvals_calendars_and_metrics_are_assumed_to_pass_and_named() -> None:
     policy = {
         "stages": [
             {"name": "canary", "gates": ["pods", "flow"], "windows": ["night"]},

@@ -120,7 +120,7 @@ def test_nodes_that_join_and_pods_that_are_evicted_get_the_proven_template(owned
 
 
 @both
-def test_a_node_that_was_broken_before_is_parked_and_updated_when_it_is_well_again(
+def test_a_node_that_was_broken_before_is_parked_and_updated_when_it_recovers(
     owned: bool,
 ) -> None:
     world = RolloutWorld(FAST, 10, owned=owned)

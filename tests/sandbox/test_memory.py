@@ -68,7 +68,7 @@ def test_all_shares_together_leave_a_fifth_to_the_service(mebibytes: int) -> Non
     assert shares.snapshot <= 64 * MIB
 
 
-def test_a_limit_too_small_for_any_work_is_taken_as_the_smallest_that_is_not() -> None:
+def test_a_limit_that_is_too_small_is_raised_to_the_minimum() -> None:
     assert memory.budget(1) == memory.budget(256 * MIB)
 
 

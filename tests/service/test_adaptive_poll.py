@@ -36,7 +36,7 @@ def made(interval: float = 60.0) -> tuple[PollInterval, Clock]:
     return PollInterval(interval, clock), clock
 
 
-def test_without_webhooks_every_tick_counts() -> None:
+def test_without_webhooks_every_tick_is_a_poll() -> None:
     polling, clock = made()
     assert looks(polling, clock, 6000) == 100
     polling.commit_found()

@@ -71,7 +71,7 @@ spec:
 """
 
 
-def test_what_runs_is_written_with_its_companions_and_applied_without_a_restart(
+def test_running_objects_are_written_with_their_companions_and_applied_without_a_restart(
     tmp_path: Path, control_plane: controlplane.ControlPlane
 ) -> None:
     plane, space = control_plane, f"adopt-{next(_numbers)}"

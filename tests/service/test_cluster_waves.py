@@ -186,7 +186,7 @@ def settings(
     }
 
 
-def test_a_commit_goes_through_three_control_planes_and_a_bad_one_stays_in_the_first(
+def test_a_commit_reaches_three_control_planes_and_a_bad_one_only_the_first(
     world: World,
 ) -> None:
     first = world.commit("1")

@@ -291,7 +291,7 @@ def play(script: Callable[[Fleet], Awaitable[None]], order: dict[str, str] | Non
     virtual_time.run(main())
 
 
-def test_a_commit_goes_from_cluster_to_cluster_through_the_soak() -> None:
+def test_a_commit_continues_to_the_next_cluster_after_the_soak() -> None:
     async def script(found: Fleet) -> None:
         eu1, eu2 = found.services["eu-1"], found.services["eu-2"]
         commit = found.branch.change("2")
@@ -376,7 +376,7 @@ def test_a_revert_of_a_promoted_commit_does_not_soak() -> None:
     play(script)
 
 
-def test_commits_that_come_faster_than_the_soak_still_go_on() -> None:
+def test_commits_faster_than_the_soak_still_continue() -> None:
     async def script(found: Fleet) -> None:
         behind = []
         for number in range(2, 14):

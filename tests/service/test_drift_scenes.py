@@ -125,7 +125,7 @@ SCENES: list[tuple[str, Callable[[controlplane.ControlPlane, str], None], str]] 
 @pytest.mark.parametrize(
     ("words", "change", "field"), SCENES, ids=[words for words, _, _ in SCENES]
 )
-def test_what_kubectl_did_is_named_held_and_put_back(
+def test_an_action_of_kubectl_is_named_held_and_corrected(
     control_plane: controlplane.ControlPlane,
     space: str,
     words: str,
@@ -172,7 +172,7 @@ def test_a_restart_by_kubectl_is_never_fought(
     deploying(control_plane, space, scene)
 
 
-def test_the_service_sees_it_within_seconds_and_a_commit_takes_it_into_git(
+def test_the_service_detects_drift_within_seconds_and_a_commit_adds_it_to_git(
     tmp_path: Path, control_plane: controlplane.ControlPlane, space: str
 ) -> None:
     repository = tmp_path / "fleet"

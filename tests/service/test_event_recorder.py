@@ -99,7 +99,7 @@ def test_events_are_about_the_config_map_of_the_state_never_block_and_are_counte
     virtual_time.run(main())
 
 
-def test_the_controller_speaks_with_upstreams_reasons_on_the_daemonset() -> None:
+def test_the_controller_uses_the_event_reasons_of_upstream() -> None:
     async def scene() -> None:
         async with stand.stand(2) as there:
             telling = KubeEventWriter(there.cluster.client())
@@ -154,7 +154,7 @@ def test_the_same_again_raises_the_count_of_its_event() -> None:
     assert (again.id, again.count, again.first, again.last) == (first.id, 2, 10.0, 11.0)
 
 
-def test_many_alike_become_one() -> None:
+def test_many_similar_events_become_one() -> None:
     condenser = EventCorrelator()
     entries = [condenser.take(event_about(f"Created pod: {i}"), 10.0) for i in range(14)]
     assert [entry.count for entry in entries if entry] == [1] * 10 + [1, 2, 3, 4]
@@ -181,7 +181,7 @@ def test_an_object_has_25_events_and_then_one_in_five_minutes_and_others_their_o
     assert sum(entry is not None for entry in hour) == 12
 
 
-def test_what_is_remembered_is_bounded() -> None:
+def test_the_memory_of_events_is_bounded() -> None:
     condenser = EventCorrelator()
     for i in range(3 * kube_events.REMEMBERED):
         condenser.take(

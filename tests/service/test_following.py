@@ -70,7 +70,7 @@ def settings(directory: Path, url: str, **credentials: str | bytes) -> Path:
     return file
 
 
-def test_it_follows_a_server_by_https_through_good_and_bad_commits(
+def test_the_service_follows_an_https_server_through_good_and_bad_commits(
     tmp_path: Path, api_server: controlplane.ControlPlane, space: str
 ) -> None:
     with gitservers.http_git_server(tmp_path / "git") as server:
@@ -228,7 +228,7 @@ def test_a_service_that_starts_while_git_is_away_keeps_the_last_commit_applied_f
             assert "Traceback" not in log.read_text()
 
 
-def test_it_follows_a_server_by_ssh_with_the_keys_of_its_settings(
+def test_the_service_follows_an_ssh_server_with_the_keys_of_its_settings(
     tmp_path: Path, api_server: controlplane.ControlPlane, space: str
 ) -> None:
     with gitservers.ssh_git_server(tmp_path / "git") as server:

@@ -66,7 +66,7 @@ def unchanged(port: int) -> int:
     return int(float(found[1])) if found else 0
 
 
-def test_twenty_looks_at_an_unchanged_repository_cost_the_cluster_no_request(
+def test_twenty_fetches_of_an_unchanged_repository_send_the_cluster_no_request(
     tmp_path: Path, audited: controlplane.ControlPlane
 ) -> None:
     audited.kubectl("create", "namespace", "quiet")

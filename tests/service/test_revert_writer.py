@@ -162,7 +162,7 @@ def test_a_revert_that_would_delete_the_agent_is_not_pushed(tmp_path: Path) -> N
     play(tmp_path, script)
 
 
-def test_without_the_commit_before_the_parent_is_the_way_back(tmp_path: Path) -> None:
+def test_without_the_previous_commit_the_parent_is_restored(tmp_path: Path) -> None:
     async def script(upstream: gitservers.Upstream, one: Writer, two: Writer) -> None:
         upstream.commit(files(1))
         bad = upstream.commit(files(2))

@@ -166,7 +166,7 @@ def test_a_configmap_and_a_secret_are_rolled_out_when_created_changed_and_delete
         assert "Traceback" not in log.read_text()
 
 
-def test_git_wins_and_gives_back(
+def test_git_has_precedence_and_returns_ownership(
     tmp_path: Path, control_plane: controlplane.ControlPlane, space: str
 ) -> None:
     def owner() -> str:

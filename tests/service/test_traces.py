@@ -115,13 +115,11 @@ def test_no_listener_exists_unless_one_is_configured() -> None:
         ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c:4318", "OTEL_TRACES_EXPORTER": "none"}, False),
     ],
 )
-def test_the_environment_says_whether_traces_are_sent(
-    environment: dict[str, str], on: bool
-) -> None:
+def test_the_environment_enables_traces(environment: dict[str, str], on: bool) -> None:
     assert otel.enabled(environment) is on
 
 
-def test_without_a_collector_nothing_of_it_is_imported() -> None:
+def test_without_a_collector_opentelemetry_is_not_imported() -> None:
     words = (
         "import sys, gitops_ds.service.main; sys.exit(any(name.startswith('opentelemetry') for "
         "name in sys.modules))"

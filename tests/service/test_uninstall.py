@@ -133,7 +133,7 @@ def test_a_service_that_renews_its_lease_has_to_be_stopped_first() -> None:
 
 
 @pytest.mark.controlplane
-def test_several_owners_are_not_handed_back_unless_all_are_meant(
+def test_several_owners_are_handed_back_only_on_request(
     control_plane: controlplane.ControlPlane, tmp_path: Path
 ) -> None:
     plane, state = control_plane, f"uninstall-{next(_numbers)}"

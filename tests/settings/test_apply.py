@@ -83,7 +83,9 @@ IN_A, OF_CLUSTER = Key("apps", "DaemonSet", "a", "x"), Key("", "Namespace", "", 
         ({"user": "ada"}, "", OF_CLUSTER, "ada"),
     ],
 )
-def test_who_applies_what(document: dict[str, Any], agent: str, key: Key, who: str | None) -> None:
+def test_the_impersonated_user_of_each_object(
+    document: dict[str, Any], agent: str, key: Key, who: str | None
+) -> None:
     impersonation = options({"impersonate": document}).impersonation
     assert impersonation is not None
     found = impersonation.of(key, agent)

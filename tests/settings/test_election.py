@@ -43,12 +43,12 @@ def test_times_with_a_margin_are_accepted(document: dict[str, Any], timing: Leas
         {"duration": "soon"},
     ],
 )
-def test_times_without_a_margin_are_refused_in_words(document: dict[str, Any]) -> None:
+def test_times_without_a_margin_are_rejected_with_a_message(document: dict[str, Any]) -> None:
     with pytest.raises(SettingsError, match=r"duration"):
         service.parse({"election": document})
 
 
-def test_without_a_word_it_is_held_in_a_pod_alone() -> None:
+def test_by_default_an_election_is_held_only_in_a_pod() -> None:
     assert decode(ElectionSettings, {}).enabled is None
     assert decode(ElectionSettings, {"enabled": False}).held is False
     assert decode(ElectionSettings, {"enabled": True}).held is True

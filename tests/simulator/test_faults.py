@@ -166,7 +166,7 @@ def test_a_namespace_that_is_ending_is_left_in_peace() -> None:
     play(scene)
 
 
-def test_a_namespace_that_is_deleted_takes_everything_with_it() -> None:
+def test_the_deletion_of_a_namespace_deletes_its_objects() -> None:
     async def scene() -> None:
         async with stand(3) as there:
             await there.people.create(NAMESPACE, {"metadata": {"name": "agents"}})
@@ -290,7 +290,7 @@ def test_a_broken_revision_under_the_name_of_the_next_one_is_a_collision() -> No
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("surge", [False, True])
-def test_a_clock_that_jumps_about_makes_no_flood_and_all_ends_right(surge: bool) -> None:
+def test_a_jumping_clock_causes_no_flood_and_the_cluster_ends_in_sync(surge: bool) -> None:
     async def scene() -> None:
         strategy = world.rolling(0, 1) if surge else world.rolling(1)
         async with stand(4, daemonset(updateStrategy=strategy, minReadySeconds=3)) as there:

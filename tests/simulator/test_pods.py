@@ -26,7 +26,7 @@ async def _why(cluster: simulator.SimulatedCluster, name: str) -> str:
     return str(found["message"])
 
 
-def test_a_pod_goes_to_the_node_that_it_names_and_gets_ready_in_time() -> None:
+def test_a_pod_runs_on_the_node_that_it_names_and_becomes_ready_in_time() -> None:
     async def scene(cluster: simulator.SimulatedCluster) -> None:
         made = await cluster.create(POD, stage.pod("p", "node-1"))
         assert (made["status"]["phase"], made["status"]["qosClass"]) == ("Pending", "BestEffort")
@@ -45,7 +45,7 @@ def test_a_pod_goes_to_the_node_that_it_names_and_gets_ready_in_time() -> None:
     stage.play(scene, nodes=3, behaviour=Behaviour(pull=5, start=2))
 
 
-def test_a_pod_that_fits_nowhere_waits_and_says_why() -> None:
+def test_a_pod_without_a_fitting_node_waits_and_has_the_reason() -> None:
     async def scene(cluster: simulator.SimulatedCluster) -> None:
         cluster.add_nodes(
             [NodeSpec("full", {"pool": "a"}, room={"cpu": "1", "memory": "1Gi", "pods": "9"})]
@@ -146,7 +146,7 @@ def test_a_pod_ends_gracefully_and_slowly() -> None:
     stage.play(scene, nodes=1, behaviour=Behaviour(stop=20))
 
 
-def test_a_pod_that_was_never_bound_or_has_ended_goes_at_once() -> None:
+def test_a_pod_that_was_never_bound_or_has_ended_is_deleted_at_once() -> None:
     async def scene(cluster: simulator.SimulatedCluster) -> None:
         await cluster.create(POD, stage.pod("lost", "nowhere"))
         await cluster.create(POD, stage.pod("failed", "node-0"))

@@ -225,7 +225,7 @@ def test_latency_passes_on_the_loops_clock() -> None:
     stage.play(scene, habits=simulator.Habits(latency=0.25))
 
 
-def test_what_it_cannot_do_it_refuses() -> None:
+def test_unsupported_requests_are_refused() -> None:
     async def scene(cluster: simulator.SimulatedCluster) -> None:
         with pytest.raises(
             errors.Invalid,

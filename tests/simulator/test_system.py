@@ -78,7 +78,7 @@ async def _image(cluster: simulator.SimulatedCluster, image: str) -> None:
     await cluster.patch(DAEMONSET, "default", "agent", patch, type=PatchType.STRATEGIC)
 
 
-def test_one_pod_on_every_node_also_on_those_that_come() -> None:
+def test_every_node_has_one_pod_also_new_nodes() -> None:
     async def scene(cluster: simulator.SimulatedCluster) -> None:
         async with controlled(cluster):
             await cluster.create(DAEMONSET, _agent("a:1"))
@@ -130,7 +130,7 @@ def test_a_rollout_takes_one_node_at_a_time_and_ends() -> None:
     stage.play(scene, nodes=5)
 
 
-def test_a_bad_image_stops_at_the_first_node_and_the_way_back_reuses_the_revision() -> None:
+def test_a_bad_image_stops_at_the_first_node_and_the_rollback_reuses_the_revision() -> None:
     async def scene(cluster: simulator.SimulatedCluster) -> None:
         async with controlled(cluster):
             await cluster.create(DAEMONSET, _agent("a:1"))
@@ -176,7 +176,7 @@ def test_an_api_server_that_fails_now_and_then_changes_nothing_in_the_end() -> N
     stage.play(scene, nodes=5)
 
 
-def test_a_deleted_daemonset_takes_everything_with_it() -> None:
+def test_the_deletion_of_a_daemonset_deletes_its_dependents() -> None:
     async def scene(cluster: simulator.SimulatedCluster) -> None:
         async with controlled(cluster):
             await cluster.create(DAEMONSET, _agent("a:1"))

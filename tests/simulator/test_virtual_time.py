@@ -32,7 +32,7 @@ def test_timers_fire_in_their_order() -> None:
     assert seen == ["first", "second", "third"]
 
 
-def test_waiting_for_what_cannot_come_is_an_error_that_names_the_task() -> None:
+def test_a_wait_that_can_never_end_is_an_error_that_names_the_task() -> None:
     async def stuck() -> None:
         task = asyncio.create_task(asyncio.Event().wait(), name="the patient one")
         await task

@@ -40,7 +40,7 @@ def test_no_edit_leaves_every_byte() -> None:
     assert yaml_edit.apply(FILE, []) == FILE
 
 
-def test_an_entry_is_taken_away_with_its_siblings_in_place() -> None:
+def test_an_entry_is_removed_and_its_siblings_stay_in_place() -> None:
     edited = yaml_edit.apply(
         FILE, [Edit(0, (*IMAGE[:-1], "args", 0), None), Edit(0, (*IMAGE[:-1], "args", 1), "--z")]
     )

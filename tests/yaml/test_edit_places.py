@@ -88,7 +88,9 @@ def gone(*lines: str) -> str:
         ((*POD, "containers", 0, "resources"), ["              resources:"]),
     ],
 )
-def test_what_goes_takes_its_own_lines(path: tuple[str | int, ...], lines: list[str]) -> None:
+def test_a_removal_deletes_only_its_own_lines(
+    path: tuple[str | int, ...], lines: list[str]
+) -> None:
     assert edited(FILE, Edit(0, path)) == gone(*lines)
 
 
@@ -101,7 +103,7 @@ def test_the_first_key_of_a_list_entry_makes_room_for_the_next() -> None:
     )
 
 
-def test_of_the_only_entry_an_empty_list_stays() -> None:
+def test_the_removal_of_the_only_entry_leaves_an_empty_list() -> None:
     after = edited(FILE, Edit(0, (*POD, "volumes", 0)))
     assert after == FILE.replace("            volumes:\n", "            volumes: []\n").replace(
         "              - name: tmp   # not mounted\n                emptyDir: {}\n", ""
@@ -168,7 +170,7 @@ def test_entries_between_brackets(index: int, after: str) -> None:
         ),
     ],
 )
-def test_what_comes_stands_beside_its_like(
+def test_a_new_entry_is_next_to_similar_ones(
     path: tuple[str | int, ...], value: Any, before: str, after: str
 ) -> None:
     assert FILE.count(before) == 1
@@ -224,7 +226,7 @@ def test_block_texts_and_blank_lines_around_them_stay() -> None:
     assert edited(text, Edit(0, ("b",))) == "a:\n  x: |\n    one\n    two\n\n\n# end\n"
 
 
-def test_what_an_alias_shares_is_not_changed_for_both() -> None:
+def test_a_value_shared_by_an_alias_is_not_changed_for_both() -> None:
     text = "a: &x {b: 1}\nc: *x\n"
     with pytest.raises(ValueError, match="alias"):
         edited(text, Edit(0, ("c", "b"), 2))
@@ -288,7 +290,7 @@ def paths(value: Any, path: tuple[str | int, ...] = ()) -> list[tuple[str | int,
 
 
 @given(st.data())
-def test_an_edit_does_what_it_says_and_comments_on_lines_of_their_own_stay(
+def test_an_edit_has_its_effect_and_comments_on_lines_of_their_own_stay(
     data: st.DataObject,
 ) -> None:
     value = data.draw(st.dictionaries(keys, values, min_size=2, max_size=4))

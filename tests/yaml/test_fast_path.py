@@ -42,7 +42,7 @@ def parsed_text(data: bytes) -> str:
         "a: b c  d   \nb:   x\n",
     ],
 )
-def test_what_most_manifests_are_made_of_is_read(text: str) -> None:
+def test_the_common_syntax_of_manifests_is_read(text: str) -> None:
     found = fast_path.read(text.encode())
     assert repr(found) == parsed_text(text.encode())
 
@@ -78,7 +78,7 @@ def test_what_most_manifests_are_made_of_is_read(text: str) -> None:
         "%YAML 1.1\n---\na: b\n",
     ],
 )
-def test_what_is_not_plain_is_left_to_libyaml(text: str) -> None:
+def test_other_syntax_is_left_to_libyaml(text: str) -> None:
     assert fast_path.read(text.encode()) is None
 
 
@@ -94,7 +94,7 @@ def test_a_list_or_mapping_that_a_line_writes_is_another_one_each_time() -> None
 
 
 @pytest.mark.parametrize("path", MANIFESTS, ids=lambda path: path.relative_to(ROOT).as_posix())
-def test_real_files_are_read_alike(path: Path) -> None:
+def test_real_files_are_read_as_by_libyaml(path: Path) -> None:
     data = path.read_bytes()
     found = fast_path.read(data)
     assert found is None or repr(found) == parsed_text(data)
@@ -151,6 +151,6 @@ LINES = st.builds(
 @example("a: - b")
 @example("a:\n  b: c\n d: e")
 @example("a:\n- b:\n c: d")
-def test_it_is_read_as_libyaml_reads_it_or_not_at_all(text: str) -> None:
+def test_the_result_is_that_of_libyaml_or_none(text: str) -> None:
     found = fast_path.read(text.encode())
     assert found is None or repr(found) == parsed_text(text.encode())

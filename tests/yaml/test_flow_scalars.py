@@ -32,5 +32,5 @@ def test_positions_stay() -> None:
     assert str(parser.place("f", data, 0, ("a", "b"))) == "f:1:22"
 
 
-def test_what_is_no_yaml_stays_refused() -> None:
+def test_invalid_yaml_stays_rejected() -> None:
     assert parser.read("f", b"a: {b: c:d").findings[0].rule == "DS001"

@@ -53,7 +53,7 @@ def objects() -> list[dict[str, Any]]:
 
 @pytest.mark.controlplane
 @pytest.mark.parametrize("body", objects(), ids=lambda body: body["kind"])
-def test_it_is_what_kubectl_prints(body: dict[str, Any]) -> None:
+def test_the_output_is_that_of_kubectl(body: dict[str, Any]) -> None:
     kubectl = controlplane.programs() / "kubectl"
 
     def printed(output: str) -> str:

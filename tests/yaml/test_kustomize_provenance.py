@@ -76,7 +76,7 @@ def test_an_object_that_two_files_could_be_has_no_place() -> None:
     assert places_of(("spec",), other="kind: DaemonSet\nmetadata: {name: my}\n") == []
 
 
-def test_the_file_with_the_very_name_is_meant() -> None:
+def test_the_file_with_the_exact_name_is_used() -> None:
     assert places_of(
         ("spec", "a"), other="kind: DaemonSet\nmetadata: {name: my-agent}\nspec: {a: 1}\n"
     ) == ["other.yaml:spec"]

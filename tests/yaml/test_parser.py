@@ -63,7 +63,7 @@ def test_empty_documents_are_left_out_but_counted() -> None:
     assert [(one.index, one.value) for one in found] == [(1, {"a": 1}), (3, {"b": 2})]
 
 
-def test_what_aliases_name_is_copied() -> None:
+def test_values_of_aliases_are_copied() -> None:
     (value,) = values("a: &x {b: []}\nc: *x\n")
     assert isinstance(value, dict)
     assert value["a"] is not value["c"]
@@ -321,7 +321,7 @@ def test_json_is_read_as_json(value: object, ascii: bool, indent: int | str | No
     )
 
 
-def test_the_c_parser_is_there() -> None:
+def test_the_c_parser_is_available() -> None:
     assert nodes.c_parser_present()
 
 

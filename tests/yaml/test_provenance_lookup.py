@@ -55,7 +55,7 @@ def test_the_place_is_in_the_winners_file() -> None:
     assert str(lookup.locate(ORIGIN, ("metadata", "name"), {})) == "d.yaml"
 
 
-def test_what_kustomize_wrote_is_shown_nowhere_but_as_its_file() -> None:
+def test_output_of_kustomize_is_located_only_at_its_file() -> None:
     files = {PurePosixPath("k/kustomization.yaml"): b"", PurePosixPath("a.yaml"): b""}
     snapshot = SourceTree(None, files, expanded={PurePosixPath("k"): b""})
     assert list(lookup.sources(snapshot)) == [PurePosixPath("a.yaml")]

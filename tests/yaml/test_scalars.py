@@ -181,7 +181,7 @@ def test_a_plain_scalar_is_read_as_kubectl_reads_it(text: str, value: scalars.Sc
 
 
 @pytest.mark.parametrize(("text", "name"), KEYS)
-def test_a_plain_key_becomes_the_text_that_kubectl_makes_of_it(text: str, name: str | None) -> None:
+def test_a_plain_key_becomes_the_text_of_kubectl(text: str, name: str | None) -> None:
     assert scalars.key(text) == name
 
 
@@ -202,7 +202,7 @@ def test_a_plain_key_becomes_the_text_that_kubectl_makes_of_it(text: str, name: 
         "010",
     ],
 )
-def test_what_readers_disagree_about_is_ambiguous(text: str) -> None:
+def test_scalars_that_readers_resolve_differently_are_ambiguous(text: str) -> None:
     assert scalars.ambiguous(text)
 
 
@@ -225,7 +225,7 @@ def test_what_readers_disagree_about_is_ambiguous(text: str) -> None:
         "a:b",
     ],
 )
-def test_what_they_agree_about_is_not(text: str) -> None:
+def test_scalars_that_readers_resolve_equally_are_not_ambiguous(text: str) -> None:
     assert not scalars.ambiguous(text)
 
 
