@@ -89,7 +89,7 @@ async def _diff(args: DiffArgs) -> int:
     shown = found.diffs if args.show_secrets else [live_diff.masked(one) for one in found.diffs]
     done = await live_diff.run_program(shown, interactive=sys.stdout.isatty())
     click.echo(done.text, nl=False)
-    return done.code or (1 if found.refusals else 0)
+    return done.code or int(any(one.reason.effect.fails_commit for one in found.refusals))
 
 
 async def _changes(

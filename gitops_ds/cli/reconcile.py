@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -49,8 +50,23 @@ async def _reconcile(args: ReconcileArgs) -> int:
         if not args.wait:
             return body, f"reconciliation of {found.id} requested"
         body = await service.answered(cluster, where, found.id, value, args.timeout)
-        return body, body["metadata"]["annotations"].get(names.OUTCOME, "")
+        outcome = str(body["metadata"]["annotations"].get(names.OUTCOME, ""))
+        if not outcome.startswith("success") and (why := await _reason(cluster, where, found.id)):
+            options.say(why, quiet=args.quiet)
+        return body, outcome
 
     body = await service_options.ask(args, work)
     outcome = str(body["metadata"]["annotations"].get(names.OUTCOME, ""))
     return 1 if args.wait and not outcome.startswith("success") else 0
+
+
+async def _reason(cluster: Cluster, where: Where, id: str) -> str:
+    """The message of the repository's status, empty without one."""
+    from gitops_ds import errors
+    from gitops_ds.deployer import source_status_store
+
+    try:
+        status = (await source_status_store.known(cluster, where.namespace, time.time())).get(id)
+    except errors.ClusterError:
+        return ""
+    return status.message if status is not None else ""

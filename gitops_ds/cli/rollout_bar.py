@@ -36,6 +36,7 @@ class RolloutBar(RolloutDisplay):
         self._estimates, self._clock, self._began = estimates, clock, clock()
         self._first: dict[Key, RolloutProgress] = {}
         self._now: dict[Key, RolloutProgress] = {}
+        self._moved: dict[Key, float] = {}  # seconds from the beginning to the last progress
         rest = Column(ratio=1, no_wrap=True, overflow="ellipsis")
         self._bar = Progress(
             BarColumn(bar_width=30),
@@ -45,6 +46,7 @@ class RolloutBar(RolloutDisplay):
             console=console,
             transient=True,
             expand=True,
+            refresh_per_second=2,
         )
         self._task = self._bar.add_task("", total=None)
 
@@ -72,6 +74,8 @@ class RolloutBar(RolloutDisplay):
     def progress(self, key: Key, progress: RolloutProgress) -> None:
         """Moves the bar."""
         self._first.setdefault(key, progress)
+        if self._now.get(key) != progress:
+            self._moved[key] = self._clock() - self._began
         self._now[key] = progress
         total = self._total()
         self._bar.update(self._task, completed=total.done, total=total.nodes or None)
@@ -82,13 +86,16 @@ class RolloutBar(RolloutDisplay):
         return f"{total.done:,}/{counted(total.nodes, 'node')}" if total.nodes else ""
 
     def left(self) -> str:
-        """The remaining time of the slowest rollout; empty if one is unknown."""
+        """The remaining time of the slowest rollout, counted down between two progresses; empty if
+        one is unknown or overdue.
+        """
         elapsed, longest = self._clock() - self._began, 0.0
         for key, now in dict(self._now).items():
-            seconds = seconds_left(self._first[key], now, elapsed, self._estimates.get(key))
-            if seconds is None:
+            moved, estimate = self._moved[key], self._estimates.get(key)
+            seconds = seconds_left(self._first[key], now, moved, estimate)
+            if seconds is None or 0 < seconds <= elapsed - moved:
                 return ""
-            longest = max(longest, seconds)
+            longest = max(longest, seconds - (elapsed - moved))
         return f"about {duration.words(longest)} left" if longest else ""
 
     def _total(self) -> RolloutProgress:

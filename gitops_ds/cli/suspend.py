@@ -50,20 +50,13 @@ def resume(args: SuspendArgs) -> int:
 async def _suspend(args: SuspendArgs, *, suspended: bool) -> int:
     if args.agent:
         return await _agent(args, args.agent, suspended=suspended)
-    from gitops_ds.model import names
 
     async def work(cluster: Cluster, where: Where, found: StateObject) -> tuple[Body, str]:
         from gitops_ds.commands import service_requests as service
 
-        body = await service.annotate(
-            cluster, where, found.id, lambda _: {names.SUSPEND: "true" if suspended else None}
-        )
-        return (
-            body,
-            f"{found.id} is suspended: nothing is written"
-            if suspended
-            else f"{found.id} is resumed",
-        )
+        done = await service.suspend(cluster, where, found.id, suspended=suspended)
+        words = done.words(suspended=suspended)
+        return done.body, f"{words}: nothing is written" if suspended else words
 
     await service_options.ask(args, work)
     return 0
@@ -72,10 +65,12 @@ async def _suspend(args: SuspendArgs, *, suspended: bool) -> int:
 async def _agent(args: SuspendArgs, agent: str, *, suspended: bool) -> int:
     from gitops_ds.commands import service_requests as service
     from gitops_ds.model import names
+    from gitops_ds.model.objects import key_of
 
     async with args.open_cluster() as cluster:
-        key = await service.suspend_agent(cluster, agent, args.namespace, suspended=suspended)
+        done = await service.suspend_agent(cluster, agent, args.namespace, suspended=suspended)
     if args.output == "json":
+        key = key_of(done.body)
         fields = {
             "kind": "Steering",
             "namespace": key.namespace,
@@ -84,7 +79,6 @@ async def _agent(args: SuspendArgs, agent: str, *, suspended: bool) -> int:
         }
         options.show_json({"apiVersion": names.API_VERSION, **fields})
     else:
-        click.echo(
-            f"{key} is {'suspended: nothing is written to it' if suspended else 'not suspended'}"
-        )
+        words = done.words(suspended=suspended)
+        click.echo(f"{words}: nothing is written to it" if suspended else words)
     return 0

@@ -11,6 +11,7 @@ import asyncio
 import asyncio.sslproto
 import contextlib
 import copy
+import os
 import random
 import socket
 import time
@@ -447,11 +448,13 @@ class HttpCluster:
         return reply
 
     def _unreachable(self, error: BaseException) -> errors.ClusterUnreachable:
-        why = (
-            "no answer in time"
-            if isinstance(error, TimeoutError)
-            else " ".join(str(error).split()) or type(error).__name__
-        )
+        system = getattr(error, "os_error", None)
+        if isinstance(error, TimeoutError):
+            why = "no answer in time"
+        elif isinstance(system, OSError) and system.errno and system.errno > 0:
+            why = os.strerror(system.errno).lower()
+        else:
+            why = " ".join(str(error).split()) or type(error).__name__
         return errors.ClusterUnreachable(
             f"the API server {self._access.url} can't be reached: {why}; is {self._access.who} "
             "right?"

@@ -19,7 +19,7 @@ from gitops_ds.deployer import requests, source_status_store, state_store
 from gitops_ds.model import names
 from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.deployment import DeployerState
-from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, Body, Key, key_of
+from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, Body, key_of
 from gitops_ds.model.sources.source_status import Condition
 from gitops_ds.pipeline import open_repository
 from gitops_ds.plan import ownership
@@ -146,8 +146,38 @@ async def answered(cluster: Cluster, where: Where, id: str, value: str, seconds:
         ) from None
 
 
-async def suspend_agent(cluster: Cluster, name: str, namespace: str, *, suspended: bool) -> Key:
-    """Suspends one DaemonSet, or takes that back. Raises Refused where a commit suspended it."""
+@dataclass(frozen=True, slots=True)
+class Suspension:
+    """What is suspended or resumed; `changed` is False if it was so before."""
+
+    name: str
+    changed: bool
+    body: Body
+
+    def words(self, *, suspended: bool) -> str:
+        """The state now."""
+        if suspended:
+            return f"{self.name} is {'' if self.changed else 'already '}suspended"
+        return f"{self.name} is resumed" if self.changed else f"{self.name} is not suspended"
+
+
+async def suspend(cluster: Cluster, where: Where, id: str, *, suspended: bool) -> Suspension:
+    """Suspends a repository, or resumes it."""
+    earlier = False
+
+    def change(before: Body) -> Mapping[str, str | None]:
+        nonlocal earlier
+        earlier = requests.parse(before).suspended
+        return {names.SUSPEND: "true" if suspended else None}
+
+    body = await annotate(cluster, where, id, change)
+    return Suspension(id, earlier is not suspended, body)
+
+
+async def suspend_agent(
+    cluster: Cluster, name: str, namespace: str, *, suspended: bool
+) -> Suspension:
+    """Suspends one DaemonSet, or resumes it. Raises Refused where a commit suspended it."""
     short = name.rpartition("/")[2]
     found = [
         body for body in (await cluster.list(DAEMONSET)).items if _is_meant(body, short, namespace)
@@ -164,8 +194,9 @@ async def suspend_agent(cluster: Cluster, name: str, namespace: str, *, suspende
             "resumed"
         )
     value = {"metadata": {"annotations": {names.SUSPEND: "true" if suspended else None}}}
-    await cluster.patch(DAEMONSET, key.namespace, key.name, value)
-    return key
+    earlier = (body["metadata"].get("annotations") or {}).get(names.SUSPEND) == "true"
+    body = await cluster.patch(DAEMONSET, key.namespace, key.name, value)
+    return Suspension(str(key), earlier is not suspended, body)
 
 
 def _is_meant(body: Body, name: str, namespace: str) -> bool:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
+import socket
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from gitops_ds import errors
-from gitops_ds.commands import trace
+from gitops_ds.commands import service_requests, trace
+from gitops_ds.model.events import requests
+from gitops_ds.model.objects import CommitId
 from tests.cluster import program
 from tests.plan.world import daemonset
 
@@ -93,3 +98,40 @@ def test_without_a_kubeconfig_the_options_without_a_cluster_are_named(
     assert ended.code == 3
     assert "no kubeconfig at " in ended.err
     assert "--simulate NODES or --snapshot FILE need no cluster" in ended.err
+
+
+def test_a_closed_port_of_the_api_server_is_named_in_words(tmp_path: Path) -> None:
+    at = program.desk(tmp_path, tmp_path / "kubeconfig")
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        server = f"http://127.0.0.1:{closed.getsockname()[1]}"
+        cluster = {"name": "a", "cluster": {"server": server}}
+        context = {"name": "a", "context": {"cluster": "a", "user": "a"}}
+        config = {
+            "clusters": [cluster],
+            "contexts": [context],
+            "users": [{"name": "a", "user": {}}],
+        }
+        at.kubeconfig.write_text(json.dumps({**config, "current-context": "a"}))
+        ended = at.run("wait", "ds/agent", "--timeout", "5s")
+    assert ended.code == 3
+    assert f"the API server {server} can't be reached: connection refused; is " in ended.err
+
+
+@pytest.mark.parametrize(
+    ("suspended", "changed", "words"),
+    [
+        (True, True, "ds is suspended"),
+        (True, False, "ds is already suspended"),
+        (False, True, "ds is resumed"),
+        (False, False, "ds is not suspended"),
+    ],
+)
+def test_a_suspension_names_what_changed(suspended: bool, changed: bool, words: str) -> None:
+    assert service_requests.Suspension("ds", changed, {}).words(suspended=suspended) == words
+
+
+def test_a_suspended_repository_without_changes_has_no_number() -> None:
+    event = requests.Suspended(1.0, CommitId("a" * 40), 0)
+    assert event.text() == "suspended: commit aaaaaaaaaaaa has no pending change"
+    assert replace(event, changes=1).text().startswith("suspended: 1 change of commit")

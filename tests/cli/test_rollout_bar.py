@@ -99,6 +99,11 @@ def test_the_bar_shows_nodes_done_of_nodes_and_the_time_left() -> None:
         bar.progress(OTHER, at(5, 5))
         bar.report("DaemonSet node-agents/node-exporter: [20] of 40 pods\x1b[31m are updated")
         assert (bar.nodes(), bar.left()) == ("25/45 nodes", "about 60 s left")
+        terminal.now = 75.0
+        assert bar.left() == "about 45 s left"
+        terminal.now = 125.0
+        assert bar.left() == ""
+        terminal.now = 60.0
     text = terminal.text()
     assert "25/45 nodes" in text
     assert "[20] of 40 pods" in text

@@ -326,7 +326,11 @@ async def rights(cluster: Cluster, keys: Iterable[Key], namespace: str) -> Async
         if missing:
             yield Line(name, verdict, f"may not {_list(missing)}", advice)
         else:
-            yield Line(name, CheckVerdict.OK, f"all {len(rights)} are granted")
+            yield Line(name, CheckVerdict.OK, _granted(len(rights)))
+
+
+def _granted(number: int) -> str:
+    return f"all {number} are granted" if number > 1 else "granted"
 
 
 def _list(missing: list[Right]) -> str:

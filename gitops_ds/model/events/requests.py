@@ -103,6 +103,8 @@ class Suspended(RequestEvent):
     def text(self) -> str:
         """The line in the log."""
         commit = (self.commit or "")[:12]
+        if not self.changes:
+            return f"suspended: commit {commit} has no pending change"
         return f"suspended: {counted(self.changes, 'change')} of commit {commit} not applied"
 
     def kube_text(self) -> str:
