@@ -40,6 +40,29 @@ def requests(port: int, result: str) -> float:
     return next((float(line.removeprefix(words)) for line in lines if line.startswith(words)), 0.0)
 
 
+def settings(directory: Path, bare: Path, namespace: str, port: int) -> Path:
+    """The settings of a service that polls once an hour and has a webhook."""
+    document = {
+        "repository": {"url": str(bare), "allowLocal": True, "branch": "main", "interval": "1h"},
+        "cluster": {"namespace": namespace},
+        "listen": {
+            "address": f"127.0.0.1:{port}",
+            "webhook": {"secretFile": str(directory / "secret")},
+        },
+    }
+    file = directory / "settings.yaml"
+    file.write_text(json.dumps(document))
+    return file
+
+
+def forged_delivery_is_unauthorized(url: str) -> None:
+    forged = urllib.request.Request(url, b"{}", {"X-Gitea-Signature": "0" * 64}, method="POST")
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        urllib.request.urlopen(forged, timeout=30)
+    assert refused.value.code == 401
+    refused.value.close()
+
+
 def test_a_push_to_gitea_is_applied_because_of_its_webhook(
     tmp_path: Path, gitea: Gitea, api_server: controlplane.ControlPlane
 ) -> None:
@@ -61,16 +84,7 @@ def test_a_push_to_gitea_is_applied_because_of_its_webhook(
     push(1)
     (tmp_path / "secret").write_text(SECRET + "\n")
     (bare,) = gitea.directory.glob(f"**/{owner}/{name}.git")
-    settings = {
-        "repository": {"url": str(bare), "allowLocal": True, "branch": "main", "interval": "1h"},
-        "cluster": {"namespace": f"{name}-home"},
-        "listen": {
-            "address": f"127.0.0.1:{port}",
-            "webhook": {"secretFile": str(tmp_path / "secret")},
-        },
-    }
-    file = tmp_path / "settings.yaml"
-    file.write_text(json.dumps(settings))
+    file = settings(tmp_path, bare, f"{name}-home", port)
     with running(
         tmp_path, api_server, "--state-namespace", f"{name}-home", "--settings", str(file)
     ) as (_, log):
@@ -89,12 +103,7 @@ def test_a_push_to_gitea_is_applied_because_of_its_webhook(
         )
         assert "webhook (gitea) reported a push" in log.read_text()
 
-        forged = urllib.request.Request(url, b"{}", {"X-Gitea-Signature": "0" * 64}, method="POST")
-        with pytest.raises(urllib.error.HTTPError) as refused:
-            urllib.request.urlopen(forged, timeout=30)
-        assert refused.value.code == 401
-        refused.value.close()
-
+        forged_delivery_is_unauthorized(url)
         (tmp_path / "secret").write_text("another secret\n")
         refusals = requests(port, "unauthorized")
         push(3)

@@ -13,7 +13,7 @@ import pytest
 
 from tests import controlplane
 from tests.service.test_service import PROGRAM
-from tests.service.test_uninstall import program
+from tests.service.test_uninstall import commit_all, program
 
 pytestmark = pytest.mark.controlplane
 _numbers = itertools.count()
@@ -71,6 +71,27 @@ spec:
 """
 
 
+COMPANIONS = (
+    "Namespace",
+    "ServiceAccount",
+    "ConfigMap",
+    "Service",
+    "ClusterRole",
+    "ClusterRoleBinding",
+    "DaemonSet",
+)
+# Other objects, values of Secrets, and fields and defaults of the API server.
+OMITTED = (
+    "of-others",
+    "geheim",
+    "uid",
+    "resourceVersion",
+    "clusterIPs",
+    "terminationGracePeriodSeconds",
+    "protocol",
+)
+
+
 def test_running_objects_are_written_with_their_companions_and_applied_without_a_restart(
     tmp_path: Path, control_plane: controlplane.ControlPlane
 ) -> None:
@@ -80,9 +101,9 @@ def test_running_objects_are_written_with_their_companions_and_applied_without_a
     plane.kubectl("-n", space, "rollout", "status", "ds/agent", "--timeout=60s")
 
     def spec() -> tuple[object, list[str]]:
-        found = json.loads(plane.kubectl("-n", space, "get", "daemonset", "agent", "-o", "json"))
-        known = plane.kubectl("-n", space, "get", "controllerrevisions,pods", "-o", "name").split()
-        return (found["spec"], found["metadata"]["generation"]), known
+        body = json.loads(plane.kubectl("-n", space, "get", "daemonset", "agent", "-o", "json"))
+        names = plane.kubectl("-n", space, "get", "controllerrevisions,pods", "-o", "name").split()
+        return (body["spec"], body["metadata"]["generation"]), names
 
     before, fleet = spec(), tmp_path / "fleet"
     done = subprocess.run(
@@ -97,34 +118,13 @@ def test_running_objects_are_written_with_their_companions_and_applied_without_a
     }
     assert sorted(written) == [f"{space}/agent.yaml", f"{space}/companions.yaml", "cluster.yaml"]
     together = "".join(written.values())
-    for kind in (
-        "Namespace",
-        "ServiceAccount",
-        "ConfigMap",
-        "Service",
-        "ClusterRole",
-        "ClusterRoleBinding",
-        "DaemonSet",
-    ):
+    for kind in COMPANIONS:
         assert f"kind: {kind}\n" in together
     assert "serviceAccountName: agent" in together
-    for word in (
-        "of-others",
-        "geheim",
-        "uid",
-        "resourceVersion",
-        "clusterIPs",
-        "terminationGracePeriodSeconds",
-        "protocol",
-    ):
+    for word in OMITTED:
         assert word not in together, word
 
-    for words in (("init", "-q", "-b", "main"), ("add", "."), ("commit", "-q", "-m", "As it runs")):
-        subprocess.run(
-            ("git", "-c", "user.name=D", "-c", "user.email=d@example.com", *words),
-            cwd=fleet,
-            check=True,
-        )
+    commit_all(fleet, "As it runs")
     applied = program(plane, space, "apply", "-C", fleet, "--wait")
     assert applied.code == 0, applied.err
     assert spec() == before

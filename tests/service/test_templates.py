@@ -73,79 +73,55 @@ def ask(plane: controlplane.ControlPlane, *words: str) -> program.Ended:
     return program.in_this_process((*words, *where), Path.cwd(), os.environ)
 
 
+def history(plane: controlplane.ControlPlane, space: str) -> list[dict[str, str]]:
+    """The revisions of the DaemonSet plain."""
+    items: list[dict[str, str]] = json.loads(
+        ask(plane, "history", "ds/plain", "-n", space, "-o", "json").out
+    )["items"]
+    return items
+
+
+def history_names_the_config_map(plane: controlplane.ControlPlane, space: str) -> None:
+    """The ConfigMap and its version take the place of a commit, and a rollback is refused."""
+    version = plane.kubectl(
+        "-n", space, "get", "configmap", "plain", "-o", "jsonpath={.metadata.resourceVersion}"
+    )
+    revisions = history(plane, space)
+    assert [item["commit"].partition("@")[0] for item in revisions] == [
+        f"configmap/{space}/plain"
+    ] * len(revisions)
+    assert revisions[-1]["commit"] == f"configmap/{space}/plain@{version}"
+    assert revisions[-1]["changeCause"] == f"ConfigMap {space}/plain, key agent.yaml"
+    assert (
+        f"configmap/{space}/plain@{version}" in ask(plane, "history", "ds/plain", "-n", space).out
+    )
+    refused = ask(plane, "rollback", "ds/plain", "-n", space, "--to-revision", "1")
+    assert refused.code != 0
+    assert f"comes from configmap {space}/plain, not from Git" in refused.err
+
+
 def test_a_configmap_and_a_secret_are_rolled_out_when_created_changed_and_deleted(
     tmp_path: Path, control_plane: controlplane.ControlPlane, space: str
 ) -> None:
     def runs(name: str, wanted: str) -> None:
         until(lambda: image(control_plane, space, name) == wanted, log.read_text)
 
-    def history() -> list[dict[str, str]]:
-        found: list[dict[str, str]] = json.loads(
-            ask(control_plane, "history", "ds/plain", "-n", space, "-o", "json").out
-        )["items"]
-        return found
+    def put_agent(name: str, image: str, kind: str = "configmap") -> None:
+        put(control_plane, tmp_path, space, name, daemonset(name, image, space), kind)
 
     with running(tmp_path, control_plane, *settings(tmp_path, space)) as (_, log):
-        put(
-            control_plane,
-            tmp_path,
-            space,
-            "plain",
-            daemonset("plain", "example.com/plain:1", space),
-        )
-        put(
-            control_plane,
-            tmp_path,
-            space,
-            "hidden",
-            daemonset("hidden", "example.com/hush-hush:1", space),
-            "secret",
-        )
+        put_agent("plain", "example.com/plain:1")
+        put_agent("hidden", "example.com/hush-hush:1", "secret")
         runs("plain", "example.com/plain:1")
         runs("hidden", "example.com/hush-hush:1")
-        put(
-            control_plane,
-            tmp_path,
-            space,
-            "plain",
-            daemonset("plain", "example.com/plain:2", space),
-        )
-        put(
-            control_plane,
-            tmp_path,
-            space,
-            "hidden",
-            daemonset("hidden", "example.com/hush-hush:2", space),
-            "secret",
-        )
+        put_agent("plain", "example.com/plain:2")
+        put_agent("hidden", "example.com/hush-hush:2", "secret")
         runs("plain", "example.com/plain:2")
         runs("hidden", "example.com/hush-hush:2")
 
-        until(lambda: len(history()) == 2, log.read_text)
-        version = control_plane.kubectl(
-            "-n", space, "get", "configmap", "plain", "-o", "jsonpath={.metadata.resourceVersion}"
-        )
-        revisions = history()
-        assert [item["commit"].partition("@")[0] for item in revisions] == [
-            f"configmap/{space}/plain"
-        ] * len(revisions)
-        assert revisions[-1]["commit"] == f"configmap/{space}/plain@{version}"
-        assert revisions[-1]["changeCause"] == f"ConfigMap {space}/plain, key agent.yaml"
-        assert (
-            f"configmap/{space}/plain@{version}"
-            in ask(control_plane, "history", "ds/plain", "-n", space).out
-        )
-        refused = ask(control_plane, "rollback", "ds/plain", "-n", space, "--to-revision", "1")
-        assert refused.code != 0
-        assert f"comes from configmap {space}/plain, not from Git" in refused.err
-
-        put(
-            control_plane,
-            tmp_path,
-            space,
-            "other",
-            daemonset("other", "example.com/other:1", space),
-        )
+        until(lambda: len(history(control_plane, space)) == 2, log.read_text)
+        history_names_the_config_map(control_plane, space)
+        put_agent("other", "example.com/other:1")
         runs("other", "example.com/other:1")
         bad = json.dumps(daemonset("plain", "example.com/plain:3", space), indent=2).replace(
             '"containers"', '"containerz"'

@@ -17,6 +17,23 @@ OBJECT = (
 )
 
 
+def settings_of(upstream: Upstream, allowed: Path, directory: Path) -> Path:
+    """A settings file for a repository whose commits must be signed by the allowed signers."""
+    file = directory / "settings.yaml"
+    file.write_text(
+        f"repository:\n  url: {upstream.path}\n  allowLocal: true\n  interval: 1s\n  branch: main\n"
+        f"  verify: {{mode: all, allowedSignersFile: {allowed}}}\n"
+    )
+    return file
+
+
+def drift(api_server: controlplane.ControlPlane) -> None:
+    """Changes the object by hand."""
+    api_server.kubectl(
+        "patch", "configmap", "signed", "--type=merge", "-p", '{"data": {"level": "by hand"}}'
+    )
+
+
 def test_only_signed_commits_are_applied_and_an_unsigned_one_leaves_the_last_good_one(
     tmp_path: Path, api_server: controlplane.ControlPlane
 ) -> None:
@@ -26,11 +43,7 @@ def test_only_signed_commits_are_applied_and_an_unsigned_one_leaves_the_last_goo
     )
     allowed = tmp_path / "allowed_signers"
     allowed.write_bytes(ada.allowed())
-    settings = tmp_path / "settings.yaml"
-    settings.write_text(
-        f"repository:\n  url: {upstream.path}\n  allowLocal: true\n  interval: 1s\n  branch: main\n"
-        f"  verify: {{mode: all, allowedSignersFile: {allowed}}}\n"
-    )
+    settings = settings_of(upstream, allowed, tmp_path)
 
     def commit(level: str, *config: str) -> str:
         (upstream.work / "agent.yaml").write_text(OBJECT % level)
@@ -66,15 +79,11 @@ def test_only_signed_commits_are_applied_and_an_unsigned_one_leaves_the_last_goo
             log.read_text,
         )
         # Meanwhile, drift is corrected to the last good commit.
-        api_server.kubectl(
-            "patch", "configmap", "signed", "--type=merge", "-p", '{"data": {"level": "by hand"}}'
-        )
+        drift(api_server)
         until(lambda: level() == "good", log.read_text)
         assert log.read_text().count("is not signed") == 1
     # A service that starts while the tip is bad continues from the last good one, too.
-    api_server.kubectl(
-        "patch", "configmap", "signed", "--type=merge", "-p", '{"data": {"level": "by hand"}}'
-    )
+    drift(api_server)
     with running(tmp_path, api_server, "--settings", str(settings)) as (_, log):
         until(lambda: level() == "good", log.read_text)
         # The line without the bad commit, signed by a stranger, who is then trusted: no restart.

@@ -28,6 +28,36 @@ def program(plane: controlplane.ControlPlane, state: str, *words: str | Path) ->
     return in_this_process((*words, *where), Path.cwd(), gitservers.GIT_ENVIRONMENT)
 
 
+def commit_all(directory: Path, message: str) -> None:
+    """Makes a repository of a directory, with one commit of all its files."""
+    for words in (("init", "-q", "-b", "main"), ("add", "."), ("commit", "-q", "-m", message)):
+        subprocess.run(
+            ("git", "-c", "user.name=D", "-c", "user.email=d@example.com", *words),
+            cwd=directory,
+            check=True,
+        )
+
+
+def names_left(plane: controlplane.ControlPlane, state: str) -> list[str]:
+    """The names of our kinds of objects in the namespace of the service."""
+    items = json.loads(
+        plane.kubectl("-n", state, "get", "configmaps,leases,daemonsets", "-o", "json")
+    )["items"]
+    names = [one["metadata"]["name"] for one in items]
+    return [name for name in names if name != "kube-root-ca.crt"]
+
+
+def forget_the_state(plane: controlplane.ControlPlane, state: str, space: str, owner: str) -> None:
+    """Deletes the state, as with the namespace of the service: without --owner nothing is handed
+    back.
+    """
+    plane.kubectl("-n", state, "delete", "configmaps", "--all")
+    left = program(plane, state, "uninstall", "--yes")
+    assert left.out.startswith("0 objects handed back")
+    assert f"DaemonSet {space}/agent is kept" in left.err
+    assert f"--owner {owner}" in left.err
+
+
 @pytest.mark.controlplane
 @pytest.mark.parametrize("remembered", [True, False])
 def test_uninstall_leaves_nothing_of_ours_and_restarts_no_pod(
@@ -44,12 +74,7 @@ def test_uninstall_leaves_nothing_of_ours_and_restarts_no_pod(
         f"apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: settings, namespace: "
         f"{space}}}\ndata: {{a: b}}\n"
     )
-    for words in (("init", "-q", "-b", "main"), ("add", "."), ("commit", "-q", "-m", "One agent")):
-        subprocess.run(
-            ("git", "-c", "user.name=D", "-c", "user.email=d@example.com", *words),
-            cwd=fleet,
-            check=True,
-        )
+    commit_all(fleet, "One agent")
     plane.kubectl("create", "namespace", space)
     applied = program(plane, state, "apply", "-C", fleet, "--wait")
     assert applied.code == 0, applied.err
@@ -68,13 +93,9 @@ def test_uninstall_leaves_nothing_of_ours_and_restarts_no_pod(
     refused = program(plane, state, "uninstall")
     assert (refused.code, refused.out) == (2, ""), refused.err
     of: tuple[str, ...] = ()
-    if not remembered:  # as after a deletion of the service's namespace
-        plane.kubectl("-n", state, "delete", "configmaps", "--all")
+    if not remembered:
         of = ("--owner", before[0]["metadata"]["labels"]["gitops-ds.io/owner"])
-        left = program(plane, state, "uninstall", "--yes")
-        assert left.out.startswith("0 objects handed back")
-        assert f"DaemonSet {space}/agent is kept" in left.err
-        assert " ".join(of) in left.err
+        forget_the_state(plane, state, space, of[1])
     done = program(plane, state, "uninstall", "--yes", *of)
     assert done.code == 0, done.err
     assert done.out.startswith("2 objects handed back")
@@ -88,12 +109,7 @@ def test_uninstall_leaves_nothing_of_ours_and_restarts_no_pod(
     assert after["metadata"]["generation"] == before[0]["metadata"]["generation"]
     assert after["spec"] == before[0]["spec"]
     assert {pod["metadata"]["uid"] for pod in look("pods")["items"]} == before[1]
-    rest = json.loads(
-        plane.kubectl("-n", state, "get", "configmaps,leases,daemonsets", "-o", "json")
-    )["items"]
-    assert [
-        one["metadata"]["name"] for one in rest if one["metadata"]["name"] != "kube-root-ca.crt"
-    ] == []
+    assert names_left(plane, state) == []
 
     # A later apply with kubectl has no conflict, and a second uninstall hands back nothing.
     plane.kubectl("apply", "--server-side", "-f", str(fleet / "agent.json"))
@@ -141,16 +157,7 @@ def test_several_owners_are_handed_back_only_on_request(
         fleet = tmp_path / name
         fleet.mkdir()
         (fleet / "agent.json").write_text(json.dumps(daemonset(f"several-{name}")))
-        for words in (
-            ("init", "-q", "-b", "main"),
-            ("add", "."),
-            ("commit", "-q", "-m", "One agent"),
-        ):
-            subprocess.run(
-                ("git", "-c", "user.name=D", "-c", "user.email=d@example.com", *words),
-                cwd=fleet,
-                check=True,
-            )
+        commit_all(fleet, "One agent")
         applied = program(plane, state, "apply", "-C", fleet)
         assert applied.code == 0, applied.err
     refused = program(plane, state, "uninstall", "--yes")

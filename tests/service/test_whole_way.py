@@ -111,6 +111,29 @@ class Team:
     def api(self, method: str, path: str, body: Any = None) -> Any:
         return self.gitea.api(method, f"/repos/{self.project}{path}", body, self.token)
 
+    def add_webhook(self, port: int) -> None:
+        """A webhook for pushes, to the service on this port."""
+        config = {
+            "url": f"http://127.0.0.1:{port}/hook",
+            "content_type": "json",
+            "secret": SECRET,
+        }
+        hook = {"type": "gitea", "active": True, "events": ["push"], "config": config}
+        self.api("POST", "/hooks", hook)
+
+    def protect_main(self) -> None:
+        """Lets main change through pull requests only."""
+        self.api("POST", "/branch_protections", {"rule_name": "main", "enable_push": False})
+
+    def review(self, number: int, report: Path) -> None:
+        """Checks a pull request and posts the report as its only comment."""
+        review = Review(self.gitea, self.project, number, self.work, self.bot)
+        review.check(report)
+        assert review.comment(report).stdout.startswith(
+            f"comment created on {self.project}#{number}"
+        )
+        assert len(review.comments()) == 1
+
     def propose(self, branch: str, tag: str) -> int:
         """A pull request for another image."""
         self.work.git("fetch", "--quiet", "origin", "main")
@@ -225,28 +248,10 @@ def test_the_status_of_a_commit_follows_its_push(
                 )
 
             wait_for_status(first, "success")
-            hook = {
-                "url": f"http://127.0.0.1:{listen}/hook",
-                "content_type": "json",
-                "secret": SECRET,
-            }
-            team.api(
-                "POST",
-                "/hooks",
-                {"type": "gitea", "active": True, "events": ["push"], "config": hook},
-            )
-            protected = {"rule_name": "main", "enable_push": False}
-            team.api("POST", "/branch_protections", protected)
-
+            team.add_webhook(listen)
+            team.protect_main()
             number = team.propose("broken", "broken")
-            review = Review(team.gitea, team.project, number, team.work, team.bot)
-            report = tmp_path / "report.md"
-            review.check(report)
-            assert review.comment(report).stdout.startswith(
-                f"comment created on {team.project}#{number}"
-            )
-            assert len(review.comments()) == 1
-
+            team.review(number, tmp_path / "report.md")
             bad = team.merge(number)
             wait_for_status(bad, "failure")
             assert "the template fails on" in team.statuses(bad)[-1][1]
