@@ -9,10 +9,10 @@ import pytest
 
 from tests import controlplane, gitservers
 from tests.plan.world import daemonset
+from tests.service.test_push_to_status import Team
+from tests.service.test_push_to_status import team as team
 from tests.service.test_rollout_revert import NODE, Fleet, image, policy
 from tests.service.test_service import running, until
-from tests.service.test_whole_way import Team
-from tests.service.test_whole_way import team as team
 
 pytestmark = [
     pytest.mark.forge,

@@ -12,9 +12,9 @@ import pytest
 
 from tests import controlplane, gitservers, signing
 from tests.plan.world import daemonset
+from tests.service.test_push_to_status import Team
+from tests.service.test_push_to_status import team as team
 from tests.service.test_service import running, until
-from tests.service.test_whole_way import Team
-from tests.service.test_whole_way import team as team
 from tests.signing import SshSigner
 
 pytestmark = [
