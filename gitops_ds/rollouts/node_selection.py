@@ -205,7 +205,7 @@ def _batch(fleet: StagedNodes, stage: Stage, members: Sequence[str], times: list
     running = sum(
         1 for n in touched if fleet.nodes[n].step not in (NodeStep.REPLACING, NodeStep.STARTING)
     )
-    before, size = _batch_at(stage.pace, running, len(fleet.nodes))
+    before, size = batch_at(stage.pace, running, len(fleet.nodes))
     if len(touched) <= before and before and stage.pace.every:
         created = max(
             (pod.created for name in touched for pod in fleet.by_node[name].staying), default=0.0
@@ -216,7 +216,7 @@ def _batch(fleet: StagedNodes, stage: Stage, members: Sequence[str], times: list
     return before + size - len(touched)
 
 
-def _batch_at(pace: Pace, running: int, eligible: int) -> tuple[int, int]:
+def batch_at(pace: Pace, running: int, eligible: int) -> tuple[int, int]:
     """The nodes of all earlier batches, and the size of the batch that is under way when so many
     nodes run the target.
     """

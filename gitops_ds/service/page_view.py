@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -54,14 +55,18 @@ class RepositoryView:
 
 
 class Shown:
-    """The view of a service; `followed` returns the current view of each repository."""
+    """The view of a service; `followed` returns the current view of each repository, `clock` the
+    seconds since 1970.
+    """
 
     def __init__(
         self,
         cluster: str,
         tracker: StatusTracker,
         followed: Callable[[], Iterable[RepositoryView]],
+        clock: Callable[[], float] = time.time,
     ) -> None:
+        self.now = clock
         self._cluster, self._tracker, self._followed = cluster, tracker, followed
         self._version, self._moved = 1, asyncio.Event()
         self._feed = EventFeed(self._move)

@@ -5,7 +5,7 @@ wanted, and a view of them.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -40,7 +40,12 @@ class Show:
     version: int = 1
     followed: list[SourceStatus] = field(default_factory=list)
     ordered: list[ClusterRow] = field(default_factory=list)
+    grouped: list[Pool] = field(default_factory=list)
+    clock: Callable[[], float] = lambda: NOW
     _moved: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def now(self) -> float:
+        return self.clock()
 
     def agents(self) -> Sequence[Agent]:
         return self.found
@@ -49,7 +54,7 @@ class Show:
         return self.wants.get(key)
 
     def pools(self) -> Sequence[Pool]:
-        return ()
+        return tuple(self.grouped)
 
     def sources(self) -> Sequence[SourceStatus]:
         return tuple(self.followed)

@@ -46,7 +46,7 @@ def test_the_clusters_are_shown_in_their_order_with_their_reports() -> None:
     assert '<a class="commit" href="commits/' in html
     for expected in ("4/5", "2026-01-01 00:00:00 UTC", "2025-12-31 23:00:00 UTC", "Proved"):
         assert expected in html
-    assert "<td>staging, soak 1h</td>" in html
+    assert ">staging, soak 1h</td>" in html
     assert NO_REPORT in html
     assert html.index("staging.example.com") < html.index(NO_REPORT)
 

@@ -33,7 +33,7 @@ def test_the_panel_shows_the_stages_and_changes_with_them_alone() -> None:
     there.rounds(6)
     text = panel(there)
     assert "2 nodes at risk, the limit is 4" in text
-    assert re.search(r"canary open 0/2 2 soaking \S+ \S+ UTC rest pending 0/8", text)
+    assert re.search(r"canary open 0/2 \S+ \S+ UTC 2 soaking \S+ \S+ UTC rest pending 0/8", text)
     there.rounds(13)
     assert "canary passed 2/2" in panel(there)
 
@@ -66,10 +66,10 @@ def test_the_panel_shows_hold_halt_and_parked_nodes() -> None:
 
 def test_the_facts_count_the_nodes_of_the_target() -> None:
     there = watched()
-    assert rows.row(there.agent(), "main").counts.updated == 10
+    assert rows.row(there.agent()).counts.updated == 10
     there.commit(SECOND)
     there.rounds(6)
-    counts = rows.row(there.agent(), "main").counts
+    counts = rows.row(there.agent()).counts
     assert (counts.desired, counts.updated) == (10, 2)
     drawn = asyncio.run(Book(Show(found=(there.agent(),))).page(PATH, {}))
     assert any("2 of 10 have it" in piece for piece in drawn.pieces.values())

@@ -49,7 +49,10 @@ def test_a_commit_that_is_not_applied_is_named_on_the_overview_and_on_the_agents
 
 @pytest.mark.parametrize(
     ("looked", "words"),
-    [(86_400.0, "last look at Git <time datetime="), (0.0, "last look at Git <span")],
+    [
+        (86_400.0, "Last look at Git</dt><dd><time datetime="),
+        (0.0, "Last look at Git</dt><dd><span"),
+    ],
 )
 def test_the_overview_says_when_git_was_asked_last(looked: float, words: str) -> None:
     show = fleets.story(10)

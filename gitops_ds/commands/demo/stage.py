@@ -24,6 +24,7 @@ from gitops_ds.model.deployment import DeployerState
 from gitops_ds.model.events.base import Event
 from gitops_ds.model.events.deployer import Reconciled
 from gitops_ds.model.objects import CommitId
+from gitops_ds.model.sources.source_status import SourceStatus
 from gitops_ds.model.sources.source_tree import SourceTree
 from gitops_ds.pipeline import open_repository, prepare
 from gitops_ds.pipeline.prepare import Prepared
@@ -166,12 +167,20 @@ async def served_page(stage: DemoStage) -> AsyncIterator[str]:
     from gitops_ds.web import server
 
     states: dict[str, DeployerState] = {}
-    tracker = StatusTracker(stage.controller, lambda: states, stage.cluster.server.now)
-    shown = page_view.Shown(
-        CLUSTER,
-        tracker,
-        lambda: [page_view.RepositoryView(stage.loop.manifests, stage.repository)],
-    )
+    loop = stage.loop
+
+    def sources() -> dict[str, SourceStatus]:
+        return {loop.status.id: loop.status} if loop.status is not None else {}
+
+    def followed() -> list[page_view.RepositoryView]:
+        repository = page_view.RepositoryView(
+            loop.manifests, stage.repository, loop.pools, loop.status
+        )
+        return [repository]
+
+    clock = stage.cluster.server.now
+    tracker = StatusTracker(stage.controller, lambda: states, clock, sources=sources)
+    shown = page_view.Shown(CLUSTER, tracker, followed, clock)
 
     async def remember() -> None:
         handled = 0

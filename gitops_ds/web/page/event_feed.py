@@ -27,10 +27,19 @@ class EventFeed:
             return
         about = None if isinstance(event, DriftEvent) else event.about
         commit = str(getattr(event, "commit", None) or "")
-        line = PageEvent(event.at, event.definition.kind, text, event.tone, about, commit)
+        words = _without_repeats(event, text)
+        line = PageEvent(event.at, event.definition.kind, words, event.tone, about, commit)
         self._events.appendleft(line)
         self._changed()
 
     def events(self) -> Sequence[PageEvent]:
         """The lines, newest first."""
         return tuple(self._events)
+
+
+def _without_repeats(event: Event, text: str) -> str:
+    """The text without what the other columns show: level, object and reason."""
+    text = text.removeprefix("warning: ")
+    if event.about is not None and not isinstance(event, DriftEvent):
+        text = text.removeprefix(f"{event.about}: ")
+    return (event.kube_reason and text.removeprefix(f"{event.kube_reason} ")) or text

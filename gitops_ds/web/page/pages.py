@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 
 from gitops_ds import errors
 from gitops_ds.fleet.agents import Agent
-from gitops_ds.web.page import cluster_rows, rendering, view_models
+from gitops_ds.web.page import cluster_rows, overview, rendering, view_models
 from gitops_ds.web.page.rendering import Drawn, Pages
 from gitops_ds.web.page.view import View
 
@@ -66,16 +66,16 @@ class Book:
     ) -> tuple[str, dict[str, Any]]:
         match path.split("/"):
             case [""]:
-                return "overview.html", view_models.overview(self.view, parameters)
+                return "overview.html", overview.overview(self.view, parameters)
+            case ["wall"]:
+                return "wall.html", overview.wall(self.view, self._pages)
             case ["agents", namespace, name]:
                 return "agent.html", await view_models.agent(
                     self.view, self._pages, self._agent(namespace, name)
                 )
             case ["agents", namespace, name, "nodes"]:
                 found = self._agent(namespace, name)
-                return "agent_nodes.html", view_models.agent_nodes(
-                    self._pages, found, parameters, self.view.cluster
-                )
+                return "agent_nodes.html", view_models.agent_nodes(self._pages, found, parameters)
             case ["nodes"]:
                 return "nodes.html", view_models.nodes(self.view, parameters)
             case ["nodes", name]:
@@ -87,7 +87,7 @@ class Book:
             case ["events"]:
                 return "events.html", view_models.events(self.view, parameters)
             case _:
-                raise errors.NoMatch("page not found")
+                raise errors.NoMatch(f"no page at /{path[:80]}")
 
     def _agent(self, namespace: str, name: str) -> Agent:
         for agent in self.view.agents():

@@ -21,7 +21,7 @@ from gitops_ds import __version__
 from gitops_ds.fleet.agents import Agent
 from gitops_ds.model.objects import short
 from gitops_ds.redaction import texts
-from gitops_ds.web.page import assets, formatting, node_map
+from gitops_ds.web.page import assets, formatting, node_map, rows
 from gitops_ds.web.page.node_map import FleetMap, NodeGroup
 from gitops_ds.web.page.view import View
 
@@ -56,8 +56,8 @@ class Pages:
 
     def __init__(self, view: View) -> None:
         self.view = view
-        self._maps: OrderedDict[object, tuple[Agent, FleetMap]] = OrderedDict()
-        self._places: tuple[object, Mapping[str, tuple[str, str]]] = (None, {})
+        self._maps: OrderedDict[object, tuple[Agent, object, FleetMap]] = OrderedDict()
+        self._places: tuple[object, object, Mapping[str, tuple[str, str]]] = (None, (), {})
         loader = jinja2.PackageLoader("gitops_ds.web.page", "templates")
         self._jinja = jinja2.Environment(
             loader=loader,
@@ -80,21 +80,23 @@ class Pages:
         }
 
     def map_of(self, agent: Agent) -> FleetMap:
-        """The agent's map, drawn once for each look at it."""
-        kept = self._maps.get(agent.key)
-        if kept is None or kept[0] is not agent:
-            kept = self._maps[agent.key] = (agent, node_map.draw(agent, self.places_of(agent)))
+        """The agent's map, drawn once for each observation of it."""
+        kept, places = self._maps.get(agent.key), self.places_of(agent)
+        if kept is None or kept[0] is not agent or kept[1] is not places:
+            kept = self._maps[agent.key] = (agent, places, node_map.draw(agent, places))
         self._maps.move_to_end(agent.key)
         while len(self._maps) > _KEPT:
             self._maps.popitem(last=False)
-        return kept[1]
+        return kept[2]
 
     def places_of(self, agent: Agent) -> Mapping[str, tuple[str, str]]:
-        """Pool and zone of the nodes; they are the same for every agent until a node changes."""
-        nodes = agent.seen.nodes
-        if self._places[0] is not nodes:
-            self._places = (nodes, node_map.places(nodes, self.view.pools()))
-        return self._places[1]
+        """Pool and zone of the nodes; they are the same for every agent until a node or the pools
+        change.
+        """
+        nodes, pools = agent.seen.nodes, tuple(self.view.pools())
+        if self._places[0] is not nodes or self._places[1] != pools:
+            self._places = (nodes, pools, node_map.places(nodes, pools))
+        return self._places[2]
 
     def draw(self, template: str, root: str, values: Mapping[str, Any]) -> Drawn:
         """The page of a template."""
@@ -108,6 +110,9 @@ class Pages:
             **values,
         }
         context.setdefault("may_leave", False)
+        # Only pages for those who may see them are live.
+        shown = self.view.sources() if context["live"] else ()
+        context["troubles"] = [one for one in map(rows.source, shown) if one.is_trouble]
         context.setdefault("filters", {})
         context["parts"] = self._jinja.get_template("parts.html").make_module(context)
         text = self._jinja.get_template(template).render(context)

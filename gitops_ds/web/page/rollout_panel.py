@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from dataclasses import dataclass
 
+from gitops_ds.fleet.rollout_timing import RolloutTiming
 from gitops_ds.fleet.staged_rollouts import StagedRollout
 from gitops_ds.model.rollouts.staged_rollout import (
     NodeProgress,
@@ -40,8 +41,8 @@ _TONES = {
 
 @dataclass(frozen=True, slots=True)
 class StageRow:
-    """A stage: `tone` is the class of its badge, `until` the seconds since 1970 or None;
-    `approved` states who approved it.
+    """A stage: `tone` is the class of its badge, `since` when it opened, passed or was halted, and
+    `until` when its wait ends, in seconds since 1970 or None; `approved` states who approved it.
     """
 
     name: str
@@ -53,6 +54,7 @@ class StageRow:
     bar_words: str
     waits: str
     approved: str
+    since: float | None
     until: float | None
 
 
@@ -61,6 +63,7 @@ class RolloutPanel:
     """A rollout; `hold` and `halt` are sentences, empty where they do not apply."""
 
     commit: str
+    timing: RolloutTiming | None
     at_risk: int
     limit: int
     stages: tuple[StageRow, ...]
@@ -76,7 +79,7 @@ class RolloutPanel:
         return ", ".join(f"{one.name} {one.proved} of {one.nodes}" for one in self.stages)
 
 
-def panel(rollout: StagedRollout) -> RolloutPanel:
+def panel(rollout: StagedRollout, timing: RolloutTiming | None) -> RolloutPanel:
     """The panel of a rollout."""
     steps: dict[str, Counter[NodeStep]] = defaultdict(Counter)
     for node in rollout.stages.nodes:
@@ -84,6 +87,7 @@ def panel(rollout: StagedRollout) -> RolloutPanel:
     halt, hold, parked = rollout.halt, rollout.stages.hold, rollout.parked
     return RolloutPanel(
         rollout.commit,
+        timing,
         rollout.stages.at_risk,
         rollout.stages.cap,
         tuple(_row(rollout, one, steps[one.name]) for one in rollout.stages.stages),
@@ -110,5 +114,20 @@ def _row(rollout: StagedRollout, stage: StageProgress, steps: Counter[NodeStep])
         ", ".join(f"{count} {step}" for step, count in sorted(steps.items())) or "no node",
         texts.words(waits.reason) if waits else "",
         texts.words("; ".join(one.text for one in rollout.approvals_of(stage))),
+        _since(rollout, stage),
         waits.until if waits else None,
     )
+
+
+def _since(rollout: StagedRollout, stage: StageProgress) -> float | None:
+    """When the stage opened, passed or was halted; None for a pending one."""
+    record = rollout.stages.record
+    match stage.state:
+        case StageState.PENDING:
+            return None
+        case StageState.PASSED:
+            return record.passed.get(stage.name)
+        case StageState.HALTED if record.halt is not None:
+            return record.halt.at
+        case _:
+            return max(record.passed.values(), default=record.began)

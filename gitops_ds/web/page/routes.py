@@ -38,7 +38,7 @@ HEADERS: Mapping[str, str] = {
 _KNOWN = ("q", "health", "sort", "down", "reason", "first")
 _LONGEST = 200  # characters of one of them
 SETTLE = 0.25  # seconds in which changes are gathered
-BEAT = 20.0  # seconds of silence after which a stream shows that it lives
+BEAT = 20.0  # seconds without a change after which a stream sends the time
 LONGEST_STREAM = 3600.0  # seconds, then the browser comes again and is judged again
 STREAMS = 200  # at once
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -68,6 +68,7 @@ class _PageHandler:
             "/nodes/{name}",
             "/events",
             "/clusters",
+            "/wall",
         )
         commits = web.get("/commits/{id:.+}", self._guarded(self._show))
         found = [web.get(path, self._guarded(self._show)) for path in pages]
@@ -79,7 +80,7 @@ class _PageHandler:
                 web.post("/login", self._sign_in),
                 web.post("/logout", self._guarded(self._sign_out)),
             ]
-        return found
+        return [*found, web.get("/{path:.*}", self._guarded(self._show))]  # not found
 
     def _guarded(self, handler: Handler) -> Handler:
         async def guarded(request: web.Request) -> web.StreamResponse:
@@ -175,13 +176,14 @@ class _PageHandler:
         version = view.version
         shown = await book.page(*of)
         await answer.write(b"retry: 2000\n\n")
+        await answer.write(self._time(version))
         if since != book.token(version):
             await answer.write(_event("whole", book.token(version), {}))
         while True:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(view.changed(version), BEAT)
             if view.version == version:
-                await answer.write(b":\n\n")
+                await answer.write(self._time(version))
                 continue
             await asyncio.sleep(SETTLE)
             version = view.version
@@ -195,7 +197,12 @@ class _PageHandler:
             if changes is None:
                 await answer.write(_event("whole", book.token(version), {}))
             elif changes:
+                await answer.write(self._time(version))
                 await answer.write(_event("change", book.token(version), changes))
+
+    def _time(self, version: int) -> bytes:
+        """The server's time, which relative times on the page refer to."""
+        return _event("time", self._book.token(version), {"now": self._book.view.now()})
 
 
 def difference(old: Drawn, new: Drawn) -> dict[str, object] | None:
@@ -213,7 +220,7 @@ def difference(old: Drawn, new: Drawn) -> dict[str, object] | None:
     words = new.words if new.words != old.words else ""
     # Sorted rows change places.
     order = (
-        [id for id in new.pieces if id.startswith("r/")]
+        [id for id in new.pieces if id.startswith(("r/", "wr/"))]
         if list(old.pieces) != list(new.pieces)
         else []
     )

@@ -6,7 +6,9 @@ from collections import Counter
 from dataclasses import dataclass, replace
 
 from gitops_ds.fleet import agents as fleet_agents
+from gitops_ds.fleet import rollout_timing
 from gitops_ds.fleet.agents import Agent
+from gitops_ds.fleet.rollout_timing import RolloutTiming
 from gitops_ds.model.daemonset import Counts
 from gitops_ds.model.health import Blame, Health, HealthState
 from gitops_ds.model.objects import Key
@@ -16,7 +18,9 @@ from gitops_ds.redaction import texts
 
 @dataclass(frozen=True, slots=True)
 class AgentRow:
-    """One agent in a table."""
+    """One agent in a table. `stage` is the stage of its staged rollout, `source` the ID of the
+    repository that it comes from; both may be empty.
+    """
 
     key: Key
     health: Health
@@ -26,12 +30,22 @@ class AgentRow:
     commit: str
     revision: int
     bar: tuple[tuple[str, int], ...]
-    cluster: str
+    stage: str
+    timing: RolloutTiming | None
+    source: str
 
     @property
     def id(self) -> str:
         """A name for its element that no other row has: neither part may hold a slash."""
         return f"r/{self.key.namespace}/{self.key.name}"
+
+    @property
+    def words(self) -> str:
+        """The text that the filter looks in."""
+        key = self.key
+        return (
+            f"{key.name} {key.namespace} {self.health.state} {self.sync} {self.stage} {self.commit}"
+        )
 
     @property
     def note(self) -> str:
@@ -51,7 +65,7 @@ class AgentRow:
         return ", ".join(f"{count} {known[fill]}" for fill, count in self.bar if count) or "no node"
 
 
-def row(agent: Agent, cluster: str) -> AgentRow:
+def row(agent: Agent) -> AgentRow:
     """The agent in a table."""
     sync, word = fleet_agents.sync_of(agent)
     by = Counter(_fill(trouble.reason, trouble.blame) for trouble in agent.health.nodes)
@@ -61,7 +75,6 @@ def row(agent: Agent, cluster: str) -> AgentRow:
     )
     current = agent.current
     commit = fleet_agents.commit_of(agent)
-    named = agent.state.cluster or cluster
     return AgentRow(
         agent.key,
         agent.health,
@@ -71,7 +84,9 @@ def row(agent: Agent, cluster: str) -> AgentRow:
         commit,
         current.number if current else 0,
         bar,
-        named,
+        agent.rollout.state if agent.rollout is not None else "",
+        rollout_timing.timing(agent),
+        agent.source.id if agent.source is not None else "",
     )
 
 
@@ -96,6 +111,7 @@ def _fill(reason: str, blame: Blame) -> str:
 class SourceRow:
     """One followed repository."""
 
+    id: str
     condition: str
     tone: str
     repository: str
@@ -106,12 +122,18 @@ class SourceRow:
     since: float
     looked: float
 
+    @property
+    def is_trouble(self) -> bool:
+        """Whether every page shows it in a banner."""
+        return self.tone in ("bad", "warn")
+
 
 def source(status: SourceStatus) -> SourceRow:
     """The repository as its line shows it."""
     message, tone = texts.words(status.message), EFFECTS[status.condition].tone
     commits = status.newest or "", status.applied or ""
     return SourceRow(
+        status.id,
         status.condition.value,
         tone,
         status.repository,

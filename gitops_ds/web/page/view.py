@@ -41,6 +41,9 @@ class View(Protocol):
     def version(self) -> int:
         """Grows when anything that is shown has changed."""
 
+    def now(self) -> float:
+        """The time of the cluster, in seconds since 1970."""
+
     def agents(self) -> Sequence[Agent]:
         """Every DaemonSet, sorted by namespace and name."""
 

@@ -14,76 +14,23 @@ from gitops_ds.fleet import agents as fleet_agents
 from gitops_ds.fleet.agents import Agent
 from gitops_ds.model import names
 from gitops_ds.model.daemonset import OnDelete, RollingUpdate, Share, Strategy
-from gitops_ds.model.health import HealthState
 from gitops_ds.model.live import Node, Revision
 from gitops_ds.model.objects import Key, show_path
 from gitops_ds.plan import diff, text_diff
 from gitops_ds.redaction import objects, report, texts
 from gitops_ds.web.page import formatting, node_map, rollout_panel
 from gitops_ds.web.page.rendering import Pages
-from gitops_ds.web.page.rows import AgentRow, row, source
+from gitops_ds.web.page.rows import row
 from gitops_ds.web.page.view import PageEvent, View
 from gitops_ds.yaml import writer
 
-# The order in which healths want eyes.
-_URGENCY = (
-    HealthState.FAILED,
-    HealthState.DEGRADED,
-    HealthState.MISSING,
-    HealthState.PROGRESSING,
-    HealthState.SUSPENDED,
-    HealthState.HEALTHY,
-)
 EVENTS_OF_ONE = 20
 PART = 250  # rows of a long table
 
 
-_SORTS: Mapping[str, Any] = {
-    "name": lambda row: (row.key.name, row.key.namespace),
-    "namespace": lambda row: (row.key.namespace, row.key.name),
-    "health": lambda row: (_URGENCY.index(row.health.state), row.key.name),
-    "sync": lambda row: (row.sync, row.key.name),
-    "desired": lambda row: row.counts.desired,
-    "ready": lambda row: row.counts.ready,
-    "updated": lambda row: row.counts.updated,
-    "revision": lambda row: row.revision,
-    "commit": lambda row: (row.commit, row.key.name),
-}
-
-
-def overview(view: View, parameters: Mapping[str, str]) -> dict[str, Any]:
-    """All agents by cluster, those in trouble first."""
-    everything = [row(agent, view.cluster) for agent in view.agents()]
-    states = Counter(one.health.state for one in everything)
-    query, only = parameters.get("q", ""), parameters.get("health", "")
-    sort, down = parameters.get("sort", "health"), parameters.get("down") == "1"
-    sort = sort if sort in _SORTS else "health"
-    shown = [one for one in everything if only in ("", one.health.state) and _meets(one, query)]
-    shown.sort(key=_SORTS[sort], reverse=down)
-    clusters: dict[str, list[AgentRow]] = {}
-    for one in shown:
-        clusters.setdefault(one.cluster, []).append(one)
-    counts = [(state, states[state]) for state in _URGENCY]
-    values: dict[str, Any] = {
-        "query": query,
-        "only": only,
-        "sort": sort,
-        "down": down,
-        "total": len(everything),
-    }
-    values["sources"] = [source(status) for status in view.sources()]
-    values["words"] = ", ".join(f"{count} {state}" for state, count in counts if count)
-    return {"tab": "Agents", "counts": counts, "clusters": sorted(clusters.items()), **values}
-
-
-def _meets(one: AgentRow, query: str) -> bool:
-    text = f"{one.key.name} {one.key.namespace} {one.health.state} {one.sync} {one.commit}".lower()
-    return all(word in text for word in query.lower().split())
-
-
 async def agent(view: View, pages: Pages, found: Agent) -> dict[str, Any]:
     """One agent: map, progress, history, diff, events."""
-    one, drawn = row(found, view.cluster), pages.map_of(found)
+    one, drawn = row(found), pages.map_of(found)
     wanted = view.wanted(found.key)
     pair = None if wanted is None else text_diff.compare(found.seen.daemonset.raw, wanted)
     good = one.bar[0][1]
@@ -94,10 +41,8 @@ async def agent(view: View, pages: Pages, found: Agent) -> dict[str, Any]:
         "words": f"{found.key.name}: {one.health.state}, {one.counts.updated} of "
         f"{one.counts.desired} nodes up to date",
         "steering": steering(found),
-        "rollout": rollout_panel.panel(found.rollout) if found.rollout is not None else None,
-        "sources": [shown]
-        if found.source and (shown := source(found.source)).tone in ("bad", "warn")
-        else [],
+        "rollout": rollout_panel.panel(found.rollout, one.timing) if found.rollout else None,
+        "pooled": any(group.pool for group in drawn.groups),
         "strategy": _strategy(found.seen.daemonset.strategy),
         "percent": 100 * good // one.counts.desired if one.counts.desired else 100,
         "commit_of": lambda cell: found.commit_of(cell.revision) if cell.revision else "",
@@ -180,9 +125,7 @@ async def _history(view: View, found: Agent) -> list[HistoryEntry]:
     return entries
 
 
-def agent_nodes(
-    pages: Pages, found: Agent, parameters: Mapping[str, str], cluster: str
-) -> dict[str, Any]:
+def agent_nodes(pages: Pages, found: Agent, parameters: Mapping[str, str]) -> dict[str, Any]:
     """Every node of an agent as a table, or those of one reason, a part at a time."""
     drawn, reason, first = pages.map_of(found), parameters.get("reason", ""), _first(parameters)
     all_cells = [cell for group in drawn.groups for cell in group.cells]
@@ -190,7 +133,7 @@ def agent_nodes(
         all_cells = [cell for why, _, some in drawn.troubles if why == reason for cell in some]
     return {
         "tab": "Agents",
-        "row": row(found, cluster),
+        "row": row(found),
         "reason": reason,
         "cells": all_cells[first - 1 : first - 1 + PART],
         "count": len(all_cells),

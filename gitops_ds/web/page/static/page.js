@@ -1,4 +1,4 @@
-// What the page does better with scripts: it lives, filters, copies, and its map can be walked. Without them everything is there.
+// What the page does better with scripts: live changes, a filter while typing, copies, a map for the keyboard. Without them all content is shown.
 "use strict";
 (() => {
   const root = document.documentElement;
@@ -19,9 +19,10 @@
   // Times as people say them; the exact one stays as the title.
   const units = [[60, "second"], [3600, "minute"], [86400, "hour"], [Infinity, "day"]];
   const relative = new Intl.RelativeTimeFormat("en", { numeric: "auto" });
+  let skew = 0; // milliseconds that the server's clock is ahead
   const ages = () => {
     for (const one of document.querySelectorAll("time")) {
-      const seconds = (Date.now() - Date.parse(one.dateTime)) / 1000;
+      const seconds = (Date.now() + skew - Date.parse(one.dateTime)) / 1000;
       if (!(Math.abs(seconds) < 8640000)) continue;
       const place = units.findIndex(([until]) => Math.abs(seconds) < until);
       one.title = one.dateTime;
@@ -29,7 +30,8 @@
     }
   };
 
-  // The filter of rows that are on the page.
+  // The filter: the rows on the page at once, then those that the server has. The field may be replaced, so it is looked up.
+  const search = () => document.querySelector("[data-filter]");
   const filter = (field) => {
     const words = field.value.toLowerCase().split(/\s+/).filter(Boolean);
     for (const row of document.querySelectorAll(field.dataset.filter)) {
@@ -37,8 +39,32 @@
       row.hidden = !words.every((word) => text.includes(word));
     }
   };
-  const field = document.querySelector("[data-filter]");
-  if (field) field.addEventListener("input", () => filter(field));
+  const load = async () => {
+    const answer = await fetch(location.href, { credentials: "same-origin", redirect: "error" });
+    return answer.ok ? new DOMParser().parseFromString(await answer.text(), "text/html") : null;
+  };
+  let typed = 0;
+  const find = async (field) => {
+    const url = new URL(location.href);
+    url.searchParams.delete("first");
+    if (field.value) url.searchParams.set("q", field.value); else url.searchParams.delete("q");
+    history.replaceState(null, "", url);
+    const mine = ++typed;
+    try {
+      const fresh = await load();
+      if (mine !== typed || !fresh) return;
+      $("results").replaceChildren(...fresh.getElementById("results").childNodes);
+      dress();
+      connect(fresh.body.dataset.live);
+    } catch { /* the rows on the page are filtered */ }
+  };
+  let pause = 0;
+  document.addEventListener("input", (event) => {
+    if (event.target !== search()) return;
+    filter(event.target);
+    clearTimeout(pause);
+    pause = setTimeout(find, 200, event.target);
+  });
 
   const copying = () => { for (const one of document.querySelectorAll(".copy[hidden]")) one.hidden = !navigator.clipboard; };
   const say = (text) => { $("announcement").textContent = text; };
@@ -125,7 +151,7 @@
     });
   };
 
-  const dress = () => { ages(); copying(); wake(); if (field && field.value) filter(field); };
+  const dress = () => { ages(); copying(); wake(); const field = search(); if (field && field.value) filter(field); };
 
   // What changed since, and only that. A piece that holds the focus keeps it.
   const within = (piece, change) => {
@@ -143,17 +169,17 @@
     holder.innerHTML = html;
     within(old, () => { const fresh = holder.content.firstElementChild; old.replaceWith(fresh); return fresh; });
   };
-  const update = (told) => {
+  const update = (news) => {
     const began = performance.now();
-    for (const [id, html] of Object.entries(told.pieces || {})) place(id, html);
-    if (told.order) {
+    for (const [id, html] of Object.entries(news.pieces || {})) place(id, html);
+    if (news.order) {
       const held = document.activeElement;
-      for (const id of told.order) { const row = $(id); if (row) row.parentNode.append(row); }
+      for (const id of news.order) { const row = $(id); if (row) row.parentNode.append(row); }
       if (held && held !== document.activeElement) held.focus({ preventScroll: true });
     }
-    if (told.cells) {
+    if (news.cells) {
       const all = document.querySelectorAll(".cells i");
-      for (const [number, code] of told.cells) {
+      for (const [number, code] of news.cells) {
         const square = all[number];
         square.className = code;
         square.classList.add("hit");
@@ -162,7 +188,7 @@
       setTimeout(() => { for (const one of document.querySelectorAll(".cells i.hit")) one.classList.remove("hit"); }, 2000);
     }
     dress();
-    if (told.words) say(told.words);
+    if (news.words) say(news.words);
     document.body.dataset.updated = (Number(document.body.dataset.updated) || 0) + 1;
     performance.measure("update", { start: began });
   };
@@ -171,40 +197,57 @@
     if (again) return;
     again = true;
     try {
-      const answer = await fetch(location.href, { credentials: "same-origin", redirect: "error" });
-      if (!answer.ok) { location.reload(); return; }
-      const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
-      const focused = document.activeElement && document.activeElement.id;
+      const fresh = await load();
+      if (!fresh) { location.reload(); return; }
+      const focused = document.activeElement && document.activeElement.id, old = search(), caret = old && [old.value, old.selectionStart, old.selectionEnd];
       within($("main"), () => { $("main").replaceChildren(...fresh.getElementById("main").childNodes); return $("main"); });
       stop = null;
       if (focused && $(focused)) $(focused).focus({ preventScroll: true });
+      const field = search();
+      if (caret && field) { field.value = caret[0]; if (focused === field.id) field.setSelectionRange(caret[1], caret[2]); }
       dress();
       document.body.dataset.updated = (Number(document.body.dataset.updated) || 0) + 1;
-    } catch { /* the stream says it again */ } finally { again = false; }
+    } catch { /* the stream repeats it */ } finally { again = false; }
   };
-  const live = document.body.dataset.live;
-  if (live && window.EventSource) {
+  let stream = null;
+  const connect = (live) => {
+    if (stream) stream.close();
+    stream = null;
+    if (!live || !window.EventSource) return;
     const link = $("link");
-    const stream = new EventSource(live);
+    stream = new EventSource(live);
     link.hidden = false;
-    link.textContent = "connecting";
+    if (!link.textContent) link.textContent = "connecting";
     stream.onopen = () => { link.textContent = "live"; link.classList.remove("off"); };
     stream.onerror = () => { link.textContent = "not connected"; link.classList.add("off"); };
+    stream.addEventListener("time", (event) => { skew = JSON.parse(event.data).now * 1000 - Date.now(); ages(); });
     stream.addEventListener("change", (event) => update(JSON.parse(event.data)));
     stream.addEventListener("whole", whole);
     stream.addEventListener("over", () => { stream.close(); location.reload(); });
-    addEventListener("pagehide", () => stream.close());
-    addEventListener("pageshow", (event) => { if (event.persisted) location.reload(); });
+  };
+  connect(document.body.dataset.live);
+  addEventListener("pagehide", () => { if (stream) stream.close(); });
+  addEventListener("pageshow", (event) => { if (event.persisted) location.reload(); });
+
+  // A wall: the whole screen.
+  const full = $("full");
+  if (full && root.requestFullscreen) {
+    full.hidden = false;
+    full.addEventListener("click", () => { if (document.fullscreenElement) document.exitFullscreen(); else root.requestFullscreen(); });
   }
 
-  // Keys for those who have no wish for a mouse.
+  // Keys, and the list of them.
+  const keys = $("keys");
+  $("help").hidden = false;
+  $("help").addEventListener("click", () => keys.showModal());
   let before = "";
   const base = document.querySelector(".brand").href;
   document.addEventListener("keydown", (event) => {
-    if (event.ctrlKey || event.metaKey || event.altKey || /^(input|textarea|select)$/i.test(event.target.localName)) return;
-    const search = document.querySelector("input[type=search]");
-    if (event.key === "/" && search) { event.preventDefault(); search.focus(); search.select(); }
-    const way = { a: "", n: "nodes", e: "events" }[event.key];
+    if (event.ctrlKey || event.metaKey || event.altKey || keys.open || /^(input|textarea|select)$/i.test(event.target.localName)) return;
+    const field = search();
+    if (event.key === "/" && field) { event.preventDefault(); field.focus(); field.select(); }
+    if (event.key === "?") { event.preventDefault(); keys.showModal(); }
+    const way = { a: "", n: "nodes", e: "events", c: "clusters", w: "wall" }[event.key];
     if (before === "g" && way !== undefined) location.href = new URL(way, base).href;
     before = event.key;
   });

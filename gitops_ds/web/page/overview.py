@@ -1,0 +1,145 @@
+"""The values of the overview and of its large form for a wall. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gitops_ds.model.health import HealthState
+from gitops_ds.redaction import texts
+from gitops_ds.web.page.node_map import NodeGroup
+from gitops_ds.web.page.rendering import Pages
+from gitops_ds.web.page.rows import AgentRow, SourceRow, row, source
+from gitops_ds.web.page.view import View
+
+# The order in which states need attention.
+_URGENCY = (
+    HealthState.FAILED,
+    HealthState.DEGRADED,
+    HealthState.MISSING,
+    HealthState.PROGRESSING,
+    HealthState.SUSPENDED,
+    HealthState.HEALTHY,
+)
+_SORTS: Mapping[str, Any] = {
+    "name": lambda row: (row.key.name, row.key.namespace),
+    "namespace": lambda row: (row.key.namespace, row.key.name),
+    "health": lambda row: (_URGENCY.index(row.health.state), row.key.name),
+    "sync": lambda row: (row.sync, row.key.name),
+    "desired": lambda row: row.counts.desired,
+    "ready": lambda row: row.counts.ready,
+    "updated": lambda row: row.counts.updated,
+    "revision": lambda row: row.revision,
+    "commit": lambda row: (row.commit, row.key.name),
+}
+_SQUARES = 6000  # on a wall: of more nodes only the bars are shown
+_WIDE = 1.9  # columns for each row of tiles
+# The size of a square by the number of nodes in a tile.
+_SIZES = ((40, "xl"), (150, "l"), (500, "m"), (2000, "s"))
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """The agents of one repository, or those of none. `title` is empty for the only section."""
+
+    source: SourceRow | None
+    title: str
+    rows: Sequence[AgentRow]
+
+
+def overview(view: View, parameters: Mapping[str, str]) -> dict[str, Any]:
+    """All agents by repository, those in trouble first."""
+    everything = [row(agent) for agent in view.agents()]
+    query, only = parameters.get("q", ""), parameters.get("health", "")
+    sort, down = parameters.get("sort", "health"), parameters.get("down") == "1"
+    sort = sort if sort in _SORTS else "health"
+    shown = [one for one in everything if only in ("", one.health.state) and _meets(one, query)]
+    shown.sort(key=_SORTS[sort], reverse=down)
+    return {
+        "tab": "Agents",
+        "sections": _sections(shown, [source(status) for status in view.sources()]),
+        "shown": len(shown),
+        "query": query,
+        "only": only,
+        "sort": sort,
+        "down": down,
+        **_counts(everything),
+    }
+
+
+def _counts(everything: Sequence[AgentRow]) -> dict[str, Any]:
+    states = Counter(one.health.state for one in everything)
+    counts = [(state, states[state]) for state in _URGENCY]
+    words = ", ".join(f"{count} {state}" for state, count in counts if count)
+    return {"total": len(everything), "counts": counts, "words": words}
+
+
+def _sections(rows: Sequence[AgentRow], sources: Sequence[SourceRow]) -> list[Section]:
+    """A section for each repository, those in trouble first, then one for the other agents."""
+    ranked = sorted(sources, key=lambda one: not one.is_trouble)
+    found = [
+        Section(one, one.repository, [row for row in rows if row.source == one.id])
+        for one in ranked
+    ]
+    ids = {one.id for one in sources}
+    if others := [row for row in rows if row.source not in ids]:
+        found.append(Section(None, "Not from a followed repository" if sources else "", others))
+    return found
+
+
+def _meets(one: AgentRow, query: str) -> bool:
+    text = one.words.lower()
+    return all(word in text for word in query.lower().split())
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """One agent on a wall. `hold` and `halt` are sentences, empty where they do not apply;
+    `groups` are its nodes, none where they are too many.
+    """
+
+    row: AgentRow
+    hold: str
+    halt: str
+    size: str
+    groups: Sequence[NodeGroup]
+
+    @property
+    def id(self) -> str:
+        """The ID of its element."""
+        return f"w{self.row.id}"
+
+
+def wall(view: View, pages: Pages) -> dict[str, Any]:
+    """The overview for a wall: a tile for each agent, those in trouble first."""
+    agents = {agent.key: agent for agent in view.agents()}
+    rows = sorted(map(row, agents.values()), key=_SORTS["health"])
+    room = sum(one.counts.desired for one in rows) <= _SQUARES
+    tiles = []
+    for one in rows:
+        agent = agents[one.key]
+        groups = pages.map_of(agent).groups if room else ()
+        rollout, halt, hold = agent.rollout, None, None
+        if rollout is not None:
+            halt, hold = rollout.halt, rollout.stages.hold
+        size = next((word for most, word in _SIZES if one.counts.desired <= most), "xs")
+        tiles.append(
+            Tile(
+                one,
+                texts.words(hold.text) if hold is not None and halt is None else "",
+                texts.words(f"stage {halt.stage}: {halt.message}") if halt is not None else "",
+                size,
+                [group for group in groups if group.meant],
+            )
+        )
+    columns = max(1, min(8, round(math.sqrt(len(tiles) * _WIDE))))
+    return {
+        "tab": "Wall",
+        "tiles": tiles,
+        "columns": columns,
+        "sources": [source(status) for status in view.sources()],
+        **_counts(rows),
+    }
