@@ -12,7 +12,7 @@ MUTANTS ?= 120
 LOCKED := --universal --generate-hashes --no-header --no-annotate --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-system controlplane gitea prometheus renderers check test test-fast mutants conformance fuzz truth demo docs bench lock install-manifest schemas clean
+.PHONY: help setup setup-system controlplane gitea prometheus renderers check test test-fast mutants conformance fuzz truth demo docs bench lock install-manifest pictures schemas clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -92,6 +92,9 @@ lock: $(STAMP) ## requirements.lock anew, and requirements-runtime.lock, which t
 
 install-manifest: $(STAMP) ## deploy/install.yaml and the chart's copies anew, from deploy/
 	@PYTHON=$(abspath $(BIN)/python) scripts/install-manifest
+
+pictures: $(STAMP) ## docs/images, from a demo with 96 nodes in Chromium
+	$(BIN)/python -m tests.page.pictures
 
 schemas: $(STAMP) ## the schemas of Kubernetes, from the OpenAPI files of each version, and of the settings file
 	$(BIN)/python scripts/settings-schema

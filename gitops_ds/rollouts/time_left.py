@@ -40,7 +40,7 @@ class TimeLeft:
 def time_left(
     policy: RolloutPolicy, decided: StagesDecision, now: float, pace: RolloutPace = USUAL
 ) -> TimeLeft | None:
-    """The estimate for a decision; None after a halt, and on a hold that no time ends."""
+    """The estimate for a decision; None after a halt, and on a hold that no known time ends."""
     hold = decided.hold
     if decided.halt is not None or (hold is not None and hold.until is None):
         return None
@@ -50,6 +50,8 @@ def time_left(
         if progress.state is StageState.PASSED:
             continue
         nodes = [one for one in decided.nodes if one.stage == progress.name]
+        if progress.state is StageState.HELD and (stage.approval is not None or stage.is_idle):
+            return None  # `until` of the hold is when it is overdue
         at_least = at_least or _waits(stage, progress)
         clock.play(stage, nodes, eligible)
     return TimeLeft(clock.now - now, at_least)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,20 @@ from gitops_ds.web.page import routes
 from gitops_ds.web.page.access import PageGuard
 from tests.page.fleets import Show, story
 from tests.thread_loop import ThreadLoop
+
+AXE = (resources.files("axe_playwright_python") / "axe.min.js").read_text("utf-8")
+# WCAG 2.2 at level AA, and what axe-core's authors recommend beyond it.
+STANDARDS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22a", "wcag22aa", "best-practice"]
+_CHECK = """(runOnly) => axe.run(document, {runOnly, resultTypes: ["violations"]}).then(
+  (found) => found.violations.flatMap((one) => one.nodes.map(
+    (node) => one.id + " at " + node.target.join(" ") + ": " + node.failureSummary)))"""
+
+
+def violations(page: Page) -> list[str]:
+    """What axe-core finds on a page."""
+    page.evaluate(AXE)
+    found: list[str] = page.evaluate(_CHECK, STANDARDS)
+    return found
 
 
 class Served:

@@ -63,15 +63,6 @@ def test_every_view_is_whole_and_accessible(
     looker.picture(page, f"{view}-{theme}")
 
 
-@pytest.mark.parametrize("view", VIEWS)
-def test_a_phone_scrolls_tables_and_never_the_page(
-    looker: Looker, served: Served, view: str
-) -> None:
-    page = looker.open(served.url + VIEWS[view], viewport={"width": 360, "height": 740})
-    assert page.evaluate("document.documentElement.scrollWidth") <= 360
-    looker.picture(page, f"{view}-phone")
-
-
 def test_without_scripts_links_filter_and_refresh_do(looker: Looker, served: Served) -> None:
     page = looker.open(served.url, java_script_enabled=False)
     assert 'http-equiv="refresh"' in page.content()
@@ -126,6 +117,49 @@ def test_the_keyboard_alone_is_enough(looker: Looker, served: Served) -> None:
     page.keyboard.press("g")
     page.keyboard.press("e")
     expect(page.locator("h1")).to_have_text("Events")
+
+
+def test_the_filter_applies_while_typing_also_after_the_page_came_whole(
+    looker: Looker, served: Served
+) -> None:
+    page = looker.open(served.url)
+    expect(page.locator("#link")).to_have_text("live")
+    page.get_by_label("Filter").focus()
+    page.keyboard.type("fluent")
+    expect(page.locator("tbody tr:visible")).to_have_count(1)
+    expect(page).to_have_url(re.compile("[?]q=fluent$"))
+    served.change(lambda show: show.move(*show.found[:4]))  # another shape
+    expect(page.locator("#counts")).to_contain_text("4 all")
+    assert page.evaluate("document.activeElement.id") == "q"
+    for _ in "fluent":
+        page.keyboard.press("Backspace")
+    page.keyboard.type("gpu")
+    expect(page.locator("tbody tr:visible")).to_have_count(1)
+    expect(page.locator("tbody tr:visible")).to_contain_text("gpu-plugin")
+
+
+def test_the_filter_of_nodes_finds_those_of_other_parts(looker: Looker) -> None:
+    with serving(fleets.story(600)) as made:
+        page = looker.open(made.url + "/nodes")
+        expect(page.locator("tbody tr")).to_have_count(250)
+        page.get_by_label("Filter").press_sequentially("ip-10-2-77-7")
+        expect(page.locator("tbody tr")).to_have_count(1)
+        expect(page.locator("#results")).to_contain_text(" of 1")
+        looker.close()
+
+
+def test_the_keys_are_listed_and_lead_to_pages(looker: Looker, served: Served) -> None:
+    page = looker.open(served.url)
+    page.keyboard.press("?")
+    keys = page.get_by_role("dialog", name="Keys")
+    expect(keys).to_contain_text("filter")
+    page.keyboard.press("g")
+    page.keyboard.press("n")
+    expect(keys).to_be_visible()
+    page.get_by_role("button", name="Close").click()
+    page.keyboard.press("g")
+    page.keyboard.press("w")
+    expect(page).to_have_url(served.url + "/wall")
 
 
 def test_the_map_is_one_stop_and_arrow_keys_walk_it(looker: Looker, served: Served) -> None:

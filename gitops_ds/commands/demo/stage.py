@@ -33,6 +33,7 @@ from gitops_ds.simulator import Behaviour, NodeSpec, PodFault, Trouble
 
 CLUSTER = "dev-1"
 AUTHOR = "Dana Demo <dana@example.com>"
+_ZONE = "topology.kubernetes.io/zone"
 STAGED = "fluentd-elasticsearch"
 POLICY = """\
 stages:
@@ -79,7 +80,8 @@ async def open_stage(
         Repository(address.parse(str(work), allow_local=True), folder / "cache") as repository,
     ):
         cluster.add_nodes(
-            NodeSpec(f"node-{number}", {"pool": "general"}) for number in range(1, count + 1)
+            NodeSpec(f"node-{number}", {"pool": "general", _ZONE: f"zone-{'abc'[number % 3]}"})
+            for number in range(1, count + 1)
         )
         events: list[Event] = []
         loop = _loop(cluster, repository, events)
