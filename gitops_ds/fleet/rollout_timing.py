@@ -18,7 +18,8 @@ _RECENT = 20  # pods whose creation times give the pace of an unstaged rollout
 class RolloutTiming:
     """A rollout in time. `since` and `ends` are seconds since 1970; `ends` is None where it can't
     be estimated, and the earliest end with `at_least`. `batch` is the number of nodes that are
-    updated together, 0 if unknown.
+    updated together, 0 if unknown or if none are
+    updated.
     """
 
     since: float
@@ -39,7 +40,7 @@ def _staged(rollout: StagedRollout, now: float) -> RolloutTiming:
     left = time_left.time_left(policy, decided, now)
     return RolloutTiming(
         decided.record.began,
-        time_left.batch(policy, decided),
+        time_left.batch(policy, decided) if left else 0,
         now + left.seconds if left else None,
         at_least=left is not None and left.at_least,
     )

@@ -11,6 +11,7 @@ import pytest
 from gitops_ds import errors
 from gitops_ds.fleet import rollout_timing
 from gitops_ds.model.events.agents import RolloutStarted
+from gitops_ds.model.events.commits import NewCommit
 from gitops_ds.model.events.rollouts import StageOpened
 from gitops_ds.model.health import HealthState
 from gitops_ds.model.objects import CommitId, Key
@@ -182,7 +183,9 @@ def test_a_line_of_events_repeats_neither_object_nor_reason() -> None:
     key = Key("apps", "DaemonSet", "logging", "agent")
     feed.handle(RolloutStarted(fleets.NOW, key, "uid", COMMIT, 2, 12))
     feed.handle(StageOpened(fleets.NOW, key, COMMIT, "canary", 2))
-    opened, started = feed.events()
+    feed.handle(NewCommit(fleets.NOW, COMMIT, "fluent-bit 4.0.3", "Dana"))
+    arrived, opened, started = feed.events()
+    assert arrived.words == "'fluent-bit 4.0.3' by Dana"
     assert opened.words == "89c52d7634e9: stage canary is open, 2 nodes"
     assert started.kind == "RolloutStarted"
     assert "RolloutStarted" not in started.words

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 from gitops_ds.model.events.base import Event
 from gitops_ds.model.events.drift import DriftEvent
+from gitops_ds.model.objects import short
 from gitops_ds.telemetry import log_lines
 from gitops_ds.web.page.view import PageEvent
 
@@ -27,7 +28,7 @@ class EventFeed:
             return
         about = None if isinstance(event, DriftEvent) else event.about
         commit = str(getattr(event, "commit", None) or "")
-        words = _without_repeats(event, text)
+        words = _without_repeats(event, text, commit)
         line = PageEvent(event.at, event.definition.kind, words, event.tone, about, commit)
         self._events.appendleft(line)
         self._changed()
@@ -37,9 +38,11 @@ class EventFeed:
         return tuple(self._events)
 
 
-def _without_repeats(event: Event, text: str) -> str:
-    """The text without what the other columns show: level, object and reason."""
-    text = text.removeprefix("warning: ")
-    if event.about is not None and not isinstance(event, DriftEvent):
-        text = text.removeprefix(f"{event.about}: ")
-    return (event.kube_reason and text.removeprefix(f"{event.kube_reason} ")) or text
+def _without_repeats(event: Event, text: str, commit: str) -> str:
+    """The text without what the other columns show: level, reason, and object or commit."""
+    about = str(event.about or "")
+    text = text.removeprefix("warning: ").removeprefix("not applied: ")
+    text = text.removeprefix(f"{about}: ").removeprefix(f"{event.kube_reason} ")
+    if event.about is None and commit:
+        return text.removeprefix("new ").removeprefix(f"commit {short(commit)} ")
+    return text if text.startswith(about) else text.replace(f" {about}", "", 1)

@@ -10,7 +10,7 @@ from typing import Any
 
 from gitops_ds.model.health import HealthState
 from gitops_ds.redaction import texts
-from gitops_ds.web.page.node_map import NodeGroup
+from gitops_ds.web.page.node_map import FleetMap
 from gitops_ds.web.page.rendering import Pages
 from gitops_ds.web.page.rows import AgentRow, SourceRow, row, source
 from gitops_ds.web.page.view import View
@@ -35,10 +35,8 @@ _SORTS: Mapping[str, Any] = {
     "revision": lambda row: row.revision,
     "commit": lambda row: (row.commit, row.key.name),
 }
-_SQUARES = 6000  # on a wall: of more nodes only the bars are shown
+_SQUARES = 4000  # on a wall: of more nodes only the bars are shown
 _WIDE = 1.9  # columns for each row of tiles
-# The size of a square by the number of nodes in a tile.
-_SIZES = ((40, "xl"), (150, "l"), (500, "m"), (2000, "s"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,14 +96,13 @@ def _meets(one: AgentRow, query: str) -> bool:
 @dataclass(frozen=True, slots=True)
 class Tile:
     """One agent on a wall. `hold` and `halt` are sentences, empty where they do not apply;
-    `groups` are its nodes, none where they are too many.
+    `codes` are those of its nodes on the map, none where they are too many.
     """
 
     row: AgentRow
     hold: str
     halt: str
-    size: str
-    groups: Sequence[NodeGroup]
+    codes: Sequence[str]
 
     @property
     def id(self) -> str:
@@ -121,18 +118,15 @@ def wall(view: View, pages: Pages) -> dict[str, Any]:
     tiles = []
     for one in rows:
         agent = agents[one.key]
-        groups = pages.map_of(agent).groups if room else ()
         rollout, halt, hold = agent.rollout, None, None
         if rollout is not None:
             halt, hold = rollout.halt, rollout.stages.hold
-        size = next((word for most, word in _SIZES if one.counts.desired <= most), "xs")
         tiles.append(
             Tile(
                 one,
                 texts.words(hold.text) if hold is not None and halt is None else "",
                 texts.words(f"stage {halt.stage}: {halt.message}") if halt is not None else "",
-                size,
-                [group for group in groups if group.meant],
+                _codes(pages.map_of(agent)) if room else (),
             )
         )
     columns = max(1, min(8, round(math.sqrt(len(tiles) * _WIDE))))
@@ -143,3 +137,8 @@ def wall(view: View, pages: Pages) -> dict[str, Any]:
         "sources": [source(status) for status in view.sources()],
         **_counts(rows),
     }
+
+
+def _codes(drawn: FleetMap) -> Sequence[str]:
+    """The codes of the nodes that should run the agent, or do."""
+    return [cell.code for group in drawn.groups for cell in group.cells if cell.state != "n"]

@@ -21,7 +21,7 @@ from gitops_ds import __version__
 from gitops_ds.fleet.agents import Agent
 from gitops_ds.model.objects import short
 from gitops_ds.redaction import texts
-from gitops_ds.web.page import assets, formatting, node_map, rows
+from gitops_ds.web.page import assets, formatting, node_map, rows, wall_squares
 from gitops_ds.web.page.node_map import FleetMap, NodeGroup
 from gitops_ds.web.page.view import View
 
@@ -72,6 +72,7 @@ class Pages:
             "short": short,
             "at": formatting.at,
             "cells": cells,
+            "squares": wall_squares.squares,
             "node_names": node_names,
             "files": assets.PATHS,
             "version": __version__,

@@ -1,0 +1,39 @@
+"""The nodes of one agent as squares that fill their tile on a wall, whatever its size. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+from markupsafe import Markup
+
+_WIDE = 2.4  # columns for each row of squares
+_STEP, _SIDE = 10, 9  # from one square to the next, and its side, in units of the drawing
+_SIGNS = {"x": "✕", "w": "!", "p": "↻", "u": "u"}
+
+
+def squares(codes: Sequence[str]) -> Markup:
+    """A drawing of the codes of a map, empty without any."""
+    if not codes:
+        return Markup()
+    columns = max(6, math.ceil(math.sqrt(len(codes) * _WIDE)))
+    rows = max(2, math.ceil(len(codes) / columns))
+    drawn = "".join(
+        "".join(_square(code, place % columns * _STEP, place // columns * _STEP))
+        for place, code in enumerate(codes)
+    )
+    return Markup(  # noqa: S704  the codes are our own letters
+        f'<svg class="squares" viewBox="0 0 {columns * _STEP} {rows * _STEP}" '
+        f'preserveAspectRatio="xMinYMin meet" aria-hidden="true">{drawn}</svg>'
+    )
+
+
+def _square(code: str, x: int, y: int) -> Iterator[str]:
+    classes = code.split()
+    name = f' class="{code}"' if code else ""
+    yield f'<rect{name} x="{x}" y="{y}" width="{_SIDE}" height="{_SIDE}" rx="1.5"/>'
+    sign = next((_SIGNS[one] for one in classes if one in _SIGNS), "")
+    letter = next((one.upper() for one in classes if one in "bcdefg"), "")
+    if sign or letter:
+        kind = ' class="on"' if "x" in classes else ' class="way"' if "p" in classes else ""
+        yield f'<text{kind} x="{x + _SIDE / 2}" y="{y + _SIDE - 2}">{sign or letter}</text>'
