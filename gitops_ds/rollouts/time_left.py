@@ -40,9 +40,11 @@ class TimeLeft:
 def time_left(
     policy: RolloutPolicy, decided: StagesDecision, now: float, pace: RolloutPace = USUAL
 ) -> TimeLeft | None:
-    """The estimate for a decision; None after a halt, and on a hold that no known time ends."""
+    """The estimate for a decision; None after a failure, and on a hold that no known time ends."""
     hold = decided.hold
     if decided.halt is not None or (hold is not None and hold.until is None):
+        return None
+    if any(one.step is NodeStep.FAILED for one in decided.nodes):
         return None
     clock = _Clock(max(now, hold.until or now) if hold else now, decided.cap, pace)
     eligible, at_least = len(decided.nodes), False

@@ -7,6 +7,7 @@ them there, in both themes, for a desktop, a wall and a phone.
 from __future__ import annotations
 
 import asyncio
+import shutil
 import sys
 import tempfile
 import threading
@@ -15,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from queue import SimpleQueue
 
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, expect, sync_playwright
 
 from gitops_ds.commands.demo import script
 from gitops_ds.commands.demo.stage import AUTHOR, STAGED, DemoStage, open_stage, served_page
@@ -32,7 +33,7 @@ stages:
   - {name: rest, soak: 60s, pace: {start: 8, max: 20}}
 limits: {atRisk: {cluster: 30%}}
 """
-AGENT = f"agents/node-agents/{STAGED}"
+AGENT = f"agents/logging/{STAGED}"
 SCREENS = {"desktop": (1440, 900), "phone": (390, 844)}
 PAGES = {
     "overview": "",
@@ -60,8 +61,10 @@ class Story:
             self.moments.put(None)
 
     async def _play(self) -> None:
-        with tempfile.TemporaryDirectory() as temporary:
-            folder = Path(temporary)
+        # The page shows the directory of the repository.
+        folder = Path(tempfile.gettempdir()) / "node-agents"
+        folder.mkdir()
+        try:
             async with (
                 open_stage(folder, NODES, print, lambda _agent, _now: None) as stage,
                 served_page(stage) as link,
@@ -73,8 +76,11 @@ class Story:
                 await self._halted(stage, link)
                 await self._rejected(stage, link)
                 stage.folder.rename(folder / "gone")
+                stage.loop.request()
                 await asyncio.sleep(30)
                 await self._show("unreachable", link)
+        finally:
+            shutil.rmtree(folder)
 
     async def _show(self, name: str, link: str) -> None:
         self.moments.put((name, link))
@@ -100,6 +106,7 @@ class Story:
         await script._agent(
             stage, STAGED, lambda a: a.rollout is not None and a.rollout.halt is not None, "a halt"
         )
+        await asyncio.sleep(5)
         await self._show("halted", link)
 
     async def _rejected(self, stage: DemoStage, link: str) -> None:
@@ -131,9 +138,8 @@ def picture(
     )
     page = context.new_page()
     page.goto(url)
-    page.wait_for_function(
-        "!document.body.dataset.live || document.getElementById('link').textContent === 'live'"
-    )
+    if page.locator("body[data-live]").count():
+        expect(page.locator("#link")).to_have_text("live")
     page.screenshot(path=file, full_page=full)
     context.close()
 
@@ -141,7 +147,7 @@ def picture(
 def documented(browser: Browser, name: str, link: str) -> None:
     images = ROOT / "docs" / "images"
     if name == "staged":
-        picture(browser, link + AGENT, images / "staged.png", (1300, 940), "light")
+        picture(browser, link + AGENT, images / "staged.png", (1300, 800), "light")
         picture(browser, link + "wall", images / "wall.png", (1600, 900), "dark")
     if name == "rejected":
         picture(browser, link, images / "overview.png", (1300, 720), "light")
@@ -160,7 +166,7 @@ def more(browser: Browser, name: str, link: str, folder: Path) -> None:
 
 def main(folder: Path | None) -> None:
     story = Story()
-    thread = threading.Thread(target=story.run)
+    thread = threading.Thread(target=story.run, daemon=True)
     thread.start()
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(

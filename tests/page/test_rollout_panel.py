@@ -87,3 +87,14 @@ def test_the_map_shows_the_target_as_the_wanted_revision() -> None:
     ]
     assert drawn.states[""] == 2
     assert drawn.states["o"] == 8
+
+
+def test_the_history_begins_with_the_target_and_names_the_proven_revision() -> None:
+    there = watched()
+    there.commit(SECOND)
+    there.rounds(6)
+    drawn = asyncio.run(Book(Show(found=(there.agent(),))).page(PATH, {}))
+    text = " ".join(re.sub(r"<[^>]+>", " ", drawn.pieces["history"]).split())
+    assert re.search(r"2 wanted agent:2 .* 1 proven ", text)
+    assert "rollback" not in text
+    assert "1 → 2" in drawn.pieces["facts"]

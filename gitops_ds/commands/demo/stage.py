@@ -155,6 +155,7 @@ def _loop(
         snapshot,
         repository.movement,
         revision_selector.prepare_directly(_prepare),
+        branch="main",
     )
     timing = deployer_loop.LoopTiming(5.0, cluster.server.now, random.Random(2).random)
     return deployer_loop.Loop(source, place, ApplyOptions(patience=0.0), events.append, timing)

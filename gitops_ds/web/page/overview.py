@@ -36,7 +36,7 @@ _SORTS: Mapping[str, Any] = {
     "commit": lambda row: (row.commit, row.key.name),
 }
 _SQUARES = 4000  # on a wall: of more nodes only the bars are shown
-_WIDE = 1.9  # columns for each row of tiles
+_SHAPE = 1.4  # columns for each row of tiles on a wide screen
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,13 +96,15 @@ def _meets(one: AgentRow, query: str) -> bool:
 @dataclass(frozen=True, slots=True)
 class Tile:
     """One agent on a wall. `hold` and `halt` are sentences, empty where they do not apply;
-    `codes` are those of its nodes on the map, none where they are too many.
+    `codes` are those of its nodes on the map, none where they are too many, and `shape` is that of
+    their area, width by height.
     """
 
     row: AgentRow
     hold: str
     halt: str
     codes: Sequence[str]
+    shape: float
 
     @property
     def id(self) -> str:
@@ -115,6 +117,7 @@ def wall(view: View, pages: Pages) -> dict[str, Any]:
     agents = {agent.key: agent for agent in view.agents()}
     rows = sorted(map(row, agents.values()), key=_SORTS["health"])
     room = sum(one.counts.desired for one in rows) <= _SQUARES
+    columns = _columns(len(rows))
     tiles = []
     for one in rows:
         agent = agents[one.key]
@@ -127,9 +130,9 @@ def wall(view: View, pages: Pages) -> dict[str, Any]:
                 texts.words(hold.text) if hold is not None and halt is None else "",
                 texts.words(f"stage {halt.stage}: {halt.message}") if halt is not None else "",
                 _codes(pages.map_of(agent)) if room else (),
+                _shape(columns, math.ceil(len(rows) / columns), _lines(one)),
             )
         )
-    columns = max(1, min(8, round(math.sqrt(len(tiles) * _WIDE))))
     return {
         "tab": "Wall",
         "tiles": tiles,
@@ -137,6 +140,29 @@ def wall(view: View, pages: Pages) -> dict[str, Any]:
         "sources": [source(status) for status in view.sources()],
         **_counts(rows),
     }
+
+
+def _columns(tiles: int) -> int:
+    """The columns of so many tiles: near the shape of a screen, with few empty places."""
+
+    def cost(columns: int) -> float:
+        rows = math.ceil(tiles / columns)
+        empty = columns * rows - tiles
+        return 3 * empty / tiles + abs(math.log(columns / rows / _SHAPE))
+
+    return min(range(1, 9), key=cost) if tiles else 1
+
+
+def _lines(one: AgentRow) -> int:
+    """The lines of text in a tile."""
+    return 2 * bool(one.stage or one.timing) + 2 * bool(one.note)
+
+
+def _shape(columns: int, rows: int, lines: int) -> float:
+    """The shape of the part of a tile that is left below its head and so many lines of text, in
+    hundredths of a screen of 178 by 100.
+    """
+    return (170 / columns) / max(6, 82 / rows - 12 - 4 * lines)
 
 
 def _codes(drawn: FleetMap) -> Sequence[str]:

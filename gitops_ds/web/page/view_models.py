@@ -13,7 +13,7 @@ from gitops_ds import errors
 from gitops_ds.fleet import agents as fleet_agents
 from gitops_ds.fleet.agents import Agent
 from gitops_ds.model import names
-from gitops_ds.model.daemonset import OnDelete, RollingUpdate, Share, Strategy
+from gitops_ds.model.daemonset import OnDelete, RollingUpdate, Share
 from gitops_ds.model.live import Node, Revision
 from gitops_ds.model.objects import Key, show_path
 from gitops_ds.plan import diff, text_diff
@@ -43,7 +43,8 @@ async def agent(view: View, pages: Pages, found: Agent) -> dict[str, Any]:
         "steering": steering(found),
         "rollout": rollout_panel.panel(found.rollout, one.timing) if found.rollout else None,
         "pooled": any(group.pool for group in drawn.groups),
-        "strategy": _strategy(found.seen.daemonset.strategy),
+        "strategy": _strategy(found),
+        "target": found.target.number if found.target is not None else 0,
         "percent": 100 * good // one.counts.desired if one.counts.desired else 100,
         "commit_of": lambda cell: found.commit_of(cell.revision) if cell.revision else "",
         "history": await _history(view, found),
@@ -52,8 +53,10 @@ async def agent(view: View, pages: Pages, found: Agent) -> dict[str, Any]:
     }
 
 
-def _strategy(strategy: Strategy) -> str:
-    match strategy:
+def _strategy(found: Agent) -> str:
+    if names.ROLLOUT_POLICY in found.seen.daemonset.annotations:
+        return "in stages"
+    match found.seen.daemonset.strategy:
         case OnDelete():
             return "OnDelete"
         case RollingUpdate(max_unavailable=away, max_surge=extra) if extra.amount:
@@ -85,7 +88,9 @@ def steering(found: Agent) -> list[tuple[str, str, str]]:
 
 @dataclass(frozen=True, slots=True)
 class HistoryEntry:
-    """One revision in the history."""
+    """One revision in the history. `badge`: wanted, or proven during a staged rollout, else
+    empty.
+    """
 
     number: int
     commit: str
@@ -93,17 +98,18 @@ class HistoryEntry:
     author: str
     committed: str
     nodes: int
-    current: bool
+    badge: str
     command: str
 
 
 async def _history(view: View, found: Agent) -> list[HistoryEntry]:
     """Newest first; where Git knows nothing, what the revision says of itself."""
-    revisions = list(reversed(found.history))
+    target = found.target
+    revisions = [*([target] if target is not None else []), *reversed(found.history)]
     known = await view.commits(
         sorted({commit for one in revisions if (commit := found.commit_of(one))})
     )
-    counts, current, key, entries = found.nodes_by_hash(), found.current, found.key, []
+    counts, key, entries = found.nodes_by_hash(), found.key, []
     for one in revisions:
         commit = found.commit_of(one)
         info = known.get(commit)
@@ -118,11 +124,20 @@ async def _history(view: View, found: Agent) -> list[HistoryEntry]:
                 info.author if info else "",
                 fleet_agents.when(info.committed) if info else "",
                 counts[one.hash],
-                current is not None and one.name == current.name,
+                _badge(found, one),
                 f"gitops-ds rollback ds/{key.name} -n {key.namespace} --to-revision {one.number}",
             )
         )
     return entries
+
+
+def _badge(found: Agent, revision: Revision) -> str:
+    current, target = found.current, found.target
+    if target is not None and revision.name == target.name:
+        return "wanted"
+    if current is None or revision.name != current.name:
+        return ""
+    return "wanted" if target is None else "proven"
 
 
 def agent_nodes(pages: Pages, found: Agent, parameters: Mapping[str, str]) -> dict[str, Any]:

@@ -7,16 +7,17 @@ from collections.abc import Iterator, Sequence
 
 from markupsafe import Markup
 
-_WIDE = 2.4  # columns for each row of squares
 _STEP, _SIDE = 10, 9  # from one square to the next, and its side, in units of the drawing
 _SIGNS = {"x": "✕", "w": "!", "p": "↻", "u": "u"}
 
 
-def squares(codes: Sequence[str]) -> Markup:
-    """A drawing of the codes of a map, empty without any."""
+def squares(codes: Sequence[str], shape: float) -> Markup:
+    """A drawing of the codes of a map in an area of that shape, width by height; empty without
+    codes.
+    """
     if not codes:
         return Markup()
-    columns = max(6, math.ceil(math.sqrt(len(codes) * _WIDE)))
+    columns = _columns(len(codes), shape)
     rows = max(2, math.ceil(len(codes) / columns))
     drawn = "".join(
         "".join(_square(code, place % columns * _STEP, place // columns * _STEP))
@@ -26,6 +27,17 @@ def squares(codes: Sequence[str]) -> Markup:
         f'<svg class="squares" viewBox="0 0 {columns * _STEP} {rows * _STEP}" '
         f'preserveAspectRatio="xMinYMin meet" aria-hidden="true">{drawn}</svg>'
     )
+
+
+def _columns(count: int, shape: float) -> int:
+    """The columns with the largest squares; of several, those with the fewest empty places."""
+
+    def cost(columns: int) -> tuple[float, int]:
+        rows = math.ceil(count / columns)
+        return max(columns / shape, rows), columns * rows - count
+
+    near = max(6, round(math.sqrt(count * shape)))
+    return min(range(max(6, near // 2), near * 2), key=cost)
 
 
 def _square(code: str, x: int, y: int) -> Iterator[str]:
