@@ -13,7 +13,6 @@ from typing import Any
 import aiohttp
 import pytest
 from aiohttp import web
-from playwright.sync_api import expect
 from ruamel.yaml import YAML
 
 from gitops_ds.settings.base import decode
@@ -22,8 +21,6 @@ from gitops_ds.web.page import access, routes
 from gitops_ds.web.page.access import AccessKind, PageGuard
 from tests.docs import pages
 from tests.page import fleets, oidc
-from tests.page.conftest import Looker
-from tests.thread_loop import ThreadLoop
 
 PAGE = pages.ROOT / "docs" / "page.md"
 
@@ -136,24 +133,3 @@ def test_the_header_of_a_browser_is_no_sign_in(header: str) -> None:
                 assert answer.status == 403
 
     asyncio.run(done())
-
-
-@pytest.mark.browser
-@pytest.mark.xdist_group("browser")
-def test_a_browser_signs_in_and_follows_the_page_live(looker: Looker) -> None:
-    show, loop = fleets.story(10), ThreadLoop()
-    context = stack(show, oidc.Provider())
-    served = loop.do(context.__aenter__())
-
-    async def change() -> None:
-        show.move(*show.found[:2])
-
-    try:
-        page = looker.open(served.proxy)
-        expect(page.locator("#link")).to_have_text("live")
-        loop.do(change())
-        expect(page.locator("tbody tr")).to_have_count(2)
-        looker.close()
-    finally:
-        loop.do(context.__aexit__(None, None, None))
-        loop.stop()
