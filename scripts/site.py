@@ -41,10 +41,12 @@ def on_files(files: Files, *, config: Any) -> Files:
 
 def on_page_markdown(markdown: str, *, page: Any, config: Any, files: Files) -> str:
     """The page with its links mapped to pages of the site, or to files on the forge."""
+    uri = page.file.src_uri
     if page.file.generated_by:
         page.edit_url = None
+        # a search lists guides and the reference before the pages of single rules and the changelog
+        page.meta["search"] = {"boost": 0.3}
     origins = {target: path for path, target in sources().items()}
-    uri = page.file.src_uri
     origin = origins.get(uri, f"docs/{uri}")
     parts, end = [], 0
     for fence in _FENCE.finditer(markdown):

@@ -37,6 +37,32 @@ def test_every_option_has_its_variable(name: str) -> None:
             assert first[0] == "GITOPS_DS_" + long[2:].upper().replace("-", "_")
 
 
+def named() -> Iterator[tuple[str, str]]:
+    """Each command line of gitops-ds in inline code and in blocks that do not run, by its page."""
+    for page in pages.PAGES:
+        text = page.read_text("utf-8")
+        blocks = [b.text for s in pages.sections(page) for b in s.blocks if b.language == "console"]
+        for line in [*re.findall(r"`([^`\n]+)`", text), *"\n".join(blocks).splitlines()]:
+            for found in re.finditer(
+                r"(?<!-n )\bgitops-ds ([a-z][a-z-]*\b(?!/)(?: [^|;&>#]*)?)", line
+            ):
+                yield pages.name(page), found[1]
+
+
+def test_every_command_and_option_that_is_named_exists() -> None:
+    known = dict(commands())
+    count = 0
+    for page, line in named():
+        name, *words = line.split()
+        assert name in known, f"{page}: gitops-ds {line}"
+        count += 1
+        options = {word for p in known[name].params for word in (*p.opts, *p.secondary_opts)}
+        used = [word.partition("=")[0] for word in words if re.match("--?[a-zA-Z]", word)]
+        unknown = {word for word in used if word not in options | {"--help", "-h", "-vv"}}
+        assert not unknown, f"{page}: gitops-ds {line}: {unknown}"
+    assert count > 200
+
+
 def test_every_variable_that_is_named_is_read() -> None:
     of_options = {
         name
