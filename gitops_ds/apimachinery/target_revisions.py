@@ -38,7 +38,10 @@ def body_of(daemonset: DaemonSet, template: Body, commit: str) -> dict[str, Any]
     defaults.
     """
     hash = revisions.hash_of(template, daemonset.collision_count)
-    reference = {**revisions.owner_reference(daemonset), "controller": False}
+    # The admission plugin OwnerReferencesPermissionEnforcement permits blockOwnerDeletion only with
+    # the right to update the finalizers of the owner, which the applying account need not have.
+    blocking = {"controller": False, "blockOwnerDeletion": False}
+    reference = {**revisions.owner_reference(daemonset), **blocking}
     return {
         "apiVersion": CONTROLLER_REVISION.api_version,
         "kind": CONTROLLER_REVISION.kind,

@@ -28,6 +28,7 @@ from gitops_ds.model.rollouts.rollout_progress import RolloutProgress
 from gitops_ds.model.rollouts.staged_rollout import StageProgress
 from gitops_ds.model.skipped import DriftPolicy
 from gitops_ds.model.sources.source_status import EFFECTS, Condition, SourceStatus
+from gitops_ds.plan import inventory
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +90,8 @@ class Agent:
 
     def commit_of(self, revision: Revision) -> str:
         """The commit of a revision; of a template that is used again, the last commit with it."""
+        if is_copy(self.seen):  # the built-in controller copies the annotations to revisions
+            return ""
         known: Mapping[int, CommitId] = self.state.revisions.get(self.key, {})
         annotations = (revision.raw.get("metadata") or {}).get("annotations") or {}
         return known.get(revision.number) or str(annotations.get(names.COMMIT) or "")
@@ -217,11 +220,19 @@ async def with_state(cluster: Cluster, state_namespace: str, agent: Agent) -> Ag
 
 
 def owner(seen: Observation) -> str:
-    """The ID of the owner that applied it; empty for an object of another tool."""
-    return str(
-        ((seen.daemonset.raw.get("metadata") or {}).get("labels") or {}).get(names.OWNER_LABEL)
-        or ""
-    )
+    """The ID of the owner that applied it; empty for an object of another tool, and for a copy."""
+    return "" if is_copy(seen) else _owner_label(seen)
+
+
+def is_copy(seen: Observation) -> bool:
+    """Whether its labels and annotations were copied from another object, which its mark names."""
+    mark = inventory.mark_of(seen.daemonset.raw)
+    return mark not in (None, inventory.mark(_owner_label(seen), seen.daemonset.key))
+
+
+def _owner_label(seen: Observation) -> str:
+    labels = (seen.daemonset.raw.get("metadata") or {}).get("labels") or {}
+    return str(labels.get(names.OWNER_LABEL) or "")
 
 
 def missing(
@@ -290,6 +301,8 @@ def sync_of(agent: Agent) -> tuple[str, str]:
     annotations, source = agent.seen.daemonset.annotations, agent.source
     if not annotations.get(names.COMMIT):
         return "Unknown", "not applied by gitops-ds"
+    if is_copy(agent.seen):
+        return "Unknown", "not applied by gitops-ds: its annotations are copied"
     if agent.stale:
         return "Unknown", agent.stale
     if source is None or not source.active:
@@ -324,8 +337,10 @@ def changed_since(agent: Agent) -> bool:
 
 
 def commit_of(agent: Agent) -> str:
-    """The commit of its spec; empty after another client wrote the spec."""
-    return "" if changed_since(agent) else agent.seen.daemonset.annotations.get(names.COMMIT, "")
+    """The commit of its spec; empty after another client wrote the spec, and for a copy."""
+    if changed_since(agent) or is_copy(agent.seen):
+        return ""
+    return agent.seen.daemonset.annotations.get(names.COMMIT, "")
 
 
 def as_json(agent: Agent) -> dict[str, Any]:

@@ -165,33 +165,36 @@ limits: {atRisk: {cluster: 100%}}
 
 
 def a_staged_rollout(
-    plane: controlplane.ControlPlane, upstream: gitservers.Upstream, service: Replicas
+    plane: controlplane.ControlPlane,
+    upstream: gitservers.Upstream,
+    service: Replicas,
+    space: str = "fleet",
 ) -> None:
     """The other agent gets a policy: a commit is replaced in mid-rollout, the next is complete."""
     name = "agents/base/daemonset.json"
     slow = STAGED.replace("canary, soak: 1s", "canary, soak: 1h")
     upstream.commit({"agents/base/rollout.yaml": slow})
-    service.wait_for_log("updated DaemonSet fleet/base")
-    upstream.commit({name: documents(daemonset("base", image(2), "fleet"))})
-    service.wait_for_log("ReleasePod fleet/base")
+    service.wait_for_log(f"updated DaemonSet {space}/base")
+    upstream.commit({name: documents(daemonset("base", image(2), space))})
+    service.wait_for_log(f"ReleasePod {space}/base")
     upstream.commit(
         {
             "agents/base/rollout.yaml": STAGED,
-            name: documents(daemonset("base", image(3), "fleet")),
+            name: documents(daemonset("base", image(3), space)),
         }
     )
-    service.wait_for_log("PromoteRevision fleet/base")
+    service.wait_for_log(f"PromoteRevision {space}/base")
 
     def runs() -> str:
-        found = live(plane, f"{APPS}/fleet/daemonsets/base") or {}
+        found = live(plane, f"{APPS}/{space}/daemonsets/base") or {}
         return str(found and found["spec"]["template"]["spec"]["containers"][0]["image"])
 
     program.eventually(runs, lambda found: found == image(3), PATIENCE)
     # Without a policy the built-in controller rolls it back at once.
-    first = documents(daemonset("base", image(1), "fleet"))
+    first = documents(daemonset("base", image(1), space))
     upstream.commit({"agents/base/rollout.yaml": None, name: first})
     program.eventually(runs, lambda found: found == image(1), PATIENCE)
-    program.rolled_out(plane, "fleet", "base")
+    program.rolled_out(plane, space, "base")
 
 
 def annotations_control_the_loop(
@@ -351,7 +354,14 @@ def deployers(space: str) -> list[dict[str, Any]]:
             "Role",
             "deployer",
             space,
-            ["daemonsets", "configmaps", "serviceaccounts", "services", "networkpolicies"],
+            [
+                "configmaps",
+                "controllerrevisions",
+                "daemonsets",
+                "networkpolicies",
+                "serviceaccounts",
+                "services",
+            ],
         ),
         ("ClusterRole", "cluster", NAMESPACE, ["namespaces", "priorityclasses"]),
     ):

@@ -140,7 +140,7 @@ def test_the_components_of_deploy_grant_exactly_what_settings_need(
     plane.kubectl("delete", "-k", str(deploy.DEPLOY / "crd"))
 
 
-def test_with_impersonation_the_own_account_of_the_service_only_reads(
+def test_with_impersonation_the_own_account_of_the_service_only_reads_and_performs_rollouts(
     tmp_path: Path, plane: controlplane.ControlPlane
 ) -> None:
     rights.installed(plane, tmp_path / "overlay", "pace", "rights/impersonation")
@@ -154,7 +154,11 @@ def test_with_impersonation_the_own_account_of_the_service_only_reads(
         if right.verb in ("create", "patch", "update", "delete") and not right.namespace
     }
     assert writing == {"events", *ROLLOUTS}
-    but = frozenset(right for right in granted if right.resource in ROLLOUTS)
+    # The other account creates the target revisions of rollouts, and deletes them.
+    theirs = ("create", "delete")
+    but = frozenset(
+        one for one in granted if one.resource == "controllerrevisions" and one.verb in theirs
+    )
     upstream = gitservers.Upstream(tmp_path / "fleet")
     upstream.commit(scenes.agents(1, "one", "theirs"))
     impersonate = {
@@ -167,6 +171,7 @@ def test_with_impersonation_the_own_account_of_the_service_only_reads(
         program.rolled_out(plane, "theirs", "agent")
         upstream.commit(scenes.agents(2, "two", "theirs"))
         service.wait_for_log("updated DaemonSet theirs/agent")
+        scenes.a_staged_rollout(plane, upstream, service, "theirs")
         for times in (2, 3):
             plane.kubectl("-n", "theirs", "delete", "ds/agent")
             service.wait_for_log("created DaemonSet theirs/agent", times)

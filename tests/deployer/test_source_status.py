@@ -5,6 +5,7 @@ events, metrics, news.
 from __future__ import annotations
 
 import asyncio
+import copy
 from datetime import UTC, datetime
 
 import pytest
@@ -16,7 +17,7 @@ from gitops_ds.deployer import source_status_store
 from gitops_ds.deployer.target import DeployTarget
 from gitops_ds.fleet import agents
 from gitops_ds.model.events.deployer import SourceChanged
-from gitops_ds.model.objects import CONFIG_MAP, CommitId
+from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, CommitId
 from gitops_ds.model.skip_reasons import SkipReason
 from gitops_ds.model.sources.source_status import EFFECTS, Condition
 from gitops_ds.model.sources.source_tree import CommitInfo, SourceTree
@@ -36,6 +37,33 @@ async def rejected(scene: Scene) -> None:
 
 async def away(scene: Scene) -> None:
     scene.history.unreachable = True
+
+
+def test_a_copy_has_no_commit_and_no_owner() -> None:
+    async def script(scene: Scene) -> None:
+        await scene.settle()
+        body = copy.deepcopy(dict(await scene.cluster.get(DAEMONSET, "default", "agent")))
+        copied = {"name": "copy", "namespace": "default"}
+        kept = {part: body["metadata"][part] for part in ("labels", "annotations")}
+        spec = body["spec"]
+        for labels in (spec["selector"]["matchLabels"], spec["template"]["metadata"]["labels"]):
+            labels["app"] = "copy"
+        await scene.cluster.create(DAEMONSET, {**body, "metadata": {**copied, **kept}})
+        await scene.settle()
+        now = virtual_time.clock()()
+        original, copied_agent = await agents.list_agents(scene.cluster, "gitops-ds", now)
+        assert agents.commit_of(original) == scene.history.id(0)
+        assert agents.owner(original.seen)
+        assert agents.commit_of(copied_agent) == ""
+        assert agents.owner(copied_agent.seen) == ""
+        state, message = agents.sync_of(copied_agent)
+        assert (state, message) == (
+            "Unknown",
+            "not applied by gitops-ds: its annotations are copied",
+        )
+        assert {copied_agent.commit_of(one) for one in copied_agent.history} <= {""}
+
+    play(script)
 
 
 async def held(scene: Scene) -> None:
