@@ -62,7 +62,7 @@ class PlanArgs(arguments.RepositoryArgs, arguments.ConnectionArgs, arguments.Com
 @options.connection
 @changes
 @options.option("--exit-code", is_flag=True, help="Exit 1 if there are changes.")
-@options.output("text", "json", "markdown")
+@options.output("text", "json", "yaml", "markdown")
 @options.common
 @arguments.typed(PlanArgs)
 def plan(args: PlanArgs) -> int:
@@ -97,6 +97,8 @@ async def _plan(args: PlanArgs) -> int:
     match args.output:
         case "json":
             options.show_json(printers.as_json(made))
+        case "yaml":
+            options.show_yaml(printers.as_json(made))
         case "markdown":
             click.echo(printers.as_markdown(made), nl=False)
         case _:

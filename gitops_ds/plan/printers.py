@@ -194,6 +194,8 @@ def _rollout_lines(change: Change, census: Census | None) -> Iterator[str]:
 def _revision(rollout: Rollout) -> str:
     if not rollout.rolls:
         return "no new revision: no pod restarts"
+    if rollout.known_as is not None and rollout.known_as == rollout.becomes:
+        return f"revision {rollout.becomes}, the newest one in the cluster"
     if rollout.known_as is not None:
         return f"back to revision {rollout.known_as}, which becomes revision {rollout.becomes}"
     return f"new revision {rollout.becomes}"

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import quote
@@ -87,9 +87,29 @@ def marker(key: str) -> str:
 
 def _verdict(report: Report) -> str:
     found = severity_counts(report.count()) if report.findings else "no findings"
-    nothing = " The change changes no object." if report.changed == () else ""
     size = f"{counted(len(report.files), 'file')}, {counted(len(report.checked), 'object')}"
-    return f"**gitops-ds check: {found}** in {size}.{nothing}\n"
+    return f"**gitops-ds check: {found}** in {size}.{_summary(report)}\n"
+
+
+def _summary(report: Report) -> str:
+    """The effect of the change in a sentence; empty without a base."""
+    if report.changed is None:
+        return ""
+    if not report.changed:
+        return " The change changes no object."
+
+    def total(count: Callable[[ReportedChange], int]) -> int:
+        return sum(count(one) * max(1, len(one.clusters)) for one in report.changed or ())
+
+    effects = (
+        (total(lambda one: one.gained), "adds pods to"),
+        (total(lambda one: one.lost), "removes pods from"),
+        (total(lambda one: one.restarted), "restarts pods on"),
+    )
+    parts = [f"changes {counted(total(lambda one: len(one.objects)), 'object')}"]
+    parts += [f"{verb} {counted(number, 'node')}" for number, verb in effects if number]
+    first, last = parts[:-1], parts[-1]
+    return f" The change {', '.join(first)} and {last}." if first else f" The change {last}."
 
 
 def _verdicts(report: Report) -> Section:

@@ -132,3 +132,8 @@ def test_secret_values_are_shown_on_request_only(at: Desk) -> None:
 def test_an_object_of_the_core_group_has_no_group_in_its_file() -> None:
     body = config_map("settings", "logging")
     assert ObjectDiff(key_of(body), body, None).file == "v1.ConfigMap.logging.settings"
+
+
+def test_a_plan_as_yaml_is_its_json(at: Desk) -> None:
+    shown = at.run("plan", "--simulate", "3", "-o", "yaml")
+    assert YAML(typ="safe").load(shown.out) == at.run("plan", "--simulate", "3", "-o", "json").json

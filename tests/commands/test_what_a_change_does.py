@@ -134,7 +134,7 @@ def test_nodes_that_change_sides_are_named(change: Change, tmp_path: Path) -> No
     assert "loses 2 nodes: node-b, node-c\n" in text
     assert "restarts 1 node: node-a" in text
     assert "requests -0.1 cores, -128Mi memory over all its nodes\n" in text
-    assert "note: 3 nodes, from the cluster snapshot\n" in text
+    assert "note: 3 nodes, from the cluster or its snapshot\n" in text
 
 
 def test_a_rollout_without_progress_reports_the_cause(change: Change, tmp_path: Path) -> None:

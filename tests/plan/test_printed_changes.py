@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gitops_ds.model import names
-from gitops_ds.model.change import Change, FieldChange, Operation
+from gitops_ds.model.change import Change, FieldChange, Operation, Rollout
 from gitops_ds.model.objects import Digest, Key
 from gitops_ds.model.sources.bundle import Manifest
 from gitops_ds.plan import apply_order, guard_limits, planner, printers, tracking_labels
@@ -131,3 +131,17 @@ def test_only_an_object_taken_over_from_another_owner_has_its_uid() -> None:
     bare = tracking_labels.stamped(manifest(), Stamp("owner", tracks=False))["metadata"]
     assert bare["annotations"].keys() == {names.PATH}
     assert bare["labels"][names.OWNER_LABEL] == "owner"
+
+
+@pytest.mark.parametrize(
+    ("known_as", "words"),
+    [
+        (None, "new revision 6"),
+        (2, "back to revision 2, which becomes revision 6"),
+        (6, "revision 6, the newest one in the cluster"),
+    ],
+)
+def test_the_revision_of_a_change_is_named(known_as: int | None, words: str) -> None:
+    rollout = Rollout(Digest("a"), Digest("b"), 5, known_as, 6)
+    change = Change(Operation.UPDATE, KEY, manifest(), rollout=rollout)
+    assert any(words in line for line in printers.change_lines([change]))

@@ -140,6 +140,7 @@ def test_each_change_is_a_row_of_the_table_and_a_diff_that_equal_clusters_share(
     )
     page = markdown.as_page(report, made.about())
     assert "<summary>Changes, the same in 2 clusters: east, west</summary>" in page
+    assert " The change changes 2 objects and restarts pods on 14 nodes.\n" in page
     assert "  : :set-output" in page
     assert (
         markdown.as_page(findings.with_changes(made.report(), [], {}), made.about()).count(

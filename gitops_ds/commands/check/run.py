@@ -154,7 +154,7 @@ def notes(checked: CheckResult) -> list[str]:
     declared = [one for one in checked.prepared if one.census and one.census.declared]
     unknown = [one for one in checked.prepared if one.census is None]
     if seen:
-        notes.append(f"{_nodes_in(seen)} from the cluster snapshot")
+        notes.append(f"{_nodes_in(seen)} from the cluster or its snapshot")
     if declared:
         notes.append(
             f"{_nodes_in(declared)} from the pools declared in the cluster's file, "
