@@ -277,6 +277,8 @@ def test_the_wheel_names_its_authors_source_and_pages(release: Path) -> None:
     assert metadata["Author"] == "The gitops-ds authors"
     links = dict(line.split(", ") for line in metadata.get_all("Project-URL", []))
     assert {"Documentation", "Source", "Issues", "Changelog"} <= set(links)
+    site = (files.ROOT / "mkdocs.yml").read_text("utf-8")
+    assert f"\nsite_url: {links.pop('Documentation')}\n" in site
     assert all(link.startswith(releasing.HOME) for link in links.values())
 
 
