@@ -101,18 +101,27 @@ def _is_variable(name: Any, value: Any, rather_too_much: bool) -> bool:
 
 def _of_list(part: list[Any], take: Take, rather_too_much: bool) -> list[Any]:
     return [
-        taken(value, take) if follows else hidden(value, take, rather_too_much=rather_too_much)
-        for value, follows in zip(part, after_options(part), strict=True)
+        value.removesuffix(secret) + taken(secret, take)
+        if secret
+        else hidden(value, take, rather_too_much=rather_too_much)
+        for value, secret in zip(part, secret_words(part), strict=True)
     ]
 
 
-def after_options(part: list[Any]) -> list[bool]:
-    """Of each item of a command line whether it is a secret: the word after `--token`."""
+def secret_words(part: list[Any]) -> list[str]:
+    """Of each item of a command line the end that is a secret, else an empty text: the word after
+    `--token`, and what `mysql` has after `-p`.
+    """
     found, before = [], ""
-    for value in part:
+    texts_of = [one if isinstance(one, str) else "" for one in part]
+    is_attached = any(map(texts.takes_attached_password, texts_of))
+    for word in texts_of:
         flagged = before.startswith("-") and "=" not in before and names_secret(before)
-        found.append(flagged and isinstance(value, str) and not value.startswith("-"))
-        before = value if isinstance(value, str) else ""
+        secret = word if flagged and not word.startswith("-") else ""
+        if is_attached and word.startswith("-p") and " " not in word:
+            secret = word[2:]
+        found.append(secret)
+        before = word
     return found
 
 

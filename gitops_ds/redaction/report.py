@@ -172,12 +172,10 @@ def _within(value: Any, path: Path) -> Iterator[tuple[Path, str]]:
                 else _within(below, at)
             )
     elif isinstance(value, list):
-        for index, (below, follows) in enumerate(
-            zip(value, objects.after_options(value), strict=True)
+        for index, (below, secret) in enumerate(
+            zip(value, objects.secret_words(value), strict=True)
         ):
-            yield from (
-                (((*path, index), str(below)),) if follows else _within(below, (*path, index))
-            )
+            yield from ((((*path, index), secret),) if secret else _within(below, (*path, index)))
     elif isinstance(value, str):
         found: list[str] = []
         texts.content(value, found.append)

@@ -43,6 +43,15 @@ _FLAG: Final = re.compile(
 _FLAG_IN_WORDS: Final = re.compile(
     rf"{_BEGINS}(?P<name>--?{_NAME})(?P<is>\s+)(?P<value>(?=\S*[0-9])[^\s\"'\\-][^\s\"'\\]*)"
 )
+# The password is attached to the option: with these programs any word is one
+# (https://dev.mysql.com/doc/refman/8.4/en/password-security-user.html), else one with a digit, a
+# letter, and no `=`, `/` or `:`, which no port, path or mapping has.
+_TAKES_ATTACHED: Final = re.compile(r"(?<![\w.-])(?:mysql\w*|mariadb[\w-]*|sshpass)(?![\w-])")
+_ATTACHED: Final = re.compile(r"(?<![^\s\"'(])-p(?P<value>[^\s\"'\\]+)")
+_LIKELY_ATTACHED: Final = re.compile(
+    r"(?<![^\s\"'(])-p(?P<value>(?=[^\s0-9]*[0-9])(?=[^\sA-Za-z]*[A-Za-z])[^\s\"'\\=/:]{6,})"
+    r"(?![^\s\"')])"
+)
 _IN_CONTENT: Final = (("=", (_ASSIGNED,)), (":", (_QUOTED, _LINE)), ("-", (_FLAG,)))
 _IN_WORDS: Final = (("=", (_ASSIGNED,)), (":", (_QUOTED,)), ("-", (_FLAG_IN_WORDS,)))
 _NOTHING: Final = frozenset({"true", "false", "null", "{}", "[]"})
@@ -63,6 +72,11 @@ def content(text: str, take: Take | None = None) -> str:
     command lines. `take` gets the hidden values.
     """
     return _hidden(text, take or _forget, _BEARER, _IN_CONTENT)
+
+
+def takes_attached_password(text: str) -> bool:
+    """Whether a command line names a program with the password in the word of an option: `-pX`."""
+    return bool(_TAKES_ATTACHED.search(text))
 
 
 def origin(url: str) -> str:
@@ -103,6 +117,16 @@ def _hidden(
         take(found.group())
         return HIDDEN
 
+    def attached(found: re.Match[str]) -> str:
+        value = found["value"]
+        if is_reference(value) or HIDDEN in value:
+            return found.group()
+        take(value)
+        return f"-p{HIDDEN}"
+
+    if "-p" in text:
+        pattern = _ATTACHED if takes_attached_password(text) else _LIKELY_ATTACHED
+        text = pattern.sub(attached, text)
     if "://" in text:
         text = _SENDER.sub(lambda found: f"{found[1]}/{HIDDEN}", _LOGIN.sub(login, text))
     if MAY_HAVE_SHAPE.search(text):

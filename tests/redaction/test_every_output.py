@@ -54,6 +54,9 @@ ARGS = [
     ["sh", "-c", "run --api-key hunter2-inline-{} --verbose"],
     ["--header=Authorization: Basic aHVudGVyMg{}=="],
     ["--listen=:8080", "--secret", "hunter2-after-{}"],
+    ["-phunter2-attached-{}"],
+    ["mysqldump", "-uroot", "-phunter2-program-{}"],
+    ["sh", "-c", "mysql -u root -phunter2-script-{} -e 'select 1'"],
 ]
 FILES = {
     "apiKey": "hunter2-data-{}",
@@ -255,8 +258,15 @@ def test_every_secret_of_the_rule_is_redacted_in_every_output() -> None:
                 "--web.config=/etc/web.yaml",
                 "--secret-name",
                 "keys",
+                "-port=8080",
+                "-p8080:80",
+                "-profile",
+                "-p",
+                "-path=/etc/agent2",
+                "-p127.0.0.1:80",
             ]
         },
+        {"command": ["mysql", "-P", "3306", "-p$(PASSWORD)", "--protocol=tcp"]},
         {"secretName": "keys", "automountServiceAccountToken": False, "expirationSeconds": 3600},
         {"image": "registry.example/agent@sha256:" + "0123456789abcdef" * 4},
         {"path": "https://git@github.com/acme/agents.git"},
