@@ -115,24 +115,34 @@ _TOOLS = frozenset(
         "kustomize-controller",
     )
 )
-# Entries whose fields are migrated by the first apply to an object, which takes it over. Later they
-# are those of another writer.
-_PREDECESSORS = {("kubectl", "Apply")} | {
-    (tool, operation) for tool in _TOOLS for operation in ("Apply", "Update")
-}
+# On objects of Argo CD, which tracks them by this label before 3.0; many charts set it too.
+_INSTANCE = "app.kubernetes.io/instance"
 
 
 def _migratable(live: Body) -> list[Mapping[str, Any]]:
-    """The entries of managedFields whose fields are migrated to us."""
-    is_ours = bool(owner_of(live))
+    """The entries of managedFields whose fields are migrated to us.
+
+    The first apply takes over the object with the fields of `kubectl apply --server-side`, and with
+    those of the tool that marked it. Later these are fields of another writer.
+    """
+    labels = (live.get("metadata") or {}).get("labels") or {}
+    is_new = not owner_of(live)
+    is_marked = is_new and (holder(live, "").hold is Hold.FOREIGN or _INSTANCE in labels)
+
+    def is_migratable(entry: Mapping[str, Any]) -> bool:
+        manager, operation = entry.get("manager"), entry.get("operation")
+        if entry.get("subresource"):
+            return False
+        if manager in _CLIENT_SIDE and operation == "Update":
+            return True
+        if manager == "kubectl" and operation == "Apply":
+            return is_new
+        return is_marked and manager in _TOOLS
+
     return [
         entry
         for entry in (live.get("metadata") or {}).get("managedFields") or ()
-        if not entry.get("subresource")
-        and (
-            (entry.get("manager") in _CLIENT_SIDE and entry.get("operation") == "Update")
-            or (not is_ours and (entry.get("manager"), entry.get("operation")) in _PREDECESSORS)
-        )
+        if is_migratable(entry)
     ]
 
 

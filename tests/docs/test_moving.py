@@ -7,10 +7,11 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import subprocess
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -66,11 +67,11 @@ class Move:
         )
         return json.loads(printed)
 
-    def apply(self, manager: str, *bodies: Mapping[str, Any]) -> None:
-        """Applies objects as a tool does: server-side, under its name."""
+    def apply(self, manager: str, *bodies: Mapping[str, Any], server_side: bool = True) -> None:
+        """Applies objects as a tool does, under its name."""
         self.kubectl(
             "apply",
-            "--server-side",
+            f"--server-side={str(server_side).lower()}",
             f"--field-manager={manager}",
             "-f",
             "-",
@@ -87,13 +88,15 @@ class Move:
         return {**body, "metadata": merged}
 
     def follow(self, section: Section) -> None:
-        """Runs the `console` blocks of a section in one shell, and compares the output with its
-        `text` blocks.
+        """Runs the `console` blocks of a section in one shell, writes its files, and compares the
+        output with its `text` blocks.
         """
         steps = ["set -euo pipefail"]
         for number, block in enumerate(section.blocks):
             if block.language == "console":
                 steps += [f"echo; echo '{MARK} {number}'", block.text]
+            elif block.file:
+                steps.append(f"cat > {block.file} <<'END-OF-FILE'\n{block.text}END-OF-FILE")
         done = subprocess.run(
             ["bash", "-c", "\n".join(steps)],
             cwd=self.directory,
@@ -170,6 +173,12 @@ def section_of(page: str, title: str) -> Section:
     return found[title]
 
 
+def renamed(section: Section, old: str, new: str) -> Section:
+    """The section with another namespace: two tests share a page and a cluster."""
+    blocks = (replace(one, text=re.sub(rf"\b{old}\b", new, one.text)) for one in section.blocks)
+    return replace(section, blocks=tuple(blocks))
+
+
 Scene = Callable[[str, str], Move]
 
 
@@ -199,9 +208,7 @@ def move(
 
 
 @pytest.mark.parametrize(
-    "words",
-    [("apply",), ("apply", "--server-side"), ("create",)],
-    ids=["apply", "server-side", "create"],
+    "words", [("apply",), ("apply", "--server-side")], ids=["client-side", "server-side"]
 )
 def test_from_kubectl(move: Scene, words: tuple[str, ...]) -> None:
     name = "node-exporter"
@@ -214,17 +221,14 @@ def test_from_kubectl(move: Scene, words: tuple[str, ...]) -> None:
     here.rolled_out()
     before = here.running
     section = section_of("kubectl.md", "Manifests from the cluster")
-    blocks = tuple(
-        Block(b.language, b.comment, b.text.replace("node-metrics", here.namespace), b.line, b.page)
-        for b in section.blocks
-    )
-    here.follow(Section(section.page, section.title, blocks))
+    here.follow(renamed(section, "node-metrics", here.namespace))
     assert here.running == before
     here.is_ours("kubectl.kubernetes.io/")
 
 
 CHART = {
     "Chart.yaml": "apiVersion: v2\nname: fluent-bit\nversion: 1.0.0\nappVersion: 1.0.0\n",
+    "values.yaml": "level: info\n",
     "templates/account.yaml": ("apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: agent}\n"),
     "templates/daemonset.yaml": """\
 apiVersion: apps/v1
@@ -242,7 +246,10 @@ spec:
     metadata: {labels: {app: {{ .Release.Name }}, helm.sh/chart: fluent-bit-1.0.0}}
     spec:
       serviceAccountName: agent
-      containers: [{name: agent, image: "registry.example.com/agent:{{ .Chart.AppVersion }}"}]
+      containers:
+        - name: agent
+          image: "registry.example.com/agent:{{ .Chart.AppVersion }}"
+          args: [--level={{ .Values.level }}]
 """,
 }
 
@@ -255,7 +262,7 @@ def installed(move: Scene, namespace: str, chart: Path) -> Move:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     subprocess.run(
-        ("helm", "install", "fluent-bit", chart, "-n", namespace),
+        ("helm", "install", "fluent-bit", chart, "-n", namespace, "--set", "level=debug"),
         env=here.environment,
         check=True,
         stdout=subprocess.DEVNULL,
@@ -275,6 +282,18 @@ def test_from_helm(move: Scene, tmp_path: Path) -> None:
     assert "app.kubernetes.io/managed-by" not in found["metadata"]["labels"]
     assert found["spec"]["template"]["metadata"]["labels"]["helm.sh/chart"] == "fluent-bit-1.0.0"
     here.is_ours("meta.helm.sh/")
+
+
+def test_from_helm_with_the_chart(move: Scene, tmp_path: Path) -> None:
+    here = installed(move, "charts", tmp_path / "desk" / "fluent-bit")
+    before = here.running
+    here.follow(renamed(section_of("helm.md", "Keep the chart"), "logging", here.namespace))
+    assert here.running == before
+    assert here.get("secrets")["items"] == []
+    found = here.get("daemonset", here.name)["metadata"]
+    assert found["labels"][OWNER]
+    assert not any(name.startswith("meta.helm.sh/") for name in found["annotations"])
+    assert here.managers - {"kube-controller-manager"} == {"gitops-ds"}
 
 
 def flux(here: Move) -> None:
@@ -379,10 +398,11 @@ def test_from_flux(move: Scene) -> None:
     here.is_ours("kustomize.toolkit.fluxcd.io/")
 
 
-def argo_cd(here: Move) -> None:
-    """An Application with its objects, as Argo CD writes them with server-side apply."""
+def argo_cd(here: Move, *, server_side: bool) -> None:
+    """An Application with its objects, as Argo CD writes them."""
     definitions.define(here.plane, "application-crd.yaml")
-    here.kubectl("create", "namespace", "argocd")
+    manifest = here.kubectl("create", "namespace", "argocd", "--dry-run=client", "-o", "yaml")
+    here.kubectl("apply", "-f", "-", stdin=manifest)
     here.apply(
         "argocd-controller",
         {
@@ -410,14 +430,17 @@ def argo_cd(here: Move) -> None:
                 (AGENT, f"agents:apps/DaemonSet:{here.namespace}/agent"),
             )
         ),
+        server_side=server_side,
     )
     here.rolled_out()
 
 
-def test_from_argo_cd(move: Scene) -> None:
-    here = move("storage", "agent")
-    argo_cd(here)
+@pytest.mark.parametrize("server_side", [True, False], ids=["server-side", "client-side"])
+def test_from_argo_cd(move: Scene, *, server_side: bool) -> None:
+    here = move("storage" if server_side else "volumes", "agent")
+    argo_cd(here, server_side=server_side)
     before = here.running
-    here.follow(section_of("argo-cd.md", "An Application of agents"))
+    section = section_of("argo-cd.md", "An Application of agents")
+    here.follow(renamed(section, "storage", here.namespace))
     assert here.running == before
-    here.is_ours("argocd.argoproj.io/")
+    here.is_ours("argocd.argoproj.io/", "kubectl.kubernetes.io/")

@@ -167,25 +167,26 @@ def test_a_migration_takes_over_exactly_the_fields_of_client_side_applies() -> N
     assert not ownership.needs_migration({"metadata": {"managedFields": rest}})
 
 
-@pytest.mark.parametrize(
-    ("manager", "operation"),
-    [
-        ("argocd-controller", "Apply"),
-        ("argocd-controller", "Update"),
-        ("helm", "Apply"),
-        ("helm", "Update"),
-        ("helm-controller", "Update"),
-        ("kubectl", "Apply"),
-        ("kustomize-controller", "Apply"),
-    ],
-)
-def test_the_first_apply_takes_the_fields_of_the_tool_before_us(
+MARKS: dict[str, dict[str, dict[str, str]]] = {
+    "argocd-controller": {"annotations": {"argocd.argoproj.io/tracking-id": "agents:x"}},
+    "argocd-application-controller": {"labels": {"app.kubernetes.io/instance": "agents"}},
+    "helm": {"annotations": {"meta.helm.sh/release-name": "agents"}},
+    "helm-controller": {"labels": {"helm.toolkit.fluxcd.io/name": "agents"}},
+    "kustomize-controller": {"labels": {"kustomize.toolkit.fluxcd.io/name": "agents"}},
+}
+
+
+@pytest.mark.parametrize("operation", ["Apply", "Update"])
+@pytest.mark.parametrize("manager", MARKS)
+def test_the_first_apply_takes_the_fields_of_the_tool_that_marked_the_object(
     manager: str, operation: str
 ) -> None:
     tool = entry(manager, {"f:spec": {"f:y": {}}}, operation=operation)
     status = entry(manager, {"f:status": {}}, operation=operation, subresource="status")
     other = entry("someone", {"f:spec": {"f:z": {}}}, operation="Apply")
     live = managed(tool, status, other, apiVersion="v1", spec={"y": 1, "z": 1})
+    assert not ownership.needs_migration(live), "a namespace that Argo CD created, for example"
+    live["metadata"] |= MARKS[manager]
     first, *rest = ownership.migrated(live)
     assert first["fieldsV1"] == {"f:spec": {"f:y": {}}}
     assert rest == [status, other]
@@ -193,12 +194,17 @@ def test_the_first_apply_takes_the_fields_of_the_tool_before_us(
     assert ownership.without_abandoned(live, {}, {"spec": {"y": 1, "z": 1}}) == {"spec": {"z": 1}}
 
 
+def test_the_first_apply_takes_the_fields_of_a_server_side_apply_of_kubectl() -> None:
+    kubectl = entry("kubectl", {"f:spec": {"f:y": {}}}, operation="Apply")
+    edit = entry("kubectl", {"f:spec": {"f:z": {}}})
+    assert ownership.migrated(managed(kubectl, edit, apiVersion="v1"))[1:] == [edit]
+
+
 def test_an_object_that_is_ours_leaves_other_tools_their_fields() -> None:
-    tools = [
-        entry(name, {"f:spec": {"f:y": {}}}, operation="Apply") for name in ("helm", "kubectl")
-    ]
+    tools = [entry(name, {"f:spec": {}}, operation="Apply") for name in ("helm", "kubectl")]
     live = managed(*tools, apiVersion="v1")
     live["metadata"]["labels"] = {names.OWNER_LABEL: "one"}
+    live["metadata"] |= MARKS["helm"]
     assert not ownership.needs_migration(live)
 
 
