@@ -79,6 +79,7 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
         "PATH": os.environ["PATH"],
         "HOME": str(house),
         "PIP_NO_INDEX": "1",
+        "PIP_COMPILE": "0",  # half of the CPU of an installation
         "PIP_FIND_LINKS": str(house),
         "LC_ALL": "C.UTF-8",
     }
