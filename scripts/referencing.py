@@ -5,7 +5,7 @@ and `<!-- end: NAME -->` is replaced.
 
 - commands/NAME.md: usage, options and examples from click's definition of the command
 - settings.md: the groups and keys of the settings file, from their structs
-- files.md: the keys of the files of a repository, from their JSON schemas
+- files.md and json.md: the keys of files and of documents, from their JSON schemas
 - metrics.md: from the registry of the service
 """
 
@@ -39,6 +39,13 @@ FILES = {
     "agents/NAME/rollout.yaml": "rollout",
     "agents/NAME/variants.yaml": "variants",
     "agents/NAME/source.yaml": "source",
+}
+# Documents of `-o json`, and their schemas.
+DOCUMENTS = {
+    "plan and apply": "plan",
+    "check": "check-report",
+    "get": "status-list",
+    "history": "history",
 }
 # Pages with more about a setting.
 MORE = {
@@ -77,7 +84,8 @@ def pages() -> Mapping[Path, str]:
     parts = {
         "command-line": {"commands": commands()},
         "settings": {"settings": settings()},
-        "files": {"files": files()},
+        "files": {"files": from_schemas(FILES)},
+        "json": {"documents": from_schemas(DOCUMENTS)},
         "metrics": {"metrics": metrics()},
     }
     for name, generated in parts.items():
@@ -202,12 +210,12 @@ def settings() -> str:
     return "\n\n".join(sections(json_schema.document(), "", MORE))
 
 
-def files() -> str:
-    """A section for each file of a repository, with the groups of its keys."""
+def from_schemas(names: Mapping[str, str]) -> str:
+    """A section for each schema by its title, with the groups of its keys."""
     found = []
-    for file, name in FILES.items():
+    for title, name in names.items():
         schema = json.loads((ROOT / f"schemas/{name}.schema.json").read_text("utf-8"))
-        found.append(f"## {file}\n\n{schema['description']}")
+        found.append(f"## {title}\n\n{schema['description']}")
         found += list(sections(schema, "", {}, level=3))
     return "\n\n".join(found)
 
@@ -217,7 +225,10 @@ def sections(root: Schema, group: str, more: Mapping[str, str], level: int = 2) 
     seen: set[str] = set()
     for path, schema in groups(root, root, group):
         rows = list(keys(schema, root, path, more))
-        text = table(("key", "type", "default", "description"), rows)
+        head: tuple[str, ...] = ("key", "type", "default", "description")
+        if not any(row[2] for row in rows):
+            head, rows = (*head[:2], head[3]), [(*row[:2], row[3]) for row in rows]
+        text = table(head, rows)
         if not rows or text in seen:
             continue
         seen.add(text)
@@ -275,7 +286,11 @@ def nested(key: Schema, root: Schema) -> Iterator[tuple[str, Schema]]:
 def resolved(key: Schema, root: Schema) -> Schema:
     """The key with the definition that it refers to; its own description takes precedence."""
     name = str(key.get("$ref", "")).removeprefix("#/$defs/")
-    return {**root["$defs"][name], **key} if name else key
+    whole = {**root["$defs"][name], **key} if name else key
+    for part in whole.get("allOf", ()):
+        below = resolved(part, root).get("properties", {})
+        whole = {**whole, "properties": {**whole.get("properties", {}), **below}}
+    return whole
 
 
 def without_effect(path: str, more: Mapping[str, str]) -> bool:
@@ -303,7 +318,13 @@ def kind(key: Schema, root: Schema) -> str:
     if "enum" in key:
         return ", ".join(f"`{one}`" for one in key["enum"])
     name = str(key.get("$ref", "")).removeprefix("#/$defs/")
-    if name in ("duration", "share", "change", "name", "kubernetesVersion"):
+    if "properties" not in key and name in (
+        "duration",
+        "share",
+        "change",
+        "name",
+        "kubernetesVersion",
+    ):
         return {"share": "number or percentage", "kubernetesVersion": "version"}.get(name, name)
     if "anyOf" in key:
         kinds = dict.fromkeys(kind(resolved(one, root), root) for one in key["anyOf"])
