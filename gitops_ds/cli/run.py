@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -91,6 +92,7 @@ def run(args: RunArgs) -> int:
 async def _run(args: RunArgs) -> None:
     import orjson
 
+    from gitops_ds.model.events.definition import Level
     from gitops_ds.service import main
     from gitops_ds.telemetry import log_lines
 
@@ -107,7 +109,10 @@ async def _run(args: RunArgs) -> None:
         elif line := log_lines.dated(event):
             options.say(line)
 
-    await main.run(settings, emit, options.say, at_desk=args.settings is None)
+    def say(text: str) -> None:
+        options.say(text if as_json else log_lines.stamped(time.time(), Level.INFO, text))
+
+    await main.run(settings, emit, say, at_desk=args.settings is None)
 
 
 def _settings(args: RunArgs) -> Service:

@@ -29,7 +29,12 @@ def matters(event: Event, least: str) -> bool:
 def dated(event: Event) -> str:
     """Time (UTC), level and text of the event, as in the log; empty without a text."""
     text = line(event)
-    return f"{timestamps.text(event.at)} {event.level:<7} {text}" if text else ""
+    return stamped(event.at, event.level, text) if text else ""
+
+
+def stamped(at: float, level: Level, text: str) -> str:
+    """A line of the text log: time (UTC), level and text."""
+    return f"{timestamps.text(at)} {level:<7} {text}"
 
 
 def as_json(event: Event) -> dict[str, Any] | None:

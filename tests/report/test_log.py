@@ -14,6 +14,7 @@ from gitops_ds.model.change import Change, Operation, Plan
 from gitops_ds.model.decision import Adopt, CreatePod, DeleteCause, DeletePod
 from gitops_ds.model.events import agents, base, deployer
 from gitops_ds.model.events.commits import CommitRejected
+from gitops_ds.model.events.definition import Level
 from gitops_ds.model.finding import Finding, Place, refusal
 from gitops_ds.model.health import Health, HealthState
 from gitops_ds.model.objects import CommitId, Digest, Key
@@ -174,3 +175,7 @@ def test_a_change_of_health_is_logged_and_a_healthy_agent_at_the_start_is_not() 
 def test_a_log_has_the_events_of_its_level_and_above(least: str) -> None:
     kept = {level for event, level in facts() if log_lines.matters(event, least)}
     assert kept == set(log_lines.LEVELS[log_lines.LEVELS.index(least) :])
+
+
+def test_a_line_of_the_text_log_has_time_and_level() -> None:
+    assert log_lines.stamped(0.0, Level.INFO, "ready") == "1970-01-01T00:00:00Z info    ready"
