@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import urllib.request
 from pathlib import Path
 
@@ -49,5 +50,6 @@ def test_the_page_shows_what_the_service_applied(
         assert str(commit)[:12] in page
         assert "Every node is green" in page
         assert "Every field that Git sets is as Git sets it." in page
-        assert "created DaemonSet default/shown" in read(f"{home}/events")
+        line = r'Applied</span></td>\s*<td><a [^>]*>shown</a></td><td class="words">created</td>'
+        assert re.search(line, read(f"{home}/events"))
         assert "shown" in read(f"{home}/commits/{commit}")

@@ -23,6 +23,7 @@ from gitops_ds.commands.demo.stage import (
     AUTHOR,
     CLUSTER,
     STAGED,
+    ZONE,
     DemoStage,
     open_stage,
     prepared,
@@ -181,7 +182,7 @@ def _counters(stage: DemoStage, agent: Agent) -> None:
 async def _join_and_leave(stage: DemoStage) -> None:
     stage.say("\nA node joins, another leaves; no commit is involved")
     before = stage.cluster.server.now()
-    stage.cluster.add_nodes([NodeSpec("node-new", {"pool": "general"})])
+    stage.cluster.add_nodes([NodeSpec("node-new", {"pool": "general", ZONE: "zone-b"})])
     agent = await _agent(
         stage, STAR, lambda a: _healthy(a) and _runs_on(a, "node-new"), "a pod on the new node"
     )

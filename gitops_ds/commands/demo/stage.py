@@ -33,7 +33,7 @@ from gitops_ds.simulator import Behaviour, NodeSpec, PodFault, Trouble
 
 CLUSTER = "dev-1"
 AUTHOR = "Dana Demo <dana@example.com>"
-_ZONE = "topology.kubernetes.io/zone"
+ZONE = "topology.kubernetes.io/zone"
 STAGED = "fluentd-elasticsearch"
 POLICY = """\
 stages:
@@ -80,7 +80,7 @@ async def open_stage(
         Repository(address.parse(str(work), allow_local=True), folder / "cache") as repository,
     ):
         cluster.add_nodes(
-            NodeSpec(f"node-{number}", {"pool": "general", _ZONE: f"zone-{'abc'[number % 3]}"})
+            NodeSpec(f"node-{number}", {"pool": "general", ZONE: f"zone-{'abc'[number % 3]}"})
             for number in range(1, count + 1)
         )
         events: list[Event] = []
