@@ -164,13 +164,13 @@ def _measured(plane: ControlPlane, work: Callable[[], None]) -> tuple[float, dic
 def _requests(plane: ControlPlane) -> dict[str, int]:
     """DaemonSet requests by verb, as the API server counted them."""
     text = _metrics(plane)
-    found: dict[str, int] = {}
+    result: dict[str, int] = {}
     for labels, count in re.findall(r"^apiserver_request_total\{([^}]*)\} (\S+)", text, re.M):
         sample = dict(re.findall(r'(\w+)="([^"]*)"', labels))
         if sample.get("resource") == "daemonsets":
             verb = sample["verb"] + (" (dry run)" if sample.get("dry_run") else "")
-            found[verb] = found.get(verb, 0) + int(float(count))
-    return found
+            result[verb] = result.get(verb, 0) + int(float(count))
+    return result
 
 
 def _metrics(plane: ControlPlane) -> str:

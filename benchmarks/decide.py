@@ -141,8 +141,8 @@ async def change(cluster: simulator.SimulatedCluster, image: str, enough: int) -
         )
     while True:
         await asyncio.sleep(1)
-        found = await cluster.get(DAEMONSET, "default", "agent")
-        status = found.get("status") or {}
-        current = status.get("observedGeneration") == found["metadata"]["generation"]
+        live_object = await cluster.get(DAEMONSET, "default", "agent")
+        status = live_object.get("status") or {}
+        current = status.get("observedGeneration") == live_object["metadata"]["generation"]
         if current and min(status["updatedNumberScheduled"], status["numberAvailable"]) >= enough:
             return

@@ -109,17 +109,17 @@ def main(runs: int = 3) -> None:
         browser = playwright.chromium.launch(
             executable_path="/usr/bin/chromium", args=["--no-sandbox"]
         )
-        found: dict[int, list[dict[str, float]]] = {}
+        result: dict[int, list[dict[str, float]]] = {}
         for count in (60, 5000):
             with serving(fleets.story(count)) as served:
                 for _ in range(runs):
                     context = browser.new_context(viewport={"width": 1300, "height": 900})
-                    found.setdefault(count, []).append(measure(context.new_page(), served, count))
+                    result.setdefault(count, []).append(measure(context.new_page(), served, count))
                     context.close()
         browser.close()
     sys.stdout.write(f"{'':36}{'60 nodes':>12}{'5,000 nodes':>14}\n")
-    for name in found[60][0]:
-        few, many = (statistics.median(run[name] for run in found[count]) for count in (60, 5000))
+    for name in result[60][0]:
+        few, many = (statistics.median(run[name] for run in result[count]) for count in (60, 5000))
         unit = "" if name.startswith("bytes") else " ms"
         sys.stdout.write(f"{name:36}{few:>9.0f}{unit:3}{many:>11.0f}{unit:3}\n")
 

@@ -350,7 +350,7 @@ class Served:
 
     def hooks(self, upstream: gitservers.Upstream) -> None:
         """Prints how soon a push is written."""
-        found = []
+        result = []
         for n in range(5):
             name = f"agent-{n:04d}.yaml"
             text = (upstream.work / name).read_text()
@@ -362,17 +362,17 @@ class Served:
             self._hook(commit)
             while len(after := self.writes()[writes:]) == 0:
                 time.sleep(0.05)
-            found.append((_at(after[0]) - sent, self.git() - git))
+            result.append((_at(after[0]) - sent, self.git() - git))
             what = f"{after[0]['verb']} {after[0]['objectRef']['resource']}"
             print(
-                f"webhook to the first write ({what}): {found[-1][0]:.2f} s, of it Git "
-                f"{found[-1][1]:.2f} s",
+                f"webhook to the first write ({what}): {result[-1][0]:.2f} s, of it Git "
+                f"{result[-1][1]:.2f} s",
                 flush=True,
             )
             self.settle()
         print(
-            f"beyond Git: {median(seconds - git for seconds, git in found):.2f} s (median of "
-            f"{len(found)})",
+            f"beyond Git: {median(seconds - git for seconds, git in result):.2f} s (median of "
+            f"{len(result)})",
             flush=True,
         )
 
@@ -445,12 +445,12 @@ class Served:
 
     def requests(self) -> dict[str, int]:
         """To the API server, by method and code, as it counts them itself."""
-        found = re.findall(
+        matches = re.findall(
             r'^gitopsds_api_requests_total\{code="(\d*)",method="(\w+)"\} ([\d.e+]+)',
             self.metrics(),
             re.M,
         )
-        return {f"{method} {code}": int(float(count)) for code, method, count in found}
+        return {f"{method} {code}": int(float(count)) for code, method, count in matches}
 
     def git(self) -> float:
         """Seconds of talks with Git so far."""

@@ -29,14 +29,14 @@ POLICY = {
 
 
 def main() -> None:
-    wanted = Wanted(
+    options = Wanted(
         nodes=NODES,
         daemonset_controller=False,
         pod_ready_milliseconds=READY,
         pod_delete_milliseconds=DELETE,
     )
     with tempfile.TemporaryDirectory() as folder:
-        plane = ControlPlane(Path(folder) / "plane", wanted)
+        plane = ControlPlane(Path(folder) / "plane", options)
         try:
             plane.start()
             plane.kubectl("wait", "--for=condition=Ready", "nodes", "--all", "--timeout=600s")

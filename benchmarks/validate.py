@@ -144,7 +144,7 @@ def write(folder: Path, count: int, bad: int) -> list[Path]:
 
 def ours(paths: list[Path]) -> int:
     """Reads, checks and places; returns the number of findings."""
-    found = 0
+    result = 0
     for path in paths:
         data = path.read_bytes()
         parsed = parser.read(str(path), data)
@@ -157,8 +157,8 @@ def ours(paths: list[Path]) -> int:
                     complaint.path,
                     key=complaint.on_key,
                 )
-                found += 1
-    return found
+                result += 1
+    return result
 
 
 def plain(paths: list[Path]) -> int:

@@ -39,9 +39,9 @@ class Wire:
         return getattr(self._client, name)
 
     async def list(self, resource: Resource, which: Selection = EVERYTHING) -> Listing:
-        found = await self._client.list(resource, which)
-        bodies = (self._bodies.intern(orjson.loads(orjson.dumps(one))) for one in found.items)
-        return Listing(tuple(bodies), found.version)
+        listing = await self._client.list(resource, which)
+        bodies = (self._bodies.intern(orjson.loads(orjson.dumps(one))) for one in listing.items)
+        return Listing(tuple(bodies), listing.version)
 
     async def watch(
         self, resource: Resource, since: str, which: Selection = EVERYTHING

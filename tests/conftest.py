@@ -117,9 +117,9 @@ def api_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[controlplan
 
 
 def _running(
-    directories: pytest.TempPathFactory, wanted: controlplane.Wanted
+    directories: pytest.TempPathFactory, options: controlplane.Wanted
 ) -> Iterator[controlplane.ControlPlane]:
-    plane = controlplane.ControlPlane(directories.mktemp("controlplane"), wanted)
+    plane = controlplane.ControlPlane(directories.mktemp("controlplane"), options)
     try:
         yield plane.start()
     finally:

@@ -16,8 +16,8 @@ _CONDITIONS = "jsonpath={.status.conditions}"
 @cache
 def directory() -> Path:
     """The directory of the files, downloaded if it does not exist yet."""
-    found = subprocess.run([ROOT / "scripts/crds"], stdout=subprocess.PIPE, text=True, check=True)
-    return Path(found.stdout.strip())
+    done = subprocess.run([ROOT / "scripts/crds"], stdout=subprocess.PIPE, text=True, check=True)
+    return Path(done.stdout.strip())
 
 
 def define(plane: controlplane.ControlPlane, *files: str) -> None:

@@ -59,10 +59,10 @@ def test_a_page_names_the_supported_versions(file: str) -> None:
 def test_every_range_of_versions_is_the_supported_one() -> None:
     pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
     ranges = {
-        f"{page.relative_to(ROOT)}: {found}"
+        f"{page.relative_to(ROOT)}: {matches}"
         for page in pages
-        for found in re.findall(r"\b1\.\d\d to 1\.\d\d\b", page.read_text())
-        if found != RANGE
+        for matches in re.findall(r"\b1\.\d\d to 1\.\d\d\b", page.read_text())
+        if matches != RANGE
     }
     assert not ranges
 

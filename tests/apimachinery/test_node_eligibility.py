@@ -156,8 +156,8 @@ def test_default_tolerations_replace_an_equal_one_and_are_in_order() -> None:
         "tolerationSeconds": 5,
     }
     other = {"key": "a", "operator": "Exists"}
-    found = tolerations.of_daemon({"tolerations": [mine, other], "hostNetwork": True})
-    assert [toleration["key"].rpartition("/")[2] for toleration in found] == [
+    effective = tolerations.of_daemon({"tolerations": [mine, other], "hostNetwork": True})
+    assert [toleration["key"].rpartition("/")[2] for toleration in effective] == [
         "unreachable",
         "a",
         "not-ready",
@@ -167,7 +167,7 @@ def test_default_tolerations_replace_an_equal_one_and_are_in_order() -> None:
         "unschedulable",
         "network-unavailable",
     ]
-    assert not any("tolerationSeconds" in toleration for toleration in found)
+    assert not any("tolerationSeconds" in toleration for toleration in effective)
 
 
 @pytest.mark.parametrize(

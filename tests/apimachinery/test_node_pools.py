@@ -25,9 +25,9 @@ SPOT = Pool(
 
 
 def census(*some: Pool) -> Census:
-    found = node_pools.declared(some)
-    assert found is not None
-    return found
+    pools = node_pools.declared(some)
+    assert pools is not None
+    return pools
 
 
 def test_declared_nodes_meet_the_conditions_of_their_pool_each_value_in_turn() -> None:
@@ -156,8 +156,8 @@ def test_nodes_in_groups_are_placed_as_one_by_one(
     for placer in placers:
         placed = {
             node.name: placement
-            for placement, found in node_groups.placed(placer, groups).items()
-            for node in found
+            for placement, items in node_groups.placed(placer, groups).items()
+            for node in items
         }
         assert placed == {node.name: placer.place(node) for node in nodes}
         assert set(placed.values()) <= set(Placement)

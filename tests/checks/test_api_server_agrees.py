@@ -58,7 +58,7 @@ def refused_by(server: ControlPlane, body: dict[str, Any], resource: Resource | 
 
 
 def disagreements(server: ControlPlane, files: list[Path]) -> list[str]:
-    found = []
+    result = []
     for file in files:
         for one in parser.read(file.name, file.read_bytes()).documents:
             for body in one.value["items"] if one.value.get("kind") == "List" else [one.value]:
@@ -74,11 +74,11 @@ def disagreements(server: ControlPlane, files: list[Path]) -> list[str]:
                 if bool(answer) != refused_by_us(body) and not any(
                     reason in answer for reason in OF_THIS_CLUSTER
                 ):
-                    found.append(
+                    result.append(
                         f"{file.parent.name}/{file.name} document {one.index}: "
                         f"{answer or 'the API server takes it'}"
                     )
-    return found
+    return result
 
 
 @pytest.mark.controlplane

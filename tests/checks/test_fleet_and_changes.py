@@ -52,11 +52,11 @@ def found(*bodies: dict[str, Any], live: Live = THREE_NODES) -> list[str]:
     return summaries(prepared.findings, {rule.id for rule in cluster_rules.RULES})
 
 
-def summaries(findings: tuple[Finding, ...], wanted: set[str]) -> list[str]:
+def summaries(findings: tuple[Finding, ...], expected: set[str]) -> list[str]:
     return [
         f"{f.rule} {f.severity} {f.object.name if f.object else ''}"
         for f in findings
-        if f.rule in wanted
+        if f.rule in expected
     ]
 
 

@@ -22,10 +22,10 @@ def violations(switch: str, image: str) -> list[tuple[str, str]]:
     snapshot = SourceTree(
         None, {PurePosixPath(name): text.encode() for name, text in files.items()}
     )
-    found = prepare.prepare(snapshot).findings
+    findings = prepare.prepare(snapshot).findings
     return [
         (one.rule, one.message)
-        for one in found
+        for one in findings
         if one.rule in ("DS413", "DS004", "DS003", "DS005", "DS006")
     ]
 

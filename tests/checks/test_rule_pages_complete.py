@@ -81,12 +81,12 @@ def test_findings_of_reading_files_are_explained_in_a_sentence() -> None:
 
 def severities(files: dict[str, Any], **switches: bool) -> list[tuple[str, str]]:
     settings = {"version": "v1", "name": "agents", "rules": switches}
-    found = prepare.prepare(
+    prepared = prepare.prepare(
         world.snapshot({**files, "gitops-ds.yaml": orjson.dumps(settings)}), cluster="one"
     ).findings
     return [
         (one.rule, one.severity)
-        for one in found
+        for one in prepared
         if one.rule.startswith("DS80") or one.rule == "DS003"
     ]
 

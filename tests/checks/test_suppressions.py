@@ -66,25 +66,25 @@ def checked(files: dict[str, str], clusters: tuple[str, ...] = ()) -> CheckResul
     names = clusters or rendering.clusters(snapshot) or ("",)
     prepared = tuple(prepare.prepare(snapshot, cluster=name) for name in names)
     one = len(prepared) == 1
-    found = dict.fromkeys(
+    result = dict.fromkeys(
         finding.on_cluster("") if one else finding for each in prepared for finding in each.findings
     )
-    return CheckResult(snapshot, prepared, tuple(found))
+    return CheckResult(snapshot, prepared, tuple(result))
 
 
-def left(found: CheckResult, **options: frozenset[str]) -> list[str]:
-    return sorted(finding.rule for finding in suppress.without(found, TODAY, **options).findings)
+def left(result: CheckResult, **options: frozenset[str]) -> list[str]:
+    return sorted(finding.rule for finding in suppress.without(result, TODAY, **options).findings)
 
 
-def messages(found: CheckResult) -> list[str]:
-    remaining = suppress.without(found, TODAY).findings
+def messages(result: CheckResult) -> list[str]:
+    remaining = suppress.without(result, TODAY).findings
     return [f"{one.place}: {one.message}" for one in remaining if one.rule.startswith("DS90")]
 
 
 def test_without_a_suppression_every_finding_is_reported() -> None:
-    found = checked({"a.yaml": agent()})
-    assert left(found) == BOTH
-    assert suppress.without(found, TODAY).suppressed == ()
+    result = checked({"a.yaml": agent()})
+    assert left(result) == BOTH
+    assert suppress.without(result, TODAY).suppressed == ()
 
 
 @pytest.mark.parametrize(
@@ -189,8 +189,8 @@ def test_an_annotation_that_one_cluster_has_is_for_that_cluster() -> None:
       value: {gitops-ds.io/ignore: "DS502=it listens there"}
 """
     agents = {"agents/agent/daemonset.yaml": agent(), "agents/agent/patches/production.yaml": patch}
-    found = checked({"gitops-ds.yaml": "version: v1\n", **agents, **CLUSTERS})
-    remaining = suppress.without(found, TODAY).findings
+    result = checked({"gitops-ds.yaml": "version: v1\n", **agents, **CLUSTERS})
+    remaining = suppress.without(result, TODAY).findings
     assert sorted((one.rule, one.cluster) for one in remaining) == [
         ("DS502", "eu-2"),
         ("DS504", "eu-1"),
@@ -199,11 +199,11 @@ def test_an_annotation_that_one_cluster_has_is_for_that_cluster() -> None:
 
 
 def test_a_blocking_finding_is_reported_and_so_is_its_suppression() -> None:
-    found = checked({"a.yaml": agent("DS418=we like it so", more="restartPolicy: OnFailure")})
-    assert left(found) == ["DS418", *BOTH, "DS902"]
-    assert "DS418 is blocking" in messages(found)[0]
-    names = frozenset(report.fingerprints(found.findings))
-    assert left(found, baseline=names) == ["DS418", "DS902"]
+    result = checked({"a.yaml": agent("DS418=we like it so", more="restartPolicy: OnFailure")})
+    assert left(result) == ["DS418", *BOTH, "DS902"]
+    assert "DS418 is blocking" in messages(result)[0]
+    names = frozenset(report.fingerprints(result.findings))
+    assert left(result, baseline=names) == ["DS418", "DS902"]
 
 
 def test_unused_suppressions_are_reported_only_by_a_complete_check() -> None:
@@ -261,10 +261,10 @@ def test_a_file_that_is_no_report_is_no_baseline(tmp_path: Path, text: str) -> N
 def test_suppressions_are_read_only_from_files_of_the_repository() -> None:
     settings = 'version: v1\nmanifests: ["*.yaml"]\nignore: ["old/**"]\n'
     comment = "# gitops-ds: ignore DS502\n"
-    found = checked(
+    result = checked(
         {"gitops-ds.yaml": settings, "a.yaml": agent(), "old/b.yaml": comment, "README.md": comment}
     )
-    assert left(found) == BOTH
+    assert left(result) == BOTH
 
 
 @pytest.mark.parametrize(

@@ -50,8 +50,8 @@ INIT = [{"name": "init", "image": "busybox:1.37", "command": ["sysctl", "-w", "a
 def test_only_a_pod_that_idles_after_its_work_is_reported(
     containers: list[dict[str, Any]], pod: dict[str, Any], expected: bool
 ) -> None:
-    found = list(workload_kind.one_time_work(daemonset(*containers, **pod)))
-    assert bool(found) is expected
+    result = list(workload_kind.one_time_work(daemonset(*containers, **pod)))
+    assert bool(result) is expected
 
 
 @pytest.mark.parametrize(

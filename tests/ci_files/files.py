@@ -50,9 +50,9 @@ def locked(lock: Path) -> dict[str, str]:
     """Each requirement of a lock file, `name==version` with its marker, and the lines of its
     hashes.
     """
-    found: dict[str, str] = {}
+    result: dict[str, str] = {}
     for block in re.split(r"(?m)^(?=[a-z0-9])", lock.read_text()):
         requirement, _, hashes = block.partition(" \\\n")
         if hashes:
-            found[requirement] = hashes
-    return found
+            result[requirement] = hashes
+    return result

@@ -69,8 +69,8 @@ class Runner:
         )
 
     def _evaluated(self, text: str) -> str:
-        def value(found: re.Match[str]) -> str:
-            kind, _, name = found[1].partition(".")
+        def value(match: re.Match[str]) -> str:
+            kind, _, name = match[1].partition(".")
             return (
                 self.inputs[name]
                 if kind == "inputs"

@@ -133,8 +133,8 @@ def test_the_runtime_lock_is_a_subset_of_the_other_and_holds_the_requirements_of
     assert all(re.search(r"--hash=sha256:[0-9a-f]{64}", hashes) for hashes in runtime.values())
     names = {re.split("[= ;]", requirement)[0] for requirement in runtime}
     project = tomllib.loads((files.ROOT / "pyproject.toml").read_text())
-    wanted = [*project["project"]["dependencies"], *project["build-system"]["requires"]]
-    assert {re.split(r"[\[<>=; ]", one)[0].replace(".", "-") for one in wanted} <= names
+    expected = [*project["project"]["dependencies"], *project["build-system"]["requires"]]
+    assert {re.split(r"[\[<>=; ]", one)[0].replace(".", "-") for one in expected} <= names
     assert not names & {"pytest", "mypy", "ruff", "atheris"}
 
 

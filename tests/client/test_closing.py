@@ -16,11 +16,11 @@ from tests import controlplane
 
 
 def sockets() -> set[str]:
-    found = set()
+    result = set()
     for file in Path("/proc/self/fd").iterdir():
         with contextlib.suppress(OSError):
-            found.add(str(file.readlink()))
-    return {name for name in found if name.startswith("socket:")}
+            result.add(str(file.readlink()))
+    return {name for name in result if name.startswith("socket:")}
 
 
 @pytest.mark.controlplane

@@ -219,17 +219,17 @@ def test_every_kind_of_user_has_its_header(
     user: dict[str, Any], expected: str | None, tmp_path: Path
 ) -> None:
     (tmp_path / "token").write_text("from-the-file\n")
-    found = client_config.access(str(config(tmp_path, user=user)), None)
-    assert (found.url, found.tls, header(found)) == ("http://kubeconfig.example:80", None, expected)
+    entry = client_config.access(str(config(tmp_path, user=user)), None)
+    assert (entry.url, entry.tls, header(entry)) == ("http://kubeconfig.example:80", None, expected)
 
 
 def test_the_token_file_of_a_kubeconfig_is_followed_as_it_changes(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("1\n")
     file = str(config(tmp_path, user={"tokenFile": "token"}))
     assert kubeconfig.of_file(file, None).header == "Bearer 1"
-    found = client_config.access(file, None)
+    entry = client_config.access(file, None)
     (tmp_path / "token").write_text("2\n")
-    assert header(found) == "Bearer 2"
+    assert header(entry) == "Bearer 2"
 
 
 def test_a_list_of_files_is_one_kubeconfig_and_a_context_chooses_in_it(tmp_path: Path) -> None:
@@ -238,13 +238,13 @@ def test_a_list_of_files_is_one_kubeconfig_and_a_context_chooses_in_it(tmp_path:
         tmp_path, "two", user={"token": "2"}, cluster={"proxy-url": "http://proxy.example:3128"}
     )
     files = os.pathsep.join((str(tmp_path / "missing"), str(one), str(two)))
-    found = client_config.access(files, "two")
-    assert (found.url, header(found), found.proxy) == (
+    entry = client_config.access(files, "two")
+    assert (entry.url, header(entry), entry.proxy) == (
         "http://two.example:80",
         "Bearer 2",
         "http://proxy.example:3128",
     )
-    assert found.who == f"context two of {files}"
+    assert entry.who == f"context two of {files}"
     assert client_config.access(files, "one").url == "http://one.example:80"
 
 
@@ -368,14 +368,14 @@ def test_an_exec_plugin_runs_once_at_the_start_and_once_for_many_refused_callers
         .replace("TOKEN", "t$(wc -l <asked | tr -d ' ')")
         .replace('"', '\\"')
     )
-    found = client_config.access(
+    entry = client_config.access(
         str(config(tmp_path, user=plugin(tmp_path, f'echo >>asked\necho "{answer}"'))), None
     )
 
     async def callers() -> list[str | None]:
-        before = await asyncio.gather(*(found.authorization() for _ in range(5)))
+        before = await asyncio.gather(*(entry.authorization() for _ in range(5)))
         return before + await asyncio.gather(
-            *(found.authorization(refuse=before[0]) for _ in range(5))
+            *(entry.authorization(refuse=before[0]) for _ in range(5))
         )
 
     assert asyncio.run(callers()) == ["Bearer t1"] * 5 + ["Bearer t2"] * 5
@@ -384,11 +384,11 @@ def test_an_exec_plugin_runs_once_at_the_start_and_once_for_many_refused_callers
 
 def test_the_end_of_a_plugins_token_is_known(tmp_path: Path) -> None:
     printed = credential(token=SECRET, expirationTimestamp="2001-09-09T01:46:40Z")
-    found = kubeconfig.of_file(
+    entry = kubeconfig.of_file(
         str(config(tmp_path, user=plugin(tmp_path, f"echo '{printed}'"))), None
     )
-    assert (found.expires, found.renewable) == (1_000_000_000, True)
-    assert SECRET not in repr(found)
+    assert (entry.expires, entry.renewable) == (1_000_000_000, True)
+    assert SECRET not in repr(entry)
 
 
 FAILING = [
@@ -478,8 +478,8 @@ def test_no_secret_is_on_the_command_line_that_everybody_sees(tmp_path: Path) ->
             f"tr '\\0' '\\n' </proc/$PPID/cmdline >seen\necho '{credential(token=SECRET)}'",
         ),
     )
-    found = client_config.access(str(file), "kubeconfig")
-    assert header(found) == f"Bearer {SECRET}"
+    entry = client_config.access(str(file), "kubeconfig")
+    assert header(entry) == f"Bearer {SECRET}"
     assert (tmp_path / "seen").read_text().splitlines() == client_config.command(
         ["file", str(file), "kubeconfig"]
     )

@@ -68,8 +68,8 @@ async def connected() -> AsyncIterator[tuple[Server, HttpCluster]]:
     try:
         site = web.TCPSite(runner, "127.0.0.1", 0)
         await site.start()
-        found = KubeconfigEntry(f"http://127.0.0.1:{runner.addresses[0][1]}", None)
-        async with HttpCluster(ClientConfig("a test", None, found, lambda: found)) as cluster:
+        entry = KubeconfigEntry(f"http://127.0.0.1:{runner.addresses[0][1]}", None)
+        async with HttpCluster(ClientConfig("a test", None, entry, lambda: entry)) as cluster:
             yield server, cluster
             server.ended.set()
     finally:
@@ -147,9 +147,9 @@ def test_ten_repositories_with_a_hundred_kinds_each_watch_all_of_them(many_socke
                 WatchCache(cluster, f"owner-{number}", lambda: None, lambda: 0.5, supervisor)
                 for number in range(10)
             ]
-            wanted = {Key(kind.group, kind.kind, "default", "none"): kind for kind in kinds}
+            expected = {Key(kind.group, kind.kind, "default", "none"): kind for kind in kinds}
             async with asyncio.timeout(60):
-                await asyncio.gather(*(caches.live(wanted) for caches in repositories))
+                await asyncio.gather(*(caches.live(expected) for caches in repositories))
             # DaemonSets, their revisions and nodes as well
             await until(lambda: server.watches == 10 * (100 + 3))
             assert (await prompt(cluster.get(CONFIG_MAP, "default", "one")))["metadata"][

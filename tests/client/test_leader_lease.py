@@ -115,11 +115,11 @@ def test_at_any_latency_one_candidate_leads_is_followed_and_never_two_may_write(
 
             async def leaders(seconds: int) -> set[int]:
                 """How many fences stood open, at each tenth of a second."""
-                found = set()
+                result = set()
                 for _ in range(seconds * 10):
                     await asyncio.sleep(0.1)
-                    found.add(sum(one.fence.left > 0 for one in both))
-                return found
+                    result.add(sum(one.fence.left > 0 for one in both))
+                return result
 
             assert await leaders(90) == {0, 1}
             assert await leaders(300) == {1}

@@ -107,11 +107,11 @@ def test_the_daemonsets_of_a_real_manifest_are_stored_as_predicted(
     name: str, on_api_server: Play
 ) -> None:
     async def scene(cluster: Counting, namespace: str) -> None:
-        found = prepare.prepare(
+        prepared = prepare.prepare(
             world.snapshot({name: (FOLDER / name).read_bytes()}), namespace=namespace
         )
-        for key, manifest in found.bundle.manifests.items():
-            if found.deployable and (key.group, key.kind) == ("apps", "DaemonSet"):
+        for key, manifest in prepared.bundle.manifests.items():
+            if prepared.deployable and (key.group, key.kind) == ("apps", "DaemonSet"):
                 body = {
                     "apiVersion": "v1",
                     "kind": "Namespace",

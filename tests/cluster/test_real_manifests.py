@@ -43,10 +43,10 @@ def test_a_real_manifest_is_applied_whole_and_a_second_reconciliation_neither_wr
     files = {name: (FOLDER / name).read_bytes()}
 
     async def scene(cluster: Counting, namespace: str) -> None:
-        found = prepare.prepare(world.snapshot(files), namespace=namespace)
-        if not found.deployable:
+        prepared = prepare.prepare(world.snapshot(files), namespace=namespace)
+        if not prepared.deployable:
             return
-        spaces = {key.namespace for key in found.bundle.manifests} - {""}
+        spaces = {key.namespace for key in prepared.bundle.manifests} - {""}
         for space in sorted(spaces):
             await cluster.apply(
                 NAMESPACE,

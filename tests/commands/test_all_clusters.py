@@ -29,9 +29,9 @@ FILES = {
 
 @pytest.fixture
 def upstream(tmp_path: Path) -> Upstream:
-    found = Upstream(tmp_path / "fleet")
-    found.commit(FILES)
-    return found
+    repository = Upstream(tmp_path / "fleet")
+    repository.commit(FILES)
+    return repository
 
 
 def publish(upstream: Upstream, report: ClusterReport, name: str = "", *signing: str) -> None:
@@ -143,9 +143,9 @@ def test_signatures_are_verified_with_the_settings_of_a_service(
     words = ("-C", str(upstream.path))
     reports(upstream, time.time())
     assert "unverified" not in get(*words).output
-    found = get(*words, "--settings", str(file), "-o", "json").output
-    assert {one["verified"] for one in json.loads(found)["items"]} == {False}
-    assert {one["state"] for one in json.loads(found)["items"]} == {"Unknown"}
+    items = json.loads(get(*words, "--settings", str(file), "-o", "json").output)["items"]
+    assert {one["verified"] for one in items} == {False}
+    assert {one["state"] for one in items} == {"Unknown"}
 
     for name, signer in (("staging", service), ("eu-1", stranger)):
         report = ClusterReport(name, ClusterState.PROVED, time.time())
@@ -153,13 +153,13 @@ def test_signatures_are_verified_with_the_settings_of_a_service(
     result = get(*words)
     assert result.stdout.count("Proved (unverified)") == 2
     assert "--settings FILE verifies them" in result.stderr
-    found = json.loads(get(*words, "--settings", str(file), "-o", "json").output)["items"]
-    assert [(one["cluster"], one["verified"], one["state"]) for one in found] == [
+    items = json.loads(get(*words, "--settings", str(file), "-o", "json").output)["items"]
+    assert [(one["cluster"], one["verified"], one["state"]) for one in items] == [
         ("staging", True, "Proved"),
         ("au-1", False, "Unknown"),
         ("eu-1", False, "Unknown"),
     ]
-    assert found[2]["message"] == "its report is not signed by a trusted key"
+    assert items[2]["message"] == "its report is not signed by a trusted key"
     assert "unverified" not in get(*words, "--settings", str(file)).output
 
 

@@ -36,9 +36,9 @@ def on_a_branch(upstream: gitservers.Upstream, files: dict[str, str]) -> None:
     upstream.git("checkout", "--quiet", "--force", "main")
 
 
-def check(upstream: gitservers.Upstream, at: str, **wanted: Any) -> CheckResult:
+def check(upstream: gitservers.Upstream, at: str, **options: Any) -> CheckResult:
     return asyncio.run(
-        run.check(open_repository.named(str(upstream.path)), at, CheckOptions(**wanted))
+        run.check(open_repository.named(str(upstream.path)), at, CheckOptions(**options))
     )
 
 
@@ -54,22 +54,22 @@ def test_later_commits_of_the_base_are_not_part_of_the_change(
 ) -> None:
     on_a_branch(upstream, {"agent.json": json.dumps(daemonset(image=image(2)))})
     upstream.commit({"other.json": json.dumps(daemonset("other"))})
-    found = check(upstream, "change", base="main")
-    assert found.changed is not None
-    (group,) = found.changed
+    result = check(upstream, "change", base="main")
+    assert result.changed is not None
+    (group,) = result.changed
     assert [(change.operation, change.key.name) for change in group.changes] == [
         ("update", "agent")
     ]
-    assert "new revision 2" in base_changes.text(found)
-    (entry,) = base_changes.as_json(found)["changes"]
+    assert "new revision 2" in base_changes.text(result)
+    (entry,) = base_changes.as_json(result)["changes"]
     assert entry["changes"][0]["rollout"] == {"from": 1, "to": 2, "knownAs": None, "restarts": []}
 
 
 def test_a_change_without_effect_is_reported_as_such(upstream: gitservers.Upstream) -> None:
     on_a_branch(upstream, {"README.md": "words"})
-    found = check(upstream, "change", base="main")
-    assert found.changed == ()
-    assert "No object changes." in base_changes.text(found)
+    result = check(upstream, "change", base="main")
+    assert result.changed == ()
+    assert "No object changes." in base_changes.text(result)
 
 
 def test_rules_evaluate_the_change(upstream: gitservers.Upstream) -> None:
@@ -78,8 +78,8 @@ def test_rules_evaluate_the_change(upstream: gitservers.Upstream) -> None:
         "app": "else"
     }
     on_a_branch(upstream, {"agent.json": json.dumps(body)})
-    found = check(upstream, "change", base="main")
-    assert [finding.rule for finding in found.findings if finding.refused] == ["DS103"]
+    result = check(upstream, "change", base="main")
+    assert [finding.rule for finding in result.findings if finding.refused] == ["DS103"]
     assert not [finding for finding in check(upstream, "change").findings if finding.refused]
 
 
@@ -97,9 +97,9 @@ def test_clusters_with_the_same_change_are_reported_together(upstream: gitserver
     agent = "agents/agent/daemonset.yaml"
     upstream.commit({"gitops-ds.yaml": SETTINGS, **clusters, agent: json.dumps(daemonset())})
     on_a_branch(upstream, {agent: json.dumps(daemonset(image=image(2)))})
-    found = check(upstream, "change", base="main")
-    assert found.changed is not None
-    assert [group.clusters for group in found.changed] == [("a", "b")]
+    result = check(upstream, "change", base="main")
+    assert result.changed is not None
+    assert [group.clusters for group in result.changed] == [("a", "b")]
     assert [
         group.clusters
         for group in check(upstream, "change", base="main", clusters=("b",)).changed or ()
@@ -149,9 +149,11 @@ def test_a_rollout_is_simulated_on_the_known_nodes(
     tmp_path: Path, upstream: gitservers.Upstream, ready: int, broken: int, words: str
 ) -> None:
     on_a_branch(upstream, {"agent.json": json.dumps(daemonset(image=image(2)))})
-    found = check(upstream, "change", base="main", snapshots=(nodes_file(tmp_path, ready, broken),))
-    assert words in base_changes.text(found)
-    rehearsal = base_changes.as_json(found)["changes"][0]["changes"][0]["rehearsal"]
+    result = check(
+        upstream, "change", base="main", snapshots=(nodes_file(tmp_path, ready, broken),)
+    )
+    assert words in base_changes.text(result)
+    rehearsal = base_changes.as_json(result)["changes"][0]["changes"][0]["rehearsal"]
     assert (
         rehearsal["steps"] == ready if not broken else len(rehearsal["waiting"]) == ready + broken
     )

@@ -73,23 +73,23 @@ def test_the_exit_code_is_0_without_differences_and_1_with_one(at: Desk) -> None
 )
 def test_kubectl_external_diff_is_used(at: Desk, variable: str, code: int, shown: str) -> None:
     at.environment["KUBECTL_EXTERNAL_DIFF"] = variable
-    found = at.run("diff", "--simulate", "3")
-    assert found.code == code
-    assert re.fullmatch(shown, found.out)
+    done = at.run("diff", "--simulate", "3")
+    assert done.code == code
+    assert re.fullmatch(shown, done.out)
 
 
 def test_a_missing_program_is_a_usage_error(at: Desk) -> None:
     at.environment["KUBECTL_EXTERNAL_DIFF"] = "no-such-program -u"
-    found = at.run("diff", "--simulate", "3")
-    assert (found.code, found.out) == (2, "")
-    assert "no-such-program" in found.err
+    done = at.run("diff", "--simulate", "3")
+    assert (done.code, done.out) == (2, "")
+    assert "no-such-program" in done.err
 
 
 def test_a_commit_that_cannot_be_deployed_is_no_difference(at: Desk) -> None:
     at.write("agent.yaml", {**daemonset(), "kind": "DeamonSet"})
-    found = at.run("diff", "--simulate", "3")
-    assert (found.code, found.out) == (3, "")
-    assert "must be fixed first" in found.err
+    done = at.run("diff", "--simulate", "3")
+    assert (done.code, done.out) == (3, "")
+    assert "must be fixed first" in done.err
 
 
 def with_password(value: str, **more: Any) -> dict[str, Any]:

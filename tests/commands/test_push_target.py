@@ -29,27 +29,30 @@ def target(at: Desk, proposal: Proposal) -> WriteTarget:
 
 def test_a_push_is_to_origin_with_the_author_of_the_work_tree(at: Desk) -> None:
     at.git("checkout", "-q", "-b", "change")
-    found = target(at, Proposal(push=True))
-    assert found.repository.directory is None
-    assert found.repository.display.endswith("origin.git")
-    assert (found.proposal.branch, found.proposal.author) == ("change", "Ada <ada@example.com>")
-    assert found.proposal.home == at.tree
+    destination = target(at, Proposal(push=True))
+    assert destination.repository.directory is None
+    assert destination.repository.display.endswith("origin.git")
+    assert (destination.proposal.branch, destination.proposal.author) == (
+        "change",
+        "Ada <ada@example.com>",
+    )
+    assert destination.proposal.home == at.tree
 
 
 @pytest.mark.parametrize("proposal", [Proposal(), Proposal(push=True, branch="other")])
 def test_without_a_push_and_for_another_branch_it_is_the_work_tree(
     at: Desk, proposal: Proposal
 ) -> None:
-    found = target(at, proposal)
-    assert found == WriteTarget(open_repository.named(str(at.tree)), proposal)
+    destination = target(at, proposal)
+    assert destination == WriteTarget(open_repository.named(str(at.tree)), proposal)
 
 
 def test_without_origin_the_push_is_refused_with_the_remedy(at: Desk) -> None:
     at.git("remote", "remove", "origin")
-    found = target(at, Proposal(push=True))
+    destination = target(at, Proposal(push=True))
 
     async def open_it() -> None:
-        async with git_commit.opened(found.repository, found.proposal):
+        async with git_commit.opened(destination.repository, destination.proposal):
             pass
 
     with pytest.raises(errors.UsageError, match=r"no remote `origin`.*-C URL, or another --branch"):

@@ -60,9 +60,9 @@ def test_an_approval_is_an_annotation_of_the_target_revision() -> None:
         assert (approved.stage, approved.target.revision) == ("gpu", name)
         assert approved.target.commit == "c" * 40
         body = await cluster.get(CONTROLLER_REVISION, "default", name)
-        found = revisions.revision_of(body)
-        assert found is not None
-        assert stage_approvals.approved_stages([found], approved.target) == {"gpu"}
+        revision = revisions.revision_of(body)
+        assert revision is not None
+        assert stage_approvals.approved_stages([revision], approved.target) == {"gpu"}
         again = await rollout_approvals.approve(cluster, StageRequest("agent", "gpu", "default"))
         assert again.target.uid == approved.target.uid
 

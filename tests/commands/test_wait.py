@@ -34,11 +34,11 @@ from tests.simulator.stand import (
 OLD, NEW, LATER = (CommitId(letter * 40) for letter in "abc")
 
 
-async def attend(there: Stand, **wanted: Any) -> list[str]:
+async def attend(there: Stand, **options: Any) -> list[str]:
     """The news until it was as wanted."""
     news: list[str] = []
     awaited = WaitOptions(
-        **{"name": "ds/agent", "seconds": 120, "clock": virtual_time.clock(), **wanted}
+        **{"name": "ds/agent", "seconds": 120, "clock": virtual_time.clock(), **options}
     )
     await wait.wait_for_rollout(there.people, "gitops-ds", awaited, news.append)
     return news
@@ -53,12 +53,12 @@ async def apply_by(there: Stand, commit: CommitId) -> None:
         }
     }
     await there.people.patch(DAEMONSET, "default", "agent", owned)
-    known = await state_store.load(there.people, "gitops-ds", "fleet.main")
+    state = await state_store.load(there.people, "gitops-ds", "fleet.main")
     await state_store.save(
         there.people,
         "gitops-ds",
         "fleet.main",
-        replace(known or DeployerState(), last_good=commit, last_attempted=commit),
+        replace(state or DeployerState(), last_good=commit, last_attempted=commit),
     )
 
 

@@ -68,13 +68,13 @@ class Change:
         self.upstream.commit({name: _text(content) for name, content in head.items()})
 
     def check(self, *arguments: str) -> Result:
-        found = CliRunner().invoke(
+        done = CliRunner().invoke(
             cli.cli,
             ["check", str(self.upstream.path), "--base", "main", *arguments],
             env={"GITHUB_ACTIONS": ""},
         )
-        assert found.exception is None or isinstance(found.exception, SystemExit), found.output
-        return found
+        assert done.exception is None or isinstance(done.exception, SystemExit), done.output
+        return done
 
     def report(self, *arguments: str) -> dict[str, Any]:
         document: dict[str, Any] = json.loads(self.check("-o", "json", *arguments).stdout)

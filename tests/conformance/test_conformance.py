@@ -29,13 +29,13 @@ RACING = "should manage the lifecycle of a ControllerRevision"
 @pytest.mark.slow
 @pytest.mark.controlplane
 def test_kubernetes_own_tests_of_daemonsets_and_controller_revisions_pass(tmp_path: Path) -> None:
-    wanted = controlplane.Wanted(
+    options = controlplane.Wanted(
         nodes=NODES,
         daemonset_controller=False,
         pod_ready_milliseconds=1000,
         pod_delete_milliseconds=100,
     )
-    plane = controlplane.ControlPlane(tmp_path / "plane", wanted)
+    plane = controlplane.ControlPlane(tmp_path / "plane", options)
     try:
         plane.start()
         with running(tmp_path, plane, "--powers", "full"):

@@ -49,8 +49,8 @@ class Turns:
         cache, which = Cache(), Selection(self.stage.namespace)
         cache.replace(NODE, NODES, "1")
         for resource in (DAEMONSET, CONTROLLER_REVISION, POD):
-            found = await self.stage.cluster.list(resource, which)
-            cache.replace(resource, found.items, found.version)
+            listing = await self.stage.cluster.list(resource, which)
+            cache.replace(resource, listing.items, listing.version)
         seen = cache.observe(self.key, self.now)
         assert seen is not None
         decision = decide.decide(seen)
@@ -106,10 +106,10 @@ def pods_of(stage: Stage, node: str) -> dict[str, Any]:
 
 async def there(stage: Stage) -> dict[str, Body]:
     """The pods of the namespace that are not being deleted, by UID."""
-    found = (await stage.cluster.list(POD, Selection(stage.namespace))).items
+    items = (await stage.cluster.list(POD, Selection(stage.namespace))).items
     return {
         body["metadata"]["uid"]: body
-        for body in found
+        for body in items
         if "deletionTimestamp" not in body["metadata"]
     }
 

@@ -162,10 +162,10 @@ def test_a_namespace_ends_with_all_that_is_in_it(play: Play) -> None:
         )
 
         async def ended() -> bool:
-            found = await stage.cluster.list(
+            listing = await stage.cluster.list(
                 NAMESPACE, Selection(fields=f"metadata.name={stage.namespace}")
             )
-            return not found.items
+            return not listing.items
 
         await eventually(ended)
 

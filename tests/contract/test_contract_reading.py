@@ -66,12 +66,12 @@ def test_selectors_choose_by_labels_and_fields(play: Play) -> None:
         ):
             await stage.cluster.create(CONFIG_MAP, stage.config_map(name, labels=labels))
         for by_labels, fields, expected in SELECTED:
-            found = await stage.cluster.list(
+            listing = await stage.cluster.list(
                 CONFIG_MAP, Selection(stage.namespace, by_labels, fields)
             )
             names = [
                 b["metadata"]["name"]
-                for b in found.items
+                for b in listing.items
                 if b["metadata"]["name"] != "kube-root-ca.crt"
             ]
             assert names == expected, (labels, fields)

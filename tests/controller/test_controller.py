@@ -320,8 +320,10 @@ def test_changes_during_a_lost_watch_are_reconciled() -> None:
 def test_a_revision_name_that_is_taken_raises_the_collision_count() -> None:
     async def scene() -> None:
         async with stand(1) as there:
-            found = daemonsets.daemonset_of(await there.people.get(DAEMONSET, "default", "agent"))
-            body = revisions.new(found, 1)
+            live_object = daemonsets.daemonset_of(
+                await there.people.get(DAEMONSET, "default", "agent")
+            )
+            body = revisions.new(live_object, 1)
             foreign = {**body["metadata"], "labels": {}, "ownerReferences": []}
             await there.people.create(
                 CONTROLLER_REVISION, {**body, "metadata": foreign, "data": {"other": True}}

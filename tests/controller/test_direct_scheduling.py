@@ -47,10 +47,10 @@ def last(there: Stand) -> Decision:
 
 
 async def running(there: Stand) -> dict[str, str]:
-    found = (await there.people.list(POD)).items
+    items = (await there.people.list(POD)).items
     return {
         pods.pod_of(body).node: body["spec"]["containers"][0]["image"]
-        for body in found
+        for body in items
         if body["metadata"]["name"] != "other"
     }
 
@@ -124,13 +124,13 @@ def test_a_pod_that_fits_nowhere_is_the_clusters_doing_in_the_health_too() -> No
         async with stand.stand(1, asking("500")) as there:
             controller = there.begin(direct=True)
             await controller.synced.wait()
-            found = StatusTracker(controller, dict, virtual_time.clock())
-            there.subscribers.append(found.handle)
-            watching = asyncio.create_task(found.run())
+            tracker = StatusTracker(controller, dict, virtual_time.clock())
+            there.subscribers.append(tracker.handle)
+            watching = asyncio.create_task(tracker.run())
             await asyncio.sleep(30)
             await there.edit("agent:2")
             await asyncio.sleep(30)
-            [agent] = found.agents()
+            [agent] = tracker.agents()
             watching.cancel()
             assert agent.health.state is HealthState.DEGRADED
             assert "Insufficient cpu" in agent.health.message

@@ -62,10 +62,10 @@ def manifest(about: dict[str, Any]) -> dict[str, Any]:
 
 async def running(cluster: simulator.SimulatedCluster) -> dict[str, set[str]]:
     """By node, the UIDs of its pods."""
-    found: dict[str, set[str]] = {}
+    result: dict[str, set[str]] = {}
     for pod in map(pods.pod_of, (await cluster.list(POD)).items):
-        found.setdefault(pod.node, set()).add(pod.uid)
-    return found
+        result.setdefault(pod.node, set()).add(pod.uid)
+    return result
 
 
 def moved(before: dict[str, set[str]], after: dict[str, set[str]]) -> NodeImpact:

@@ -87,8 +87,8 @@ class Case:
 
 
 async def _first(there: Stand, resource: Resource) -> dict[str, Any]:
-    found = (await there.people.list(resource)).items
-    return dict(min(found, key=lambda body: str(body["metadata"]["name"])))
+    items = (await there.people.list(resource)).items
+    return dict(min(items, key=lambda body: str(body["metadata"]["name"])))
 
 
 async def _patch(
@@ -240,12 +240,12 @@ def test_a_write_that_is_refused_for_an_hour_causes_no_flood(
     case = CASES[action]
 
     def refuse(request: SimulatedRequest) -> RequestFault | None:
-        wanted = (request.verb, request.resource, request.subresource) == (
+        expected = (request.verb, request.resource, request.subresource) == (
             case.verb,
             case.resource,
             "",
         )
-        return ANSWERS[answer] if wanted else None
+        return ANSWERS[answer] if expected else None
 
     async def scene() -> None:
         async with stand(4, daemonset(updateStrategy=world.rolling("100%"))) as there:

@@ -50,10 +50,10 @@ def programs(*options: str) -> Path:
     """The directory with the programs, built when they are not there yet; with `--conformance` also
     e2e.test.
     """
-    found = subprocess.run(
+    done = subprocess.run(
         [ROOT / "scripts/controlplane", *options], stdout=subprocess.PIPE, text=True, check=True
     )
-    return Path(found.stdout.strip())
+    return Path(done.stdout.strip())
 
 
 def free_port() -> int:

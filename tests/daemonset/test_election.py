@@ -74,22 +74,22 @@ def test_a_missing_lease_is_created_at_once() -> None:
     ],
 )
 def test_a_lease_is_left_alone_for_its_duration_after_it_was_seen(seen: Body, free: float) -> None:
-    known = leader_election.saw(candidate(), seen, 100)
-    assert (leader_election.claim(known, 100, 0) is not None) == (free <= 100)
-    assert leader_election.claim(known, free - 0.001, 0) is None or free == 0
-    assert leader_election.claim(known, free, 0) is not None
+    observer = leader_election.saw(candidate(), seen, 100)
+    assert (leader_election.claim(observer, 100, 0) is not None) == (free <= 100)
+    assert leader_election.claim(observer, free - 0.001, 0) is None or free == 0
+    assert leader_election.claim(observer, free, 0) is not None
 
 
 def test_only_a_change_of_the_spec_keeps_others_away() -> None:
-    known = leader_election.saw(candidate(), lease("b", 1), 100)
+    observer = leader_election.saw(candidate(), lease("b", 1), 100)
     annotated = {
         **lease("b", 2),
         "metadata": {"resourceVersion": "2", "annotations": {"seen": "yes"}},
     }
-    assert leader_election.free_at(leader_election.saw(known, annotated, 108), 108) == 110
+    assert leader_election.free_at(leader_election.saw(observer, annotated, 108), 108) == 110
     assert (
         leader_election.free_at(
-            leader_election.saw(known, lease("b", 3, renewTime="later"), 108), 108
+            leader_election.saw(observer, lease("b", 3, renewTime="later"), 108), 108
         )
         == 118
     )
@@ -145,9 +145,9 @@ def test_a_leader_that_finds_another_holder_in_the_lease_stops_leading() -> None
 
 def test_finding_oneself_in_the_lease_does_not_make_a_leader() -> None:
     """The reply to a write was lost: until when it holds is not known, so it is written again."""
-    known = leader_election.saw(candidate(), lease("a"), 100)
-    assert not known.leads(100)
-    assert leader_election.claim(known, 100, 0) is not None
+    observer = leader_election.saw(candidate(), lease("a"), 100)
+    assert not observer.leads(100)
+    assert leader_election.claim(observer, 100, 0) is not None
 
 
 def test_only_the_holder_releases() -> None:

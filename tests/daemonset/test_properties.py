@@ -186,8 +186,10 @@ def test_only_our_own_objects_are_written_and_an_adoption_is_the_only_action(wor
 def test_no_reconciliation_deletes_more_available_pods_than_its_budget(world: World) -> None:
     seen = world.observe()
     seconds, strategy = seen.daemonset.min_ready_seconds, seen.daemonset.strategy
-    wanted = {on for on, placement in placements(seen).items() if placement is Placement.RUN}
-    claimed = [pod for pod in seen.pods if pod.labels.get("app") == "agent" and pod.node in wanted]
+    expected = {on for on, placement in placements(seen).items() if placement is Placement.RUN}
+    claimed = [
+        pod for pod in seen.pods if pod.labels.get("app") == "agent" and pod.node in expected
+    ]
     gone = {
         a.uid
         for a in decide.decide(seen).actions
@@ -204,8 +206,8 @@ def test_no_reconciliation_deletes_more_available_pods_than_its_budget(world: Wo
     if isinstance(strategy, OnDelete):
         assert not gone
         return
-    most, _ = int_or_percent.limits(strategy, len(wanted))
-    assert len(serving - left) <= max(0, most - (len(wanted) - len(serving)))
+    most, _ = int_or_percent.limits(strategy, len(expected))
+    assert len(serving - left) <= max(0, most - (len(expected) - len(serving)))
 
 
 @OFTEN

@@ -107,7 +107,7 @@ class World:
     # What the controller sees and does
 
     def observe(self) -> Observation:
-        found = (revisions.revision_of(body) for body in self.revisions.values())
+        revision = (revisions.revision_of(body) for body in self.revisions.values())
         return Observation(
             now=self.now,
             daemonset=daemonsets.daemonset_of(self.body),
@@ -116,7 +116,7 @@ class World:
             ),
             pods=tuple(sorted(self.parsed(), key=lambda pod: pod.name)),
             revisions=tuple(
-                sorted((r for r in found if r is not None), key=lambda r: (r.number, r.name))
+                sorted((r for r in revision if r is not None), key=lambda r: (r.number, r.name))
             ),
             backoffs=dict(self.backoffs),
             vanished=dict(self.vanished),
@@ -276,13 +276,13 @@ class World:
 
     def images(self) -> dict[str, list[str]]:
         """By node, the images of its pods that are not ending."""
-        found: dict[str, list[str]] = {}
+        result: dict[str, list[str]] = {}
         for body in self.pods.values():
             if "deletionTimestamp" not in body["metadata"]:
-                found.setdefault(pods.pod_of(body).node, []).append(
+                result.setdefault(pods.pod_of(body).node, []).append(
                     body["spec"]["containers"][0]["image"]
                 )
-        return {name: sorted(images) for name, images in sorted(found.items())}
+        return {name: sorted(images) for name, images in sorted(result.items())}
 
     def available(self) -> int:
         seconds = self.body["spec"].get("minReadySeconds", 0)

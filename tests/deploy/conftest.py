@@ -15,18 +15,18 @@ _ENFORCED = ("--enable-admission-plugins", "OwnerReferencesPermissionEnforcement
 def _audited(
     tmp_path_factory: pytest.TempPathFactory, *, built_in: bool
 ) -> Iterator[controlplane.ControlPlane]:
-    wanted = controlplane.Wanted(
+    options = controlplane.Wanted(
         nodes=3,
         daemonset_controller=built_in,
         pod_delete_milliseconds=1000,
         audit=True,
         api_server_options=_ENFORCED,
     )
-    found = controlplane.ControlPlane(tmp_path_factory.mktemp("audited"), wanted)
+    plane = controlplane.ControlPlane(tmp_path_factory.mktemp("audited"), options)
     try:
-        yield found.start()
+        yield plane.start()
     finally:
-        found.stop()
+        plane.stop()
 
 
 @pytest.fixture(scope="session")

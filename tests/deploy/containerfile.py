@@ -84,42 +84,42 @@ class Build:
 
     made: dict[str, Image] = field(default_factory=dict)
 
-    def target(self, wanted: str) -> Image:
+    def target(self, name: str) -> Image:
         """The image of a stage, from what is kept and what has to be made; layers that it has no
         use for are not kept.
         """
         (cache() / "layers").mkdir(parents=True, exist_ok=True)
         with (cache() / "lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            found = self._target(wanted)
-            used = {layer.parent for image in self.made.values() for layer in image.layers}
+            image = self._target(name)
+            used = {layer.parent for one in self.made.values() for layer in one.layers}
             for layer in (cache() / "layers").iterdir():
                 if layer not in used:
                     shutil.rmtree(layer, ignore_errors=True)
-            return found
+            return image
 
-    def _target(self, wanted: str) -> Image:
+    def _target(self, name: str) -> Image:
         stage = ""
         for word, rest in instructions():
             if word == "FROM":
-                if stage == wanted:
+                if stage == name:
                     break
                 base, _, stage = rest.partition(" AS ")
                 self.made[stage] = self.made[base] if base in self.made else _base(base)
                 continue
             self.made[stage] = self._step(self.made[stage], word, rest)
-        return self.made[wanted]
+        return self.made[name]
 
     def _step(self, image: Image, word: str, rest: str) -> Image:
         match word:
             case "ENV":
-                known = dict(image.environment)
+                result = dict(image.environment)
                 pairs = (pair.partition("=") for pair in shlex.split(rest))
-                known |= {
-                    name: re.sub(r"\$(\w+)", lambda found: known.get(found[1], ""), value)
+                result |= {
+                    name: re.sub(r"\$(\w+)", lambda current: result.get(current[1], ""), value)
                     for name, _, value in pairs
                 }
-                return replace(image, environment=tuple(known.items()))
+                return replace(image, environment=tuple(result.items()))
             case "LABEL":  # no file of the image depends on it
                 return image
             case "USER":

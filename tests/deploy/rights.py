@@ -121,7 +121,7 @@ def granted(plane: controlplane.ControlPlane) -> frozenset[Right]:
         for kind, plural in (("Role", "roles"), ("ClusterRole", "clusterroles"))
         for role in listed(plural)
     }
-    found = set()
+    result = set()
     for binding in (*listed("rolebindings"), *listed("clusterrolebindings")):
         if any(
             who.get("name") == "gitops-ds" and who.get("namespace") == NAMESPACE
@@ -131,14 +131,14 @@ def granted(plane: controlplane.ControlPlane) -> frozenset[Right]:
             for rule in roles.get(
                 (role["kind"], space if role["kind"] == "Role" else "", role["name"]), ()
             ):
-                found |= {
+                result |= {
                     Right(verb, group, resource, space, name)
                     for name in rule.get("resourceNames") or [""]
                     for verb in rule["verbs"]
                     for group in rule["apiGroups"]
                     for resource in rule["resources"]
                 }
-    return frozenset(found)
+    return frozenset(result)
 
 
 def _requests(log: Path, since: int) -> Iterator[dict[str, Any]]:
@@ -266,10 +266,10 @@ def removed(plane: controlplane.ControlPlane) -> None:
         "roles,rolebindings,leases,configmaps,secrets,daemonsets",
     )
     for plural in ("clusterrolebindings", "clusterroles"):
-        found = plane.request("GET", f"{_GROUP}/{plural}")["items"]
+        items = plane.request("GET", f"{_GROUP}/{plural}")["items"]
         ours = [
             one["metadata"]["name"]
-            for one in found
+            for one in items
             if one["metadata"]["name"].startswith("gitops-ds")
         ]
         plane.kubectl("delete", plural, *ours)

@@ -39,12 +39,12 @@ def documents(*objects: Mapping[str, Any]) -> str:
 def live(plane: controlplane.ControlPlane, path: str) -> dict[str, Any] | None:
     """The object at this path of the API, None if it does not exist."""
     try:
-        found: dict[str, Any] = plane.request("GET", path)
+        body: dict[str, Any] = plane.request("GET", path)
     except urllib.error.HTTPError as error:
         if error.code == HTTPStatus.NOT_FOUND:
             return None
         raise
-    return found
+    return body
 
 
 def companions(space: str, text: str) -> list[dict[str, Any]]:
@@ -132,10 +132,10 @@ def a_fleet_lives(
 
 def _runs(plane: controlplane.ControlPlane, tag: int) -> None:
     def runs() -> str:
-        found = live(plane, f"{APPS}/fleet/daemonsets/agent") or {}
-        return str(found and found["spec"]["template"]["spec"]["containers"][0]["image"])
+        body = live(plane, f"{APPS}/fleet/daemonsets/agent") or {}
+        return str(body and body["spec"]["template"]["spec"]["containers"][0]["image"])
 
-    program.eventually(runs, lambda found: found == image(tag), PATIENCE)
+    program.eventually(runs, lambda value: value == image(tag), PATIENCE)
 
 
 def _annotate(plane: controlplane.ControlPlane, word: str) -> None:
@@ -186,14 +186,14 @@ def a_staged_rollout(
     service.wait_for_log(f"PromoteRevision {space}/base")
 
     def runs() -> str:
-        found = live(plane, f"{APPS}/{space}/daemonsets/base") or {}
-        return str(found and found["spec"]["template"]["spec"]["containers"][0]["image"])
+        body = live(plane, f"{APPS}/{space}/daemonsets/base") or {}
+        return str(body and body["spec"]["template"]["spec"]["containers"][0]["image"])
 
-    program.eventually(runs, lambda found: found == image(3), PATIENCE)
+    program.eventually(runs, lambda value: value == image(3), PATIENCE)
     # Without a policy the built-in controller rolls it back at once.
     first = documents(daemonset("base", image(1), space))
     upstream.commit({"agents/base/rollout.yaml": None, name: first})
-    program.eventually(runs, lambda found: found == image(1), PATIENCE)
+    program.eventually(runs, lambda value: value == image(1), PATIENCE)
     program.rolled_out(plane, space, "base")
 
 
@@ -240,7 +240,7 @@ def it_leaves_git(
         return live(plane, path)
 
     for path in ("/apis/scheduling.k8s.io/v1/priorityclasses/agent", "/api/v1/namespaces/fleet"):
-        program.eventually(partial(left, path), lambda found: found is None, PATIENCE)
+        program.eventually(partial(left, path), lambda value: value is None, PATIENCE)
 
 
 def _approve(plane: controlplane.ControlPlane, service: Replicas) -> None:
@@ -435,8 +435,8 @@ def names_that_are_taken(plane: controlplane.ControlPlane, service: Replicas) ->
     plane.kubectl("apply", "-f", "-", stdin=documents(*_DENIED.values()))
     plane.request("POST", f"{APPS}/default/daemonsets", daemonset("denied", image(1), "default"))
     service.wait_for_log("no-pods")
-    wanted = program.eventually(lambda: _names_requested(plane), bool)
-    for name in wanted:
+    requested = program.eventually(lambda: _names_requested(plane), bool)
+    for name in requested:
         body = {
             "metadata": {"name": name},
             "spec": {"containers": [{"name": "other", "image": image(1)}], "nodeName": "node-000"},
@@ -449,7 +449,7 @@ def names_that_are_taken(plane: controlplane.ControlPlane, service: Replicas) ->
 
     (name,) = (one["metadata"]["name"] for one in _revisions(plane, "denied"))
     plane.kubectl("delete", "ds/denied")
-    program.eventually(lambda: _revisions(plane, "denied"), lambda found: not found)
+    program.eventually(lambda: _revisions(plane, "denied"), lambda value: not value)
     other = {
         "apiVersion": "apps/v1",
         "kind": "ControllerRevision",
@@ -499,14 +499,14 @@ def nodes_that_change(plane: controlplane.ControlPlane) -> None:
         return {pod["spec"].get("nodeName", ""): pod["metadata"]["name"] for pod in items}
 
     plane.add_nodes([controlplane.node("node-new", {"disk": "ssd"})])
-    program.eventually(pods, lambda found: "node-new" in found, PATIENCE)
+    program.eventually(pods, lambda value: "node-new" in value, PATIENCE)
     plane.kubectl("label", "node", "node-001", "disk-")
-    program.eventually(pods, lambda found: found.keys() == {"node-002", "node-new"}, PATIENCE)
+    program.eventually(pods, lambda value: value.keys() == {"node-002", "node-new"}, PATIENCE)
     name = pods()["node-002"]
     plane.kubectl(
         "patch", "pod", name, "--subresource=status", "-p", '{"status": {"phase": "Failed"}}'
     )
-    program.eventually(pods, lambda found: found.get("node-002", name) != name, PATIENCE)
+    program.eventually(pods, lambda value: value.get("node-002", name) != name, PATIENCE)
 
 
 def _revisions(plane: controlplane.ControlPlane, name: str) -> list[dict[str, Any]]:

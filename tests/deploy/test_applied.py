@@ -25,13 +25,13 @@ def plane(tmp_path: Path) -> Iterator[controlplane.ControlPlane]:
     """With three nodes and without a DaemonSet controller; each test installs into an empty
     cluster.
     """
-    found = controlplane.ControlPlane(
+    server = controlplane.ControlPlane(
         tmp_path / "plane", controlplane.Wanted(nodes=3, daemonset_controller=False)
     )
     try:
-        yield found.start()
+        yield server.start()
     finally:
-        found.stop()
+        server.stop()
 
 
 def definition(kind: str, plural: str) -> dict[str, Any]:
@@ -105,15 +105,15 @@ def test_a_strict_api_server_accepts_every_kind_of_install(
 
 
 def pods(plane: controlplane.ControlPlane) -> list[dict[str, Any]]:
-    found = json.loads(plane.kubectl("-n", "gitops-ds", "get", "pods", "-o", "json"))["items"]
-    return [pod for pod in found if "deletionTimestamp" not in pod["metadata"]]
+    items = json.loads(plane.kubectl("-n", "gitops-ds", "get", "pods", "-o", "json"))["items"]
+    return [pod for pod in items if "deletionTimestamp" not in pod["metadata"]]
 
 
 def placed(plane: controlplane.ControlPlane, number: int) -> list[dict[str, Any]]:
     """The pods, when so many of them run."""
     return program.eventually(
         lambda: pods(plane),
-        lambda found: [pod["status"]["phase"] for pod in found] == ["Running"] * number,
+        lambda value: [pod["status"]["phase"] for pod in value] == ["Running"] * number,
     )
 
 
@@ -146,7 +146,7 @@ def test_requests_of_the_service_have_the_priority_of_controllers(
     plane.kubectl("apply", "-k", str(deploy.DEPLOY))
     plane.token = plane.kubectl("-n", "gitops-ds", "create", "token", "gitops-ds").strip()
     uid = json.loads(plane.kubectl("get", "flowschema", schema, "-o", "json"))["metadata"]["uid"]
-    program.eventually(lambda: matched(plane, path), lambda found: found == uid)
+    program.eventually(lambda: matched(plane, path), lambda value: value == uid)
 
 
 def matched(plane: controlplane.ControlPlane, path: str) -> str:

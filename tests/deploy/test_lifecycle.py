@@ -83,9 +83,9 @@ def test_neither_an_upgrade_nor_uninstall_restarts_a_pod(
     assert list(before.values()) == ["registry.example.com/agent:2"] * 3
 
     def known() -> tuple[Any, list[str]]:
-        found = plane.request("GET", f"{scenes.APPS}/fleet/daemonsets/agent")
+        body = plane.request("GET", f"{scenes.APPS}/fleet/daemonsets/agent")
         items = plane.request("GET", f"{scenes.APPS}/fleet/controllerrevisions")["items"]
-        return (found["metadata"]["generation"], found["spec"]), sorted(
+        return (body["metadata"]["generation"], body["spec"]), sorted(
             one["metadata"]["name"] for one in items
         )
 
@@ -95,7 +95,7 @@ def test_neither_an_upgrade_nor_uninstall_restarts_a_pod(
         # Its revision is the one that pods of the new version are of.
         plane.add_nodes([controlplane.node("node-new")])
         program.rolled_out(plane, "fleet", "agent")
-        program.eventually(lambda: pods(plane, "fleet"), lambda found: len(found) == 4, PATIENCE)
+        program.eventually(lambda: pods(plane, "fleet"), lambda body: len(body) == 4, PATIENCE)
         service.stop_the_leader()
         scenes.a_pass(plane, service)
     now = pods(plane, "fleet")
@@ -121,7 +121,7 @@ def test_the_service_manages_its_own_deployment(
     proven = rights.granted(plane)
     since = rights.installed(plane, tmp_path / "overlay", "pace", *parts)
     own = objects_of(plane, tmp_path / "overlay")
-    program.eventually(lambda: running(plane), lambda found: len(found) == 2, PATIENCE)
+    program.eventually(lambda: running(plane), lambda value: len(value) == 2, PATIENCE)
     before = running(plane)
     agent = scenes.documents(
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "own"}},
@@ -149,13 +149,13 @@ def test_the_service_manages_its_own_deployment(
         service.wait_for_log("deleted ResourceQuota")
         program.eventually(
             lambda: set(running(plane).values()),
-            lambda found: found == {"gitops-ds:next"},
+            lambda value: value == {"gitops-ds:next"},
             PATIENCE,
         )
         upstream.commit({"gitops-ds.json": scenes.documents(*own)})
         service.wait_for_log("created ResourceQuota")
         program.eventually(
-            lambda: set(running(plane).values()), lambda found: found == {IMAGE}, PATIENCE
+            lambda: set(running(plane).values()), lambda value: value == {IMAGE}, PATIENCE
         )
         assert pods(plane, "own") == agents
     assert rights.judge(plane, since, proven) == NOTHING_AMISS

@@ -96,5 +96,5 @@ def test_the_installed_wheel_runs_the_demo(wheels: dict[str, Path], tmp_path: Pa
     )
     assert done.returncode == 0, done.stdout + done.stderr
     where: list[str | Path] = [python, "-c", "import gitops_ds; print(gitops_ds.__file__)"]
-    found = subprocess.run(where, cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert found.stdout.startswith(str(site))
+    ended = subprocess.run(where, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert ended.stdout.startswith(str(site))

@@ -145,15 +145,15 @@ class Scene(Processes):
 
     def pods(self) -> dict[str, tuple[str, Pod]]:
         """By node, the tag of its pod that is not ending, and the pod."""
-        found = {}
+        result = {}
         for body in self.cluster.server.store.all(POD):
             pod = pods.pod_of(body)
             if not pod.terminating:
-                found[pod.node] = (
+                result[pod.node] = (
                     str(body["spec"]["containers"][0]["image"]).rpartition(":")[2],
                     pod,
                 )
-        return found
+        return result
 
     def on(self, tag: str) -> set[str]:
         """The nodes that run an image."""

@@ -73,8 +73,8 @@ def play(script: Callable[[Scene], Awaitable[None]], text: str) -> None:
             history.push(f"{agent('honest', 'honest:2', 'default')}---\n{text}")
             await scene.settle()
             await script(scene)
-            found = await cluster.get(DAEMONSET, "default", "honest")
-            assert found["spec"]["template"]["spec"]["containers"][0]["image"] == "honest:2"
+            body = await cluster.get(DAEMONSET, "default", "honest")
+            assert body["spec"]["template"]["spec"]["containers"][0]["image"] == "honest:2"
             loop.stop()
             await running
 
@@ -113,10 +113,10 @@ def test_a_secret_in_git_is_applied_and_shown_nowhere_and_warned_about() -> None
         assert "Secret default/login" in shown
         assert "hush-hush" not in shown
         assert encoded[:8] not in shown
-        found = prepare.prepare(await scene.history.snapshot(await scene.history.tip())).findings
+        findings = prepare.prepare(await scene.history.snapshot(await scene.history.tip())).findings
         about = [
             finding
-            for finding in found
+            for finding in findings
             if finding.object is not None and finding.object.kind == "Secret"
         ]
         assert about
@@ -159,9 +159,9 @@ def test_objects_that_the_service_needs_are_protected(head: str, rest: str, key:
 
     async def script(scene: Scene) -> None:
         assert withheld(scene) == [("not-allowed", key)]
-        known = await state_store.load(scene.cluster, "gitops-ds", "test")
-        assert key not in {str(one) for one in known.inventory}
-        assert known.last_good != known.last_attempted  # the agent is shown as out of sync
+        state = await state_store.load(scene.cluster, "gitops-ds", "test")
+        assert key not in {str(one) for one in state.inventory}
+        assert state.last_good != state.last_attempted  # the agent is shown as out of sync
 
     play(script, f"apiVersion: {version}\nkind: {kind}\n{rest}\n")
 

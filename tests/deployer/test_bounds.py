@@ -148,10 +148,10 @@ async def settled(scene: Scene, write: Write) -> bool:
         if "state.json.gz" not in str(body)
     }
     images = [await scene.image()] if "DaemonSet" in text else []
-    known = await state_store.load(scene.cluster, "gitops-ds", "test")
+    state = await state_store.load(scene.cluster, "gitops-ds", "test")
     tag = [text.partition("example.com/agent:")[2][0]] if "DaemonSet" in text else []
     more = ("name: more" in text) == ("more" in objects)
-    return images == tag and more and known.last_good == scene.history.id(scene.history.at)
+    return images == tag and more and state.last_good == scene.history.id(scene.history.at)
 
 
 @pytest.mark.sampled

@@ -195,8 +195,8 @@ def test_a_new_commit_is_applied_to_a_contested_object_at_once() -> None:
         scene.history.push(AGENT.format(tag=9))
         scene.loop.request()
         await asyncio.sleep(5)
-        known = await state_store.load(scene.cluster, "gitops-ds", "test")
-        assert known.last_good == scene.history.id(scene.history.at)
+        state = await state_store.load(scene.cluster, "gitops-ds", "test")
+        assert state.last_good == scene.history.id(scene.history.at)
         other.cancel()
         await asyncio.gather(other, return_exceptions=True)
 

@@ -56,8 +56,8 @@ def test_the_template_is_written_early_and_the_nodes_left_keep_their_stages(
         daemonset = await scene.daemonset()
         assert names.TARGET not in daemonset["metadata"]["annotations"]
         assert daemonset["status"]["updatedNumberScheduled"] == NODES + 1
-        known = (await scene.cluster.list(CONTROLLER_REVISION)).items
-        assert sorted(one["revision"] for one in known) == [1, 2]
+        stored = (await scene.cluster.list(CONTROLLER_REVISION)).items
+        assert sorted(one["revision"] for one in stored) == [1, 2]
 
     play(powers, script, policy=POLICY)
 

@@ -46,8 +46,8 @@ def test_the_next_commit_begins_when_the_rollout_is_complete(powers: Powers, pol
         assert len(skipped(scene)) < 30
         await ends(scene, "3")
         await asyncio.sleep(300)
-        known = (await scene.cluster.list(CONTROLLER_REVISION)).items
-        assert sorted(one["revision"] for one in known) == [1, 2, 3]
+        stored = (await scene.cluster.list(CONTROLLER_REVISION)).items
+        assert sorted(one["revision"] for one in stored) == [1, 2, 3]
 
     play(powers, script, policy=policy)
 

@@ -315,10 +315,10 @@ def test_a_tip_that_is_the_kept_commit_is_judged_as_any_other_when_git_answers()
     async def script(scene: Scene) -> None:
         await scene.settle()
         await ended(scene)
-        known = await state_store.load(scene.cluster, "gitops-ds", "test")
+        state = await state_store.load(scene.cluster, "gitops-ds", "test")
         later = scene.history.push(AGENT.format(tag="2"))
         await state_store.save(
-            scene.cluster, "gitops-ds", "test", replace(known, last_attempted=later)
+            scene.cluster, "gitops-ds", "test", replace(state, last_attempted=later)
         )
         loop, running = restarted(scene)
         await asyncio.sleep(10)

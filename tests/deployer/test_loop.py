@@ -204,9 +204,9 @@ def test_a_commit_is_applied_and_noted_with_its_revision() -> None:
         commit = scene.history.push(AGENT.format(tag="2"))
         await scene.settle()
         assert await scene.image() == "2"
-        known = await state_store.load(scene.cluster, "gitops-ds", "test")
-        assert known.last_good == known.last_attempted == commit
-        assert commit in next(iter(known.revisions.values())).values()
+        state = await state_store.load(scene.cluster, "gitops-ds", "test")
+        assert state.last_good == state.last_attempted == commit
+        assert commit in next(iter(state.revisions.values())).values()
 
     play(script)
 
@@ -380,7 +380,7 @@ DEFINITION = (
 
 @pytest.mark.parametrize("every", [1.0, 30.0])
 @pytest.mark.parametrize(
-    ("text", "times", "resource", "missing", "wanted"),
+    ("text", "times", "resource", "missing", "expected"),
     [
         (IN_A_NEW_NAMESPACE, 2, NAMESPACE, NEW, (DAEMONSET, "new", "agent")),
         (OF_A_NEW_KIND, 1, DEFINITIONS, DEFINITION, (PROBE, "default", "one")),
@@ -392,7 +392,7 @@ def test_a_refused_object_is_reported_once_retried_with_increasing_delay_and_app
     times: int,
     resource: Resource,
     missing: Body,
-    wanted: tuple[Resource, str, str],
+    expected: tuple[Resource, str, str],
     every: float,
 ) -> None:
     async def minutes(scene: Scene, count: int) -> None:
@@ -418,7 +418,7 @@ def test_a_refused_object_is_reported_once_retried_with_increasing_delay_and_app
         )
         await scene.cluster.create(resource, missing)
         await minutes(scene, 6)
-        assert await scene.cluster.get(*wanted)
+        assert await scene.cluster.get(*expected)
 
     play(script)
 
@@ -573,8 +573,8 @@ def test_an_object_removed_from_git_is_deleted_only_with_pruning() -> None:
         scene.history.push(without)
         await scene.settle()
         assert (await config_maps(scene)) == []
-        known = await state_store.load(scene.cluster, "gitops-ds", "test")
-        assert {key.kind for key in known.inventory} == {"DaemonSet"}
+        state = await state_store.load(scene.cluster, "gitops-ds", "test")
+        assert {key.kind for key in state.inventory} == {"DaemonSet"}
 
     play(kept)
     play(gone, ApplyOptions(Guards(prune=True), patience=0.0))
@@ -607,8 +607,8 @@ def test_killed_at_any_instant_the_next_process_continues(after: float) -> None:
         await asyncio.gather(doomed, return_exceptions=True)
         await scene.settle()
         assert await scene.image() == "2"
-        known = await state_store.load(scene.cluster, "gitops-ds", "test")
-        assert len(known.inventory) == 2
-        assert known.last_good == scene.history.id(1)
+        state = await state_store.load(scene.cluster, "gitops-ds", "test")
+        assert len(state.inventory) == 2
+        assert state.last_good == scene.history.id(1)
 
     play(script)

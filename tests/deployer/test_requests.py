@@ -46,17 +46,17 @@ async def annotate(scene: Scene, **values: str | None) -> None:
 
 async def annotations_of(scene: Scene) -> Mapping[str, str]:
     body = await scene.cluster.get(CONFIG_MAP, "gitops-ds", NAME)
-    found: Mapping[str, str] = body["metadata"]["annotations"]
-    return found
+    current: Mapping[str, str] = body["metadata"]["annotations"]
+    return current
 
 
 async def answered(scene: Scene, value: str) -> str:
     """The outcome of a request; only the watch causes a reconciliation."""
     await annotate(scene, requested_at=value)
     async with asyncio.timeout(60):
-        while (found := await annotations_of(scene)).get(names.HANDLED_AT) != value:
+        while (annotations := await annotations_of(scene)).get(names.HANDLED_AT) != value:
             await asyncio.sleep(0.1)
-    return found[names.OUTCOME]
+    return annotations[names.OUTCOME]
 
 
 def test_a_request_is_answered_with_its_value_and_how_the_pass_ended() -> None:
@@ -134,9 +134,9 @@ def test_while_suspended_nothing_is_written_and_pending_changes_are_reported() -
         assert await scene.image() == "9"
         suspensions = [record for record in scene.events if isinstance(record, Suspended)]
         assert (suspensions[-1].commit, suspensions[-1].changes) == (commit, 1)
-        known = await state_store.load(scene.cluster, "gitops-ds", "test")
-        assert [key.kind for key in known.waiting] == ["DaemonSet"]
-        assert known.last_attempted != commit
+        state = await state_store.load(scene.cluster, "gitops-ds", "test")
+        assert [key.kind for key in state.waiting] == ["DaemonSet"]
+        assert state.last_attempted != commit
         assert (
             await answered(scene, "x")
         ) == f"suspended: 1 change of commit {commit[:12]} not applied"
@@ -218,10 +218,10 @@ def test_one_agent_is_suspended_and_the_others_go_on() -> None:
         assert await scene.image() == "1"
         more = await scene.cluster.get(DAEMONSET, "default", "more")
         assert more["spec"]["template"]["spec"]["containers"][0]["image"].endswith(":2")
-        known = await state_store.load(scene.cluster, "gitops-ds", "test")
-        assert known.last_good == commit  # the others are as it says
-        assert "agent" in {key.name for key in known.waiting}
-        assert "more" not in {key.name for key in known.waiting}
+        state = await state_store.load(scene.cluster, "gitops-ds", "test")
+        assert state.last_good == commit  # the others are as it says
+        assert "agent" in {key.name for key in state.waiting}
+        assert "more" not in {key.name for key in state.waiting}
         await asyncio.sleep(10)
         [shown] = await sources.look(scene.cluster, "gitops-ds", virtual_time.clock()())
         assert (shown.condition, shown.newest) == (Condition.SUSPENDED, commit)

@@ -119,8 +119,8 @@ def test_a_newer_commit_in_mid_rollout_starts_at_the_canary_again(
             await asyncio.sleep(5)
             assert len(scene.on("3")) <= 2
         await ends(scene, "3")
-        known = (await scene.cluster.list(CONTROLLER_REVISION)).items
-        assert len(known) == 2
+        stored = (await scene.cluster.list(CONTROLLER_REVISION)).items
+        assert len(stored) == 2
 
     play(powers, script)
 

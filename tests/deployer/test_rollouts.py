@@ -36,9 +36,9 @@ def test_a_commit_rolls_out_in_stages_and_the_template_follows(powers: Powers) -
         assert names.TARGET not in daemonset["metadata"]["annotations"]
         assert daemonset["status"]["updatedNumberScheduled"] == NODES
         assert not uids & {pod.uid for _, pod in scene.pods().values()}
-        known = (await scene.cluster.list(CONTROLLER_REVISION)).items
-        assert sorted(one["revision"] for one in known) == [1, 2]
-        causes = [one["metadata"]["annotations"].get(names.CHANGE_CAUSE) for one in known]
+        stored = (await scene.cluster.list(CONTROLLER_REVISION)).items
+        assert sorted(one["revision"] for one in stored) == [1, 2]
+        causes = [one["metadata"]["annotations"].get(names.CHANGE_CAUSE) for one in stored]
         assert causes == ["A change"] * 2
         stages = [event.stage for event in scene.events if isinstance(event, StagePassed)]
         assert stages == ["canary", "rest"]

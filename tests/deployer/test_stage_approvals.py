@@ -87,8 +87,8 @@ def follow(scene: Scene, commits: Commits) -> None:
 
 async def annotate(scene: Scene, **annotations: str) -> None:
     name = (await scene.daemonset())["metadata"]["annotations"][names.TARGET]
-    found = {f"{names.DOMAIN}/{key}": text for key, text in annotations.items()}
-    patch = {"metadata": {"annotations": found}}
+    keys = {f"{names.DOMAIN}/{key}": text for key, text in annotations.items()}
+    patch = {"metadata": {"annotations": keys}}
     await scene.cluster.patch(CONTROLLER_REVISION, "default", name, patch)
 
 
@@ -141,7 +141,7 @@ def test_an_approval_that_no_approver_gave_is_removed() -> None:
         await annotate(scene, approvals=f'[{{"stage":"rest","hash":"{hash}","by":"eve"}}]')
         await asyncio.sleep(300)
         name = (await scene.daemonset())["metadata"]["annotations"][names.TARGET]
-        found = await scene.cluster.get(CONTROLLER_REVISION, "default", name)
-        assert found["metadata"]["annotations"][names.APPROVALS] == "[]"
+        body = await scene.cluster.get(CONTROLLER_REVISION, "default", name)
+        assert body["metadata"]["annotations"][names.APPROVALS] == "[]"
 
     play(Powers.PACE, script, policy=APPROVED, options=OPTIONS)

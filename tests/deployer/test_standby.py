@@ -121,8 +121,8 @@ def test_a_standby_that_becomes_leader_applies_the_pending_changes() -> None:
         assert scene.written == 0
         scene.loop.start_leading()
         await asyncio.sleep(1)
-        known = await state_store.load(scene.cluster, "gitops-ds", "test")
-        assert known.last_good == scene.history.id(1)
+        state = await state_store.load(scene.cluster, "gitops-ds", "test")
+        assert state.last_good == scene.history.id(1)
         assert [event.commit for event in scene.events if isinstance(event, NewCommit)] == [
             scene.history.id(1)
         ]

@@ -98,17 +98,17 @@ class Scene:
             return None
 
     async def image(self, name: str = "agent", namespace: str = "default") -> str:
-        found = await self.daemonset(name, namespace)
-        return str(found["spec"]["template"]["spec"]["containers"][0]["image"]) if found else ""
+        body = await self.daemonset(name, namespace)
+        return str(body["spec"]["template"]["spec"]["containers"][0]["image"]) if body else ""
 
     async def annotation(self, name: str, of: str = "agent") -> str:
-        found = await self.daemonset(of)
-        return str(((found or {}).get("metadata") or {}).get("annotations", {}).get(name, ""))
+        body = await self.daemonset(of)
+        return str(((body or {}).get("metadata") or {}).get("annotations", {}).get(name, ""))
 
     async def owner(self, name: str = "agent") -> str:
-        found = await self.daemonset(name)
+        body = await self.daemonset(name)
         return str(
-            ((found or {}).get("metadata") or {}).get("labels", {}).get(names.OWNER_LABEL, "")
+            ((body or {}).get("metadata") or {}).get("labels", {}).get(names.OWNER_LABEL, "")
         )
 
     async def version(self, name: str) -> str:
@@ -248,8 +248,8 @@ def test_several_keys_documents_and_objects_are_read_and_other_content_is_skippe
             },
         )
         await scene.put("two", {"list.yaml": items, "values.json": "{}"}, kind=SECRET)
-        found = [body["metadata"]["name"] for body in (await scene.people.list(DAEMONSET)).items]
-        assert sorted(found) == ["a", "b", "b2", "c"]
+        objects = [body["metadata"]["name"] for body in (await scene.people.list(DAEMONSET)).items]
+        assert sorted(objects) == ["a", "b", "b2", "c"]
         assert not scene.guards
 
     play(script)

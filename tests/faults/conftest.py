@@ -17,8 +17,8 @@ _numbers = itertools.count()
 
 @pytest.fixture(scope="session")
 def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[controlplane.ControlPlane]:
-    wanted = controlplane.Wanted(nodes=NODES, controllers=False, audit=True)
-    made = controlplane.ControlPlane(tmp_path_factory.mktemp("plane"), wanted)
+    options = controlplane.Wanted(nodes=NODES, controllers=False, audit=True)
+    made = controlplane.ControlPlane(tmp_path_factory.mktemp("plane"), options)
     try:
         made.start()
         room = {"cpu": "16", "memory": "64Gi", "pods": "250"}

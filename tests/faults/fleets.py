@@ -28,8 +28,8 @@ def there(plane: controlplane.ControlPlane, space: str) -> dict[str, Any]:
 
 
 def images(plane: controlplane.ControlPlane, space: str) -> dict[str, str]:
-    found = there(plane, space)
+    running_agents = there(plane, space)
     return {
         name: body["spec"]["template"]["spec"]["containers"][0]["image"]
-        for name, body in found.items()
+        for name, body in running_agents.items()
     }

@@ -32,16 +32,16 @@ def owned(plane: controlplane.ControlPlane, space: str) -> list[Any]:
     which this plane doesn't have.
     """
     living = {body["metadata"]["uid"] for body in there(plane, space).values()}
-    found = plane.request("GET", f"/api/v1/namespaces/{space}/pods")["items"]
-    return [pod for pod in found if pod["metadata"]["ownerReferences"][0]["uid"] in living]
+    items = plane.request("GET", f"/api/v1/namespaces/{space}/pods")["items"]
+    return [pod for pod in items if pod["metadata"]["ownerReferences"][0]["uid"] in living]
 
 
 def pods(plane: controlplane.ControlPlane, space: str) -> list[tuple[str, str]]:
     """Agent and node of each pod, sorted."""
-    found = owned(plane, space)
+    owned_objects = owned(plane, space)
     return sorted(
         (pod["metadata"]["ownerReferences"][0]["name"], pod["spec"].get("nodeName", ""))
-        for pod in found
+        for pod in owned_objects
     )
 
 
@@ -63,12 +63,12 @@ def test_an_api_server_that_is_killed_in_mid_apply_gets_the_rest_when_it_is_back
         plane.start_api_server()
         survivors = there(plane, space)
         until(lambda: f"commit {commit[:12]} is applied" in log.read_text(), log.read_text)
-        found = there(plane, space)
-        assert len(found) == AGENTS + 1
+        running_agents = there(plane, space)
+        assert len(running_agents) == AGENTS + 1
         # What was there is not written again.
         versions = {
             name: body["metadata"]["generation"]
-            for name, body in found.items()
+            for name, body in running_agents.items()
             if name in survivors
         }
         assert set(versions.values()) == {1}
@@ -78,14 +78,14 @@ def test_an_api_server_that_is_killed_in_mid_apply_gets_the_rest_when_it_is_back
 
 def requests_after(plane: controlplane.ControlPlane, since: float) -> list[float]:
     """When the service's requests came in, after then; seconds since 1970."""
-    found = {}
+    result = {}
     for line in plane.audit_log.read_text().splitlines():
         if '"userAgent":"gitops-ds' in line:
             entry = json.loads(line)
-            found[entry["auditID"]] = datetime.datetime.fromisoformat(
+            result[entry["auditID"]] = datetime.datetime.fromisoformat(
                 entry["requestReceivedTimestamp"]
             ).timestamp()
-    return sorted(at for at in found.values() if at >= since)
+    return sorted(at for at in result.values() if at >= since)
 
 
 def in_a_second(times: list[float]) -> int:

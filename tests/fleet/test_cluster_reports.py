@@ -51,14 +51,14 @@ def state_of(source: ReportInput) -> ClusterState:
 
 
 def test_an_applied_commit_with_every_agent_healthy_is_proved() -> None:
-    found = cluster_reports.report(inputs(), None, 1000.0)
-    assert found.state is ClusterState.PROVED
-    assert found.proved == (ProvedCommit(TWO, 1000.0),)
-    assert (found.agents, found.well, found.since) == (2, 2, 1000.0)
+    result = cluster_reports.report(inputs(), None, 1000.0)
+    assert result.state is ClusterState.PROVED
+    assert result.proved == (ProvedCommit(TWO, 1000.0),)
+    assert (result.agents, result.well, result.since) == (2, 2, 1000.0)
     # B has carried commit ONE since; it does not change with TWO.
-    assert found.message == f"commit {TWO[:12]} is proved"
-    again = cluster_reports.report(inputs(), found, 2000.0)
-    assert (again.proved, again.since, again.at) == (found.proved, 1000.0, 2000.0)
+    assert result.message == f"commit {TWO[:12]} is proved"
+    again = cluster_reports.report(inputs(), result, 2000.0)
+    assert (again.proved, again.since, again.at) == (result.proved, 1000.0, 2000.0)
 
 
 @pytest.mark.parametrize(
@@ -77,9 +77,9 @@ def test_an_unhealthy_agent_proves_nothing(health: Health, state: ClusterState) 
 
 def test_watches_that_are_behind_prove_nothing() -> None:
     behind = inputs(agent(A, ONE, WELL), agent(B, ONE, WELL))
-    found = cluster_reports.report(behind, None, 1000.0)
-    assert (found.state, found.well) == (ClusterState.PROGRESSING, 1)
-    assert found.message == f"rolling out {A}"
+    result = cluster_reports.report(behind, None, 1000.0)
+    assert (result.state, result.well) == (ClusterState.PROGRESSING, 1)
+    assert result.message == f"rolling out {A}"
     missing = inputs(agent(A, TWO, WELL))
     assert state_of(missing) is ClusterState.PROGRESSING
     stale = replace(agent(A, TWO, WELL), stale="the watch of pods has been silent")
@@ -99,9 +99,9 @@ def test_the_applied_commit_is_proved_under_conditions_that_keep_it_applied(
         Condition.PARTLY_APPLIED,
         Condition.SUSPENDED,
     }
-    found = cluster_reports.report(inputs(status=status), None, 1000.0)
-    assert (found.state is ClusterState.PROVED) == (condition not in not_current)
-    assert {one.commit for one in found.proved} <= {TWO}
+    result = cluster_reports.report(inputs(status=status), None, 1000.0)
+    assert (result.state is ClusterState.PROVED) == (condition not in not_current)
+    assert {one.commit for one in result.proved} <= {TWO}
 
 
 def test_a_commit_that_is_applied_in_part_is_not_proved() -> None:

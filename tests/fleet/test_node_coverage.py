@@ -82,27 +82,27 @@ def label(there: Stand, node: int, **labels: str | None) -> Awaitable[object]:
     return there.people.patch(NODE, "", f"node-{node:02d}", {"metadata": {"labels": labels}})
 
 
-async def relabel(found: Watched) -> None:
+async def relabel(scene: Watched) -> None:
     for node in range(5, 10):
-        await label(found.there, node, disk=None)
+        await label(scene.there, node, disk=None)
         await asyncio.sleep(1)
 
 
-async def taint(found: Watched) -> None:
+async def taint(scene: Watched) -> None:
     taints = [{"key": "team", "value": "ml", "effect": "NoExecute"}]
-    await found.there.people.patch(NODE, "", "node-19", {"spec": {"taints": taints}})
+    await scene.there.people.patch(NODE, "", "node-19", {"spec": {"taints": taints}})
 
 
-async def edit(found: Watched) -> None:
+async def edit(scene: Watched) -> None:
     patch = {"spec": {"template": {"spec": {"nodeSelector": {"disk": "nvme"}}}}}
-    await found.there.people.patch(DAEMONSET, "default", "agent", patch, type=PatchType.STRATEGIC)
+    await scene.there.people.patch(DAEMONSET, "default", "agent", patch, type=PatchType.STRATEGIC)
 
 
-async def refuse(found: Watched) -> None:
-    found.quota[0] = True
-    for pod in (await found.there.people.list(POD)).items:
+async def refuse(scene: Watched) -> None:
+    scene.quota[0] = True
+    for pod in (await scene.there.people.list(POD)).items:
         if pod["spec"]["nodeName"] in ("node-00", "node-01"):
-            await found.there.people.delete(POD, "default", pod["metadata"]["name"])
+            await scene.there.people.delete(POD, "default", pod["metadata"]["name"])
 
 
 LOSSES: list[tuple[Callable[[Watched], Awaitable[None]], LossCause, str]] = [
@@ -148,46 +148,46 @@ def test_a_loss_is_reported_once_with_number_pool_and_cause(
     lose: Callable[[Watched], Awaitable[None]], cause: LossCause, words: str
 ) -> None:
     async def scene() -> None:
-        async with watched() as found:
-            await lose(found)
+        async with watched() as watched_cluster:
+            await lose(watched_cluster)
             await asyncio.sleep(15)
-            (event,) = found.events
+            (event,) = watched_cluster.events
             assert {loss.cause for loss in event.losses} == {cause}
             assert words in summarize_losses(event.losses, event.of)
-            assert len(found.tracker.losses(KEY)) == len(event.losses)
+            assert len(watched_cluster.tracker.losses(KEY)) == len(event.losses)
             await asyncio.sleep(600)
-            assert len(found.events) == 1
+            assert len(watched_cluster.events) == 1
 
     play(scene)
 
 
-async def commit(found: Watched) -> None:
+async def commit(scene: Watched) -> None:
     body = ours("b" * 40)
     body["spec"]["template"]["spec"]["nodeSelector"] = {"disk": "nvme"}
     patch = {
         "metadata": {"annotations": body["metadata"]["annotations"]},
         "spec": {"template": body["spec"]["template"]},
     }
-    await found.there.people.patch(DAEMONSET, "default", "agent", patch)
+    await scene.there.people.patch(DAEMONSET, "default", "agent", patch)
 
 
-async def leave(found: Watched) -> None:
+async def leave(scene: Watched) -> None:
     for node in range(5):
-        found.there.cluster.remove_node(f"node-{node:02d}")
+        scene.there.cluster.remove_node(f"node-{node:02d}")
 
 
-async def die(found: Watched) -> None:
-    found.there.cluster.kill_node("node-03")
+async def die(scene: Watched) -> None:
+    scene.there.cluster.kill_node("node-03")
     await asyncio.sleep(60)
 
 
-async def there_and_back(found: Watched) -> None:
-    await label(found.there, 1, disk=None)
+async def there_and_back(scene: Watched) -> None:
+    await label(scene.there, 1, disk=None)
     await asyncio.sleep(2)
-    await label(found.there, 1, disk="ssd")
+    await label(scene.there, 1, disk="ssd")
 
 
-async def move_to_another_variant(found: Watched) -> None:
+async def move_to_another_variant(scene: Watched) -> None:
     body = ours(selector={"matchLabels": {"app": "agent", names.VARIANT: "big"}})
     spec = body["spec"]["template"]["spec"] = {
         **body["spec"]["template"]["spec"],
@@ -197,15 +197,15 @@ async def move_to_another_variant(found: Watched) -> None:
         "metadata": {"labels": {"app": "agent", names.VARIANT: "big"}},
         "spec": spec,
     }
-    await found.there.people.create(
+    await scene.there.people.create(
         DAEMONSET, {**body, "metadata": {**body["metadata"], "name": "agent-big"}}
     )
     await asyncio.sleep(5)
-    await label(found.there, 1, disk="big")
+    await label(scene.there, 1, disk="big")
 
 
-async def delete(found: Watched) -> None:
-    await found.there.people.delete(DAEMONSET, "default", "agent")
+async def delete(scene: Watched) -> None:
+    await scene.there.people.delete(DAEMONSET, "default", "agent")
 
 
 @pytest.mark.parametrize(
@@ -213,23 +213,23 @@ async def delete(found: Watched) -> None:
 )
 def test_an_explained_absence_is_no_loss(do: Callable[[Watched], Awaitable[None]]) -> None:
     async def scene() -> None:
-        async with watched() as found:
-            await do(found)
+        async with watched() as watched_cluster:
+            await do(watched_cluster)
             await asyncio.sleep(120)
-            assert found.events == []
-            assert found.tracker.losses(KEY) == ()
+            assert watched_cluster.events == []
+            assert watched_cluster.tracker.losses(KEY) == ()
 
     play(scene)
 
 
 def test_a_loss_ends_when_the_agent_is_back_and_a_second_one_is_reported_again() -> None:
     async def scene() -> None:
-        async with watched() as found:
+        async with watched() as watched_cluster:
             for disk in (None, "ssd", None):
-                await label(found.there, 4, disk=disk)
+                await label(watched_cluster.there, 4, disk=disk)
                 await asyncio.sleep(30)
-                assert bool(found.tracker.losses(KEY)) == (disk is None)
-            assert [len(event.losses) for event in found.events] == [1, 1]
+                assert bool(watched_cluster.tracker.losses(KEY)) == (disk is None)
+            assert [len(event.losses) for event in watched_cluster.events] == [1, 1]
 
     play(scene)
 
@@ -237,13 +237,13 @@ def test_a_loss_ends_when_the_agent_is_back_and_a_second_one_is_reported_again()
 def test_twenty_of_five_hundred_nodes_are_one_event() -> None:
     async def scene() -> None:
         nodes = [NodeSpec(f"node-{n:03d}", {"disk": "ssd", POOL: "cpu"}) for n in range(500)]
-        async with watched(nodes) as found:
+        async with watched(nodes) as watched_cluster:
             for n in range(20):
-                await found.there.people.patch(
+                await watched_cluster.there.people.patch(
                     NODE, "", f"node-{n:03d}", {"metadata": {"labels": {"disk": "hdd"}}}
                 )
             await asyncio.sleep(15)
-            (event,) = found.events
+            (event,) = watched_cluster.events
             words = (
                 "20 of 500 nodes lost their agent without a commit: pool cpu: 20 (label disk=ssd "
                 "became hdd)"

@@ -73,7 +73,7 @@ async def begun(
     """The tracker under powers without pods, the failures, and the UID of the DaemonSet."""
     controller = there.begin(Powers.OBSERVE)
     await controller.synced.wait()
-    found = StatusTracker(controller, dict, virtual_time.clock())
+    tracker = StatusTracker(controller, dict, virtual_time.clock())
     cluster: Any = requests
     looking: Cluster = cluster
     body = await there.people.get(DAEMONSET, "default", "agent")
@@ -81,9 +81,9 @@ async def begun(
     await there.people.patch(DAEMONSET, "default", "agent", taken_up, subresource="status")
     running = [
         asyncio.create_task(one.run())
-        for one in (found, PodCreateFailureWatcher(looking, found, virtual_time.clock()))
+        for one in (tracker, PodCreateFailureWatcher(looking, tracker, virtual_time.clock()))
     ]
-    return found, running, str(body["metadata"]["uid"])
+    return tracker, running, str(body["metadata"]["uid"])
 
 
 async def ended(running: list[asyncio.Task[None]]) -> None:
@@ -190,8 +190,8 @@ def test_the_cause_in_an_event(event: dict[str, Any], words: str) -> None:
         **event,
     }
     since = timestamps.seconds("2026-02-01T00:00:00Z") or 0.0
-    found = failed_create_events.latest([event_body], since).get("u", "")
-    assert (words in found) == (bool(words) == bool(found))
+    cause = failed_create_events.latest([event_body], since).get("u", "")
+    assert (words in cause) == (bool(words) == bool(cause))
 
 
 def test_the_command_line_agrees_with_the_service() -> None:

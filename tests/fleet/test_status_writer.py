@@ -68,8 +68,8 @@ class Scene:
         self.tracker.handle(Reconciled(0.0, None, 0, ()))
 
     async def objects(self) -> list[dict[str, Any]]:
-        found = (await self.there.people.list(self.kind)).items
-        return [dict(body) for body in found if body["metadata"]["namespace"] == "gitops-ds"]
+        items = (await self.there.people.list(self.kind)).items
+        return [dict(body) for body in items if body["metadata"]["namespace"] == "gitops-ds"]
 
     async def status(self) -> dict[str, Any]:
         (body,) = await self.objects()
@@ -81,16 +81,16 @@ class Scene:
 
 
 def followed(states: dict[str, DeployerState]) -> dict[str, SourceStatus]:
-    def one(id: str, known: DeployerState) -> SourceStatus:
-        whole = known.last_good == known.last_attempted
+    def one(id: str, state: DeployerState) -> SourceStatus:
+        whole = state.last_good == state.last_attempted
         condition = Condition.SYNCED if whole else Condition.PARTLY_APPLIED
         return SourceStatus(
             id,
             condition=condition,
-            message=f"commit {short(known.last_attempted)} is applied in part",
+            message=f"commit {short(state.last_attempted)} is applied in part",
         )
 
-    return {id: one(id, known) for id, known in states.items()}
+    return {id: one(id, state) for id, state in states.items()}
 
 
 @contextlib.asynccontextmanager

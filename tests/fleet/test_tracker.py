@@ -35,9 +35,9 @@ async def standing(
 ) -> AsyncIterator[StatusTracker]:
     controller = there.begin()
     await controller.synced.wait()
-    found = StatusTracker(controller, lambda: states or {}, virtual_time.clock())
-    running = asyncio.create_task(found.run())
-    yield found
+    tracker = StatusTracker(controller, lambda: states or {}, virtual_time.clock())
+    running = asyncio.create_task(tracker.run())
+    yield tracker
     running.cancel()
 
 
@@ -50,39 +50,39 @@ async def drain(changes: Changes) -> set[Key]:
 
 def test_an_agent_is_listed_from_the_start_follows_every_change_and_is_removed() -> None:
     async def scene() -> None:
-        async with stand(3) as there, standing(there) as found:
+        async with stand(3) as there, standing(there) as tracker:
             seen: list[HealthState | None] = []
             await asyncio.sleep(1)
-            seen.append(found.agents()[0].health.state)
+            seen.append(tracker.agents()[0].health.state)
             await asyncio.sleep(15)
-            seen.append(found.agents()[0].health.state)
+            seen.append(tracker.agents()[0].health.state)
             await there.edit("bad")
             await asyncio.sleep(15)
-            seen.append(found.agents()[0].health.state)
+            seen.append(tracker.agents()[0].health.state)
             await there.people.delete(DAEMONSET, "default", "agent")
             await asyncio.sleep(15)
             assert seen == [HealthState.PROGRESSING, HealthState.HEALTHY, HealthState.FAILED]
-            assert found.agents() == ()
+            assert tracker.agents() == ()
 
     play(scene)
 
 
 def test_only_changed_agents_are_evaluated_and_reported() -> None:
     async def scene() -> None:
-        async with stand(3) as there, standing(there) as found:
+        async with stand(3) as there, standing(there) as tracker:
             other = daemonset(selector={"matchLabels": {"app": "other"}})
             other["spec"]["template"]["metadata"]["labels"] = {"app": "other"}
             await there.people.create(
                 DAEMONSET, {**other, "metadata": {"name": "other", "namespace": "default"}}
             )
             await asyncio.sleep(30)
-            before = {agent.key: agent for agent in found.agents()}
-            changes = found.changed()
+            before = {agent.key: agent for agent in tracker.agents()}
+            changes = tracker.changed()
             assert await drain(changes) == set()
             await there.edit("agent:2")
             await asyncio.sleep(30)
             assert await drain(changes) == {KEY}
-            after = {agent.key: agent for agent in found.agents()}
+            after = {agent.key: agent for agent in tracker.agents()}
             assert {key for key in before if before[key] is not after[key]} == {KEY}
 
     play(scene)
@@ -90,24 +90,24 @@ def test_only_changed_agents_are_evaluated_and_reported() -> None:
 
 def test_without_changes_no_agent_is_evaluated_though_nodes_are_listed_again() -> None:
     async def scene() -> None:
-        async with stand(3) as there, standing(there) as found:
+        async with stand(3) as there, standing(there) as tracker:
             await asyncio.sleep(30)
-            before = found.agents()
+            before = tracker.agents()
             await asyncio.sleep(3600)
             # the turns of each new list
             assert sum(isinstance(event, Decided) for event in there.records) > 12
-            assert found.agents()[0] is before[0]
+            assert tracker.agents()[0] is before[0]
 
     play(scene)
 
 
 def test_a_node_that_dies_is_seen_though_nothing_is_to_be_done() -> None:
     async def scene() -> None:
-        async with stand(3) as there, standing(there) as found:
+        async with stand(3) as there, standing(there) as tracker:
             await asyncio.sleep(30)
             there.cluster.kill_node("node-1")
             await asyncio.sleep(65)
-            (agent,) = found.agents()
+            (agent,) = tracker.agents()
             assert (agent.health.state, agent.health.nodes[0].reason) == (
                 HealthState.DEGRADED,
                 "NodeNotReady",
@@ -119,18 +119,18 @@ def test_a_node_that_dies_is_seen_though_nothing_is_to_be_done() -> None:
 def test_an_applied_agent_that_does_not_exist_is_missing_until_it_is_no_longer_desired() -> None:
     async def scene() -> None:
         states = {"fleet": DeployerState(inventory=frozenset({LOST}))}
-        async with stand(1) as there, standing(there, states) as found:
-            changes = found.changed()
-            found.handle(Reconciled(0.0, None, 0, ()))
+        async with stand(1) as there, standing(there, states) as tracker:
+            changes = tracker.changed()
+            tracker.handle(Reconciled(0.0, None, 0, ()))
             await asyncio.sleep(5)
             assert LOST in await drain(changes)
-            assert {agent.key: agent.health.state for agent in found.agents()}[
+            assert {agent.key: agent.health.state for agent in tracker.agents()}[
                 LOST
             ] is HealthState.MISSING
             states["fleet"] = DeployerState()
-            found.handle(Reconciled(0.0, None, 0, ()))
+            tracker.handle(Reconciled(0.0, None, 0, ()))
             await asyncio.sleep(5)
-            assert [agent.key for agent in found.agents()] == [KEY]
+            assert [agent.key for agent in tracker.agents()] == [KEY]
 
     play(scene)
 
@@ -147,18 +147,18 @@ def test_on_a_picture_that_is_too_old_no_agent_is_in_sync() -> None:
             controller = there.begin()
             await controller.synced.wait()
             synced = {"fleet": SourceStatus("fleet", condition=Condition.SYNCED)}
-            found = StatusTracker(controller, dict, virtual_time.clock(), sources=lambda: synced)
-            running = asyncio.create_task(found.run())
-            changes = found.changed()
+            tracker = StatusTracker(controller, dict, virtual_time.clock(), sources=lambda: synced)
+            running = asyncio.create_task(tracker.run())
+            changes = tracker.changed()
             await asyncio.sleep(30)
-            assert agents.sync_of(found.agents()[0]) == ("Synced", "")
+            assert agents.sync_of(tracker.agents()[0]) == ("Synced", "")
             await drain(changes)
-            found.age({"pods": 10.0, "nodes": OLDEST_PICTURE + 1})
+            tracker.age({"pods": 10.0, "nodes": OLDEST_PICTURE + 1})
             assert await drain(changes) == {KEY}
-            assert agents.sync_of(found.agents()[0])[0] == "Unknown"
-            assert "nodes" in agents.sync_of(found.agents()[0])[1]
-            found.age({"pods": 10.0, "nodes": 5.0})
-            assert agents.sync_of(found.agents()[0]) == ("Synced", "")
+            assert agents.sync_of(tracker.agents()[0])[0] == "Unknown"
+            assert "nodes" in agents.sync_of(tracker.agents()[0])[1]
+            tracker.age({"pods": 10.0, "nodes": 5.0})
+            assert agents.sync_of(tracker.agents()[0]) == ("Synced", "")
             running.cancel()
 
     play(scene)

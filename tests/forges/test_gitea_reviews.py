@@ -128,10 +128,10 @@ def test_a_review_by_an_approver_approves_however_it_is_merged(fleet: Fleet, how
     number = fleet.propose(2)
     fleet.review(number, "stranger", "REQUEST_CHANGES")
     fleet.review(number, "approver")
-    found = fleet.approval(fleet.merge(number, how), people(fleet))
-    assert found is not None
-    assert (found.by, found.how) == (fleet.user("approver"), f"review of #{number}")
-    assert (found.hash, found.stage) == ("5d9f", "canary")
+    approval = fleet.approval(fleet.merge(number, how), people(fleet))
+    assert approval is not None
+    assert (approval.by, approval.how) == (fleet.user("approver"), f"review of #{number}")
+    assert (approval.hash, approval.stage) == ("5d9f", "canary")
 
 
 def _by_a_stranger(fleet: Fleet, number: int) -> None:
@@ -172,9 +172,9 @@ def test_every_commit_that_changed_the_template_needs_its_review(fleet: Fleet) -
     fleet.merge(numbers[0])
     numbers.append(fleet.propose(3))
     fleet.review(numbers[1], "approver")
-    found = fleet.approval(fleet.merge(numbers[1]), people(fleet))
-    assert found is not None
-    assert found.how == "review of #{}, #{}".format(*numbers)
+    approval = fleet.approval(fleet.merge(numbers[1]), people(fleet))
+    assert approval is not None
+    assert approval.how == "review of #{}, #{}".format(*numbers)
     assert fleet.approval(fleet.merge(fleet.propose(4)), people(fleet)) is None, "no review"
 
 
@@ -189,9 +189,9 @@ def test_a_direct_push_has_no_review_and_neither_has_a_revert_by_the_service(fle
     fleet.since = fleet.work.git("rev-parse", "HEAD")
     number = fleet.propose(3)
     fleet.review(number, "approver")
-    found = fleet.approval(fleet.merge(number), people(fleet))
-    assert found is not None
-    assert found.how == f"review of #{number}"
+    approval = fleet.approval(fleet.merge(number), people(fleet))
+    assert approval is not None
+    assert approval.how == f"review of #{number}"
 
 
 def test_a_member_of_a_team_approves(fleet: Fleet) -> None:
@@ -211,6 +211,6 @@ def test_a_member_of_a_team_approves(fleet: Fleet) -> None:
     number = fleet.propose(3)
     fleet.review(number, "stranger")
     fleet.review(number, "approver")
-    found = fleet.approval(fleet.merge(number), teams)
-    assert found is not None
-    assert found.by == fleet.user("approver")
+    approval = fleet.approval(fleet.merge(number), teams)
+    assert approval is not None
+    assert approval.by == fleet.user("approver")

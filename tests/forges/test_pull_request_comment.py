@@ -50,14 +50,14 @@ def github(directory: Path, event: Mapping[str, Any] = OF_PULL, **more: str) -> 
     }
 
 
-def done(on: Server, wanted: CommentOptions, environ: Mapping[str, str]) -> CommentResult:
+def done(on: Server, options: CommentOptions, environ: Mapping[str, str]) -> CommentResult:
     """What came of it on that server, whose address stands in the environment as `URL`."""
 
     async def inner() -> CommentResult:
         async with on.running():
             there = {name: value.replace("URL", on.url) for name, value in environ.items()}
             return await pull_request_comment.carry_out(
-                pull_request_comment.task(wanted, there), there, 5
+                pull_request_comment.task(options, there), there, 5
             )
 
     return asyncio.run(inner())
@@ -162,8 +162,8 @@ def test_outside_of_a_ci_all_values_are_options(tmp_path: Path) -> None:
 
     async def inner() -> CommentResult:
         async with on.running():
-            wanted = CommentOptions(written(tmp_path), ForgeKind.GITHUB, on.url, "acme/agents", 7)
-            task = pull_request_comment.task(wanted, {})
+            options = CommentOptions(written(tmp_path), ForgeKind.GITHUB, on.url, "acme/agents", 7)
+            task = pull_request_comment.task(options, {})
             assert task.sha == ""
             return await pull_request_comment.carry_out(task, {"GH_TOKEN": "good-token"}, 5)
 
@@ -179,9 +179,9 @@ def test_only_a_short_commit_of_an_outdated_report_is_known(
 
     async def inner() -> CommentResult:
         async with on.running():
-            wanted = CommentOptions(written(tmp_path), ForgeKind.GITHUB, on.url, "acme/agents", 7)
+            options = CommentOptions(written(tmp_path), ForgeKind.GITHUB, on.url, "acme/agents", 7)
             return await pull_request_comment.carry_out(
-                pull_request_comment.task(wanted, {}), {"GH_TOKEN": "good-token"}, 5
+                pull_request_comment.task(options, {}), {"GH_TOKEN": "good-token"}, 5
             )
 
     result = asyncio.run(inner())
@@ -225,15 +225,15 @@ def test_comment_and_status_are_named_by_the_key(tmp_path: Path) -> None:
 
 def test_values_of_another_repository_or_forge_are_ignored(tmp_path: Path) -> None:
     environ = github(tmp_path)
-    wanted = CommentOptions(written(tmp_path), project="acme/other", number=3)
-    task = pull_request_comment.task(wanted, environ)
+    options = CommentOptions(written(tmp_path), project="acme/other", number=3)
+    task = pull_request_comment.task(options, environ)
     assert (task.project, task.number, task.sha) == ("acme/other", 3, "")
     elsewhere = pull_request_comment.task(
-        replace(wanted, kind=ForgeKind.GITEA, url="https://git.example"), environ
+        replace(options, kind=ForgeKind.GITEA, url="https://git.example"), environ
     )
     assert (elsewhere.url, elsewhere.number, elsewhere.sha) == ("https://git.example/api/v1", 3, "")
     with pytest.raises(errors.UsageError, match="must be the server's address"):
-        pull_request_comment.task(replace(wanted, kind=ForgeKind.GITEA), environ)
+        pull_request_comment.task(replace(options, kind=ForgeKind.GITEA), environ)
 
 
 @pytest.mark.parametrize(
@@ -258,10 +258,10 @@ def test_missing_or_contradictory_options_are_reported(
 
 
 def test_a_report_and_a_ci_without_a_commit(tmp_path: Path) -> None:
-    wanted = CommentOptions(written(tmp_path, head=""), ForgeKind.GITHUB, project="a/b", number=7)
+    options = CommentOptions(written(tmp_path, head=""), ForgeKind.GITHUB, project="a/b", number=7)
     with pytest.raises(errors.UsageError, match="name --sha"):
-        pull_request_comment.task(wanted, {})
-    assert pull_request_comment.task(replace(wanted, sha=HEAD), {}).sha == HEAD
+        pull_request_comment.task(options, {})
+    assert pull_request_comment.task(replace(options, sha=HEAD), {}).sha == HEAD
 
 
 def test_a_file_that_is_no_report_is_rejected_and_never_shown(tmp_path: Path) -> None:

@@ -60,22 +60,22 @@ GITLAB = {
 
 
 def test_a_job_of_a_pull_request_is_about_its_head_not_about_the_merge() -> None:
-    found = ci_environment.read(ACTIONS, OF_PULL)
-    assert (found.kind, found.url, found.project, found.number) == (
+    environment = ci_environment.read(ACTIONS, OF_PULL)
+    assert (environment.kind, environment.url, environment.project, environment.number) == (
         ForgeKind.GITHUB,
         "https://api.github.com",
         "acme/agents",
         7,
     )
-    assert (found.sha, found.run) == (HEAD, (100, 2))
-    assert found.link == "https://github.com/acme/agents/actions/runs/100"
+    assert (environment.sha, environment.run) == (HEAD, (100, 2))
+    assert environment.link == "https://github.com/acme/agents/actions/runs/100"
     assert ci_environment.read(ACTIONS, {}).number == 7
     assert ci_environment.read({**ACTIONS, "GITHUB_REF": "refs/heads/main"}, {}).number == 0
 
 
 def test_a_job_after_another_workflow_is_about_that_ones_commit() -> None:
-    found = ci_environment.read({**ACTIONS, "GITHUB_REF": "refs/heads/main"}, OF_RUN)
-    assert (found.number, found.sha, found.branch, found.run) == (
+    environment = ci_environment.read({**ACTIONS, "GITHUB_REF": "refs/heads/main"}, OF_RUN)
+    assert (environment.number, environment.sha, environment.branch, environment.run) == (
         0,
         HEAD,
         "contributor:fix",
@@ -98,13 +98,23 @@ def test_gitea_and_forgejo_are_distinguished_from_github(mark: str, kind: ForgeK
         mark: "true",
     }
     del there["GITHUB_API_URL"]
-    found = ci_environment.read(there, {})
-    assert (found.kind, found.url, found.number) == (kind, "https://git.example/api/v1", 7)
+    environment = ci_environment.read(there, {})
+    assert (environment.kind, environment.url, environment.number) == (
+        kind,
+        "https://git.example/api/v1",
+        7,
+    )
 
 
 def test_a_job_of_gitlab() -> None:
-    found = ci_environment.read(GITLAB, {})
-    assert (found.kind, found.project, found.number, found.sha, found.run) == (
+    environment = ci_environment.read(GITLAB, {})
+    assert (
+        environment.kind,
+        environment.project,
+        environment.number,
+        environment.sha,
+        environment.run,
+    ) == (
         ForgeKind.GITLAB,
         "42",
         7,
@@ -136,11 +146,11 @@ json_values = st.recursive(
     st.text(max_size=20),
 )
 def test_no_event_and_no_variable_is_too_strange(event: dict[str, Any], text: str) -> None:
-    found = ci_environment.read(
+    environment = ci_environment.read(
         dict.fromkeys([*ACTIONS, *GITLAB], text) | {"GITHUB_REPOSITORY": "a/b"}, event
     )
-    assert not found.sha or kinds.is_commit_id(found.sha)
-    assert found.number >= 0
+    assert not environment.sha or kinds.is_commit_id(environment.sha)
+    assert environment.number >= 0
 
 
 @pytest.mark.parametrize(
@@ -157,10 +167,10 @@ def test_no_event_and_no_variable_is_too_strange(event: dict[str, Any], text: st
 def test_each_forge_has_its_own_variable(
     kind: ForgeKind, environ: dict[str, str], name: str
 ) -> None:
-    found = access.token(kind, environ)
-    assert found.name == name
-    assert found.value not in repr(found).replace(name, "")
-    assert found.of_job is (name == "CI_JOB_TOKEN")
+    token = access.token(kind, environ)
+    assert token.name == name
+    assert token.value not in repr(token).replace(name, "")
+    assert token.of_job is (name == "CI_JOB_TOKEN")
 
 
 @pytest.mark.parametrize(
@@ -265,11 +275,11 @@ def test_the_failures_after_which_a_request_is_retried(
 
 
 def test_the_same_comment_is_recognized_with_other_line_endings() -> None:
-    wanted = Sticky("<!-- m -->", "a  \nb\n", HEAD, (1,))
+    expected = Sticky("<!-- m -->", "a  \nb\n", HEAD, (1,))
     assert sticky_comment.is_same(
-        Comment(1, "me", wanted.body.replace("\n", "\r\n").strip()), wanted
+        Comment(1, "me", expected.body.replace("\n", "\r\n").strip()), expected
     )
-    assert not sticky_comment.is_same(Comment(1, "me", wanted.body + "c"), wanted)
+    assert not sticky_comment.is_same(Comment(1, "me", expected.body + "c"), expected)
 
 
 @pytest.mark.parametrize(

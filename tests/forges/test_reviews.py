@@ -207,8 +207,8 @@ def test_a_review_by_an_approver_of_every_commit_approves(
 ) -> None:
     answers = github([review("ada")])
     reader = ReviewReader(answers, review_apis.of(ForgeKind.GITHUB), "a/b")
-    found = asyncio.run(review_approvals.approval(reader, STAGE, (approver,), commits))
-    assert found == (
+    approval = asyncio.run(review_approvals.approval(reader, STAGE, (approver,), commits))
+    assert approval == (
         StageApproval("gpu", "5d9f", "team-gpu", expected, "review of #7") if expected else None
     )
 

@@ -52,20 +52,20 @@ def checked(files: Files) -> CheckResult:
     snapshot = SourceTree(None, files)
     names = rendering.clusters(snapshot) or ("",)
     prepared = tuple(prepare.prepare(snapshot, cluster=name) for name in names[:3])
-    found = tuple(dict.fromkeys(finding for one in prepared for finding in one.findings))
-    return suppress.without(CheckResult(snapshot, prepared, found), date(2026, 1, 1))
+    findings = tuple(dict.fromkeys(finding for one in prepared for finding in one.findings))
+    return suppress.without(CheckResult(snapshot, prepared, findings), date(2026, 1, 1))
 
 
 def holds(files: Files) -> None:
     """No exception, no crashed rule, not too long, and valid reports without side effects."""
     start = time.process_time()
-    found = checked(files)
-    report = check_output.report(found, "")
+    result = checked(files)
+    report = check_output.report(result, "")
     written = {
         format: formats.written(format, report, made.about()) for format in formats.ReportFormat
     }
     assert time.process_time() - start < PATIENCE
-    crashed = [one.message for one in found.findings if one.rule == "DS904"]
+    crashed = [one.message for one in result.findings if one.rule == "DS904"]
     assert not crashed, crashed
     assert all(
         written[format]

@@ -127,11 +127,11 @@ def test_ten_thousand_small_bombs_stay_small() -> None:
         f"[{'x,' * 90}]\n  b: [{'*a,' * 90}]\n"
     )
     started = time.process_time()
-    found = targets.checked(
+    result = targets.checked(
         {PurePosixPath(f"{number}.yaml"): (small % number).encode() for number in range(1000)}
     )
     assert time.process_time() - started < PATIENCE
-    assert found.findings
+    assert result.findings
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < 2 << 20  # kibibytes
 
 

@@ -65,7 +65,7 @@ def test_a_waiting_git_request_fails_when_the_repository_is_closed(tmp_path: Pat
 
 def running(cache: Path) -> list[int]:
     """The processes whose environment names the cache: git, and what talks for it."""
-    found = []
+    result = []
     for one in Path("/proc").iterdir():
         with contextlib.suppress(OSError):
             words = one.name.isdigit() and (one / "environ").read_bytes()
@@ -74,8 +74,8 @@ def running(cache: Path) -> list[int]:
                 and f"GIT_DIR={cache}".encode() in words
                 and b"remote-https" in (one / "cmdline").read_bytes()
             ):
-                found.append(int(one.name))
-    return found
+                result.append(int(one.name))
+    return result
 
 
 HELD = """

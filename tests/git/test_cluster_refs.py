@@ -23,9 +23,9 @@ NONE = CommitId("")
 
 @pytest.fixture
 def upstream(tmp_path: Path) -> Upstream:
-    found = Upstream(tmp_path / "upstream")
-    found.commit({"a.yaml": "a: 1"})
-    return found
+    repository = Upstream(tmp_path / "upstream")
+    repository.commit({"a.yaml": "a: 1"})
+    return repository
 
 
 def report(data: bytes, cluster: str = "staging") -> ReportRef:
@@ -39,8 +39,8 @@ def test_a_report_replaces_the_earlier_one_without_history(upstream: Upstream) -
         later = replace(BOT, at=AT + timedelta(seconds=1))
         second = await repository.publish_report("", report(b"two\n"), first, later)
         await repository.publish_report("", report(b"three\n", "eu-1"), None, BOT)
-        found = await repository.cluster_reports("", ["staging", "eu-2"])
-        assert found == (ReportRef("staging", second, b"two\n"),)
+        reports = await repository.cluster_reports("", ["staging", "eu-2"])
+        assert reports == (ReportRef("staging", second, b"two\n"),)
         # The same report again costs no push, and any other state of the ref is a race.
         assert await repository.publish_report("", report(b"two\n"), second, later) == second
         for expect in (first, None):
@@ -64,8 +64,8 @@ def test_folders_of_one_repository_have_reports_of_their_own(upstream: Upstream)
         await repository.publish_report("", report(b"root\n"), None, BOT)
         await repository.publish_report("fleet", report(b"fleet\n"), None, BOT)
         for path, data in (("", b"root\n"), ("fleet", b"fleet\n")):
-            (found,) = await repository.cluster_reports(path, ["staging"])
-            assert found.data == data
+            (reports,) = await repository.cluster_reports(path, ["staging"])
+            assert reports.data == data
 
     use(upstream, work)
 
@@ -82,12 +82,16 @@ def test_a_report_of_any_other_form_is_read_as_empty_or_not_at_all(upstream: Ups
     names = ["blob", "branch", "long", "staging"]
 
     async def work(repository: Repository) -> None:
-        found = await repository.cluster_reports("", names)
-        assert {one.cluster: one.data for one in found} == {"blob": b"", "branch": b"", "long": b""}
+        reports = await repository.cluster_reports("", names)
+        assert {one.cluster: one.data for one in reports} == {
+            "blob": b"",
+            "branch": b"",
+            "long": b"",
+        }
         # A report that was deleted on the server is gone here too.
         upstream.git("update-ref", "-d", "refs/gitops-ds/clusters/long")
-        found = await repository.cluster_reports("", names)
-        assert {one.cluster for one in found} == {"blob", "branch"}
+        reports = await repository.cluster_reports("", names)
+        assert {one.cluster for one in reports} == {"blob", "branch"}
         assert await repository.tip(MAIN)
 
     use(upstream, work)

@@ -53,8 +53,8 @@ def files(server: HttpServer, directory: Path, password: str) -> dict[str, str]:
 def keyring(
     settings: Mapping[str, Any], secrets: git_auth.ClusterSecrets | None = None
 ) -> git_auth.Keyring:
-    found = decode(RepositorySettings, settings)
-    return git_auth.Keyring(found, address.parse(found.url), secrets)
+    decoded = decode(RepositorySettings, settings)
+    return git_auth.Keyring(decoded, address.parse(decoded.url), secrets)
 
 
 def test_a_changed_token_file_is_used_at_the_next_fetch_also_after_a_symlink_swap(
@@ -200,10 +200,10 @@ def test_the_longest_matching_path_is_used_and_none_without_a_match() -> None:
     entries = [
         CredentialSettings(match=f"https://git.example.com{path}") for path in ("", "/a/b", "/a")
     ]
-    for url, wanted in (("/x", 0), ("/a/b/c", 1), ("/a/c", 2)):
+    for url, expected in (("/x", 0), ("/a/b/c", 1), ("/a/c", 2)):
         assert (
             git_auth.chosen(entries, address.parse(f"https://git.example.com{url}"))
-            is entries[wanted]
+            is entries[expected]
         )
     assert git_auth.chosen(entries, address.parse("https://other.example.com/a")) is None
 
@@ -270,10 +270,10 @@ def test_credentials_are_sent_only_to_their_own_host(given_for: list[str], url: 
         where = address.parse(url)
     except errors.GitopsError:
         return
-    found = git_auth.chosen(entries, where)
-    if found is None:
+    credentials = git_auth.chosen(entries, where)
+    if credentials is None:
         return
-    scheme, _, rest = found.match.partition("://")
+    scheme, _, rest = credentials.match.partition("://")
     host, _, path = rest.partition("/")
     if "://" in url:
         authority, _, below = url.partition("://")[2].partition("/")

@@ -25,9 +25,9 @@ KEY = base64.b64encode(b"\0\0\0\x0bssh-ed25519\0\0\0 " + bytes(32)).decode()
 
 
 def trouble(settings: dict[str, Any], now: float = 0.0) -> str:
-    found = decode(RepositorySettings, settings)
+    decoded = decode(RepositorySettings, settings)
     return asyncio.run(
-        git_auth.trouble(git_auth.Keyring(found, address.parse(found.url), None), now)
+        git_auth.trouble(git_auth.Keyring(decoded, address.parse(decoded.url), None), now)
     )
 
 

@@ -55,8 +55,8 @@ def use(
     return asyncio.run(run())
 
 
-async def fetched(repository: Repository, wanted: revision.RevisionSpec = MAIN) -> CommitId:
-    commit = await repository.tip(wanted)
+async def fetched(repository: Repository, spec: revision.RevisionSpec = MAIN) -> CommitId:
+    commit = await repository.tip(spec)
     await repository.fetch(commit)
     return commit
 
@@ -194,9 +194,9 @@ def test_more_bytes_than_allowed_in_all_are_not_read(upstream: Upstream) -> None
 
 
 def test_an_empty_repository_and_an_unknown_branch_are_reported(upstream: Upstream) -> None:
-    for wanted in (Head(), MAIN, ShortName("main")):
+    for reference in (Head(), MAIN, ShortName("main")):
         with pytest.raises(errors.RevisionUnknown, match=r"has no commit yet|no branch main"):
-            use(upstream, lambda r, w=wanted: r.tip(w))  # type: ignore[misc]
+            use(upstream, lambda r, w=reference: r.tip(w))  # type: ignore[misc]
     upstream.commit({"a.yaml": "x"})
     with pytest.raises(errors.RevisionUnknown, match="did you mean main"):
         use(upstream, lambda r: r.tip(Branch("mian")))
@@ -226,7 +226,7 @@ def test_revisions_of_every_kind_lead_to_their_commits(upstream: Upstream) -> No
     upstream.git("update-ref", "refs/pull/7/head", first)
     upstream.git("branch", "both", first)
     upstream.git("tag", "both", second)
-    wanted = {
+    expected = {
         None: second,
         "main": second,
         "v1.2.0": first,
@@ -245,7 +245,7 @@ def test_revisions_of_every_kind_lead_to_their_commits(upstream: Upstream) -> No
     }
 
     async def work(repository: Repository) -> None:
-        for text, commit in wanted.items():
+        for text, commit in expected.items():
             found = await fetched(repository, revision.parse(text))
             assert found == commit, text
         assert await repository.tip(revision.from_settings(semver="^1.2")) == second

@@ -43,37 +43,37 @@ def eve(tmp_path: Path) -> SshSigner:
 
 @pytest.fixture(scope="module")
 def gpg() -> Iterator[Gpg]:
-    with signing.gpg() as found:
-        yield found
+    with signing.gpg() as home:
+        yield home
 
 
 def verified(
-    upstream: Upstream, trust: Trust, *, since: str | None = None, wanted: RevisionSpec = MAIN
+    upstream: Upstream, trust: Trust, *, since: str | None = None, spec: RevisionSpec = MAIN
 ) -> Verified | Unverified:
     async def run() -> Verified | Unverified:
         where = address.parse(str(upstream.path), allow_local=True)
         async with Repository(where, upstream.path.with_suffix(".cache")) as repository:
-            tip = await repository.tip(wanted)
+            tip = await repository.tip(spec)
             await repository.fetch(tip)
-            return await repository.verify(wanted, tip, CommitId(since) if since else None, trust)
+            return await repository.verify(spec, tip, CommitId(since) if since else None, trust)
 
     return asyncio.run(run())
 
 
-def refused(found: Verified | Unverified, words: str) -> Unverified:
-    assert isinstance(found, Unverified), found
-    assert words in found.message
-    return found
+def refused(verification: Verified | Unverified, words: str) -> Unverified:
+    assert isinstance(verification, Unverified), verification
+    assert words in verification.message
+    return verification
 
 
 def test_a_commit_of_an_allowed_ssh_key_is_good_and_names_its_signer(
     upstream: Upstream, ada: SshSigner
 ) -> None:
     signing.commit(upstream, "1", *ada.config())
-    found = verified(upstream, Trust(Mode.HEAD, ada.allowed('namespaces="git"')))
-    assert isinstance(found, Verified)
-    assert found.signer == "ada@example.com"
-    assert found.key.startswith("SHA256:")
+    verification = verified(upstream, Trust(Mode.HEAD, ada.allowed('namespaces="git"')))
+    assert isinstance(verification, Verified)
+    assert verification.signer == "ada@example.com"
+    assert verification.key.startswith("SHA256:")
 
 
 def test_a_commit_of_a_known_openpgp_key_is_good_and_names_its_signer(
@@ -81,15 +81,17 @@ def test_a_commit_of_a_known_openpgp_key_is_good_and_names_its_signer(
 ) -> None:
     key = gpg.signer("grace")
     signing.commit(upstream, "1", "-c", f"user.signingKey={key}", environment=gpg.environment)
-    found = verified(upstream, Trust(Mode.HEAD, openpgp=gpg.public(key)))
-    assert found == Verified("grace <grace@example.com>", key)
+    verification = verified(upstream, Trust(Mode.HEAD, openpgp=gpg.public(key)))
+    assert verification == Verified("grace <grace@example.com>", key)
 
 
 def test_an_unsigned_commit_is_refused_by_name(upstream: Upstream, ada: SshSigner) -> None:
     commit = signing.commit(upstream, "sneaky")
-    found = refused(verified(upstream, Trust(Mode.HEAD, ada.allowed())), "is not signed: sign it")
-    assert found.commit == commit
-    assert "'sneaky' by Ada <ada@example.com>" in found.message
+    verification = refused(
+        verified(upstream, Trust(Mode.HEAD, ada.allowed())), "is not signed: sign it"
+    )
+    assert verification.commit == commit
+    assert "'sneaky' by Ada <ada@example.com>" in verification.message
 
 
 @pytest.mark.parametrize(
@@ -115,10 +117,10 @@ def test_an_ssh_key_that_does_not_count_is_refused_with_the_reason(
         "not yet": Trust(Mode.HEAD, eve.allowed('valid-after="20400101"')),
         "revoked": Trust(Mode.HEAD, eve.allowed(), revoked=eve.public.encode()),
     }[case]
-    found = verified(upstream, trust)
-    assert isinstance(found, Unverified)
-    assert any(word in found.message for word in words.split("|")), found.message
-    assert "eve@example.com" not in found.message or case == "revoked"
+    verification = verified(upstream, trust)
+    assert isinstance(verification, Unverified)
+    assert any(word in verification.message for word in words.split("|")), verification.message
+    assert "eve@example.com" not in verification.message or case == "revoked"
 
 
 @pytest.mark.parametrize(
@@ -145,9 +147,9 @@ def test_an_openpgp_key_that_does_not_count_is_refused_with_the_reason(
         )
         if case == "revoked":
             gpg.revoke(key)
-        known = gpg.public(other if case == "a stranger" else key)
-    found = refused(verified(upstream, Trust(Mode.HEAD, openpgp=known)), words)
-    assert key in found.message or case == "a stranger"
+        public = gpg.public(other if case == "a stranger" else key)
+    verification = refused(verified(upstream, Trust(Mode.HEAD, openpgp=public)), words)
+    assert key in verification.message or case == "a stranger"
 
 
 def test_a_commit_changed_after_it_was_signed_is_refused(
@@ -224,9 +226,9 @@ def test_every_commit_of_a_merge_must_be_signed(upstream: Upstream, ada: SshSign
     signing.merge(upstream, "side", *ada.config())
     every = Trust(Mode.ALL, ada.allowed())
     assert refused(verified(upstream, every, since=good), "'side 2'").commit == bad
-    found = verified(upstream, every, since=bad)
-    assert isinstance(found, Verified)
-    assert found.checked == 3
+    verification = verified(upstream, every, since=bad)
+    assert isinstance(verification, Verified)
+    assert verification.checked == 3
 
 
 def test_more_commits_than_one_git_process_accepts_are_all_verified(
@@ -237,9 +239,9 @@ def test_more_commits_than_one_git_process_accepts_are_all_verified(
     for n in range(102):
         signing.commit(upstream, f"{n}", *ada.config())
     every = Trust(Mode.ALL, ada.allowed())
-    found = verified(upstream, every, since=bad)
-    assert isinstance(found, Verified)
-    assert found.checked == 102
+    verification = verified(upstream, every, since=bad)
+    assert isinstance(verification, Verified)
+    assert verification.checked == 102
     assert refused(verified(upstream, every, since=since), "'sneaky'").commit == bad
 
 
@@ -259,21 +261,21 @@ def test_a_signed_tag_is_good_for_its_own_name_and_commit_only(
     signing.commit(upstream, "1")
     signing.tag(upstream, "v1.0.0", *ada.config())
     trust = Trust(Mode.TAG, ada.allowed())
-    for wanted in (Tag("v1.0.0"), Semver(">=1")):
-        found = verified(upstream, trust, wanted=wanted)
-        assert isinstance(found, Verified)
-        assert found.signer == "ada@example.com"
+    for spec in (Tag("v1.0.0"), Semver(">=1")):
+        verification = verified(upstream, trust, spec=spec)
+        assert isinstance(verification, Verified)
+        assert verification.signer == "ada@example.com"
     refused(
-        verified(upstream, Trust(Mode.TAG, eve.allowed()), wanted=Tag("v1.0.0")),
+        verified(upstream, Trust(Mode.TAG, eve.allowed()), spec=Tag("v1.0.0")),
         "not in the keys of",
     )
     # The old tag under a new name would bring an old version back.
     upstream.git("update-ref", "refs/tags/v2.0.0", upstream.git("rev-parse", "refs/tags/v1.0.0"))
-    refused(verified(upstream, trust, wanted=Semver(">=1")), "is not a tag object of that name")
+    refused(verified(upstream, trust, spec=Semver(">=1")), "is not a tag object of that name")
     upstream.git("tag", "v3.0.0")
-    refused(verified(upstream, trust, wanted=Semver(">=1")), "without a signature")
+    refused(verified(upstream, trust, spec=Semver(">=1")), "without a signature")
     upstream.git("tag", "--annotate", "--message", "unsigned", "v4.0.0")
-    refused(verified(upstream, trust, wanted=Semver(">=1")), "is not signed")
+    refused(verified(upstream, trust, spec=Semver(">=1")), "is not signed")
     with pytest.raises(errors.UsageError, match=r"set repository\.tag or repository\.semver"):
         verified(upstream, trust)
 
@@ -282,7 +284,7 @@ def test_while_the_server_is_unreachable_fetched_signatures_verify_the_last_good
     tmp_path: Path, ada: SshSigner, eve: SshSigner
 ) -> None:
     async def verified_while_away() -> list[type[Verified | Unverified]]:
-        wanted, cache = Tag("v1.0.0"), tmp_path / "cache"
+        reference, cache = Tag("v1.0.0"), tmp_path / "cache"
         with gitservers.http_git_server(tmp_path / "git") as server:
             upstream = server.repository("fleet")
             signing.commit(upstream, "1", *ada.config())
@@ -290,11 +292,11 @@ def test_while_the_server_is_unreachable_fetched_signatures_verify_the_last_good
             where = address.parse(f"{server.url}/fleet")
             own = Credentials(Password(server.password, server.user), server.authority)
             async with Repository(where, cache, own) as repository:
-                tip = await repository.tip(wanted)
+                tip = await repository.tip(reference)
                 assert not await repository.has(tip)
                 await repository.fetch(tip)
                 assert isinstance(
-                    await repository.verify(wanted, tip, None, Trust(Mode.TAG, ada.allowed())),
+                    await repository.verify(reference, tip, None, Trust(Mode.TAG, ada.allowed())),
                     Verified,
                 )
         async with Repository(where, cache, own) as repository:
@@ -304,7 +306,7 @@ def test_while_the_server_is_unreachable_fetched_signatures_verify_the_last_good
                 for mode in (Mode.TAG, Mode.HEAD, Mode.ALL)
                 for signer in (ada, eve)
             ]
-            return [type(await repository.verify_kept(wanted, tip, trust)) for trust in trusts]
+            return [type(await repository.verify_kept(reference, tip, trust)) for trust in trusts]
 
     assert asyncio.run(verified_while_away()) == [Verified, Unverified] * 3
 
@@ -313,9 +315,9 @@ def test_an_openpgp_signed_tag_is_good(upstream: Upstream, gpg: Gpg) -> None:
     key = gpg.signer("tagger")
     signing.commit(upstream, "1")
     signing.tag(upstream, "v1", "-c", f"user.signingKey={key}", environment=gpg.environment)
-    assert verified(
-        upstream, Trust(Mode.TAG, openpgp=gpg.public(key)), wanted=Tag("v1")
-    ) == Verified("tagger <tagger@example.com>", key)
+    assert verified(upstream, Trust(Mode.TAG, openpgp=gpg.public(key)), spec=Tag("v1")) == Verified(
+        "tagger <tagger@example.com>", key
+    )
 
 
 def test_a_file_without_a_key_is_refused(upstream: Upstream) -> None:

@@ -28,8 +28,8 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 @pytest.fixture(scope="module")
 def gpg() -> Iterator[Gpg]:
-    with signing.gpg() as found:
-        yield found
+    with signing.gpg() as home:
+        yield home
 
 
 def reverted(tmp_path: Path, own: Signing | None, trust: Trust) -> Verified | Unverified:

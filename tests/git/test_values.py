@@ -228,7 +228,7 @@ REFS = {
 
 
 @pytest.mark.parametrize(
-    ("wanted", "commit"),
+    ("spec", "commit"),
     [
         (Head(), A),
         (Branch("main"), A),
@@ -245,8 +245,8 @@ REFS = {
         (Semver(">=2.0.0-0"), A),
     ],
 )
-def test_a_revision_at_a_server(wanted: revision.RevisionSpec, commit: CommitId | None) -> None:
-    assert revision.resolve(wanted, REFS) == commit
+def test_a_revision_at_a_server(spec: revision.RevisionSpec, commit: CommitId | None) -> None:
+    assert revision.resolve(spec, REFS) == commit
 
 
 def test_an_unknown_revision_is_reported_with_similar_names() -> None:
@@ -280,10 +280,12 @@ def test_an_unknown_revision_is_reported_with_similar_names() -> None:
 )
 def test_a_version_range(range_: str, inside: str, outside: str) -> None:
     parsed = semver.parse(range_)
-    for text, wanted in [(t, True) for t in inside.split()] + [(t, False) for t in outside.split()]:
+    for text, expected in [(t, True) for t in inside.split()] + [
+        (t, False) for t in outside.split()
+    ]:
         version = semver.version(text)
         assert version is not None
-        assert semver.fits(parsed, version) is wanted, text
+        assert semver.fits(parsed, version) is expected, text
 
 
 @pytest.mark.parametrize("text", ["", "a", "1.2.3.4", ">=", "1 ||", "^^1", "1.2.3 foo", "!=1"])

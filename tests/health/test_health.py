@@ -34,10 +34,10 @@ FLUX = {"Healthy": "Current", "Progressing": "InProgress", "Degraded": "Failed"}
 @cache
 def program() -> Path:
     """The evaluator, built if it does not exist yet."""
-    found = subprocess.run(
+    done = subprocess.run(
         [ROOT / "scripts/health"], stdout=subprocess.PIPE, text=True, check=True, env=os.environ
     )
-    return Path(found.stdout.strip()) / "evaluate"
+    return Path(done.stdout.strip()) / "evaluate"
 
 
 def judged(kind: str, body: dict[str, Any], directory: Path) -> str:
@@ -54,11 +54,11 @@ def judged(kind: str, body: dict[str, Any], directory: Path) -> str:
 @cache
 def recorded() -> dict[str, tuple[str, dict[str, Any]]]:
     """The DaemonSet in each phase of its rollouts, with its health."""
-    found: dict[str, tuple[str, dict[str, Any]]] = {}
+    result: dict[str, tuple[str, dict[str, Any]]] = {}
 
     async def script(scene: Scene) -> None:
         async def record(phase: str, health: str) -> None:
-            found[phase] = health, copy.deepcopy(dict(await scene.daemonset()))
+            result[phase] = health, copy.deepcopy(dict(await scene.daemonset()))
 
         await record("at rest", "Healthy")
         scene.push("2")
@@ -78,7 +78,7 @@ def recorded() -> dict[str, tuple[str, dict[str, Any]]]:
         await record("reverted", "Healthy")
 
     play(Powers.PACE, script, policy=f"{POLICY}onFailure: {{revert: {{how: none}}}}\n")
-    return found
+    return result
 
 
 def changed(change: Callable[[dict[str, Any]], None]) -> dict[str, Any]:

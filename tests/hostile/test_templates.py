@@ -54,12 +54,12 @@ def test_a_slow_template_fails_and_the_others_are_rendered_outside_of_the_event_
 
     preparing = Preparing(memory.UNLIMITED, call=call)
     began = time.process_time()
-    found = asyncio.run(preparing.rendered((hostile, good), TemplateSelector()))
+    rendered = asyncio.run(preparing.rendered((hostile, good), TemplateSelector()))
     assert time.process_time() - began < SECONDS, "of this process alone"
-    (finding,) = found[hostile.commit].broken
+    (finding,) = rendered[hostile.commit].broken
     assert (finding.rule, finding.refused) == (RULE, True)
     assert f"preparing configmap/n/hostile takes more than {SECONDS:g} s" in finding.message
-    assert [key.name for key in found[good.commit].manifests] == ["agent"]
+    assert [key.name for key in rendered[good.commit].manifests] == ["agent"]
 
 
 def test_a_process_that_outlives_its_limit_is_noticed() -> None:
@@ -87,9 +87,9 @@ def test_no_message_of_the_process_has_the_value_of_a_secret() -> None:
         b"kind: ConfigMap\napiVersion: v1\nmetadata: {name: hush-hush}\n" * 2
     ).decode()
     secret = held("hidden", text, "Secret")
-    found = asyncio.run(Preparing(memory.UNLIMITED).rendered((secret,), TemplateSelector()))
-    assert found[secret.commit].broken
-    assert "hush-hush" not in str(found[secret.commit].broken)
+    rendered = asyncio.run(Preparing(memory.UNLIMITED).rendered((secret,), TemplateSelector()))
+    assert rendered[secret.commit].broken
+    assert "hush-hush" not in str(rendered[secret.commit].broken)
 
 
 @pytest.mark.parametrize(

@@ -64,8 +64,8 @@ def test_only_turns_are_written_and_only_their_owner_may_read_them(
 
 
 def test_the_settings_name_the_directory_and_the_limits() -> None:
-    found = service.parse({"journal": {"path": "/var/lib/gitops-ds", "days": 2}}).journal
-    assert (found.path, found.limits) == (
+    parsed = service.parse({"journal": {"path": "/var/lib/gitops-ds", "days": 2}}).journal
+    assert (parsed.path, parsed.limits) == (
         "/var/lib/gitops-ds",
         JournalLimits(bytes=WIDE.bytes, days=2),
     )
@@ -79,9 +79,9 @@ def test_every_process_begins_a_file_and_leaves_the_torn_one_alone(
     (first,) = files.files(tmp_path)
     first.write_bytes(first.read_bytes()[:-5])
     write(tmp_path, events[20:])
-    found = replay.replay(tmp_path)
-    assert [unread.torn for unread in found.unread] == [True]
-    assert (found.files, found.turns, found.agrees) == (2, len(events) - 1, True)
+    result = replay.replay(tmp_path)
+    assert [unread.torn for unread in result.unread] == [True]
+    assert (result.files, result.turns, result.agrees) == (2, len(events) - 1, True)
 
 
 def test_a_full_file_is_followed_by_another_and_each_replays_alone(
@@ -223,6 +223,6 @@ def test_a_full_disk_leaves_a_torn_line_and_the_next_file_is_whole(
     )
     failed, mended = run.stdout.splitlines()
     assert failed.split() == ["JournalFailed"]
-    found = replay.replay(tmp_path)
-    assert (found.files, found.agrees, len(found.unread)) == (2, True, 1)
-    assert mended.split() == ["JournalMended", str(len(events) - found.turns)]
+    result = replay.replay(tmp_path)
+    assert (result.files, result.agrees, len(result.unread)) == (2, True, 1)
+    assert mended.split() == ["JournalMended", str(len(events) - result.turns)]

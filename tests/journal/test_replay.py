@@ -47,9 +47,9 @@ def replayed(*words: str) -> Result:
 
 
 def test_a_run_replays_without_a_difference(events: list[Decided], journal: Path) -> None:
-    found = replay.replay(journal)
-    assert found.agrees
-    assert str(found) == f"{len(events)} turns in 1 file: no differences"
+    result = replay.replay(journal)
+    assert result.agrees
+    assert str(result) == f"{len(events)} turns in 1 file: no differences"
     kinds = {type(action).__name__ for record in events for action in record.decision.actions}
     assert kinds >= {"CreatePod", "DeletePod", "CreateRevision", "RenumberRevision"}
     assert {record.decision.wake_after is None for record in events} == {True, False}
@@ -69,9 +69,9 @@ def test_recorded_journals_agree(journal: Path) -> None:
     """
     if os.environ.get("UPDATE_GOLDENS") == "1":
         shutil.copyfile(journal, RECORDED / "journal-000001.jsonl")
-    found = replay.replay(RECORDED)
-    assert list(map(str, [*found.differences, *found.unread])) == []
-    assert found.turns > 50
+    result = replay.replay(RECORDED)
+    assert list(map(str, [*result.differences, *result.unread])) == []
+    assert result.turns > 50
 
 
 def changed(journal: Path, test: Callable[[Any], bool], change: Callable[[Any], None]) -> int:
@@ -184,9 +184,9 @@ def test_another_version_of_the_program_is_compared(journal: Path) -> None:
         decision = decide.decide(seen)
         return decision if len(seen.nodes) > 4 else Decision(status=decision.status)
 
-    found = replay.replay(journal, lazy)
-    assert {d.now for d in found.differences} == {"nothing"}
-    assert any(d.then == "CreatePod on node-3" for d in found.differences)
+    result = replay.replay(journal, lazy)
+    assert {d.now for d in result.differences} == {"nothing"}
+    assert any(d.then == "CreatePod on node-3" for d in result.differences)
 
 
 def test_values_that_look_secret_are_not_shown(journal: Path) -> None:

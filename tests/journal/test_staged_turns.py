@@ -62,9 +62,9 @@ def written(directory: Path, records: list[Decided]) -> Path:
 def test_staged_turns_replay_without_a_difference(tmp_path: Path, powers: Powers) -> None:
     records = turns(powers)
     file = written(tmp_path, records)
-    found = replay.replay(file)
-    assert found.agrees, [str(one) for one in (*found.differences[:3], *found.unread)]
-    assert found.turns == len(records)
+    result = replay.replay(file)
+    assert result.agrees, [str(one) for one in (*result.differences[:3], *result.unread)]
+    assert result.turns == len(records)
     read = [one[1] for one in replay.turns(file) if not isinstance(one, replay.Unread)]
     assert [one.staged for one in read] == [one.staged for one in records]
     assert [one.seen for one in read] == [one.seen for one in records]

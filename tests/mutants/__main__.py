@@ -239,7 +239,7 @@ def main() -> int:
     ]
     every = {path: mutants(path) for path in paths}
     explained: dict[str, dict[str, str]] = tomllib.loads(EXPLAINED.read_text())
-    pool = [mutant for found in every.values() for mutant in found]
+    pool = [mutant for of_module in every.values() for mutant in of_module]
     count = min(chosen.count or len(pool), len(pool))
     sample = sorted(random.Random(chosen.seed).sample(range(len(pool)), count))
     begin = time.monotonic()
@@ -258,9 +258,9 @@ def main() -> int:
             outcome = f"survived, explained: {reason}" if reason else "SURVIVED"
         results[outcome.split()[0].rstrip(",")] += 1
         print(f"{name}:{mutant.line}  {mutant.key}  {outcome}", flush=True)
-    for path, found in every.items():
+    for path, of_module in every.items():
         name = path.relative_to(ROOT).as_posix()
-        for key in explained.get(name, {}).keys() - {mutant.key for mutant in found}:
+        for key in explained.get(name, {}).keys() - {mutant.key for mutant in of_module}:
             results["stale"] += 1
             print(f"{EXPLAINED.name}: {name} has no mutant {key}")
     killed = results["killed"] / max(1, count)

@@ -65,7 +65,7 @@ def mutants(path: Path) -> list[Mutant]:
     """Every mutant of a module, in the order of its source."""
     source = path.read_text()
     times: Counter[str] = Counter()
-    found = []
+    result = []
     for index, (scope, node, replacement) in enumerate(_changes(ast.parse(source))):
         names = [part.name for part in scope]
         change = f"{_short(node)} -> {_short(replacement)}"
@@ -75,8 +75,8 @@ def mutants(path: Path) -> list[Mutant]:
             key = f"{key} #{times[key]}"
         outer = next((part for part in scope if isinstance(part, FUNCTIONS)), None)
         first = min([outer.lineno, *(d.lineno for d in outer.decorator_list)]) if outer else 0
-        found.append(Mutant(path, source, node.lineno, first, key, index))
-    return found
+        result.append(Mutant(path, source, node.lineno, first, key, index))
+    return result
 
 
 def _short(node: ast.AST) -> str:

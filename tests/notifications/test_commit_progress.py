@@ -86,9 +86,9 @@ class Forge:
         for record in events:
             self.courses.handle(record)
 
-    def look(self, *agents: Agent, wanted: Sequence[Key] = (A,)) -> list[tuple[str, str, str]]:
+    def look(self, *agents: Agent, desired: Sequence[Key] = (A,)) -> list[tuple[str, str, str]]:
         """The statuses that are sent now: the commit's first digit, the state, the text."""
-        due = self.courses.due(agents, frozenset(wanted))
+        due = self.courses.due(agents, frozenset(desired))
         for course, stage in due:
             self.known[course.commit] = stage
             self.courses.note(course, stage)
@@ -138,7 +138,7 @@ def test_the_slowest_of_several_agents_decides_the_status(
 ) -> None:
     forge = Forge()
     forge.handle(new(ONE), wrote(A), wrote(B), ended(ONE))
-    assert forge.look(agent(A, ONE, WELL), agent(B, ONE, health), wanted=(A, B)) == [
+    assert forge.look(agent(A, ONE, WELL), agent(B, ONE, health), desired=(A, B)) == [
         ("1", state, words)
     ]
 
@@ -146,12 +146,12 @@ def test_the_slowest_of_several_agents_decides_the_status(
 def test_unchanged_agents_do_not_affect_the_status_of_a_commit() -> None:
     forge = Forge()
     forge.handle(new(ONE), wrote(A), ended(ONE))
-    forge.look(agent(A, ONE, ROLLING), agent(B, "0" * 40, BROKEN), wanted=(A, B))
+    forge.look(agent(A, ONE, ROLLING), agent(B, "0" * 40, BROKEN), desired=(A, B))
     forge.handle(new(TWO), ended(TWO))
-    assert forge.look(agent(A, ONE, ROLLING), agent(B, "0" * 40, BROKEN), wanted=(A, B)) == [
+    assert forge.look(agent(A, ONE, ROLLING), agent(B, "0" * 40, BROKEN), desired=(A, B)) == [
         ("2", "success", "applied")
     ]
-    assert forge.look(agent(A, ONE, WELL), agent(B, "0" * 40, BROKEN), wanted=(A, B)) == [
+    assert forge.look(agent(A, ONE, WELL), agent(B, "0" * 40, BROKEN), desired=(A, B)) == [
         ("1", "success", "ops/a healthy on 10 nodes")
     ]
 
@@ -290,7 +290,7 @@ def test_a_stage_never_goes_back_and_success_is_never_false(
             forge.handle(one)
         else:
             before = len(forge.sent)
-            forge.look(*one, wanted=(A, B))
+            forge.look(*one, desired=(A, B))
             for commit, stage in forge.sent[before:]:
                 own = [
                     agent

@@ -32,7 +32,7 @@ def test_each_passed_stage_is_published_and_success_follows_the_last_one() -> No
     for _ in range(150):
         agent = there.agent()
         stages = agent.rollout.stages.stages if agent.rollout else ()
-        published = forge.look(agent, wanted=(KEY,))
+        published = forge.look(agent, desired=(KEY,))
         if any(state == "success" for _, state, _ in published):
             assert all(stage.state is StageState.PASSED for stage in stages)
         there.world.pass_time()
@@ -48,7 +48,7 @@ def test_the_approval_of_the_current_stage_is_published() -> None:
     forge = pushed(there)
     there.rounds(6)
     there.approve("canary")
-    forge.look(there.agent(), wanted=(KEY,))
+    forge.look(there.agent(), desired=(KEY,))
     assert forge.sent[-1][1].words == (
         "rolling out canary 0/2, rest 0/8; canary approved by ada@example.com"
     )
@@ -58,7 +58,7 @@ def test_a_canary_of_a_large_fleet_is_published() -> None:
     there = watched(nodes=60)
     forge = pushed(there)
     while forge.sent[-1:] == [] or "canary 2/2" not in forge.sent[-1][1].words:
-        forge.look(there.agent(), wanted=(KEY,))
+        forge.look(there.agent(), desired=(KEY,))
         there.world.pass_time()
         assert there.world.now < 1_900_000_000.0
     assert forge.sent[-1][1].state.value == "running"
@@ -70,10 +70,10 @@ def test_a_halt_is_a_failure_with_its_reason_and_a_hold_is_no_failure() -> None:
     there.world.bad_images.add(SECOND)
     forge = pushed(there)
     there.rounds(5)
-    forge.look(there.agent(), wanted=(KEY,))
+    forge.look(there.agent(), desired=(KEY,))
     assert [stage.state.value for _, stage in forge.sent] == ["running"]
     there.world.now += 86400.0
     there.rounds(20)
-    ((_, state, words),) = forge.look(there.agent(), wanted=(KEY,))
+    ((_, state, words),) = forge.look(there.agent(), desired=(KEY,))
     assert state == "failure"
     assert words.startswith("logging/agent: halted in stage canary: ImagePullBackOff on node-")

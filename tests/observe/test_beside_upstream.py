@@ -168,8 +168,8 @@ class Story:
         await self.cluster.patch(NODE, "", node, {"spec": {"taints": taints}}, type=PatchType.MERGE)
 
     async def pods_on(self, app: str, *nodes: str) -> list[Body]:
-        found = await self.cluster.list(POD, Selection(SPACE, labels=f"app={app}"))
-        return [body for body in found.items if body["spec"].get("nodeName") in nodes]
+        listing = await self.cluster.list(POD, Selection(SPACE, labels=f"app={app}"))
+        return [body for body in listing.items if body["spec"].get("nodeName") in nodes]
 
     async def drain(self, node: str) -> None:
         """Cordons it and ends what runs there, as a person in a hurry would, without sparing

@@ -96,18 +96,18 @@ ROLLING = report(ClusterState.PROGRESSING, proved=((OLD, NOW - 7200),), message=
 def test_a_commit_continues_when_it_is_proved_and_has_soaked(
     soak: float, reports: ClusterReports, text: str
 ) -> None:
-    found = cluster_waves.hold(order(soak=soak), reports, NEW, NOW)
-    assert (found.text if found else "") == (f"waits for cluster staging: {text}" if text else "")
+    hold = cluster_waves.hold(order(soak=soak), reports, NEW, NOW)
+    assert (hold.text if hold else "") == (f"waits for cluster staging: {text}" if text else "")
 
 
 def test_a_failed_cluster_is_named_first() -> None:
     failed = report(ClusterState.FAILED, cluster="eu-2", message="halted")
-    found = cluster_waves.hold(order("staging", "eu-1", "eu-2"), known(ROLLING, failed), NEW, NOW)
-    assert found is not None
-    assert (found.cluster, found.failed) == ("eu-2", True)
-    found = cluster_waves.hold(order("staging", "eu-1"), known(ROLLING), NEW, NOW)
-    assert found is not None
-    assert found.cluster == "staging"
+    hold = cluster_waves.hold(order("staging", "eu-1", "eu-2"), known(ROLLING, failed), NEW, NOW)
+    assert hold is not None
+    assert (hold.cluster, hold.failed) == ("eu-2", True)
+    hold = cluster_waves.hold(order("staging", "eu-1"), known(ROLLING), NEW, NOW)
+    assert hold is not None
+    assert hold.cluster == "staging"
 
 
 def test_the_newest_commit_that_passed_everywhere_is_first() -> None:

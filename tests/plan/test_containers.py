@@ -59,9 +59,9 @@ WITH_SPACE = {**KEPT, "namespace.yaml": namespace()}
 
 
 async def spaces(cluster: simulator.SimulatedCluster) -> set[str]:
-    found = (await cluster.list(NAMESPACE)).items
+    items = (await cluster.list(NAMESPACE)).items
     return {
-        body["metadata"]["name"] for body in found if "deletionTimestamp" not in body["metadata"]
+        body["metadata"]["name"] for body in items if "deletionTimestamp" not in body["metadata"]
     } & {"tools"}
 
 
@@ -221,8 +221,8 @@ def test_nothing_is_listed_while_no_namespace_leaves_and_a_full_one_is_listed_on
         for moment in (0.0, 30.0, 61.0):
             now[0] = moment
             client.count.reset()
-            found = await memory.read(client, seen, [SPACE])
-            assert [str(key) for key in found.contents[SPACE].objects] == ["ConfigMap tools/notes"]
+            body = await memory.read(client, seen, [SPACE])
+            assert [str(key) for key in body.contents[SPACE].objects] == ["ConfigMap tools/notes"]
             counts.append(client.count.of("list"))
         assert counts[0] == counts[2] > 10
         assert counts[1] == 0

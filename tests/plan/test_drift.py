@@ -133,9 +133,9 @@ def test_ignored_drift_is_reported_once_and_remembered(choice: DriftPolicy) -> N
         for _ in range(3):
             left = await deployer.apply(FILES, options=options(choice))
             assert (left.guards, facts(deployer)) == (["drift"], expected)
-        known = await deployer.state()
-        assert known.drift[AGENT].choice is choice
-        assert "kubectl set image" in known.drift[AGENT].words
+        state = await deployer.state()
+        assert state.drift[AGENT].choice is choice
+        assert "kubectl set image" in state.drift[AGENT].words
 
         # Another change is reported again; a commit with the values of the cluster ends the drift.
         await change(cluster, "kubectl-edit", IMAGE_2)
@@ -313,9 +313,9 @@ def test_a_deleted_object_is_drift(choice: DriftPolicy) -> None:
             assert (done.writes, done.guards) == (0, ["drift"])
             with pytest.raises(errors.NotFound):
                 await cluster.get(CONFIG_MAP, "default", "c")
-            known = await deployer.state()
+            state = await deployer.state()
             await deployer.apply(files, options=options(choice))
-            assert replace(await deployer.state(), version="") == replace(known, version="")
+            assert replace(await deployer.state(), version="") == replace(state, version="")
             # A commit that changes it creates it again.
             await deployer.apply(
                 {**FILES, "c.yaml": config_map("c", a="1")}, options=options(choice)
@@ -329,11 +329,11 @@ def test_a_deleted_object_is_drift(choice: DriftPolicy) -> None:
 def test_the_history_has_no_commit_for_a_template_of_no_commit(choice: DriftPolicy) -> None:
     async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         await deployer.apply(FILES, options=options(choice))
-        known = (await deployer.state()).revisions
+        history = (await deployer.state()).revisions
         await change(cluster)
         assert (
             await deployer.apply(FILES, "second", options=options(choice))
-        ).state.revisions == known
+        ).state.revisions == history
 
     play(scene)
 

@@ -84,10 +84,10 @@ def test_ignored_fields_of_another_writer_are_no_drift_and_stay_when_the_rest_is
         done = await deployer.apply(
             {"a.yaml": agent(cpu="200m", image="ours:2")}, options=options(rule)
         )
-        found = await live(cluster)
+        body = await live(cluster)
         assert done.refusals == ()
-        assert (at(found, CPU), at(found, (*CPU[:5], "image"))) == ("300m", "ours:2")
-        assert at(found, (*CPU[:-1], "memory")) == "1Gi"
+        assert (at(body, CPU), at(body, (*CPU[:5], "image"))) == ("300m", "ours:2")
+        assert at(body, (*CPU[:-1], "memory")) == "1Gi"
 
     play(scene)
 

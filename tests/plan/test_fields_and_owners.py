@@ -234,11 +234,11 @@ def test_our_own_fields_that_left_git_are_omitted() -> None:
     }
     live = managed(entry(names.FIELD_MANAGER, fields, operation="Apply"), **body)
     live["metadata"]["finalizers"] = ["x", "y", "z"]
-    wanted = {
+    expected = {
         "metadata": {"name": "a", "finalizers": ["x"]},
         "spec": {"containers": [{"name": "a", "image": "a:1"}]},
     }
-    left = ownership.without_abandoned(live, wanted, live)
+    left = ownership.without_abandoned(live, expected, live)
     assert left["metadata"]["finalizers"] == ["x", "z"]
     assert left["spec"] == {
         "containers": [
@@ -273,7 +273,7 @@ def test_the_order_of_a_list_is_owned_by_the_owners_of_its_members() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "live", "holds"),
+    ("expected", "live", "holds"),
     [
         ({"a": 1}, {"a": 1}, True),
         ({"a": 1}, {"a": 2}, False),
@@ -283,12 +283,12 @@ def test_the_order_of_a_list_is_owned_by_the_owners_of_its_members() -> None:
         ({"a": 1}, None, False),
     ],
 )
-def test_a_value_of_another_shape_is_not_held(wanted: Any, live: Any, holds: bool) -> None:
+def test_a_value_of_another_shape_is_not_held(expected: Any, live: Any, holds: bool) -> None:
     fields = {"f:data": {"f:x": {"f:a": {}}}}
     ours = entry(names.FIELD_MANAGER, fields, operation="Apply")
     kind = {"apiVersion": "example.com/v1", "kind": "Thing"}
     there = {**managed(ours, data={"x": live}), **kind}
-    body = {**kind, "metadata": {}, "data": {"x": wanted}}
+    body = {**kind, "metadata": {}, "data": {"x": expected}}
     assert ownership.would_change_nothing(there, body) == holds
 
 

@@ -39,10 +39,10 @@ async def spaces(cluster: simulator.SimulatedCluster) -> None:
 
 def recorded_requests(client: simulator.Client, denied: str = "") -> list[SimulatedRequest]:
     """The requests of a client from now on; those of the user `denied` are refused."""
-    found: list[SimulatedRequest] = []
+    result: list[SimulatedRequest] = []
 
     def record(request: SimulatedRequest) -> RequestFault | None:
-        found.append(request)
+        result.append(request)
         if denied and request.user == denied:
             return errors.Forbidden(
                 f'User "{denied}" cannot patch resource "daemonsets"', 403, "Forbidden"
@@ -50,7 +50,7 @@ def recorded_requests(client: simulator.Client, denied: str = "") -> list[Simula
         return None
 
     client.faults = record
-    return found
+    return result
 
 
 def test_every_write_of_an_object_carries_the_account_of_its_namespace() -> None:

@@ -28,9 +28,9 @@ def options(approved: str = "", **guards: Any) -> ApplyOptions:
 
 
 async def there(cluster: simulator.SimulatedCluster) -> list[str]:
-    found = (await cluster.list(DAEMONSET)).items
+    items = (await cluster.list(DAEMONSET)).items
     return sorted(
-        body["metadata"]["name"] for body in found if "deletionTimestamp" not in body["metadata"]
+        body["metadata"]["name"] for body in items if "deletionTimestamp" not in body["metadata"]
     )
 
 

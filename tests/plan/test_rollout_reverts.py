@@ -68,8 +68,8 @@ def history(*commits: BranchCommit, applied: int | None = None, path: str = "") 
 
 
 def test_the_commit_that_brought_the_template_is_reverted() -> None:
-    found = choose(halted(), history(commit(2, AGENT)))
-    assert found == RevertCommits((id(2),))
+    revert = choose(halted(), history(commit(2, AGENT)))
+    assert revert == RevertCommits((id(2),))
 
 
 def test_commits_of_other_agents_are_left() -> None:
@@ -80,18 +80,18 @@ def test_commits_of_other_agents_are_left() -> None:
 
 
 def test_every_commit_since_the_proven_template_is_reverted_newest_first() -> None:
-    found = choose(halted(3), history(commit(3, AGENT), commit(2, AGENT)))
-    assert found == RevertCommits((id(3), id(2)))
+    revert = choose(halted(3), history(commit(3, AGENT), commit(2, AGENT)))
+    assert revert == RevertCommits((id(3), id(2)))
 
 
 def test_files_outside_the_folder_that_set_a_value_count() -> None:
-    found = choose(halted(), history(commit(3, OTHER), commit(2, "environments/prod/values.yaml")))
-    assert found == RevertCommits((id(2),))
+    revert = choose(halted(), history(commit(3, OTHER), commit(2, "environments/prod/values.yaml")))
+    assert revert == RevertCommits((id(2),))
 
 
 def test_the_only_commit_is_reverted_whatever_it_changed() -> None:
-    found = choose(halted(), history(commit(3, OTHER), commit(2, "environments/prod/base.yaml")))
-    assert found == RevertCommits((id(2),))
+    revert = choose(halted(), history(commit(3, OTHER), commit(2, "environments/prod/base.yaml")))
+    assert revert == RevertCommits((id(2),))
 
 
 @pytest.mark.parametrize(
@@ -101,8 +101,8 @@ def test_a_revert_of_a_larger_commit_restores_only_the_files_of_the_agent(
     bad: BranchCommit,
 ) -> None:
     assert choose(halted(), history(bad)) == RestoreFiles((id(2),), id(1), (AGENT,))
-    found = choose(halted(), history(commit(3, AGENT), bad))
-    assert found == NoRevert("commit 000000000000 changed the same files since")
+    revert = choose(halted(), history(commit(3, AGENT), bad))
+    assert revert == NoRevert("commit 000000000000 changed the same files since")
 
 
 def trailer(number: int, *commits: int, content: tuple[int, int]) -> BranchCommit:
@@ -112,13 +112,13 @@ def trailer(number: int, *commits: int, content: tuple[int, int]) -> BranchCommi
 
 def test_nothing_is_written_twice() -> None:
     bad, back = commit(2, AGENT, content=(1, 2)), trailer(3, 2, content=(2, 1))
-    found = choose(halted(), history(commit(4, AGENT, content=(1, 2)), back, bad))
-    assert found == NoRevert(f"commit {id(3)[:12]} reverted it", settled=True)
+    revert = choose(halted(), history(commit(4, AGENT, content=(1, 2)), back, bad))
+    assert revert == NoRevert(f"commit {id(3)[:12]} reverted it", settled=True)
     # Two commits, each with a revert of its own.
     commits = (commit(3, AGENT, content=(2, 3)), commit(2, AGENT, content=(1, 2)))
     backs = (trailer(5, 2, 3, content=(2, 1)), trailer(4, 2, 3, content=(3, 2)))
-    found = choose(halted(3), history(commit(6, AGENT, content=(1, 3)), *backs, *commits))
-    assert found == NoRevert(f"commit {id(5)[:12]} reverted it", settled=True)
+    revert = choose(halted(3), history(commit(6, AGENT, content=(1, 3)), *backs, *commits))
+    assert revert == NoRevert(f"commit {id(5)[:12]} reverted it", settled=True)
 
 
 @pytest.mark.parametrize(
@@ -127,27 +127,27 @@ def test_nothing_is_written_twice() -> None:
     ids=["another content", "another file"],
 )
 def test_a_message_alone_is_no_revert(claim: BranchCommit) -> None:
-    found = choose(halted(), history(claim, commit(2, AGENT, content=(1, 2))))
-    assert found == RevertCommits((id(2),))
+    revert = choose(halted(), history(claim, commit(2, AGENT, content=(1, 2))))
+    assert revert == RevertCommits((id(2),))
 
 
 def test_a_newer_change_of_the_agent_is_reconciled_first() -> None:
     commits = (commit(4, OTHER), commit(3, AGENT), commit(2, AGENT))
-    found = choose(halted(), history(*commits, applied=2))
-    assert isinstance(found, NoRevert)
-    assert found.settled
+    revert = choose(halted(), history(*commits, applied=2))
+    assert isinstance(revert, NoRevert)
+    assert revert.settled
     assert choose(halted(), history(commit(3, OTHER), commit(2, AGENT), applied=2)) == (
         RevertCommits((id(2),))
     )
 
 
 def test_a_rewritten_branch_and_an_unknown_cause_need_a_person() -> None:
-    found = choose(halted(9), history(commit(2, AGENT)))
-    assert isinstance(found, NoRevert)
-    assert not found.settled
-    found = choose(halted(3), history(commit(3, OTHER), commit(2, "README.md")))
-    assert isinstance(found, NoRevert)
-    assert not found.settled
+    revert = choose(halted(9), history(commit(2, AGENT)))
+    assert isinstance(revert, NoRevert)
+    assert not revert.settled
+    revert = choose(halted(3), history(commit(3, OTHER), commit(2, "README.md")))
+    assert isinstance(revert, NoRevert)
+    assert not revert.settled
 
 
 def test_a_followed_folder_is_the_root_of_the_files() -> None:

@@ -105,5 +105,5 @@ def test_the_annotation_keeps_other_stages_of_this_target_only() -> None:
 def test_the_files_of_a_template_are_below_the_followed_folder(
     file: str, path: str, inside: bool
 ) -> None:
-    wanted = {"agents/agent", "clusters/main.yaml"}
-    assert stage_approvals.touches([file], wanted, path) is inside
+    expected = {"agents/agent", "clusters/main.yaml"}
+    assert stage_approvals.touches([file], expected, path) is inside

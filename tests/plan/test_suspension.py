@@ -35,8 +35,8 @@ def suspended(value: str | None = "true", *, by_git: bool = False) -> dict[str, 
 
 
 def skipped(changes: list[Change], live: Body, *, live_annotations: bool = True) -> list[Key]:
-    found = suspension.refusals(changes, {key_of(live): live}, live_annotations=live_annotations)
-    return [one.key for one in found if one.key is not None]
+    refusals = suspension.refusals(changes, {key_of(live): live}, live_annotations=live_annotations)
+    return [one.key for one in refusals if one.key is not None]
 
 
 AGENT = key_of(daemonset())

@@ -18,34 +18,34 @@ def config_map(data: dict[str, str], **more: Any) -> dict[str, Any]:
     }
 
 
-def changed(live: dict[str, Any], wanted: dict[str, Any]) -> list[DiffRow]:
-    rows = text_diff.compare(live, wanted).rows
+def changed(live: dict[str, Any], expected: dict[str, Any]) -> list[DiffRow]:
+    rows = text_diff.compare(live, expected).rows
     return [row for row in rows if row.kind not in ("same", "skipped")]
 
 
 def test_equal_objects_are_the_same_also_with_fields_that_git_does_not_set() -> None:
     live = config_map({"a": "1"}, status={"x": 1}, immutable=False)
     live["metadata"]["uid"] = "u"
-    found = text_diff.compare(live, config_map({"a": "1"}, status={"x": 2}))
-    assert found.same
-    assert {row.kind for row in found.rows} == {"skipped"}
+    difference = text_diff.compare(live, config_map({"a": "1"}, status={"x": 2}))
+    assert difference.same
+    assert {row.kind for row in difference.rows} == {"skipped"}
 
 
 def test_a_changed_a_missing_and_an_additional_line_have_the_numbers_of_their_texts() -> None:
     live = config_map({"a": "1", "b": "2"})
-    wanted = config_map({"a": "3", "b": "2", "c": "4"})
-    first, second = changed(live, wanted)
+    expected = config_map({"a": "3", "b": "2", "c": "4"})
+    first, second = changed(live, expected)
     assert (first.kind, first.left, first.right) == ("changed", '  a: "1"', '  a: "3"')
     assert (second.kind, second.left, second.right) == ("new", "", '  c: "4"')
     assert (second.left_number, second.right_number) == (0, first.right_number + 2)
     assert first.left_number == first.right_number > 1
-    assert not text_diff.compare(live, wanted).same
+    assert not text_diff.compare(live, expected).same
 
 
 def test_a_line_that_only_the_live_object_has_is_shown_as_removed() -> None:
     live = {"apiVersion": "v1", "kind": "X", "metadata": {"name": "x"}, "spec": {"l": [1, 2]}}
-    wanted = {**live, "spec": {"l": [1]}}
-    (row,) = changed(live, wanted)
+    expected = {**live, "spec": {"l": [1]}}
+    (row,) = changed(live, expected)
     assert (row.kind, row.left, row.right, row.right_number) == ("gone", "  - 2", "", 0)
 
 
@@ -68,11 +68,14 @@ def test_items_with_names_are_compared_by_name() -> None:
 
 def test_three_equal_lines_stay_around_a_difference() -> None:
     data = {f"k{number:02}": "x" for number in range(20)}
-    found = text_diff.compare(config_map(data), config_map({**data, "k10": "y"})).rows
-    kinds = [row.kind for row in found]
+    difference = text_diff.compare(config_map(data), config_map({**data, "k10": "y"})).rows
+    kinds = [row.kind for row in difference]
     assert kinds == ["skipped", *["same"] * 3, "changed", *["same"] * 3, "skipped"]
-    assert found[4].left == "  k10: x"
-    assert (found[0].skipped, found[-1].skipped) == (13, 6)  # 6 lines before the data, k00 to k06
+    assert difference[4].left == "  k10: x"
+    assert (difference[0].skipped, difference[-1].skipped) == (
+        13,
+        6,
+    )  # 6 lines before the data, k00 to k06
 
 
 def test_a_secret_that_differs_is_named_and_hidden() -> None:
@@ -84,8 +87,8 @@ def test_a_secret_that_differs_is_named_and_hidden() -> None:
             "data": {"password": value},
         }
 
-    found = text_diff.compare(secret("c2VjcmV0LW9uZQ=="), secret("c2VjcmV0LXR3bw=="))
-    assert found.secret == ("data.password",)
-    assert not found.same
-    assert "c2VjcmV0" not in str(found)
+    difference = text_diff.compare(secret("c2VjcmV0LW9uZQ=="), secret("c2VjcmV0LXR3bw=="))
+    assert difference.secret == ("data.password",)
+    assert not difference.same
+    assert "c2VjcmV0" not in str(difference)
     assert text_diff.compare(secret("c2VjcmV0LW9uZQ=="), secret("c2VjcmV0LW9uZQ==")).secret == ()

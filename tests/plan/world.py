@@ -94,9 +94,9 @@ class World:
     async def draft(
         self, files: Files, subject: str = "first", options: ApplyOptions = NOBODY_WAITS
     ) -> PreparedPlan:
-        found = prepare.prepare(snapshot(files, subject), namespace=self.namespace)
-        assert found.deployable, [finding for finding in found.findings if finding.refused]
-        return await prepared_plan.draft(self.place, found.bundle, commit(subject), options)
+        prepared = prepare.prepare(snapshot(files, subject), namespace=self.namespace)
+        assert prepared.deployable, [finding for finding in prepared.findings if finding.refused]
+        return await prepared_plan.draft(self.place, prepared.bundle, commit(subject), options)
 
     async def apply(
         self, files: Files, subject: str = "first", options: ApplyOptions = NOBODY_WAITS

@@ -176,9 +176,9 @@ def changes() -> Iterator[tuple[Key, FieldChange]]:
 
 
 def test_fields_of_drift_and_of_the_page() -> None:
-    found = list(changes())
-    assert len(found) > len(ENV) + 3
-    assert not leaks(str([objects.field(key, change) for key, change in found]))
+    result = list(changes())
+    assert len(result) > len(ENV) + 3
+    assert not leaks(str([objects.field(key, change) for key, change in result]))
     assert not leaks(str([objects.body(body) for body in bodies(1)]))
     assert not leaks(
         str([text_diff.compare(old, new) for old, new in zip(bodies(1), bodies(2), strict=True)])

@@ -29,7 +29,7 @@ DEFINITION = (
 def test_the_nearest_namespace_wins(
     requested: str, cluster: str, repository: str, expected: str
 ) -> None:
-    found = snapshots.of_texts(
+    tree = snapshots.of_texts(
         {
             "gitops-ds.yaml": f"version: v1\nmanifests: [a.yaml]\ndefaults: {{namespace: "
             f"'{repository}'}}\n",
@@ -37,7 +37,7 @@ def test_the_nearest_namespace_wins(
             "a.yaml": ACCOUNT,
         }
     )
-    bundle = render.render(found, namespace=requested)
+    bundle = render.render(tree, namespace=requested)
     assert list(bundle.manifests) == [Key("", "ServiceAccount", expected, "a")]
     assert bundle.cluster.namespace == expected
 
@@ -54,8 +54,8 @@ def test_the_scope_of_an_unknown_kind_is_left_to_the_cluster() -> None:
 def test_a_definition_in_the_repository_decides_the_scope_of_a_kind(
     scope: str, namespace: str
 ) -> None:
-    found = snapshots.of_texts({"t.yaml": CUSTOM, "crd.yaml": DEFINITION % scope})
-    bundle = render.render(found, namespace="n")
+    tree = snapshots.of_texts({"t.yaml": CUSTOM, "crd.yaml": DEFINITION % scope})
+    bundle = render.render(tree, namespace="n")
     thing = bundle.manifests[Key("example.com", "Thing", namespace, "t")]
     assert not thing.scope_unknown
 
@@ -76,7 +76,7 @@ def test_manifests_are_only_those_that_the_settings_name() -> None:
         "[legacy/old/]\n"
     )
     account = ACCOUNT.replace("{name: a}", "{name: %s, namespace: agents}")
-    found = snapshots.of_texts(
+    tree = snapshots.of_texts(
         {
             "gitops-ds.yaml": settings,
             "top.yaml": account % "top",
@@ -86,19 +86,19 @@ def test_manifests_are_only_those_that_the_settings_name() -> None:
             ".hidden/a.yaml": account % "hidden",
         }
     )
-    bundle = render.render(found)
+    bundle = render.render(tree)
     assert [key.name for key in bundle.manifests] == ["deep", "top"]
     assert (bundle.owner_hint, bundle.profile, bundle.findings) == ("mine", "strict", ())
 
 
 def test_a_secret_is_printed_only_on_request() -> None:
-    found = snapshots.of_texts(
+    tree = snapshots.of_texts(
         {
             "s.yaml": "apiVersion: v1\nkind: Secret\nmetadata: {name: s, namespace: "
             "agents}\nstringData: {p: hunter2}\n"
         }
     )
-    bundle = render.render(found)
+    bundle = render.render(tree)
     assert "hunter2" not in render.as_yaml(bundle)
     assert "hunter2" in render.as_yaml(bundle, secrets=True)
     assert "hunter2" not in "".join(finding.message for finding in bundle.findings)
@@ -106,7 +106,7 @@ def test_a_secret_is_printed_only_on_request() -> None:
 
 def test_every_object_of_the_agent_has_its_dependencies() -> None:
     daemonset = "apiVersion: apps/v1\nkind: DaemonSet\nmetadata: {name: %s, namespace: agents}\n"
-    found = snapshots.of_texts(
+    tree = snapshots.of_texts(
         {
             "agents/a/agent.yaml": "dependsOn: [b]\n",
             "agents/a/daemonset.yaml": daemonset % "a",
@@ -115,7 +115,7 @@ def test_every_object_of_the_agent_has_its_dependencies() -> None:
             "agents/b/daemonset.yaml": daemonset % "b",
         }
     )
-    assert {str(m.key): m.depends_on for m in render.render(found).manifests.values()} == {
+    assert {str(m.key): m.depends_on for m in render.render(tree).manifests.values()} == {
         "ServiceAccount agents/a": ("b",),
         "DaemonSet agents/a": ("b",),
         "DaemonSet agents/b": (),

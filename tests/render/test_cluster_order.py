@@ -31,8 +31,8 @@ def bundle(cluster: str, **clusters: str) -> Bundle:
 
 
 def findings(cluster: str, **clusters: str) -> list[str]:
-    found = bundle(cluster, **clusters).findings
-    return [f"{one.rule} {one.place} {one.message}" for one in found]
+    reported = bundle(cluster, **clusters).findings
+    return [f"{one.rule} {one.place} {one.message}" for one in reported]
 
 
 def test_a_repository_without_an_order_has_no_waves() -> None:

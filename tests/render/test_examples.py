@@ -49,9 +49,9 @@ def test_the_examples_hold_twelve_agents() -> None:
 
 def test_the_examples_have_no_findings(tmp_path: Path) -> None:
     """Each finding is fixed, or suppressed where it is with a reason; every suppression counts."""
-    found = program.in_this_process(
+    done = program.in_this_process(
         ("check", REPOSITORY, "--no-cache", "-o", "json"), tmp_path, {"PATH": os.environ["PATH"]}
     )
-    report = json.loads(found.out)
-    assert (found.code, report["findings"]) == (0, [])
+    report = json.loads(done.out)
+    assert (done.code, report["findings"]) == (0, [])
     assert report["summary"]["files"] > 50

@@ -131,9 +131,9 @@ def scalars(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
         yield path, value
 
 
-def written(found: SourceTree, file: str, document: int, path: Path) -> Any:
-    for known, data in found.files.items():
-        if str(known) == file:
+def written(tree: SourceTree, file: str, document: int, path: Path) -> Any:
+    for name, data in tree.files.items():
+        if str(name) == file:
             value = next(d.value for d in parser.read(file, data).documents if d.index == document)
             way = field_path.resolve(value, path)
             return None if way is None else field_path.get(value, way)
@@ -142,13 +142,13 @@ def written(found: SourceTree, file: str, document: int, path: Path) -> Any:
 
 @pytest.mark.parametrize("cluster", CLUSTERS)
 def test_every_scalar_is_located_at_itself_or_at_its_source(cluster: str) -> None:
-    found = snapshot()
-    for manifest in render(found, cluster=cluster).manifests.values():
+    tree = snapshot()
+    for manifest in render(tree, cluster=cluster).manifests.values():
         if manifest.origin.base.file.endswith("kustomization.yaml"):
             continue
         for path, value in scalars(manifest.body):
             winner = lookup.pointers(manifest.origin, path)[0]
-            origin = written(found, winner.file, winner.document, winner.path)
+            origin = written(tree, winner.file, winner.document, winner.path)
             generated = (
                 winner.file.endswith(("variants.yaml", "gitops-ds.yaml"))
                 or "/config/" in winner.file
@@ -163,7 +163,7 @@ def test_every_scalar_is_located_at_itself_or_at_its_source(cluster: str) -> Non
 
 
 def test_an_entry_that_moved_still_points_at_its_own_line() -> None:
-    found = snapshots.of_texts(
+    tree = snapshots.of_texts(
         {
             "clusters/one.yaml": "environment: dev\n",
             "agents/a/daemonset.yaml": (
@@ -174,7 +174,7 @@ def test_an_entry_that_moved_still_points_at_its_own_line() -> None:
             "agents/a/patches/one.yaml": "- {op: remove, path: /spec/template/spec/containers/0}\n",
         }
     )
-    explanation = explain(found, "a", "spec.template.spec.containers[0].name")
+    explanation = explain(tree, "a", "spec.template.spec.containers[0].name")
     assert (explanation.value, str(explanation.set_by[0].place)) == (
         "second",
         "agents/a/daemonset.yaml:9:17",

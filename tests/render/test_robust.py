@@ -68,17 +68,17 @@ def changed(value: Any, path: Path, odd: Any) -> Any:
 
 
 def targets() -> list[tuple[SourceTree, PurePosixPath, Any, Path]]:
-    found = []
+    result = []
     for case in sorted(CASES.iterdir()):
         snapshot = snapshots.of_folder(case / "repo")
         for file, data in snapshot.files.items():
             if file.suffix in (".yaml", ".json") and "config" not in file.parts:
                 values = parser.read(str(file), data).documents
-                found += [
+                result += [
                     (snapshot, file, values[0].value, path)
                     for path in (places(values[0].value) if values else ())
                 ]
-    return found
+    return result
 
 
 TARGETS = targets()

@@ -31,24 +31,24 @@ def bundle(policy: str | None = "stages: [canary, rest]\n", **files: str) -> Bun
     return render.render(snapshots.of_texts(texts), cluster="one")
 
 
-def findings(found: Bundle) -> list[str]:
-    return [f"{one.rule} {one.place} {one.message}" for one in found.findings]
+def findings(rendered: Bundle) -> list[str]:
+    return [f"{one.rule} {one.place} {one.message}" for one in rendered.findings]
 
 
 def test_the_nearest_file_wins_key_by_key_and_lists_are_replaced() -> None:
-    found = bundle(
+    rendered = bundle(
         "stages: [canary, rest]\nlimits: {atRisk: {nodes: 3}}\n",
         cluster="rollout: {limits: {atRisk: {nodes: 9, perZone: 10%}}, stages: [rest]}\n",
         environment="rollout: {limits: {parked: 5%, atRisk: {perZone: 50%}}}\n",
     )
-    assert findings(found) == []
-    assert found.rollouts["a"].document == {
+    assert findings(rendered) == []
+    assert rendered.rollouts["a"].document == {
         "stages": ["canary", "rest"],
         "limits": {"parked": "5%", "atRisk": {"nodes": 3, "perZone": "10%"}},
     }
-    assert found.rollouts["a"].at.file == FILE
-    assert found.rollouts["cni"].document["stages"] == ["rest"]
-    assert found.rollouts["cni"].at.file == "clusters/one.yaml"
+    assert rendered.rollouts["a"].at.file == FILE
+    assert rendered.rollouts["cni"].document["stages"] == ["rest"]
+    assert rendered.rollouts["cni"].at.file == "clusters/one.yaml"
 
 
 @pytest.mark.parametrize(
@@ -199,11 +199,11 @@ def test_an_agent_has_a_policy_by_its_file_or_by_stages_of_the_defaults(
 def test_a_policy_that_cannot_be_carried_out_is_refused_at_its_key(
     policy: str, expected: str
 ) -> None:
-    found = bundle(policy, cluster=POOLS % 2)
-    shown = [one for one in findings(found) if one[:5] == expected[:5]]
+    rendered = bundle(policy, cluster=POOLS % 2)
+    shown = [one for one in findings(rendered) if one[:5] == expected[:5]]
     assert [one.replace(f"{FILE}:", "") for one in shown] == [expected]
-    assert all(one.refused for one in found.findings)
-    assert "a" not in found.rollouts
+    assert all(one.refused for one in rendered.findings)
+    assert "a" not in rendered.rollouts
 
 
 def test_a_stage_that_no_declared_node_is_in_is_refused() -> None:
@@ -239,9 +239,9 @@ def test_a_pool_of_another_cluster_is_known() -> None:
 
 
 def test_a_finding_of_the_defaults_is_at_its_line_in_their_file() -> None:
-    found = bundle(environment="values: {}\nrollout:\n  gates: {pods: {below: 3}}\n")
+    rendered = bundle(environment="values: {}\nrollout:\n  gates: {pods: {below: 3}}\n")
     message = "below has no effect without a query: set prometheus"
-    assert findings(found) == [f"DS808 environments/production.yaml:3:18 {message}"]
+    assert findings(rendered) == [f"DS808 environments/production.yaml:3:18 {message}"]
     unused = bundle(None, cluster="rollout:\n  gates: {pods: {below: 3}}\n")
     assert findings(unused) == [f"DS808 clusters/one.yaml:3:18 {message}"]
 

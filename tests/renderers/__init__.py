@@ -17,10 +17,10 @@ ROOT = Path(__file__).resolve().parents[2]
 @cache
 def programs() -> Path:
     """The directory with helm and kustomize, built when they are not there yet."""
-    found = subprocess.run(
+    done = subprocess.run(
         [ROOT / "scripts/renderers"], stdout=subprocess.PIPE, text=True, check=True
     )
-    return Path(found.stdout.strip())
+    return Path(done.stdout.strip())
 
 
 def snapshot(files: Mapping[str, str | bytes]) -> SourceTree:

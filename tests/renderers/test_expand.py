@@ -66,7 +66,7 @@ def test_an_overlay_is_built_with_all_its_parts_and_they_are_consumed() -> None:
     made = run(DEEP)
     (text,) = made.expanded.values()
     assert list(made.expanded) == [PurePosixPath("overlay")]
-    for wanted in (
+    for expected in (
         "name: my-a\n",
         "k: patched",
         "name: my-gen-",
@@ -74,7 +74,7 @@ def test_an_overlay_is_built_with_all_its_parts_and_they_are_consumed() -> None:
         "x.conf: one",
         "part: p1",
     ):
-        assert wanted in text.decode()
+        assert expected in text.decode()
     assert made.consumed == {PurePosixPath(n) for n in DEEP if n != "plain.yaml"}
     assert made.findings == ()
     assert len(made.files) == len(DEEP)

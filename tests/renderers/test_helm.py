@@ -35,9 +35,9 @@ def means(**changed: object) -> Means:
 
 
 def expanded(files: Mapping[str, str | bytes], using: Means | None = None) -> SourceTree:
-    found = renderers.snapshot(files)
-    which = expand.Which(bundle.ignored(found), bundle.kustomizations(found), charts.charts(found))
-    return asyncio.run(expand.expand(found, which, using or means()))
+    tree = renderers.snapshot(files)
+    which = expand.Which(bundle.ignored(tree), bundle.kustomizations(tree), charts.charts(tree))
+    return asyncio.run(expand.expand(tree, which, using or means()))
 
 
 def rendered(
@@ -47,9 +47,9 @@ def rendered(
     return bundle.render(snapshot), snapshot
 
 
-def only(found: Bundle) -> Manifest:
-    assert [f for f in found.findings if f.refused] == []
-    (manifest,) = found.manifests.values()
+def only(output: Bundle) -> Manifest:
+    assert [f for f in output.findings if f.refused] == []
+    (manifest,) = output.manifests.values()
     return manifest
 
 
@@ -407,16 +407,16 @@ def test_a_symbolic_link_out_of_the_tree_is_never_followed(tmp_path: Path) -> No
     (root / "agents/a/chart/templates/link.yaml").symlink_to(outside / "secret.yaml")
     (root / "agents/a/values-link.yaml").symlink_to(outside / "secret.yaml")
     (root / "agents/a/chart/crds").symlink_to(outside)
-    found = worktree.snapshot(root)
-    which = expand.Which(charts=charts.charts(found))
-    made = asyncio.run(expand.expand(found, which, means()))
+    tree = worktree.snapshot(root)
+    which = expand.Which(charts=charts.charts(tree))
+    made = asyncio.run(expand.expand(tree, which, means()))
     blocking: list[Finding] = [f for f in made.findings if f.refused]
     assert [(f.rule, str(f.place)) for f in blocking] == [
         ("SRC001", "agents/a/chart/templates/link.yaml"),
         ("SRC001", "agents/a/values-link.yaml"),
         ("DS801", "agents/a/source.yaml:3:17"),
     ]
-    assert PurePosixPath("agents/a/chart/templates/link.yaml") not in found.files
+    assert PurePosixPath("agents/a/chart/templates/link.yaml") not in tree.files
     assert made.charts == {}
 
 

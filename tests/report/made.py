@@ -178,10 +178,10 @@ def finding(
     )
 
 
-def report(*found: Finding, **more: Any) -> Report:
+def report(*reported: Finding, **more: Any) -> Report:
     """A report of these findings, and of the agent."""
     return findings.report(
-        found,
+        reported,
         **{
             "files": {FILE: b"kind: DaemonSet\n"},
             "checked": [CheckedObject("", AGENT, FILE)],

@@ -30,7 +30,7 @@ def test_equal_input_gives_the_same_bytes_in_any_order(report: Report) -> None:
 
 
 def test_the_order_is_severity_file_line_rule() -> None:
-    wanted = [
+    expected = [
         finding("DS999", Severity.ERROR, 1),
         finding("DS001", Severity.ERROR, 2),
         finding("DS002", Severity.ERROR, 2),
@@ -39,7 +39,7 @@ def test_the_order_is_severity_file_line_rule() -> None:
         finding("DS001", Severity.WARNING, 1),
         finding("DS001", Severity.INFO, 1),
     ]
-    assert list(made.report(*reversed(wanted)).findings) == wanted
+    assert list(made.report(*reversed(expected)).findings) == expected
 
 
 def test_a_finding_is_reported_once() -> None:

@@ -116,7 +116,7 @@ def test_gitlab_has_what_it_reads_and_unique_fingerprints(report: Report) -> Non
 
 
 @pytest.mark.parametrize(
-    ("rule", "severity", "wanted"),
+    ("rule", "severity", "expected"),
     [
         ("DS202", Severity.INFO, "info"),
         ("DS202", Severity.WARNING, "minor"),
@@ -128,8 +128,8 @@ def test_gitlab_has_what_it_reads_and_unique_fingerprints(report: Report) -> Non
         ("DS702", Severity.ERROR, "blocker"),
     ],
 )
-def test_severities_on_the_scale_of_gitlab(rule: str, severity: Severity, wanted: str) -> None:
-    assert gitlab.severity(finding(rule, severity)) == wanted
+def test_severities_on_the_scale_of_gitlab(rule: str, severity: Severity, expected: str) -> None:
+    assert gitlab.severity(finding(rule, severity)) == expected
 
 
 def test_a_clean_run_is_an_empty_list_to_gitlab_and_has_results_for_code_scanning() -> None:

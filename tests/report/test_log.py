@@ -102,18 +102,18 @@ def facts() -> list[tuple[base.Event, str]]:
 
 @pytest.mark.parametrize(("fact", "level"), facts(), ids=lambda value: type(value).__name__)
 def test_an_event_has_a_level_and_no_secret(fact: base.Event, level: str) -> None:
-    found = log_lines.as_json(fact)
+    document = log_lines.as_json(fact)
     holding = base.Decided | deployer.Applied | deployer.Planned | CommitRejected
     assert SECRET in repr(fact) or not isinstance(fact, holding)
     assert fact.level == level
-    assert found is not None
-    assert found["level"] == level
+    assert document is not None
+    assert document["level"] == level
     event = kube_events.kube_event(
         fact, kube_events.InvolvedObject("v1", "ConfigMap", "gitops-ds", "gitops-ds-x")
     )
     text = (
         (log_lines.line(fact) or "")
-        + orjson.dumps(found).decode()
+        + orjson.dumps(document).decode()
         + (event.message if event else "")
     )
     assert SECRET not in text
@@ -162,9 +162,9 @@ def test_a_change_of_health_is_logged_and_a_healthy_agent_at_the_start_is_not() 
         Health(HealthState.DEGRADED, "unhealthy on node-1"),
         COMMIT,
     )
-    found = log_lines.as_json(ill) or {}
+    document = log_lines.as_json(ill) or {}
     assert (
-        found.items()
+        document.items()
         >= {"health": "Degraded", "before": "Healthy", "message": "unhealthy on node-1"}.items()
     )
     first = agents.HealthChanged(1.0, AGENT, "u", None, Health(HealthState.HEALTHY, "well"), COMMIT)

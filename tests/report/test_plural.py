@@ -40,8 +40,12 @@ def test_counts_at_the_start_of_messages_use_one_function() -> None:
         for file in Path(gitops_ds.__file__).parent.rglob("*.py")
         if "simulator" not in file.parts
     ]
-    found = [(file.name, line) for file in files for line in bare.findall(file.read_text("utf-8"))]
-    assert [one for one in found if not re.search(r"if len\(.*\) > 1|are more than", one[1])] == []
+    matches = [
+        (file.name, line) for file in files for line in bare.findall(file.read_text("utf-8"))
+    ]
+    assert [
+        one for one in matches if not re.search(r"if len\(.*\) > 1|are more than", one[1])
+    ] == []
 
 
 def test_a_sum_of_cpu_is_in_cores_however_small() -> None:

@@ -29,8 +29,8 @@ REPOSITORY = "git.example.com/fleet"
 
 
 def _kube_events(event: Event, state: InvolvedObject | None) -> Iterator[str]:
-    for found in EventRecorder(state).kube_events(event):
-        yield f"{'Warning' if found.warning else 'Normal'} {found.reason} on {found.about.kind}"
+    for kube in EventRecorder(state).kube_events(event):
+        yield f"{'Warning' if kube.warning else 'Normal'} {kube.reason} on {kube.about.kind}"
 
 
 def _page_events(event: Event) -> Iterator[str]:
@@ -74,8 +74,8 @@ def _public(event: Event) -> str:
         "metrics": ", ".join(_metrics(event)),
         "notification": ", ".join(_topics(event)),
     }
-    found = "; ".join(f"{name}: {value}" for name, value in parts.items() if value)
-    return found.replace(TEXT, "TEXT")
+    text = "; ".join(f"{name}: {value}" for name, value in parts.items() if value)
+    return text.replace(TEXT, "TEXT")
 
 
 def test_the_public_names_of_every_event() -> None:

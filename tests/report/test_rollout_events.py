@@ -43,16 +43,17 @@ def test_kube_events_of_a_rollout_name_the_uid_of_the_daemonset() -> None:
     recorder = EventRecorder()
     assert recorder.kube_events(RolloutProgressed(1.0, AGENT, "the-uid", COMMIT, STAGES)) == ()
     for event, _ in EVENTS:
-        (found,) = recorder.kube_events(event)
-        assert (found.about.uid, found.about.name) == ("the-uid", "agent")
-        assert found.reason == event.definition.kind
-        assert found.warning is isinstance(event, RolloutHalted)
+        (kube_event,) = recorder.kube_events(event)
+        assert (kube_event.about.uid, kube_event.about.name) == ("the-uid", "agent")
+        assert kube_event.reason == event.definition.kind
+        assert kube_event.warning is isinstance(event, RolloutHalted)
 
 
 def test_the_kube_event_of_a_hold_names_its_end() -> None:
-    (found,) = EventRecorder().kube_events(EVENTS[2][0])
+    (kube_event,) = EventRecorder().kube_events(EVENTS[2][0])
     assert (
-        found.message == "aaaaaaaaaaaa: the rollout is on hold: freeze, until 1970-01-02T00:00:00Z"
+        kube_event.message
+        == "aaaaaaaaaaaa: the rollout is on hold: freeze, until 1970-01-02T00:00:00Z"
     )
 
 
@@ -65,9 +66,9 @@ def test_the_writes_of_a_rollout_are_no_events_of_pods() -> None:
     ):
         assert EventRecorder().kube_events(Performed(1.0, AGENT, action, action.key)) == ()
         failed = made(ActionFailed, 0)
-        (found,) = EventRecorder().kube_events(ActionFailed(1.0, AGENT, action, failed.error))
-        assert found.warning
-        assert found.reason in ("FailedCreate", "FailedHistory")
+        (kube_event,) = EventRecorder().kube_events(ActionFailed(1.0, AGENT, action, failed.error))
+        assert kube_event.warning
+        assert kube_event.reason in ("FailedCreate", "FailedHistory")
 
 
 def test_a_halt_is_one_notification() -> None:

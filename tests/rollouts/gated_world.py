@@ -52,8 +52,8 @@ class GatedWorld(RolloutWorld):
         super().__init__(policy, nodes)
 
     def inputs(self) -> StageInputs | None:
-        found = super().inputs()
-        return replace(found, readings=dict(self.readings)) if found is not None else None
+        collected = super().inputs()
+        return replace(collected, readings=dict(self.readings)) if collected is not None else None
 
     def staged_turn(self, at_most: int | None = None) -> StagedDecision | None:
         before = self.inputs()
@@ -62,7 +62,7 @@ class GatedWorld(RolloutWorld):
             return staged
         requests = gate_requests.requests(staged.layout, before, staged.stages)
         probes = {one.subject.probe for one in requests}
-        self.readings = {one: known for one, known in self.readings.items() if one in probes}
+        self.readings = {one: items for one, items in self.readings.items() if one in probes}
         for request in requests:
             self._poll(request)
         return staged

@@ -126,15 +126,15 @@ class RolloutWorld(World):
         name = self.body["metadata"]["annotations"].get(names.TARGET, "")
         if name not in self.revisions:
             return
-        found = revisions.revision_of(self.revisions[name])
-        if found is None or not target_revisions.is_promoted(found):
+        revision = revisions.revision_of(self.revisions[name])
+        if revision is None or not target_revisions.is_promoted(revision):
             return
-        image = found.template["spec"]["containers"][0]["image"]
+        image = revision.template["spec"]["containers"][0]["image"]
         has_it = self.body["spec"]["template"]["spec"]["containers"][0]["image"] == image
-        is_early = target_revisions.record_in(found).early
-        if not has_it and (is_early or not target_revisions.is_unproved(found)):
+        is_early = target_revisions.record_in(revision).early
+        if not has_it and (is_early or not target_revisions.is_unproved(revision)):
             self.edit(image)
-        if not target_revisions.is_unproved(found):
+        if not target_revisions.is_unproved(revision):
             self.body["metadata"]["annotations"].pop(names.TARGET)
 
     def pass_time(self, seconds: float = 5.0) -> None:

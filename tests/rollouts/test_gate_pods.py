@@ -192,14 +192,14 @@ def played(policy: str, script: Callable[[Scene], Awaitable[None]]) -> None:
 
 def on(scene: Scene, tag: str) -> set[str]:
     """The nodes whose pod of the agent has that image; `Scene.on` counts other pods as well."""
-    found = map(pods.pod_of, scene.cluster.server.store.all(POD))
+    all_pods = map(pods.pod_of, scene.cluster.server.store.all(POD))
     images = {
         str(body["metadata"]["name"]): str(body["spec"]["containers"][0]["image"])
         for body in scene.cluster.server.store.all(POD)
     }
     return {
         pod.node
-        for pod in found
+        for pod in all_pods
         if not pod.terminating and images[pod.name].endswith(f"/agent:{tag}")
     }
 

@@ -24,11 +24,11 @@ def gate(**keys: Any) -> Gate:
 
 
 def verdict(
-    found: Gate, *numbers: float, before: float | None = None, control: tuple[float, ...] = ()
+    definition: Gate, *numbers: float, before: float | None = None, control: tuple[float, ...] = ()
 ) -> Verdict:
     samples = tuple(GateSample(number, "{}", before=before) for number in numbers)
     reading = Reading(1.0, samples=samples, control=control)
-    return gate_verdicts.assess(found, ProbeKind.PROMETHEUS, reading).verdict
+    return gate_verdicts.assess(definition, ProbeKind.PROMETHEUS, reading).verdict
 
 
 @pytest.mark.parametrize(
@@ -83,8 +83,8 @@ def test_fixed_bounds(keys: dict[str, Any], numbers: tuple[float, ...], expected
 def test_changes_since_before(
     change: str, before: float | None, value: float, expected: Verdict
 ) -> None:
-    found = gate(compare={"before": change})
-    assert verdict(found, value, before=before) is expected
+    definition = gate(compare={"before": change})
+    assert verdict(definition, value, before=before) is expected
 
 
 @pytest.mark.parametrize(
@@ -103,8 +103,8 @@ def test_changes_since_before(
 def test_the_mean_against_untouched_nodes(
     numbers: tuple[float, ...], control: tuple[float, ...], expected: Verdict
 ) -> None:
-    found = gate(prometheus="a{node=~'$nodes'}", compare={"control": "-20%"})
-    assert verdict(found, *numbers, control=control) is expected
+    definition = gate(prometheus="a{node=~'$nodes'}", compare={"control": "-20%"})
+    assert verdict(definition, *numbers, control=control) is expected
 
 
 numbers = st.floats(allow_nan=True, allow_infinity=True)
@@ -125,8 +125,8 @@ def test_hostile_values_never_raise_and_nan_never_passes(
     percent: str,
 ) -> None:
     keys = {"below": below} if below is not None else {}
-    found = gate(compare={"before": percent, "control": percent}, **keys)
-    result = verdict(found, *values, before=before, control=control)
+    definition = gate(compare={"before": percent, "control": percent}, **keys)
+    result = verdict(definition, *values, before=before, control=control)
     hostile = not values or any(map(math.isnan, [*values, *control])) or before is None
     assert not (hostile and result is MET)
 
@@ -168,8 +168,10 @@ def test_a_label_cannot_forge_a_line_of_the_evidence() -> None:
 def test_memory_and_neighbours(
     kind: ProbeKind, samples: list[GateSample], expected: Verdict
 ) -> None:
-    found = gate(memoryOfLimit="90%", neighbours={"newlyUnready": 0, "newRestarts": 1}, below=1)
-    assert gate_verdicts.assess(found, kind, Reading(1.0, samples=tuple(samples))).verdict is (
+    definition = gate(
+        memoryOfLimit="90%", neighbours={"newlyUnready": 0, "newRestarts": 1}, below=1
+    )
+    assert gate_verdicts.assess(definition, kind, Reading(1.0, samples=tuple(samples))).verdict is (
         expected
     )
 

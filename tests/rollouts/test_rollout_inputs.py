@@ -72,8 +72,8 @@ class Waiting(RolloutWorld):
     behind: dict[str, frozenset[str]]
 
     def inputs(self) -> StageInputs | None:
-        found = super().inputs()
-        return None if found is None else replace(found, behind=self.behind)
+        collected = super().inputs()
+        return None if collected is None else replace(collected, behind=self.behind)
 
 
 @both
@@ -128,11 +128,11 @@ def test_the_annotation_of_the_target_revision_names_the_approved_stages(
     template = copy.deepcopy(world.body["spec"]["template"])
     body = target_revisions.body_of(daemonsets.daemonset_of(world.body), template, "abc")
     body["metadata"]["annotations"][names.APPROVE] = text
-    found = revisions.revision_of(world._born(body))
-    assert found is not None
-    target = RolloutTarget("5d9f", template, found.name, found.uid)
-    assert stage_approvals.approved_stages([found], target) == stages
-    assert not stage_approvals.approved_stages([found], replace(target, uid="another"))
+    revision = revisions.revision_of(world._born(body))
+    assert revision is not None
+    target = RolloutTarget("5d9f", template, revision.name, revision.uid)
+    assert stage_approvals.approved_stages([revision], target) == stages
+    assert not stage_approvals.approved_stages([revision], replace(target, uid="another"))
 
 
 @pytest.mark.parametrize(
@@ -155,10 +155,10 @@ def test_with_approvers_only_their_approvals_of_this_target_count(
     body = target_revisions.body_of(daemonsets.daemonset_of(world.body), template, "abc")
     annotations = {names.APPROVE: "rest", names.APPROVERS: "team-gpu", names.APPROVALS: text}
     body["metadata"]["annotations"] |= annotations
-    found = revisions.revision_of(world._born(body))
-    assert found is not None
-    target = RolloutTarget("5d9f", template, found.name, found.uid)
-    assert stage_approvals.approved_stages([found], target) == stages
+    revision = revisions.revision_of(world._born(body))
+    assert revision is not None
+    target = RolloutTarget("5d9f", template, revision.name, revision.uid)
+    assert stage_approvals.approved_stages([revision], target) == stages
 
 
 def selecting(world: RolloutWorld, spec: dict[str, Any]) -> None:
@@ -214,10 +214,10 @@ def test_the_inputs_hold_the_agents_that_are_behind_by_the_observations_of_the_c
         document, ()
     )
     rollouts = Rollouts(lambda _: None, lambda: world.now, lambda: [other.observe()])
-    found = rollouts.inputs(world.observe())
-    assert found is not None
-    assert not found.behind  # no rollout is under way
+    inputs = rollouts.inputs(world.observe())
+    assert inputs is not None
+    assert not inputs.behind  # no rollout is under way
     world.commit(SECOND)
-    found = rollouts.inputs(world.observe())
-    assert found is not None
-    assert found.behind == {"cni": frozenset(f"node-{n}" for n in range(4))}
+    inputs = rollouts.inputs(world.observe())
+    assert inputs is not None
+    assert inputs.behind == {"cni": frozenset(f"node-{n}" for n in range(4))}

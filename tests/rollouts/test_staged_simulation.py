@@ -116,15 +116,15 @@ def test_the_order_and_the_times_of_the_preview_are_those_of_the_rollout(
 
 
 def test_a_stage_has_its_nodes_in_order_and_its_times() -> None:
-    found = preview(FAST, zoned(10))
-    canary, rest = found.stages
+    simulation = preview(FAST, zoned(10))
+    canary, rest = simulation.stages
     assert canary.nodes == ("node-000", "node-001")
     # One node after the other: 5 s until the pod is gone, 30 s until the next is ready; then 60 s
     # of soak.
     assert (canary.begins, canary.ends) == (0.0, 130.0)
     assert (rest.nodes[:2], rest.begins) == (("node-002", "node-003"), 130.0)
-    assert found.seconds == rest.ends
-    assert found.cap == 4
+    assert simulation.seconds == rest.ends
+    assert simulation.cap == 4
 
 
 def test_approvals_calendars_and_metrics_are_assumed_to_pass_and_named() -> None:
@@ -138,10 +138,10 @@ def test_approvals_calendars_and_metrics_are_assumed_to_pass_and_named() -> None
         "after": [{"agent": "cni", "sameNode": True}],
         "freeze": [{"from": "1970-01-01", "to": "2100-01-01"}],
     }
-    found = preview(policy, zoned(3))
-    assert found.seconds is not None
+    simulation = preview(policy, zoned(3))
+    assert simulation.seconds is not None
     after = "agent cni on the same node"
-    assert [stage.waits for stage in found.stages] == [
+    assert [stage.waits for stage in simulation.stages] == [
         ("window night", "gate flow", after),
         ("approval by team", "nodes when idle-or-24h", after),
     ]
@@ -150,15 +150,15 @@ def test_approvals_calendars_and_metrics_are_assumed_to_pass_and_named() -> None
 def test_a_node_that_is_broken_now_is_parked() -> None:
     bodies = zoned(4)
     bodies[0]["status"]["conditions"][0]["status"] = "False"
-    found = preview(FAST, bodies)
-    assert found.parked == ("node-000",)
-    assert found.order == ("node-001", "node-002", "node-003")
-    assert found.seconds is not None
+    simulation = preview(FAST, bodies)
+    assert simulation.parked == ("node-000",)
+    assert simulation.order == ("node-001", "node-002", "node-003")
+    assert simulation.seconds is not None
 
 
 def test_a_rollout_of_thousands_of_nodes_is_simulated_as_far_as_time_allows() -> None:
     policy = {"stages": [{"name": "rest", "pace": {"max": 1}}], "limits": {"atRisk": {"nodes": 1}}}
-    found = preview(policy, zoned(900))
-    assert found.seconds is None
-    assert found.stages[0].begins == 0.0
-    assert len(found.order) == 900
+    simulation = preview(policy, zoned(900))
+    assert simulation.seconds is None
+    assert simulation.stages[0].begins == 0.0
+    assert len(simulation.order) == 900

@@ -103,10 +103,10 @@ def plane_with(
     Pods take a moment to end, as those of a kubelet do. Where they do not, the built-in controller
     may create a pod first, and the pinned one is tried again.
     """
-    wanted = controlplane.Wanted(
+    options = controlplane.Wanted(
         pod_ready_milliseconds=100, pod_delete_milliseconds=pod_delete_milliseconds
     )
-    plane = controlplane.ControlPlane(directory / "plane", wanted)
+    plane = controlplane.ControlPlane(directory / "plane", options)
     try:
         plane.start()
         plane.add_nodes(nodes(range(number)))

@@ -94,12 +94,12 @@ def test_polls_never_become_rarer_than_once_an_hour_nor_than_the_settings_allow(
 
 def ticks(schedule: str, count: int, start: datetime, zone: str = "UTC") -> list[str]:
     trigger = git_schedule.trigger_of(RepositorySettings("", schedule=schedule, timezone=zone))
-    found: list[str] = []
+    result: list[str] = []
     last = None
     for _ in range(count):
         last = trigger.get_next_fire_time(last, last + timedelta(seconds=1) if last else start)
-        found.append(last.astimezone(UTC).strftime("%a %d %H:%M"))
-    return found
+        result.append(last.astimezone(UTC).strftime("%a %d %H:%M"))
+    return result
 
 
 START = datetime(2026, 3, 27, 0, 0, 1, tzinfo=UTC)  # a Friday, two days before summer time begins

@@ -74,12 +74,12 @@ class Place:
 
     def tags(self) -> dict[str, float]:
         """The images of the pods, each with the first creation, in seconds since 1970."""
-        found: dict[str, float] = {}
+        result: dict[str, float] = {}
         for pod in staged.items(self.plane, "pods"):
             tag = str(pod["spec"]["containers"][0]["image"]).rpartition(":")[2]
             created = timestamps.seconds(pod["metadata"]["creationTimestamp"]) or 0.0
-            found[tag] = min(created, found.get(tag, created))
-        return found
+            result[tag] = min(created, result.get(tag, created))
+        return result
 
     def template(self) -> str:
         items = staged.items(self.plane, "daemonsets")
@@ -133,8 +133,8 @@ class World:
             "GITOPS_DS_GIT_CA_FILE": str(self.server.root.parent / "ca"),
         }
         words = ("get", "--all-clusters", "-C", f"{self.server.url}/fleet")
-        found = run(self.server.root.parent, *words, **login)["items"]
-        return {item["cluster"]: item for item in found}
+        items = run(self.server.root.parent, *words, **login)["items"]
+        return {item["cluster"]: item for item in items}
 
     def templates(self) -> list[str]:
         return [place.template() for place in self.places.values()]

@@ -209,8 +209,8 @@ class Service(Processes):
         agents = [
             one for one in self.tracker.agents() if fleet_agents.owner(one.seen) == loop.owner
         ]
-        wanted = {key for key in loop.manifests if key.is_daemonset}
-        inputs = ReportInput(self.name, loop.status, loop.deployer_state, wanted, agents)
+        expected = {key for key in loop.manifests if key.is_daemonset}
+        inputs = ReportInput(self.name, loop.status, loop.deployer_state, expected, agents)
         return OwnPlace(loop.cluster.order, inputs)
 
     @property
@@ -281,21 +281,21 @@ def play(script: Callable[[Fleet], Awaitable[None]], order: dict[str, str] | Non
     async def main() -> None:
         branch = Branch(order=dict(order or ORDER))
         branch.change("1")
-        async with fleet(branch) as found:
-            await found.until(["1"] * len(found.services))
+        async with fleet(branch) as clusters:
+            await clusters.until(["1"] * len(clusters.services))
             await asyncio.sleep(900)
-            await script(found)
-            for service in found.services.values():
+            await script(clusters)
+            for service in clusters.services.values():
                 service.check()
 
     virtual_time.run(main())
 
 
 def test_a_commit_continues_to_the_next_cluster_after_the_soak() -> None:
-    async def script(found: Fleet) -> None:
-        eu1, eu2 = found.services["eu-1"], found.services["eu-2"]
-        commit = found.branch.change("2")
-        await found.until(["2", "1", "1"], minutes=2)
+    async def script(clusters: Fleet) -> None:
+        eu1, eu2 = clusters.services["eu-1"], clusters.services["eu-2"]
+        commit = clusters.branch.change("2")
+        await clusters.until(["2", "1", "1"], minutes=2)
         await asyncio.sleep(120)
         assert eu1.status.condition is Condition.WAITING
         assert eu1.status.message.startswith(
@@ -304,13 +304,13 @@ def test_a_commit_continues_to_the_next_cluster_after_the_soak() -> None:
         assert eu1.status.message.endswith("stays applied")
         assert eu1.status.newest == commit
         assert "waits for cluster eu-1: commit" in eu2.status.message
-        waited = await found.until(["2", "2", "1"])
+        waited = await clusters.until(["2", "2", "1"])
         assert 450 < waited < 560
-        assert await found.until(["2", "2", "2"]) < 120
+        assert await clusters.until(["2", "2", "2"]) < 120
         await asyncio.sleep(120)
-        for service in found.services.values():
+        for service in clusters.services.values():
             assert service.status.condition is Condition.SYNCED
-        for service, count in zip(found.services.values(), (0, 1, 1), strict=True):
+        for service, count in zip(clusters.services.values(), (0, 1, 1), strict=True):
             waits = [text for text in service.of(CommitWaits) if commit[:12] in text]
             assert len(waits) == count
         assert not eu1.of(CommitOverdue)
@@ -319,15 +319,15 @@ def test_a_commit_continues_to_the_next_cluster_after_the_soak() -> None:
 
 
 def test_at_rest_no_report_is_published_and_a_rollout_costs_few() -> None:
-    async def script(found: Fleet) -> None:
+    async def script(clusters: Fleet) -> None:
         def pushes() -> dict[str, int]:
-            return {name: len(rows) for name, rows in found.refs.pushes.items()}
+            return {name: len(rows) for name, rows in clusters.refs.pushes.items()}
 
         rest = pushes()
         await asyncio.sleep(6 * 3600)
         assert pushes() == rest
-        found.branch.change("2")
-        await found.until(["2", "2", "2"])
+        clusters.branch.change("2")
+        await clusters.until(["2", "2", "2"])
         await asyncio.sleep(3600)
         assert all(1 < more - rest[name] <= 8 for name, more in pushes().items()), pushes()
 
@@ -335,19 +335,19 @@ def test_at_rest_no_report_is_published_and_a_rollout_costs_few() -> None:
 
 
 def test_a_failed_commit_never_continues_and_its_revert_is_applied_first() -> None:
-    async def script(found: Fleet) -> None:
-        eu1 = found.services["eu-1"]
-        bad = found.branch.change(BAD)
-        await found.until([BAD, "1", "1"], minutes=2)
+    async def script(clusters: Fleet) -> None:
+        eu1 = clusters.services["eu-1"]
+        bad = clusters.branch.change(BAD)
+        await clusters.until([BAD, "1", "1"], minutes=2)
         await asyncio.sleep(2 * 3600)
-        assert await found.images() == [BAD, "1", "1"]
+        assert await clusters.images() == [BAD, "1", "1"]
         assert "waits for cluster staging: it failed: " in eu1.status.message
         # Neither does a later commit, until the cluster is well again, whatever it claims.
-        found.branch.change(BAD, f"Back\n\nThis reverts commit {bad}.")
+        clusters.branch.change(BAD, f"Back\n\nThis reverts commit {bad}.")
         await asyncio.sleep(3600)
-        assert await found.images() == [BAD, "1", "1"]
-        revert = found.branch.change("1")
-        await found.until(["1", "1", "1"], minutes=2)
+        assert await clusters.images() == [BAD, "1", "1"]
+        revert = clusters.branch.change("1")
+        await clusters.until(["1", "1", "1"], minutes=2)
         await asyncio.sleep(60)
         assert eu1.status.applied == revert
         await asyncio.sleep(3600)
@@ -357,47 +357,47 @@ def test_a_failed_commit_never_continues_and_its_revert_is_applied_first() -> No
 
 
 def test_a_revert_of_a_promoted_commit_does_not_soak() -> None:
-    async def script(found: Fleet) -> None:
-        commit = found.branch.change("2")
-        await found.until(["2", "2", "2"])
+    async def script(clusters: Fleet) -> None:
+        commit = clusters.branch.change("2")
+        await clusters.until(["2", "2", "2"])
         # The message of a revert, with another content.
-        found.branch.change("3", f"Back\n\nGitops-Ds-Reverts: {commit}")
-        await found.until(["3", "2", "2"])
-        assert await found.until(["3", "3", "3"]) > 500
+        clusters.branch.change("3", f"Back\n\nGitops-Ds-Reverts: {commit}")
+        await clusters.until(["3", "2", "2"])
+        assert await clusters.until(["3", "3", "3"]) > 500
         # The content of a revert, with another message.
-        found.branch.change("1", "An older image")
-        assert await found.until(["1", "1", "1"]) < 60
+        clusters.branch.change("1", "An older image")
+        assert await clusters.until(["1", "1", "1"]) < 60
         # A revert of the revert is a change, and waits.
-        again = found.branch.id(found.branch.at)
-        found.branch.change("3", f"Back\n\nThis reverts commit {again}.")
-        await found.until(["3", "1", "1"])
-        assert await found.until(["3", "3", "3"]) > 500
+        again = clusters.branch.id(clusters.branch.at)
+        clusters.branch.change("3", f"Back\n\nThis reverts commit {again}.")
+        await clusters.until(["3", "1", "1"])
+        assert await clusters.until(["3", "3", "3"]) > 500
 
     play(script)
 
 
 def test_commits_faster_than_the_soak_still_continue() -> None:
-    async def script(found: Fleet) -> None:
+    async def script(clusters: Fleet) -> None:
         behind = []
         for number in range(2, 14):
-            found.branch.change(str(number))
+            clusters.branch.change(str(number))
             await asyncio.sleep(180)
-            images = [int(image) for image in await found.images()]
+            images = [int(image) for image in await clusters.images()]
             assert images == sorted(images, reverse=True)
             behind.append(images[1])
         assert behind[-1] > 5
-        await found.until(["13", "13", "13"])
+        await clusters.until(["13", "13", "13"])
 
     play(script)
 
 
 def test_a_person_releases_a_commit() -> None:
-    async def script(found: Fleet) -> None:
-        found.services["staging"].kill()
-        commit = found.branch.change("2")
+    async def script(clusters: Fleet) -> None:
+        clusters.services["staging"].kill()
+        commit = clusters.branch.change("2")
         await asyncio.sleep(600)
-        assert await found.images() == ["1", "1", "1"]
-        service = found.services["eu-1"]
+        assert await clusters.images() == ["1", "1", "1"]
+        service = clusters.services["eu-1"]
         person, where = service.cluster.client("gitops-ds"), Where("gitops-ds")
         request = (person, where, "fleet.eu-1")
         now = service.cluster.server.now()
@@ -405,21 +405,21 @@ def test_a_person_releases_a_commit() -> None:
         assert await service_requests.is_waiting(*request, commit[:12], now)
         body = await service_requests.release_waiting(*request, commit[:12])
         assert requests.parse(body).releases(commit)
-        await found.until(["1", "2", "2"], minutes=5)
+        await clusters.until(["1", "2", "2"], minutes=5)
         assert not await service_requests.is_waiting(*request, commit[:12], now)
         # The next commit waits as before.
-        found.branch.change("3")
+        clusters.branch.change("3")
         await asyncio.sleep(600)
-        assert await found.images() == ["1", "2", "2"]
+        assert await clusters.images() == ["1", "2", "2"]
 
     play(script)
 
 
 def test_a_service_that_is_away_holds_the_commit_and_alarms() -> None:
-    async def script(found: Fleet) -> None:
-        staging, eu1 = found.services["staging"], found.services["eu-1"]
+    async def script(clusters: Fleet) -> None:
+        staging, eu1 = clusters.services["staging"], clusters.services["eu-1"]
         staging.kill()
-        commit = found.branch.change("2")
+        commit = clusters.branch.change("2")
         await asyncio.sleep(1.9 * 3600)
         assert not eu1.of(CommitOverdue)
         assert "its last report is" in eu1.status.message
@@ -427,50 +427,50 @@ def test_a_service_that_is_away_holds_the_commit_and_alarms() -> None:
         (one, two) = eu1.of(CommitOverdue)
         assert f"commit {commit[:12]} is overdue after 2.0 h: waits for cluster staging" in one
         assert two != one
-        assert await found.images() == ["1", "1", "1"]
+        assert await clusters.images() == ["1", "1", "1"]
         staging.start()
-        await found.until(["2", "2", "2"])
+        await clusters.until(["2", "2", "2"])
 
     play(script)
 
 
 def test_while_the_reports_cannot_be_read_the_last_commit_stays() -> None:
-    async def script(found: Fleet) -> None:
-        found.branch.change("2")
-        await found.until(["2", "1", "1"], minutes=2)
-        found.refs.away = True
+    async def script(clusters: Fleet) -> None:
+        clusters.branch.change("2")
+        await clusters.until(["2", "1", "1"], minutes=2)
+        clusters.refs.away = True
         await asyncio.sleep(3600)
-        assert await found.images() == ["2", "1", "1"]
-        assert found.services["eu-1"].status.condition is Condition.UNREACHABLE
-        assert len(found.services["staging"].of(ReportFailed)) == 1
-        found.refs.away = False
-        await found.until(["2", "2", "2"])
+        assert await clusters.images() == ["2", "1", "1"]
+        assert clusters.services["eu-1"].status.condition is Condition.UNREACHABLE
+        assert len(clusters.services["staging"].of(ReportFailed)) == 1
+        clusters.refs.away = False
+        await clusters.until(["2", "2", "2"])
 
     play(script)
 
 
 def test_a_cluster_that_may_not_publish_is_named_once() -> None:
-    async def script(found: Fleet) -> None:
-        staging = found.services["staging"]
+    async def script(clusters: Fleet) -> None:
+        staging = clusters.services["staging"]
         staging.kill()
         staging.push = False
         staging.start()
-        found.branch.change("2")
+        clusters.branch.change("2")
         await asyncio.sleep(3600)
-        assert await found.images() == ["2", "1", "1"]
+        assert await clusters.images() == ["2", "1", "1"]
         (text,) = staging.of(ReportFailed)
         assert "set repository.push" in text
         # The last one of the order needs no push.
-        assert not found.services["eu-2"].of(ReportFailed)
+        assert not clusters.services["eu-2"].of(ReportFailed)
 
     play(script)
 
 
 def test_a_forged_copy_and_garbage_let_nothing_go_on() -> None:
-    async def script(found: Fleet) -> None:
-        staging, eu1 = found.services["staging"], found.services["eu-1"]
+    async def script(clusters: Fleet) -> None:
+        staging, eu1 = clusters.services["staging"], clusters.services["eu-1"]
         staging.kill()
-        commit = found.branch.change("2")
+        commit = clusters.branch.change("2")
         proof = ClusterReport(
             "lab",
             cluster_report.ClusterState.PROVED,
@@ -482,25 +482,25 @@ def test_a_forged_copy_and_garbage_let_nothing_go_on() -> None:
             (b"{", "its report is not readable: "),
             (b"", "its report is not readable: "),
         ):
-            found.refs.refs["staging"] = ReportRef("staging", CommitId("f" * 40), data)
+            clusters.refs.refs["staging"] = ReportRef("staging", CommitId("f" * 40), data)
             await asyncio.sleep(600)
             assert reason in eu1.status.message
-            assert await found.images() == ["1", "1", "1"]
+            assert await clusters.images() == ["1", "1", "1"]
 
     play(script)
 
 
 def test_a_service_that_starts_again_continues_its_proofs() -> None:
-    async def script(found: Fleet) -> None:
-        staging = found.services["staging"]
-        commit = found.branch.change("2")
-        await found.until(["2", "1", "1"], minutes=2)
+    async def script(clusters: Fleet) -> None:
+        staging = clusters.services["staging"]
+        commit = clusters.branch.change("2")
+        await clusters.until(["2", "1", "1"], minutes=2)
         await asyncio.sleep(300)
         staging.kill()
         await asyncio.sleep(60)
         staging.start()
-        assert await found.until(["2", "2", "1"]) < 300
-        rows = found.refs.pushes["staging"]
+        assert await clusters.until(["2", "2", "1"]) < 300
+        rows = clusters.refs.pushes["staging"]
         proofs = {one.proved[-1] for one in rows if one.proved}
         assert len([one for one in proofs if one.commit == commit]) == 1
 
@@ -508,18 +508,18 @@ def test_a_service_that_starts_again_continues_its_proofs() -> None:
 
 
 def test_services_that_are_killed_at_any_instant_keep_the_order() -> None:
-    async def script(found: Fleet) -> None:
+    async def script(clusters: Fleet) -> None:
         chance = random.Random(7)
         for number in range(2, 8):
-            found.branch.change(str(number))
+            clusters.branch.change(str(number))
             for _ in range(4):
                 await asyncio.sleep(chance.uniform(1, 240))
-                service = chance.choice(list(found.services.values()))
+                service = chance.choice(list(clusters.services.values()))
                 service.kill()
                 await asyncio.sleep(chance.uniform(0, 60))
                 service.start()
-                images = [int(image) for image in await found.images()]
+                images = [int(image) for image in await clusters.images()]
                 assert images == sorted(images, reverse=True)
-        await found.until(["7", "7", "7"])
+        await clusters.until(["7", "7", "7"])
 
     play(script)

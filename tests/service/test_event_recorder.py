@@ -63,8 +63,12 @@ REASONS = [
 def test_a_fact_is_one_event_with_a_reason(
     record: Event, reason: str | None, warning: bool
 ) -> None:
-    found = kube_events.kube_event(record, STATE)
-    assert (found.reason, found.warning) == (reason, warning) if found else reason is None
+    kube_event = kube_events.kube_event(record, STATE)
+    assert (
+        (kube_event.reason, kube_event.warning) == (reason, warning)
+        if kube_event
+        else reason is None
+    )
 
 
 def test_events_are_about_the_config_map_of_the_state_never_block_and_are_counted() -> None:

@@ -62,14 +62,14 @@ def test_the_next_service_finishes_a_first_apply_that_was_killed(
 
     with running(tmp_path, api_server, *words) as (_, log):
         until(lambda: remembered(api_server, upstream).last_good == commit, log.read_text)
-        found = there(api_server, space)
+        running_agents = there(api_server, space)
         assert (
             {key.name for key in remembered(api_server, upstream).inventory}
-            == found.keys()
+            == running_agents.keys()
             == agents
         )
         # What was there is neither made again nor written again.
-        assert {name: found[name]["resourceVersion"] for name in survivors} == {
+        assert {name: running_agents[name]["resourceVersion"] for name in survivors} == {
             name: body["resourceVersion"] for name, body in survivors.items()
         }
         # Not `==`: a request that was on its way at the kill may have been taken after we looked.

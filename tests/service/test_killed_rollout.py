@@ -68,9 +68,9 @@ class Watcher:
         if self.was_whole and available < self.nodes - self.budget:
             self.wrong.append(f"{available} of {self.nodes} are available")
 
-    def running(self, wanted: str) -> int:
+    def running(self, expected: str) -> int:
         return sum(
-            pod.ready and not pod.terminating and self.images[uid] == wanted
+            pod.ready and not pod.terminating and self.images[uid] == expected
             for uid, pod in self.pods.items()
         )
 
@@ -87,10 +87,10 @@ class Watcher:
 @pytest.mark.slow
 @pytest.mark.controlplane
 def test_thirty_kills_in_the_middle_cost_nothing(tmp_path: Path) -> None:
-    wanted = controlplane.Wanted(
+    options = controlplane.Wanted(
         nodes=NODES, daemonset_controller=False, pod_ready_milliseconds=100
     )
-    plane = controlplane.ControlPlane(tmp_path / "plane", wanted)
+    plane = controlplane.ControlPlane(tmp_path / "plane", options)
     try:
         asyncio.run(_lives(plane.start(), tmp_path))
     finally:

@@ -43,10 +43,10 @@ _tags = itertools.count(2)
 
 @pytest.fixture(scope="module")
 def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[controlplane.ControlPlane]:
-    wanted = controlplane.Wanted(
+    options = controlplane.Wanted(
         nodes=NODES, daemonset_controller=False, pod_ready_milliseconds=1000, audit=True
     )
-    made = controlplane.ControlPlane(tmp_path_factory.mktemp("plane"), wanted)
+    made = controlplane.ControlPlane(tmp_path_factory.mktemp("plane"), options)
     try:
         made.start()
         made.kubectl("create", "namespace", SPACE)

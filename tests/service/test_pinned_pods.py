@@ -125,11 +125,11 @@ def _ready(watch: staged.PodWatch, tag: str) -> int:
 
 def _are_complete(plane: controlplane.ControlPlane) -> bool:
     """Whether every DaemonSet has its target as its template."""
-    found = staged.items(plane, "daemonsets")
+    items = staged.items(plane, "daemonsets")
     return all(
         names.TARGET not in one["metadata"]["annotations"]
         and one["status"].get("updatedNumberScheduled") == NODES
-        for one in found
+        for one in items
     )
 
 

@@ -60,10 +60,10 @@ def unchanged(port: int) -> int:
             text = reply.read().decode()
     except OSError:  # it does not listen yet
         return 0
-    found = re.search(
+    match = re.search(
         r'^gitopsds_reconcile_total\{result="unchanged"\} ([0-9.]+)$', text, re.MULTILINE
     )
-    return int(float(found[1])) if found else 0
+    return int(float(match[1])) if match else 0
 
 
 def test_twenty_fetches_of_an_unchanged_repository_send_the_cluster_no_request(

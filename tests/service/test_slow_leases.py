@@ -33,8 +33,8 @@ async def delayed(
     """The API server as it is seen through a proxy that keeps what is sent to it for so many
     seconds.
     """
-    found = config.access(str(plane.kubeconfig), None)
-    server = urllib.parse.urlsplit(found.url)
+    entry = config.access(str(plane.kubeconfig), None)
+    server = urllib.parse.urlsplit(entry.url)
     tasks = set[asyncio.Task[None]]()
 
     async def pump(
@@ -54,11 +54,11 @@ async def delayed(
     proxy = await asyncio.start_server(relay, "127.0.0.1", 0)
     here = KubeconfigEntry(
         f"{server.scheme}://127.0.0.1:{proxy.sockets[0].getsockname()[1]}",
-        await found.authorization(refuse=None),
+        await entry.authorization(refuse=None),
     )
     try:
         async with rest.HttpCluster(
-            ClientConfig("a test", found.tls, here, lambda: here)
+            ClientConfig("a test", entry.tls, here, lambda: here)
         ) as cluster:
             await cluster.version()  # what the handshake of TLS takes is no latency of a request
             yield cluster

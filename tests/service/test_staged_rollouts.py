@@ -194,8 +194,8 @@ async def _uninstalled(
         await watch.quiet(3)
         assert untouched <= watch.uids("1")
         _nothing_is_left(plane)
-        found = staged.items(plane, "controllerrevisions")
-        assert len(found) == 1, json.dumps(found)
+        items = staged.items(plane, "controllerrevisions")
+        assert len(items) == 1, json.dumps(items)
 
         with running(directory, plane, *options) as (_, log):
             await watch.until(lambda: len(watch.on("2")) == FEW, log)
@@ -257,13 +257,13 @@ def _differs_from_git_as_promised(plane: controlplane.ControlPlane, tag: str) ->
     body = staged.manifest(tag)
     path = "/apis/apps/v1/namespaces/default/daemonsets?dryRun=All"
     renamed = {**body, "metadata": {**body["metadata"], "name": "as-in-git"}}
-    wanted = plane.request("POST", path, renamed)
+    created = plane.request("POST", path, renamed)
     assert live["spec"].pop("updateStrategy") == {"type": "OnDelete"}
-    del wanted["spec"]["updateStrategy"]
-    assert live["spec"] == wanted["spec"]
+    del created["spec"]["updateStrategy"]
+    assert live["spec"] == created["spec"]
     ours = (names.DOMAIN, names.TEMPLATE_GENERATION, names.CHANGE_CAUSE)
     for group in ("annotations", "labels"):
         for name, value in (live["metadata"].get(group) or {}).items():
-            known = (wanted["metadata"].get(group) or {}).get(name)
+            expected = (created["metadata"].get(group) or {}).get(name)
             is_ours = name.startswith(ours) or name.startswith("app.kubernetes.io/managed-by")
-            assert known == value or is_ours, (name, value)
+            assert expected == value or is_ours, (name, value)

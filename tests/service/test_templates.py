@@ -103,8 +103,8 @@ def history_names_the_config_map(plane: controlplane.ControlPlane, space: str) -
 def test_a_configmap_and_a_secret_are_rolled_out_when_created_changed_and_deleted(
     tmp_path: Path, control_plane: controlplane.ControlPlane, space: str
 ) -> None:
-    def runs(name: str, wanted: str) -> None:
-        until(lambda: image(control_plane, space, name) == wanted, log.read_text)
+    def runs(name: str, expected: str) -> None:
+        until(lambda: image(control_plane, space, name) == expected, log.read_text)
 
     def put_agent(name: str, image: str, kind: str = "configmap") -> None:
         put(control_plane, tmp_path, space, name, daemonset(name, image, space), kind)
@@ -150,8 +150,8 @@ def test_git_has_precedence_and_returns_ownership(
         return str(body["metadata"].get("labels", {}).get("gitops-ds.io/owner", "")) if body else ""
 
     def pods() -> set[str]:
-        found = control_plane.items(space, "pods", labelSelector="app=agent")
-        return {pod["metadata"]["uid"] for pod in found}
+        items = control_plane.items(space, "pods", labelSelector="app=agent")
+        return {pod["metadata"]["uid"] for pod in items}
 
     agent, other = (daemonset(name, f"example.com/{name}:1", space) for name in ("agent", "other"))
     with gitservers.http_git_server(tmp_path / "git") as server:

@@ -39,14 +39,15 @@ def traced(work: Any) -> Sequence[ReadableSpan]:
     return exporter.get_finished_spans()
 
 
-def tree(found: Sequence[ReadableSpan]) -> list[tuple[str, list[str]]]:
+def tree(spans_of_work: Sequence[ReadableSpan]) -> list[tuple[str, list[str]]]:
     """Each span without a parent, with its children in the order in which they began."""
-    below = {span.context.span_id: list[ReadableSpan]() for span in found if span.context}
-    for span in found:
+    below = {span.context.span_id: list[ReadableSpan]() for span in spans_of_work if span.context}
+    for span in spans_of_work:
         if span.parent is not None:
             below[span.parent.span_id].append(span)
     roots = sorted(
-        (span for span in found if span.parent is None), key=lambda span: span.start_time or 0
+        (span for span in spans_of_work if span.parent is None),
+        key=lambda span: span.start_time or 0,
     )
     return [
         (
@@ -88,12 +89,12 @@ def test_the_kind_of_an_error_is_traced_and_not_its_message() -> None:
 
         await two_passes(Secretive())
 
-    found = traced(work)
-    assert {(span.name, span.status.description) for span in found} == {
+    spans_of_work = traced(work)
+    assert {(span.name, span.status.description) for span in spans_of_work} == {
         ("pass", "SourceDenied"),
         ("git", "SourceDenied"),
     }
-    assert "hunter2" not in "".join(span.to_json() for span in found)
+    assert "hunter2" not in "".join(span.to_json() for span in spans_of_work)
 
 
 def test_no_listener_exists_unless_one_is_configured() -> None:

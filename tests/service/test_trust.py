@@ -50,12 +50,12 @@ def test_only_signed_commits_are_applied_and_an_unsigned_one_leaves_the_last_goo
         return signing.commit(upstream, level, *config)
 
     def level() -> str:
-        found = api_server.read("default", "configmaps", "signed")
-        return str(found["data"]["level"]) if found else ""
+        body = api_server.read("default", "configmaps", "signed")
+        return str(body["data"]["level"]) if body else ""
 
     def events(reason: str) -> list[str]:
-        found = api_server.items("service-test", "events", fieldSelector=f"reason={reason}")
-        return [event["message"] for event in found]
+        body = api_server.items("service-test", "events", fieldSelector=f"reason={reason}")
+        return [event["message"] for event in body]
 
     commit("before", *ada.config())
     with running(tmp_path, api_server, "--settings", str(settings)) as (_, log):

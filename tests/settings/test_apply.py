@@ -20,7 +20,7 @@ from gitops_ds.settings.base import decode
 
 
 def test_every_key_has_its_effect() -> None:
-    found = options(
+    parsed = options(
         {
             "prune": True,
             "deletion": "orphan",
@@ -37,11 +37,11 @@ def test_every_key_has_its_effect() -> None:
             ],
         }
     )
-    assert found.guards == Guards(
+    assert parsed.guards == Guards(
         prune=True, share=0.05, deletes=Limit(number=3), empty=False, policy=Policy.ORPHAN
     )
-    assert (found.drift, found.hold_for, found.compare_every) == (DriftPolicy.HOLD, 7200.0, 30.0)
-    assert found.ignore == (
+    assert (parsed.drift, parsed.hold_for, parsed.compare_every) == (DriftPolicy.HOLD, 7200.0, 30.0)
+    assert parsed.ignore == (
         IgnoreRule(("/spec/replicas",), ("vpa",), kind="Daemon*", namespace="a"),
     )
     assert options({}).guards == Guards()
@@ -88,15 +88,15 @@ def test_the_impersonated_user_of_each_object(
 ) -> None:
     impersonation = options({"impersonate": document}).impersonation
     assert impersonation is not None
-    found = impersonation.of(key, agent)
-    assert (found.user if isinstance(found, Identity) else None) == who
+    identity = impersonation.of(key, agent)
+    assert (identity.user if isinstance(identity, Identity) else None) == who
 
 
 def test_a_user_has_the_groups_that_are_named() -> None:
-    found = options(
+    parsed = options(
         {"impersonate": {"user": "ada", "groups": ["ops"]}, "allowCrossNamespace": True}
     ).impersonation
-    assert found == Impersonation("ada", ("ops",), cross_namespace=True)
+    assert parsed == Impersonation("ada", ("ops",), cross_namespace=True)
 
 
 @pytest.mark.parametrize(
@@ -125,8 +125,8 @@ def repositories(*own: dict[str, Any], **common: Any) -> tuple[ApplyOptions, ...
     settings = [
         {**one, "apply": more} if more else one for one, more in zip(URLS, own, strict=True)
     ]
-    found = service.parse({"repositories": settings, "apply": common})
-    return tuple(found.apply_options_of(one) for one in found.repositories)
+    parsed = service.parse({"repositories": settings, "apply": common})
+    return tuple(parsed.apply_options_of(one) for one in parsed.repositories)
 
 
 def test_a_repository_has_its_own_account_lists_and_guards_else_the_common_ones() -> None:
@@ -203,10 +203,10 @@ def test_two_repositories_do_not_share_the_account_of_every_namespace(
 
 
 def test_one_repository_may_use_the_account_of_every_namespace() -> None:
-    found = service.parse(
+    parsed = service.parse(
         {"repository": URLS[0], "apply": {"impersonate": {"serviceAccount": "deployer"}}}
     )
-    assert found.apply_options_of(found.repositories[0]).impersonation == Impersonation(
+    assert parsed.apply_options_of(parsed.repositories[0]).impersonation == Impersonation(
         service_account="deployer"
     )
 
@@ -232,5 +232,5 @@ def test_a_force_push_waits_for_consent_where_every_commit_is_to_be_signed(
     verify: dict[str, str], follows: bool
 ) -> None:
     keys = {"allowedSignersFile": "signers"} if "mode" in verify else {}
-    found = service.parse({"repository": {**URLS[0], "verify": {**verify, **keys}}})
-    assert found.repositories[0].verify.follows_rewrites is follows
+    parsed = service.parse({"repository": {**URLS[0], "verify": {**verify, **keys}}})
+    assert parsed.repositories[0].verify.follows_rewrites is follows

@@ -28,8 +28,8 @@ def test_the_objects_of_the_service_are_protected_in_any_namespace() -> None:
     settings = service.parse({"cluster": {"namespace": "elsewhere"}})
     assert settings.apply_options.allowed == AllowList(homes=frozenset({"elsewhere"}))
     rules = {"namespaces": ["x"], "kinds": [], "clusterScoped": False, "itself": True}
-    found = service.parse({"apply": {"allow": rules}}).apply_options.allowed
-    assert found == AllowList(
+    parsed = service.parse({"apply": {"allow": rules}}).apply_options.allowed
+    assert parsed == AllowList(
         frozenset(["x"]),
         frozenset(),
         cluster_scoped=False,

@@ -32,13 +32,13 @@ def _pods(daemonset: Body, nodes: dict[str, bool], found: Sequence[Body]) -> Ite
     there = Counter(body["spec"].get("nodeName") for body in found)
     yield from (
         f"{there[node]} pods on {node}"
-        for node, wanted in nodes.items()
-        if wanted and there[node] != 1
+        for node, expected in nodes.items()
+        if expected and there[node] != 1
     )
     yield from (
         f"{there[node]} pods on {node}"
-        for node, wanted in nodes.items()
-        if not wanted and there[node] > 1
+        for node, expected in nodes.items()
+        if not expected and there[node] > 1
     )
     for body in found:
         metadata, name = body["metadata"], body["metadata"]["name"]

@@ -186,9 +186,9 @@ class Life:
     async def taint(self) -> None:
         effect = self.chance.choice(("NoSchedule", "NoExecute"))
         name = self.a_node()
-        found = self.server.get(NODE, "", name) or {}
+        body = self.server.get(NODE, "", name) or {}
         others = [
-            taint for taint in found["spec"].get("taints") or () if taint["key"] != observer.TEAM
+            taint for taint in body["spec"].get("taints") or () if taint["key"] != observer.TEAM
         ]
         await self._patch(
             NODE, name, {"spec": {"taints": [*others, {"key": observer.TEAM, "effect": effect}]}}

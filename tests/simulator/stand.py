@@ -84,14 +84,14 @@ class Stand:
 
     async def pods(self) -> Counter[tuple[str, str]]:
         """How many pods of each node and image."""
-        found = (await self.people.list(POD)).items
+        items = (await self.people.list(POD)).items
         return Counter(
-            (pods.pod_of(body).node, body["spec"]["containers"][0]["image"]) for body in found
+            (pods.pod_of(body).node, body["spec"]["containers"][0]["image"]) for body in items
         )
 
     async def status(self) -> dict[str, Any]:
-        found = await self.people.get(DAEMONSET, "default", "agent")
-        return dict(found.get("status") or {})
+        body = await self.people.get(DAEMONSET, "default", "agent")
+        return dict(body.get("status") or {})
 
 
 @contextlib.asynccontextmanager

@@ -179,8 +179,8 @@ def test_the_deletion_of_a_namespace_deletes_its_objects() -> None:
             await asyncio.sleep(120)
             for resource in (DAEMONSET, CONTROLLER_REVISION, POD):
                 assert {
-                    found["metadata"]["namespace"]
-                    for found in (await there.people.list(resource)).items
+                    items["metadata"]["namespace"]
+                    for items in (await there.people.list(resource)).items
                 } == {"default"}
             assert await there.pods() == each(3)
             assert max(await requests_each_minute(there)) <= A_MINUTE_AT_MOST
@@ -191,9 +191,9 @@ def test_the_deletion_of_a_namespace_deletes_its_objects() -> None:
 def test_a_daemonset_that_selects_everything_is_complained_of_and_not_obeyed() -> None:
     async def scene() -> None:
         async with stand(3) as there:
-            found = await there.people.get(DAEMONSET, "default", "agent")
+            body = await there.people.get(DAEMONSET, "default", "agent")
             # no API server takes it
-            there.cluster.server.put(DAEMONSET, found, spec={**found["spec"], "selector": {}})
+            there.cluster.server.put(DAEMONSET, body, spec={**body["spec"], "selector": {}})
             there.begin()
             await asyncio.sleep(1000)
             assert there.cluster.count.writes == 0
@@ -201,7 +201,7 @@ def test_a_daemonset_that_selects_everything_is_complained_of_and_not_obeyed() -
                 r.decision.complaint for r in there.records if isinstance(r, base.Decided)
             ]
             assert "non-empty selector" in complaints[-1]
-            there.cluster.server.put(DAEMONSET, found, spec=found["spec"])
+            there.cluster.server.put(DAEMONSET, body, spec=body["spec"])
             await asyncio.sleep(30)
             assert await there.pods() == each(3)
 
@@ -250,9 +250,11 @@ BROKEN: list[Any] = [
 def test_revisions_with_broken_data_do_no_harm(owned: bool) -> None:
     async def scene() -> None:
         async with stand(2) as there:
-            found = daemonsets.daemonset_of(await there.people.get(DAEMONSET, "default", "agent"))
+            live_object = daemonsets.daemonset_of(
+                await there.people.get(DAEMONSET, "default", "agent")
+            )
             for number, data in enumerate(BROKEN):
-                body = revisions.new(found, number)
+                body = revisions.new(live_object, number)
                 metadata = {
                     **body["metadata"],
                     "name": f"broken-{number}",
@@ -276,9 +278,9 @@ def test_revisions_with_broken_data_do_no_harm(owned: bool) -> None:
 def test_a_broken_revision_under_the_name_of_the_next_one_is_a_collision() -> None:
     async def scene() -> None:
         async with stand(2) as there:
-            found = daemonsets.daemonset_of(await there.people.get(DAEMONSET, "default", "agent"))
+            body = daemonsets.daemonset_of(await there.people.get(DAEMONSET, "default", "agent"))
             await there.people.create(
-                CONTROLLER_REVISION, {**revisions.new(found, 1), "data": {"spec": {}}}
+                CONTROLLER_REVISION, {**revisions.new(body, 1), "data": {"spec": {}}}
             )
             there.begin()
             await asyncio.sleep(60)

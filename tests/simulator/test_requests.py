@@ -253,17 +253,17 @@ def test_neither_side_changes_what_the_other_holds() -> None:
 
 def test_two_runs_give_the_same_objects_to_the_byte() -> None:
     def run(seed: int) -> list[Body]:
-        found: list[Body] = []
+        result: list[Body] = []
 
         async def scene(cluster: simulator.SimulatedCluster) -> None:
             for i in range(3):
                 await cluster.create(POD, stage.pod(f"p{i}", f"node-{i}"))
             await asyncio.sleep(60)
             for resource in (NAMESPACE, POD):
-                found.extend((await cluster.list(resource)).items)
+                result.extend((await cluster.list(resource)).items)
 
         stage.play(scene, nodes=3, behaviour=simulator.Behaviour(jitter=0.5), seed=seed)
-        return found
+        return result
 
     assert run(1) == run(1)
     assert [b["metadata"]["uid"] for b in run(1)] != [b["metadata"]["uid"] for b in run(2)]

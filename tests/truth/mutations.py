@@ -396,40 +396,48 @@ def spots(body: Body) -> dict[str, list[dict[str, Any]]]:
     """The places of a manifest by their sort; those that are not there yet are made when a mutation
     takes them.
     """
-    found: dict[str, list[dict[str, Any]]] = {"metadata": [_under(body, "metadata")]}
+    by_sort: dict[str, list[dict[str, Any]]] = {"metadata": [_under(body, "metadata")]}
     kind = str(body.get("kind"))
     if kind == "DaemonSet":
         spec = _under(body, "spec")
         template = _under(spec, "template")
         pod = _under(template, "spec")
-        found |= {
+        by_sort |= {
             "daemonset": [spec],
             "template": [_under(template, "metadata")],
             "pod": [pod],
             "pod security": [_under(pod, "securityContext")],
         }
-        found["volume"] = found["volume source"] = _dicts(pod.get("volumes"))
-        found["toleration"] = _dicts(pod.get("tolerations"))
-        found["container"] = [*_dicts(pod.get("containers")), *_dicts(pod.get("initContainers"))]
-        found["security"] = [_under(one, "securityContext") for one in found["container"]]
+        by_sort["volume"] = by_sort["volume source"] = _dicts(pod.get("volumes"))
+        by_sort["toleration"] = _dicts(pod.get("tolerations"))
+        by_sort["container"] = [
+            *_dicts(pod.get("containers")),
+            *_dicts(pod.get("initContainers")),
+        ]
+        by_sort["security"] = [_under(one, "securityContext") for one in by_sort["container"]]
         for sort, field in (("port", "ports"), ("env", "env"), ("mount", "volumeMounts")):
-            found[sort] = [entry for one in found["container"] for entry in _dicts(one.get(field))]
+            by_sort[sort] = [
+                entry for one in by_sort["container"] for entry in _dicts(one.get(field))
+            ]
         probes = ("readinessProbe", "livenessProbe", "startupProbe")
-        found["probe"] = [
+        by_sort["probe"] = [
             one[name]
-            for one in found["container"]
+            for one in by_sort["container"]
             for name in probes
             if isinstance(one.get(name), dict)
         ]
     elif kind == "Service":
-        found["Service"] = [_under(body, "spec")]
+        by_sort["Service"] = [_under(body, "spec")]
     elif kind in ("Role", "ClusterRole"):
-        found["policy"] = _dicts(body.get("rules"))
+        by_sort["policy"] = _dicts(body.get("rules"))
     elif kind in ("RoleBinding", "ClusterRoleBinding"):
-        found |= {"subject": _dicts(body.get("subjects")), "role ref": [_under(body, "roleRef")]}
+        by_sort |= {
+            "subject": _dicts(body.get("subjects")),
+            "role ref": [_under(body, "roleRef")],
+        }
     else:
-        found[kind] = [body]
-    return {sort: places for sort, places in found.items() if places}
+        by_sort[kind] = [body]
+    return {sort: places for sort, places in by_sort.items() if places}
 
 
 def _under(holder: dict[str, Any], field: str) -> dict[str, Any]:
@@ -611,11 +619,11 @@ def _of_type(random: Random, schema: Any) -> Any:
         case "array":
             return [_of_type(random, schema["items"]) for _ in range(random.randint(0, 2))]
         case "object" if "properties" in schema:
-            wanted = schema.get("required", ())
+            expected = schema.get("required", ())
             return {
                 name: _of_type(random, one)
                 for name, one in schema["properties"].items()
-                if name in wanted or random.random() < 0.15
+                if name in expected or random.random() < 0.15
             }
         case "object":
             return random.choice(

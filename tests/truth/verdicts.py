@@ -178,7 +178,7 @@ def ours(data: bytes) -> tuple[Finding, ...]:
     return found
 
 
-async def judged(server: ControlPlane, wanted: Sequence[Case], at_once: int = 24) -> list[Judged]:
+async def judged(server: ControlPlane, expected: Sequence[Case], at_once: int = 24) -> list[Judged]:
     """Every case, by both."""
     context = ssl.create_default_context(cafile=str(server.ca))
     headers = {"Authorization": f"Bearer {server.token}"}
@@ -205,7 +205,7 @@ async def judged(server: ControlPlane, wanted: Sequence[Case], at_once: int = 24
                     )
             return Judged(case, ours(case.data), create, apply)
 
-        return await asyncio.gather(*map(one, wanted))
+        return await asyncio.gather(*map(one, expected))
 
 
 async def _ask(

@@ -57,8 +57,8 @@ async def a_commit_has_a_typo_in_its_node_selector(world: World) -> None:
 async def the_namespace_leaves_git(world: World) -> None:
     world.push(namespace=False)
     await asyncio.sleep(200)
-    found = world.cluster.server.store.get(NAMESPACE, "", SPACE)
-    if found is None or found["metadata"].get("deletionTimestamp"):
+    body = world.cluster.server.store.get(NAMESPACE, "", SPACE)
+    if body is None or body["metadata"].get("deletionTimestamp"):
         world.wrong.append("the Namespace is deleted, with an object that is still in Git")
     world.push(namespace=True)
 
@@ -431,14 +431,14 @@ async def a_watch_dies_of_an_internal_error(world: World) -> None:
         await asyncio.sleep(90)
     await _gone(world, CONFIG_MAP, SPACE, "settings")
     await asyncio.sleep(90)
-    found = world.cluster.server.store.get(CONFIG_MAP, SPACE, "settings")
+    body = world.cluster.server.store.get(CONFIG_MAP, SPACE, "settings")
     undisturbed = (
         not world.windows
         and world.wanted.settings
         and not world.git_away
         and world.live() is not None
     )
-    if undisturbed and found is None:
+    if undisturbed and body is None:
         world.wrong.append("after an internal error in a watch a change is not seen")
 
 

@@ -43,8 +43,8 @@ def parsed_text(data: bytes) -> str:
     ],
 )
 def test_the_common_syntax_of_manifests_is_read(text: str) -> None:
-    found = fast_path.read(text.encode())
-    assert repr(found) == parsed_text(text.encode())
+    value = fast_path.read(text.encode())
+    assert repr(value) == parsed_text(text.encode())
 
 
 @pytest.mark.parametrize(
@@ -85,9 +85,9 @@ def test_other_syntax_is_left_to_libyaml(text: str) -> None:
 def test_a_list_or_mapping_that_a_line_writes_is_another_one_each_time() -> None:
     data = b"a: []\nb:\n- []\n- {}\n"
     for _ in range(2):
-        found = fast_path.read(data)
-        assert found == [(0, {"a": [], "b": [[], {}]})]
-        value = found[0][1]
+        plain = fast_path.read(data)
+        assert plain == [(0, {"a": [], "b": [[], {}]})]
+        value = plain[0][1]
         value["a"].append(1)
         value["b"][0].append(1)
         value["b"][1]["c"] = 1
@@ -96,8 +96,8 @@ def test_a_list_or_mapping_that_a_line_writes_is_another_one_each_time() -> None
 @pytest.mark.parametrize("path", MANIFESTS, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_real_files_are_read_as_by_libyaml(path: Path) -> None:
     data = path.read_bytes()
-    found = fast_path.read(data)
-    assert found is None or repr(found) == parsed_text(data)
+    value = fast_path.read(data)
+    assert value is None or repr(value) == parsed_text(data)
 
 
 def test_many_real_files_are_read_here() -> None:
@@ -152,5 +152,5 @@ LINES = st.builds(
 @example("a:\n  b: c\n d: e")
 @example("a:\n- b:\n c: d")
 def test_the_result_is_that_of_libyaml_or_none(text: str) -> None:
-    found = fast_path.read(text.encode())
-    assert found is None or repr(found) == parsed_text(text.encode())
+    value = fast_path.read(text.encode())
+    assert value is None or repr(value) == parsed_text(text.encode())

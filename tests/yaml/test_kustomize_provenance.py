@@ -43,11 +43,12 @@ def places_of(path: Path, output: str = OUTPUT, **changed: str) -> list[str]:
         **{PurePosixPath(f"{name}.yaml"): text.encode() for name, text in changed.items()},
     }
     resources = [file for file in files if file.stem != "patch"]
-    found = kustomize.placed(output.encode(), resources, [PurePosixPath("patch.yaml")], files).get(
+    places = kustomize.placed(output.encode(), resources, [PurePosixPath("patch.yaml")], files).get(
         0, {}
     )
     near = next(
-        (found[path[:length]] for length in range(len(path), -1, -1) if path[:length] in found), ()
+        (places[path[:length]] for length in range(len(path), -1, -1) if path[:length] in places),
+        (),
     )
     return [f"{one.file}:{'.'.join(map(str, one.path))}" for one in near]
 

@@ -57,10 +57,10 @@ def test_a_document_is_read_as_kubectl_reads_it(text: str, value: object) -> Non
 
 
 def test_empty_documents_are_left_out_but_counted() -> None:
-    found = parser.read(
+    parsed = parser.read(
         "f", b"# only a comment\n---\n---\na: 1\n---\n# nothing\n---\nb: 2\n"
     ).documents
-    assert [(one.index, one.value) for one in found] == [(1, {"a": 1}), (3, {"b": 2})]
+    assert [(one.index, one.value) for one in parsed] == [(1, {"a": 1}), (3, {"b": 2})]
 
 
 def test_values_of_aliases_are_copied() -> None:
@@ -181,11 +181,11 @@ def test_a_bomb_of_aliases_is_refused() -> None:
 
 def test_many_small_bombs_are_refused_as_one() -> None:
     small = f"a: &a [{'x,' * 90}]\nb: [{'*a,' * 90}]\n"
-    found = parser.read("f.yaml", "---\n".join([small] * 1000).encode())
-    (finding,) = found.findings
+    parsed = parser.read("f.yaml", "---\n".join([small] * 1000).encode())
+    (finding,) = parsed.findings
     assert finding.refused
     assert "with its aliases expanded" in finding.message
-    assert len(found.documents) < 1000
+    assert len(parsed.documents) < 1000
 
 
 def test_an_alias_that_is_used_again_and_again_is_no_bomb() -> None:
@@ -200,9 +200,9 @@ def test_a_file_beyond_ten_mebibytes_is_not_read() -> None:
 
 
 def test_documents_before_a_syntax_error_are_kept() -> None:
-    found = parser.read("f", b"a: 1\n---\nb: [\n")
-    assert [one.value for one in found.documents] == [{"a": 1}]
-    assert [one.rule for one in found.findings] == ["DS001"]
+    parsed = parser.read("f", b"a: 1\n---\nb: [\n")
+    assert [one.value for one in parsed.documents] == [{"a": 1}]
+    assert [one.rule for one in parsed.findings] == ["DS001"]
 
 
 TEXT = b"""a: 1
