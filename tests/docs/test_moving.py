@@ -12,6 +12,7 @@ import subprocess
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -296,6 +297,12 @@ def test_from_helm_with_the_chart(move: Scene, tmp_path: Path) -> None:
     assert here.managers - {"kube-controller-manager"} == {"gitops-ds"}
 
 
+FLUX_LABELS = {
+    "kustomize.toolkit.fluxcd.io/name": "agents",
+    "kustomize.toolkit.fluxcd.io/namespace": "flux-system",
+}
+
+
 def flux(here: Move) -> None:
     """A Kustomization with its objects, as kustomize-controller writes them."""
     definitions.define(
@@ -328,11 +335,7 @@ def flux(here: Move) -> None:
             },
         },
     )
-    labels = {
-        "kustomize.toolkit.fluxcd.io/name": "agents",
-        "kustomize.toolkit.fluxcd.io/namespace": "flux-system",
-    }
-    bodies = [here.in_namespace(one, labels=labels) for one in (ACCOUNT, AGENT)]
+    bodies = [here.in_namespace(one, labels=FLUX_LABELS) for one in (ACCOUNT, AGENT)]
     here.apply("kustomize-controller", *bodies)
     entries = [
         {"id": f"{here.namespace}_agent__ServiceAccount", "v": "v1"},
@@ -350,33 +353,47 @@ def flux(here: Move) -> None:
     here.rolled_out()
 
 
+@cache
+def pruning() -> Path:
+    """Flux's pruning, built if it does not exist yet."""
+    found = subprocess.run([ROOT / "scripts/health"], stdout=subprocess.PIPE, text=True, check=True)
+    return Path(found.stdout.strip()) / "prune"
+
+
+def pruned(here: Move, *ids: str) -> set[tuple[str, ...]]:
+    """Lets Flux's own code prune objects of its Kustomization: each with the result."""
+    items = []
+    for id in ids:
+        kind, _, name = id.partition("/")
+        version = "apps/v1" if kind == "DaemonSet" else "v1"
+        metadata = {"name": name, "namespace": here.namespace}
+        items.append({"apiVersion": version, "kind": kind, "metadata": metadata})
+    done = subprocess.run(
+        (pruning(), here.plane.kubeconfig, "agents", "flux-system"),
+        input=json.dumps({"items": items}),
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    return {tuple(line.split()) for line in done.stdout.splitlines()}
+
+
 @contextlib.contextmanager
 def finalizing(here: Move) -> Iterator[None]:
-    """Flux's finalizer: a deleted Kustomization is emptied unless it is suspended.
+    """Flux's finalizer: the objects of a deleted Kustomization are pruned unless it is suspended.
 
-    https://github.com/fluxcd/kustomize-controller, finalizerShouldDeleteResources: objects without
-    the labels of the Kustomization are left out.
+    https://github.com/fluxcd/kustomize-controller, finalizerShouldDeleteResources.
     """
-    words = (
-        "-n",
-        "flux-system",
-        "get",
-        "kustomization",
-        "agents",
-        "-o",
-        "json",
-        "--ignore-not-found",
-    )
+    words = ("-n", "flux-system", "get", "kustomization", "agents", "-o", "json")
 
     def finalize() -> None:
         found = eventually(
-            lambda: json.loads(here.kubectl(*words) or "null"),
-            lambda body: body and body["metadata"].get("deletionTimestamp"),
+            lambda: json.loads(here.kubectl(*words)),
+            lambda body: body["metadata"].get("deletionTimestamp"),
             seconds=240,
         )
         if found["spec"]["prune"] and not found["spec"].get("suspend"):
-            selected = "kustomize.toolkit.fluxcd.io/name=agents"
-            here.kubectl("-n", here.namespace, "delete", "ds,sa", "-l", selected)
+            pruned(here, "DaemonSet/agent", "ServiceAccount/agent")
         patch = json.dumps({"metadata": {"finalizers": None}})
         here.kubectl(*words[:2], "patch", *words[3:5], "--type", "merge", "--patch", patch)
 
@@ -395,6 +412,16 @@ def test_from_flux(move: Scene) -> None:
         here.follow(section_of("flux.md", "A Kustomization of agents"))
     assert here.running == before
     assert here.get("serviceaccount", "agent")["metadata"]["labels"][OWNER]
+    # a Kustomization that keeps other objects prunes those that left it
+    rest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "rest"}}
+    here.apply("kustomize-controller", here.in_namespace(rest, labels=FLUX_LABELS))
+    found = pruned(here, "DaemonSet/agent", "ServiceAccount/agent", "ConfigMap/rest")
+    assert found == {
+        (f"DaemonSet/{here.namespace}/agent", "skipped"),
+        (f"ServiceAccount/{here.namespace}/agent", "skipped"),
+        (f"ConfigMap/{here.namespace}/rest", "deleted"),
+    }
+    assert here.running == before
     here.is_ours("kustomize.toolkit.fluxcd.io/")
 
 
