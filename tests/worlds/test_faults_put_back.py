@@ -123,12 +123,22 @@ FAULTS: dict[str, dict[str, tuple[str, str]]] = {
 }
 
 
+# A world that finds the fault, and is played first: the first one by number is expensive, or late.
+SOONEST = {
+    "a watch that fails while lists work is retried indefinitely, without a list": 33,
+    "a revision that a finalizer holds is deleted again and again, and nothing slows that down": 4,
+    "drift that returns is corrected at once, indefinitely": 11,
+    "a pod of an earlier life of the DaemonSet counts as updated": 47,
+    "the pods of a node that is gone hold back every update": 19,
+}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_world_finds_it(fault: str) -> None:
     copy = Copy(FAULTS[fault])
     world, events = copy.module("tests.worlds.world"), copy.module("tests.worlds.events")
-    for seed in range(WORLDS):
+    for seed in dict.fromkeys((SOONEST.get(fault, 0), *range(WORLDS))):
         outcome = world.play(seed, events.EVENTS)
         if outcome.wrong:
             print(outcome)
