@@ -13,6 +13,7 @@ from gitops_ds.cli import arguments, options
 
 if TYPE_CHECKING:  # --help imports none of these
     from gitops_ds.fleet.agents import Agent
+    from gitops_ds.model.rollouts.rollout_progress import RolloutProgress
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,8 +72,10 @@ def _with_table(args: DemoArgs) -> None:
     from gitops_ds.commands.demo import script as story
     from gitops_ds.fleet import agents
 
+    title = TableTitle()
+
     def picture(agent: Agent, now: float) -> Table:
-        table = Table(title=_title(agent, now), title_justify="left")
+        table = Table(title=title.text(agent, now), title_justify="left")
         for head in ("NODE", "POD", "REVISION", "COMMIT", "STATE", "REASON"):
             table.add_column(head)
         for entry in agents.nodes(agent):
@@ -108,11 +111,36 @@ def _with_table(args: DemoArgs) -> None:
         )
 
 
-def _title(agent: Agent, now: float) -> str:
-    """`node-exporter: Progressing, 3 of 5 nodes done, cluster time 40 s`."""
-    from gitops_ds.fleet import agents
-    from gitops_ds.model.plural import counted
+class TableTitle:
+    """The title of the table: `node-exporter: Progressing, 3 of 5 nodes done, about 20 s left,
+    cluster time 40 s`.
+    """
 
-    progress = agents.nodes_done(agent)
-    done = f"{progress.done} of {counted(progress.nodes, 'node')} done"
-    return f"{agent.key.name}: {agent.health.state}, {done}, cluster time {now % 86400:.0f} s"
+    def __init__(self) -> None:
+        self._first: RolloutProgress | None = None
+        self._began = 0.0
+
+    def text(self, agent: Agent, now: float) -> str:
+        """The title at a time of the cluster."""
+        from gitops_ds.fleet import agents
+        from gitops_ds.model.plural import counted
+
+        progress = agents.nodes_done(agent)
+        done = f"{progress.done} of {counted(progress.nodes, 'node')} done"
+        state = f"{agent.key.name}: {agent.health.state}"
+        return f"{state}, {done}{self._left(progress, now)}, cluster time {now % 86400:.0f} s"
+
+    def _left(self, progress: RolloutProgress, now: float) -> str:
+        """The remaining time by the pace of the rollout; empty without one."""
+        from gitops_ds.model import duration
+        from gitops_ds.model.rollouts.rollout_progress import seconds_left
+
+        if progress.done >= progress.nodes:
+            self._first = None
+            return ""
+        first = self._first
+        if first is None or first.nodes != progress.nodes or progress.done < first.done:
+            first, self._began = progress, now
+        self._first = first
+        seconds = seconds_left(first, progress, now - self._began)
+        return f", about {duration.words(seconds)} left" if seconds else ""

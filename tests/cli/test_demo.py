@@ -5,10 +5,18 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from gitops_ds.cli import demo
+from gitops_ds.fleet.agents import Agent
+from gitops_ds.model.daemonset import Counts, DaemonSet
+from gitops_ds.model.decision import Observation
+from gitops_ds.model.deployment import DeployerState
+from gitops_ds.model.health import Health, HealthState, NodeCounts
+from gitops_ds.model.objects import Key
 from tests.cluster.program import PROGRAM
 
 
@@ -30,3 +38,24 @@ def test_a_signal_leaves_no_directory(tmp_path: Path, ending: signal.Signals) ->
         process.communicate(timeout=60)
     assert process.returncode == 130
     assert [path.name for path in tmp_path.iterdir() if path.name != "cache"] == []
+
+
+def agent(updated: int) -> Agent:
+    """An agent of four nodes in a rollout."""
+    key = Key("apps", "DaemonSet", "logging", "agent")
+    seen = replace(DaemonSet(key, "", {}, {}, ()), counts=Counts(desired=4))
+    health = Health(HealthState.PROGRESSING, "", tally=NodeCounts(updated=updated))
+    return Agent(Observation(0.0, seen, ()), health, DeployerState())
+
+
+def test_the_title_of_the_table_has_the_nodes_done_and_the_time_left() -> None:
+    title = demo.TableTitle()
+    begin = "agent: Progressing, "
+    assert title.text(agent(0), 10) == f"{begin}0 of 4 nodes done, cluster time 10 s"
+    left = "1 of 4 nodes done, about 60 s left"
+    assert title.text(agent(1), 30) == f"{begin}{left}, cluster time 30 s"
+    assert title.text(agent(4), 90) == f"{begin}4 of 4 nodes done, cluster time 90 s"
+    # another rollout begins
+    assert title.text(agent(1), 100) == f"{begin}1 of 4 nodes done, cluster time 100 s"
+    left = "2 of 4 nodes done, about 20 s left"
+    assert title.text(agent(2), 110) == f"{begin}{left}, cluster time 110 s"
