@@ -71,12 +71,19 @@ class NodeSteps:
         self._now = layout.seen.now
         self._placer = node_eligibility.read(inputs.target.template)
         self._nodes: Mapping[str, Node] = {node.name: node for node in layout.seen.nodes}
+        self._placements: dict[str, Placement] = {}
 
     def is_excluded(self, node: Node) -> bool:
         """Whether the target's own selectors and tolerations exclude the node: it gets no pod of
         it.
         """
-        return self._placer.place(node) is Placement.EVICT
+        return self._place(node) is Placement.EVICT
+
+    def _place(self, node: Node) -> Placement:
+        found = self._placements.get(node.name)
+        if found is None:
+            found = self._placements[node.name] = self._placer.place(node)
+        return found
 
     def is_target(self, pod: Pod) -> bool:
         """Whether the pod runs the target."""
@@ -90,7 +97,7 @@ class NodeSteps:
         broken = self.problem(node_pods.node, stage)
         if new is not None and not new.ended:
             return self._touched(progress, new, stage, broken, is_passed=is_passed)
-        if Placement.KEEP in (node_pods.placement, self._placer.place(self._nodes[node_pods.node])):
+        if Placement.KEEP in (node_pods.placement, self._place(self._nodes[node_pods.node])):
             broken = broken or "NotEligible"
         old = next((pod for pod in staying if pod is not new), None)
         if old is None:

@@ -36,13 +36,15 @@ def members(
     policy: RolloutPolicy, candidates: Candidates, pools: Sequence[Pool]
 ) -> tuple[tuple[str, ...], ...]:
     """The nodes of each stage, in the order in which they are updated."""
-    left = {node.name: node for node in candidates.nodes}
     turns = _turns_in_zone(candidates.nodes)
+    order = sorted(candidates.nodes, key=functools.partial(_rank, candidates, {}, turns))
+    left = {node.name: node for node in order}
     stages: list[tuple[str, ...]] = []
     for stage in policy.stages:
-        scope = [node for node in left.values() if node_scope.matches(stage.where, node, pools)]
+        ranked = [node for node in left.values() if node_scope.matches(stage.where, node, pools)]
         prefer = stage.nodes.prefer if stage.nodes else {}
-        ranked = sorted(scope, key=functools.partial(_rank, candidates, prefer, turns))
+        if prefer:
+            ranked.sort(key=functools.partial(_rank, candidates, prefer, turns))
         chosen = (
             ranked if stage.nodes is None else _counted(ranked, stage.nodes, len(candidates.nodes))
         )
