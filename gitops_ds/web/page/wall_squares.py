@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from markupsafe import Markup
 
-_STEP, _SIDE = 10, 9  # from one square to the next, and its side, in units of the drawing
+_STEP, _SIDE = 10, 7  # from one square to the next, and its side without its border
 _SIGNS = {"x": "✕", "w": "!", "p": "↻", "u": "u"}
 
 
@@ -19,10 +19,12 @@ def squares(codes: Sequence[str], shape: float) -> Markup:
         return Markup()
     columns = _columns(len(codes), shape)
     rows = max(2, math.ceil(len(codes) / columns))
-    drawn = "".join(
-        "".join(_square(code, place % columns * _STEP, place // columns * _STEP))
-        for place, code in enumerate(codes)
-    )
+    places: dict[str, list[tuple[int, int]]] = {}
+    for number, code in enumerate(codes):
+        state = " ".join(one for one in code.split() if one[0] != "r")
+        place = number % columns * _STEP, number // columns * _STEP
+        places.setdefault(state, []).append(place)
+    drawn = "".join("".join(_drawn(state, at)) for state, at in sorted(places.items()))
     return Markup(  # noqa: S704  the codes are our own letters
         f'<svg class="squares" viewBox="0 0 {columns * _STEP} {rows * _STEP}" '
         f'preserveAspectRatio="xMinYMin meet" aria-hidden="true">{drawn}</svg>'
@@ -40,12 +42,15 @@ def _columns(count: int, shape: float) -> int:
     return min(range(max(6, near // 2), near * 2), key=cost)
 
 
-def _square(code: str, x: int, y: int) -> Iterator[str]:
-    classes = code.split()
-    name = f' class="{code}"' if code else ""
-    yield f'<rect{name} x="{x}" y="{y}" width="{_SIDE}" height="{_SIDE}" rx="1.5"/>'
-    sign = next((_SIGNS[one] for one in classes if one in _SIGNS), "")
-    letter = next((one.upper() for one in classes if one in "bcdefg"), "")
-    if sign or letter:
-        kind = ' class="on"' if "x" in classes else ' class="way"' if "p" in classes else ""
-        yield f'<text{kind} x="{x + _SIDE / 2}" y="{y + _SIDE - 2}">{sign or letter}</text>'
+def _drawn(state: str, places: Sequence[tuple[int, int]]) -> Iterator[str]:
+    """The squares of one state as one path, and their signs as one text."""
+    name = f' class="{state}"' if state else ""
+    path = "".join(f"M{x + 1} {y + 1}h{_SIDE}v{_SIDE}h-{_SIDE}z" for x, y in places)
+    yield f'<path{name} d="{path}"/>'
+    letters = state.split()
+    sign = next((_SIGNS[one] for one in letters if one in _SIGNS), "")
+    if sign := sign or next((one.upper() for one in letters if one in "bcdefg"), ""):
+        kind = ' class="on"' if "x" in letters else ' class="way"' if "p" in letters else ""
+        across = " ".join(f"{x + 4.5:g}" for x, _ in places)
+        down = " ".join(str(y + 7) for _, y in places)
+        yield f'<text{kind} x="{across}" y="{down}">{sign * len(places)}</text>'
