@@ -1,7 +1,7 @@
 """The controller core without an API server: a decision in the middle of a rollout, the memory of
 the cache, a whole rollout in virtual time.
 
-python -m benchmarks decide; GITOPS_DS_BENCH_SIMULATED says how many nodes (5000).
+python -m benchmarks decide; GITOPS_DS_BENCH_SIMULATED is the number of nodes (5000).
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def main() -> None:
 
 
 def decision(lists: Lists) -> float:
-    """Seconds of CPU of one turn: what is looked at, and what is decided."""
+    """Seconds of CPU of one turn: the observation and the decision."""
     cache = Cache()
     for resource, listing in lists.items():
         cache.replace(resource, listing.items, listing.version)
@@ -64,9 +64,7 @@ def decision(lists: Lists) -> float:
 
 
 def held(lists: Lists) -> float:
-    """MiB that the cache keeps of so many DaemonSets, each body parsed again as it is when it comes
-    over a wire.
-    """
+    """MiB that the cache keeps of so many DaemonSets; each body is parsed again."""
     wire = {
         resource: [orjson.dumps(body) for body in listing.items]
         for resource, listing in lists.items()

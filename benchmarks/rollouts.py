@@ -129,8 +129,8 @@ def compare(plane: ControlPlane, nodes: int) -> None:
 
 
 def quiet(plane: ControlPlane, nodes: int) -> float:
-    """The share of a core that we use while nothing happens but what kubelets say each five
-    minutes, and their leases.
+    """The share of a core that we use while only the five-minute status writes and the leases of
+    kubelets arrive.
     """
     process = started(plane, our_command(plane))
     try:
@@ -218,7 +218,7 @@ def set_image(plane: ControlPlane, image: str) -> None:
 
 
 def timed(plane: ControlPlane, nodes: int, change: Callable[[], None]) -> float:
-    """Seconds from the change to the status that says that it has reached every node."""
+    """Seconds from the change to the status that counts every node as updated."""
     began = time.perf_counter()
     change()
     with watched(plane) as events:
@@ -243,7 +243,7 @@ def watched(plane: ControlPlane) -> Iterator[Iterator[dict[str, Any]]]:
 
 
 def clear(plane: ControlPlane) -> None:
-    """Everything goes, by the garbage collector."""
+    """Deletes everything, by the garbage collector."""
     with contextlib.suppress(urllib.error.HTTPError):
         plane.request("DELETE", f"{DAEMONSETS}/agent")
     for kind in (

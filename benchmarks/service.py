@@ -1,8 +1,8 @@
 """The service beside a full cluster in which nothing happens: what it takes, and how soon it acts.
 
-1,000 DaemonSets on 1,000 nodes, twenty pods on each node; the kubelets' heartbeats go on. A real
-API server, no controllers; python -m benchmarks service; GITOPS_DS_BENCH_NODES, _IDLE and _AWAY
-(seconds) say how many and how long.
+1,000 DaemonSets on 1,000 nodes, twenty pods on each node; the kubelets' heartbeats continue. A
+real API server, no controllers; python -m benchmarks service; GITOPS_DS_BENCH_NODES is the number
+of nodes, _IDLE and _AWAY are durations in seconds.
 """
 
 from __future__ import annotations
@@ -292,7 +292,7 @@ class Served:
     log: Path
 
     def ready(self) -> float:
-        """Seconds from the start until it says that it is ready."""
+        """Seconds from the start until it reports readiness."""
         while True:
             with (
                 contextlib.suppress(OSError),

@@ -1,7 +1,7 @@
 """How fast manifests are read and checked: files a CPU-second, and the ratio to ruamel.yaml and
 jsonschema on everything.
 
-python -m benchmarks validate; GITOPS_DS_BENCH_FILES says how many.
+python -m benchmarks validate; GITOPS_DS_BENCH_FILES is the number of files.
 """
 
 from __future__ import annotations

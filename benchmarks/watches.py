@@ -1,7 +1,8 @@
-"""The watches of deployers: how many each repository opens beside the others, and their memory.
+"""The watches of deployers: the number per repository, and their memory.
 
-python -m benchmarks watches; GITOPS_DS_BENCH_AGENTS says how many DaemonSets (100). The lists come
-parsed again, as over a wire, and equal bodies are interned, as by the connection of the service.
+python -m benchmarks watches; GITOPS_DS_BENCH_AGENTS is the number of DaemonSets (100). The lists
+are parsed again, as from a connection, and equal bodies are interned, as by the connection of the
+service.
 """
 
 from __future__ import annotations

@@ -353,7 +353,7 @@ def ssh_git_server(directory: Path) -> Iterator[SshServer]:
 
 @contextlib.contextmanager
 def silent_server() -> Iterator[int]:
-    """The port of a server that takes connections and never says a word."""
+    """The port of a server that accepts connections and never answers."""
     with socketserver.TCPServer(("127.0.0.1", 0), socketserver.BaseRequestHandler) as server:
         # Never served: the kernel accepts the connection, and no process answers.
         yield server.server_address[1]

@@ -35,7 +35,7 @@ def refused_by_us(body: dict[str, Any]) -> bool:
 
 
 def refused_by(server: ControlPlane, body: dict[str, Any], resource: Resource | None) -> str:
-    """What the server says against a strict dry run of a server-side apply; empty if it takes the
+    """The server's error for a strict dry run of a server-side apply; empty if it accepts the
     object.
     """
     if resource is None:
@@ -67,7 +67,7 @@ def disagreements(server: ControlPlane, files: list[Path]) -> list[str]:
                     resource is None and "." in group_of(body)
                 ):
                     continue
-                # The namespace must be there for a dry run, which is not what is asked here.
+                # A dry run requires the namespace, which is not tested here.
                 if resource and resource.namespaced:
                     body["metadata"]["namespace"] = "default"
                 answer = refused_by(server, body, resource)

@@ -1,4 +1,4 @@
-"""DS413: where a repository lets images come from."""
+"""DS413: the registries that a repository allows."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from gitops_ds.model.objects import show_path
 from gitops_ds.yaml import parser
 from tests import goldens
 
-# What advice says of the wrong examples of its page.
+# Advice about the wrong examples of its page.
 ADVICE = Path(__file__).parent / "advice"
 
 # A DaemonSet that no rule has anything against; a part on a page is merged into it, lists of the

@@ -1,5 +1,5 @@
-"""A service looks for what stands in the way of a deploy only, and at what changed only; it must
-not see less for that.
+"""A service checks only for blocking findings, and only changed objects; it must not miss one for
+that.
 """
 
 from __future__ import annotations

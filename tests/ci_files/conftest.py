@@ -1,5 +1,5 @@
-"""The files for CIs are run as a CI runs them; what they install comes from a directory of wheels
-that is made once.
+"""The files for CIs are run as a CI runs them; they install from a directory of wheels that is
+built once.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def work(tmp_path: Path) -> Work:
 
 @pytest.fixture(scope="session")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
-    """The environment in which pip finds the program and all it needs in one directory, and asks no
+    """The environment in which pip finds the program and all it needs in one directory, and uses no
     index.
 
     The packages are those of the lock file, with their hashes, and of them what builds the program.

@@ -21,7 +21,7 @@ SCAFFOLD = files.ROOT / "gitops_ds/commands/init/repository"
 
 
 def valid(schema: str, file: Path) -> str:
-    """What check-jsonschema has to say, with a schema that it brings."""
+    """The output of check-jsonschema with one of its own schemas."""
     done = subprocess.run(
         [CHECKER, "--builtin-schema", schema, file], capture_output=True, text=True, check=False
     )

@@ -1,5 +1,5 @@
-"""Who we are to an API server: what kubeconfigs, plugins and pods' accounts say, and when they are
-requested again.
+"""The identity of a client: credentials of kubeconfigs, plugins and pods' accounts, and when they
+are read again.
 """
 
 from __future__ import annotations
@@ -553,7 +553,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 @dataclass
 class Server:
-    """An API server that wants client certificates of the authority and says who came."""
+    """An API server that requires client certificates of the authority and returns their names."""
 
     url: str = ""
     came: list[str] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""Two candidates and a simulated API server in virtual time: the lease goes from hand to hand, and
+"""Two candidates and a simulated API server in virtual time: the lease changes its holder, and
 no write passes without it.
 """
 
@@ -114,7 +114,7 @@ def test_at_any_latency_one_candidate_leads_is_followed_and_never_two_may_write(
             both = [One(there, name) for name in "ab"]
 
             async def leaders(seconds: int) -> set[int]:
-                """How many fences stood open, at each tenth of a second."""
+                """The number of open fences, at each tenth of a second."""
                 result = set()
                 for _ in range(seconds * 10):
                     await asyncio.sleep(0.1)

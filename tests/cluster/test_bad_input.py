@@ -1,5 +1,5 @@
-"""What goes wrong outside gets one sentence (what, where, what to do) and the exit code of the
-contract, and changes nothing.
+"""An external failure is reported in one sentence (what, where, what to do) with the exit code of
+the contract, and changes nothing.
 """
 
 from __future__ import annotations

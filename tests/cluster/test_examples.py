@@ -1,5 +1,5 @@
 """The example repository on a real API server, for each of its clusters: applied whole; a second
-pass neither asks nor writes.
+reconciliation neither dry-runs nor writes.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""`gitops-ds wait` ends when the DaemonSet is as wanted, when its template fails, and when time is
-up, and says why.
+"""`gitops-ds wait` ends when the DaemonSet is rolled out, when its template fails, and at its
+timeout, and reports the reason.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ Answers = Callable[[Write], Answer | None]
 
 @dataclass
 class Refusing:
-    """`answers` is looked at for each write, and may be exchanged."""
+    """`answers` is read for each write, and may be replaced."""
 
     cluster: Cluster
     answers: Answers

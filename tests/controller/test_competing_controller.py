@@ -108,7 +108,7 @@ def test_a_competing_controller_that_starts_later_stops_ours() -> None:
     async def scene() -> None:
         async with stand.stand(2) as there:
             rival = there.cluster.client("kube-controller-manager")
-            await count(rival, "default", "agent", **COUNTED)  # it counted before we came
+            await count(rival, "default", "agent", **COUNTED)  # it counted before our start
             there.begin()
             await asyncio.sleep(20)
             assert (await there.status())["numberReady"] == 2

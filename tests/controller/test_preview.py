@@ -1,6 +1,4 @@
-"""What a plan says of nodes is what the controller then does, also where a node changed after its
-pod started.
-"""
+"""The controller acts on nodes as the plan predicts, also after a node changed."""
 
 from __future__ import annotations
 

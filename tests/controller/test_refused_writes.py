@@ -1,9 +1,9 @@
 """Each write of the controller, refused in each way for an hour: a bounded number of requests a
 minute, and all continues after it.
 
-The bound is one for all: a turn that failed comes again after 5 ms, doubled, and news brings it
-back once a second at most; such a turn sends one write that is refused, what it looks up for that,
-and the status. News comes every 0.2 s here.
+One bound for all: a failed reconciliation is retried after 5 ms, doubled, and watch events retry it
+once a second at most; it sends one write that is refused, the reads for it, and the status. Watch
+events arrive every 0.2 s here.
 """
 
 from __future__ import annotations

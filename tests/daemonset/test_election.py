@@ -123,7 +123,7 @@ def test_takeovers_are_counted_and_renewals_are_not() -> None:
 def test_a_deleted_lease_is_respected_until_it_would_expire() -> None:
     gone = leader_election.saw(leader_election.saw(candidate(), lease("b"), 100), None, 101)
     assert leader_election.claim(gone, 110.9, 0) is None
-    # it may have come and gone meanwhile
+    # it may have been created and deleted meanwhile
     assert leader_election.claim(leader_election.saw(gone, None, 110), 111, 0) is None
     made = leader_election.claim(leader_election.saw(gone, None, 102), 111, 0)
     assert made is not None

@@ -39,7 +39,7 @@ STRATEGIES = {"rolling": rolling(), "on delete": {"type": "OnDelete"}}
 
 
 def fleet(nodes: list[dict[str, Any]] | int = 1, **pod_spec: Any) -> World:
-    """A DaemonSet over nodes; `pod_spec` goes into its template."""
+    """A DaemonSet over nodes; `pod_spec` is merged into its template."""
     body = daemonset()
     body["spec"]["template"]["spec"] |= pod_spec
     return World(body, nodes)

@@ -26,8 +26,8 @@ from tests.daemonset.world import (
 
 
 class Story:
-    """A fleet that stands; each turn's creates and deletes are counted, and what is deleted is gone
-    at once.
+    """A fleet without changes of its own; the creates and deletes of each reconciliation are
+    counted, and deleted pods disappear at once.
     """
 
     def __init__(

@@ -2,7 +2,7 @@
 content as engines keep them.
 
 What differs from an engine: the base images are a root that debootstrap made (Debian's own Python
-in place of python:slim; Go comes from this machine), and root is root. It needs a machine that lets
+in place of python:slim; Go is that of this machine), and root is root. It needs a machine that lets
 root mount.
 """
 

@@ -194,7 +194,7 @@ def installed(
 
 
 def bound(plane: controlplane.ControlPlane, space: str, role: str) -> int:
-    """Binds a ClusterRole of deploy/ in a namespace, as its docs say; the length of the audit log
+    """Binds a ClusterRole of deploy/ in a namespace, as documented; the length of the audit log
     when it is in force.
     """
     plane.kubectl(
@@ -368,8 +368,8 @@ def service(
 
 
 def doctor(directory: Path) -> dict[str, str]:
-    """What `doctor` says of the rights of a service that ran in this directory, by what they are
-    for.
+    """The verdicts of `doctor` about the rights of a service that ran in this directory, by
+    purpose.
     """
     words = (
         PROGRAM,

@@ -235,7 +235,7 @@ def it_leaves_git(
         service.wait_for_log(f"deleted DaemonSet fleet/{name}")
 
     def left(path: str) -> Any:
-        # An approval of a Namespace counts for one plan: other objects may have come into it.
+        # An approval of a Namespace counts for one plan: other objects may have been created in it.
         _approve(plane, service)
         return live(plane, path)
 

@@ -1,6 +1,4 @@
-"""Alerts fire when they should, speak of metrics that there are, and lead to a page that says what
-to do.
-"""
+"""Alerts fire when they should, use existing metrics, and link to a page with the remedy."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def plane(tmp_path: Path) -> Iterator[controlplane.ControlPlane]:
 
 
 def definition(kind: str, plural: str) -> dict[str, Any]:
-    """A stand-in for one of the Prometheus operator's definitions, which takes everything."""
+    """A stand-in for one of the Prometheus operator's definitions, which accepts everything."""
     anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     version = {
         "name": "v1",
@@ -87,7 +87,7 @@ def test_a_strict_api_server_accepts_every_kind_of_install(
             definition(kind, plural),
         )
         plane.kubectl("wait", "--for=condition=Established", f"crd/{plural}.monitoring.coreos.com")
-    # a dry run makes none for what comes after it
+    # a dry run creates none for later objects
     plane.kubectl("create", "namespace", "gitops-ds")
     for number, way in enumerate(WAYS.values()):
         manifests = way(tmp_path / str(number))

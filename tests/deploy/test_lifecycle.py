@@ -1,5 +1,5 @@
-"""The service's own life: it manages itself, is exchanged for a newer version, and goes; no agent's
-pod restarts.
+"""The service's own life: it manages itself, is upgraded, and is deleted; no agent's pod
+restarts.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""One install, written once: kustomize, the one file and the chart say the same, and what is
-generated is up to date.
+"""One install, written once: kustomize, the one file and the chart are equivalent, and generated
+files are up to date.
 """
 
 from __future__ import annotations

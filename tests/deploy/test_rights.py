@@ -31,7 +31,7 @@ QUICK = {"duration": "3s", "renewDeadline": "2s", "retryPeriod": "500ms", "enabl
 def all_are_used(
     plane: controlplane.ControlPlane, since: int, but: frozenset[rights.Right] = frozenset()
 ) -> None:
-    """Waits for what is written beside the scenes: events, how agents stand."""
+    """Waits for the other writes of the service: events, and the status of agents."""
     until(
         lambda: not rights.judge(plane, since, but).unused,
         lambda: str(rights.judge(plane, since, but)),

@@ -46,7 +46,7 @@ STATE = InvolvedObject("v1", "ConfigMap", "gitops-ds", "gitops-ds-test")
 
 
 def play(script: Callable[[Scene], Awaitable[None]], text: str) -> None:
-    """A service that follows a repository which says this beside an honest agent."""
+    """A service that follows a repository with these files and an honest agent."""
 
     async def main() -> None:
         async with simulator.SimulatedCluster() as cluster:

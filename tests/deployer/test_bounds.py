@@ -1,5 +1,5 @@
 """Whatever write of the deployer is refused, and for however long: few requests, and when it ends
-all is as Git says.
+the cluster is in sync.
 
 A table of every write, each with answers of the API server that stay for an hour, while nodes
 change all the time.
@@ -140,7 +140,7 @@ async def wanted(scene: Scene, write: Write) -> None:
 
 
 async def settled(scene: Scene, write: Write) -> bool:
-    """Whether all is as Git says."""
+    """Whether the cluster is in sync with Git."""
     text = write.commit or AGENT.format(tag="1")
     objects = {
         body["metadata"]["name"]

@@ -248,7 +248,7 @@ def restarted(
 
 
 async def ended(scene: Scene) -> None:
-    """The first loop stops, and Git goes away."""
+    """The first loop stops, and Git becomes unreachable."""
     scene.loop.stop()
     await asyncio.sleep(1)
     scene.history.unreachable = True

@@ -133,7 +133,7 @@ class Scene:
         return [event for event in self.events if isinstance(event, kind)]
 
     async def settle(self) -> None:
-        """A minute in which the schedule asks every five seconds."""
+        """A minute in which the schedule requests a fetch every five seconds."""
         for _ in range(12):
             self.loop.request()
             await asyncio.sleep(5)

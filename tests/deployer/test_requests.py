@@ -1,5 +1,5 @@
-"""What people ask of the service by annotations: a pass, a pause, an approval, a commit that is not
-to be applied. Virtual time.
+"""Requests to the service by annotations: a reconciliation, a suspension, an approval, a commit on
+hold. Virtual time.
 """
 
 from __future__ import annotations
@@ -219,7 +219,7 @@ def test_one_agent_is_suspended_and_the_others_go_on() -> None:
         more = await scene.cluster.get(DAEMONSET, "default", "more")
         assert more["spec"]["template"]["spec"]["containers"][0]["image"].endswith(":2")
         state = await state_store.load(scene.cluster, "gitops-ds", "test")
-        assert state.last_good == commit  # the others are as it says
+        assert state.last_good == commit  # the others are as in the commit
         assert "agent" in {key.name for key in state.waiting}
         assert "more" not in {key.name for key in state.waiting}
         await asyncio.sleep(10)

@@ -1,6 +1,4 @@
-"""Staged rollouts on the simulated cluster when something goes wrong: images, people, nodes and
-processes.
-"""
+"""Staged rollouts on the simulated cluster with faults of images, users, nodes and processes."""
 
 from __future__ import annotations
 

@@ -25,9 +25,7 @@ KEY = Key("apps", "DaemonSet", "default", "agent")
 
 @dataclass
 class Standby:
-    """A replica that leads, and one that stands by, on one cluster; each looks at a history of its
-    own.
-    """
+    """A leader and a standby on one cluster; each reads a history of its own."""
 
     cluster: simulator.SimulatedCluster
     leader: deployer_loop.Loop

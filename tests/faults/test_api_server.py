@@ -57,7 +57,7 @@ def test_an_api_server_that_is_killed_in_mid_apply_gets_the_rest_when_it_is_back
     with running(tmp_path, plane, "-C", str(upstream.path), "--interval", "1s") as (process, log):
         until(lambda: len(there(plane, space)) >= AGENTS // 4, log.read_text)
         plane.stop_api_server()
-        # it has to ask, also where it was quicker than we
+        # it must send a request, also if it was faster than the test
         commit = upstream.commit(agents(space, AGENTS + 1))
         until(lambda: "can't be reached" in log.read_text(), log.read_text)
         plane.start_api_server()
@@ -77,7 +77,7 @@ def test_an_api_server_that_is_killed_in_mid_apply_gets_the_rest_when_it_is_back
 
 
 def requests_after(plane: controlplane.ControlPlane, since: float) -> list[float]:
-    """When the service's requests came in, after then; seconds since 1970."""
+    """The times of the service's later requests; seconds since 1970."""
     result = {}
     for line in plane.audit_log.read_text().splitlines():
         if '"userAgent":"gitops-ds' in line:
@@ -89,7 +89,7 @@ def requests_after(plane: controlplane.ControlPlane, since: float) -> list[float
 
 
 def in_a_second(times: list[float]) -> int:
-    """The most that came in within any one second."""
+    """The largest number of requests within one second."""
     window: collections.deque[float] = collections.deque()
     most = 0
     for at in times:

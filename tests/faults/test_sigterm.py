@@ -42,7 +42,7 @@ def test_twenty_times_at_any_instant(
                 until(lambda log=log: "ready: " in log.read_text(), log.read_text)  # type: ignore[misc]
                 time.sleep(chance.uniform(0.0, 1.5))
                 assert asked_to_stop(process, log) == 0
-        # each is whole: as one commit says, and as it says of itself
+        # each is complete: as in one commit, and with the hash of its content
         for body in there(plane, space).values():
             containers = body["spec"]["template"]["spec"]["containers"]
             assert [container["image"] for container in containers] == [

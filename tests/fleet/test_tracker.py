@@ -1,6 +1,4 @@
-"""How agents stand is kept current by what the watches show, and costs nothing while nothing
-changes.
-"""
+"""The status of agents is kept current by the watches, and costs nothing while nothing changes."""
 
 from __future__ import annotations
 

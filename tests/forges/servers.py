@@ -274,7 +274,7 @@ class GitLab(Server):
 
     async def list(self, request: web.Request) -> web.Response:
         self.who(request, "read")
-        # else the newest come first, and pages move while they are read
+        # else the newest are first, and pages move while they are read
         assert request.query["sort"] == "asc"
         found, headers = self._page(request)
         items = [

@@ -58,7 +58,7 @@ def run(
     time: Time | None = None,
     patience: float = 120.0,
 ) -> T:
-    """What came of the work with a client of the running server."""
+    """The result of the work with a client of the running server."""
 
     async def inner() -> T:
         async with on.running():

@@ -51,7 +51,7 @@ def github(directory: Path, event: Mapping[str, Any] = OF_PULL, **more: str) -> 
 
 
 def done(on: Server, options: CommentOptions, environ: Mapping[str, str]) -> CommentResult:
-    """What came of it on that server, whose address stands in the environment as `URL`."""
+    """The result on that server, whose address is `URL` in the environment."""
 
     async def inner() -> CommentResult:
         async with on.running():

@@ -15,8 +15,8 @@ with atheris.instrument_imports(include=["gitops_ds"], enable_loader_override=Fa
 
 
 def main() -> None:
-    """Runs one target until its options say so; an input that breaks a property ends it and is
-    written to the current directory.
+    """Runs one target up to the limits of its options; an input that breaks a property ends it and
+    is written to the current directory.
     """
     name, *options = sys.argv[1:] or [""]
     if name not in targets.TARGETS:

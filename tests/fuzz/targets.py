@@ -28,7 +28,7 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 # CPU seconds for one input: a hundred times what the largest of them takes on a slow machine, and
 # far less than a bomb would.
 PATIENCE: Final = 20.0
-# A file of a repository begins where a line says its name.
+# A file of a repository begins at a line with its name.
 _FILE: Final = re.compile(rb"^=== ([ -~]{1,80})\n", re.MULTILINE)
 
 # The properties of the reports in all formats, as tests/report has them; here they get what a check
@@ -103,7 +103,7 @@ def _inner(property: Any) -> Callable[[Report], None]:
 
 
 def files(data: bytes) -> Files:
-    """The files that the bytes spell: each begins with a line `=== NAME`; what stands before the
+    """The files that the bytes spell: each begins with a line `=== NAME`; text before the
     first is a manifest.
     """
     parts = _FILE.split(data)

@@ -173,7 +173,7 @@ def test_configuration_of_the_repository_or_the_person_switches_nothing_off(
     upstream: Upstream, ada: SshSigner, eve: SshSigner, tmp_path: Path
 ) -> None:
     """Neither files in the commit, nor the upstream's own configuration, nor that of our copy have
-    a say.
+    an effect.
     """
     yes = tmp_path / "yes"
     yes.write_text(

@@ -33,7 +33,7 @@ def gpg() -> Iterator[Gpg]:
 
 
 def reverted(tmp_path: Path, own: Signing | None, trust: Trust) -> Verified | Unverified:
-    """What our check says of a revert that we wrote and pushed, and of every commit before it."""
+    """Our verification of a revert that we wrote and pushed, and of every commit before it."""
     upstream = Upstream(tmp_path / "upstream")
     first = upstream.commit({"x.yaml": "a: 1\n"})
     bad = upstream.commit({"x.yaml": "a: 2\n"})

@@ -43,7 +43,7 @@ def limit_of_the_pod() -> int:
 
 
 class Watch(threading.Thread):
-    """Asks /healthz again and again, and adds up the memory of the service with all that it
+    """Requests /healthz repeatedly, and adds up the memory of the service with all that it
     started, meanwhile.
     """
 
@@ -158,7 +158,7 @@ def test_others_go_on_probes_are_answered_memory_stays_below_the_pods_limit_and_
 
 
 def unready(port: int) -> str:
-    """What /readyz says is missing: nothing when every repository was looked at."""
+    """The missing parts in /readyz: none when every repository was read."""
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=60) as reply:
             return "" if reply.status == 200 else str(reply.status)

@@ -14,8 +14,8 @@ from tests.simulator.stand import Stand, daemonset, play, stand
 
 
 def events() -> list[Decided]:
-    """Rollouts with and without surge, one that fails and is undone, failed pods, nodes that come
-    and go, and two restarts.
+    """Rollouts with and without surge, one that fails and is undone, failed pods, nodes that join
+    and leave, and two restarts.
     """
     records: list[Decided] = []
 

@@ -134,7 +134,7 @@ def test_old_files_are_deleted_and_a_new_day_or_a_clock_set_back_ends_a_file(
     write(tmp_path, [replace(events[0], at=moment) for moment in moments])
     assert [replay.replay(file).turns for file in files.files(tmp_path)] == [2, 1, 1]
     newest = files.files(tmp_path)[-1]
-    # The files are as old as the clock of this machine says.
+    # The age of the files is by the clock of this machine.
     write(tmp_path, [replace(events[0], at=newest.stat().st_mtime + 7 * files.DAY - 100)])
     assert len(files.files(tmp_path)) == 4
     write(tmp_path, [replace(events[0], at=newest.stat().st_mtime + 7 * files.DAY + 100)])
@@ -211,7 +211,7 @@ for number, record in enumerate(events):
 def test_a_full_disk_leaves_a_torn_line_and_the_next_file_is_whole(
     tmp_path: Path, events: list[Decided]
 ) -> None:
-    """The limit of the process on a file's size stands for the disk's: a write takes a part, then
+    """The limit of the process on a file's size represents the disk's: a write stores a part, then
     fails.
     """
     run = subprocess.run(

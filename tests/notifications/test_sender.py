@@ -40,7 +40,7 @@ PAGER = ReceiverSettings("pager", "", topics=frozenset((Topic.FAILED, Topic.APPL
 
 @dataclass
 class Receivers:
-    """What each took; `trouble` says why it takes nothing now."""
+    """The items that each received; `trouble` is the reason for a refusal now."""
 
     took: dict[str, list[tuple[float, NotificationBatch]]] = field(default_factory=dict)
     trouble: dict[str, DeliveryFailed] = field(default_factory=dict)

@@ -40,7 +40,7 @@ pytestmark = [
     pytest.mark.xdist_group("beside-upstream"),
 ]
 
-PATIENCE = 120.0  # seconds until something that must come has come
+PATIENCE = 120.0  # seconds until an expected change has happened
 SPACE = "default"
 AGENT, STORAGE = (
     Key(DAEMONSET.group, DAEMONSET.kind, SPACE, name) for name in ("agent", "storage")

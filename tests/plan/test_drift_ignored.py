@@ -121,7 +121,7 @@ def test_an_ignored_field_that_only_we_own_keeps_its_live_value() -> None:
         await deployer.apply({"a.yaml": agent()}, options=options(rule))
         done = await deployer.apply({"a.yaml": agent(cpu="200m")}, options=options(rule))
         assert (done.refusals, at(await live(cluster), CPU)) == ((), "100m")
-        # Without the rule Git has its say again.
+        # Without the rule the value of Git is applied again.
         await deployer.apply({"a.yaml": agent(cpu="200m", image="ours:2")}, options=options())
         assert at(await live(cluster), CPU) == "200m"
 

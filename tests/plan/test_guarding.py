@@ -1,5 +1,5 @@
-"""Guards weigh updates as they weigh deletions, name what they hold back, and an approval is worth
-what was looked at.
+"""Guards treat updates as they treat deletions, name what they hold back, and an approval is for
+the reviewed plan.
 """
 
 from __future__ import annotations

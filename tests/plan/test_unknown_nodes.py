@@ -1,5 +1,5 @@
-"""Without the right to list nodes a plan says that the effect on them is unknown; an apply that may
-move pods writes nothing.
+"""Without the right to list nodes a plan reports an unknown effect on them; an apply that may move
+pods writes nothing.
 """
 
 from __future__ import annotations

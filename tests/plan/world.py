@@ -137,7 +137,7 @@ def daemonset(
     namespace: str = "default",
     **spec: Any,
 ) -> dict[str, Any]:
-    """A small DaemonSet; `spec` goes into the pod's."""
+    """A small DaemonSet; `spec` is merged into the pod's."""
     labels = {"app": name}
     pod = {"containers": [{"name": "agent", "image": image}], **spec}
     return {

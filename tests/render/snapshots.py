@@ -18,7 +18,7 @@ def of_folder(root: Path) -> SourceTree:
 
 
 def of(**texts: str) -> SourceTree:
-    """A snapshot of texts by path; a keyword's `__` stands for a slash and `_DOT_` for a dot."""
+    """A snapshot of texts by path; in a keyword `__` is a slash and `_DOT_` a dot."""
     return of_texts(
         {name.replace("__", "/").replace("_DOT_", "."): text for name, text in texts.items()}
     )

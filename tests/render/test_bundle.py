@@ -1,4 +1,4 @@
-"""What a bundle says beside its manifests."""
+"""The contents of a bundle apart from its manifests."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Manifests of known projects, read beside the project where they are present: what goes in comes
-out.
+"""Manifests of known projects, read next to the project where they are present: they are
+rendered unchanged.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Whatever stands in a repository's files, rendering ends with a bundle: mistakes are findings, not
+"""Rendering ends with a bundle whatever the content of the files: mistakes are findings, not
 exceptions.
 """
 

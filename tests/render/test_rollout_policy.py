@@ -1,4 +1,4 @@
-"""Rollout policies of a repository: which files they come from, and the place of each finding."""
+"""Rollout policies of a repository: their files, and the place of each finding."""
 
 from __future__ import annotations
 

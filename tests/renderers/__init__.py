@@ -77,7 +77,7 @@ CHART: Mapping[str, str] = {
 
 
 def chart(folder: str = "agents/a/chart", **changed: str) -> dict[str, str | bytes]:
-    """The chart's files below the folder; a keyword's `__` stands for a slash and `_DOT_` for a
+    """The chart's files below the folder; in a keyword `__` is a slash and `_DOT_` a
     dot.
     """
     named = {name.replace("__", "/").replace("_DOT_", "."): text for name, text in changed.items()}
@@ -87,7 +87,7 @@ def chart(folder: str = "agents/a/chart", **changed: str) -> dict[str, str | byt
 def repository(
     source: str, files: Mapping[str, str | bytes] | None = None
 ) -> dict[str, str | bytes]:
-    """A repository with one agent, which comes from that source."""
+    """A repository with one agent, which has that source."""
     settings = "version: v1\nname: fleet\ndefaults: {namespace: node-agents}\n"
     return {
         "gitops-ds.yaml": settings,

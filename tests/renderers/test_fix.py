@@ -1,4 +1,4 @@
-"""`check --fix` leaves what helm and kustomize make as it is, and says so."""
+"""`check --fix` leaves the output of helm and kustomize unchanged, and reports it."""
 
 from __future__ import annotations
 

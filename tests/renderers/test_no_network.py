@@ -83,7 +83,7 @@ def patch(url: str) -> str:
 
 
 CONFIG_MAP = "{apiVersion: v1, kind: ConfigMap, metadata: {name: a}}"
-# By name: the files of a repository in which URL stands for the server's.
+# By name: the files of a repository in which URL is the server's.
 FETCHING: dict[str, dict[str, str]] = {
     "a resource": {"k/kustomization.yaml": "resources: ['URL']"},
     "a resource in a base": {

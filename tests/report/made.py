@@ -151,7 +151,7 @@ def some_reports(test: Callable[..., None]) -> Callable[..., None]:
 
 
 def about(**more: Any) -> ReportContext:
-    """What a run says of itself, with a rule that has a page."""
+    """The metadata of a run, with a rule that has a page."""
     page = "# DS202: one budget\n\nWhy it matters.\n\n## Wrong\n"
     known = {
         "DS202": RuleText(
@@ -220,7 +220,7 @@ KNOWN = {
 def commands(log: str) -> Iterator[Command]:
     """What the runner does with what a step prints, by its ActionCommand and ActionCommandManager.
 
-    A command may come after spaces, and in its old form anywhere in a line; after `stop-commands`
+    A command may follow spaces, and in its old form be anywhere in a line; after `stop-commands`
     only the token counts.
     """
     token = ""

@@ -67,7 +67,7 @@ def test_an_agent_in_a_staged_rollout_is_behind_where_its_target_does_not_run() 
 
 
 class Waiting(RolloutWorld):
-    """A rollout whose inputs say where another agent is behind."""
+    """A rollout whose inputs have the nodes on which another agent is outdated."""
 
     behind: dict[str, frozenset[str]]
 

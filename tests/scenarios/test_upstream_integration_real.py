@@ -78,7 +78,7 @@ async def own(stage: Stage, resource: Resource) -> list[Body]:
 
 
 async def status_is(stage: Stage, **expected: int) -> None:
-    """Waits until the status says so."""
+    """Waits for these counts in the status."""
 
     async def holds() -> bool:
         status = (await stage.cluster.get(DAEMONSET, stage.namespace, "agent")).get("status") or {}

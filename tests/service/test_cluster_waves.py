@@ -1,4 +1,4 @@
-"""A commit goes through three real control planes in an order: each has its own installed service,
+"""A commit is applied to three real control planes in an order: each has its own installed service,
 and they share only a repository on a real git server.
 """
 

@@ -1,4 +1,4 @@
-"""A commit goes through three simulated clusters in an order, in virtual time: deployer, DaemonSet
+"""A commit is applied to three simulated clusters in an order, in virtual time: deployer, DaemonSet
 controller, status and publisher of each cluster, and one repository that only keeps refs.
 """
 

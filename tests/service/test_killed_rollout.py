@@ -111,7 +111,7 @@ async def _lives(plane: controlplane.ControlPlane, directory: Path) -> None:
                 tag += 1
                 await cluster.patch(DAEMONSET, "default", "agent", _image(tag))
             done = watcher.running(image(tag))
-            # The next kill comes after some more pods; the last run continues to the end.
+            # The next kill is after some more pods; the last run continues to the end.
             enough = min(NODES, done + chance.randrange(NODES // 4)) if kills < KILLS else NODES
             # ends with kill -9
             with running(directory, plane, "--powers", "full") as (process, log):

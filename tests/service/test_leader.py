@@ -105,7 +105,7 @@ def start(plane: controlplane.ControlPlane, directory: Path, name: str) -> Repli
 
 @dataclass
 class Scene:
-    """A rollout in its middle, who leads it, and who stands by."""
+    """A running rollout, its leader and its standby."""
 
     plane: controlplane.ControlPlane
     cluster: rest.HttpCluster
@@ -153,7 +153,7 @@ class Scene:
         return self.writes(replica, since)[0] - since
 
     async def lease_taken(self) -> float:
-        """When its holder took the lease, by what stands in it; seconds since 1970."""
+        """The acquire time in the lease; seconds since 1970."""
         lease = await self.cluster.get(LEASE, SPACE, "gitops-ds")
         return datetime.datetime.fromisoformat(lease["spec"]["acquireTime"]).timestamp()
 

@@ -204,7 +204,7 @@ def test_placed_directly_pods_need_no_scheduler(
         program.rolled_out(plane, space, "agent")
     pods = plane.items(space, "pods")
     assert sorted(pod["spec"]["nodeName"] for pod in pods) == [node for node, _ in on_every_node(2)]
-    # Who was bound by the scheduler has a condition that says so, and an affinity to its node.
+    # A pod that the scheduler bound has a condition for it, and an affinity to its node.
     assert not any("affinity" in pod["spec"] for pod in pods)
     assert not any(
         condition["type"] == "PodScheduled"

@@ -82,7 +82,7 @@ def test_a_pull_request_where_the_policy_or_the_branch_requires_one(
             assert team.api("GET", "/branches/main")["commit"]["id"] == bad
             assert fleet.image() == image(1)
 
-        # The branch stands for the proposal, also after a restart.
+        # The branch identifies the proposal, also after a restart.
         with running(tmp_path, plane, "--settings", settings(tmp_path, team)) as (_, log):
             until(lambda: "exists" in log.read_text(), log.read_text)
             assert len(team.api("GET", "/pulls?state=all")) == 1

@@ -151,7 +151,7 @@ def _updated(watch: staged.PodWatch, number: int) -> bool:
 
 
 async def _without_the_service(plane: controlplane.ControlPlane, watch: staged.PodWatch) -> None:
-    """Each pod that goes is followed by a proven one; all others keep running."""
+    """Each deleted pod is followed by a proven one; all others keep running."""
     pinned, proven = (watch.pods[sorted(watch.uids(tag))[0]][1] for tag in ("2", "1"))
     for pod in (pinned, proven):
         await asyncio.to_thread(plane.kubectl, "delete", "pod", pod.name, "--wait=false")

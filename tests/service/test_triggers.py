@@ -283,7 +283,7 @@ def test_a_webhook_that_reaches_the_standby_is_forwarded(
 
 
 def ready(port: int) -> bool:
-    """Whether a replica says that it is of use."""
+    """Whether a replica reports readiness."""
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=60) as reply:
             return bool(reply.status == 200)

@@ -1,5 +1,4 @@
-"""Watches a DaemonSet's pods on the server itself, and says when a controller does what it must
-never do.
+"""Watches a DaemonSet's pods on the server itself, and reports forbidden actions of a controller.
 
 It knows nothing of the controller but the pods that it deleted, and judges by what was true on the
 server. A controller may be late: what it could not know yet is not held against it. So a pod is

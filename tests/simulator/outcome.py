@@ -1,5 +1,5 @@
-"""Whether a cluster is as its one DaemonSet says, by what is stored, and without a line of the
-controller's own reckoning.
+"""Whether a cluster is as its one DaemonSet specifies, by the stored objects, and without code of
+the controller.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ TROUBLES = simulator.Behaviour(
         simulator.PodFault("mute", simulator.Trouble.NEVER_READY, nodes="node-1"),
     ),
 )
-PATIENCE = 2400.0  # seconds that a life may take to come right when all trouble is over
+PATIENCE = 2400.0  # seconds until a cluster must be in sync after the last fault
 QUIET = 400.0  # seconds in which nothing is written any more
 
 

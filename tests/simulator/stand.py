@@ -70,7 +70,7 @@ class Stand:
             handle(event)
 
     async def kill(self) -> None:
-        """Ends all controllers where they stand."""
+        """Ends all controllers at once."""
         for task in self.controllers:
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):

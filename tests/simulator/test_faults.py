@@ -1,10 +1,10 @@
 """Permanent failures: no crash, no flood of requests, always a message with the reason, and
 recovery at the end of the failure.
 
-The bound follows from the rules of coming back. A list or a watch that fails waits 0.8 s, doubled
-up to 12 s, and up to twice that by chance: after a minute each of the four kinds asks at most five
-times a minute, at most two requests each: 40. A turn that fails waits 5 ms, doubled: after a minute
-the next one is 40 s away, and news and the regular look can bring it at most now and then.
+The bound follows from the rules of retries. A list or a watch that fails waits 0.8 s, doubled
+up to 12 s, and up to twice that by chance: after a minute each of the four kinds is requested at
+most five times a minute, with at most two requests each: 40. A failed reconciliation waits 5 ms,
+doubled: after a minute the next one is 40 s away, and watch events and the resync cause few more.
 """
 
 from __future__ import annotations

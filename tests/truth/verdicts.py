@@ -1,5 +1,5 @@
-"""One manifest as a file, and what the two say to the same bytes: our check, and strict dry runs of
-an API server.
+"""One manifest as a file, and two verdicts on the same bytes: our check, and strict dry runs of an
+API server.
 
 A server judges a create, and then, where it took that, the server-side apply by which we deploy:
 either can refuse.

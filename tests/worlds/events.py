@@ -1,6 +1,4 @@
-"""What may happen in a world. Each event leaves the world so that all can be as Git says when it is
-over.
-"""
+"""The events of a world. After each event the world can be brought in sync with Git."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""A thousand random worlds: whatever befalls the service, it harms nothing of others, loses
-nothing, and ends as Git says.
+"""A thousand random worlds: whatever happens, the service harms no objects of others, loses
+nothing, and ends in sync with Git.
 
 `WORLDS_SEED=5000 pytest tests/worlds/test_worlds.py -s` plays other ones. A world that fails is
 named by its seed, with its story; `WORLDS_SEED=N WORLDS_COUNT=1` plays it again.

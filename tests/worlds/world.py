@@ -1,10 +1,10 @@
-"""One world: the service on a simulated cluster in virtual time, and everything that befalls it,
-drawn from a seed.
+"""One world: the service on a simulated cluster in virtual time, and all its events, drawn from a
+seed.
 
 The service is the DaemonSet controller with full powers and a deployer that prunes. `events` is the
 table of what may happen. While a world lasts, each request of the service is judged before the API
-server takes it; when all faults are over and a while has passed, everything must be as Git says,
-and the service must be quiet.
+server takes it; when all faults are over and a while has passed, everything must be in sync with
+Git, and the service must be quiet.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ REQUESTS_A_MINUTE = 400
 QUIET_REQUESTS_A_MINUTE = 30
 # seconds: two comparisons of the deployer, and the longest back-off of anything
 SETTLED_AFTER = 1400.0
-OLDEST_PICTURE = 660.0  # seconds, as docs/promises.md says
+OLDEST_PICTURE = 660.0  # seconds, as in docs/promises.md
 # seconds without a change of DaemonSet, revisions or nodes, after which a healthy pod has to stay
 AT_REST = 120.0
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What the tip of the branch says."""
+    """The content of the tip of the branch."""
 
     tag: int = 1
     selector: str = ""
@@ -294,7 +294,7 @@ class World:
             if not all(reasons):
                 self.wrong.append("an action has no reason")
 
-    # --- what is looked at
+    # --- observations
 
     def live(self) -> Body | None:
         """The DaemonSet."""
@@ -312,8 +312,8 @@ class World:
         return f"agent:{self.wanted.tag}"
 
     def check_agents(self, when: str, *, rolled_out: bool = True) -> None:
-        """The DaemonSet is as Git says, and each node has a ready pod of it, but for one during a
-        rollout.
+        """The DaemonSet is in sync with Git, and each node has a ready pod of it, but for one
+        during a rollout.
         """
         owner = self.live()
         if owner is None:

@@ -1,5 +1,5 @@
-"""What comes or goes takes its own lines: every other byte, and every comment beside it, stays
-where it was.
+"""An added or removed entry changes only its own lines: every other byte, and every comment next to
+it, stays.
 """
 
 from __future__ import annotations
@@ -259,7 +259,7 @@ values = st.recursive(
 
 
 def under(value: Any, draw: Any, indent: int) -> str:
-    """What stands behind a key or a dash, in one of the ways that people write, with comments."""
+    """The text after a key or a dash, in one of the common styles, with comments."""
     pad = " " * indent
     if isinstance(value, dict) and value and draw(st.booleans()):
         body = "".join(
@@ -317,6 +317,6 @@ def test_an_edit_has_its_effect_and_comments_on_lines_of_their_own_stay(
     after = yaml_edit.apply(text.encode(), [edit])
     expected = copy.deepcopy(value)
     assert parser.read("f", after).documents[0].value == yaml_edit.changed(expected, [edit])
-    if edit.value is not None and edit.path != path:  # something came: nothing may go
+    if edit.value is not None and edit.path != path:  # something was added: nothing may be removed
         own = [line for line in text.splitlines() if line.strip().startswith("#")]
         assert [line for line in after.decode().splitlines() if line.strip().startswith("#")] == own

@@ -48,7 +48,7 @@ def place_of(template: str, value: Any, path: Path) -> str:
          "}}\n"), {"k": {"on": True}}, ("k", "on"), "values.yaml:deep.on"),
         (("k:\n  f: 1\n  {{- toYaml .Values.deep | nindent 2 "
          "}}\n"), {"k": {"f": 1, "on": True}}, ("k", "on"), "values.yaml:deep.on"),
-        # Two branches that write the same key: the one that says it, else their parent.
+        # Two branches that write the same key: the one that has it, else their parent.
         ("{{ if .Values.a }}\nk: one\n{{ else }}\nk: two\n{{ end }}\n", {"k": "two"}, ("k",), "4"),
         (("z: 1\nm:\n{{ if .x }}\n  k: {{ .b }}\n{{ else }}\n  k: {{ .c }}\n{{ end "
          "}}\n"), {"z": 1, "m": {"k": 5}}, ("m", "k"), "2"),

@@ -1,5 +1,5 @@
-"""Where the values of a kustomized object stand: in the manifest or the patch that has them, and
-nowhere that is guessed.
+"""The places of the values of a kustomized object: in the manifest or the patch that has them, and
+never guessed.
 """
 
 from __future__ import annotations

@@ -314,7 +314,7 @@ JSON = st.recursive(
 
 @given(JSON, st.booleans(), st.sampled_from([None, 2, "\t"]))
 def test_json_is_read_as_json(value: object, ascii: bool, indent: int | str | None) -> None:
-    """Characters that YAML does not take raw stand as escapes in JSON."""
+    """Characters that YAML does not accept raw are escapes in JSON."""
     text = json.dumps({"v": value}, ensure_ascii=ascii, indent=indent)
     assert parser.read("f.json", text.encode()) == parser.Parsed(
         (parser.Document(0, {"v": value}),), ()
