@@ -36,11 +36,11 @@ def kubeconform(folder: Path) -> list[str | Path]:
         "kubeconform",
     ]
     where = subprocess.run(build, stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
-    known = kubernetes.schemas(kubernetes_versions.NEWEST)
+    schemas = kubernetes.schemas(kubernetes_versions.NEWEST)
     schema = {
         "$schema": "http://json-schema.org/draft-07/schema#",
-        "$ref": f"#/definitions/{known.kinds['apps/v1/DaemonSet']}",
-        "definitions": dict(known.definitions),
+        "$ref": f"#/definitions/{schemas.kinds['apps/v1/DaemonSet']}",
+        "definitions": dict(schemas.definitions),
     }
     (folder / "daemonset.json").write_text(json.dumps(schema))
     return [

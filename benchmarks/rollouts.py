@@ -222,9 +222,9 @@ def timed(plane: ControlPlane, nodes: int, change: Callable[[], None]) -> float:
     began = time.perf_counter()
     change()
     with watched(plane) as events:
-        for found in events:
-            status = found.get("status") or {}
-            seen = status.get("observedGeneration") == found["metadata"]["generation"]
+        for event in events:
+            status = event.get("status") or {}
+            seen = status.get("observedGeneration") == event["metadata"]["generation"]
             counters = ("desiredNumberScheduled", "updatedNumberScheduled", "numberAvailable")
             if seen and all(status.get(counter) == nodes for counter in counters):
                 return time.perf_counter() - began

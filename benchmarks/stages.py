@@ -103,8 +103,8 @@ def turn(seen: Observation, inputs: StageInputs) -> None:
     """What the controller computes in one turn: the decision, and the next measurements."""
     gate_requests.alternation.cache_clear()  # as if a node was taken since the last turn
     staged = pinned_pods.decide_pinned(seen, inputs)
-    found = gate_requests.requests(staged.layout, inputs, staged.stages)
-    assert len(found) == len(inputs.readings)
+    requests = gate_requests.requests(staged.layout, inputs, staged.stages)
+    assert len(requests) == len(inputs.readings)
 
 
 def measured(seen: Observation, inputs: StageInputs) -> StageInputs:
@@ -164,12 +164,12 @@ def half_way() -> tuple[Observation, StageInputs]:
     body, new = templates()
     daemonset = daemonsets.daemonset_of(body)
     first = revisions.new(daemonset, 1)
-    known = [
+    existing = [
         revisions.revision_of(one) for one in (first, target_revisions.body_of(daemonset, new, ""))
     ]
-    found = tuple(one for one in known if one is not None)
+    stored = tuple(one for one in existing if one is not None)
     hashes = [str(first["metadata"]["labels"][names.REVISION_HASH])]
-    hashes.append(found[1].name.removeprefix("agent-"))
+    hashes.append(stored[1].name.removeprefix("agent-"))
     owner = pods.controller_of({"ownerReferences": [revisions.owner_reference(daemonset)]})
     running = tuple(
         Pod(
@@ -189,7 +189,7 @@ def half_way() -> tuple[Observation, StageInputs]:
         for number in range(NODES)
     )
     seen = Observation(
-        now=NOW, daemonset=daemonset, nodes=tuple(census()), pods=running, revisions=found
+        now=NOW, daemonset=daemonset, nodes=tuple(census()), pods=running, revisions=stored
     )
-    target = RolloutTarget(hashes[1], new, found[1].name, "target")
+    target = RolloutTarget(hashes[1], new, stored[1].name, "target")
     return seen, StageInputs(POLICY, target, RolloutRecord(began=NOW - 2000))

@@ -104,11 +104,11 @@ class Gpg:
 def gpg() -> Iterator[Gpg]:
     """A GnuPG home; in /tmp, since its sockets need a short path."""
     with tempfile.TemporaryDirectory(prefix="gpg-", dir="/tmp", ignore_cleanup_errors=True) as home:
-        found = Gpg(home)
+        gpg_home = Gpg(home)
         try:
-            yield found
+            yield gpg_home
         finally:
-            subprocess.run(("gpgconf", "--kill", "all"), env=found.environment, check=False)
+            subprocess.run(("gpgconf", "--kill", "all"), env=gpg_home.environment, check=False)
 
 
 def commit(

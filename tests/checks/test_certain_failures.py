@@ -120,8 +120,8 @@ def findings(*bodies: dict[str, Any], live: Live | None = None) -> list[Finding]
 def test_it_is_an_error_for_every_user(
     rule: str, bodies: list[dict[str, Any]], live: Live | None
 ) -> None:
-    found = [one for one in findings(*bodies, live=live) if one.rule == rule]
-    assert [one.severity.value for one in found] == ["error"]
+    reported = [one for one in findings(*bodies, live=live) if one.rule == rule]
+    assert [one.severity.value for one in reported] == ["error"]
 
 
 @pytest.mark.parametrize(
@@ -160,8 +160,8 @@ def test_an_object_that_may_exist_is_not_reported_as_missing(
 def test_a_priority_that_holds_an_agent_back_is_a_warning(
     bodies: list[dict[str, Any]], live: Live | None, words: str
 ) -> None:
-    found = [one for one in findings(*bodies, live=live) if one.rule == "DS316"]
-    assert [(one.severity.value, words in one.message) for one in found] == (
+    reported = [one for one in findings(*bodies, live=live) if one.rule == "DS316"]
+    assert [(one.severity.value, words in one.message) for one in reported] == (
         [("warning", True)] if words else []
     )
 

@@ -50,8 +50,8 @@ def test_findings(case: Path) -> None:
         if first.startswith("# kubernetes")
         else ()
     )
-    found = [one for one in checked(data, versions) if one.refused or one.rule not in ADVICE]
-    goldens.check(case / "findings.txt", "".join(line(one) for one in found))
+    reported = [one for one in checked(data, versions) if one.refused or one.rule not in ADVICE]
+    goldens.check(case / "findings.txt", "".join(line(one) for one in reported))
 
 
 def test_every_rule_of_the_api_server_has_a_case() -> None:

@@ -120,7 +120,7 @@ def test_objects_that_pods_reference_are_in_the_repository(
 
 
 @pytest.mark.parametrize(
-    ("modes", "found"),
+    ("modes", "count"),
     [
         (["ReadWriteOnce"], 1),
         (["ReadWriteOncePod"], 1),
@@ -129,10 +129,10 @@ def test_objects_that_pods_reference_are_in_the_repository(
         (None, 0),
     ],
 )
-def test_a_volume_is_for_all_nodes(modes: list[str] | None, found: int) -> None:
+def test_a_volume_is_for_all_nodes(modes: list[str] | None, count: int) -> None:
     wanting = agent(volumes=[{"name": "spool", "persistentVolumeClaim": {"claimName": "spool"}}])
     claims = [named("PersistentVolumeClaim", "spool", spec={"accessModes": modes})] if modes else []
-    assert len(list(cluster_rules.shared_claims(of(wanting, *claims)))) == found
+    assert len(list(cluster_rules.shared_claims(of(wanting, *claims)))) == count
 
 
 GOOD: dict[str, Any] = {

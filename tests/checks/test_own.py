@@ -129,8 +129,8 @@ def findings(file: str, text: str) -> list[str]:
         {PurePosixPath("gitops-ds.yaml"): b"version: v1\n", PurePosixPath(file): text.encode()},
     )
     return [
-        f"{found.rule} {found.place} {found.message}"
-        for found in repository_files.check_repository(snapshot)
+        f"{reported.rule} {reported.place} {reported.message}"
+        for reported in repository_files.check_repository(snapshot)
     ]
 
 

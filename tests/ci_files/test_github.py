@@ -247,10 +247,10 @@ def test_the_steps_run_no_git_and_write_outside_of_the_checkout(
 
 def _written(directory: Path) -> dict[Path, tuple[int, ...]]:
     """Every file with what a write changes of it; reading changes only when it was last read."""
-    found = {path: path.lstat() for path in directory.rglob("*")}
+    files_before = {path: path.lstat() for path in directory.rglob("*")}
     return {
         path: (stat.st_ino, stat.st_mode, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
-        for path, stat in found.items()
+        for path, stat in files_before.items()
     }
 
 

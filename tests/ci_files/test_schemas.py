@@ -96,8 +96,8 @@ def test_no_input_becomes_a_part_of_a_script() -> None:
 
 
 def test_the_images_run_as_an_unprivileged_user_from_pinned_parts() -> None:
-    found = files.instructions()
-    bases = {rest.split()[-1]: rest.split()[0] for word, rest in found if word == "FROM"}
+    steps = files.instructions()
+    bases = {rest.split()[-1]: rest.split()[0] for word, rest in steps if word == "FROM"}
     assert all(
         base in bases or re.search(r"/python:\d+\.\d+-slim$|/golang:\d+\.\d+$", base)
         for base in bases.values()
@@ -105,11 +105,11 @@ def test_the_images_run_as_an_unprivileged_user_from_pinned_parts() -> None:
     assert list(bases)[-2:] == ["check", "service"]
     users: dict[str, str] = {}
     stage = ""
-    for word, rest in found:
+    for word, rest in steps:
         stage = rest.split()[-1] if word == "FROM" else stage
         users |= {stage: rest} if word == "USER" else {}
     assert users == {"check": "65532:65532", "service": "65532:65532"}
-    assert not any(word == "ADD" for word, _ in found)
+    assert not any(word == "ADD" for word, _ in steps)
 
 
 def test_the_images_have_the_labels_of_the_specification() -> None:

@@ -183,10 +183,10 @@ NUMBERS, CONDITIONS = "f:currentNumberScheduled", "f:conditions"
 def test_a_controller_that_counts_after_our_start_competes(
     news: dict[str, Any], rival: str
 ) -> None:
-    known = Rivals(patience=1)
+    rivals = Rivals(patience=1)
     scene = body("one", ("kcm", "t1", NUMBERS))
-    assert known.listed([scene]) == ""
-    assert known.changed(news) == rival
+    assert rivals.listed([scene]) == ""
+    assert rivals.changed(news) == rival
     again = Rivals(patience=1)
     again.listed([scene])
     assert again.listed([news]) == rival  # seen by a list, after the watch was lost
@@ -195,7 +195,7 @@ def test_a_controller_that_counts_after_our_start_competes(
 def test_a_controller_that_counts_the_probe_is_reported_and_one_stray_count_is_not() -> None:
     probed = {**body("p", ("kcm", "t2", NUMBERS))}
     probed["metadata"]["labels"] = {"gitops-ds.io/probe": "true"}
-    known = Rivals()
-    known.listed([])
-    assert known.changed(body("one", ("e2e.test", "t2", NUMBERS))) == ""
-    assert known.changed(probed) == "kcm"
+    rivals = Rivals()
+    rivals.listed([])
+    assert rivals.changed(body("one", ("e2e.test", "t2", NUMBERS))) == ""
+    assert rivals.changed(probed) == "kcm"

@@ -23,12 +23,12 @@ Objects = dict[tuple[str, str, str], Any]
 
 def objects(text: str) -> Objects:
     """By kind, namespace and name."""
-    found = [body for body in YAML(typ="safe").load_all(text) if body]
+    bodies = [body for body in YAML(typ="safe").load_all(text) if body]
     named = {
         (body["kind"], body["metadata"].get("namespace", ""), body["metadata"]["name"]): body
-        for body in found
+        for body in bodies
     }
-    assert len(named) == len(found)
+    assert len(named) == len(bodies)
     return named
 
 

@@ -124,13 +124,13 @@ class Scene(Processes):
 
     def record(self) -> RolloutRecord:
         """What the cluster keeps about the rollout; an empty record once it is complete."""
-        known = (
+        existing = (
             revisions.revision_of(one) for one in self.cluster.server.store.all(CONTROLLER_REVISION)
         )
-        found = [one for one in known if one is not None]
+        stored = [one for one in existing if one is not None]
         records = [
-            target_revisions.record_of(found, RolloutTarget("", {}, one.name, one.uid))
-            for one in found
+            target_revisions.record_of(stored, RolloutTarget("", {}, one.name, one.uid))
+            for one in stored
         ]
         return max(records, key=lambda record: record.began)
 

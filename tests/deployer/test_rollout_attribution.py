@@ -179,9 +179,9 @@ def test_a_fault_is_attributed_within_seconds_and_stays_in_its_stage(
         before = {pod.uid for _, pod in scene.pods().values()}
         visible = await case.inject(scene)
         await asyncio.sleep(visible + SECONDS)
-        found = scene.step(case.node)
-        assert found.step is case.step, scene.decision
-        assert case.reason in found.reason
+        outlook = scene.step(case.node)
+        assert outlook.step is case.step, scene.decision
+        assert case.reason in outlook.reason
         if case.halts and scene.decision.halt is None:  # one more node decides
             assert scene.decision.hold is not None
             assert "still starting" in scene.decision.hold.reason

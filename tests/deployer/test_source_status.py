@@ -216,12 +216,12 @@ def test_a_service_that_was_killed_counts_until_two_heartbeats_are_missed() -> N
             CONFIG_MAP, "gitops-ds", source_status_store.config_map_name("test")
         )
         now = virtual_time.clock()()
-        found = await source_status_store.known(
+        statuses = await source_status_store.known(
             scene.cluster,
             "gitops-ds",
             now + source_status_store.FRESH + source_status_store.HEARTBEAT,
         )
-        assert not found["test"].active
+        assert not statuses["test"].active
         assert body["data"]["condition"] == "Synced"
 
     play(script)

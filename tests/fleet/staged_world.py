@@ -39,10 +39,10 @@ class Watched:
 
     def approve(self, stage: str) -> None:
         """An approver agrees to a stage by a signed commit."""
-        known = self.world.revisions.values()
+        stored = self.world.revisions.values()
         target = next(
             one["metadata"]
-            for one in known
+            for one in stored
             if names.ROLLOUT in (one["metadata"].get("labels") or {})
         )
         hash = target["labels"][names.ROLLOUT]

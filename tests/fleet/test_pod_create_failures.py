@@ -96,13 +96,13 @@ def test_a_quota_is_the_clusters_doing_until_the_event_is_old() -> None:
     async def scene() -> None:
         async with stand(2) as there:
             requests = EventRequests(there)
-            found, running, uid = await begun(there, requests)
+            tracker, running, uid = await begun(there, requests)
             await asyncio.sleep(30)
-            assert found.agents()[0].health.state is HealthState.PROGRESSING
+            assert tracker.agents()[0].health.state is HealthState.PROGRESSING
             for number in range(2):
                 await refuse(there, number, uid)
             await asyncio.sleep(2 * pod_create_failures.EVERY + 2)
-            (agent,) = found.agents()
+            (agent,) = tracker.agents()
             assert agent.health.state is HealthState.DEGRADED
             assert {(node.reason, node.blame) for node in agent.health.nodes} == {
                 ("Refused", Blame.CLUSTER)
@@ -114,7 +114,7 @@ def test_a_quota_is_the_clusters_doing_until_the_event_is_old() -> None:
             )
             assert agent.health.tally.refused == 2
             await asyncio.sleep(failed_create_events.STILL + 2 * pod_create_failures.EVERY)
-            assert found.agents()[0].health.tally.refused == 0
+            assert tracker.agents()[0].health.tally.refused == 0
             await ended(running)
 
     play(scene)
@@ -136,11 +136,11 @@ def test_without_the_right_to_list_events_one_review_is_sent_and_no_list() -> No
     async def scene() -> None:
         async with stand(1) as there:
             requests = EventRequests(there, may=False)
-            found, running, uid = await begun(there, requests)
+            tracker, running, uid = await begun(there, requests)
             await refuse(there, 1, uid)
             await asyncio.sleep(3600)
             assert (requests.listed, requests.reviewed) == (0, 1)
-            assert found.agents()[0].health.tally.refused == 0
+            assert tracker.agents()[0].health.tally.refused == 0
             await ended(running)
 
     play(scene)
@@ -156,10 +156,10 @@ def test_a_failing_api_server_is_retried() -> None:
 
     async def scene() -> None:
         async with stand(1) as there:
-            found, running, uid = await begun(there, Failing(there))
+            tracker, running, uid = await begun(there, Failing(there))
             await refuse(there, 1, uid)
             await asyncio.sleep(6 * pod_create_failures.EVERY)
-            assert found.agents()[0].health.tally.refused == 1
+            assert tracker.agents()[0].health.tally.refused == 1
             await ended(running)
 
     play(scene)
@@ -197,10 +197,10 @@ def test_the_cause_in_an_event(event: dict[str, Any], words: str) -> None:
 def test_the_command_line_agrees_with_the_service() -> None:
     async def scene() -> None:
         async with stand(2) as there:
-            found, running, uid = await begun(there, EventRequests(there))
+            tracker, running, uid = await begun(there, EventRequests(there))
             await refuse(there, 1, uid)
             await asyncio.sleep(3 * pod_create_failures.EVERY)
-            [service] = found.agents()
+            [service] = tracker.agents()
             [looked] = await agents.list_agents(there.people, "gitops-ds", virtual_time.clock()())
             assert (looked.health.state, looked.health.message) == (
                 service.health.state,

@@ -97,9 +97,9 @@ def test_status_shows_the_halt_with_its_nodes() -> None:
     assert "in stage canary: ImagePullBackOff on node-00" in halted
     assert any(line.startswith("canary halted 0/2 another commit") for line in lines)
     assert any("ImagePullBackOff template" in line for line in lines)
-    found = document(there)["rollout"]["halt"]
-    assert found["stage"] == "canary"
-    assert {one["reason"] for one in found["nodes"]} == {"ImagePullBackOff"}
+    halt = document(there)["rollout"]["halt"]
+    assert halt["stage"] == "canary"
+    assert {one["reason"] for one in halt["nodes"]} == {"ImagePullBackOff"}
     assert table.fleet([there.agent()], there.world.now).split()[-2:] == ["(halted)", "Failed"]
 
 

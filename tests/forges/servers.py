@@ -164,11 +164,11 @@ class Server:
         """
         size = min(int(request.query.get("per_page", "30")), 100)
         page = int(request.query.get("page", "1"))
-        found = self.comments[(page - 1) * size : page * size]
+        page_of_comments = self.comments[(page - 1) * size : page * size]
         links = [f'<{request.url.update_query(page=1)}>; rel="first"']
         if page * size < len(self.comments):
             links.append(f'<{request.url.update_query(page=page + 1)}>; rel="next"')
-        return found, {"Link": ", ".join(links)}
+        return page_of_comments, {"Link": ", ".join(links)}
 
     def _found(self, id: str, user: User) -> Comment:
         comment = next((one for one in self.comments if str(one.id) == id), None)
@@ -219,14 +219,14 @@ class GitHub(Server):
 
     async def list(self, request: web.Request) -> web.Response:
         self.who(request, "read")
-        found, headers = self._page(request)
+        page, headers = self._page(request)
         items = [
             {
                 "id": one.id,
                 "user": {"login": one.author.login, "id": one.author.id},
                 "body": one.body,
             }
-            for one in found
+            for one in page
         ]
         return web.json_response(
             [{**items[0], "user": None, "id": 1, "body": "a ghost"}, *items] if items else [],
@@ -276,10 +276,10 @@ class GitLab(Server):
         self.who(request, "read")
         # else the newest are first, and pages move while they are read
         assert request.query["sort"] == "asc"
-        found, headers = self._page(request)
+        page, headers = self._page(request)
         items = [
             {"id": one.id, "author": {"id": one.author.id}, "body": one.body, "system": False}
-            for one in found
+            for one in page
         ]
         return web.json_response(items, headers=headers)
 

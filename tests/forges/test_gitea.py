@@ -67,11 +67,11 @@ class Review:
         return list(self.gitea.api("GET", f"/repos/{self.project}/issues/{self.number}/comments"))
 
     def statuses(self, sha: str) -> dict[str, tuple[str, str]]:
-        found = self.gitea.api(
+        items = self.gitea.api(
             "GET", f"/repos/{self.project}/commits/{urllib.parse.quote(sha)}/status"
         )
         return {
-            one["context"]: (one["status"], one["description"]) for one in found["statuses"] or ()
+            one["context"]: (one["status"], one["description"]) for one in items["statuses"] or ()
         }
 
     def _run(self, *words: str, token: str, **more: str) -> subprocess.CompletedProcess[str]:

@@ -94,8 +94,8 @@ class Fleet:
             where = address.parse(str(self.work.directory), allow_local=True)
             async with Repository(where, self.directory / "cache") as repository:
                 await repository.fetch(CommitId(commit))
-                found = ForgeReviews(repository, where, forge, "")
-                return await found.find(stage, (approvers.named("people"),))
+                forge_reviews = ForgeReviews(repository, where, forge, "")
+                return await forge_reviews.find(stage, (approvers.named("people"),))
 
         return asyncio.run(look())
 
@@ -114,9 +114,9 @@ def fleet(gitea: Gitea, tmp_path: Path) -> Fleet:
         path = f"/repos/{name}-owner/{name}/collaborators/{name}-{role}"
         gitea.api("PUT", path, {"permission": "write"}, tokens["owner"])
     work = gitea.clone(f"{name}-owner/{name}", tmp_path / "work", tokens["owner"])
-    found = Fleet(gitea, tmp_path, name, work, "", tokens)
-    found.since = found.push("main", 1)
-    return found
+    scene = Fleet(gitea, tmp_path, name, work, "", tokens)
+    scene.since = scene.push("main", 1)
+    return scene
 
 
 def people(fleet: Fleet) -> ApproverSettings:

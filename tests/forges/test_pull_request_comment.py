@@ -28,13 +28,13 @@ FOUND = "1 error, 0 warnings, 0 info"
 
 
 def written(
-    directory: Path, *, head: str = HEAD[:12], found: str = FOUND, key: str = "check"
+    directory: Path, *, head: str = HEAD[:12], summary: str = FOUND, key: str = "check"
 ) -> str:
     """The name of a report of that commit."""
     file = directory / "report.md"
     foot = f"\n<sub>Checked `{head}`; against `main`; gitops-ds 1</sub>\n" if head else ""
     file.write_text(
-        f"{markdown.marker(key)}\n**gitops-ds check: {found}** in 1 file, 1 object.\n{foot}"
+        f"{markdown.marker(key)}\n**gitops-ds check: {summary}** in 1 file, 1 object.\n{foot}"
     )
     return str(file)
 
@@ -191,7 +191,7 @@ def test_only_a_short_commit_of_an_outdated_report_is_known(
 
 
 @pytest.mark.parametrize(
-    ("fail_on", "found", "state"),
+    ("fail_on", "summary", "state"),
     [
         (Severity.ERROR, FOUND, StatusState.FAILURE),
         (Severity.ERROR, "0 errors, 5 warnings, 1 info", StatusState.SUCCESS),
@@ -202,10 +202,10 @@ def test_only_a_short_commit_of_an_outdated_report_is_known(
     ],
 )
 def test_the_status_is_that_of_the_check(
-    tmp_path: Path, fail_on: Severity, found: str, state: StatusState
+    tmp_path: Path, fail_on: Severity, summary: str, state: StatusState
 ) -> None:
     task = pull_request_comment.task(
-        CommentOptions(written(tmp_path, found=found), fail_on=fail_on), github(tmp_path)
+        CommentOptions(written(tmp_path, summary=summary), fail_on=fail_on), github(tmp_path)
     )
     assert task.status
     assert (task.status.state, task.status.description) == (state, found)
@@ -285,7 +285,7 @@ def test_an_event_that_cannot_be_read_is_as_none(tmp_path: Path, text: str) -> N
 def test_a_later_run_that_wrote_the_comment_is_left(tmp_path: Path) -> None:
     on = GitHub()
     done(on, CommentOptions(written(tmp_path)), on_github(tmp_path, GITHUB_RUN_ID="101"))
-    result = done(on, CommentOptions(written(tmp_path, found="no findings")), on_github(tmp_path))
+    result = done(on, CommentOptions(written(tmp_path, summary="no findings")), on_github(tmp_path))
     assert "a later run" in result.messages[0]
     assert FOUND in on.comments[0].body
 

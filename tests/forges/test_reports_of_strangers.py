@@ -32,12 +32,12 @@ HOSTILE = (
 
 def report(**page: Any) -> dict[str, Any]:
     """What a check writes, as JSON."""
-    found = findings.with_changes(
+    reported = findings.with_changes(
         made.report(finding(), finding(line=9)),
         [findings.ReportedChange(("eu-1",), ("~ update x",))],
         {},
     )
-    document = json.loads(formats.written(formats.ReportFormat.JSON, found, made.about()))
+    document = json.loads(formats.written(formats.ReportFormat.JSON, reported, made.about()))
     document["page"] |= {"head": HEAD[:12], **page}
     return document
 
@@ -84,7 +84,7 @@ def test_nothing_in_a_json_report_of_a_stranger_acts_on_its_reader(tmp_path: Pat
 
 
 def test_the_page_of_a_json_report_is_the_one_that_the_check_writes(tmp_path: Path) -> None:
-    found = findings.with_changes(
+    reported = findings.with_changes(
         made.report(finding(), finding(line=9)),
         [
             findings.ReportedChange(
@@ -97,9 +97,11 @@ def test_the_page_of_a_json_report_is_the_one_that_the_check_writes(tmp_path: Pa
     )
     about = made.about(head=HEAD[:12])
     (tmp_path / "report.md").write_text(
-        formats.written(formats.ReportFormat.MARKDOWN, found, about)
+        formats.written(formats.ReportFormat.MARKDOWN, reported, about)
     )
-    (tmp_path / "report.json").write_text(formats.written(formats.ReportFormat.JSON, found, about))
+    (tmp_path / "report.json").write_text(
+        formats.written(formats.ReportFormat.JSON, reported, about)
+    )
     pages = [
         pull_request_comment.task(CommentOptions(str(tmp_path / name)), github(tmp_path)).page
         for name in ("report.md", "report.json")

@@ -179,8 +179,8 @@ def test_a_member_of_a_team_is_an_active_one(
     kind: ForgeKind, answers: Answers, user: str, member: bool
 ) -> None:
     reader = ReviewReader(answers, review_apis.of(kind), "a/b")
-    found = asyncio.run(reader.is_member("a/gpu", ApprovingReview(7, user, "5")))
-    assert found is member
+    is_member = asyncio.run(reader.is_member("a/gpu", ApprovingReview(7, user, "5")))
+    assert is_member is member
 
 
 def test_the_requests_of_one_check_are_bounded() -> None:

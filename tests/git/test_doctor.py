@@ -56,9 +56,9 @@ def test_an_ssh_key_and_known_hosts_are_checked(tmp_path: Path, case: str, words
         "url": "git@git.example.com:a",
         "credentials": {"sshKeyFile": file, "knownHostsFile": str(hosts)},
     }
-    found = trouble(settings)
-    assert words in found
-    assert bool(words) == bool(found)
+    problems = trouble(settings)
+    assert words in problems
+    assert bool(words) == bool(problems)
 
 
 def test_an_expired_or_invalid_authority_is_reported(
@@ -116,8 +116,8 @@ def test_doctor_reports_a_missing_file_and_an_unsigned_tip(
     missing = lines(f", tokenFile: {tmp_path}/none")
     assert missing["credentials"].verdict is CheckVerdict.BAD
     assert "repository.credentials.tokenFile" in missing["credentials"].message
-    found = lines("")
-    assert found["credentials"].verdict is CheckVerdict.OK
-    assert "is not signed" in found["signatures"].message
+    results = lines("")
+    assert results["credentials"].verdict is CheckVerdict.OK
+    assert "is not signed" in results["signatures"].message
     signing.commit(upstream, "2", *ada.config())
     assert lines("")["signatures"].verdict is CheckVerdict.OK

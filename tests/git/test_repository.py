@@ -246,8 +246,8 @@ def test_revisions_of_every_kind_lead_to_their_commits(upstream: Upstream) -> No
 
     async def work(repository: Repository) -> None:
         for text, commit in expected.items():
-            found = await fetched(repository, revision.parse(text))
-            assert found == commit, text
+            tip = await fetched(repository, revision.parse(text))
+            assert tip == commit, text
         assert await repository.tip(revision.from_settings(semver="^1.2")) == second
 
     use(upstream, work)

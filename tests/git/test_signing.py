@@ -57,21 +57,23 @@ def reverted(tmp_path: Path, own: Signing | None, trust: Trust) -> Verified | Un
 
 def test_our_verification_accepts_a_revert_signed_with_an_ssh_key(tmp_path: Path) -> None:
     bot = signing.ssh_signer(tmp_path, "bot@example.com")
-    found = reverted(tmp_path, SigningKey(bot.key.read_bytes()), Trust(Mode.ALL, bot.allowed()))
-    assert isinstance(found, Verified)
-    assert found.signer == "bot@example.com"
+    verification = reverted(
+        tmp_path, SigningKey(bot.key.read_bytes()), Trust(Mode.ALL, bot.allowed())
+    )
+    assert isinstance(verification, Verified)
+    assert verification.signer == "bot@example.com"
 
 
 def test_our_verification_accepts_a_revert_signed_with_an_openpgp_key(
     tmp_path: Path, gpg: Gpg
 ) -> None:
     key = gpg.signer("bot")
-    found = reverted(
+    verification = reverted(
         tmp_path,
         SigningKey(gpg.secret(key), KeyFormat.OPENPGP),
         Trust(Mode.ALL, openpgp=gpg.public(key)),
     )
-    assert found == Verified("bot <bot@example.com>", key)
+    assert verification == Verified("bot <bot@example.com>", key)
 
 
 def test_without_a_key_it_is_not_signed(tmp_path: Path) -> None:

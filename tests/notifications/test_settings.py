@@ -110,8 +110,8 @@ def test_the_address_of_the_forge_is_derived_from_the_repository(
     repository: str, forge: dict[str, Any], place: tuple[str, str]
 ) -> None:
     settings = decode(ForgeSettings, {"tokenFile": "/t", **forge})
-    found = commit_status.place(address.parse(repository, allow_local=True), settings)
-    assert (found.url, found.project) == place
+    forge_place = commit_status.place(address.parse(repository, allow_local=True), settings)
+    assert (forge_place.url, forge_place.project) == place
 
 
 @pytest.mark.parametrize(

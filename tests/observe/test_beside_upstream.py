@@ -198,10 +198,10 @@ class Story:
 
     def elsewhere(self) -> Counter[str]:
         """What ours saw go that it would have kept, on the nodes that are still there."""
-        found: Counter[str] = sum(
+        counts: Counter[str] = sum(
             (Counter(record.elsewhere) for record in self.records_of(Compared)), Counter()
         )
-        return Counter({node: pods for node, pods in found.items() if node not in self.lost})
+        return Counter({node: pods for node, pods in counts.items() if node not in self.lost})
 
     async def fail(self, node: str) -> None:
         """The node had no memory left for it."""

@@ -345,11 +345,11 @@ def test_a_controller_that_acts_otherwise_is_reported(
     what_happens(there)
     there.look()
     there.rest(often=True)
-    found = [(record.what.value, record.ours, record.theirs) for record in there.differences]
+    differences = [(record.what.value, record.ours, record.theirs) for record in there.differences]
     assert any(
         all(one.startswith(start) for one, start in zip(texts, expected, strict=True))
-        for texts in found
-    ), found
+        for texts in differences
+    ), differences
     assert all(comparison.differences for comparison in there.compared)
 
 
@@ -418,11 +418,11 @@ def test_a_failed_pod_deleted_between_two_comparisons_was_deleted_for_its_failur
 def test_an_act_whose_cause_is_seen_late_is_no_difference() -> None:
     """The watch of pods may run ahead of that of nodes."""
     there = scene()
-    known = there.world.nodes
-    there.world.nodes = [*known, world.node("late")]
+    nodes = there.world.nodes
+    there.world.nodes = [*nodes, world.node("late")]
     there.act()
     there.kubelets()
-    there.world.nodes, after = known, there.world.nodes
+    there.world.nodes, after = nodes, there.world.nodes
     there.look()
     there.world.nodes = after
     there.rest()

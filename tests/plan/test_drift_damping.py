@@ -13,18 +13,18 @@ BACKOFF = Backoff(10.0, 600.0)
 
 def waits(number: int) -> list[float]:
     rows: drift_damping.Rows = {}
-    found, now = [], 0.0
+    delays, now = [], 0.0
     for _ in range(number):
         rows = drift_damping.corrected(rows, [KEY], now, BACKOFF)
-        found.append(rows[KEY].wait)
+        delays.append(rows[KEY].wait)
         now += rows[KEY].wait
-    return found
+    return delays
 
 
 def test_the_first_correction_waits_for_nothing_and_each_later_one_twice_as_long() -> None:
-    found = waits(5)
-    assert found == [0.0, *(BACKOFF.delay(number) for number in (1, 2, 3, 4))]
-    assert found[-1] == 8 * found[1]
+    delays = waits(5)
+    assert delays == [0.0, *(BACKOFF.delay(number) for number in (1, 2, 3, 4))]
+    assert delays[-1] == 8 * delays[1]
 
 
 def test_a_row_ends_after_a_minute_or_twice_its_wait() -> None:

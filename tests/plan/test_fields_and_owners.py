@@ -145,10 +145,10 @@ def test_the_authors_of_fields_are_named_the_latest_first() -> None:
 def test_a_template_is_an_undo_if_its_revision_is_not_the_latest(
     first: str, second: str, words: str
 ) -> None:
-    known = (revision(3, "ours:1", first), revision(2, "ours:2", second))
+    history = (revision(3, "ours:1", first), revision(2, "ours:2", second))
     changed = [FieldChange(("spec", "template", "x"), 1, 2)]
     by = [Author("kubectl")]
-    assert drift.looks_like(daemonset(image="ours:1"), changed, by, known) == words
+    assert drift.looks_like(daemonset(image="ours:1"), changed, by, history) == words
 
 
 def test_a_migration_takes_over_exactly_the_fields_of_client_side_applies() -> None:

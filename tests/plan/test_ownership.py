@@ -54,11 +54,11 @@ def leaves(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str |
         if isinstance(value, list)
         else ()
     )
-    found = False
+    matched = False
     for key, below in items:
-        found = True
+        matched = True
         yield from leaves(below, (*path, key))
-    if not found and path:
+    if not matched and path:
         yield path
 
 

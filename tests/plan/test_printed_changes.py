@@ -19,10 +19,10 @@ KEY = Key("apps", "DaemonSet", "default", "agent")
 
 
 def manifest(agent: str = "agent", *needs: str, **spec: Any) -> Manifest:
-    found = next(change.manifest for change in planned().writes if change.manifest)
+    written = next(change.manifest for change in planned().writes if change.manifest)
     body = {"spec": spec}
     return dataclasses.replace(
-        found, key=KEY, body=body, digest=Digest(""), agent=agent, depends_on=needs
+        written, key=KEY, body=body, digest=Digest(""), agent=agent, depends_on=needs
     )
 
 

@@ -70,8 +70,8 @@ def test_the_key_of_an_approver_approves(signer: str, key: str, name: str | None
         Approver("team-gpu", frozenset({"ada@example.com", "SHA256:ada", ""})),
         Approver("team-b", frozenset({"F00D"})),
     )
-    found = stage_approvals.by_key(approvers, Verified(signer, key))
-    assert (found.name if found else None) == name
+    approver = stage_approvals.by_key(approvers, Verified(signer, key))
+    assert (approver.name if approver else None) == name
 
 
 def test_the_annotation_keeps_other_stages_of_this_target_only() -> None:
@@ -83,10 +83,10 @@ def test_the_annotation_keeps_other_stages_of_this_target_only() -> None:
     text = approval_annotations.encoded(known)
     stage = replace(STAGE, annotation=text)
     assert stage_approvals.present(stage) == (known[2],)
-    found = StageApproval("gpu", "5d9f", "team-gpu", "ada", "commit 3")
-    assert approval_annotations.decoded(stage_approvals.annotation(stage, found)) == (
+    approval = StageApproval("gpu", "5d9f", "team-gpu", "ada", "commit 3")
+    assert approval_annotations.decoded(stage_approvals.annotation(stage, approval)) == (
         known[0],
-        found,
+        approval,
     )
     assert approval_annotations.decoded(stage_approvals.annotation(stage, None)) == (known[0],)
 

@@ -124,7 +124,7 @@ def test_a_cluster_after_a_cycle_has_no_mistake_of_its_own() -> None:
 )
 def test_the_schema_is_closed(text: str, message: str) -> None:
     snapshot = snapshots.of_texts(files(staging="", eu_1=text))
-    (found, *_) = list(repository_files.check_repository(snapshot))
-    assert message in found.message
-    assert found.place is not None
-    assert found.place.line == 2
+    (reported, *_) = list(repository_files.check_repository(snapshot))
+    assert message in reported.message
+    assert reported.place is not None
+    assert reported.place.line == 2

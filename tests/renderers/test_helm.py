@@ -288,12 +288,12 @@ def test_a_violation_of_the_values_schema_is_reported_at_the_value(
     values: str, expected: list[tuple[str, str]]
 ) -> None:
     schema = '{"properties": {"level": {"type": "string", "enum": ["debug"]}}}'
-    found = refused(
+    reported = refused(
         renderers.repository(LOCAL + values, renderers.chart(values_DOT_schema_DOT_json=schema))
     )
-    assert {place for _, place, _ in found} == {place for place, _ in expected}
+    assert {place for _, place, _ in reported} == {place for place, _ in expected}
     assert all(
-        "level violates the chart's values.schema.json" in message for _, _, message in found
+        "level violates the chart's values.schema.json" in message for _, _, message in reported
     )
 
 

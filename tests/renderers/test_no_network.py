@@ -42,20 +42,20 @@ class Server:
 @pytest.fixture
 def server() -> Iterator[Server]:
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        found = Server(listening.getsockname()[1])
+        git_server = Server(listening.getsockname()[1])
 
         def serve() -> None:
             with contextlib.suppress(OSError):
                 while True:
                     connection, _ = listening.accept()
-                    found.seen.append(b"connected")
+                    git_server.seen.append(b"connected")
                     with connection, contextlib.suppress(OSError):
                         connection.recv(4096)
                         connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nSECRET")
 
         thread = threading.Thread(target=serve, daemon=True)
         thread.start()
-        yield found
+        yield git_server
         listening.shutdown(socket.SHUT_RDWR)
         thread.join()
 
@@ -181,9 +181,10 @@ def test_kustomize_reaches_no_server_either_way_were_nothing_refused(
 def test_without_network_isolation_every_url_is_rejected_before_a_program_runs(
     server: Server, name: str
 ) -> None:
-    found = kustomization.find(files(name, server.url), lambda _: False)
+    kustomizations = kustomization.find(files(name, server.url), lambda _: False)
     reached = [
-        kustomization.reach(top, found, files(name, server.url), strict=True) for top in found
+        kustomization.reach(top, kustomizations, files(name, server.url), strict=True)
+        for top in kustomizations
     ]
     assert any(finding.refused for one in reached for finding in one.findings)
 

@@ -125,9 +125,9 @@ TURNS = 6
 
 def concrete() -> list[type[Event]]:
     """The classes that events are of: those that no other class extends."""
-    found = set(kinds())
+    existing = set(kinds())
     return sorted(
-        (kind for kind in found if not any(kind in one.__mro__[1:] for one in found)), key=str
+        (kind for kind in existing if not any(kind in one.__mro__[1:] for one in existing)), key=str
     )
 
 
@@ -162,11 +162,11 @@ def _of_deployers() -> Iterator[Event]:
         manifest = Manifest(AGENT, {}, Digest("d"), Origin(Pointer("a.yaml", 0, ())))
         yield deployer.Applied(1.0, Change(operation, AGENT, manifest))
     for reason in SkipReason:
-        found = Skipped(reason, "message", SECRET)
-        yield deployer.NotApplied(1.0, found, Change(Operation.UPDATE, SECRET, None))
-        yield deployer.ChangeSkipped(1.0, found)
+        skipped = Skipped(reason, "message", SECRET)
+        yield deployer.NotApplied(1.0, skipped, Change(Operation.UPDATE, SECRET, None))
+        yield deployer.ChangeSkipped(1.0, skipped)
         for writes in (0, 2):
-            yield deployer.Reconciled(1.0, COMMIT, writes, (found,))
+            yield deployer.Reconciled(1.0, COMMIT, writes, (skipped,))
     for writes in (0, 2):
         yield deployer.Reconciled(1.0, COMMIT, writes, ())
         yield deployer.Reconciled(1.0, None, writes, ())

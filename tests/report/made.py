@@ -78,10 +78,10 @@ class _Pick:
         return Key(self.text(), self.text(), self.text(), self.text())
 
     def place(self) -> Place | None:
-        known = self.chance.random() < 0.8
+        is_known = self.chance.random() < 0.8
         return (
             Place(self.text(), self.chance.randrange(50), self.chance.randrange(200))
-            if known
+            if is_known
             else None
         )
 
@@ -110,15 +110,15 @@ class _Pick:
         return [make() for _ in range(self.chance.randrange(most + 1))]
 
     def report(self) -> Report:
-        found = self.some(self.finding, 8)
+        reported = self.some(self.finding, 8)
         files = {
             one.place.file: "\n".join(self.some(self.text, 9)).encode("utf-8", "surrogatepass")
-            for one in found
+            for one in reported
             if one.place
         }
         checked = self.some(lambda: CheckedObject(self.text(), self.key(), self.text()), 5)
         answered = self.some(lambda: (self.finding(), self.text()), 3)
-        return findings.report(found, files, checked, root=self.text(), suppressed=answered)
+        return findings.report(reported, files, checked, root=self.text(), suppressed=answered)
 
     def changed(self) -> ReportedChange:
         return ReportedChange(
@@ -225,13 +225,17 @@ def commands(log: str) -> Iterator[Command]:
     """
     token = ""
     for line in re.split(r"\r\n|\r|\n", log):
-        found = _new(line, token) or _old(line, token)
-        if found is None or (token and found.name != token):
+        matched = _new(line, token) or _old(line, token)
+        if matched is None or (token and matched.name != token):
             continue
         token = (
-            found.data if found.name == "stop-commands" else "" if found.name == token else token
+            matched.data
+            if matched.name == "stop-commands"
+            else ""
+            if matched.name == token
+            else token
         )
-        yield found
+        yield matched
 
 
 def _new(line: str, token: str) -> Command | None:

@@ -34,12 +34,12 @@ def test_github_runs_no_command_but_ours(report: Report) -> None:
     log = github.as_commands(report, made.about())
     ours = [one for one in made.commands(log) if one.name in LEVELS]
     assert len(ours) == len(report.findings)
-    for one, found in zip(ours, report.findings, strict=True):
-        assert LEVELS[one.name] is found.severity
-        assert found.message in one.data
+    for one, reported in zip(ours, report.findings, strict=True):
+        assert LEVELS[one.name] is reported.severity
+        assert reported.message in one.data
         assert set(one.properties) <= {"file", "line", "endLine", "col", "endColumn", "title"}
-        if found.place:
-            assert one.properties["file"] == report.file(found)
+        if reported.place:
+            assert one.properties["file"] == report.file(reported)
     assert {one.name for one in made.commands(log)} <= set(LEVELS)
 
 
@@ -66,13 +66,13 @@ def test_nothing_can_bring_commands_back_before_the_list_ends() -> None:
 
 
 def test_github_annotations_have_place_and_message() -> None:
-    found = finding(
+    reported = finding(
         path=("spec",),
         end=Place(made.FILE, 3, 9),
         message="100%, no: really",
         fix=Fix("take 0", ()),
     )
-    assert github.as_commands(made.report(found, root="fleet"), made.about()) == (
+    assert github.as_commands(made.report(reported, root="fleet"), made.about()) == (
         "::error file=fleet/agents/agent/daemonset.yaml,line=3,endLine=3,col=5,endColumn=9,"
         "title=DS202 maxSurge requires maxUnavailable 0::DaemonSet logging/agent: 100%25, no: "
         "really%0AFix: take 0\n"
@@ -253,9 +253,9 @@ def test_a_page_that_begins_with_an_example_is_described_by_its_rule() -> None:
 
 @pytest.mark.parametrize("place", [None, Place("a.yaml"), Place("a.yaml", 3, 1)])
 def test_a_finding_without_a_line_is_at_the_first(place: Place | None) -> None:
-    found: Finding = finding(place=place)
-    region = log(made.report(found))["runs"][0]["results"][0]["locations"][0]["physicalLocation"][
-        "region"
-    ]
+    reported: Finding = finding(place=place)
+    region = log(made.report(reported))["runs"][0]["results"][0]["locations"][0][
+        "physicalLocation"
+    ]["region"]
     line = place.line if place and place.line else 1
     assert region == {"startLine": line, "startColumn": 1, "endLine": line, "endColumn": 2}

@@ -134,9 +134,9 @@ def test_each_cluster_is_a_suite() -> None:
 
 def test_passed_cases_are_omitted_first() -> None:
     keys = [Key("apps", "DaemonSet", "logging", f"agent-{at:04}") for at in range(200)]
-    found = [finding(object=keys[150]), finding(object=keys[160], severity=Severity.WARNING)]
+    reported = [finding(object=keys[150]), finding(object=keys[160], severity=Severity.WARNING)]
     text = junit.as_xml(
-        made.report(*found, checked=[CheckedObject("", key, made.FILE) for key in keys]),
+        made.report(*reported, checked=[CheckedObject("", key, made.FILE) for key in keys]),
         made.about(),
         largest=12_000,
     )

@@ -24,9 +24,9 @@ def test_text_names_the_line_of_the_other_object(tmp_path: Path) -> None:
         holding(tmp_path, {"agent.yaml": AGENT, "sub/other.yaml": OTHER}), "--fail-on", "error"
     ).stdout
     lines = document.splitlines()
-    found = next(number for number, line in enumerate(lines) if "DS104" in line)
-    assert lines[found].startswith("agent.yaml:12:")
-    assert lines[found + 3] == f"  {'':>5} = also: sub/other.yaml:5:9: DaemonSet logging/other"
+    index = next(number for number, line in enumerate(lines) if "DS104" in line)
+    assert lines[index].startswith("agent.yaml:12:")
+    assert lines[index + 3] == f"  {'':>5} = also: sub/other.yaml:5:9: DaemonSet logging/other"
 
 
 def test_json_has_the_other_object_and_its_place(tmp_path: Path) -> None:

@@ -233,9 +233,10 @@ def test_a_change_is_reported_next_to_the_findings(fleet: Path, tmp_path: Path) 
         "status": {"conditions": [{"type": "Ready", "status": "True"}]},
     }
     (tmp_path / "nodes.json").write_text(json.dumps({"kind": "List", "items": [node]}))
-    known = ("--base", "at-1", "--snapshot", tmp_path / "nodes.json")
+    options = ("--base", "at-1", "--snapshot", tmp_path / "nodes.json")
     outputs = {
-        format: check(fleet, *known, "-o", format).stdout for format in ("text", "markdown", "json")
+        format: check(fleet, *options, "-o", format).stdout
+        for format in ("text", "markdown", "json")
     }
     assert "new revision 2" in outputs["text"]
     assert "if a pod takes" in outputs["text"]

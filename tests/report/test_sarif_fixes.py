@@ -65,9 +65,10 @@ def test_each_fix_mends_its_finding(tmp_path: Path, text: str) -> None:
         assert unquote(change["artifactLocation"]["uri"]) == "sub/agent.yaml"
         assert one["message"]["text"].endswith(f"Fix: {fix['description']['text']}")
         (fleet / "sub/agent.yaml").write_text(applied(text, change["replacements"]))
-        after = [found for found in results(fleet) if found["ruleId"] == one["ruleId"]]
+        after = [reported for reported in results(fleet) if reported["ruleId"] == one["ruleId"]]
         assert (
-            len(after) == len([found for found in before if found["ruleId"] == one["ruleId"]]) - 1
+            len(after)
+            == len([reported for reported in before if reported["ruleId"] == one["ruleId"]]) - 1
         )
 
 

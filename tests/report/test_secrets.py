@@ -59,11 +59,14 @@ ENV = ("spec", "template", "spec", "containers", 0, "env", 0, "value")
     ],
 )
 def test_a_known_secret_is_in_no_report(format: formats.ReportFormat, body: dict[str, Any]) -> None:
-    found = finding(message=f"there is {VALUE} in it", place=Place("a.yaml", 1, 1))
+    reported = finding(message=f"there is {VALUE} in it", place=Place("a.yaml", 1, 1))
     hidden = redaction_report.found_in([body])
     answered = [(finding(line=9), f"it is {VALUE}")]
     report = made.report(
-        found, hidden=hidden, files={"a.yaml": f"args: [{VALUE}]\n".encode()}, suppressed=answered
+        reported,
+        hidden=hidden,
+        files={"a.yaml": f"args: [{VALUE}]\n".encode()},
+        suppressed=answered,
     )
     changed = findings.with_changes(
         report, [findings.ReportedChange((), (f"- {VALUE}",))], {"changes": [{"old": VALUE}]}
@@ -74,7 +77,7 @@ def test_a_known_secret_is_in_no_report(format: formats.ReportFormat, body: dict
 
 
 @pytest.mark.parametrize(
-    ("found", "body"),
+    ("reported", "body"),
     [
         (
             finding(
@@ -90,9 +93,9 @@ def test_a_known_secret_is_in_no_report(format: formats.ReportFormat, body: dict
         ),
     ],
 )
-def test_a_short_secret_is_hidden_at_its_place(found: Finding, body: dict[str, Any]) -> None:
+def test_a_short_secret_is_hidden_at_its_place(reported: Finding, body: dict[str, Any]) -> None:
     report = made.report(
-        found, hidden=redaction_report.found_in([body]), files={made.FILE: b"\n\n    pin: 12\n"}
+        reported, hidden=redaction_report.found_in([body]), files={made.FILE: b"\n\n    pin: 12\n"}
     )
     assert "12" not in formats.written(formats.ReportFormat.TEXT, report, made.about())
     elsewhere = finding(path=("spec",), message="12 nodes")

@@ -35,11 +35,11 @@ def test_a_stage_that_no_user_can_approve_is_named(
     }
     bundle = render.render(snapshots.of_texts(texts), cluster="one")
     assert not bundle.findings
-    known = {name: ApproverSettings(frozenset({"ada@example.com"})) for name in configured}
+    valid = {name: ApproverSettings(frozenset({"ada@example.com"})) for name in configured}
     settings = RepositorySettings(
         url="https://git.example.com/a",
         verify=VerifySettings(allowed_signers_file="/etc/signers"),
-        approvers=known,
+        approvers=valid,
     )
     lines = list(approvers.examine([settings], [bundle]))
     assert [one.verdict for one in lines] == ([verdict] if verdict else [])

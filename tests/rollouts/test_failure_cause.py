@@ -56,12 +56,18 @@ def test_the_cause_follows_from_the_peers(canary: str, rest: str, cause: str) ->
     broken = {
         name for name, one in nodes.items() if one.step in (NodeStep.FAILED, NodeStep.SET_ASIDE)
     }
-    found = failure_cause.attributed(nodes, lambda _: "linux/amd64")
-    causes = {"template": found.template, "suspected": found.suspected, "alone": found.alone}
+    attributed = failure_cause.attributed(nodes, lambda _: "linux/amd64")
+    causes = {
+        "template": attributed.template,
+        "suspected": attributed.suspected,
+        "alone": attributed.alone,
+    }
     for name, members in causes.items():
         assert members == (broken if name == cause else set()), name
     if cause == "node":
-        assert {name for name in broken if found.nodes[name].step is NodeStep.SET_ASIDE} == broken
+        assert {
+            name for name in broken if attributed.nodes[name].step is NodeStep.SET_ASIDE
+        } == broken
 
 
 def test_nodes_of_another_kind_are_no_peers() -> None:

@@ -171,12 +171,12 @@ def test_values_and_labels_are_read_as_prometheus_writes_them(
         ({"node": "e", "instance": "2"}, "2"),
     )
     reading = measure(query(), prometheus={"url": serve(reply(200, body)).url})
-    found = {one.labels: one.value for one in reading.samples}
-    assert math.isnan(found['{node="a"}'])
-    assert found['{node="b"}'] == found['{node="c"}'] == math.inf
-    assert math.isnan(found['{node="d"}'])
-    assert found['{instance="1", node="e"}'] == 1
-    assert found['{instance="2", node="e"}'] == 2
+    values = {one.labels: one.value for one in reading.samples}
+    assert math.isnan(values['{node="a"}'])
+    assert values['{node="b"}'] == values['{node="c"}'] == math.inf
+    assert math.isnan(values['{node="d"}'])
+    assert values['{instance="1", node="e"}'] == 1
+    assert values['{instance="2", node="e"}'] == 2
 
 
 def test_redirects_compression_and_an_endless_response_are_no_data(

@@ -40,11 +40,11 @@ def left(there: Watched) -> time_left.TimeLeft | None:
 def test_the_estimate_is_near_the_simulation(policy: dict[str, Any]) -> None:
     there = begun(policy)
     simulated = preview(policy, there.world.nodes).seconds
-    found = left(there)
-    assert found is not None
+    remaining = left(there)
+    assert remaining is not None
     assert simulated is not None
-    assert found.seconds == pytest.approx(simulated, rel=0.15, abs=45)
-    assert not found.at_least
+    assert remaining.seconds == pytest.approx(simulated, rel=0.15, abs=45)
+    assert not remaining.at_least
 
 
 def test_the_estimate_shrinks_and_a_halt_has_none() -> None:
@@ -65,9 +65,9 @@ def test_the_estimate_shrinks_and_a_halt_has_none() -> None:
 
 def test_a_stage_with_an_approval_takes_at_least_that_long() -> None:
     rest = {"name": "rest", "approval": {"from": ["team-a"]}, "soak": "10s"}
-    found = left(begun({"stages": [FAST["stages"][0], rest]}, 10))
-    assert found is not None
-    assert found.at_least
+    remaining = left(begun({"stages": [FAST["stages"][0], rest]}, 10))
+    assert remaining is not None
+    assert remaining.at_least
 
 
 def test_the_batch_is_that_of_the_open_stage_within_the_cap() -> None:

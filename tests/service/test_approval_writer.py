@@ -222,8 +222,10 @@ def test_the_commits_that_brought_a_template_are_those_of_the_branch_itself(scen
         where = address.parse(str(scene.upstream.path), allow_local=True)
         async with Repository(where, scene.directory / "cache") as repository:
             await repository.fetch(CommitId(merge))
-            found = await repository.commits_that_brought(CommitId(since), CommitId(commit), limit)
-        return None if found is None else {one.id: one.files for one in found}
+            commits = await repository.commits_that_brought(
+                CommitId(since), CommitId(commit), limit
+            )
+        return None if commits is None else {one.id: one.files for one in commits}
 
     files = {merge: frozenset({"b.yaml", "c.yaml"}), own: frozenset({"d.yaml"})}
     assert asyncio.run(brought(since, merge, 2)) == files

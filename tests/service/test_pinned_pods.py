@@ -143,8 +143,8 @@ def _of_node(plane: controlplane.ControlPlane, node: str) -> dict[str, dict[str,
 
 
 def _are_unpinned(plane: controlplane.ControlPlane, node: str) -> bool:
-    found = _of_node(plane, node)
-    return len(found) == len(TEMPLATES) and not any(map(_is_pinned, found.values()))
+    pods_of_node = _of_node(plane, node)
+    return len(pods_of_node) == len(TEMPLATES) and not any(map(_is_pinned, pods_of_node.values()))
 
 
 def _is_pinned(body: dict[str, Any]) -> bool:

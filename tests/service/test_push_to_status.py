@@ -153,10 +153,10 @@ class Team:
 
     def statuses(self, commit: str) -> list[tuple[str, str]]:
         """Every status of the commit, in order."""
-        found = self.api("GET", f"/commits/{commit}/statuses?sort=oldest")
+        items = self.api("GET", f"/commits/{commit}/statuses?sort=oldest")
         return [
             (one["status"], one["description"])
-            for one in found
+            for one in items
             if one["context"] == "gitops-ds/eu-1"
         ]
 

@@ -38,14 +38,14 @@ def published(
     upstream.commit({"a.yaml": "a: 1\n"})
 
     async def run() -> list[ClusterReports]:
-        where, found, before = address.parse(str(upstream.path), allow_local=True), [], None
+        where, received, before = address.parse(str(upstream.path), allow_local=True), [], None
         async with Repository(where, tmp_path / "cache") as repository:
             for key in keys:
                 ref = ReportRef("staging", CommitId(""), report)
                 before = await repository.publish_report("", ref, before, replace(BY, signing=key))
                 read = await report_reader.read(repository, "", ["staging", "eu-1"], trust)
-                found.append(report_reader.of(read))
-        return found
+                received.append(report_reader.of(read))
+        return received
 
     return asyncio.run(run())
 
@@ -64,16 +64,16 @@ def test_a_report_counts_with_a_trusted_signature_only(tmp_path: Path, mode: Mod
 
 
 def test_without_required_signatures_each_readable_report_counts(tmp_path: Path) -> None:
-    (found,) = published(tmp_path, [None], Trust(), cluster_report.encode(REPORT))
-    assert found == ClusterReports({"staging": REPORT}, {})
+    (report,) = published(tmp_path, [None], Trust(), cluster_report.encode(REPORT))
+    assert report == ClusterReports({"staging": REPORT}, {})
 
 
 def test_a_report_of_another_cluster_does_not_count(tmp_path: Path) -> None:
-    (found,) = published(
+    (report,) = published(
         tmp_path,
         [None],
         Trust(),
         cluster_report.encode(ClusterReport("eu-1", ClusterState.PROVED, 1.0)),
     )
-    assert found.reports == {}
-    assert found.problems == {"staging": "its report is that of cluster eu-1"}
+    assert report.reports == {}
+    assert report.problems == {"staging": "its report is that of cluster eu-1"}

@@ -97,8 +97,8 @@ def _preview(plane: controlplane.ControlPlane, upstream: Upstream) -> list[dict[
     assert done.code == 0, done.err
     changes = done.json["changes"]
     (stages,) = (change["stages"] for change in changes if "stages" in change)
-    found: list[dict[str, Any]] = stages["stages"]
-    return found
+    previews: list[dict[str, Any]] = stages["stages"]
+    return previews
 
 
 def _batches(

@@ -20,8 +20,8 @@ def parse(approvers: Any, **more: Any) -> service.Service:
 
 
 def test_an_approver_has_keys_users_and_teams() -> None:
-    known = {"keys": ["ada@example.com"], "users": ["Ada"], "teams": ["acme/gpu"]}
-    (repository,) = parse({"team-gpu": known}, **KEYS, **FORGE).repositories
+    approvers = {"keys": ["ada@example.com"], "users": ["Ada"], "teams": ["acme/gpu"]}
+    (repository,) = parse({"team-gpu": approvers}, **KEYS, **FORGE).repositories
     assert repository.approvers["team-gpu"].named("team-gpu") == Approver(
         "team-gpu",
         frozenset({"ada@example.com"}),
@@ -31,9 +31,9 @@ def test_an_approver_has_keys_users_and_teams() -> None:
 
 
 def test_the_options_of_an_apply_name_the_approvers() -> None:
-    found = parse({"team-gpu": {"keys": ["SHA256:x"]}}, **KEYS)
-    (repository,) = found.repositories
-    assert found.apply_options_of(repository).approvers == {"team-gpu"}
+    parsed = parse({"team-gpu": {"keys": ["SHA256:x"]}}, **KEYS)
+    (repository,) = parsed.repositories
+    assert parsed.apply_options_of(repository).approvers == {"team-gpu"}
 
 
 @pytest.mark.parametrize(

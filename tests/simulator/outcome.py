@@ -19,11 +19,11 @@ def wrong(store: ObjectStore) -> list[str]:
     if daemonset is None:
         return ["the DaemonSet is gone"]
     nodes = {body["metadata"]["name"]: observer.fit(body) for body in store.all(NODE)}
-    found = store.all(POD)
+    own_pods = store.all(POD)
     return [
-        *_pods(daemonset, nodes, found),
-        *_history(daemonset, store.all(CONTROLLER_REVISION), found),
-        *_status(daemonset, nodes, found),
+        *_pods(daemonset, nodes, own_pods),
+        *_history(daemonset, store.all(CONTROLLER_REVISION), own_pods),
+        *_status(daemonset, nodes, own_pods),
     ]
 
 

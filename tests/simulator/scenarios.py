@@ -232,9 +232,9 @@ class Life:
 
     async def undo(self) -> None:
         """As `kubectl rollout undo`: the data of a revision is the patch."""
-        found = self.server.all(CONTROLLER_REVISION)
-        if found:
-            await self._patch(DAEMONSET, "agent", self.chance.choice(found)["data"])
+        stored = self.server.all(CONTROLLER_REVISION)
+        if stored:
+            await self._patch(DAEMONSET, "agent", self.chance.choice(stored)["data"])
 
     def a_pod(self) -> str:
         found = [
@@ -262,16 +262,16 @@ class Life:
             await self._patch(POD, name, {"metadata": {"labels": {"app": "under-inspection"}}})
 
     async def delete_a_revision(self) -> None:
-        if found := self.server.all(CONTROLLER_REVISION):
-            name = self.chance.choice(found)["metadata"]["name"]
+        if stored := self.server.all(CONTROLLER_REVISION):
+            name = self.chance.choice(stored)["metadata"]["name"]
             with contextlib.suppress(errors.NotFound):
                 await self.there.people.delete(CONTROLLER_REVISION, "default", name)
 
     async def orphan_a_revision(self) -> None:
-        if found := self.server.all(CONTROLLER_REVISION):
+        if stored := self.server.all(CONTROLLER_REVISION):
             await self._patch(
                 CONTROLLER_REVISION,
-                self.chance.choice(found)["metadata"]["name"],
+                self.chance.choice(stored)["metadata"]["name"],
                 {"metadata": {"ownerReferences": None}},
             )
 

@@ -21,9 +21,9 @@ async def _node(cluster: simulator.SimulatedCluster, name: str) -> str:
 
 async def _why(cluster: simulator.SimulatedCluster, name: str) -> str:
     conditions = (await cluster.get(POD, "default", name))["status"]["conditions"]
-    (found,) = (c for c in conditions if c["type"] == "PodScheduled")
-    assert (found["status"], found["reason"]) == ("False", "Unschedulable")
-    return str(found["message"])
+    (condition,) = (c for c in conditions if c["type"] == "PodScheduled")
+    assert (condition["status"], condition["reason"]) == ("False", "Unschedulable")
+    return str(condition["message"])
 
 
 def test_a_pod_runs_on_the_node_that_it_names_and_becomes_ready_in_time() -> None:

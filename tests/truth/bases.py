@@ -60,8 +60,8 @@ def files() -> list[Path]:
     """Manifests of well-known projects that lie beside this clone; the agents of examples-repo
     where there are none.
     """
-    found = [path for path in REAL.glob("*") if path.suffix in (".yaml", ".json")]
-    return sorted(found or EXAMPLES.rglob("*.yaml"))
+    manifests = [path for path in REAL.glob("*") if path.suffix in (".yaml", ".json")]
+    return sorted(manifests or EXAMPLES.rglob("*.yaml"))
 
 
 def _objects() -> Iterator[Body]:

@@ -25,8 +25,8 @@ def test_a_seed_gives_the_same_manifests() -> None:
 @pytest.mark.slow
 @pytest.mark.controlplane
 def test_our_verdict_is_the_api_servers(api_server: ControlPlane) -> None:
-    found = asyncio.run(verdicts.judged(api_server, list(verdicts.cases(SEED, COUNT))))
-    decided = [one for one in found if one.decided]
+    judgements = asyncio.run(verdicts.judged(api_server, list(verdicts.cases(SEED, COUNT))))
+    decided = [one for one in judgements if one.decided]
     wrong = [one for one in decided if not one.agrees]
     refused = sum(bool(one.create or one.apply) for one in decided)
     assert len(decided) > 0.98 * COUNT
@@ -39,4 +39,4 @@ def test_our_verdict_is_the_api_servers(api_server: ControlPlane) -> None:
     assert not passed, "refused for a reason that the rules claim to know\n" + "\n".join(
         map(str, passed)
     )
-    assert len(wrong) <= 0.005 * len(decided), verdicts.summary(SEED, found)
+    assert len(wrong) <= 0.005 * len(decided), verdicts.summary(SEED, judgements)

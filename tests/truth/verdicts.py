@@ -171,11 +171,11 @@ def ours(data: bytes) -> tuple[Finding, ...]:
     prepared = prepare.prepare(
         SourceTree(None, {PurePosixPath("manifest.yaml"): data}), namespace="default"
     )
-    found = tuple(one for one in prepared.findings if one.refused)
-    assert prepared.deployable == (not found)
+    reported = tuple(one for one in prepared.findings if one.refused)
+    assert prepared.deployable == (not reported)
     crashed = [one for one in prepared.findings if one.rule == "DS904"]
     assert not crashed, crashed
-    return found
+    return reported
 
 
 async def judged(server: ControlPlane, expected: Sequence[Case], at_once: int = 24) -> list[Judged]:
@@ -227,9 +227,9 @@ def _words(reply: str) -> str:
         return reply
 
 
-def summary(seed: int, found: Sequence[Judged]) -> str:
+def summary(seed: int, judgements: Sequence[Judged]) -> str:
     """Shares and every difference, the server's refusals that we pass first."""
-    decided = [one for one in found if one.decided]
+    decided = [one for one in judgements if one.decided]
     wrong = [one for one in decided if not one.agrees]
     refused = Counter(bool(one.create or one.apply) for one in decided)
     lines = [f"seed {seed}: {one}" for one in sorted(wrong, key=lambda one: bool(one.findings))]

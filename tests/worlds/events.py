@@ -151,9 +151,9 @@ async def taints_and_labels_of_a_node_change_each_second(world: World) -> None:
 
 
 async def a_user_deletes_a_pod(world: World) -> None:
-    found = world.own_pods()
-    if found:
-        await _gone(world, POD, SPACE, world.chance.choice(found).name)
+    own_pods = world.own_pods()
+    if own_pods:
+        await _gone(world, POD, SPACE, world.chance.choice(own_pods).name)
 
 
 async def a_user_deletes_the_settings(world: World) -> None:
@@ -369,9 +369,9 @@ async def watches_fail_while_lists_work(world: World) -> None:
         for client in world.clients:
             client.cut_watches()
         await asyncio.sleep(200)
-        found = world.own_pods()
-        if found:
-            await _gone(world, POD, SPACE, world.chance.choice(found).name)
+        own_pods = world.own_pods()
+        if own_pods:
+            await _gone(world, POD, SPACE, world.chance.choice(own_pods).name)
         _template_or_nodes_changed(world)
         await _set_image(world, "agent:unseen")
         await asyncio.sleep(760)

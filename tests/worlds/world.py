@@ -304,8 +304,8 @@ class World:
         """The pods that the DaemonSet owns."""
         owner = self.live()
         uid = owner["metadata"]["uid"] if owner else ""
-        found = [pods.pod_of(body) for body in self.cluster.server.store.all(POD)]
-        return [pod for pod in found if pod.owner is not None and pod.owner.uid == uid]
+        all_pods = [pods.pod_of(body) for body in self.cluster.server.store.all(POD)]
+        return [pod for pod in all_pods if pod.owner is not None and pod.owner.uid == uid]
 
     def expected_image(self) -> str:
         """The image that the tip wants."""

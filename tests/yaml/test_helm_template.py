@@ -16,9 +16,9 @@ LAYERS = [ChartValues({"a": 2}, "own.yaml", ("helm", "values")), ChartValues(VAL
 
 def place_of(template: str, value: Any, path: Path) -> str:
     """The winner for a path as `line`, or as `file:path` of a value."""
-    found = helm_template.places(template, "t.yaml", [value], LAYERS)[0]
+    places = helm_template.places(template, "t.yaml", [value], LAYERS)[0]
     pointer = next(
-        found[path[:length]] for length in range(len(path), -1, -1) if path[:length] in found
+        places[path[:length]] for length in range(len(path), -1, -1) if path[:length] in places
     )[0]
     return (
         str(pointer.line) if pointer.line else f"{pointer.file}:{'.'.join(map(str, pointer.path))}"
@@ -73,10 +73,10 @@ def test_the_line_or_the_value_of_a_path(
 
 def test_the_documents_of_a_template_are_distinguished_by_kind_or_number() -> None:
     template = "kind: A\nk: 1\n---\n{{ if .x }}\nkind: B\nk: 2\n{{ end }}\n---\nkind: C\nk: 3\n"
-    found = helm_template.places(
+    places = helm_template.places(
         template, "t.yaml", [{"kind": "A", "k": 1}, {"kind": "C", "k": 3}], []
     )
-    assert [each[("k",)][0].line for each in found] == [2, 10]
+    assert [each[("k",)][0].line for each in places] == [2, 10]
 
 
 @pytest.mark.parametrize(
