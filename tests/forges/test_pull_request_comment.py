@@ -208,7 +208,7 @@ def test_the_status_is_that_of_the_check(
         CommentOptions(written(tmp_path, summary=summary), fail_on=fail_on), github(tmp_path)
     )
     assert task.status
-    assert (task.status.state, task.status.description) == (state, found)
+    assert (task.status.state, task.status.description) == (state, summary)
 
 
 def test_comment_and_status_are_named_by_the_key(tmp_path: Path) -> None:
