@@ -12,7 +12,7 @@ from gitops_ds.cli import arguments, options, plan_colours
 
 if TYPE_CHECKING:  # --help imports none of these
     from gitops_ds.client.connect import Connection
-    from gitops_ds.commands.apply import ApplyResult
+    from gitops_ds.commands.apply import AppliedCommit
     from gitops_ds.model.change import Plan
     from gitops_ds.model.events.base import Emit, Event
     from gitops_ds.plan.options import ApplyOptions
@@ -114,7 +114,7 @@ async def _apply(args: ApplyArgs) -> int:
     return 0
 
 
-async def _wait(args: ApplyArgs, connection: Connection, result: ApplyResult) -> None:
+async def _wait(args: ApplyArgs, connection: Connection, result: AppliedCommit) -> None:
     """Waits for the rollouts of an apply, with their progress."""
     from gitops_ds.cli import rollout_display
     from gitops_ds.client import connect

@@ -54,7 +54,7 @@ def diff(args: DiffArgs) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class _Changes:
+class _Diffs:
     """The differences of a plan, and what it skips."""
 
     diffs: list[ObjectDiff]
@@ -94,13 +94,13 @@ async def _diff(args: DiffArgs) -> int:
 
 async def _changes(
     repository: RepositoryRef, snapshot: SourceTree, target: ApplyTarget, options: ApplyOptions
-) -> _Changes:
+) -> _Diffs:
     from gitops_ds.commands import apply, live_diff
 
     if not target.is_live:
         made = apply.planned(repository, snapshot, target, options)
         changes = (*made.plan.writes, *made.plan.held)
         diffs = live_diff.foreseen(changes, made.live, made.context)
-        return _Changes(diffs, made.plan.refusals)
+        return _Diffs(diffs, made.plan.refusals)
     async with apply.drafted(repository, snapshot, target, options) as (_, draft):
-        return _Changes(await live_diff.of_plan(draft), draft.plan.refusals)
+        return _Diffs(await live_diff.of_plan(draft), draft.plan.refusals)

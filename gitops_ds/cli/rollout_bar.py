@@ -11,14 +11,14 @@ from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
 from rich.table import Column
 from rich.text import Text
 
-from gitops_ds.cli.rollout_display import RolloutDisplay
+from gitops_ds.cli.rollout_lines import RolloutLines
 from gitops_ds.model import duration, plain_text
 from gitops_ds.model.objects import Key
 from gitops_ds.model.plural import counted
 from gitops_ds.model.rollouts.rollout_progress import RolloutProgress, seconds_left
 
 
-class RolloutBar(RolloutDisplay):
+class RolloutBar(RolloutLines):
     """One bar for all rollouts: nodes done of nodes, remaining time, and the last message. At its
     end a line for each rollout replaces it.
     """

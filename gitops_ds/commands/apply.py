@@ -58,7 +58,7 @@ class ApplyTarget:
 
 
 @dataclass(frozen=True, slots=True)
-class ApplyResult:
+class AppliedCommit:
     """The plan of an apply and its end; `live` is the cluster before it."""
 
     plan: Plan
@@ -187,7 +187,7 @@ async def apply(
     target: ApplyTarget,
     options: ApplyOptions,
     emit: Emit,
-) -> ApplyResult:
+) -> AppliedCommit:
     """One whole pass against a live cluster. Raises HistoryRewound for an older commit than the
     last, without consent.
     """
@@ -197,7 +197,7 @@ async def apply(
         if not options.go_back:
             await _refuse_going_back(repository, draft)
         done = await reconcile.carry_out(place, draft, options, emit, time.time)
-        return ApplyResult(draft.plan, done.ended, draft.bundle, draft.applier.live)
+        return AppliedCommit(draft.plan, done.ended, draft.bundle, draft.applier.live)
 
 
 def applied(plan: Plan) -> list[Key]:

@@ -16,7 +16,7 @@ from gitops_ds.model.rollouts.rollout_gates import Probe, Reading
 from gitops_ds.model.rollouts.staged_turn import OutsideInputs, StagedTurn, StagesOutcome
 
 
-class _Measured(msgspec.Struct, frozen=True):
+class _JournaledReading(msgspec.Struct, frozen=True):
     probe: Probe
     reading: Reading
 
@@ -29,7 +29,7 @@ def tree(turn: StagedTurn | None) -> JsonTree:
     return {
         "owned": turn.owned,
         "readings": {
-            probe.key: _plain(_Measured(probe, reading))
+            probe.key: _plain(_JournaledReading(probe, reading))
             for probe, reading in outside.readings.items()
         },
         "behind": {
@@ -50,7 +50,9 @@ def turn(data: Mapping[str, Any], outcome: Any) -> StagedTurn | None:
     """
     if not data:
         return None
-    measured = [msgspec.convert(one, _Measured, strict=False) for one in data["readings"].values()]
+    measured = [
+        msgspec.convert(one, _JournaledReading, strict=False) for one in data["readings"].values()
+    ]
     behind = msgspec.convert(data["behind"], dict[str, frozenset[str] | None])
     outside = OutsideInputs(
         readings={one.probe: one.reading for one in measured},

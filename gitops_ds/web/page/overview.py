@@ -40,7 +40,7 @@ _SHAPE = 1.4  # columns for each row of tiles on a wide screen
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class AgentSection:
     """The agents of one repository, or those of none. `title` is empty for the only section."""
 
     source: SourceRow | None
@@ -75,16 +75,18 @@ def _counts(everything: Sequence[AgentRow]) -> dict[str, Any]:
     return {"total": len(everything), "counts": counts, "words": words}
 
 
-def _sections(rows: Sequence[AgentRow], sources: Sequence[SourceRow]) -> list[Section]:
+def _sections(rows: Sequence[AgentRow], sources: Sequence[SourceRow]) -> list[AgentSection]:
     """A section for each repository, those in trouble first, then one for the other agents."""
     ranked = sorted(sources, key=lambda one: not one.is_trouble)
     found = [
-        Section(one, one.repository, [row for row in rows if row.source == one.id])
+        AgentSection(one, one.repository, [row for row in rows if row.source == one.id])
         for one in ranked
     ]
     ids = {one.id for one in sources}
     if others := [row for row in rows if row.source not in ids]:
-        found.append(Section(None, "Not from a followed repository" if sources else "", others))
+        found.append(
+            AgentSection(None, "Not from a followed repository" if sources else "", others)
+        )
     return found
 
 
