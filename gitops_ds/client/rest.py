@@ -14,6 +14,7 @@ import copy
 import os
 import random
 import socket
+import ssl
 import time
 import weakref
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -451,6 +452,8 @@ class HttpCluster:
         system = getattr(error, "os_error", None)
         if isinstance(error, TimeoutError):
             why = "no answer in time"
+        elif isinstance(system, ssl.SSLError):  # its errno is OpenSSL's
+            why = " ".join(str(error).split())
         elif isinstance(system, OSError) and system.errno and system.errno > 0:
             why = os.strerror(system.errno).lower()
         else:

@@ -31,7 +31,8 @@ def test_a_short_check_shows_nothing() -> None:
 
 def test_the_rules_report_the_file_that_they_check(tmp_path: Path) -> None:
     at = program.desk(tmp_path, tmp_path / "kubeconfig")
-    at.commit("An agent", agent=daemonset())
+    # A text of its own: a process reads the same text once.
+    at.commit("An agent", agent=daemonset(image=f"registry.example.com/{tmp_path.name}:1"))
     seen: list[str] = []
     token = progress.listener.set(seen.append)
     try:

@@ -184,9 +184,10 @@ async def a_user_restarts_and_deletes_the_newest_revision(world: World) -> None:
     if revision := _newest_revision(world):
         await _gone(world, CONTROLLER_REVISION, SPACE, revision["metadata"]["name"])
         _template_or_nodes_changed(world)
-        before = world.live()
+        before, changed_at = world.live(), world.changed_at
         await asyncio.sleep(60)
-        if not world.disturbed and world.live() == before and before is not None:
+        unchanged = world.live() == before and world.changed_at == changed_at
+        if not world.disturbed and unchanged and before is not None:
             world.check_newest_revision("after the newest revision was deleted", before)
     _template_or_nodes_changed(world)
 
@@ -427,11 +428,14 @@ async def a_watch_dies_of_an_internal_error(world: World) -> None:
         for client in world.clients[1:]:
             client.cut_watches()
         await asyncio.sleep(90)
+    # Without it there is nothing to change: its commit may be younger than the last look at Git.
+    existed = world.cluster.server.store.get(CONFIG_MAP, SPACE, "settings") is not None
     await _gone(world, CONFIG_MAP, SPACE, "settings")
     await asyncio.sleep(90)
     body = world.cluster.server.store.get(CONFIG_MAP, SPACE, "settings")
     undisturbed = (
-        not world.windows
+        existed
+        and not world.windows
         and world.wanted.settings
         and not world.git_away
         and world.live() is not None
