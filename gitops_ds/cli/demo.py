@@ -12,6 +12,8 @@ import click
 from gitops_ds.cli import arguments, options
 
 if TYPE_CHECKING:  # --help imports none of these
+    from types import FrameType
+
     from gitops_ds.fleet.agents import Agent
     from gitops_ds.model.rollouts.rollout_progress import RolloutProgress
 
@@ -49,8 +51,7 @@ def demo(args: DemoArgs) -> int:
     """
     from gitops_ds.commands.demo import script as story
 
-    # as Ctrl-C: temporary directories are removed on exit
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, _as_interrupt)
     try:
         if sys.stdout.isatty() and not args.quiet:
             _with_table(args)
@@ -62,6 +63,16 @@ def demo(args: DemoArgs) -> int:
     except KeyboardInterrupt:
         raise click.exceptions.Abort from None
     return 0
+
+
+def _as_interrupt(number: int, frame: FrameType | None) -> None:
+    """Ends the demo as Ctrl-C does: asyncio cancels the story, and directories are removed. An
+    exception that a handler raises in the middle of any code could be lost there.
+    """
+    handler = signal.getsignal(signal.SIGINT)
+    if not callable(handler):  # ignored, as in a background job of a shell
+        handler = signal.default_int_handler
+    handler(number, frame)
 
 
 def _with_table(args: DemoArgs) -> None:

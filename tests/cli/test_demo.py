@@ -30,7 +30,12 @@ def test_a_signal_leaves_no_directory(tmp_path: Path, ending: signal.Signals) ->
     }
     words = (PROGRAM, "demo", "--page", "--speed", "50")
     with subprocess.Popen(
-        words, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        words,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=_interruptible,  # noqa: PLW1509  no threads of ours run between fork and exec
     ) as process:
         assert process.stdout
         process.stdout.readline()
@@ -38,6 +43,11 @@ def test_a_signal_leaves_no_directory(tmp_path: Path, ending: signal.Signals) ->
         process.communicate(timeout=60)
     assert process.returncode == 130
     assert [path.name for path in tmp_path.iterdir() if path.name != "cache"] == []
+
+
+def _interruptible() -> None:
+    """A background job of a shell without job control ignores SIGINT, and so do its children."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def agent(updated: int) -> Agent:
