@@ -15,6 +15,7 @@ from gitops_ds import errors
 from gitops_ds.apimachinery import revisions, rollout_status, target_revisions
 from gitops_ds.client import informer
 from gitops_ds.commands import watched_agents
+from gitops_ds.daemonset.pending_writes import number_of
 from gitops_ds.fleet import agents, staged_health, staged_rollouts
 from gitops_ds.model import names
 from gitops_ds.model.cluster import Cluster, EventType, Listing, Selection, WatchEvent
@@ -126,7 +127,7 @@ class _PendingRollouts:
         self.staged = False  # whether stages are followed
         self.messages = dict.fromkeys(keys, "")
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._generations = dict.fromkeys(keys, 0)
+        self._versions = dict.fromkeys(keys, 0)
         self._listener, self._follow_targets = listener, follow_targets
         self._targets: dict[Key, str] = {}
         self._halts: dict[tuple[str, str], Halt] = {}  # by namespace and target revision
@@ -136,7 +137,7 @@ class _PendingRollouts:
         return "; ".join(f"{key}: {message}" for key, message in self.messages.items())
 
     async def read(self, cluster: Cluster, key: Key) -> None:
-        """Reads a DaemonSet once: a watch may still have the generation before the apply."""
+        """Reads a DaemonSet once: a watch may still have the object before the apply."""
         try:
             self._judge(await cluster.get(DAEMONSET, key.namespace, key.name))
         except errors.ClusterError as error:
@@ -211,10 +212,10 @@ class _PendingRollouts:
             self._end_if_halted(key)
 
     def _judge(self, body: Body) -> None:
-        key, generation = key_of(body), body["metadata"].get("generation") or 0
-        if key not in self.messages or generation < self._generations[key]:
+        key, version = key_of(body), number_of(str(body["metadata"].get("resourceVersion") or ""))
+        if key not in self.messages or version < self._versions[key]:
             return
-        self._generations[key] = generation
+        self._versions[key] = version
         status, staged = rollout_status.judge(body), key in self._targets
         self._follow_target(key, body)
         if key not in self._targets:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from gitops_ds import errors
 from gitops_ds.commands import rollout_waiter, watched_agents
 from gitops_ds.commands.rollout_waiter import RolloutListener
+from gitops_ds.daemonset.pending_writes import number_of
 from gitops_ds.deployer import source_status_store, state_store
 from gitops_ds.fleet import agents
 from gitops_ds.fleet.agents import Agent
@@ -146,14 +147,14 @@ async def _wait(
     watch: tuple[watched_agents.WatchedAgents, Callable[[str], None]],
 ) -> Agent:
     watched, report = watch
-    tracker, generation, includes = watched.tracker, 0, _Includes(options.includes)
+    tracker, version, includes = watched.tracker, 0, _Includes(options.includes)
     await watched_agents.synced(watched)
     while options.commit:
         try:
             missing = await _missing(cluster, state_namespace, (options, includes), tracker)
             if not missing:
                 # the watch may still have the object as it was before the commit
-                generation = await _generation(
+                version = await _version(
                     cluster,
                     agents.find_agent(tracker.agents(), options.name, options.namespace).key,
                 )
@@ -164,14 +165,15 @@ async def _wait(
                 raise
             report(f"{error}; retrying")
         await asyncio.sleep(POLL_SECONDS)
-    return await _rolled_out(tracker, options, report, generation)
+    return await _rolled_out(tracker, options, report, version)
 
 
-async def _generation(cluster: Cluster, key: Key) -> int:
-    """The generation to roll out, read from the API server."""
-    return int(
-        (await cluster.get(DAEMONSET, key.namespace, key.name))["metadata"].get("generation") or 0
-    )
+async def _version(cluster: Cluster, key: Key) -> int:
+    """The version of the DaemonSet after the apply, read from the API server. The begin of a staged
+    rollout changes annotations only, and so no generation.
+    """
+    body = await cluster.get(DAEMONSET, key.namespace, key.name)
+    return number_of(str(body["metadata"].get("resourceVersion") or ""))
 
 
 class _Includes:
@@ -221,13 +223,13 @@ async def _missing(
 
 
 async def _rolled_out(
-    tracker: StatusTracker, options: WaitOptions, report: Callable[[str], None], generation: int
+    tracker: StatusTracker, options: WaitOptions, report: Callable[[str], None], version: int
 ) -> Agent:
-    """The agent when `generation` of its DaemonSet, or a later one, is rolled out."""
+    """The agent when its DaemonSet is rolled out, at that version of it or a later one."""
     changes = tracker.changed()
     while True:
         agent = agents.find_agent(tracker.agents(), options.name, options.namespace)
-        if agent.seen.daemonset.generation < generation:
+        if number_of(agent.seen.daemonset.version) < version:
             await anext(changes)
             continue
         options.progress(agent.key, agents.nodes_done(agent))

@@ -175,6 +175,37 @@ def test_a_watch_that_lags_never_ends_it_before_the_generation_of_the_commit_is_
     play(scene)
 
 
+def test_a_watch_that_lags_never_ends_it_before_a_staged_rollout_which_keeps_the_generation() -> (
+    None
+):
+    async def scene() -> None:
+        async with stand(3) as there:
+            there.begin()
+            await apply_by(there, OLD)
+            await attend(there, commit=OLD)
+            late = there.cluster.client("late")
+            awaited = WaitOptions("ds/agent", commit=NEW, seconds=120, clock=virtual_time.clock())
+            waiting = asyncio.create_task(
+                wait.wait_for_rollout(late, "gitops-ds", awaited, lambda _: None)
+            )
+            await asyncio.sleep(5)
+            late.lag = lambda _: 5.0
+            begin = {names.TARGET: "agent-5d8c9", names.ROLLOUT_POLICY: '{"stages": []}'}
+            await there.people.patch(
+                DAEMONSET, "default", "agent", {"metadata": {"annotations": begin}}
+            )
+            await apply_by(there, NEW)
+            await asyncio.sleep(30)
+            assert not waiting.done()
+            end = dict.fromkeys(begin)
+            await there.people.patch(
+                DAEMONSET, "default", "agent", {"metadata": {"annotations": end}}
+            )
+            assert (await waiting).health.state is HealthState.HEALTHY
+
+    play(scene)
+
+
 def without_pods(request: SimulatedRequest) -> errors.ClusterError | None:
     listing = (request.verb, request.resource) == ("list", POD)
     return (

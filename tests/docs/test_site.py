@@ -153,6 +153,8 @@ def test_the_search_works_in_a_browser_without_another_host(site: Path, looker: 
     try:
         page = looker.open(f"http://127.0.0.1:{server.server_port}/guides/drift/")
         expect(page.locator("h1")).to_contain_text("Drift")
+        # the index is loaded: a query before that is lost
+        expect(page.locator(".md-search-result__meta")).to_have_text("Type to start searching")
         page.locator("[data-md-component=search-query]").fill("maxNodesLost")
         found = page.locator(".md-search-result__link").first
         expect(found).to_be_visible()
