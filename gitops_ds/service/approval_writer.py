@@ -7,8 +7,6 @@ process did not derive is derived again, or removed.
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -27,6 +25,7 @@ from gitops_ds.model.rollouts.stage_approval import Approver, StageApproval, Wai
 from gitops_ds.model.sources.signatures import Mode, Trust, Unverified, Verified
 from gitops_ds.plan.rollouts import stage_approvals
 from gitops_ds.service.git import git_auth, git_source
+from gitops_ds.service.timed_attempts import TimedAttempts
 from gitops_ds.settings.repository import RepositorySettings
 
 EVERY = 60.0  # seconds between two looks at Git and the forge, without a new commit
@@ -95,33 +94,16 @@ class _Look:
     message: str = ""
 
 
-class ApprovalWriter:
+class ApprovalWriter(TimedAttempts[WaitingStage]):
     """Writes the approvals of one repository while `run` runs."""
 
     def __init__(self, context: ApprovalContext) -> None:
+        super().__init__(context.clock)
         self._context = context
         settings = context.settings
         self._approvers = {name: one.named(name) for name, one in settings.approvers.items()}
-        self._wake = asyncio.Event()
         self._looks: dict[tuple[str, str], _Look] = {}
         self._derived: dict[tuple[str, str], StageApproval] = {}
-
-    def wake(self) -> None:
-        """A reconciliation ended."""
-        self._wake.set()
-
-    async def run(self) -> None:
-        """Writes approvals until it is cancelled; nothing without approvers in the settings."""
-        while True:
-            for stage, at in self._pending():
-                if at <= self._context.clock():
-                    await self._attempt(stage)
-            self._wake.clear()
-            next_at = min((at for _, at in self._pending()), default=None)
-            seconds = None if next_at is None else max(0.0, next_at - self._context.clock())
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(seconds):
-                    await self._wake.wait()
 
     def _pending(self) -> list[tuple[WaitingStage, float]]:
         """The stages to look for, each with the time of the next look; a new commit is one."""

@@ -8,8 +8,6 @@ meanwhile.
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
@@ -35,6 +33,7 @@ from gitops_ds.plan.rollouts import rollout_reverts, staging
 from gitops_ds.plan.rollouts.rollout_reverts import BranchHistory, NoRevert, RevertCommits
 from gitops_ds.service import commit_author
 from gitops_ds.service.notifications import commit_status
+from gitops_ds.service.timed_attempts import TimedAttempts
 from gitops_ds.settings.repository import RepositorySettings
 
 PATIENCE = 60.0  # seconds for the forge
@@ -75,31 +74,14 @@ class _NotNow(Exception):
     """No revert is needed as far as the branch shows."""
 
 
-class RevertWriter:
+class RevertWriter(TimedAttempts[HaltedRollout]):
     """Writes the reverts of one repository while `run` runs."""
 
     def __init__(self, context: RevertContext) -> None:
+        super().__init__(context.clock)
         self._context = context
-        self._wake = asyncio.Event()
         self._written: set[RolloutIdentity] = set()
         self._attempts: dict[RolloutIdentity, _Attempts] = {}
-
-    def wake(self) -> None:
-        """A reconciliation ended."""
-        self._wake.set()
-
-    async def run(self) -> None:
-        """Writes reverts until it is cancelled."""
-        while True:
-            for halted, at in self._pending():
-                if at <= self._context.clock():
-                    await self._attempt(halted)
-            self._wake.clear()
-            next_at = min((at for _, at in self._pending()), default=None)
-            seconds = None if next_at is None else max(0.0, next_at - self._context.clock())
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(seconds):
-                    await self._wake.wait()
 
     def _pending(self) -> list[tuple[HaltedRollout, float]]:
         """The reverts to write, each with the time of its next attempt."""

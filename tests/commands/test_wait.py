@@ -150,21 +150,27 @@ def test_under_on_delete_a_commit_is_rolled_out_when_the_last_old_pod_is_gone() 
     play(scene)
 
 
+async def waiting_on_a_late_watch(there: Stand) -> asyncio.Task[agents.Agent]:
+    """A wait for the commit NEW, with a watch that is five seconds late from now on."""
+    there.begin()
+    await apply_by(there, OLD)
+    await attend(there, commit=OLD)
+    late = there.cluster.client("late")
+    awaited = WaitOptions("ds/agent", commit=NEW, seconds=120, clock=virtual_time.clock())
+    waiting = asyncio.create_task(
+        wait.wait_for_rollout(late, "gitops-ds", awaited, lambda _: None)
+    )
+    await asyncio.sleep(5)
+    late.lag = lambda _: 5.0
+    return waiting
+
+
 def test_a_watch_that_lags_never_ends_it_before_the_generation_of_the_commit_is_rolled_out() -> (
     None
 ):
     async def scene() -> None:
         async with stand(3) as there:
-            there.begin()
-            await apply_by(there, OLD)
-            await attend(there, commit=OLD)
-            late = there.cluster.client("late")
-            awaited = WaitOptions("ds/agent", commit=NEW, seconds=120, clock=virtual_time.clock())
-            waiting = asyncio.create_task(
-                wait.wait_for_rollout(late, "gitops-ds", awaited, lambda _: None)
-            )
-            await asyncio.sleep(5)
-            late.lag = lambda _: 5.0
+            waiting = await waiting_on_a_late_watch(there)
             await there.edit("agent:2")
             await apply_by(there, NEW)
             agent = await waiting
@@ -180,16 +186,7 @@ def test_a_watch_that_lags_never_ends_it_before_a_staged_rollout_which_keeps_the
 ):
     async def scene() -> None:
         async with stand(3) as there:
-            there.begin()
-            await apply_by(there, OLD)
-            await attend(there, commit=OLD)
-            late = there.cluster.client("late")
-            awaited = WaitOptions("ds/agent", commit=NEW, seconds=120, clock=virtual_time.clock())
-            waiting = asyncio.create_task(
-                wait.wait_for_rollout(late, "gitops-ds", awaited, lambda _: None)
-            )
-            await asyncio.sleep(5)
-            late.lag = lambda _: 5.0
+            waiting = await waiting_on_a_late_watch(there)
             begin = {names.TARGET: "agent-5d8c9", names.ROLLOUT_POLICY: '{"stages": []}'}
             await there.people.patch(
                 DAEMONSET, "default", "agent", {"metadata": {"annotations": begin}}
