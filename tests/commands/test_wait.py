@@ -157,9 +157,7 @@ async def waiting_on_a_late_watch(there: Stand) -> asyncio.Task[agents.Agent]:
     await attend(there, commit=OLD)
     late = there.cluster.client("late")
     awaited = WaitOptions("ds/agent", commit=NEW, seconds=120, clock=virtual_time.clock())
-    waiting = asyncio.create_task(
-        wait.wait_for_rollout(late, "gitops-ds", awaited, lambda _: None)
-    )
+    waiting = asyncio.create_task(wait.wait_for_rollout(late, "gitops-ds", awaited, lambda _: None))
     await asyncio.sleep(5)
     late.lag = lambda _: 5.0
     return waiting
