@@ -20,16 +20,9 @@ if TYPE_CHECKING:  # --help imports none of these
 
 
 @dataclass(frozen=True, kw_only=True)
-class DiffArgs(arguments.RepositoryArgs, arguments.ConnectionArgs, arguments.CommonArgs):
+class DiffArgs(plan.ChangesArgs):
     """The arguments and options of `gitops-ds diff`."""
 
-    cluster: str
-    namespace: str
-    snapshot: str | None
-    simulate: int | None
-    prune: bool
-    adopt: bool
-    force_conflicts: bool
     show_secrets: bool
 
 

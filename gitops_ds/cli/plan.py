@@ -41,8 +41,8 @@ changes = options.together(
 
 
 @dataclass(frozen=True, kw_only=True)
-class PlanArgs(arguments.RepositoryArgs, arguments.ConnectionArgs, arguments.CommonArgs):
-    """The arguments and options of `gitops-ds plan`."""
+class ChangesArgs(arguments.RepositoryArgs, arguments.ConnectionArgs, arguments.CommonArgs):
+    """The options of a command that shows the changes of an apply."""
 
     cluster: str
     namespace: str
@@ -51,6 +51,12 @@ class PlanArgs(arguments.RepositoryArgs, arguments.ConnectionArgs, arguments.Com
     prune: bool
     adopt: bool
     force_conflicts: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanArgs(ChangesArgs):
+    """The arguments and options of `gitops-ds plan`."""
+
     exit_code: bool
     output: str
 

@@ -18,8 +18,7 @@ _RECENT = 20  # pods whose creation times give the pace of an unstaged rollout
 class RolloutTiming:
     """A rollout in time. `since` and `ends` are seconds since 1970; `ends` is None where it can't
     be estimated, and the earliest end with `at_least`. `batch` is the number of nodes that are
-    updated together, 0 if unknown or if none are
-    updated.
+    updated together, 0 if unknown or if none are updated.
     """
 
     since: float

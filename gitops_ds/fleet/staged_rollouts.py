@@ -21,6 +21,7 @@ from gitops_ds.model.rollouts.rollout_gates import GateEvidence
 from gitops_ds.model.rollouts.rollout_progress import RolloutProgress
 from gitops_ds.model.rollouts.stage_approval import StageApproval
 from gitops_ds.model.rollouts.staged_rollout import (
+    MOVING,
     Halt,
     NodeProgress,
     NodeStep,
@@ -33,8 +34,6 @@ from gitops_ds.model.rollouts.staged_rollout import (
 )
 from gitops_ds.rollouts import stages
 
-# The steps of nodes that a stage waits for, in the order of an update.
-_MOVING = (NodeStep.REPLACING, NodeStep.STARTING, NodeStep.SOAKING)
 SHOWN = 4  # stages in one line; of more, the passed ones are counted
 
 
@@ -104,13 +103,11 @@ class StagedRollout:
                 return self._moving(stage)
 
     def _moving(self, stage: StageProgress) -> StageHold | None:
-        nodes = [
-            one for one in self.stages.nodes if one.stage == stage.name and one.step in _MOVING
-        ]
+        nodes = [one for one in self.stages.nodes if one.stage == stage.name and one.step in MOVING]
         counts = Counter(one.step for one in nodes)
         times = [one.until for one in nodes if one.until is not None]
         if nodes:
-            words = ", ".join(f"{counts[step]} {step}" for step in _MOVING if counts[step])
+            words = ", ".join(f"{counts[step]} {step}" for step in MOVING if counts[step])
             return StageHold(words, max(times, default=None))
         return StageHold("the next batch", self.stages.wake_at)
 

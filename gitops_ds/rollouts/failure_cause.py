@@ -22,7 +22,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from gitops_ds.model.rollouts.staged_rollout import NodeProgress, NodeStep
+from gitops_ds.model.rollouts.staged_rollout import UPDATING, NodeProgress, NodeStep
 
 OVERDUE = "Overdue"  # the reason of a node whose earlier pod does not end
 _ENDURED = frozenset({"NodeCordoned", "NodeDeleting"})  # no condition of a node
@@ -54,7 +54,7 @@ class _PeerGroup:
 
     def add(self, one: NodeProgress) -> None:
         self.steps[one.step] += 1
-        starts = one.step in (NodeStep.REPLACING, NodeStep.STARTING)
+        starts = one.step in UPDATING
         self.undecided += starts and one.reason != OVERDUE
         self.worse += _is_worse(one)
         self.unwell += one.step is NodeStep.PARKED and one.reason not in _ENDURED

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence, Set
 
 from gitops_ds.model.objects import Body
 from gitops_ds.model.rollouts.rollout_policy import NodeShare, Pace, Stage
-from gitops_ds.model.rollouts.staged_rollout import NodeStep
+from gitops_ds.model.rollouts.staged_rollout import UPDATING, NodeStep
 from gitops_ds.rollouts import idle_nodes, newcomers
 from gitops_ds.rollouts.staged_nodes import StagedNodes
 
@@ -105,8 +105,7 @@ def _pulls_left(fleet: StagedNodes) -> float:
         return math.inf
     if proven != target.template and _images(proven) == _images(target.template):
         return math.inf
-    moving = (NodeStep.REPLACING, NodeStep.STARTING)
-    return max(0, limit - sum(1 for one in fleet.nodes.values() if one.step in moving))
+    return max(0, limit - sum(1 for one in fleet.nodes.values() if one.step in UPDATING))
 
 
 def _images(template: Body) -> frozenset[str]:
@@ -202,9 +201,7 @@ def _batch(fleet: StagedNodes, stage: Stage, members: Sequence[str], times: list
         for name in members
         if fleet.nodes[name].step not in (NodeStep.WAITING, NodeStep.PARKED)
     ]
-    running = sum(
-        1 for n in touched if fleet.nodes[n].step not in (NodeStep.REPLACING, NodeStep.STARTING)
-    )
+    running = sum(1 for n in touched if fleet.nodes[n].step not in UPDATING)
     before, size = batch_at(stage.pace, running, len(fleet.nodes))
     if len(touched) <= before and before and stage.pace.every:
         created = max(

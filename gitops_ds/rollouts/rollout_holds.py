@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from gitops_ds.apimachinery import rollout_windows
 from gitops_ds.model.plural import counted
 from gitops_ds.model.rollouts.rollout_policy import Stage
-from gitops_ds.model.rollouts.staged_rollout import Halt, NodeStep, StageHold
+from gitops_ds.model.rollouts.staged_rollout import MOVING, UPDATING, Halt, NodeStep, StageHold
 from gitops_ds.rollouts import gate_results, node_steps
 from gitops_ds.rollouts.failure_cause import OVERDUE
 from gitops_ds.rollouts.gate_results import GateResult
@@ -57,8 +57,7 @@ def closed(fleet: StagedNodes, stage: Stage, passed: Mapping[str, float]) -> Sta
 def suspicion(fleet: StagedNodes) -> StageHold:
     """The failure about whose cause other nodes decide, and when they do at the latest."""
     first = fleet.nodes[min(fleet.attributed.suspected | fleet.attributed.alone)]
-    moving = (NodeStep.REPLACING, NodeStep.STARTING)
-    starting = [one for one in fleet.nodes.values() if one.step in moving]
+    starting = [one for one in fleet.nodes.values() if one.step in UPDATING]
     until = max((one.until for one in starting if one.until is not None), default=None)
     reason = f"{first.reason} on {first.node}; {counted(len(starting), 'node')} still starting"
     return StageHold(reason, until)
@@ -66,8 +65,7 @@ def suspicion(fleet: StagedNodes) -> StageHold:
 
 def capped(fleet: StagedNodes, take: Sequence[str]) -> StageHold | None:
     """The limit of nodes at risk, where none of those will be proved by time alone."""
-    moving = (NodeStep.REPLACING, NodeStep.STARTING, NodeStep.SOAKING)
-    if take or fleet.at_risk < fleet.cap or any(fleet.nodes[n].step in moving for n in fleet.risky):
+    if take or fleet.at_risk < fleet.cap or any(fleet.nodes[n].step in MOVING for n in fleet.risky):
         return None
     return StageHold(f"{counted(fleet.at_risk, 'node')} at risk, the limit is {fleet.cap}")
 
@@ -80,11 +78,7 @@ def halts_after_batch(fleet: StagedNodes, failure: Halt | None) -> StageHold | N
         return None
     if fleet.policy.on_failure.halt != "after-batch":
         return None
-    moving = [
-        one
-        for one in fleet.nodes.values()
-        if one.step in (NodeStep.REPLACING, NodeStep.STARTING) and one.reason != OVERDUE
-    ]
+    moving = [one for one in fleet.nodes.values() if one.step in UPDATING and one.reason != OVERDUE]
     if not moving:
         return None
     until = max((one.until for one in moving if one.until is not None), default=None)

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from gitops_ds.daemonset.rollout_simulation import USUAL, RolloutPace
 from gitops_ds.model.rollouts.rollout_policy import RolloutPolicy, Stage
 from gitops_ds.model.rollouts.staged_rollout import (
+    MOVING,
     NodeProgress,
     NodeStep,
     StageProgress,
@@ -23,8 +24,7 @@ from gitops_ds.model.rollouts.staged_rollout import (
 )
 from gitops_ds.rollouts.node_selection import batch_at
 
-_MOVING = (NodeStep.REPLACING, NodeStep.STARTING, NodeStep.SOAKING)
-_TOUCHED = (*_MOVING, NodeStep.PROVED, NodeStep.FAILED, NodeStep.SET_ASIDE)
+_TOUCHED = (*MOVING, NodeStep.PROVED, NodeStep.FAILED, NodeStep.SET_ASIDE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -123,6 +123,11 @@ class NodeStep(StrEnum):
     SET_ASIDE = "set-aside"
 
 
+# The steps of an update until the new pod is ready, and until it is proved, in their order.
+UPDATING = (NodeStep.REPLACING, NodeStep.STARTING)
+MOVING = (*UPDATING, NodeStep.SOAKING)
+
+
 @dataclass(frozen=True, slots=True)
 class NodeProgress:
     """One node of a rollout: its stage, its step, the reason in one word, and when time alone

@@ -6,6 +6,7 @@ applied together.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 
 from gitops_ds.model.objects import Digest, Key
@@ -16,14 +17,25 @@ def has_only(tip: Bundle, applied: Bundle, earlier: Bundle) -> bool:
     """Whether every agent of the tip has all of its manifests, and its rollout policy, as in the
     applied commit or as in the earlier one.
     """
-    agents = {manifest.agent for one in (tip, applied) for manifest in one.manifests.values()}
+    now, before, earlier_ones = map(_by_agent, (tip, applied, earlier))
     return all(
-        _of(tip, agent) in (_of(applied, agent), _of(earlier, agent)) for agent in sorted(agents)
+        (now.get(agent, {}), _policy(tip, agent))
+        in (
+            (before.get(agent, {}), _policy(applied, agent)),
+            (earlier_ones.get(agent, {}), _policy(earlier, agent)),
+        )
+        for agent in now.keys() | before.keys()
     )
 
 
-def _of(bundle: Bundle, agent: str) -> tuple[Mapping[Key, Digest], object]:
-    """The manifests of an agent, and its rollout policy."""
+def _by_agent(bundle: Bundle) -> Mapping[str, Mapping[Key, Digest]]:
+    """The manifests of each agent."""
+    agents: defaultdict[str, dict[Key, Digest]] = defaultdict(dict)
+    for one in bundle.manifests.values():
+        agents[one.agent][one.key] = one.digest
+    return agents
+
+
+def _policy(bundle: Bundle, agent: str) -> object:
     policy = bundle.rollouts.get(agent)
-    manifests = (one for one in bundle.manifests.values() if one.agent == agent)
-    return {one.key: one.digest for one in manifests}, policy.document if policy else None
+    return policy.document if policy else None
