@@ -77,6 +77,11 @@ class Outcome:
 
 
 NOTHING_AMISS = Outcome((), ())
+# The beginnings of the names that no test creates.
+_OF_THE_PLANE = {
+    "namespaces": ("default", "kube-", NAMESPACE),
+    "priorityclasses": ("system-",),
+}
 # The contents of a Namespace that was removed from Git: the guard that keeps it names the kinds
 # that the account must not list, until an approval.
 _CONTENTS = re.compile(r"list /apis?/.*/namespaces/fleet/\w+\?limit=500$")
@@ -256,7 +261,9 @@ def _allowed(plane: controlplane.ControlPlane, right: Right) -> bool:
 
 
 def removed(plane: controlplane.ControlPlane) -> None:
-    """Takes away what `installed` and the service left, but the namespace."""
+    """Takes away what `installed`, the service and the test left, but the namespace of the service:
+    what a test finds does not depend on the tests before it.
+    """
     plane.kubectl(
         "-n",
         NAMESPACE,
@@ -273,6 +280,11 @@ def removed(plane: controlplane.ControlPlane) -> None:
             if one["metadata"]["name"].startswith("gitops-ds")
         ]
         plane.kubectl("delete", plural, *ours)
+    for plural, kept in _OF_THE_PLANE.items():
+        path = "/api/v1" if plural == "namespaces" else "/apis/scheduling.k8s.io/v1"
+        names = {one["metadata"]["name"] for one in plane.request("GET", f"{path}/{plural}")["items"]}
+        if left := [name for name in sorted(names) if not name.startswith(kept)]:
+            plane.kubectl("delete", plural, *left)
 
 
 def kubeconfig(plane: controlplane.ControlPlane, directory: Path) -> Path:
