@@ -282,7 +282,9 @@ def removed(plane: controlplane.ControlPlane) -> None:
         plane.kubectl("delete", plural, *ours)
     for plural, kept in _OF_THE_PLANE.items():
         path = "/api/v1" if plural == "namespaces" else "/apis/scheduling.k8s.io/v1"
-        names = {one["metadata"]["name"] for one in plane.request("GET", f"{path}/{plural}")["items"]}
+        names = {
+            one["metadata"]["name"] for one in plane.request("GET", f"{path}/{plural}")["items"]
+        }
         if left := [name for name in sorted(names) if not name.startswith(kept)]:
             plane.kubectl("delete", plural, *left)
 
