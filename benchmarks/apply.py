@@ -1,7 +1,9 @@
-"""1,000 DaemonSets from a directory against a real API server, beside `kubectl apply --server-side`
-in the same run.
+"""`gitops-ds apply` of 300 and of 1,000 DaemonSets against a real API server, in turns with
+`kubectl apply --server-side` of the same files: first, unchanged, and with one changed image.
 
-Seconds depend on the machine; the ratios travel. Requests are those that the API server counted.
+python -m benchmarks apply; GITOPS_DS_BENCH_COUNT (300,1000), GITOPS_DS_BENCH_RUNS (5). Each run has
+two new control planes; a figure is the median of the runs. Seconds depend on the machine; the
+ratios travel. Requests are those that the API server counted.
 """
 
 from __future__ import annotations
@@ -10,15 +12,15 @@ import asyncio
 import os
 import random
 import re
-import subprocess
 import sys
 import tempfile
 import time
-import urllib.request
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from benchmarks import figures
+from benchmarks import clusters, figures, inputs
+from benchmarks.clusters import Run
 from gitops_ds.client import config, rest
 from gitops_ds.deployer import loop as deployer_loop
 from gitops_ds.deployer import revision_selector
@@ -29,12 +31,17 @@ from gitops_ds.model.events.base import Event
 from gitops_ds.model.events.deployer import Reconciled
 from gitops_ds.pipeline import open_repository, prepare
 from gitops_ds.plan.options import ApplyOptions
-from tests import controlplane
 from tests.controlplane import ControlPlane, Wanted
 
-COUNT = int(os.environ.get("GITOPS_DS_BENCH_COUNT", "1000"))
+COUNTS = [int(n) for n in os.environ.get("GITOPS_DS_BENCH_COUNT", "300,1000").split(",")]
+RUNS = int(os.environ.get("GITOPS_DS_BENCH_RUNS", "5"))
 AUTHOR = "Bench <bench@example.com>"
 PROGRAM = Path(sys.executable).with_name("gitops-ds")
+# the wanted part of kubectl's wall, by the number of DaemonSets
+GOALS: Mapping[int, Mapping[str, float]] = {
+    300: {"first": 0.9, "unchanged": 0.4, "one image changed": 0.4},
+    1000: {"first": 0.7, "unchanged": 0.25, "one image changed": 0.25},
+}
 
 TEMPLATE = """\
 apiVersion: apps/v1
@@ -82,118 +89,77 @@ spec:
           emptyDir: {{}}
 """
 
+Runs = dict[str, list[Run]]
+
+
+def clean(folder: Path, count: int) -> None:
+    """One DaemonSet in each file, all of one template."""
+    for n in range(count):
+        (folder / f"agent-{n:05d}.yaml").write_text(TEMPLATE.format(n=n))
+
+
+def real(folder: Path, count: int) -> None:
+    """Files with comments, companions and findings."""
+    inputs.write(folder, count)
+
+
+INPUTS: Mapping[str, Callable[[Path, int], None]] = {
+    "DaemonSets as in repositories": real,
+    "DaemonSets of one template (clean input)": clean,
+}
+
 
 def main() -> None:
-    with tempfile.TemporaryDirectory() as temporary:
-        folder = Path(temporary)
-        work = folder / "repository"
-        work.mkdir()
-        for n in range(COUNT):
-            (work / f"agent-{n:04d}.yaml").write_text(TEMPLATE.format(n=n))
-        local_worktree.begin(work, "a thousand agents", AUTHOR)
-        kubectl, ours = (
-            ControlPlane(folder / name, Wanted(controllers=False)) for name in ("kubectl", "ours")
-        )
+    for count in COUNTS:
+        for name, write in INPUTS.items():
+            ours: Runs = defaultdict(list)
+            theirs: Runs = defaultdict(list)
+            for _ in range(RUNS):
+                with tempfile.TemporaryDirectory() as folder:
+                    repository = _repository(Path(folder), write, count)
+                    measure(repository, ours, theirs)
+            for phase, runs in ours.items():
+                goal = GOALS.get(count, {}).get(phase)
+                clusters.show(f"{count} {name}, {phase}", runs, theirs[phase], goal)
+    with tempfile.TemporaryDirectory() as folder:
+        repository = _repository(Path(folder), clean, max(COUNTS))
+        plane = ControlPlane(Path(folder) / "own", Wanted(controllers=False))
         try:
-            compare(work, kubectl.start(), ours.start())
+            asyncio.run(warm(repository, plane.start()))
         finally:
-            kubectl.stop()
-            ours.stop()
+            plane.stop()
 
 
-def compare(work: Path, kubectl: ControlPlane, ours: ControlPlane) -> None:
-    environment = {
-        **os.environ,
-        "KUBECONFIG": str(ours.kubeconfig),
-        "XDG_CACHE_HOME": str(work.parent / "cache"),
-    }
+def _repository(folder: Path, write: Callable[[Path, int], None], count: int) -> Path:
+    work = folder / "repository"
+    work.mkdir()
+    write(work, count)
+    local_worktree.begin(work, "many agents", AUTHOR)
+    return work
 
-    def by_kubectl() -> None:
-        command: list[str | Path] = [
-            controlplane.programs() / "kubectl",
-            "--kubeconfig",
-            kubectl.kubeconfig,
-            "apply",
-            "--server-side",
-            "-f",
-            work,
-        ]
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
 
-    def by_us() -> None:
-        subprocess.run(
-            [PROGRAM, "apply", work, "-q"], check=True, stdout=subprocess.DEVNULL, env=environment
-        )
-
-    def change() -> None:
-        file = work / "agent-0007.yaml"
-        file.write_text(
-            re.sub(
-                r"image: .*",
-                f"image: registry.example.com/agent:{random.randint(2, 10**6)}",
-                file.read_text(),
+def measure(work: Path, ours: Runs, theirs: Runs) -> None:
+    """One run: two control planes, and each phase for both programs."""
+    with clusters.pair(work.parent, Wanted(controllers=False)) as (peer, own):
+        for phase in ("first", "unchanged", "one image changed"):
+            if phase == "one image changed":
+                change(work)
+            theirs[phase].append(
+                clusters.run(peer, clusters.kubectl(peer, "apply", "--server-side", "-f", work))
             )
-        )
-        local_worktree.commit(work, "one image", AUTHOR)
-
-    rows = {}
-    for name in ("first apply", "nothing changed", "one image changed"):
-        if name == "one image changed":
-            change()
-        rows[name] = (_measured(kubectl, by_kubectl), _measured(ours, by_us))
-        figures.show(
-            f"{COUNT} DaemonSets, {name}, as a command",
-            rows[name][1][0],
-            rows[name][0][0],
-            _summary(rows[name][1][1]),
-        )
-    asyncio.run(_service(work, ours, change, rows["one image changed"][0][0]))
+            ours[phase].append(clusters.run(own, [PROGRAM, "apply", work, "-q"]))
 
 
-def _measured(plane: ControlPlane, work: Callable[[], None]) -> tuple[float, dict[str, int]]:
-    before, began = _requests(plane), time.perf_counter()
-    work()
-    seconds = time.perf_counter() - began
-    return seconds, {
-        verb: count - before.get(verb, 0)
-        for verb, count in _requests(plane).items()
-        if count > before.get(verb, 0)
-    }
+def change(work: Path) -> None:
+    """Commits another image of one agent."""
+    file = work / "agent-00007.yaml"
+    image = f"image: registry.example.com/agent:{random.randint(2, 10**6)}"
+    file.write_text(re.sub(r"image: .*", image, file.read_text(), count=1))
+    local_worktree.commit(work, "one image", AUTHOR)
 
 
-def _requests(plane: ControlPlane) -> dict[str, int]:
-    """DaemonSet requests by verb, as the API server counted them."""
-    text = _metrics(plane)
-    result: dict[str, int] = {}
-    for labels, count in re.findall(r"^apiserver_request_total\{([^}]*)\} (\S+)", text, re.M):
-        sample = dict(re.findall(r'(\w+)="([^"]*)"', labels))
-        if sample.get("resource") == "daemonsets":
-            verb = sample["verb"] + (" (dry run)" if sample.get("dry_run") else "")
-            result[verb] = result.get(verb, 0) + int(float(count))
-    return result
-
-
-def _metrics(plane: ControlPlane) -> str:
-    import ssl
-
-    context = ssl.create_default_context(cafile=str(plane.ca))
-    request = urllib.request.Request(
-        plane.url + "/metrics", headers={"Authorization": f"Bearer {plane.token}"}
-    )
-    with urllib.request.urlopen(request, context=context) as reply:
-        return str(reply.read().decode())
-
-
-def _summary(requests: dict[str, int]) -> str:
-    return "DaemonSet requests: " + (
-        ", ".join(f"{count} {verb}" for verb, count in sorted(requests.items())) or "none"
-    )
-
-
-async def _service(
-    work: Path, plane: ControlPlane, change: Callable[[], None], kubectl_seconds: float
-) -> None:
-    """The loop with warm caches: one image, then nothing."""
+async def warm(work: Path, plane: ControlPlane) -> None:
+    """The service's loop with warm caches: one image, then nothing."""
     ended: asyncio.Queue[Reconciled] = asyncio.Queue()
 
     def emit(event: Event) -> None:
@@ -222,23 +188,18 @@ async def _service(
         running = asyncio.create_task(loop.run())
         while (await ended.get()).writes:  # until a pass finds everything done
             pass
-        before = _requests(plane)
-        change()
+        before = clusters.requests(plane)
+        change(work)
         began = time.perf_counter()
         loop.request()
         await ended.get()
         seconds = time.perf_counter() - began
         await ended.get()  # the look at what was written
-        after = {
-            verb: count - before.get(verb, 0)
-            for verb, count in _requests(plane).items()
-            if count > before.get(verb, 0)
-        }
         figures.show(
-            f"{COUNT} DaemonSets, one image changed, caches warm",
+            f"{max(COUNTS)} DaemonSets, one image changed, caches warm",
             seconds,
-            kubectl_seconds,
-            _summary(after),
+            None,
+            clusters.summary(clusters.since(before, plane)),
         )
         sent = cluster.requests
         began = time.perf_counter()
@@ -246,7 +207,7 @@ async def _service(
         while not loop.idle:
             await asyncio.sleep(0.001)
         figures.show(
-            f"{COUNT} DaemonSets, nothing changed, caches warm",
+            f"{max(COUNTS)} DaemonSets, nothing changed, caches warm",
             time.perf_counter() - began,
             None,
             f"{cluster.requests - sent} requests",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -20,9 +20,16 @@ class Cost:
     memory: float
 
 
-def cost(command: Sequence[str | Path], cache: Path) -> Cost:
+def cost(
+    command: Sequence[str | Path], cache: Path, variables: Mapping[str, str] | None = None
+) -> Cost:
     """What it takes a process, with all that it starts, to come to an answer: 0 or 1."""
-    environment = {**os.environ, "GITOPS_DS_CACHE": str(cache), "GITHUB_ACTIONS": ""}
+    environment = {
+        **os.environ,
+        "GITOPS_DS_CACHE": str(cache),
+        "GITHUB_ACTIONS": "",
+        **(variables or {}),
+    }
     began = time.perf_counter()
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, env=environment)
     _, status, used = os.wait4(process.pid, 0)
