@@ -23,7 +23,7 @@ from gitops_ds.model.events.drift import DriftDetected
 from gitops_ds.model.objects import CommitId, Key
 from gitops_ds.model.skip_reasons import SkipReason
 from gitops_ds.model.skipped import DriftPolicy, Skipped
-from gitops_ds.plan import diff, text_diff
+from gitops_ds.plan import diff, side_by_side_diff
 from gitops_ds.redaction import objects, texts
 from gitops_ds.redaction.support_dump import Redactor
 from gitops_ds.service.event_recorder import KubeEventWriter, body_of
@@ -181,7 +181,12 @@ def test_fields_of_drift_and_of_the_page() -> None:
     assert not leaks(str([objects.field(key, change) for key, change in result]))
     assert not leaks(str([objects.body(body) for body in bodies(1)]))
     assert not leaks(
-        str([text_diff.compare(old, new) for old, new in zip(bodies(1), bodies(2), strict=True)])
+        str(
+            [
+                side_by_side_diff.compare(old, new)
+                for old, new in zip(bodies(1), bodies(2), strict=True)
+            ]
+        )
     )
 
 

@@ -16,7 +16,7 @@ from gitops_ds.model import names
 from gitops_ds.model.daemonset import OnDelete, RollingUpdate, Share
 from gitops_ds.model.live import Node, Revision
 from gitops_ds.model.objects import Key, show_path
-from gitops_ds.plan import diff, text_diff
+from gitops_ds.plan import diff, side_by_side_diff
 from gitops_ds.redaction import objects, report, texts
 from gitops_ds.web.page import formatting, node_map, rollout_panel
 from gitops_ds.web.page.rendering import Pages
@@ -32,7 +32,7 @@ async def agent(view: View, pages: Pages, found: Agent) -> dict[str, Any]:
     """One agent: map, progress, history, diff, events."""
     one, drawn = row(found), pages.map_of(found)
     wanted = view.wanted(found.key)
-    pair = None if wanted is None else text_diff.compare(found.seen.daemonset.raw, wanted)
+    pair = None if wanted is None else side_by_side_diff.compare(found.seen.daemonset.raw, wanted)
     good = one.bar[0][1]
     return {
         "tab": "Agents",

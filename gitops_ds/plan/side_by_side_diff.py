@@ -1,4 +1,4 @@
-"""The diff of a live and a wanted object as two YAML texts in pairs of lines, without secrets."""
+"""The live and the desired object side by side: two YAML texts in pairs of lines, without secrets."""
 
 from __future__ import annotations
 

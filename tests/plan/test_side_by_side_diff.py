@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from gitops_ds.plan import text_diff
-from gitops_ds.plan.text_diff import DiffRow
+from gitops_ds.plan import side_by_side_diff
+from gitops_ds.plan.side_by_side_diff import DiffRow
 
 
 def config_map(data: dict[str, str], **more: Any) -> dict[str, Any]:
@@ -19,14 +19,14 @@ def config_map(data: dict[str, str], **more: Any) -> dict[str, Any]:
 
 
 def changed(live: dict[str, Any], expected: dict[str, Any]) -> list[DiffRow]:
-    rows = text_diff.compare(live, expected).rows
+    rows = side_by_side_diff.compare(live, expected).rows
     return [row for row in rows if row.kind not in ("same", "skipped")]
 
 
 def test_equal_objects_are_the_same_also_with_fields_that_git_does_not_set() -> None:
     live = config_map({"a": "1"}, status={"x": 1}, immutable=False)
     live["metadata"]["uid"] = "u"
-    difference = text_diff.compare(live, config_map({"a": "1"}, status={"x": 2}))
+    difference = side_by_side_diff.compare(live, config_map({"a": "1"}, status={"x": 2}))
     assert difference.same
     assert {row.kind for row in difference.rows} == {"skipped"}
 
@@ -39,7 +39,7 @@ def test_a_changed_a_missing_and_an_additional_line_have_the_numbers_of_their_te
     assert (second.kind, second.left, second.right) == ("new", "", '  c: "4"')
     assert (second.left_number, second.right_number) == (0, first.right_number + 2)
     assert first.left_number == first.right_number > 1
-    assert not text_diff.compare(live, expected).same
+    assert not side_by_side_diff.compare(live, expected).same
 
 
 def test_a_line_that_only_the_live_object_has_is_shown_as_removed() -> None:
@@ -59,16 +59,16 @@ def test_items_with_names_are_compared_by_name() -> None:
         }
 
     live = body({"name": "a", "v": 1, "server": 5}, {"name": "b", "v": 2, "server": 6})
-    assert text_diff.compare(live, body({"name": "a", "v": 1}, {"name": "b", "v": 2})).same
+    assert side_by_side_diff.compare(live, body({"name": "a", "v": 1}, {"name": "b", "v": 2})).same
     (row,) = changed(live, body({"name": "a", "v": 1}, {"name": "b", "v": 3}))
     assert (row.left.strip(), row.right.strip()) == ("v: 2", "v: 3")
     unnamed = body({"v": 1, "server": 5})
-    assert text_diff.compare(unnamed, body({"v": 1})).same
+    assert side_by_side_diff.compare(unnamed, body({"v": 1})).same
 
 
 def test_three_equal_lines_stay_around_a_difference() -> None:
     data = {f"k{number:02}": "x" for number in range(20)}
-    difference = text_diff.compare(config_map(data), config_map({**data, "k10": "y"})).rows
+    difference = side_by_side_diff.compare(config_map(data), config_map({**data, "k10": "y"})).rows
     kinds = [row.kind for row in difference]
     assert kinds == ["skipped", *["same"] * 3, "changed", *["same"] * 3, "skipped"]
     assert difference[4].left == "  k10: x"
@@ -87,8 +87,11 @@ def test_a_secret_that_differs_is_named_and_hidden() -> None:
             "data": {"password": value},
         }
 
-    difference = text_diff.compare(secret("c2VjcmV0LW9uZQ=="), secret("c2VjcmV0LXR3bw=="))
+    difference = side_by_side_diff.compare(secret("c2VjcmV0LW9uZQ=="), secret("c2VjcmV0LXR3bw=="))
     assert difference.secret == ("data.password",)
     assert not difference.same
     assert "c2VjcmV0" not in str(difference)
-    assert text_diff.compare(secret("c2VjcmV0LW9uZQ=="), secret("c2VjcmV0LW9uZQ==")).secret == ()
+    assert (
+        side_by_side_diff.compare(secret("c2VjcmV0LW9uZQ=="), secret("c2VjcmV0LW9uZQ==")).secret
+        == ()
+    )
