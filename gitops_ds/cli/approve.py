@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gitops_ds.cli import arguments, options, service_options
+from gitops_ds.cli import arguments, options, request_options
 
 if TYPE_CHECKING:  # --help imports none of these
     from gitops_ds.commands.rollout_approvals import StageRequest
@@ -30,7 +30,7 @@ def _what(_: click.Context, __: click.Parameter, value: str) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ApproveArgs(service_options.ServiceArgs):
+class ApproveArgs(request_options.ServiceArgs):
     """The arguments and options of `gitops-ds approve`."""
 
     what: str
@@ -59,7 +59,7 @@ class ApproveArgs(service_options.ServiceArgs):
     "--branch",
     help="The branch to push to; default: the checked-out branch, or the server's default.",
 )
-@service_options.service
+@request_options.service
 @arguments.typed(ApproveArgs)
 def approve(args: ApproveArgs) -> int:
     """Approve the plan with this hash, and no other; or STAGE of the rollout of ds/NAME, of the
@@ -134,5 +134,5 @@ async def _approve(args: ApproveArgs) -> int:
         )
         return body, f"{found.id}: plan {args.what} approved"
 
-    await service_options.ask(args, work)
+    await request_options.ask(args, work)
     return 0

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gitops_ds.cli import arguments, options, service_options
+from gitops_ds.cli import arguments, options, request_options
 
 if TYPE_CHECKING:  # --help imports none of these
     from gitops_ds.commands.service_requests import StateObject, Where
@@ -17,7 +17,7 @@ if TYPE_CHECKING:  # --help imports none of these
 
 
 @dataclass(frozen=True, kw_only=True)
-class HoldArgs(service_options.ServiceArgs):
+class HoldArgs(request_options.ServiceArgs):
     """The arguments and options of `gitops-ds hold`."""
 
     commit: str
@@ -25,7 +25,7 @@ class HoldArgs(service_options.ServiceArgs):
 
 @click.command()
 @click.argument("commit")
-@service_options.service
+@request_options.service
 @arguments.typed(HoldArgs)
 def hold(args: HoldArgs) -> int:
     """Put a commit on hold: it is not applied, and the last good commit stays.
@@ -37,7 +37,7 @@ def hold(args: HoldArgs) -> int:
 
 @click.command()
 @click.argument("commit")
-@service_options.service
+@request_options.service
 @arguments.typed(HoldArgs)
 def release(args: HoldArgs) -> int:
     """Release a commit that is on hold, whose rollout was halted, or that waits for other clusters.
@@ -61,7 +61,7 @@ async def _hold(args: HoldArgs) -> int:
         rollouts = f", and its rollout of {', '.join(map(str, agents))}" if agents else ""
         return body, f"{found.id}: commit {commit[:12]} is on hold{rollouts}"
 
-    await service_options.ask(args, work)
+    await request_options.ask(args, work)
     return 0
 
 
@@ -88,5 +88,5 @@ async def _release(args: HoldArgs) -> int:
         rollouts = f", rollout of {', '.join(map(str, agents))}" if agents else ""
         return body, f"{found.id}: commit {commit[:12]} released{rollouts}"
 
-    await service_options.ask(args, work)
+    await request_options.ask(args, work)
     return 0

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gitops_ds.cli import arguments, options, service_options
+from gitops_ds.cli import arguments, options, request_options
 
 if TYPE_CHECKING:  # --help imports none of these
     from gitops_ds.commands.service_requests import StateObject, Where
@@ -17,7 +17,7 @@ if TYPE_CHECKING:  # --help imports none of these
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReconcileArgs(service_options.ServiceArgs):
+class ReconcileArgs(request_options.ServiceArgs):
     """The arguments and options of `gitops-ds reconcile`."""
 
     wait: bool
@@ -33,7 +33,7 @@ class ReconcileArgs(service_options.ServiceArgs):
     show_default=True,
     help="The time limit of --wait: 90s, 5m.",
 )
-@service_options.service
+@request_options.service
 @arguments.typed(ReconcileArgs)
 def reconcile(args: ReconcileArgs) -> int:
     """Request a reconciliation now. With --wait, exits 1 if it failed or did not finish in time."""
@@ -55,7 +55,7 @@ async def _reconcile(args: ReconcileArgs) -> int:
             options.say(why, quiet=args.quiet)
         return body, outcome
 
-    body = await service_options.ask(args, work)
+    body = await request_options.ask(args, work)
     outcome = str(body["metadata"]["annotations"].get(names.OUTCOME, ""))
     return 1 if args.wait and not outcome.startswith("success") else 0
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gitops_ds.cli import arguments, candidates, options, service_options
+from gitops_ds.cli import arguments, candidates, options, request_options
 
 if TYPE_CHECKING:  # --help imports none of these
     from gitops_ds.commands.service_requests import StateObject, Where
@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # --help imports none of these
 
 
 @dataclass(frozen=True, kw_only=True)
-class SuspendArgs(service_options.ServiceArgs):
+class SuspendArgs(request_options.ServiceArgs):
     """The arguments and options of `gitops-ds suspend`."""
 
     agent: str | None
@@ -28,7 +28,7 @@ class SuspendArgs(service_options.ServiceArgs):
 @click.command()
 @click.argument("agent", required=False, shell_complete=candidates.daemonsets)
 @options.in_namespace
-@service_options.service
+@request_options.service
 @arguments.typed(SuspendArgs)
 def suspend(args: SuspendArgs) -> int:
     """Suspend all writes for the repository, or for one agent, until it is resumed; pending changes
@@ -40,7 +40,7 @@ def suspend(args: SuspendArgs) -> int:
 @click.command()
 @click.argument("agent", required=False, shell_complete=candidates.daemonsets)
 @options.in_namespace
-@service_options.service
+@request_options.service
 @arguments.typed(SuspendArgs)
 def resume(args: SuspendArgs) -> int:
     """Resume writes for the repository, or for one agent."""
@@ -58,7 +58,7 @@ async def _suspend(args: SuspendArgs, *, suspended: bool) -> int:
         words = done.words(suspended=suspended)
         return done.body, f"{words}: nothing is written" if suspended else words
 
-    await service_options.ask(args, work)
+    await request_options.ask(args, work)
     return 0
 
 
