@@ -15,11 +15,11 @@ from weakref import WeakSet
 from gitops_ds.daemonset import competing_controller
 from gitops_ds.errors import BadRequest, ClusterError, Forbidden, Invalid
 from gitops_ds.fleet import agents as fleet_agents
-from gitops_ds.fleet import health, node_coverage, rollout_tracker, staged_rollouts
+from gitops_ds.fleet import health, lost_nodes, rollout_tracker, staged_rollouts
 from gitops_ds.fleet.agents import Agent
 from gitops_ds.fleet.fault_attribution import DEADLINE, FaultScope
 from gitops_ds.fleet.health import ProgressMarker
-from gitops_ds.fleet.node_coverage import Lost
+from gitops_ds.fleet.lost_nodes import Lost
 from gitops_ds.fleet.rollout_tracker import RolloutView, TrackedRollout
 from gitops_ds.fleet.staged_rollouts import StagedRollout
 from gitops_ds.model import names
@@ -303,25 +303,25 @@ class StatusTracker:
         self, memory: _AgentMemory, before: Agent, seen: Observation
     ) -> float | None:
         """Emits due losses; returns the time at which others are due."""
-        memory.lost = node_coverage.update(memory.lost, before.seen, seen, memory.refused)
+        memory.lost = lost_nodes.update(memory.lost, before.seen, seen, memory.refused)
         if (due := memory.lost.due) is None or due > seen.now:
             return due
         unreported = memory.lost.unreported
         memory.lost = memory.lost.reported_except(self._taken_over(seen))
         if losses := tuple(loss for loss in unreported if loss.node in memory.lost.losses):
-            of = len(node_coverage.covered(seen) | memory.lost.losses.keys())
+            of = len(lost_nodes.covered(seen) | memory.lost.losses.keys())
             self._emit(CoverageLost(seen.now, seen.daemonset.key, seen.daemonset.uid, losses, of))
         return None
 
     def _taken_over(self, seen: Observation) -> Set[str]:
         """The nodes that need other variants of the agent."""
         others = (agent.seen for agent in self.agents() if agent.key != seen.daemonset.key)
-        family = node_coverage.family(seen.daemonset)
+        family = lost_nodes.family(seen.daemonset)
         return {
             node
             for other in others
-            if node_coverage.family(other.daemonset) == family
-            for node in node_coverage.covered(other)
+            if lost_nodes.family(other.daemonset) == family
+            for node in lost_nodes.covered(other)
         }
 
     def _publish_health(self, before: Agent | None, agent: Agent) -> None:
