@@ -18,7 +18,7 @@ from gitops_ds import errors
 from gitops_ds.deployer import requests, source_status_store, state_store
 from gitops_ds.model import names
 from gitops_ds.model.cluster import Cluster
-from gitops_ds.model.deployment import DeployerState
+from gitops_ds.model.deployer_state import DeployerState
 from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, Body, key_of
 from gitops_ds.model.sources.source_status import Condition
 from gitops_ds.pipeline import open_repository

@@ -21,7 +21,7 @@ from gitops_ds.deployer import live_state, source_status_store, state_store
 from gitops_ds.fleet import status_writer
 from gitops_ds.model import names
 from gitops_ds.model.cluster import Cluster, PatchType, Selection
-from gitops_ds.model.deployment import DeployerState
+from gitops_ds.model.deployer_state import DeployerState
 from gitops_ds.model.events.notifications import CONFIG_MAP_NAME
 from gitops_ds.model.objects import (
     CONFIG_MAP,

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 
 from gitops_ds import errors
-from gitops_ds.model.deployment import DeployerState
+from gitops_ds.model.deployer_state import DeployerState
 from gitops_ds.model.objects import CommitId
 from gitops_ds.pipeline.prepare import Prepared
 from gitops_ds.plan.rollouts import earlier_manifests

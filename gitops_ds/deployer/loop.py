@@ -30,7 +30,7 @@ from gitops_ds.deployer.reconciler import Reconciler
 from gitops_ds.deployer.report_once import LeaderEmitter
 from gitops_ds.deployer.revision_selector import RevisionSource
 from gitops_ds.deployer.target import DeployTarget
-from gitops_ds.model.deployment import DeployerState
+from gitops_ds.model.deployer_state import DeployerState
 from gitops_ds.model.events.base import Emit
 from gitops_ds.model.objects import CommitId, Key
 from gitops_ds.model.rollouts.cluster_order import ClusterOrder

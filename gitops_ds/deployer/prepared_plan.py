@@ -10,7 +10,7 @@ from gitops_ds.deployer.applier import Applier
 from gitops_ds.deployer.live_state import LocatedBundle
 from gitops_ds.deployer.target import DeployTarget
 from gitops_ds.model.change import Plan
-from gitops_ds.model.deployment import DeployerState
+from gitops_ds.model.deployer_state import DeployerState
 from gitops_ds.model.live import Live
 from gitops_ds.model.objects import CONTROLLER_REVISION, Key, Resource
 from gitops_ds.model.sources.bundle import Bundle

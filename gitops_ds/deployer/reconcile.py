@@ -16,7 +16,7 @@ from gitops_ds.deployer.applier import AppliedObject
 from gitops_ds.deployer.prepared_plan import PreparedPlan
 from gitops_ds.deployer.target import DeployTarget
 from gitops_ds.model.change import Operation
-from gitops_ds.model.deployment import DeployerState
+from gitops_ds.model.deployer_state import DeployerState
 from gitops_ds.model.events.base import Emit
 from gitops_ds.model.events.deployer import Applied, NotApplied, Planned, Reconciled
 from gitops_ds.model.events.drift import DriftCorrected

@@ -20,7 +20,7 @@ from gitops_ds.deployer.wave_gate import (
 )
 from gitops_ds.git.object_reader import BranchMovement
 from gitops_ds.model.control_requests import Steering
-from gitops_ds.model.deployment import DeployerState
+from gitops_ds.model.deployer_state import DeployerState
 from gitops_ds.model.events.base import Emit
 from gitops_ds.model.events.commits import (
     CommitRejected,

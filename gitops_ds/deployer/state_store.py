@@ -25,7 +25,7 @@ import orjson
 from gitops_ds import errors
 from gitops_ds.model import names
 from gitops_ds.model.cluster import Cluster, Selection
-from gitops_ds.model.deployment import DeployerState, Generation, KnownDrift
+from gitops_ds.model.deployer_state import DeployerState, Generation, KnownDrift
 from gitops_ds.model.objects import CONFIG_MAP, NAMESPACE, Body, CommitId, Digest, Key
 from gitops_ds.model.skipped import DriftPolicy
 

@@ -10,7 +10,7 @@ from gitops_ds.deployer.prepared_plan import PreparedPlan
 from gitops_ds.deployer.target import DeployTarget
 from gitops_ds.model import names
 from gitops_ds.model.change import Change, Operation, Plan
-from gitops_ds.model.deployment import DeployerState, Generation
+from gitops_ds.model.deployer_state import DeployerState, Generation
 from gitops_ds.model.objects import DAEMONSET, CommitId, Key
 from gitops_ds.model.skipped import DriftPolicy
 from gitops_ds.plan import deletions, drift

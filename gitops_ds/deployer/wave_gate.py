@@ -14,7 +14,7 @@ from gitops_ds import errors
 from gitops_ds.deployer import earlier_content
 from gitops_ds.deployer.earlier_content import EarlierContent, FindEarlier
 from gitops_ds.git.object_reader import BranchMovement
-from gitops_ds.model.deployment import DeployerState
+from gitops_ds.model.deployer_state import DeployerState
 from gitops_ds.model.events.base import Emit
 from gitops_ds.model.events.cluster_waves import CommitOverdue, CommitWaits
 from gitops_ds.model.objects import CommitId

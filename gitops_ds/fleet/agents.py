@@ -20,7 +20,7 @@ from gitops_ds.model import names
 from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.daemonset import Counts, DaemonSet
 from gitops_ds.model.decision import Observation
-from gitops_ds.model.deployment import DeployerState
+from gitops_ds.model.deployer_state import DeployerState
 from gitops_ds.model.health import Health, HealthState
 from gitops_ds.model.live import Revision
 from gitops_ds.model.objects import NODE, CommitId, Key, template_of

@@ -13,7 +13,7 @@ import msgspec
 
 from gitops_ds.fleet.agents import Agent
 from gitops_ds.model import names
-from gitops_ds.model.deployment import DeployerState
+from gitops_ds.model.deployer_state import DeployerState
 from gitops_ds.model.health import HealthState
 from gitops_ds.model.objects import CommitId, Key, short
 from gitops_ds.model.rollouts.cluster_report import KEPT, ClusterReport, ClusterState, ProvedCommit

@@ -16,7 +16,7 @@ from gitops_ds.fleet.status_writer import StatusWriter
 from gitops_ds.fleet.tracker import StatusTracker, WatchedController
 from gitops_ds.model.agent_status import AgentStatus
 from gitops_ds.model.cluster import Cluster
-from gitops_ds.model.deployment import DeployerState
+from gitops_ds.model.deployer_state import DeployerState
 from gitops_ds.model.events.base import Emit, Event
 from gitops_ds.model.health import HealthState
 from gitops_ds.model.sources.source_status import SourceStatus

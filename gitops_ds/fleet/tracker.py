@@ -25,7 +25,7 @@ from gitops_ds.fleet.staged_rollouts import StagedRollout
 from gitops_ds.model import names
 from gitops_ds.model.agent_status import NodeLoss
 from gitops_ds.model.decision import CreatePod, Observation
-from gitops_ds.model.deployment import DeployerState
+from gitops_ds.model.deployer_state import DeployerState
 from gitops_ds.model.events.agents import CoverageLost, HealthChanged
 from gitops_ds.model.events.base import (
     ActionFailed,

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from gitops_ds.model import names
 from gitops_ds.model.change import Author, Drifted, FieldChange
-from gitops_ds.model.deployment import KnownDrift
+from gitops_ds.model.deployer_state import KnownDrift
 from gitops_ds.model.events.base import Event
 from gitops_ds.model.events.drift import DriftContested, DriftDetected, DriftPaused
 from gitops_ds.model.live import Revision

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 
-from gitops_ds.model.deployment import DeployerState
+from gitops_ds.model.deployer_state import DeployerState
 from gitops_ds.model.objects import Body, Key
 from gitops_ds.model.skipped import DriftPolicy, Skipped
 from gitops_ds.plan.allow_list import EVERYTHING, AllowList

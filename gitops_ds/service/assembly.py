@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from gitops_ds.controller.controller import Controller, Powers
 from gitops_ds.fleet import reporter
 from gitops_ds.model.cluster import Cluster
-from gitops_ds.model.deployment import DeployerState
+from gitops_ds.model.deployer_state import DeployerState
 from gitops_ds.model.events.base import Emit
 from gitops_ds.model.sources.source_status import SourceStatus
 from gitops_ds.service.gate_meter import HttpGateMeter

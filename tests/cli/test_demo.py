@@ -14,7 +14,7 @@ from gitops_ds.cli import demo
 from gitops_ds.fleet.agents import Agent
 from gitops_ds.model.daemonset import Counts, DaemonSet
 from gitops_ds.model.decision import Observation
-from gitops_ds.model.deployment import DeployerState
+from gitops_ds.model.deployer_state import DeployerState
 from gitops_ds.model.health import Health, HealthState, NodeCounts
 from gitops_ds.model.objects import Key
 from tests.cluster.program import PROGRAM

@@ -22,7 +22,7 @@ from gitops_ds.commands.support_dump import archive, collect
 from gitops_ds.commands.support_dump.archive import Dump, DumpLimits
 from gitops_ds.commands.support_dump.collect import DumpOptions
 from gitops_ds.deployer import state_store
-from gitops_ds.model.deployment import DeployerState, KnownDrift
+from gitops_ds.model.deployer_state import DeployerState, KnownDrift
 from gitops_ds.model.objects import (
     CONFIG_MAP,
     DAEMONSET,

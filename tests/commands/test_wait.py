@@ -17,7 +17,7 @@ from gitops_ds.commands.wait import WaitOptions
 from gitops_ds.deployer import state_store
 from gitops_ds.fleet import agents
 from gitops_ds.model import names
-from gitops_ds.model.deployment import DeployerState
+from gitops_ds.model.deployer_state import DeployerState
 from gitops_ds.model.health import HealthState
 from gitops_ds.model.objects import DAEMONSET, NODE, POD, CommitId, Key
 from gitops_ds.model.rollouts.rollout_progress import RolloutProgress

@@ -9,7 +9,7 @@ import pytest
 
 from gitops_ds import errors
 from gitops_ds.deployer.earlier_content import EarlierContent
-from gitops_ds.model.deployment import DeployerState
+from gitops_ds.model.deployer_state import DeployerState
 from gitops_ds.model.objects import CommitId, Key
 from gitops_ds.pipeline import prepare
 from gitops_ds.pipeline.prepare import Prepared

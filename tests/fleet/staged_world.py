@@ -12,7 +12,7 @@ from gitops_ds.fleet.fault_attribution import FaultScope
 from gitops_ds.fleet.health import ProgressMarker
 from gitops_ds.fleet.rollout_tracker import RolloutView, TrackedRollout
 from gitops_ds.model import names
-from gitops_ds.model.deployment import DeployerState
+from gitops_ds.model.deployer_state import DeployerState
 from gitops_ds.model.events.base import Event
 from gitops_ds.model.health import Health, HealthState
 from gitops_ds.model.rollouts.stage_approval import StageApproval

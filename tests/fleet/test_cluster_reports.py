@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from gitops_ds.fleet import cluster_reports
 from gitops_ds.fleet.agents import Agent
 from gitops_ds.fleet.cluster_reports import ReportInput
-from gitops_ds.model.deployment import DeployerState, Generation
+from gitops_ds.model.deployer_state import DeployerState, Generation
 from gitops_ds.model.health import Health
 from gitops_ds.model.objects import CommitId
 from gitops_ds.model.rollouts.cluster_report import KEPT, ClusterReport, ClusterState, ProvedCommit

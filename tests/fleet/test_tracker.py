@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from gitops_ds.fleet import agents
 from gitops_ds.fleet.tracker import OLDEST_PICTURE, Changes, StatusTracker
 from gitops_ds.model import names
-from gitops_ds.model.deployment import DeployerState
+from gitops_ds.model.deployer_state import DeployerState
 from gitops_ds.model.events.base import Decided
 from gitops_ds.model.events.deployer import Reconciled
 from gitops_ds.model.health import HealthState

@@ -16,7 +16,7 @@ from gitops_ds.model import names
 from gitops_ds.model.change import Change, Operation
 from gitops_ds.model.daemonset import DaemonSet
 from gitops_ds.model.decision import Observation
-from gitops_ds.model.deployment import DeployerState
+from gitops_ds.model.deployer_state import DeployerState
 from gitops_ds.model.events.base import Event
 from gitops_ds.model.events.cluster_waves import CommitWaits
 from gitops_ds.model.events.commits import CommitRejected, NewCommit

@@ -16,7 +16,7 @@ from gitops_ds.git import address
 from gitops_ds.model import names
 from gitops_ds.model.daemonset import DaemonSet
 from gitops_ds.model.decision import Observation
-from gitops_ds.model.deployment import DeployerState
+from gitops_ds.model.deployer_state import DeployerState
 from gitops_ds.model.events.base import Event
 from gitops_ds.model.events.commits import NewCommit
 from gitops_ds.model.events.deployer import Reconciled

@@ -18,7 +18,7 @@ from gitops_ds import errors, simulator
 from gitops_ds.deployer import state_store
 from gitops_ds.model import names
 from gitops_ds.model.cluster import PatchType, Selection
-from gitops_ds.model.deployment import DeployerState
+from gitops_ds.model.deployer_state import DeployerState
 from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, NAMESPACE, Body, Digest, Key
 from gitops_ds.model.skipped import DriftPolicy
 from gitops_ds.plan.options import ApplyOptions

@@ -17,7 +17,7 @@ from gitops_ds.deployer.prepared_plan import PreparedPlan
 from gitops_ds.deployer.target import DeployTarget
 from gitops_ds.model.change import Plan
 from gitops_ds.model.cluster import Cluster
-from gitops_ds.model.deployment import DeployerState
+from gitops_ds.model.deployer_state import DeployerState
 from gitops_ds.model.events.base import Event
 from gitops_ds.model.events.deployer import Applied
 from gitops_ds.model.objects import CommitId

@@ -13,7 +13,7 @@ import pytest
 
 from gitops_ds.client import config, rest
 from gitops_ds.deployer import state_store
-from gitops_ds.model.deployment import DeployerState
+from gitops_ds.model.deployer_state import DeployerState
 from gitops_ds.pipeline import open_repository
 from tests import controlplane, gitservers
 from tests.plan.world import daemonset

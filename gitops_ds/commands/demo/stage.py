@@ -20,7 +20,7 @@ from gitops_ds.deployer.target import DeployTarget
 from gitops_ds.fleet.agents import Agent
 from gitops_ds.git import address, local_worktree, revision
 from gitops_ds.git.repository import Repository
-from gitops_ds.model.deployment import DeployerState
+from gitops_ds.model.deployer_state import DeployerState
 from gitops_ds.model.events.base import Event
 from gitops_ds.model.events.deployer import Reconciled
 from gitops_ds.model.objects import CommitId

@@ -13,7 +13,7 @@ from gitops_ds import errors
 from gitops_ds.client.supervisor import ended
 from gitops_ds.deployer import source_status_store, state_store
 from gitops_ds.git.address import Address
-from gitops_ds.model.deployment import DeployerState
+from gitops_ds.model.deployer_state import DeployerState
 from gitops_ds.model.events.deployer import ReconcileFailed
 from gitops_ds.model.objects import CommitId
 from gitops_ds.model.sources.signatures import Unverified
