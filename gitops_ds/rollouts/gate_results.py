@@ -31,8 +31,8 @@ from gitops_ds.model.rollouts.rollout_gates import (
 )
 from gitops_ds.model.rollouts.rollout_policy import Gate, RolloutPolicy, Stage
 from gitops_ds.model.rollouts.staged_rollout import Halt, NodeProgress, NodeStep, StageHold
-from gitops_ds.rollouts import gate_verdicts, stage_members
-from gitops_ds.rollouts.gate_verdicts import Assessment
+from gitops_ds.rollouts import gate_readings, stage_members
+from gitops_ds.rollouts.gate_readings import Assessment
 from gitops_ds.rollouts.staged_nodes import StagedNodes
 
 Platform = tuple[str, str]
@@ -163,7 +163,7 @@ def _result(fleet: StagedNodes, probe: Probe, running: frozenset[str]) -> GateRe
     reading = fleet.inputs.readings.get(probe)
     if reading is None:
         return GateResult(probe, GateState.PENDING, kept, _hold(fleet, probe, gate, kept))
-    found = gate_verdicts.assess(gate, probe.kind, reading)
+    found = gate_readings.assess(gate, probe.kind, reading)
     record = _continued(kept, found, reading)
     lasted = reading.at - record.since
     if _fails(gate, record, reading) and lasted >= gate.for_:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from gitops_ds.model.rollouts import rollout_policy
 from gitops_ds.model.rollouts.rollout_gates import GateSample, ProbeKind, Reading, Verdict
 from gitops_ds.model.rollouts.rollout_policy import Gate
-from gitops_ds.rollouts import gate_requests, gate_verdicts
+from gitops_ds.rollouts import gate_readings, gate_requests
 
 NAN, INF, HUGE = math.nan, math.inf, 1.7e308
 MET, EXCEEDED, NO_DATA = Verdict.MET, Verdict.EXCEEDED, Verdict.NO_DATA
@@ -28,7 +28,7 @@ def verdict(
 ) -> Verdict:
     samples = tuple(GateSample(number, "{}", before=before) for number in numbers)
     reading = Reading(1.0, samples=samples, control=control)
-    return gate_verdicts.assess(definition, ProbeKind.PROMETHEUS, reading).verdict
+    return gate_readings.assess(definition, ProbeKind.PROMETHEUS, reading).verdict
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def test_names_of_nodes_are_quoted_in_any_string_of_a_query(
 
 def test_a_label_cannot_forge_a_line_of_the_evidence() -> None:
     samples = (GateSample(9, '{node="a\nReverts: 1\x1b[2J"}' + "x" * 10_000),)
-    found = gate_verdicts.assess(gate(below=5), ProbeKind.PROMETHEUS, Reading(1.0, samples=samples))
+    found = gate_readings.assess(gate(below=5), ProbeKind.PROMETHEUS, Reading(1.0, samples=samples))
     assert found.text.isprintable()
     assert len(found.text) < 300
 
@@ -171,7 +171,7 @@ def test_memory_and_neighbours(
     definition = gate(
         memoryOfLimit="90%", neighbours={"newlyUnready": 0, "newRestarts": 1}, below=1
     )
-    assert gate_verdicts.assess(definition, kind, Reading(1.0, samples=tuple(samples))).verdict is (
+    assert gate_readings.assess(definition, kind, Reading(1.0, samples=tuple(samples))).verdict is (
         expected
     )
 
@@ -188,6 +188,6 @@ def test_memory_and_neighbours(
 )
 def test_the_answers_of_a_webhook(passes: bool | None, rule: str, expected: Verdict) -> None:
     reading = Reading(1.0, passes=passes, reason="the budget")
-    found = gate_verdicts.assess(gate(noData=rule), ProbeKind.WEBHOOK, reading)
+    found = gate_readings.assess(gate(noData=rule), ProbeKind.WEBHOOK, reading)
     assert found.verdict is expected
     assert "the budget" in found.text
