@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gitops_ds import errors
-from gitops_ds.apimachinery import daemonsets, revisions, stage_approvals, target_revisions
+from gitops_ds.apimachinery import approval_annotations, daemonsets, revisions, target_revisions
 from gitops_ds.fleet import agents
 from gitops_ds.model import names
 from gitops_ds.model.cluster import Cluster
@@ -50,7 +50,7 @@ async def approve(cluster: Cluster, request: StageRequest) -> ApprovedStage:
     """
     daemonset, target, known = await _rollout(cluster, request)
     (revision,) = known
-    annotations = stage_approvals.annotations_of(revision)
+    annotations = approval_annotations.annotations_of(revision)
     if names.APPROVERS in annotations:
         raise errors.Refused(
             f"{daemonset.key}: only the approvers of the repository "
@@ -58,12 +58,12 @@ async def approve(cluster: Cluster, request: StageRequest) -> ApprovedStage:
             "of the pull request"
         )
     approved = {
-        *stage_approvals.approvals(known, target),
+        *approval_annotations.approvals(known, target),
         StageApproval(request.stage, target.hash),
     }
     metadata = {
         "resourceVersion": revision.raw["metadata"].get("resourceVersion"),
-        "annotations": {names.APPROVE: stage_approvals.annotated(approved)},
+        "annotations": {names.APPROVE: approval_annotations.annotated(approved)},
     }
     space = daemonset.key.namespace
     await cluster.patch(CONTROLLER_REVISION, space, target.revision, {"metadata": metadata})

@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Mapping, Set
 
 from gitops_ds import errors
-from gitops_ds.apimachinery import revisions, stage_approvals, target_revisions
+from gitops_ds.apimachinery import approval_annotations, revisions, target_revisions
 from gitops_ds.apimachinery.builtin_resources import RESOURCES
 from gitops_ds.client import informer
 from gitops_ds.client.informer import Failing, InformerStore
@@ -245,7 +245,7 @@ def _approval_mark(body: Body) -> object:
     revision = revisions.revision_of(body)
     if revision is None:
         return None
-    annotations = stage_approvals.annotations_of(revision)
+    annotations = approval_annotations.annotations_of(revision)
     if names.APPROVERS not in annotations:
         return None
     return frozenset(target_revisions.record_in(revision).passed), annotations.get(names.APPROVALS)

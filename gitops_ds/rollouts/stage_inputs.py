@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import fields, replace
 
-from gitops_ds.apimachinery import halted_templates, stage_approvals, target_revisions
+from gitops_ds.apimachinery import approval_annotations, halted_templates, target_revisions
 from gitops_ds.model.decision import Observation
 from gitops_ds.model.rollouts.staged_rollout import StageInputs
 from gitops_ds.model.rollouts.staged_turn import OutsideInputs, StagedTurn, outcome_of
@@ -27,7 +27,7 @@ def observed(seen: Observation) -> StageInputs | None:
     if found is None or target is None or daemonset.deleting or daemonset.selector is None:
         return None
     policy, pools = found
-    approvals = stage_approvals.approvals(seen.revisions, target)
+    approvals = approval_annotations.approvals(seen.revisions, target)
     return StageInputs(
         policy,
         target,

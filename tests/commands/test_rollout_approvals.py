@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from gitops_ds import errors, simulator
-from gitops_ds.apimachinery import daemonsets, revisions, stage_approvals, target_revisions
+from gitops_ds.apimachinery import approval_annotations, daemonsets, revisions, target_revisions
 from gitops_ds.commands import rollout_approvals
 from gitops_ds.commands.rollout_approvals import StageRequest
 from gitops_ds.model import names
@@ -62,7 +62,7 @@ def test_an_approval_is_an_annotation_of_the_target_revision() -> None:
         body = await cluster.get(CONTROLLER_REVISION, "default", name)
         revision = revisions.revision_of(body)
         assert revision is not None
-        assert stage_approvals.approved_stages([revision], approved.target) == {"gpu"}
+        assert approval_annotations.approved_stages([revision], approved.target) == {"gpu"}
         again = await rollout_approvals.approve(cluster, StageRequest("agent", "gpu", "default"))
         assert again.target.uid == approved.target.uid
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.apimachinery import daemonsets, revisions, stage_approvals, target_revisions
+from gitops_ds.apimachinery import approval_annotations, daemonsets, revisions, target_revisions
 from gitops_ds.controller.rollouts import Rollouts
 from gitops_ds.model import names
 from gitops_ds.model.rollouts.rollout_policy import After
@@ -131,8 +131,8 @@ def test_the_annotation_of_the_target_revision_names_the_approved_stages(
     revision = revisions.revision_of(world._born(body))
     assert revision is not None
     target = RolloutTarget("5d9f", template, revision.name, revision.uid)
-    assert stage_approvals.approved_stages([revision], target) == stages
-    assert not stage_approvals.approved_stages([revision], replace(target, uid="another"))
+    assert approval_annotations.approved_stages([revision], target) == stages
+    assert not approval_annotations.approved_stages([revision], replace(target, uid="another"))
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_with_approvers_only_their_approvals_of_this_target_count(
     revision = revisions.revision_of(world._born(body))
     assert revision is not None
     target = RolloutTarget("5d9f", template, revision.name, revision.uid)
-    assert stage_approvals.approved_stages([revision], target) == stages
+    assert approval_annotations.approved_stages([revision], target) == stages
 
 
 def selecting(world: RolloutWorld, spec: dict[str, Any]) -> None:

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import pytest
 
-from gitops_ds.apimachinery import stage_approvals
+from gitops_ds.apimachinery import approval_annotations
 from gitops_ds.client.supervisor import ended
 from gitops_ds.commands import approval_commit, git_commit
 from gitops_ds.commands.git_commit import Proposal
@@ -104,7 +104,7 @@ class Scene:
                     await looked.wait()
             finally:
                 await ended(task)
-        found = [stage_approvals.decoded(one[names.APPROVALS]) for one in cluster.found]
+        found = [approval_annotations.decoded(one[names.APPROVALS]) for one in cluster.found]
         return (found[-1][0].by if found and found[-1] else ""), events
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Set
 
-from gitops_ds.apimachinery import daemonsets, stage_approvals, target_revisions
+from gitops_ds.apimachinery import approval_annotations, daemonsets, target_revisions
 from gitops_ds.model import names
 from gitops_ds.model.live import Live, Revision
 from gitops_ds.model.objects import CommitId, Key
@@ -35,7 +35,7 @@ def waiting(bundle: Bundle, live: Live) -> Iterator[WaitingStage]:
         stage = _current(policy, target_revisions.record_in(found))
         if stage is None or stage.approval is None:
             continue
-        annotations = stage_approvals.annotations_of(found)
+        annotations = approval_annotations.annotations_of(found)
         yield WaitingStage(
             daemonset=manifest.key,
             owner=str(old["metadata"].get("uid") or ""),
@@ -98,15 +98,15 @@ def approval(stage: WaitingStage, approver: Approver, by: str, how: str) -> Stag
 
 def present(stage: WaitingStage) -> tuple[StageApproval, ...]:
     """The approvals of the stage in the annotation."""
-    known = stage_approvals.decoded(stage.annotation)
+    known = approval_annotations.decoded(stage.annotation)
     return tuple(one for one in known if (one.stage, one.hash) == (stage.stage, stage.hash))
 
 
 def annotation(stage: WaitingStage, found: StageApproval | None) -> str:
     """The annotation with this approval of the stage, or without one; other stages keep theirs."""
-    known = stage_approvals.decoded(stage.annotation)
+    known = approval_annotations.decoded(stage.annotation)
     kept = [one for one in known if one.stage != stage.stage and one.hash == stage.hash]
-    return stage_approvals.encoded([*kept, *([found] if found else [])])
+    return approval_annotations.encoded([*kept, *([found] if found else [])])
 
 
 def touches(files: Iterable[str], wanted: Set[str], path: str) -> bool:
