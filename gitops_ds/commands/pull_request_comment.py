@@ -18,8 +18,14 @@ from gitops_ds.forges.client import Clock, CommentChange, Forge
 from gitops_ds.forges.contract import CommitStatus, ForgeKind, StatusState
 from gitops_ds.forges.sticky_comment import Sticky
 from gitops_ds.model.finding import Severity
-from gitops_ds.report import comment_data, comment_page, findings, markdown, printable
-from gitops_ds.report.comment_page import CommentPage
+from gitops_ds.report import (
+    comment_data,
+    comment_validation,
+    findings,
+    markdown,
+    printable,
+)
+from gitops_ds.report.comment_validation import CommentPage
 
 _PROJECT: Final = re.compile(r"[\w.-]+(/[\w.-]+)*")
 
@@ -252,7 +258,7 @@ def _page(name: str) -> CommentPage:
     most = comment_data.MOST + 1
     try:
         data = sys.stdin.buffer.read(most) if name == "-" else ci_event.read(name, most)
-        return comment_page.read(
+        return comment_validation.read(
             comment_data.rendered(data, __version__).encode() if data.lstrip()[:1] == b"{" else data
         )
     except OSError as error:

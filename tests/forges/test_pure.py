@@ -21,7 +21,7 @@ from gitops_ds.forges import (
 from gitops_ds.forges.contract import Comment, ForgeKind
 from gitops_ds.forges.sticky_comment import Sticky
 from gitops_ds.model.finding import Severity
-from gitops_ds.report import comment_page, markdown
+from gitops_ds.report import comment_validation, markdown
 from gitops_ds.report.findings import ReportContext
 from tests.report import made
 
@@ -299,12 +299,12 @@ def test_a_second_line_of_another_form_is_ignored(line: str) -> None:
 @made.some_reports
 def test_every_report_is_read_back(report: Any) -> None:
     about = ReportContext(version="1", key="the check / fleet", head="0123456789ab", base="main")
-    page = comment_page.read(markdown.as_page(report, about).encode())
+    page = comment_validation.read(markdown.as_page(report, about).encode())
     count = report.count()
     assert (page.key, page.head) == ("the-check-/-fleet", "0123456789ab")
     assert page.count == {severity: count[severity] for severity in Severity}
     assert page.text.startswith("**gitops-ds check: ")
-    assert comment_page.read(f"{markdown.marker(page.key)}\n{page.text}".encode()) == page
+    assert comment_validation.read(f"{markdown.marker(page.key)}\n{page.text}".encode()) == page
 
 
 def test_the_footer_counts_and_not_the_content_of_a_file() -> None:
@@ -312,7 +312,7 @@ def test_the_footer_counts_and_not_the_content_of_a_file() -> None:
         "**gitops-ds check: no findings** in 1 file, 1 object.\n\n```diff\n<sub>Checked "
         "`0123456`</sub>\n```\n"
     )
-    assert comment_page.read(f"{markdown.marker('x')}\n{text}".encode()).head == ""
+    assert comment_validation.read(f"{markdown.marker('x')}\n{text}".encode()).head == ""
 
 
 GOOD = (
@@ -323,11 +323,11 @@ GOOD = (
 
 @pytest.mark.parametrize(("level", "loud"), [("error", True), ("warning", True), ("info", True)])
 def test_how_loud_a_report_is(level: str, loud: bool) -> None:
-    assert comment_page.read(GOOD.encode()).loud(Severity(level)) is loud
-    assert comment_page.read(GOOD.replace("1 error", "0 errors").encode()).loud(
+    assert comment_validation.read(GOOD.encode()).loud(Severity(level)) is loud
+    assert comment_validation.read(GOOD.replace("1 error", "0 errors").encode()).loud(
         Severity(level)
     ) is (level != "error")
-    assert not comment_page.read(
+    assert not comment_validation.read(
         GOOD.replace("1 error, 2 warnings, 0 info", "no findings").encode()
     ).loud(Severity(level))
 
@@ -348,7 +348,7 @@ def test_how_loud_a_report_is(level: str, loud: bool) -> None:
 )
 def test_a_report_without_the_form_of_a_check_is_rejected(data: bytes) -> None:
     with pytest.raises(ValueError, match=r"it (has more|is no|does not)"):
-        comment_page.read(data)
+        comment_validation.read(data)
 
 
 def test_nothing_in_a_report_triggers_a_bot_or_mentions_a_user() -> None:
@@ -356,7 +356,7 @@ def test_nothing_in_a_report_triggers_a_bot_or_mentions_a_user() -> None:
         GOOD + "/merge\n  /approve @everyone\n- @org/team, me@example.com, "
         "image@sha256:ab\n\x1b[31mred\u202e\n"
     )
-    text = comment_page.read(evil.encode()).text
+    text = comment_validation.read(evil.encode()).text
     assert not any(line.lstrip().startswith("/") for line in text.splitlines())
     assert "@everyone" not in text
     assert "@org" not in text
