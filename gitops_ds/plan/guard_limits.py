@@ -13,8 +13,8 @@ from gitops_ds.model.live import Live
 from gitops_ds.model.objects import Key
 from gitops_ds.model.skip_reasons import SkipReason
 from gitops_ds.model.skipped import Skipped
-from gitops_ds.plan import approval, prune
 from gitops_ds.plan import inventory as plan_inventory
+from gitops_ds.plan import plan_hash, prune
 from gitops_ds.plan.deletions import Leaving, is_container
 from gitops_ds.plan.options import PlanContext
 from gitops_ds.plan.prune import Policy
@@ -61,7 +61,7 @@ def refusals(losses: Losses, live: Live, context: PlanContext, hash: str) -> tup
     ]
     rest = [key for key in leaving if key not in protected]
     advice = f"approve this plan by its hash {hash} (--approve)"
-    approved = approval.covers(context.options.approved, hash)
+    approved = plan_hash.covers(context.options.approved, hash)
     if not guards.prune:
         skipped += [
             Skipped(

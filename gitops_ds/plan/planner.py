@@ -17,7 +17,15 @@ from gitops_ds.model.live import Live
 from gitops_ds.model.objects import Body, Key
 from gitops_ds.model.skipped import DriftPolicy, Skipped
 from gitops_ds.model.sources.bundle import Bundle, Manifest
-from gitops_ds.plan import apply_order, approval, deletions, drift, guard_limits, ownership, prune
+from gitops_ds.plan import (
+    apply_order,
+    deletions,
+    drift,
+    guard_limits,
+    ownership,
+    plan_hash,
+    prune,
+)
 from gitops_ds.plan.deletions import Leaving
 from gitops_ds.plan.guard_limits import Losses
 from gitops_ds.plan.object_changes import ObjectPlanner
@@ -138,7 +146,7 @@ def _deletes(
     changes = [change for change in changes if not prune.is_ending(live.objects[change.key])]
     changes += [Change(Operation.DELETE, key, None) for key in collected]
     agreed = context.state.approved & orphans.keys()
-    if approval.covers(context.options.approved, hash):
+    if plan_hash.covers(context.options.approved, hash):
         agreed = frozenset(
             key
             for key in doomed
@@ -195,7 +203,7 @@ def _hash(
         ]
         for key, one in sorted(found.items())
     ]
-    return approval.hash_of(
+    return plan_hash.hash_of(
         content_hash.digest([bundle.cluster.name, context.stamp.owner, manifests, gone])[:16],
         len(losses.nodes),
     )

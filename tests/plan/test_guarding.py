@@ -15,7 +15,7 @@ from gitops_ds.model.cluster import PatchType
 from gitops_ds.model.events.deployer import Reconciled
 from gitops_ds.model.live import Taint
 from gitops_ds.model.objects import DAEMONSET, Body, CommitId, Key
-from gitops_ds.plan import apply_order, approval, ownership, printers
+from gitops_ds.plan import apply_order, ownership, plan_hash, printers
 from gitops_ds.plan.impersonation import Impersonation
 from gitops_ds.plan.options import ApplyOptions
 from gitops_ds.plan.prune import Guards
@@ -148,14 +148,14 @@ def test_an_approval_does_not_cover_another_policy_nor_more_nodes_but_fewer() ->
 
 
 def test_the_number_of_an_approval_is_a_ceiling() -> None:
-    assert approval.covers("abc-3", "abc-3")
-    assert approval.covers("abc-3", "abc-2")
-    assert approval.covers("abc-3", "abc")
-    assert not approval.covers("abc-3", "abc-4")
-    assert not approval.covers("abc", "abc-1")
-    assert not approval.covers("abd-3", "abc-3")
-    assert not approval.covers("", approval.hash_of("abc", 0))
-    assert not approval.covers("abc-" + "9" * 5000, "abc-1")
+    assert plan_hash.covers("abc-3", "abc-3")
+    assert plan_hash.covers("abc-3", "abc-2")
+    assert plan_hash.covers("abc-3", "abc")
+    assert not plan_hash.covers("abc-3", "abc-4")
+    assert not plan_hash.covers("abc", "abc-1")
+    assert not plan_hash.covers("abd-3", "abc-3")
+    assert not plan_hash.covers("", plan_hash.hash_of("abc", 0))
+    assert not plan_hash.covers("abc-" + "9" * 5000, "abc-1")
 
 
 def test_a_guarded_deletion_is_named_in_text_and_json() -> None:
