@@ -12,7 +12,7 @@ from gitops_ds.model.sources.signatures import Mode, Trust
 from gitops_ds.pipeline import open_repository
 from gitops_ds.pipeline.open_repository import RepositoryRef
 from gitops_ds.render import bundle
-from gitops_ds.service import report_reader
+from gitops_ds.service import cluster_report_reader
 from gitops_ds.service.git import git_auth
 from gitops_ds.settings import service
 
@@ -44,10 +44,10 @@ async def look(repository: RepositoryRef, trust: Trust = NO_TRUST) -> tuple[Clus
     async with open_repository.opened(_on_server(repository)) as found:
         tree = await open_repository.unexpanded(found, None, repository.path)
         names = bundle.clusters(tree)
-        read = await report_reader.read(found, repository.path, names, trust)
+        read = await cluster_report_reader.read(found, repository.path, names, trust)
         verified = trust.mode is not Mode.NONE
         signed = not verified and any([await found.is_signed(one.ref.commit) for one in read])
-    rows = cluster_overview.rows(names, bundle.cluster_orders(tree), report_reader.of(read))
+    rows = cluster_overview.rows(names, bundle.cluster_orders(tree), cluster_report_reader.of(read))
     return tuple(
         replace(
             row,

@@ -13,9 +13,9 @@ from gitops_ds.fleet.cluster_overview import ClusterRow
 from gitops_ds.model.events.base import Emit
 from gitops_ds.model.events.cluster_waves import ReportsRead
 from gitops_ds.model.rollouts.cluster_order import ClusterOrder
-from gitops_ds.service import report_reader
+from gitops_ds.service import cluster_report_reader
+from gitops_ds.service.cluster_report_reader import ReportRepository
 from gitops_ds.service.git import git_auth
-from gitops_ds.service.report_reader import ReportRepository
 from gitops_ds.settings.repository import RepositorySettings
 
 EVERY = 60.0  # seconds between two reads
@@ -57,7 +57,7 @@ class ClusterWatch:
         if not orders:
             return ()
         trust = git_auth.trust_of(context.settings)
-        found = await report_reader.read(
+        found = await cluster_report_reader.read(
             context.repository, context.settings.path, tuple(orders), trust
         )
-        return cluster_overview.rows(orders, orders, report_reader.of(found))
+        return cluster_overview.rows(orders, orders, cluster_report_reader.of(found))

@@ -37,8 +37,8 @@ from gitops_ds.model.sources.source_status import Condition, SourceStatus
 from gitops_ds.pipeline import prepare
 from gitops_ds.plan.options import ApplyOptions
 from gitops_ds.plan.rollouts.cluster_waves import ClusterReports
-from gitops_ds.service import report_reader
-from gitops_ds.service.report_publisher import OwnPlace, PublisherContext, ReportPublisher
+from gitops_ds.service import cluster_report_reader
+from gitops_ds.service.cluster_report_publisher import OwnPlace, PublisherContext, ReportPublisher
 from gitops_ds.settings.repository import RepositorySettings
 from gitops_ds.simulator import Behaviour, NodeSpec, PodFault, Trouble, virtual_time
 from tests.deployer.processes import Processes
@@ -197,8 +197,8 @@ class Service(Processes):
             self.publisher.wake()
 
     async def _reports(self, order: ClusterOrder) -> ClusterReports:
-        return report_reader.of(
-            await report_reader.read(self.refs, "", order.after, Trust(Mode.NONE))
+        return cluster_report_reader.of(
+            await cluster_report_reader.read(self.refs, "", order.after, Trust(Mode.NONE))
         )
 
     def _place(self) -> OwnPlace | None:

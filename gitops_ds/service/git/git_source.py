@@ -22,7 +22,7 @@ from gitops_ds.model.sources.source_tree import SourceTree
 from gitops_ds.pipeline import open_repository
 from gitops_ds.pipeline.prepare import Prepared
 from gitops_ds.plan.rollouts.cluster_waves import ClusterReports
-from gitops_ds.service import prepare_process, report_reader
+from gitops_ds.service import cluster_report_reader, prepare_process
 from gitops_ds.service.git import git_auth
 from gitops_ds.service.prepare_worker import Job
 from gitops_ds.settings.repository import RepositorySettings
@@ -104,7 +104,9 @@ class GitSource:
         """The reports of the clusters before this one."""
         trust = git_auth.trust_of(self._settings)
         path = self._settings.path
-        return report_reader.of(await report_reader.read(self.repository, path, order.after, trust))
+        return cluster_report_reader.of(
+            await cluster_report_reader.read(self.repository, path, order.after, trust)
+        )
 
     async def _earlier(
         self, since: CommitId, tip: CommitId, among: Collection[CommitId]

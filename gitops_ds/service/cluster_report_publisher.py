@@ -23,9 +23,9 @@ from gitops_ds.model.rollouts import cluster_report
 from gitops_ds.model.rollouts.cluster_order import ClusterOrder
 from gitops_ds.model.rollouts.cluster_report import ClusterReport
 from gitops_ds.model.token_bucket import TokenBucket
-from gitops_ds.service import commit_author, report_reader
+from gitops_ds.service import cluster_report_reader, commit_author
+from gitops_ds.service.cluster_report_reader import ReportRepository
 from gitops_ds.service.git import git_auth
-from gitops_ds.service.report_reader import ReportRepository
 from gitops_ds.settings.repository import RepositorySettings
 
 BACKOFF = Backoff(5.0, 300.0, jitter=0.1)
@@ -145,7 +145,9 @@ class ReportPublisher:
         """The report that this service or an earlier one published; its proofs continue."""
         settings = self._context.settings
         trust = git_auth.trust_of(settings)
-        found = await report_reader.read(self._context.repository, settings.path, [cluster], trust)
+        found = await cluster_report_reader.read(
+            self._context.repository, settings.path, [cluster], trust
+        )
         own = next(iter(found), None)
         self._commit = own.ref.commit if own else None
         self._published = own.report if own else None

@@ -20,7 +20,7 @@ from gitops_ds.model.rollouts import cluster_report
 from gitops_ds.model.rollouts.cluster_report import ClusterReport, ClusterState
 from gitops_ds.model.sources.signatures import Mode, Trust
 from gitops_ds.plan.rollouts.cluster_waves import ClusterReports
-from gitops_ds.service import report_reader
+from gitops_ds.service import cluster_report_reader
 from tests import signing
 from tests.gitservers import Upstream
 
@@ -43,8 +43,8 @@ def published(
             for key in keys:
                 ref = ReportRef("staging", CommitId(""), report)
                 before = await repository.publish_report("", ref, before, replace(BY, signing=key))
-                read = await report_reader.read(repository, "", ["staging", "eu-1"], trust)
-                received.append(report_reader.of(read))
+                read = await cluster_report_reader.read(repository, "", ["staging", "eu-1"], trust)
+                received.append(cluster_report_reader.of(read))
         return received
 
     return asyncio.run(run())
