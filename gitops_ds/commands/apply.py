@@ -13,7 +13,7 @@ from gitops_ds.client import connect
 from gitops_ds.commands import cluster_snapshot
 from gitops_ds.commands.check import run
 from gitops_ds.daemonset import rollout_simulation
-from gitops_ds.deployer import prepared_plan, reconcile, source_status_store, state_store
+from gitops_ds.deployer import plan_execution, prepared_plan, source_status_store, state_store
 from gitops_ds.deployer.prepared_plan import PreparedPlan
 from gitops_ds.deployer.target import DeployTarget
 from gitops_ds.git import object_reader
@@ -196,7 +196,7 @@ async def apply(
             await refuse_beside_a_service(place, snapshot)
         if not options.go_back:
             await _refuse_going_back(repository, draft)
-        done = await reconcile.carry_out(place, draft, options, emit, time.time)
+        done = await plan_execution.carry_out(place, draft, options, emit, time.time)
         return AppliedCommit(draft.plan, done.ended, draft.bundle, draft.applier.live)
 
 

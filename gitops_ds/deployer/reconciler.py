@@ -19,8 +19,8 @@ from gitops_ds.deployer import (
     live_state,
     loop_inputs,
     loop_state,
+    plan_execution,
     prepared_plan,
-    reconcile,
     report_once,
     revision_selector,
     source_status_store,
@@ -28,7 +28,7 @@ from gitops_ds.deployer import (
     state_update,
 )
 from gitops_ds.deployer.object_claims import Claimant, Claims, Rank
-from gitops_ds.deployer.reconcile import Reconciliation
+from gitops_ds.deployer.plan_execution import Reconciliation
 from gitops_ds.deployer.reconcile_schedule import ReconcileSchedule
 from gitops_ds.deployer.report_once import DeduplicatingEmitter, LeaderEmitter
 from gitops_ds.deployer.requests import Requests, pushed_commit
@@ -368,7 +368,7 @@ class Reconciler:
             draft = await self._draft(located, options, stored)
         self._reports.skip(draft.plan.refusals)
         if steering.suspended:
-            self._store(await reconcile.compare(self.target, draft, self._emit, self._clock))
+            self._store(await plan_execution.compare(self.target, draft, self._emit, self._clock))
             self._outcome.message = self._reports.suspend(draft.plan)
             self._suspended_changes = len(draft.plan.writes)
             self._schedule.feed(loop_inputs.Settled(tip, generation))
@@ -408,7 +408,9 @@ class Reconciler:
         tip: CommitId,
     ) -> Reconciliation:
         with spans.span("apply", plan=draft.plan.hash):
-            done = await reconcile.carry_out(self.target, draft, options, self._report, self._clock)
+            done = await plan_execution.carry_out(
+                self.target, draft, options, self._report, self._clock
+            )
         self._ended = result = done.ended
         self._store(done.state)
         approved = plan_hash.covers(steering.approved, draft.plan.hash)

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 import pytest
 
 from gitops_ds import errors
-from gitops_ds.deployer import prepared_plan, reconcile
+from gitops_ds.deployer import plan_execution, prepared_plan
 from gitops_ds.deployer.target import DeployTarget
 from gitops_ds.model.objects import CommitId
 from gitops_ds.model.sources.source_tree import CommitInfo
@@ -45,7 +45,9 @@ def test_the_examples_are_applied_whole_and_once(name: str, on_api_server: Play)
         )
         first = await prepared_plan.draft(place, bundle, COMMIT, options)
         try:
-            done = await reconcile.carry_out(place, first, options, lambda _: None, lambda: 0.0)
+            done = await plan_execution.carry_out(
+                place, first, options, lambda _: None, lambda: 0.0
+            )
             assert (done.ended.refusals, done.ended.writes) == ((), len(bundle.manifests))
             cluster.sent.clear()
             again = await prepared_plan.draft(place, bundle, COMMIT, options)

@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 import pytest
 
 from gitops_ds import simulator
-from gitops_ds.deployer import prepared_plan, reconcile
+from gitops_ds.deployer import plan_execution, prepared_plan
 from gitops_ds.deployer.target import DeployTarget
 from gitops_ds.model.objects import CommitId
 from gitops_ds.model.sources.source_tree import CommitInfo, SourceTree
@@ -54,7 +54,7 @@ def test_a_custom_object_has_the_scope_of_its_kind(scope: str, namespace: str) -
                     for change in draft.plan.changes
                     if change.key.kind == "Probe"
                 ] == [namespace]
-                done = await reconcile.carry_out(
+                done = await plan_execution.carry_out(
                     place, draft, ApplyOptions(), lambda _: None, cluster.server.now
                 )
                 assert [refusal.message for refusal in done.ended.refusals] == []

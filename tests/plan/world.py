@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 
 from gitops_ds import simulator
-from gitops_ds.deployer import prepared_plan, reconcile, state_store
+from gitops_ds.deployer import plan_execution, prepared_plan, state_store
 from gitops_ds.deployer.prepared_plan import PreparedPlan
 from gitops_ds.deployer.target import DeployTarget
 from gitops_ds.model.change import Plan
@@ -106,7 +106,7 @@ class World:
 
     async def carry_out(self, draft: PreparedPlan, options: ApplyOptions = NOBODY_WAITS) -> Pass:
         events: list[Event] = []
-        done = await reconcile.carry_out(self.place, draft, options, events.append, self.clock)
+        done = await plan_execution.carry_out(self.place, draft, options, events.append, self.clock)
         self.records += events
         written = tuple(
             f"{r.change.operation.value} {r.change.key}" for r in events if isinstance(r, Applied)
