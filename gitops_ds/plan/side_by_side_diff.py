@@ -1,4 +1,4 @@
-"""The live and the desired object side by side: two YAML texts in pairs of lines, without secrets."""
+"""The live and the desired object side by side: two YAML texts in pairs of lines, no secrets."""
 
 from __future__ import annotations
 
