@@ -21,7 +21,7 @@ import git
 from gitops_ds import errors
 from gitops_ds.git import credential_files, error_messages, hardening
 from gitops_ds.git.address import Address
-from gitops_ds.git.credentials import Credentials
+from gitops_ds.git.credential_values import Credentials
 from gitops_ds.git.private_directory import PrivateDirectory
 from gitops_ds.model.sources.repository_limits import RepositoryLimits
 from gitops_ds.sandbox import memory

@@ -17,7 +17,7 @@ import pytest
 
 from gitops_ds import errors
 from gitops_ds.git import address, revision
-from gitops_ds.git.credentials import Credentials, Password
+from gitops_ds.git.credential_values import Credentials, Password
 from gitops_ds.git.private_directory import PrivateDirectory
 from gitops_ds.git.repository import Repository
 from tests import gitservers

@@ -17,7 +17,7 @@ from pathlib import Path
 from gitops_ds import errors
 from gitops_ds.git import credential_scope, github_app, verification_keys
 from gitops_ds.git.address import Address, Scheme
-from gitops_ds.git.credentials import (
+from gitops_ds.git.credential_values import (
     ANONYMOUS,
     Bearer,
     Credentials,
