@@ -15,7 +15,7 @@ from urllib import parse as urls
 from gitops_ds import errors
 
 if TYPE_CHECKING:  # few addresses hold any
-    from gitops_ds.git.credential_values import Password
+    from gitops_ds.git.credentials.credential_values import Password
 
 _HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\]")
 _USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+-]*")
@@ -119,7 +119,7 @@ def _with_scheme(text: str, scheme: str, *, allow_local: bool) -> Address:
     login = None
     if parts.username is not None or parts.password is not None:
         # A lone `https://TOKEN@host` is how many CI systems write a token.
-        from gitops_ds.git.credential_values import Password
+        from gitops_ds.git.credentials.credential_values import Password
 
         user, password = urls.unquote(parts.username or ""), urls.unquote(parts.password or "")
         login = Password(password, user or "git") if password else Password(user)

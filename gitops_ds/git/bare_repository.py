@@ -19,10 +19,11 @@ from typing import IO, Any
 import git
 
 from gitops_ds import errors
-from gitops_ds.git import credential_files, error_messages, hardening
+from gitops_ds.git import error_messages, hardening
 from gitops_ds.git.address import Address
-from gitops_ds.git.credential_values import Credentials
-from gitops_ds.git.private_directory import PrivateDirectory
+from gitops_ds.git.credentials import credential_files
+from gitops_ds.git.credentials.credential_values import Credentials
+from gitops_ds.git.credentials.private_directory import PrivateDirectory
 from gitops_ds.model.sources.repository_limits import RepositoryLimits
 from gitops_ds.sandbox import memory
 

@@ -16,7 +16,7 @@ from typing import Any
 import git
 
 from gitops_ds.git.address import Address
-from gitops_ds.git.credential_files import GitCredentials
+from gitops_ds.git.credentials.credential_files import GitCredentials
 
 # The caller's GIT_ variables are unset; proxies and the locale of messages are other variables.
 _CONFIG = (

@@ -30,7 +30,7 @@ from gitops_ds.git.approval_commits import ApprovalCommit, ChangedFiles
 from gitops_ds.git.bare_repository import BareRepository
 from gitops_ds.git.cluster_refs import ReportRef
 from gitops_ds.git.commit_writer import CommitReason, Signature
-from gitops_ds.git.credential_values import ANONYMOUS, Credentials, CredentialSource
+from gitops_ds.git.credentials.credential_values import ANONYMOUS, Credentials, CredentialSource
 from gitops_ds.git.object_reader import BranchMovement
 from gitops_ds.git.revision import Branch, RevisionSpec
 from gitops_ds.model.objects import CommitId

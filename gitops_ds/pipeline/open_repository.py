@@ -18,7 +18,7 @@ from gitops_ds.model.sources.source_tree import SourceTree
 from gitops_ds.yaml.provenance.lookup import KUSTOMIZATIONS
 
 if TYPE_CHECKING:  # a work tree is checked without any of it
-    from gitops_ds.git.credential_values import Credentials, Login
+    from gitops_ds.git.credentials.credential_values import Credentials, Login
     from gitops_ds.git.repository import Repository
 
 
@@ -109,7 +109,7 @@ def credentials(where: address.Address) -> Credentials:
     """A person's own: from the URL, GITOPS_DS_GIT_TOKEN, GITOPS_DS_GIT_USER and
     GITOPS_DS_GIT_PASSWORD, or their ssh.
     """
-    from gitops_ds.git.credential_values import Bearer, Credentials, OwnSsh, Password
+    from gitops_ds.git.credentials.credential_values import Bearer, Credentials, OwnSsh, Password
 
     authorities = b""
     if file := os.environ.get("GITOPS_DS_GIT_CA_FILE"):

@@ -17,8 +17,8 @@ import pytest
 
 from gitops_ds import errors
 from gitops_ds.git import address, revision
-from gitops_ds.git.credential_values import Credentials, Password
-from gitops_ds.git.private_directory import PrivateDirectory
+from gitops_ds.git.credentials.credential_values import Credentials, Password
+from gitops_ds.git.credentials.private_directory import PrivateDirectory
 from gitops_ds.git.repository import Repository
 from tests import gitservers
 
@@ -81,7 +81,7 @@ def running(cache: Path) -> list[int]:
 HELD = """
 import sys, time
 from pathlib import Path
-from gitops_ds.git.private_directory import PrivateDirectory
+from gitops_ds.git.credentials.private_directory import PrivateDirectory
 made = PrivateDirectory(Path(sys.argv[1]))
 (made.path / "token").write_text("secret")
 print(made.path.name, flush=True)

@@ -25,8 +25,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gitops_ds import errors, simulator
-from gitops_ds.git import address, credential_scope, github_app
-from gitops_ds.git.credential_values import Bearer, Credentials, Password, SshKey
+from gitops_ds.git import address
+from gitops_ds.git.credentials import credential_scope, github_app
+from gitops_ds.git.credentials.credential_values import Bearer, Credentials, Password, SshKey
 from gitops_ds.git.repository import Repository
 from gitops_ds.git.revision import Branch
 from gitops_ds.model.objects import SECRET

@@ -17,7 +17,7 @@ import pytest
 from gitops_ds import errors
 from gitops_ds.git import address
 from gitops_ds.git.commit_writer import Signature
-from gitops_ds.git.credential_values import (
+from gitops_ds.git.credentials.credential_values import (
     Bearer,
     Credentials,
     Login,
@@ -163,7 +163,7 @@ import asyncio, sys
 from pathlib import Path
 from gitops_ds import errors
 from gitops_ds.git import address
-from gitops_ds.git.credential_values import Credentials
+from gitops_ds.git.credentials.credential_values import Credentials
 from gitops_ds.git.repository import Repository
 from gitops_ds.git.revision import Head
 

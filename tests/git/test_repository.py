@@ -17,7 +17,7 @@ import pytest
 from gitops_ds import errors
 from gitops_ds.git import address, object_reader, revision, tree
 from gitops_ds.git.commit_writer import CommitReason, Signature
-from gitops_ds.git.credential_values import ANONYMOUS
+from gitops_ds.git.credentials.credential_values import ANONYMOUS
 from gitops_ds.git.object_reader import BranchMovement
 from gitops_ds.git.repository import Repository
 from gitops_ds.git.revision import Branch, Head, ShortName

@@ -13,7 +13,7 @@ import pytest
 
 from gitops_ds import errors
 from gitops_ds.git import address, signatures, verification_keys
-from gitops_ds.git.credential_values import Credentials, Password
+from gitops_ds.git.credentials.credential_values import Credentials, Password
 from gitops_ds.git.repository import Repository
 from gitops_ds.git.revision import Branch, RevisionSpec, Semver, Tag
 from gitops_ds.model.objects import CommitId

@@ -11,7 +11,7 @@ import pytest
 
 from gitops_ds import errors
 from gitops_ds.git import address
-from gitops_ds.git.credential_values import Credentials, Password, SshKey
+from gitops_ds.git.credentials.credential_values import Credentials, Password, SshKey
 from gitops_ds.git.repository import Repository
 from gitops_ds.git.revision import Branch
 from gitops_ds.model.sources.repository_limits import DEFAULT, RepositoryLimits

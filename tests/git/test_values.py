@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gitops_ds import errors
 from gitops_ds.git import address, error_messages, revision, semver
-from gitops_ds.git.credential_values import Credentials, Password, SshKey
+from gitops_ds.git.credentials.credential_values import Credentials, Password, SshKey
 from gitops_ds.git.revision import (
     Ancestor,
     Branch,

@@ -15,9 +15,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from gitops_ds import errors
-from gitops_ds.git import credential_scope, github_app, verification_keys
+from gitops_ds.git import verification_keys
 from gitops_ds.git.address import Address, Scheme
-from gitops_ds.git.credential_values import (
+from gitops_ds.git.credentials import credential_scope, github_app
+from gitops_ds.git.credentials.credential_values import (
     ANONYMOUS,
     Bearer,
     Credentials,

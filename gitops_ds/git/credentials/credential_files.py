@@ -14,7 +14,7 @@ from pathlib import Path
 
 from gitops_ds import errors
 from gitops_ds.git.address import Address, Scheme
-from gitops_ds.git.credential_values import (
+from gitops_ds.git.credentials.credential_values import (
     Bearer,
     Credentials,
     OwnSsh,

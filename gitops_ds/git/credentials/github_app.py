@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 from gitops_ds import errors
 from gitops_ds.git.address import Address, Scheme
-from gitops_ds.git.credential_values import Credentials, Password
+from gitops_ds.git.credentials.credential_values import Credentials, Password
 
 USER = "x-access-token"
 # seconds before its end in which a token is replaced: longer than any talk with the server
