@@ -15,7 +15,8 @@ from statistics import median
 from typing import Any
 
 from benchmarks import rollouts
-from gitops_ds.apimachinery import daemonsets, nodes, pods, revisions, target_revisions
+from gitops_ds.apimachinery import daemonsets, nodes, pods, revisions
+from gitops_ds.apimachinery.rollouts import target_revisions
 from gitops_ds.daemonset import decide
 from gitops_ds.daemonset.node_pods import NodePodLayout
 from gitops_ds.model import names

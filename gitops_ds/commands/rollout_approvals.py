@@ -10,7 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gitops_ds import errors
-from gitops_ds.apimachinery import approval_annotations, daemonsets, revisions, target_revisions
+from gitops_ds.apimachinery import daemonsets, revisions
+from gitops_ds.apimachinery.rollouts import approval_annotations, target_revisions
 from gitops_ds.fleet import agents
 from gitops_ds.model import names
 from gitops_ds.model.cluster import Cluster

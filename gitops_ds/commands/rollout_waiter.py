@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from gitops_ds import errors
-from gitops_ds.apimachinery import revisions, rollout_status, target_revisions
+from gitops_ds.apimachinery import revisions, rollout_status
+from gitops_ds.apimachinery.rollouts import target_revisions
 from gitops_ds.client import informer
 from gitops_ds.commands import watched_agents
 from gitops_ds.daemonset.pending_writes import number_of

@@ -7,8 +7,9 @@ template among the halted ones of its DaemonSet, and takes no further node until
 from __future__ import annotations
 
 from gitops_ds import errors
-from gitops_ds.apimachinery import halted_templates, revisions
-from gitops_ds.apimachinery.halted_templates import HaltedTemplate
+from gitops_ds.apimachinery import revisions
+from gitops_ds.apimachinery.rollouts import halted_templates
+from gitops_ds.apimachinery.rollouts.halted_templates import HaltedTemplate
 from gitops_ds.deployer import live_state
 from gitops_ds.model import names
 from gitops_ds.model.cluster import Cluster, PatchType, Selection

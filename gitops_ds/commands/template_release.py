@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from gitops_ds import errors
-from gitops_ds.apimachinery import halted_templates, revisions, target_revisions
+from gitops_ds.apimachinery import revisions
+from gitops_ds.apimachinery.rollouts import halted_templates, target_revisions
 from gitops_ds.deployer import live_state
 from gitops_ds.model import names
 from gitops_ds.model.cluster import Cluster, PatchType, Selection

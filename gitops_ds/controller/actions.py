@@ -12,9 +12,9 @@ from gitops_ds.apimachinery import (
     label_selector,
     pods,
     revisions,
-    target_revisions,
     timestamps,
 )
+from gitops_ds.apimachinery.rollouts import target_revisions
 from gitops_ds.daemonset import pod_factory
 from gitops_ds.errors import AlreadyExists, NotFound, StaleView
 from gitops_ds.model import names

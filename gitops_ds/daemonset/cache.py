@@ -18,9 +18,9 @@ from gitops_ds.apimachinery import (
     nodes,
     pods,
     revisions,
-    target_revisions,
 )
 from gitops_ds.apimachinery.node_eligibility import Placement, Placer
+from gitops_ds.apimachinery.rollouts import target_revisions
 from gitops_ds.daemonset.busy_nodes import BusyNodes
 from gitops_ds.daemonset.memory import DaemonSetMemories
 from gitops_ds.daemonset.owner_index import Owned

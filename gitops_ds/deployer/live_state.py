@@ -19,8 +19,8 @@ from gitops_ds.apimachinery import (
     nodes,
     pods,
     revisions,
-    target_revisions,
 )
+from gitops_ds.apimachinery.rollouts import target_revisions
 from gitops_ds.daemonset import preview
 from gitops_ds.model import content_hash, names
 from gitops_ds.model.cluster import Cluster, Selection

@@ -13,8 +13,9 @@ import math
 from collections.abc import Callable, Mapping, Set
 
 from gitops_ds import errors
-from gitops_ds.apimachinery import approval_annotations, revisions, target_revisions
+from gitops_ds.apimachinery import revisions
 from gitops_ds.apimachinery.builtin_resources import RESOURCES
+from gitops_ds.apimachinery.rollouts import approval_annotations, target_revisions
 from gitops_ds.client import informer
 from gitops_ds.client.informer import Failing, InformerStore
 from gitops_ds.client.supervisor import Supervisor, ended

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from gitops_ds.apimachinery import revisions, target_revisions, timestamps
+from gitops_ds.apimachinery import revisions, timestamps
+from gitops_ds.apimachinery.rollouts import target_revisions
 from gitops_ds.controller.rollouts import Rollouts
 from gitops_ds.daemonset import decide
 from gitops_ds.daemonset.node_pods import NodePodLayout

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from gitops_ds.apimachinery import defaults, target_revisions
+from gitops_ds.apimachinery import defaults
+from gitops_ds.apimachinery.rollouts import target_revisions
 from gitops_ds.checks.engine.rule import template
 from gitops_ds.model import names
 from gitops_ds.model.change import Change, Operation

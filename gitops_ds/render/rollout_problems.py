@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any
 
-from gitops_ds.apimachinery import node_pools, node_scope, rollout_windows
+from gitops_ds.apimachinery import node_pools, node_scope
+from gitops_ds.apimachinery.rollouts import rollout_windows
 from gitops_ds.model.live import Node
 from gitops_ds.model.objects import Path
 from gitops_ds.model.rollouts import rollout_policy

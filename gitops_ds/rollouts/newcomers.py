@@ -7,7 +7,7 @@ touched node.
 
 from __future__ import annotations
 
-from gitops_ds.apimachinery import rollout_windows
+from gitops_ds.apimachinery.rollouts import rollout_windows
 from gitops_ds.model.rollouts.staged_rollout import NodeStep
 from gitops_ds.rollouts import stage_members
 from gitops_ds.rollouts.staged_nodes import StagedNodes

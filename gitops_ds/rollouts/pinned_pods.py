@@ -21,7 +21,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from gitops_ds.apimachinery import revisions, target_revisions
+from gitops_ds.apimachinery import revisions
+from gitops_ds.apimachinery.rollouts import target_revisions
 from gitops_ds.daemonset import decide, pod_changes
 from gitops_ds.daemonset.node_pods import NodePodLayout, NodePods
 from gitops_ds.daemonset.pod_changes import BURST

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from gitops_ds.apimachinery import rollout_windows
+from gitops_ds.apimachinery.rollouts import rollout_windows
 from gitops_ds.model.plural import counted
 from gitops_ds.model.rollouts.rollout_policy import Stage
 from gitops_ds.model.rollouts.staged_rollout import MOVING, UPDATING, Halt, NodeStep, StageHold

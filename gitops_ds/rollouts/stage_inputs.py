@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import fields, replace
 
-from gitops_ds.apimachinery import approval_annotations, halted_templates, target_revisions
+from gitops_ds.apimachinery.rollouts import approval_annotations, halted_templates, target_revisions
 from gitops_ds.model.decision import Observation
 from gitops_ds.model.rollouts.staged_rollout import StageInputs
 from gitops_ds.model.rollouts.staged_turn import OutsideInputs, StagedTurn, outcome_of

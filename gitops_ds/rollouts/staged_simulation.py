@@ -18,8 +18,9 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from gitops_ds.apimachinery import daemonsets, node_eligibility, revisions, target_revisions
+from gitops_ds.apimachinery import daemonsets, node_eligibility, revisions
 from gitops_ds.apimachinery.node_eligibility import Placement
+from gitops_ds.apimachinery.rollouts import target_revisions
 from gitops_ds.daemonset.pod_changes import BURST
 from gitops_ds.daemonset.rollout_simulation import USUAL, RolloutPace
 from gitops_ds.model import names

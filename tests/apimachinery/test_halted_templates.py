@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from gitops_ds.apimachinery import halted_templates
-from gitops_ds.apimachinery.halted_templates import HaltedTemplate
+from gitops_ds.apimachinery.rollouts import halted_templates
+from gitops_ds.apimachinery.rollouts.halted_templates import HaltedTemplate
 from gitops_ds.model import names
 from gitops_ds.model.live import Revision
 from gitops_ds.model.rollouts.staged_rollout import Halt, RolloutRecord

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from gitops_ds import errors, simulator
-from gitops_ds.apimachinery import approval_annotations, daemonsets, revisions, target_revisions
+from gitops_ds.apimachinery import daemonsets, revisions
+from gitops_ds.apimachinery.rollouts import approval_annotations, target_revisions
 from gitops_ds.commands import rollout_approvals
 from gitops_ds.commands.rollout_approvals import StageRequest
 from gitops_ds.model import names

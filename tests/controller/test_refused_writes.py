@@ -19,7 +19,8 @@ from typing import Any
 import pytest
 
 from gitops_ds import errors
-from gitops_ds.apimachinery import daemonsets, revisions, target_revisions
+from gitops_ds.apimachinery import daemonsets, revisions
+from gitops_ds.apimachinery.rollouts import target_revisions
 from gitops_ds.controller.controller import Powers
 from gitops_ds.controller.rollouts import Rollouts
 from gitops_ds.model import names

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from typing import NoReturn
 
 from gitops_ds import simulator
-from gitops_ds.apimachinery import pods, revisions, target_revisions
+from gitops_ds.apimachinery import pods, revisions
+from gitops_ds.apimachinery.rollouts import target_revisions
 from gitops_ds.controller.controller import Controller, Powers
 from gitops_ds.controller.rollouts import Rollouts
 from gitops_ds.deployer.loop import Loop

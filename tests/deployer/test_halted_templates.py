@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from gitops_ds.apimachinery import halted_templates
+from gitops_ds.apimachinery.rollouts import halted_templates
 from gitops_ds.commands import template_release
 from gitops_ds.controller.controller import Powers
 from gitops_ds.model import names

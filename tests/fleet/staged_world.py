@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from gitops_ds.apimachinery import approval_annotations, target_revisions
+from gitops_ds.apimachinery.rollouts import approval_annotations, target_revisions
 from gitops_ds.fleet import health, rollout_tracker, staged_rollouts
 from gitops_ds.fleet.agents import Agent
 from gitops_ds.fleet.fault_attribution import FaultScope

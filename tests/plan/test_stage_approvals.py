@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from gitops_ds.apimachinery import approval_annotations
+from gitops_ds.apimachinery.rollouts import approval_annotations
 from gitops_ds.model.objects import CommitId, Key
 from gitops_ds.model.rollouts.stage_approval import Approver, StageApproval, WaitingStage
 from gitops_ds.model.sources.signatures import Verified

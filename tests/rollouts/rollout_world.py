@@ -10,7 +10,8 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from gitops_ds.apimachinery import daemonsets, pods, revisions, target_revisions
+from gitops_ds.apimachinery import daemonsets, pods, revisions
+from gitops_ds.apimachinery.rollouts import target_revisions
 from gitops_ds.model import names
 from gitops_ds.model.rollouts import rollout_policy
 from gitops_ds.model.rollouts.staged_rollout import StageInputs

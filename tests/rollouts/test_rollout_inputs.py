@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.apimachinery import approval_annotations, daemonsets, revisions, target_revisions
+from gitops_ds.apimachinery import daemonsets, revisions
+from gitops_ds.apimachinery.rollouts import approval_annotations, target_revisions
 from gitops_ds.controller.rollouts import Rollouts
 from gitops_ds.model import names
 from gitops_ds.model.rollouts.rollout_policy import After

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.apimachinery import pods, target_revisions
+from gitops_ds.apimachinery import pods
+from gitops_ds.apimachinery.rollouts import target_revisions
 from gitops_ds.controller.rollouts import Rollouts
 from gitops_ds.daemonset.busy_nodes import BusyNodes
 from gitops_ds.daemonset.cache import Cache

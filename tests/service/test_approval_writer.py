@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import pytest
 
-from gitops_ds.apimachinery import approval_annotations
+from gitops_ds.apimachinery.rollouts import approval_annotations
 from gitops_ds.client.supervisor import ended
 from gitops_ds.commands import approval_commit, git_commit
 from gitops_ds.commands.git_commit import Proposal

@@ -6,7 +6,8 @@ halted or its template is on hold, is replaced.
 
 from __future__ import annotations
 
-from gitops_ds.apimachinery import halted_templates, revisions, target_revisions
+from gitops_ds.apimachinery import revisions
+from gitops_ds.apimachinery.rollouts import halted_templates, target_revisions
 from gitops_ds.model import names
 from gitops_ds.model.live import Revision
 from gitops_ds.model.objects import Body, Key

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
-from gitops_ds.apimachinery import target_revisions
+from gitops_ds.apimachinery.rollouts import target_revisions
 from gitops_ds.model import names
 from gitops_ds.model.live import Live
 from gitops_ds.model.objects import CommitId, Digest

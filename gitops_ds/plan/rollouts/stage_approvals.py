@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Set
 
-from gitops_ds.apimachinery import approval_annotations, daemonsets, target_revisions
+from gitops_ds.apimachinery import daemonsets
+from gitops_ds.apimachinery.rollouts import approval_annotations, target_revisions
 from gitops_ds.model import names
 from gitops_ds.model.live import Live, Revision
 from gitops_ds.model.objects import CommitId, Key

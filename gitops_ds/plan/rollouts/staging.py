@@ -16,7 +16,8 @@ from typing import Any
 
 import msgspec
 
-from gitops_ds.apimachinery import daemonsets, halted_templates, revisions, target_revisions
+from gitops_ds.apimachinery import daemonsets, revisions
+from gitops_ds.apimachinery.rollouts import halted_templates, target_revisions
 from gitops_ds.model import content_hash, names
 from gitops_ds.model.live import Live, Revision
 from gitops_ds.model.objects import CONTROLLER_REVISION, Body, Key

@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from gitops_ds.apimachinery import revisions, target_revisions
+from gitops_ds.apimachinery import revisions
+from gitops_ds.apimachinery.rollouts import target_revisions
 from gitops_ds.model import names
 from gitops_ds.model.change import Change, FieldChange, Operation
 from gitops_ds.model.impact import NodeImpact

@@ -11,7 +11,8 @@ from typing import Any
 
 import msgspec
 
-from gitops_ds.apimachinery import revisions, target_revisions
+from gitops_ds.apimachinery import revisions
+from gitops_ds.apimachinery.rollouts import target_revisions
 from gitops_ds.model import names
 from gitops_ds.model.live import Revision
 from gitops_ds.model.objects import Body
