@@ -12,8 +12,8 @@ from gitops_ds.model.sources.signatures import Mode, Trust
 from gitops_ds.pipeline import open_repository
 from gitops_ds.pipeline.open_repository import RepositoryRef
 from gitops_ds.render import bundle
-from gitops_ds.service import cluster_report_reader
 from gitops_ds.service.git import git_auth
+from gitops_ds.service.rollouts import cluster_report_reader
 from gitops_ds.settings import service
 
 NO_TRUST = Trust(Mode.NONE)

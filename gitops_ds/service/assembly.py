@@ -14,8 +14,8 @@ from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.deployer_state import DeployerState
 from gitops_ds.model.events.base import Emit
 from gitops_ds.model.sources.source_status import SourceStatus
-from gitops_ds.service.gate_meter import HttpGateMeter
 from gitops_ds.service.http import EventBus
+from gitops_ds.service.rollouts.gate_meter import HttpGateMeter
 from gitops_ds.service.runnable import Runnable
 from gitops_ds.settings.service import Service
 

@@ -16,7 +16,7 @@ from gitops_ds.model.events.stage_approvals import StageApproved
 from gitops_ds.model.objects import CONTROLLER_REVISION, CommitId
 from gitops_ds.model.sources.signatures import Trust, Unverified, Verified
 from gitops_ds.plan.options import ApplyOptions
-from gitops_ds.service.approval_writer import ApprovalContext, ApprovalWriter
+from gitops_ds.service.rollouts.approval_writer import ApprovalContext, ApprovalWriter
 from gitops_ds.settings.approvers import ApproverSettings
 from gitops_ds.settings.repository import RepositorySettings, VerifySettings
 from tests.deployer.rollout_scene import POLICY, Scene, play

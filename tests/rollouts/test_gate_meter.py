@@ -25,9 +25,9 @@ from gitops_ds.model.rollouts.rollout_gates import (
     Subject,
     WebhookRequest,
 )
-from gitops_ds.service import gate_http, gate_meter
-from gitops_ds.service.gate_http import NoData
-from gitops_ds.service.gate_meter import HttpGateMeter
+from gitops_ds.service.rollouts import gate_http, gate_meter
+from gitops_ds.service.rollouts.gate_http import NoData
+from gitops_ds.service.rollouts.gate_meter import HttpGateMeter
 from gitops_ds.settings import service as settings_of_service
 from tests.rollouts import prometheus
 

@@ -28,7 +28,7 @@ from gitops_ds.model.rollouts.halted_rollout import AppliedRollouts
 from gitops_ds.model.rollouts.stage_approval import WaitingStage
 from gitops_ds.model.rollouts.staged_rollout import RolloutTarget
 from gitops_ds.pipeline import open_repository
-from gitops_ds.service.approval_writer import ApprovalContext, ApprovalWriter
+from gitops_ds.service.rollouts.approval_writer import ApprovalContext, ApprovalWriter
 from gitops_ds.settings.approvers import ApproverSettings
 from gitops_ds.settings.repository import RepositorySettings, VerifySettings
 from tests import signing

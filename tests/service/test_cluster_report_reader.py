@@ -20,7 +20,7 @@ from gitops_ds.model.rollouts import cluster_report
 from gitops_ds.model.rollouts.cluster_report import ClusterReport, ClusterState
 from gitops_ds.model.sources.signatures import Mode, Trust
 from gitops_ds.plan.rollouts.cluster_waves import ClusterReports
-from gitops_ds.service import cluster_report_reader
+from gitops_ds.service.rollouts import cluster_report_reader
 from tests import signing
 from tests.gitservers import Upstream
 

@@ -37,8 +37,12 @@ from gitops_ds.model.sources.source_status import Condition, SourceStatus
 from gitops_ds.pipeline import prepare
 from gitops_ds.plan.options import ApplyOptions
 from gitops_ds.plan.rollouts.cluster_waves import ClusterReports
-from gitops_ds.service import cluster_report_reader
-from gitops_ds.service.cluster_report_publisher import OwnPlace, PublisherContext, ReportPublisher
+from gitops_ds.service.rollouts import cluster_report_reader
+from gitops_ds.service.rollouts.cluster_report_publisher import (
+    OwnPlace,
+    PublisherContext,
+    ReportPublisher,
+)
 from gitops_ds.settings.repository import RepositorySettings
 from gitops_ds.simulator import Behaviour, NodeSpec, PodFault, Trouble, virtual_time
 from tests.deployer.processes import Processes

@@ -25,7 +25,7 @@ from gitops_ds.model.rollouts.staged_rollout import Halt
 from gitops_ds.pipeline import prepare
 from gitops_ds.pipeline.prepare import Prepared
 from gitops_ds.plan.rollouts import staging
-from gitops_ds.service.revert_writer import RevertContext, RevertWriter
+from gitops_ds.service.rollouts.revert_writer import RevertContext, RevertWriter
 from gitops_ds.settings.repository import RepositorySettings
 from tests import gitservers
 from tests.plan.world import daemonset

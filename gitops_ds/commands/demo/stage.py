@@ -105,7 +105,7 @@ async def open_stage(
 
 async def _reverts(stage: DemoStage) -> None:
     """Writes the reverts of halted rollouts, as the service does."""
-    from gitops_ds.service.revert_writer import RevertContext, RevertWriter
+    from gitops_ds.service.rollouts.revert_writer import RevertContext, RevertWriter
     from gitops_ds.settings.repository import RepositorySettings
 
     writer = RevertWriter(

@@ -11,7 +11,7 @@ from gitops_ds.model.rollouts.rollout_gates import ProbeKind
 from gitops_ds.model.rollouts.rollout_policy import Gate
 from gitops_ds.model.sources.bundle import Bundle
 from gitops_ds.rollouts import gate_results
-from gitops_ds.service import gate_meter
+from gitops_ds.service.rollouts import gate_meter
 from gitops_ds.settings.metrics import MetricsSettings
 
 _ADVICE = "docs/rollouts.md, section Gates; the rollout holds until it can be measured"

@@ -22,9 +22,10 @@ from gitops_ds.model.sources.source_tree import SourceTree
 from gitops_ds.pipeline import open_repository
 from gitops_ds.pipeline.prepare import Prepared
 from gitops_ds.plan.rollouts.cluster_waves import ClusterReports
-from gitops_ds.service import cluster_report_reader, prepare_process
+from gitops_ds.service import prepare_process
 from gitops_ds.service.git import git_auth
 from gitops_ds.service.prepare_worker import Job
+from gitops_ds.service.rollouts import cluster_report_reader
 from gitops_ds.settings.repository import RepositorySettings
 
 

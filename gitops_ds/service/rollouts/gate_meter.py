@@ -30,9 +30,9 @@ from gitops_ds.model.rollouts.rollout_gates import (
     Reading,
     WebhookRequest,
 )
-from gitops_ds.service import gate_http
-from gitops_ds.service.gate_http import GateCall, NoData
 from gitops_ds.service.git import git_auth
+from gitops_ds.service.rollouts import gate_http
+from gitops_ds.service.rollouts.gate_http import GateCall, NoData
 from gitops_ds.settings.metrics import GateWebhookSettings, MetricsSettings, PrometheusSettings
 
 NO_SERVER = "no Prometheus server: set metrics.prometheus.url in the settings of the service"

@@ -31,8 +31,8 @@ from gitops_ds.model.rollouts.halted_rollout import AppliedRollouts, HaltedRollo
 from gitops_ds.pipeline.prepare import Prepared
 from gitops_ds.plan.rollouts import rollout_reverts, staging
 from gitops_ds.plan.rollouts.rollout_reverts import BranchHistory, NoRevert, RevertCommits
-from gitops_ds.service import commit_author
 from gitops_ds.service.notifications import commit_status
+from gitops_ds.service.rollouts import commit_author
 from gitops_ds.service.timed_attempts import TimedAttempts
 from gitops_ds.settings.repository import RepositorySettings
 

@@ -13,9 +13,9 @@ from gitops_ds.fleet.cluster_overview import ClusterRow
 from gitops_ds.model.events.base import Emit
 from gitops_ds.model.events.cluster_waves import ReportsRead
 from gitops_ds.model.rollouts.cluster_order import ClusterOrder
-from gitops_ds.service import cluster_report_reader
-from gitops_ds.service.cluster_report_reader import ReportRepository
 from gitops_ds.service.git import git_auth
+from gitops_ds.service.rollouts import cluster_report_reader
+from gitops_ds.service.rollouts.cluster_report_reader import ReportRepository
 from gitops_ds.settings.repository import RepositorySettings
 
 EVERY = 60.0  # seconds between two reads

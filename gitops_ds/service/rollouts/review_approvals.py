@@ -19,8 +19,8 @@ from gitops_ds.git.approval_commits import ChangedFiles
 from gitops_ds.model.objects import CommitId
 from gitops_ds.model.rollouts.stage_approval import Approver, StageApproval, WaitingStage
 from gitops_ds.plan.rollouts import stage_approvals
-from gitops_ds.service.approval_writer import ApprovalRepository
 from gitops_ds.service.notifications import commit_status
+from gitops_ds.service.rollouts.approval_writer import ApprovalRepository
 from gitops_ds.settings.notify import ForgeSettings
 
 PATIENCE = 60.0  # seconds for the forge

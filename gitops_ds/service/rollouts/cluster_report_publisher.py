@@ -23,9 +23,9 @@ from gitops_ds.model.rollouts import cluster_report
 from gitops_ds.model.rollouts.cluster_order import ClusterOrder
 from gitops_ds.model.rollouts.cluster_report import ClusterReport
 from gitops_ds.model.token_bucket import TokenBucket
-from gitops_ds.service import cluster_report_reader, commit_author
-from gitops_ds.service.cluster_report_reader import ReportRepository
 from gitops_ds.service.git import git_auth
+from gitops_ds.service.rollouts import cluster_report_reader, commit_author
+from gitops_ds.service.rollouts.cluster_report_reader import ReportRepository
 from gitops_ds.settings.repository import RepositorySettings
 
 BACKOFF = Backoff(5.0, 300.0, jitter=0.1)
