@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gitops_ds.cli import arguments, candidates, lists, options, table
+from gitops_ds.cli import (
+    arguments,
+    candidates,
+    list_options,
+    options,
+    table,
+)
 
 if TYPE_CHECKING:  # --help imports none of these
     from gitops_ds.apimachinery import jsonpath
@@ -31,16 +37,16 @@ HEAD = ["LAST SEEN", "TYPE", "REASON", "OBJECT", "COUNT", "MESSAGE"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class EventsArgs(lists.ScopeArgs, arguments.ConnectionArgs, arguments.CommonArgs):
+class EventsArgs(list_options.ScopeArgs, arguments.ConnectionArgs, arguments.CommonArgs):
     """The arguments and options of `gitops-ds events`."""
 
     name: str
     warnings: bool
-    field_selector: tuple[lists.FieldCondition, ...]
+    field_selector: tuple[list_options.FieldCondition, ...]
     watch: bool
     sort_by: jsonpath.Path | None
     no_headers: bool
-    output: lists.Output
+    output: list_options.Output
 
 
 @click.command()
@@ -48,17 +54,17 @@ class EventsArgs(lists.ScopeArgs, arguments.ConnectionArgs, arguments.CommonArgs
 @options.option("--warnings", is_flag=True, help="Only warnings.")
 @options.option(
     "--field-selector",
-    type=lists.FieldSelectorType(FIELDS),
+    type=list_options.FieldSelectorType(FIELDS),
     default="",
     metavar="FIELDS",
     help="Only events with these fields, such as reason=DriftDetected,type!=Normal.",
 )
 @options.option("-w", "--watch", is_flag=True, help="Print new events until Ctrl-C.")
-@lists.scope
-@lists.sort_by
-@lists.no_headers
+@list_options.scope
+@list_options.sort_by
+@list_options.no_headers
 @options.connection
-@lists.output("text", "wide", "json", "yaml", "name")
+@list_options.output("text", "wide", "json", "yaml", "name")
 @options.common
 @arguments.typed(EventsArgs)
 def events(args: EventsArgs) -> int:
@@ -76,7 +82,7 @@ async def _events(args: EventsArgs) -> int:
     connection = args.connection()
     async with args.open_cluster() as cluster:
         read = await commands_events.read(cluster, connection.state_namespace)
-    found = lists.in_order(_selected(args, read), args.sort_by, commands_events.as_json)
+    found = list_options.in_order(_selected(args, read), args.sort_by, commands_events.as_json)
     if args.output.is_table and not found:
         click.echo("No events found; a cluster keeps them for an hour.")
         return 0
@@ -97,7 +103,7 @@ async def _watch(args: EventsArgs) -> int:
             headers = False
         elif not args.output.is_table:
             for one in chosen:
-                lists.write(args.output, commands_events.as_json(one), [_name(one)])
+                list_options.write(args.output, commands_events.as_json(one), [_name(one)])
 
     connection = args.connection()
     async with args.open_cluster() as cluster:
@@ -137,7 +143,7 @@ def _show(args: EventsArgs, found: Sequence[Happening], *, headers: bool) -> Non
     if not args.output.is_table:
         items = [commands_events.as_json(one) for one in found]
         document = {"apiVersion": names.API_VERSION, "kind": "EventList", "items": items}
-        lists.write(args.output, document, [_name(one) for one in found])
+        list_options.write(args.output, document, [_name(one) for one in found])
         return
     now, wide = time.time(), args.output.is_wide
     rows = [

@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gitops_ds.cli import arguments, candidates, lists, options, table
+from gitops_ds.cli import (
+    arguments,
+    candidates,
+    list_options,
+    options,
+    table,
+)
 
 if TYPE_CHECKING:  # --help imports none of these
     from gitops_ds.apimachinery import jsonpath
@@ -19,7 +25,7 @@ if TYPE_CHECKING:  # --help imports none of these
 
 
 @dataclass(frozen=True, kw_only=True)
-class GetArgs(lists.ScopeArgs, arguments.ConnectionArgs, arguments.CommonArgs):
+class GetArgs(list_options.ScopeArgs, arguments.ConnectionArgs, arguments.CommonArgs):
     """The arguments and options of `gitops-ds get`."""
 
     what: tuple[str, ...]
@@ -27,7 +33,7 @@ class GetArgs(lists.ScopeArgs, arguments.ConnectionArgs, arguments.CommonArgs):
     watch: bool
     sort_by: jsonpath.Path | None
     no_headers: bool
-    output: lists.Output
+    output: list_options.Output
     all_clusters: bool
     settings: str | None
     directory: str | None
@@ -44,11 +50,11 @@ class GetArgs(lists.ScopeArgs, arguments.ConnectionArgs, arguments.CommonArgs):
 
 @click.command()
 @click.argument("what", nargs=-1, metavar="[NAME]...", shell_complete=candidates.daemonset_words)
-@lists.scope
-@lists.selector
+@list_options.scope
+@list_options.selector
 @options.option("-w", "--watch", is_flag=True, help="Print each DaemonSet again after a change.")
-@lists.sort_by
-@lists.no_headers
+@list_options.sort_by
+@list_options.no_headers
 @options.option(
     "--all-clusters",
     is_flag=True,
@@ -61,7 +67,7 @@ class GetArgs(lists.ScopeArgs, arguments.ConnectionArgs, arguments.CommonArgs):
 @options.directory
 @options.inside
 @options.connection
-@lists.output("text", "wide", "json", "yaml", "name")
+@list_options.output("text", "wide", "json", "yaml", "name")
 @options.common
 @arguments.typed(GetArgs)
 def get(args: GetArgs) -> int:
@@ -91,11 +97,11 @@ async def _all_clusters(args: GetArgs) -> int:
     if args.settings:
         trust = all_clusters.trust_in(args.settings, repository)
     found = await all_clusters.look(repository, trust)
-    rows = lists.in_order(found, args.sort_by, cluster_overview.as_json)
+    rows = list_options.in_order(found, args.sort_by, cluster_overview.as_json)
     if not args.output.is_table:
         items = [cluster_overview.as_json(row) for row in rows]
         document = {"apiVersion": names.API_VERSION, "kind": "ClusterReportList", "items": items}
-        lists.write(args.output, document, [f"cluster/{row.name}" for row in rows])
+        list_options.write(args.output, document, [f"cluster/{row.name}" for row in rows])
         return 0
     wide, headers = args.output.is_wide, not args.no_headers
     text = table.clusters(rows, time.time(), wide=wide, headers=headers)
@@ -116,10 +122,10 @@ async def _get(args: GetArgs) -> int:
         agents = await fleet_agents.list_agents(
             cluster, connection.state_namespace, now, options.say
         )
-    found = lists.in_order(_selected(args, agents), args.sort_by, fleet_agents.as_json)
+    found = list_options.in_order(_selected(args, agents), args.sort_by, fleet_agents.as_json)
     if not args.output.is_table:
         document = _document(found, single=len(args.names) == 1 and len(found) == 1)
-        lists.write(args.output, document, [_name(agent) for agent in found])
+        list_options.write(args.output, document, [_name(agent) for agent in found])
         return 0
     wide = args.output.is_wide
     text = table.fleet(found, now, wide=wide, headers=not args.no_headers)
@@ -200,7 +206,7 @@ class _ChangePrinter:
             self._print_rows(found, changed)
         else:
             for agent in changed:
-                lists.write(args.output, _document([agent], single=True), [_name(agent)])
+                list_options.write(args.output, _document([agent], single=True), [_name(agent)])
         self._started = True
 
     def _print_rows(self, agents: Sequence[Agent], changed: Sequence[Agent]) -> None:

@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gitops_ds.cli import arguments, candidates, lists, options, table
+from gitops_ds.cli import (
+    arguments,
+    candidates,
+    list_options,
+    options,
+    table,
+)
 
 if TYPE_CHECKING:  # --help imports none of these
     from gitops_ds.apimachinery import jsonpath
@@ -18,7 +24,7 @@ HEAD = ["REVISION", "COMMIT", "AUTHOR", "WHEN", "CHANGE-CAUSE", "NODES"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class HistoryArgs(lists.ScopeArgs, arguments.ConnectionArgs, arguments.CommonArgs):
+class HistoryArgs(list_options.ScopeArgs, arguments.ConnectionArgs, arguments.CommonArgs):
     """The arguments and options of `gitops-ds history`."""
 
     name: str
@@ -27,7 +33,7 @@ class HistoryArgs(lists.ScopeArgs, arguments.ConnectionArgs, arguments.CommonArg
     directory: str | None
     sort_by: jsonpath.Path | None
     no_headers: bool
-    output: lists.Output
+    output: list_options.Output
 
 
 @click.command()
@@ -42,11 +48,11 @@ class HistoryArgs(lists.ScopeArgs, arguments.ConnectionArgs, arguments.CommonArg
     "directory",
     help="The repository of the commits; default: the Git work tree around the current directory.",
 )
-@lists.scope
-@lists.sort_by
-@lists.no_headers
+@list_options.scope
+@list_options.sort_by
+@list_options.no_headers
 @options.connection
-@lists.output("text", "wide", "json", "yaml", "name")
+@list_options.output("text", "wide", "json", "yaml", "name")
 @options.common
 @arguments.typed(HistoryArgs)
 def history(args: HistoryArgs) -> int:
@@ -68,8 +74,8 @@ async def _history(args: HistoryArgs) -> int:
     agent = fleet_agents.find_agent(agents, args.name, args.chosen_namespace)
     if args.number is not None:
         revision = commands_history.revision_of(agent, args.number)
-        output = lists.Output("yaml") if args.output.is_table else args.output
-        lists.write(output, objects.value(revision.template), [_name(revision.name)])
+        output = list_options.Output("yaml") if args.output.is_table else args.output
+        list_options.write(output, objects.value(revision.template), [_name(revision.name)])
         return 0
     if args.pair:
         before, after = (
@@ -79,10 +85,10 @@ async def _history(args: HistoryArgs) -> int:
             shown = objects.field(agent.key, change)
             click.echo(f"{show_path(shown.path)}: {shown.old!r} -> {shown.new!r}")
         return 0
-    items = lists.in_order(await _items(agent, args.directory), args.sort_by, dict)
+    items = list_options.in_order(await _items(agent, args.directory), args.sort_by, dict)
     if not args.output.is_table:
         document = {"apiVersion": names.API_VERSION, "kind": "History", "items": items}
-        lists.write(args.output, document, [_name(item["name"]) for item in items])
+        list_options.write(args.output, document, [_name(item["name"]) for item in items])
         return 0
     wide = args.output.is_wide
     head = [*HEAD, "NAME"] if wide else HEAD

@@ -8,31 +8,37 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gitops_ds.cli import arguments, candidates, lists, options, table
+from gitops_ds.cli import (
+    arguments,
+    candidates,
+    list_options,
+    options,
+    table,
+)
 
 if TYPE_CHECKING:  # --help imports none of these
     from gitops_ds.fleet.agents import Agent
 
 
 @dataclass(frozen=True, kw_only=True)
-class StatusArgs(lists.ScopeArgs, arguments.ConnectionArgs, arguments.CommonArgs):
+class StatusArgs(list_options.ScopeArgs, arguments.ConnectionArgs, arguments.CommonArgs):
     """The arguments and options of `gitops-ds status`."""
 
     name: str | None
     nodes: bool
     watch: bool
     no_headers: bool
-    output: lists.Output
+    output: list_options.Output
 
 
 @click.command()
 @click.argument("name", required=False, shell_complete=candidates.daemonsets)
 @options.option("--nodes", is_flag=True, help="One line per node.")
 @options.option("-w", "--watch", is_flag=True, help="Print again after each change.")
-@lists.scope
-@lists.no_headers
+@list_options.scope
+@list_options.no_headers
 @options.connection
-@lists.output("text", "json", "yaml", "name")
+@list_options.output("text", "json", "yaml", "name")
 @options.common
 @arguments.typed(StatusArgs)
 def status(args: StatusArgs) -> int:
@@ -86,5 +92,5 @@ class _Printer:
             return
         document = {**fleet_agents.as_json(agent), "nodes": fleet_agents.nodes(agent)}
         if document != self._shown:
-            lists.write(args.output, document, [f"daemonset.apps/{agent.key.name}"])
+            list_options.write(args.output, document, [f"daemonset.apps/{agent.key.name}"])
             self._shown = document

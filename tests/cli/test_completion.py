@@ -14,7 +14,7 @@ import pytest
 
 from gitops_ds.cli import candidates, completion
 from tests.cli import api_server
-from tests.cli.test_lists import OBJECTS
+from tests.cli.test_list_options import OBJECTS
 from tests.cluster.test_bad_input import kubeconfig
 
 NAMESPACES = [{"metadata": {"name": name}} for name in ("default", "logging", "tracing")]
