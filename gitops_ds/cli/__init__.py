@@ -147,7 +147,7 @@ def _first(group: BaseExceptionGroup[GitopsError]) -> GitopsError:
 
 def _report(error: Exception, arguments: Sequence[str]) -> int:
     """Prints the error, with its traceback under -vv; returns the exit code."""
-    from gitops_ds.cli import options
+    from gitops_ds.cli.parameters import options
 
     bug = (
         f"this is a bug in gitops-ds ({type(error).__name__}: {error}); please report it with "

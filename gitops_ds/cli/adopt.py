@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from gitops_ds.cli import arguments, candidates, options
+from gitops_ds.cli.parameters import arguments, candidates, options
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gitops_ds.cli import arguments, options, plan_colours
+from gitops_ds.cli import plan_colours
+from gitops_ds.cli.parameters import arguments, options
 
 if TYPE_CHECKING:  # --help imports none of these
     from gitops_ds.client.connect import Connection

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gitops_ds.cli import arguments, options, request_options
+from gitops_ds.cli.parameters import arguments, options, request_options
 
 if TYPE_CHECKING:  # --help imports none of these
     from gitops_ds.commands.rollout_approvals import StageRequest
@@ -108,7 +108,7 @@ def _request(args: ApproveArgs) -> StageRequest:
 
 
 async def _commit_approval(args: ApproveArgs) -> int:
-    from gitops_ds.cli import commit_options
+    from gitops_ds.cli.parameters import commit_options
     from gitops_ds.commands import approval_commit, git_commit, rollout_approvals
     from gitops_ds.commands.git_commit import Proposal
     from gitops_ds.pipeline import open_repository

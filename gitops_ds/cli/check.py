@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gitops_ds.cli import arguments, check_output, options
+from gitops_ds.cli import check_output
+from gitops_ds.cli.parameters import arguments, options
 
 if TYPE_CHECKING:
     from gitops_ds.commands.check.model import CheckResult

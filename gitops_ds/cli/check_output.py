@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gitops_ds.cli import options
+from gitops_ds.cli.parameters import options
 from gitops_ds.model.plural import counted
 
 if TYPE_CHECKING:

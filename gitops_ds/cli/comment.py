@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import click
 
-from gitops_ds.cli import arguments, options
+from gitops_ds.cli.parameters import arguments, options
 
 
 @dataclass(frozen=True, kw_only=True)

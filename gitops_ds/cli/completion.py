@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import click
 
 from gitops_ds import __version__
-from gitops_ds.cli import arguments, options
+from gitops_ds.cli.parameters import arguments, options
 
 
 @dataclass(frozen=True, kw_only=True)

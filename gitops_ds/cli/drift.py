@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gitops_ds.cli import arguments, candidates, commit_options, options
+from gitops_ds.cli.parameters import arguments, candidates, commit_options, options
 
 if TYPE_CHECKING:
     from gitops_ds.model.change import Drifted

@@ -9,13 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gitops_ds.cli import (
-    arguments,
-    candidates,
-    list_options,
-    options,
-    table,
-)
+from gitops_ds.cli import table
+from gitops_ds.cli.parameters import arguments, candidates, list_options, options
 
 if TYPE_CHECKING:  # --help imports none of these
     from gitops_ds.apimachinery import jsonpath

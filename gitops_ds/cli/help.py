@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import click
 
-from gitops_ds.cli import arguments
+from gitops_ds.cli.parameters import arguments
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import click
 
-from gitops_ds.cli import arguments, candidates, commit_options, options
+from gitops_ds.cli.parameters import arguments, candidates, commit_options, options
 
 
 @dataclass(frozen=True, kw_only=True)

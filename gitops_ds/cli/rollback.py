@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gitops_ds.cli import arguments, candidates, commit_options, options
+from gitops_ds.cli.parameters import arguments, candidates, commit_options, options
 
 if TYPE_CHECKING:  # --help imports none of these
     from gitops_ds.fleet.agents import Agent

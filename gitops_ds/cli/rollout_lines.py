@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gitops_ds.cli import options
+from gitops_ds.cli.parameters import options
 
 if TYPE_CHECKING:  # --help imports none of these
     from gitops_ds.model.objects import Key

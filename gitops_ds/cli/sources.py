@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gitops_ds.cli import arguments, options, table
+from gitops_ds.cli import table
+from gitops_ds.cli.parameters import arguments, options
 
 if TYPE_CHECKING:  # --help imports none of these
     from gitops_ds.model.sources.source_status import SourceStatus

@@ -8,7 +8,8 @@ from typing import Any
 
 import click
 
-from gitops_ds.cli import arguments, candidates, options, table
+from gitops_ds.cli import table
+from gitops_ds.cli.parameters import arguments, candidates, options
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from gitops_ds.cli import arguments, options
+from gitops_ds.cli.parameters import arguments, options
 from gitops_ds.model.plural import counted
 
 

@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from gitops_ds import cli
-from gitops_ds.cli import arguments
+from gitops_ds.cli.parameters import arguments
 
 
 def commands() -> Iterator[tuple[str, click.Command]]:

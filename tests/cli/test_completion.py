@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from gitops_ds.cli import candidates, completion
+from gitops_ds.cli import completion
+from gitops_ds.cli.parameters import candidates
 from tests.cli import api_server
 from tests.cli.test_list_options import OBJECTS
 from tests.cluster.test_bad_input import kubeconfig

@@ -8,7 +8,7 @@ import click
 import pytest
 
 from gitops_ds import cli
-from gitops_ds.cli import options
+from gitops_ds.cli.parameters import options
 
 SPELLINGS = {
     "60s": 60.0,

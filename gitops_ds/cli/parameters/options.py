@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from gitops_ds.cli import candidates
+from gitops_ds.cli.parameters import candidates
 
 if TYPE_CHECKING:
     from gitops_ds.pipeline.open_repository import RepositoryRef

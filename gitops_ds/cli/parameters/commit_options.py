@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import click
 
-from gitops_ds.cli import options
+from gitops_ds.cli.parameters import options
 
 if TYPE_CHECKING:
     from gitops_ds.commands.git_commit import Proposal, Proposed

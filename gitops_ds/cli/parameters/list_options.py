@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from gitops_ds.cli import options
+from gitops_ds.cli.parameters import options
 
 if TYPE_CHECKING:  # --help imports none of these
     from click.shell_completion import CompletionItem
