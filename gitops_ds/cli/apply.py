@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gitops_ds.cli import plan_colours
+from gitops_ds.cli.output import plan_colours
 from gitops_ds.cli.parameters import arguments, options
 
 if TYPE_CHECKING:  # --help imports none of these
@@ -117,7 +117,7 @@ async def _apply(args: ApplyArgs) -> int:
 
 async def _wait(args: ApplyArgs, connection: Connection, result: AppliedCommit) -> None:
     """Waits for the rollouts of an apply, with their progress."""
-    from gitops_ds.cli import rollout_display
+    from gitops_ds.cli.output import rollout_display
     from gitops_ds.client import connect
     from gitops_ds.commands import apply as commands_apply
     from gitops_ds.commands import rollout_waiter

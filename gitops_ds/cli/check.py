@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gitops_ds.cli import check_output
+from gitops_ds.cli.output import check_output
 from gitops_ds.cli.parameters import arguments, options
 
 if TYPE_CHECKING:
@@ -175,7 +175,7 @@ def _progress(*, quiet: bool) -> AbstractContextManager[None]:
     import shutil
     import sys
 
-    from gitops_ds.cli import file_line, rollout_display
+    from gitops_ds.cli.output import file_line, rollout_display
 
     if quiet or not rollout_display.on_terminal():
         return nullcontext()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gitops_ds.cli import table
+from gitops_ds.cli.output import table
 from gitops_ds.cli.parameters import arguments, candidates, list_options, options
 
 if TYPE_CHECKING:  # --help imports none of these

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gitops_ds.cli import plan_colours
+from gitops_ds.cli.output import plan_colours
 from gitops_ds.cli.parameters import arguments, options
 
 if TYPE_CHECKING:  # --help imports none of these

@@ -106,7 +106,7 @@ async def _rollback(args: RollbackArgs) -> int:
 
 async def _wait(args: RollbackArgs, agent: Agent, named: RepositoryRef, commit: CommitId) -> None:
     """Waits for the rollout of the commit, with its progress."""
-    from gitops_ds.cli import rollout_display
+    from gitops_ds.cli.output import rollout_display
     from gitops_ds.commands import wait
     from gitops_ds.pipeline import open_repository
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gitops_ds.cli import table
+from gitops_ds.cli.output import table
 from gitops_ds.cli.parameters import arguments, options
 
 if TYPE_CHECKING:  # --help imports none of these

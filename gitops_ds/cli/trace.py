@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from gitops_ds.cli import table
+from gitops_ds.cli.output import table
 from gitops_ds.cli.parameters import arguments, candidates, options
 
 

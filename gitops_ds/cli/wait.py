@@ -52,7 +52,7 @@ def wait(args: WaitArgs) -> int:
 
 
 async def _wait(args: WaitArgs) -> int:
-    from gitops_ds.cli import rollout_display
+    from gitops_ds.cli.output import rollout_display
     from gitops_ds.commands import wait as commands_wait
     from gitops_ds.fleet import agents
     from gitops_ds.pipeline import open_repository

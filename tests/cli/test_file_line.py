@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from pathlib import Path
 
-from gitops_ds.cli import file_line
+from gitops_ds.cli.output import file_line
 from gitops_ds.model import progress
 from tests.cluster import program
 from tests.plan.world import daemonset

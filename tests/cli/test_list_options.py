@@ -13,7 +13,7 @@ import jsonschema
 import pytest
 
 from gitops_ds import cli, simulator
-from gitops_ds.cli import table
+from gitops_ds.cli.output import table
 from gitops_ds.commands import events as commands_events
 from gitops_ds.commands import watch_agents
 from gitops_ds.commands.events import Happening

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from gitops_ds.cli.rollout_bar import RolloutBar
+from gitops_ds.cli.output.rollout_bar import RolloutBar
 from gitops_ds.model.objects import Key
 from gitops_ds.model.rollouts.rollout_progress import RolloutProgress, seconds_left
 

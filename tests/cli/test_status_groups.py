@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gitops_ds.cli import table
+from gitops_ds.cli.output import table
 
 
 def entry(number: int, reason: str = "Outdated", blame: str = "unknown") -> dict[str, str]:

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 import pytest
 
 from gitops_ds import errors
-from gitops_ds.cli import table
+from gitops_ds.cli.output import table
 from gitops_ds.commands import apply, sources
 from gitops_ds.deployer import source_status_store
 from gitops_ds.deployer.target import DeployTarget

@@ -10,7 +10,7 @@ from typing import Any
 import jsonschema
 
 from gitops_ds.apimachinery import rollout_status, timestamps
-from gitops_ds.cli import table
+from gitops_ds.cli.output import table
 from gitops_ds.fleet import agents
 from gitops_ds.model import names
 from gitops_ds.model.health import HealthState

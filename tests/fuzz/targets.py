@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
 from gitops_ds import errors
-from gitops_ds.cli import check_output
+from gitops_ds.cli.output import check_output
 from gitops_ds.commands.check import suppress
 from gitops_ds.commands.check.model import CheckResult
 from gitops_ds.model.sources.source_tree import SourceTree

@@ -9,7 +9,7 @@ from pathlib import Path
 import git
 import pytest
 
-from gitops_ds.cli import table
+from gitops_ds.cli.output import table
 from gitops_ds.git import object_reader
 from gitops_ds.model import plain_text
 from tests.gitservers import Upstream

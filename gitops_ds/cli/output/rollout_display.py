@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from gitops_ds.cli.rollout_lines import RolloutLines
+from gitops_ds.cli.output.rollout_lines import RolloutLines
 
 if TYPE_CHECKING:  # --help imports none of these
     from gitops_ds.model.objects import Key
@@ -28,7 +28,7 @@ def shown(
         return
     from rich.console import Console
 
-    from gitops_ds.cli import rollout_bar
+    from gitops_ds.cli.output import rollout_bar
 
     with rollout_bar.RolloutBar(Console(stderr=True), estimates()) as bar:
         yield bar

@@ -11,7 +11,7 @@ from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
 from rich.table import Column
 from rich.text import Text
 
-from gitops_ds.cli.rollout_lines import RolloutLines
+from gitops_ds.cli.output.rollout_lines import RolloutLines
 from gitops_ds.model import duration, plain_text
 from gitops_ds.model.objects import Key
 from gitops_ds.model.plural import counted
