@@ -1,6 +1,6 @@
 """Whether the tip of the branch may continue to this cluster, by the reports of those before.
 
-`plan.cluster_waves` decides; here the reports are read, and a wait is published: once for each
+`plan.rollouts.cluster_waves` decides; here the reports are read, and a wait is published: once for each
 commit and cluster that it waits for, and again each time that it is overdue.
 """
 

@@ -127,7 +127,7 @@ def test_a_wait_that_fails_leaves_no_line_of_the_bar() -> None:
 
 
 SCENE = """
-from gitops_ds.cli import rollout_display
+from gitops_ds.cli.output import rollout_display
 from gitops_ds.model.objects import Key
 from gitops_ds.model.rollouts.rollout_progress import RolloutProgress
 import sys
