@@ -1,7 +1,7 @@
 """Whether the tip of the branch may continue to this cluster, by the reports of those before.
 
-`plan.rollouts.cluster_waves` decides; here the reports are read, and a wait is published: once for each
-commit and cluster that it waits for, and again each time that it is overdue.
+`plan.rollouts.cluster_waves` decides; here the reports are read, and a wait is published: once for
+each commit and cluster that it waits for, and again each time that it is overdue.
 """
 
 from __future__ import annotations

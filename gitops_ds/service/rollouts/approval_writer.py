@@ -1,8 +1,8 @@
 """Writes the approvals of stages onto their target revisions, from signed commits and reviews.
 
-`plan.rollouts.stage_approvals` decides what approves a stage. Git and the forge are read only while a stage
-waits, so a later withdrawal of an approval closes no stage. An approval in the annotation that this
-process did not derive is derived again, or removed.
+`plan.rollouts.stage_approvals` decides what approves a stage. Git and the forge are read only while
+a stage waits, so a later withdrawal of an approval closes no stage. An approval in the annotation
+that this process did not derive is derived again, or removed.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Writes the way back into Git after a halted rollout: a revert commit on the followed branch, or a
 pull request with it.
 
-`plan.rollouts.rollout_reverts` decides what is taken back. The commit is rendered before the push: it must
-change the halted template. An attempt that fails is repeated with back-off; the halt stays
+`plan.rollouts.rollout_reverts` decides what is taken back. The commit is rendered before the push:
+it must change the halted template. An attempt that fails is repeated with back-off; the halt stays
 meanwhile.
 """
 
