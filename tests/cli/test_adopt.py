@@ -37,7 +37,7 @@ def live(body: dict[str, Any]) -> dict[str, Any]:
     return {**stored, "metadata": metadata, "status": {"numberReady": 3}}
 
 
-def test_what_the_server_made_is_left_out_and_what_a_person_said_stays() -> None:
+def test_fields_of_the_server_are_omitted_and_fields_of_the_user_remain() -> None:
     written = daemonset("agent", "registry.example.com/agent:1", "logging")
     written["metadata"]["annotations"] = {"example.com/team": "platform"}
     written["spec"]["template"]["metadata"]["annotations"] = {

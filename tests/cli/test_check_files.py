@@ -1,4 +1,4 @@
-"""`check FILE…`: the whole repository is read, and what concerns the named files is told."""
+"""`check FILE…` reads the whole repository and reports the findings of the named files."""
 
 from __future__ import annotations
 
@@ -29,26 +29,28 @@ def fleet(tmp_path: Path) -> Path:
 
 
 def check(*arguments: str | Path) -> Result:
-    """The command, which tells in text."""
+    """The check, with its report as JSON."""
     return CliRunner(env={"GITHUB_ACTIONS": None, "GITHUB_STEP_SUMMARY": None}).invoke(
         cli.cli, ["check", *map(str, arguments), "-o", "json"], standalone_mode=False
     )
 
 
-def told(done: Result) -> set[str]:
-    """The files that something is said about."""
+def reported_files(done: Result) -> set[str]:
+    """The files with findings."""
     return {one["file"] for one in json.loads(done.stdout)["findings"]}
 
 
-def test_only_what_concerns_the_named_files_is_told(fleet: Path) -> None:
-    assert told(check(fleet)) == {"a.json", "below/b.json"}
-    assert told(check(fleet, fleet / "a.json")) == {"a.json"}
-    assert told(check("-C", fleet, fleet / "below/b.json")) == {"below/b.json"}
-    assert told(check("-C", fleet, os.path.relpath(fleet / "a.json"), fleet / "below/b.json")) == {
+def test_only_findings_of_the_named_files_are_reported(fleet: Path) -> None:
+    assert reported_files(check(fleet)) == {"a.json", "below/b.json"}
+    assert reported_files(check(fleet, fleet / "a.json")) == {"a.json"}
+    assert reported_files(check("-C", fleet, fleet / "below/b.json")) == {"below/b.json"}
+    assert reported_files(
+        check("-C", fleet, os.path.relpath(fleet / "a.json"), fleet / "below/b.json")
+    ) == {
         "a.json",
         "below/b.json",
     }
-    assert told(check(fleet / "below", fleet / "below/b.json")) == {"b.json"}
+    assert reported_files(check(fleet / "below", fleet / "below/b.json")) == {"b.json"}
 
 
 def test_the_exit_code_is_that_of_the_named_files(fleet: Path) -> None:

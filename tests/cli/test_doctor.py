@@ -29,10 +29,10 @@ from tests.plan.world import daemonset
 KEY = base64.b64encode(b"\0\0\0\x0bssh-ed25519\0\0\0 " + bytes(32)).decode()
 
 
-def files(told: dict[str, Any]) -> list[tuple[str, CheckVerdict, str]]:
+def files(document: dict[str, Any]) -> list[tuple[str, CheckVerdict, str]]:
     return [
         (line.name, line.verdict, line.message)
-        for line in doctor_service.files(service.parse(told))
+        for line in doctor_service.files(service.parse(document))
     ]
 
 
@@ -72,7 +72,7 @@ def test_each_secret_of_a_webhook_is_looked_at_where_it_is_named(tmp_path: Path)
     ]
 
 
-def test_a_webhook_that_nobody_can_reach_is_told(tmp_path: Path) -> None:
+def test_a_webhook_without_an_address_is_reported(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("a" * 32)
     found = files(
         {
@@ -128,18 +128,18 @@ def test_a_page_that_is_open_to_everybody_is_bad() -> None:
         ("https://chat.example.com/hunter2", "", CheckVerdict.BAD, "is empty"),
     ],
 )
-def test_the_files_of_a_receiver_of_news_are_looked_at_and_none_is_told(
+def test_the_files_of_a_receiver_are_checked_and_not_printed(
     tmp_path: Path, url: str | None, secret: str, verdict: CheckVerdict, words: str
 ) -> None:
     if url is not None:
         (tmp_path / "url").write_text(f"{url}\n")
     (tmp_path / "secret").write_text(secret)
-    told = {
+    receiver = {
         "name": "room",
         "urlFile": str(tmp_path / "url"),
         "secretFile": str(tmp_path / "secret"),
     }
-    ((name, found, message),) = files({"notify": [told]})
+    ((name, found, message),) = files({"notify": [receiver]})
     assert (name, found, words in message) == ("notify", verdict, True)
     assert "hunter2" not in message
 
@@ -190,7 +190,7 @@ def test_the_forge_of_a_repository_is_looked_at(
         ({"leaseDurationSeconds": 1, "renewTime": -600}, CheckVerdict.WARNING, "has no holder"),
     ],
 )
-def test_who_leads_and_whether_they_live_is_told(
+def test_the_leader_and_its_state_are_reported(
     spec: dict[str, Any] | None, verdict: CheckVerdict, words: str
 ) -> None:
     async def scene() -> Line:
@@ -201,7 +201,7 @@ def test_who_leads_and_whether_they_live_is_told(
                 {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "gitops-ds"}},
             )
             if spec is not None:
-                told = {**spec, "renewTime": timestamps.micros(clock() + spec["renewTime"])}
+                held = {**spec, "renewTime": timestamps.micros(clock() + spec["renewTime"])}
                 metadata = {"namespace": "gitops-ds", "name": "gitops-ds"}
                 await cluster.create(
                     LEASE,
@@ -209,7 +209,7 @@ def test_who_leads_and_whether_they_live_is_told(
                         "apiVersion": LEASE.api_version,
                         "kind": "Lease",
                         "metadata": metadata,
-                        "spec": told,
+                        "spec": held,
                     },
                 )
             return await doctor_service.election(cluster, service.parse({}), clock())
@@ -253,8 +253,8 @@ def test_keys_whose_signatures_count_are_looked_at(
 ) -> None:
     (tmp_path / "signers").write_text(text)
     verify = {"mode": "head", "allowedSignersFile": str(tmp_path / "signers")}
-    told = decode(RepositorySettings, {"url": "https://git.example.com/a", "verify": verify})
-    lines = asyncio.run(signing_keys.lines(told, "https://git.example.com/a", 1.8e9))
+    settings = decode(RepositorySettings, {"url": "https://git.example.com/a", "verify": verify})
+    lines = asyncio.run(signing_keys.lines(settings, "https://git.example.com/a", 1.8e9))
     assert lines[0].verdict is verdict
     assert words in lines[0].message
     assert KEY not in "".join(map(str, lines))

@@ -94,7 +94,7 @@ def contents(fleet: Path) -> dict[str, bytes]:
     return {str(path.relative_to(fleet)): path.read_bytes() for path in fleet.rglob("*.yaml")}
 
 
-def test_safe_fixes_are_written_and_told_and_every_other_byte_stays(fleet: Path) -> None:
+def test_safe_fixes_are_written_and_reported_and_no_other_byte_changes(fleet: Path) -> None:
     done = check(fleet, "--fix")
     after = (fleet / "agent.yaml").read_text()
     assert LABELS in after
@@ -211,12 +211,12 @@ def test_a_second_run_changes_nothing(fleet: Path) -> None:
     assert "can be fixed" not in done.stdout
 
 
-def test_proposals_are_written_when_they_are_asked_for(fleet: Path) -> None:
+def test_proposals_are_written_on_request(fleet: Path) -> None:
     done = check(fleet, "--fix-unsafe", "-o", "json")
-    told = json.loads(done.stdout)
+    report = json.loads(done.stdout)
     assert "minReadySeconds: 10" in (fleet / "agent.yaml").read_text()
     assert "priorityClassName: system-node-critical" in (fleet / "agent.yaml").read_text()
-    assert not [one for one in told["findings"] if "fix" in one]
+    assert not [one for one in report["findings"] if "fix" in one]
 
 
 def test_what_is_left_decides_the_exit_code(fleet: Path) -> None:
@@ -268,7 +268,7 @@ def test_mode_and_neighbours_stay(fleet: Path) -> None:
     assert sorted(path.name for path in fleet.iterdir()) == [".git", "agent.yaml"]
 
 
-def test_what_somebody_answers_for_is_not_fixed(fleet: Path) -> None:
+def test_an_accepted_finding_is_not_fixed(fleet: Path) -> None:
     text = AGENT.replace("# never back", "# gitops-ds: ignore DS211 never back").replace(
         "  uid: b7e5   # from kubectl get -o yaml\n",
         '  annotations: {gitops-ds.io/ignore: "DS305=we say it; DS015=later"}\n',
@@ -402,7 +402,7 @@ def test_what_only_one_cluster_was_asked_about_is_fixed_for_all_that_have_it(
     assert b"maxUnavailable: 10%" in contents(fleet)[TEMPLATE]
 
 
-def test_a_fix_of_a_template_counts_for_all_clusters_and_is_told_once(tmp_path: Path) -> None:
+def test_a_fix_of_a_template_applies_to_all_clusters_and_is_reported_once(tmp_path: Path) -> None:
     fleet = holding(tmp_path, templated("5%"))
     done = check(fleet, "--fix")
     assert done.stderr.count(f"fixed {TEMPLATE}") == 2
@@ -433,7 +433,9 @@ def test_with_a_base_the_pods_that_a_change_restarts_are_mended_too(fleet: Path)
     assert "restarts the pods of DaemonSet logging/agent on every node\n" in done.stderr
 
 
-def test_a_file_that_somebody_changes_meanwhile_is_left_and_all_others_too(tmp_path: Path) -> None:
+def test_a_file_that_changes_meanwhile_is_not_written_and_neither_are_the_others(
+    tmp_path: Path,
+) -> None:
     from pathlib import PurePosixPath
 
     from gitops_ds.git import atomic_write

@@ -34,7 +34,7 @@ def test_outside_of_git_a_command_that_needs_commits_says_so(
     ) == (2, True)
 
 
-def test_a_repository_without_a_commit_is_told_to_commit(tmp_path: Path) -> None:
+def test_the_advice_for_a_repository_without_a_commit_is_to_commit(tmp_path: Path) -> None:
     at = program.desk(tmp_path, tmp_path / "no-kubeconfig")
     ended = at.run("apply")
     assert (ended.code, "has no commit yet: commit, or push, a first one" in ended.err) == (3, True)
@@ -49,7 +49,7 @@ def test_a_repository_without_a_commit_is_told_to_commit(tmp_path: Path) -> None
         ("commit", "runs the template of commit x"),
     ],
 )
-def test_nothing_to_trace_is_said_of_the_sort_that_was_asked(kind: str, words: str) -> None:
+def test_a_trace_without_a_result_names_the_requested_kind(kind: str, words: str) -> None:
     with pytest.raises(errors.NoMatch, match=f"no pod of a DaemonSet in namespace y {words}"):
         trace.found((), kind, "x", "y")
 

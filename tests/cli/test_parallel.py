@@ -145,12 +145,12 @@ def report(directory: Path, processors: set[int], cache: Path, *more: str) -> di
         text=True,
     )
     assert done.returncode == 1, done.stderr
-    told: dict[str, Any] = json.loads(done.stdout)
-    return told
+    document: dict[str, Any] = json.loads(done.stdout)
+    return document
 
 
 @pytest.mark.system
-def test_the_command_tells_the_same_with_one_processor_and_with_all(tmp_path: Path) -> None:
+def test_the_report_is_the_same_with_one_processor_and_with_all(tmp_path: Path) -> None:
     directory = tmp_path / "repo"
     directory.mkdir()
     for path, data in files().items():

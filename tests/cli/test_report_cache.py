@@ -1,6 +1,4 @@
-"""A repository in which nothing changed is not judged again and is told the same; whatever did
-change is judged.
-"""
+"""An unchanged repository gets its cached report; a changed one is checked again."""
 
 from __future__ import annotations
 
@@ -67,19 +65,19 @@ def test_a_report_is_given_back_as_it_was(question: CachedReport) -> None:
 @pytest.mark.parametrize(
     "otherwise",
     [
-        lambda asked: replace(asked, inputs=("eu-2",)),
-        lambda asked: replace(
-            asked, work_tree=SourceTree(None, {PurePosixPath("a.yaml"): b"a: c\n"})
+        lambda entry: replace(entry, inputs=("eu-2",)),
+        lambda entry: replace(
+            entry, work_tree=SourceTree(None, {PurePosixPath("a.yaml"): b"a: c\n"})
         ),
-        lambda asked: replace(
-            asked, work_tree=SourceTree(None, {PurePosixPath("b.yaml"): b"a: b\n"})
+        lambda entry: replace(
+            entry, work_tree=SourceTree(None, {PurePosixPath("b.yaml"): b"a: b\n"})
         ),
-        lambda asked: replace(
-            asked, work_tree=SourceTree(None, {**FILES.files, PurePosixPath("b.yaml"): b""})
+        lambda entry: replace(
+            entry, work_tree=SourceTree(None, {**FILES.files, PurePosixPath("b.yaml"): b""})
         ),
-        lambda asked: replace(asked, work_tree=SourceTree(None, FILES.files, (FINDING,))),
-        lambda asked: replace(asked, cache=replace(asked.cache, secret=b"another")),
-        lambda asked: replace(asked, cache=replace(asked.cache, name="another")),
+        lambda entry: replace(entry, work_tree=SourceTree(None, FILES.files, (FINDING,))),
+        lambda entry: replace(entry, cache=replace(entry.cache, secret=b"another")),
+        lambda entry: replace(entry, cache=replace(entry.cache, name="another")),
     ],
     ids=[
         "words",
@@ -117,7 +115,7 @@ def test_another_question_has_no_answer(
         "taken by a program",
     ],
 )
-def test_what_could_be_told_otherwise_or_to_others_is_not_kept(
+def test_a_report_that_depends_on_other_inputs_is_not_cached(
     question: CachedReport, report: Report, seen: SourceTree
 ) -> None:
     question.save(report, seen)
@@ -148,13 +146,13 @@ class Desk:
             cli.cli, ["check", str(self.repository), *arguments], standalone_mode=False
         )
 
-    def told(self, *arguments: str) -> tuple[object, str, str]:
+    def output_of(self, *arguments: str) -> tuple[object, str, str]:
         done = self.check(*arguments)
         return done.return_value, done.stdout, done.stderr
 
     def forge(self) -> None:
-        """Replaces what the last check found by nothing, under its own seal: who believes it did
-        not judge.
+        """Replaces the findings of the last check by none, under a valid seal. A check that trusts
+        it reports none.
         """
         entries = (self.home / ".cache/gitops-ds/checks").iterdir()
         (entry,) = (one for one in entries if b'"fingerprints"' in one.read_bytes())
@@ -175,15 +173,15 @@ def desk(tmp_path: Path) -> Desk:
     return Desk(tmp_path)
 
 
-def test_an_unchanged_repository_is_told_the_same_in_every_format(desk: Desk) -> None:
+def test_an_unchanged_repository_has_the_same_report_in_every_format(desk: Desk) -> None:
     for format in ("text", "json", "junit", "markdown", "gitlab", "github"):
-        whole = desk.told("-o", format, "--no-cache")
+        whole = desk.output_of("-o", format, "--no-cache")
         assert whole[0] == 1
-        assert [desk.told("-o", format) for _ in range(2)] == [whole, whole]
+        assert [desk.output_of("-o", format) for _ in range(2)] == [whole, whole]
 
 
 def test_an_unchanged_repository_is_not_judged_again_and_a_changed_one_is(desk: Desk) -> None:
-    whole = desk.told()
+    whole = desk.output_of()
     assert whole[0] == 1
     others = (
         ["--no-cache"],
@@ -193,13 +191,13 @@ def test_an_unchanged_repository_is_not_judged_again_and_a_changed_one_is(desk: 
         [str(desk.repository / "7.yaml")],
     )
     for other in others:
-        desk.told()
+        desk.output_of()
         desk.forge()
-        assert desk.told()[0] == 0
-        assert desk.told(*other)[0] == 1, other
+        assert desk.output_of()[0] == 0
+        assert desk.output_of(*other)[0] == 1, other
     path = desk.repository / "8.yaml"
     path.write_bytes(path.read_bytes() + b"#")
-    assert desk.told() == whole
+    assert desk.output_of() == whole
 
 
 def test_the_version_of_a_report_covers_packages_that_exist() -> None:

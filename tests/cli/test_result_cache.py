@@ -1,6 +1,4 @@
-"""What a check remembers spares work and changes no result; what somebody else wrote is not
-believed.
-"""
+"""The cache of results saves work and changes no result; entries of another writer are ignored."""
 
 from __future__ import annotations
 
@@ -134,7 +132,7 @@ def test_most_is_remembered() -> None:
 
 
 @pytest.mark.parametrize(
-    "said",
+    "line",
     [
         "profile: strict",
         "rules: {DS401: false}",
@@ -146,10 +144,10 @@ def test_most_is_remembered() -> None:
         "custom: [{name: none, schema: {required: [nothing]}}]",
     ],
 )
-def test_other_settings_are_another_verdict(said: str) -> None:
+def test_other_settings_are_another_verdict(line: str) -> None:
     every = 'name: x\nmanifests: ["*.yaml", "*.json"]\n'
     before, after = (
-        {**fleet_of(2).files, SETTINGS: text.encode()} for text in (every, every + said)
+        {**fleet_of(2).files, SETTINGS: text.encode()} for text in (every, every + line)
     )
     known = learnt(judged(SourceTree(None, before)))
     cold = judged(SourceTree(None, after))
@@ -211,7 +209,7 @@ def test_values_are_given_back_as_they_were_or_not_at_all(value: object) -> None
 
 
 @pytest.mark.parametrize("value", ["NaN", "-Infinity", "1e400", '"\\ud800"', "9" * 30])
-def test_json_that_only_python_takes_is_none(value: str) -> None:
+def test_json_that_only_python_accepts_is_invalid(value: str) -> None:
     data = f'{{"apiVersion": "v1", "kind": "ConfigMap", "{"k" * 1100}": {value}}}'.encode()
     assert parser.read("a.json", data).documents == ()
 
@@ -228,7 +226,7 @@ def test_secrets_are_not_kept() -> None:
     assert not any(b"hush-hush" in line for line in known.files.values())
 
 
-def test_what_nobody_asks_for_goes(tmp_path: Path) -> None:
+def test_unused_entries_are_removed(tmp_path: Path) -> None:
     memory = ResultCache(tmp_path / "checks", "name", b"secret", few=0)
     for turn in range(12):
         texts = {
@@ -300,7 +298,7 @@ def test_the_command_remembers_and_forgets(tmp_path: Path) -> None:
     second = run(home, repository)
     assert second == run(home, repository, "--no-cache")
     assert second[0] == 1
-    # Another secret believes nothing of it, and what it writes instead is believed by nobody else.
+    # Entries are valid with the secret of their writer only.
     assert run(home, repository, GITOPS_DS_CACHE_KEY="of the CI") == second
     key.chmod(0o644)
     assert run(home, repository) == second

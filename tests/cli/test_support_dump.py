@@ -1,6 +1,4 @@
-"""A support dump may be shown to strangers: it holds no secret, tells what could not be read, and
-stays small.
-"""
+"""A support dump can be published: it has no secret, names what could not be read, and is small."""
 
 from __future__ import annotations
 
@@ -77,7 +75,7 @@ def agent(plant: Plants) -> dict[str, Any]:
         "--log-level",
         "info",
     ]
-    container["args"] += ["--tell", f"https://hooks.slack.com/services/T0/{plant('hook')}"]
+    container["args"] += ["--notify", f"https://hooks.slack.com/services/T0/{plant('hook')}"]
     container["command"] = [
         "sh",
         "-c",
@@ -216,16 +214,16 @@ def played(tmp_path: Path, plant: Plants, limits: DumpLimits) -> tuple[dict[str,
     """The archive of a cluster that is full of secrets, and the paths that were read raw."""
     file = tmp_path / "settings.yaml"
     file.write_text(settings(plant))
-    asked: list[str] = []
+    requests: list[str] = []
 
     async def raw(path: str, query: Mapping[str, str], most: int) -> str:
-        asked.append(path)
+        requests.append(path)
         assert most == limits.log
         if path.endswith("/metrics"):
             return f'up{{token="{plant("metric")}"}} 1\n'
         line = json.dumps(
             {
-                "message": f"said {plant.made[0]}",
+                "message": f"error {plant.made[0]}",
                 "token": plant("log"),
                 "header": f"Basic {plant('basic')}",
             }
@@ -250,11 +248,11 @@ def played(tmp_path: Path, plant: Plants, limits: DumpLimits) -> tuple[dict[str,
             wanted = DumpOptions("gitops-ds", str(file), limits)
             dump = await collect.local(wanted)
             await collect.cluster(dump, client, wanted, raw)
-            words = f"it said token={plant('complaint')}"
+            words = f"refused: token={plant('complaint')}"
             await dump.read("something", failing(words))
             return archive.archive(dump, limits, 0.0)
 
-    return opened(simulator.virtual_time.run(scene())), asked
+    return opened(simulator.virtual_time.run(scene())), requests
 
 
 async def failing(words: str) -> archive.Parts:
@@ -263,32 +261,33 @@ async def failing(words: str) -> archive.Parts:
 
 def test_no_planted_secret_is_in_the_archive_and_all_the_rest_is(tmp_path: Path) -> None:
     plant = Plants()
-    files, asked = played(tmp_path, plant, DumpLimits())
+    files, requests = played(tmp_path, plant, DumpLimits())
     assert len(plant.made) >= 25
     assert {
         secret: name for secret in plant.made for name, text in files.items() if secret in text
     } == {}
     assert [name for name, text in files.items() if PLANTED in text] == []
-    told = {name: json.loads(text) for name, text in files.items() if name.endswith(".json")}
-    assert told["versions.json"]["gitops-ds"]
-    assert told["settings.json"]["repository"]["credentials"] == {
+    documents = {name: json.loads(text) for name, text in files.items() if name.endswith(".json")}
+    assert documents["versions.json"]["gitops-ds"]
+    assert documents["settings.json"]["repository"]["credentials"] == {
         "tokenFile": "/etc/gitops-ds/credentials/token"
     }
     assert (
-        told["settings-settings.json"]["notify"][0]["url"] == f"https://chat.example.com/{HIDDEN}"
+        documents["settings-settings.json"]["notify"][0]["url"]
+        == f"https://chat.example.com/{HIDDEN}"
     )
-    assert told["state/fleet.json"]["inventory"] == [["apps", "DaemonSet", "logging", "agent"]]
-    (daemon,) = told["daemonsets.json"]["items"]
+    assert documents["state/fleet.json"]["inventory"] == [["apps", "DaemonSet", "logging", "agent"]]
+    (daemon,) = documents["daemonsets.json"]["items"]
     container = daemon["spec"]["template"]["spec"]["containers"][0]
-    assert container["args"][3:6] == ["--log-level", "info", "--tell"]
+    assert container["args"][3:6] == ["--log-level", "info", "--notify"]
     assert container["env"][4]["valueFrom"]["secretKeyRef"] == {"name": "sealed", "key": "token"}
-    assert len(told["nodes.json"]["items"]) == 2
-    assert [event["metadata"]["name"] for event in told["events.json"]["items"]][:2] == [
+    assert len(documents["nodes.json"]["items"]) == 2
+    assert [event["metadata"]["name"] for event in documents["events.json"]["items"]][:2] == [
         "event-1",
         "event-0",
     ]
     assert f"the program printed {HIDDEN}" in files["events.json"]
-    assert told["leases.json"]["items"][0]["spec"]["holderIdentity"] == "pod-1"
+    assert documents["leases.json"]["items"][0]["spec"]["holderIdentity"] == "pod-1"
     assert {
         "controllerrevisions.json",
         "pods.json",
@@ -296,13 +295,13 @@ def test_no_planted_secret_is_in_the_archive_and_all_the_rest_is(tmp_path: Path)
         "kubernetes.json",
         "README.txt",
     } <= files.keys()
-    assert f"something: it said token={HIDDEN}" in files["README.txt"]
+    assert f"something: refused: token={HIDDEN}" in files["README.txt"]
     pod = "/api/v1/namespaces/gitops-ds/pods/gitops-ds-0"
-    assert asked == [f"{pod}/log", f"{pod}:8081/proxy/metrics"]
+    assert requests == [f"{pod}/log", f"{pod}:8081/proxy/metrics"]
     assert files["logs/gitops-ds-0.gitops-ds.log"].startswith("2026-01-01T00:00:00Z ")
 
 
-def test_what_is_too_large_is_cut_and_told(tmp_path: Path) -> None:
+def test_large_parts_are_truncated_and_named(tmp_path: Path) -> None:
     files, _ = played(tmp_path, Plants(), DumpLimits(file=600, log=100))
     assert json.loads(files["events.json"])["items"][0]["metadata"]["name"] == "event-1"
     assert "events.json: 1 of" in files["README.txt"]
@@ -333,7 +332,7 @@ def test_what_only_speaks_of_a_secret_stays(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "redacted"),
     [
         ("--token abcd", f"--token {HIDDEN}"),
         ("a=1&access_token=zzzz&b=2", f"a=1&access_token={HIDDEN}&b=2"),
@@ -343,8 +342,8 @@ def test_what_only_speaks_of_a_secret_stays(text: str) -> None:
         ("export DB_PASS=hunter22; run", f"export DB_PASS={HIDDEN}; run"),
     ],
 )
-def test_what_stands_after_a_telling_name_is_hidden(text: str, told: str) -> None:
-    assert Redactor().text(text) == told
+def test_the_value_of_a_name_of_a_secret_is_hidden(text: str, redacted: str) -> None:
+    assert Redactor().text(text) == redacted
 
 
 def test_last_words_of_a_container_are_its_own() -> None:
@@ -367,7 +366,7 @@ WORDS = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]), m
 
 @given(
     secret=st.from_regex(r"\A[!-~]{8,40}\Z").filter(
-        lambda said: HIDDEN not in said and not said.startswith("$")
+        lambda text: HIDDEN not in text and not text.startswith("$")
     ),
     before=WORDS,
     after=WORDS,
@@ -384,8 +383,8 @@ def test_a_value_that_one_place_gives_away_is_hidden_in_all(
         secret: [f"{{{secret}}}"],
         "line": f"{before}\n{secret}\n{after}",
     }
-    told = redactor.document({"env": [variable], "rest": elsewhere})
-    for text in (*leaves(told), redactor.text(quoted)):
+    document = redactor.document({"env": [variable], "rest": elsewhere})
+    for text in (*leaves(document), redactor.text(quoted)):
         assert secret not in text.replace(HIDDEN, "\0")
 
 
@@ -402,7 +401,7 @@ def leaves(value: Any) -> Iterator[str]:
             yield str(value)
 
 
-def test_settings_that_are_no_yaml_are_told_and_left_out(tmp_path: Path) -> None:
+def test_settings_that_are_not_yaml_are_named_and_omitted(tmp_path: Path) -> None:
     file = tmp_path / "settings.yaml"
     file.write_text("repository: {url: 'xyzzy\n")
     dump: Dump = simulator.virtual_time.run(collect.local(DumpOptions(settings=str(file))))
@@ -424,9 +423,9 @@ def program(tmp_path: Path, *words: str, **variables: str) -> subprocess.Complet
 
 
 def test_without_a_cluster_the_rest_is_written_and_nothing_overwritten(tmp_path: Path) -> None:
-    told = program(tmp_path, "--file", "dump.tar.gz", "--kubeconfig", "nowhere")
-    assert told.returncode == 0, told.stderr
-    assert "not read: cluster: " in told.stderr
+    done = program(tmp_path, "--file", "dump.tar.gz", "--kubeconfig", "nowhere")
+    assert done.returncode == 0, done.stderr
+    assert "not read: cluster: " in done.stderr
     file = tmp_path / "dump.tar.gz"
     assert file.stat().st_mode & 0o777 == 0o600
     assert {"README.txt", "versions.json"} == opened(file.read_bytes()).keys()
@@ -437,7 +436,7 @@ def test_without_a_cluster_the_rest_is_written_and_nothing_overwritten(tmp_path:
 
 
 @pytest.mark.controlplane
-def test_on_a_real_cluster_what_is_forbidden_is_told(
+def test_on_a_real_cluster_forbidden_requests_are_named(
     tmp_path: Path, control_plane: controlplane.ControlPlane
 ) -> None:
     control_plane.kubectl("create", "serviceaccount", "dumper")
@@ -463,9 +462,9 @@ def test_on_a_real_cluster_what_is_forbidden_is_told(
     restricted.write_text(json.dumps(config))
     few = program(tmp_path, "--file", "few.tar.gz", "--kubeconfig", str(restricted), "-o", "json")
     assert few.returncode == 0, few.stderr
-    told = json.loads(few.stdout)
-    assert {"daemonsets.json", "nodes.json"} <= set(told["parts"])
-    assert any(line.startswith("pods: ") and "forbidden" in line for line in told["unread"])
+    report = json.loads(few.stdout)
+    assert {"daemonsets.json", "nodes.json"} <= set(report["parts"])
+    assert any(line.startswith("pods: ") and "forbidden" in line for line in report["unread"])
     all_of_it = program(
         tmp_path,
         "--file",

@@ -58,7 +58,7 @@ def test_a_plan_of_a_revision_names_the_commit(at: Desk) -> None:
     assert ended.err == ""
 
 
-def test_a_plan_before_the_first_commit_says_that_there_is_none(at: Desk) -> None:
+def test_a_plan_before_the_first_commit_reports_the_missing_commit(at: Desk) -> None:
     at.write("agent.yaml", agent())
     assert (
         "not committed: agent.yaml; `apply` takes commits, and the repository has none"

@@ -84,8 +84,8 @@ def test_every_label_and_annotation_is_documented_and_no_other() -> None:
     }
     known.discard(names.API_VERSION)
     text = (REFERENCE / "labels.md").read_text("utf-8")
-    said = set(re.findall(rf"`({re.escape(names.DOMAIN)}/[a-z-]+)`", text))
-    assert said == known
+    documented = set(re.findall(rf"`({re.escape(names.DOMAIN)}/[a-z-]+)`", text))
+    assert documented == known
 
 
 def test_the_keys_of_json_are_those_of_the_schemas() -> None:

@@ -1,4 +1,4 @@
-"""`doctor` tells what is well, what is not, and what to do; it writes nothing."""
+"""`doctor` reports each check with its verdict and advice; it writes nothing."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from tests import controlplane
 from tests.docs.conftest import Run
 
 
-def checks(told: str) -> dict[str, dict[str, Any]]:
-    document = json.loads(told)
+def checks(report: str) -> dict[str, dict[str, Any]]:
+    document = json.loads(report)
     assert (document["apiVersion"], document["kind"]) == ("gitops-ds.io/v1", "Diagnosis")
     return {check["name"]: check for check in document["checks"]}
 
@@ -33,21 +33,21 @@ def repository(run: Run, tmp_path: Path) -> Path:
 
 
 def test_without_a_cluster_only_the_cluster_is_bad(run: Run, tmp_path: Path) -> None:
-    told = run("gitops-ds", "doctor", "-o", "json", cwd=repository(run, tmp_path))
-    assert told.returncode == 1, told.stderr
-    found = checks(told.stdout)
+    done = run("gitops-ds", "doctor", "-o", "json", cwd=repository(run, tmp_path))
+    assert done.returncode == 1, done.stderr
+    found = checks(done.stdout)
     assert [name for name, check in found.items() if check["verdict"] == "bad"] == ["cluster"]
     assert "no kubeconfig" in found["cluster"]["message"]
     assert found["cluster"]["advice"]
     assert "6 files" in found["repository"]["message"]
-    assert json.loads(told.stdout)["summary"]["bad"] == 1
+    assert json.loads(done.stdout)["summary"]["bad"] == 1
 
 
 def test_a_line_says_what_to_do(run: Run) -> None:
-    told = run("gitops-ds", "doctor", "-q")
-    assert told.returncode == 1
-    assert "is not in Git; only commits are applied" in told.stdout
-    assert "ok " not in told.stdout
+    done = run("gitops-ds", "doctor", "-q")
+    assert done.returncode == 1
+    assert "is not in Git; only commits are applied" in done.stdout
+    assert "ok " not in done.stdout
 
 
 @pytest.mark.parametrize(
@@ -61,13 +61,13 @@ def test_a_line_says_what_to_do(run: Run) -> None:
         ("- a\n", "settings.yaml"),
     ],
 )
-def test_wrong_settings_are_told_at_their_line(
+def test_invalid_settings_are_reported_with_their_line(
     run: Run, tmp_path: Path, text: str, message: str
 ) -> None:
     (tmp_path / "desk" / "settings.yaml").write_text(text)
-    told = run("gitops-ds", "doctor", "--settings", "settings.yaml", "-o", "json")
-    assert told.returncode == 1
-    line = checks(told.stdout)["settings"]
+    done = run("gitops-ds", "doctor", "--settings", "settings.yaml", "-o", "json")
+    assert done.returncode == 1
+    line = checks(done.stdout)["settings"]
     assert line["verdict"] == "bad"
     assert message in line["message"]
 
@@ -112,8 +112,8 @@ def test_what_stands_in_the_way_of_a_deploy_is_bad(run: Run, tmp_path: Path) -> 
 
 
 def test_a_repository_that_is_not_there_is_bad(run: Run) -> None:
-    told = run("gitops-ds", "doctor", "-C", "file:///nowhere", "-o", "json")
-    assert checks(told.stdout)["repository"]["verdict"] == "bad"
+    done = run("gitops-ds", "doctor", "-C", "file:///nowhere", "-o", "json")
+    assert checks(done.stdout)["repository"]["verdict"] == "bad"
 
 
 @pytest.mark.parametrize(
@@ -150,8 +150,8 @@ def test_the_versions_of_kubernetes_that_were_tested_are_ok(
     assert doctor_checks._version(version).verdict is verdict
 
 
-def test_rights_are_asked_where_the_objects_are() -> None:
-    asked = {
+def test_the_required_rights_are_in_the_namespaces_of_the_objects() -> None:
+    rights = {
         str(right)
         for right in doctor_checks.applying(
             [Key("apps", "DaemonSet", "logging", "x"), Key("", "Namespace", "", "logging")]
@@ -161,7 +161,7 @@ def test_rights_are_asked_where_the_objects_are() -> None:
         "patch daemonsets.apps in logging",
         "create namespaces",
         "list daemonsets.apps",
-    } <= asked
+    } <= rights
     assert {
         str(right) for right in doctor_checks.pruning([Key("", "Namespace", "", "logging")])
     } == {
@@ -177,7 +177,7 @@ def test_rights_are_asked_where_the_objects_are() -> None:
 def test_all_is_well_on_a_real_cluster(
     run: Run, tmp_path: Path, control_plane: controlplane.ControlPlane
 ) -> None:
-    told = run(
+    done = run(
         "gitops-ds",
         "doctor",
         "-o",
@@ -185,8 +185,8 @@ def test_all_is_well_on_a_real_cluster(
         cwd=repository(run, tmp_path),
         KUBECONFIG=str(control_plane.kubeconfig),
     )
-    assert told.returncode == 0, told.stdout
-    found = checks(told.stdout)
+    assert done.returncode == 0, done.stdout
+    found = checks(done.stdout)
     assert found["cluster"]["message"].startswith(f"Kubernetes v{kubernetes_versions.NEWEST}")
     assert {check["verdict"] for name, check in found.items() if name.startswith("rights")} == {
         "ok"
@@ -210,7 +210,7 @@ def test_missing_rights_are_named(
     config["users"][0]["user"] = {"token": control_plane.kubectl("create", "token", name).strip()}
     restricted = tmp_path / "kubeconfig"
     restricted.write_text(json.dumps(config))
-    told = run(
+    done = run(
         "gitops-ds",
         "doctor",
         "-o",
@@ -218,8 +218,8 @@ def test_missing_rights_are_named(
         cwd=repository(run, tmp_path),
         KUBECONFIG=str(restricted),
     )
-    assert told.returncode == 1
-    found = checks(told.stdout)
+    assert done.returncode == 1
+    found = checks(done.stdout)
     assert "patch daemonsets.apps in node-agents" in found["rights to apply"]["message"]
     assert "ClusterRole" in found["rights to apply"]["advice"]
     assert "list nodes" in found["rights to look"]["message"]

@@ -44,7 +44,9 @@ def test_init_without_a_directory_writes_here(run: Run, tmp_path: Path) -> None:
     assert {str(p.relative_to(desk)) for p in desk.rglob("*") if p.is_file()} == EVERY
 
 
-def test_a_second_init_names_what_is_there_and_writes_nothing(run: Run, tmp_path: Path) -> None:
+def test_a_second_init_names_the_existing_files_and_writes_nothing(
+    run: Run, tmp_path: Path
+) -> None:
     desk = tmp_path / "desk"
     (desk / ".gitlab-ci.yml").write_text("mine")
     refused = run("gitops-ds", "init")

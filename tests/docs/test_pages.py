@@ -21,7 +21,7 @@ MARK = "@@ block"
 
 
 def script(section: Section) -> str:
-    """The section as one shell script: a line before each block tells them apart in the output."""
+    """The section as one shell script: a line before each block separates them in the output."""
     steps = ["set -euo pipefail"]
     for number, block in enumerate(section.blocks):
         if block.language == "sh":

@@ -158,7 +158,7 @@ class Gitea(LocalServer):
 
 
 class Clone:
-    """Somebody's clone of a repository."""
+    """A contributor's clone of a repository."""
 
     def __init__(self, url: str, directory: Path) -> None:
         self.directory = directory

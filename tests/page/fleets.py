@@ -275,7 +275,7 @@ def _pod(fleet: Fleet, node: str, hash: str, owner: dict[str, Any]) -> dict[str,
 
 
 def story(count: int = 60) -> Show:
-    """A cluster in the middle of its day: a rollout that goes on, one that fails, a broken node,
+    """A cluster in the middle of its day: a rollout in progress, one that fails, a broken node,
     one suspended, two at rest.
     """
     on = nodes(count)

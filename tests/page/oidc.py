@@ -89,18 +89,18 @@ class Provider:
 
     async def _token(self, request: web.Request) -> web.Response:
         form = await request.post()
-        asked = self._codes.pop(str(form["code"]))
+        grant = self._codes.pop(str(form["code"]))
         verifier = hashlib.sha256(str(form["code_verifier"]).encode()).digest()
         if request.headers["Authorization"] != basic(self.client):
             raise web.HTTPUnauthorized
-        if encoded(verifier) != asked["code_challenge"]:
+        if encoded(verifier) != grant["code_challenge"]:
             raise web.HTTPBadRequest
         claims = {
             "iss": self.issuer,
             "aud": self.client,
             "sub": "4711",
             "email": self.email,
-            "nonce": asked["nonce"],
+            "nonce": grant["nonce"],
             "exp": int(time.time()) + 300,
         }
         parts = ({"alg": "RS256", "kid": "1"}, claims)

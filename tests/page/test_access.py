@@ -1,4 +1,4 @@
-"""Who may look at the page, decided without a browser, and asked over HTTP."""
+"""Access to the page: its decisions without a browser, and its answers over HTTP."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Talk = Callable[[Client], Awaitable[None]]
 ADDRESS = "127.0.0.1:8080"
 
 
-def asked(
+def request(
     host: str = ADDRESS,
     peer: str = "127.0.0.1",
     method: str = "GET",
@@ -57,21 +57,19 @@ def door(path: Path, now: list[float] | None = None) -> PageGuard:
         ("", AccessVerdict.DENY),
     ],
 )
-def test_open_answers_to_no_name_that_somebody_else_may_own(
-    host: str, verdict: AccessVerdict
-) -> None:
-    assert PageGuard().check(asked(host))[0] is verdict
+def test_open_access_refuses_host_names_of_other_owners(host: str, verdict: AccessVerdict) -> None:
+    assert PageGuard().check(request(host))[0] is verdict
 
 
 def test_a_token_lets_in_and_a_wrong_one_does_not(tmp_path: Path) -> None:
     at = door(tmp_path)
-    assert at.check(asked("any.example.com"))[0] is AccessVerdict.SIGN_IN
-    assert at.check(asked(Authorization=f"Bearer {TOKEN}"))[0] is AccessVerdict.ALLOW
-    assert at.check(asked(Authorization=f"Bearer {TOKEN}x"))[0] is AccessVerdict.DENY
-    assert at.check(asked(Authorization="Basic abc"))[0] is AccessVerdict.SIGN_IN
+    assert at.check(request("any.example.com"))[0] is AccessVerdict.SIGN_IN
+    assert at.check(request(Authorization=f"Bearer {TOKEN}"))[0] is AccessVerdict.ALLOW
+    assert at.check(request(Authorization=f"Bearer {TOKEN}x"))[0] is AccessVerdict.DENY
+    assert at.check(request(Authorization="Basic abc"))[0] is AccessVerdict.SIGN_IN
 
 
-def test_guessing_ends_after_some_tries_and_begins_anew_a_minute_later(tmp_path: Path) -> None:
+def test_guessing_ends_after_some_tries_and_begins_again_a_minute_later(tmp_path: Path) -> None:
     now = [1000.0]
     at = door(tmp_path, now)
     assert not any(at.accepts("wrong") for _ in range(10))
@@ -85,15 +83,15 @@ def test_a_sign_in_ends_by_time_and_with_its_token(tmp_path: Path) -> None:
     now = [1000.0]
     at = door(tmp_path, now)
     cookie = at.cookie()
-    assert at.check(asked(cookie=cookie))[0] is AccessVerdict.ALLOW
+    assert at.check(request(cookie=cookie))[0] is AccessVerdict.ALLOW
     until, _, mac = cookie.partition(".")
-    assert at.check(asked(cookie=f"{int(until) + 1}.{mac}"))[0] is AccessVerdict.SIGN_IN
+    assert at.check(request(cookie=f"{int(until) + 1}.{mac}"))[0] is AccessVerdict.SIGN_IN
     assert TOKEN not in cookie
     now[0] += access.STAYS + 1
-    assert at.check(asked(cookie=cookie))[0] is AccessVerdict.SIGN_IN
+    assert at.check(request(cookie=cookie))[0] is AccessVerdict.SIGN_IN
     now[0] = 1000.0
     (tmp_path / "token").write_text("another token, and longer")
-    assert at.check(asked(cookie=cookie))[0] is AccessVerdict.SIGN_IN
+    assert at.check(request(cookie=cookie))[0] is AccessVerdict.SIGN_IN
 
 
 @pytest.mark.parametrize("content", [None, "", "short"])
@@ -122,7 +120,7 @@ def test_a_header_is_believed_from_trusted_proxies_only(
     peer: str, headers: Mapping[str, str], verdict: AccessVerdict
 ) -> None:
     at = PageGuard(AccessKind.PROXY, trusted=access.networks(("10.0.0.0/8",)))
-    assert at.check(asked(peer=peer, **headers))[0] is verdict
+    assert at.check(request(peer=peer, **headers))[0] is verdict
 
 
 @pytest.mark.parametrize(
@@ -137,11 +135,11 @@ def test_a_header_is_believed_from_trusted_proxies_only(
 def test_what_is_not_a_get_comes_from_the_page_itself(
     origin: Mapping[str, str], verdict: AccessVerdict
 ) -> None:
-    assert PageGuard().check(asked(method="POST", **origin))[0] is verdict
+    assert PageGuard().check(request(method="POST", **origin))[0] is verdict
 
 
 @pytest.mark.parametrize(
-    ("address", "told", "access"),
+    ("address", "settings", "access"),
     [
         ("127.0.0.1:8080", PageSettings(None), "open"),
         ("[::1]:8080", PageSettings(None), "open"),
@@ -153,26 +151,28 @@ def test_what_is_not_a_get_comes_from_the_page_itself(
     ],
 )
 def test_where_a_page_is_served_and_to_whom(
-    address: str, told: PageSettings, access: str | None
+    address: str, settings: PageSettings, access: str | None
 ) -> None:
-    found = told.served_at(address)
+    found = settings.served_at(address)
     assert (found.access if found else None) == access
 
 
 @pytest.mark.parametrize(
-    ("told", "words"),
+    ("document", "words"),
     [
         ({"access": "open"}, "open to every host"),
         ({}, "tokenFile is required"),
         ({"access": "proxy"}, "trustedProxies is required"),
     ],
 )
-def test_a_page_that_would_be_open_to_all_is_refused(told: Mapping[str, str], words: str) -> None:
+def test_a_page_that_would_be_open_to_all_is_refused(
+    document: Mapping[str, str], words: str
+) -> None:
     with pytest.raises(SettingsError, match=words):
-        decode(PageSettings, told).served_at(":8080")
+        decode(PageSettings, document).served_at(":8080")
 
 
-def test_a_network_that_is_none_is_refused() -> None:
+def test_an_invalid_network_is_refused() -> None:
     with pytest.raises(SettingsError, match="trustedProxies"):
         decode(PageSettings, {"trustedProxies": ["10.0.0.0/99"]})
 
@@ -200,9 +200,9 @@ def test_signing_in_and_out(tmp_path: Path) -> None:
         right = await client.post(
             "/login", data={"token": TOKEN}, headers={"Origin": home}, allow_redirects=False
         )
-        told = right.headers["Set-Cookie"]
+        cookie = right.headers["Set-Cookie"]
         assert right.status == 303
-        assert all(word in told for word in ("HttpOnly", "SameSite=Strict", "Path=/"))
+        assert all(word in cookie for word in ("HttpOnly", "SameSite=Strict", "Path=/"))
         page = await client.get("/agents/logging/fluent-bit")
         assert page.status == 200
         assert "Sign out" in await page.text()
@@ -308,28 +308,30 @@ def test_a_map_of_5000_nodes_is_small() -> None:
     asyncio.run(done())
 
 
-def test_wrong_tokens_of_one_address_lock_out_nobody_else(tmp_path: Path) -> None:
+def test_wrong_tokens_of_one_address_lock_out_no_other_address(tmp_path: Path) -> None:
     at = door(tmp_path)
     for _ in range(20):
         assert (
-            at.check(asked(peer="10.0.0.1", Authorization="Bearer wrong"))[0] is AccessVerdict.DENY
+            at.check(request(peer="10.0.0.1", Authorization="Bearer wrong"))[0]
+            is AccessVerdict.DENY
         )
     assert (
-        at.check(asked(peer="10.0.0.1", Authorization=f"Bearer {TOKEN}"))[0] is AccessVerdict.DENY
+        at.check(request(peer="10.0.0.1", Authorization=f"Bearer {TOKEN}"))[0] is AccessVerdict.DENY
     )
     assert (
-        at.check(asked(peer="10.0.0.2", Authorization=f"Bearer {TOKEN}"))[0] is AccessVerdict.ALLOW
+        at.check(request(peer="10.0.0.2", Authorization=f"Bearer {TOKEN}"))[0]
+        is AccessVerdict.ALLOW
     )
     for number in range(5000):
         at.accepts("wrong", f"10.1.{number // 256}.{number % 256}")
     assert len(at._wrong) <= access._PEERS
 
 
-@pytest.mark.parametrize("told", ["\udcff\udcfe", "\udcff.\udcff", "9999999999.\udcff", "ü"])
-def test_bytes_that_are_no_utf_8_are_a_wrong_token(tmp_path: Path, told: str) -> None:
+@pytest.mark.parametrize("token", ["\udcff\udcfe", "\udcff.\udcff", "9999999999.\udcff", "ü"])
+def test_bytes_that_are_no_utf_8_are_a_wrong_token(tmp_path: Path, token: str) -> None:
     at = door(tmp_path)
-    assert at.check(asked(Authorization=f"Bearer {told}"))[0] is AccessVerdict.DENY
-    assert at.check(asked(cookie=told))[0] is AccessVerdict.SIGN_IN
+    assert at.check(request(Authorization=f"Bearer {token}"))[0] is AccessVerdict.DENY
+    assert at.check(request(cookie=token))[0] is AccessVerdict.SIGN_IN
 
 
 @pytest.mark.parametrize(

@@ -162,7 +162,7 @@ def test_on_a_phone_rows_are_not_tall(looker: Looker, whole: Served) -> None:
 
 
 @pytest.mark.parametrize("size", [WALL, {"width": 3840, "height": 2160}], ids=["HD", "4K"])
-def test_the_wall_fills_the_screen_and_no_more(
+def test_the_wall_fills_the_screen_without_scrolling(
     looker: Looker, whole: Served, size: dict[str, int]
 ) -> None:
     page = opened(looker, whole, "wall", viewport=size)

@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.controlplane, pytest.mark.system]
 
 
 def read(url: str) -> str:
-    """The page; empty while nobody listens."""
+    """The page; empty while no server listens."""
     try:
         with urllib.request.urlopen(url, timeout=60) as answer:
             return str(answer.read().decode())

@@ -53,7 +53,7 @@ def answers(*parts: Part) -> dict[str, tuple[int, str]]:
 
 
 @pytest.mark.parametrize(("seconds", "status"), [(0.0, 200), (STUCK, 200), (STUCK + 0.1, 503)])
-def test_a_part_may_stand_still_for_so_long(seconds: float, status: int) -> None:
+def test_a_part_without_progress_is_live_until_the_limit(seconds: float, status: int) -> None:
     found = answers(Part(), Part(seconds))
     assert {path: code for path, (code, _) in found.items()} == {
         "/livez": status,
@@ -63,11 +63,11 @@ def test_a_part_may_stand_still_for_so_long(seconds: float, status: int) -> None
     assert ("made no progress" in found["/livez"][1]) == (status == 503)
 
 
-def test_what_is_not_ready_yet_is_named_and_is_no_reason_to_start_anew() -> None:
+def test_a_part_that_is_not_ready_is_named_and_causes_no_restart() -> None:
     found = answers(
-        Part(unready="the first pass goes on"), Part(), Part(unready="watches are not in step")
+        Part(unready="the first pass continues"), Part(), Part(unready="watches are not in step")
     )
-    assert found["/readyz"] == (503, "the first pass goes on; watches are not in step")
+    assert found["/readyz"] == (503, "the first pass continues; watches are not in step")
     assert found["/livez"] == (200, "ok")
 
 
@@ -94,11 +94,11 @@ class Followed(DeployerPart):
 def test_readiness_follows_the_condition_where_the_settings_say_so(condition: Condition) -> None:
     part = Followed(condition)
     assert Probes([part], None).unready() == ""
-    said = Probes([part], None, Readiness.SYNCED).unready()
-    assert said == ("" if EFFECTS[condition].ready else "example.com/fleet: why")
+    unready = Probes([part], None, Readiness.SYNCED).unready()
+    assert unready == ("" if EFFECTS[condition].ready else "example.com/fleet: why")
 
 
-def test_whoever_fills_the_common_port_keeps_no_probe_out() -> None:
+def test_connections_to_the_common_port_block_no_probe() -> None:
     async def main() -> None:
         routes = server.probes(lambda: "", lambda: "")
         common = await server.serve("127.0.0.1:0", routes)

@@ -1,6 +1,4 @@
-"""The webhook on a real socket: bodies without end, senders that hang, floods; and that it goes on
-answering meanwhile.
-"""
+"""The webhook on a real socket answers during endless bodies, hanging senders and floods."""
 
 from __future__ import annotations
 
@@ -29,12 +27,12 @@ class Scene:
     port: int
     door: connection_limits.ConnectionLimiter
     hooks: webhooks.Hooks
-    heard: list[Event] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
     woken: list[Push] = field(default_factory=list)
 
     @property
     def results(self) -> list[WebhookResult]:
-        return [record.result for record in self.heard if isinstance(record, WebhookReceived)]
+        return [record.result for record in self.events if isinstance(record, WebhookReceived)]
 
     async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         return await asyncio.open_connection("127.0.0.1", self.port)
@@ -88,7 +86,7 @@ def play(
 
 @asynccontextmanager
 async def served(connections: int, patience: float) -> AsyncIterator[Scene]:
-    heard: list[Event] = []
+    events: list[Event] = []
     woken: list[Push] = []
     target = webhooks.WebhookTarget(
         "agents",
@@ -99,7 +97,7 @@ async def served(connections: int, patience: float) -> AsyncIterator[Scene]:
     )
     hooks = webhooks.Hooks(
         lambda: [target],
-        heard.append,
+        events.append,
         asyncio.get_running_loop().time,
         max_bytes=CAP,
         body_seconds=patience,
@@ -112,7 +110,7 @@ async def served(connections: int, patience: float) -> AsyncIterator[Scene]:
     site = connection_limits.Site(runner, door, "127.0.0.1", 0)
     await site.start()
     try:
-        yield Scene(site.port, door, hooks, heard, woken)
+        yield Scene(site.port, door, hooks, events, woken)
     finally:
         await runner.cleanup()
 
@@ -120,10 +118,10 @@ async def served(connections: int, patience: float) -> AsyncIterator[Scene]:
 def test_a_signed_push_is_accepted() -> None:
     async def script(scene: Scene) -> None:
         body = body_of(GITHUB)
-        status, told = await scene.send(head(right(body)), body)
-        assert (status, told["result"], told["woken"]) == (202, "accepted", ["agents"])
-        status, told = await scene.send(head(right(body)), body)
-        assert (status, told["result"]) == (409, "replayed")
+        status, result = await scene.send(head(right(body)), body)
+        assert (status, result["result"], result["woken"]) == (202, "accepted", ["agents"])
+        status, result = await scene.send(head(right(body)), body)
+        assert (status, result["result"]) == (409, "replayed")
         assert len(scene.woken) == 1
 
     play(script)
@@ -142,8 +140,8 @@ def test_nothing_else_is_there(method: str, path: str, status: int) -> None:
 
 def test_a_length_over_the_cap_is_refused_before_a_byte_of_it_came() -> None:
     async def script(scene: Scene) -> None:
-        status, told = await scene.send(head({"Content-Length": str(CAP + 1)}))
-        assert (status, told["result"]) == (413, "too_large")
+        status, result = await scene.send(head({"Content-Length": str(CAP + 1)}))
+        assert (status, result["result"]) == (413, "too_large")
         status, _ = await scene.send(head({"Content-Length": str(16 << 30)}))
         assert status == 413
 
@@ -198,7 +196,7 @@ def test_a_compressed_body_is_not_unpacked() -> None:
 
 
 @pytest.mark.parametrize("length", ["-1", "abc", "1, 2", "9" * 5000])
-def test_a_length_that_is_none_is_a_bad_request(length: str) -> None:
+def test_an_invalid_length_is_a_bad_request(length: str) -> None:
     async def script(scene: Scene) -> None:
         assert (await scene.send(head({"Content-Length": length})))[0] in (400, 413)
 
@@ -247,7 +245,7 @@ def test_a_crowd_is_turned_away_at_the_door_and_there_is_room_again_when_it_left
         reader, writer = await scene.connect()
         with suppress(ConnectionError):
             assert await reader.read() == b""
-        assert len(scene.door.open) == 40  # nobody inside was cut meanwhile
+        assert len(scene.door.open) == 40  # no open connection was closed meanwhile
         writer.close()
         for _, one in crowd:
             one.close()
@@ -276,8 +274,8 @@ def test_many_bodies_at_once_are_bounded() -> None:
 
 def test_without_a_header_that_proves_anything_no_body_is_waited_for() -> None:
     async def script(scene: Scene) -> None:
-        status, told = await scene.send(head({"Content-Length": "1000"}), b"{")
-        assert (status, told["result"]) == (401, "unauthorized")
+        status, result = await scene.send(head({"Content-Length": "1000"}), b"{")
+        assert (status, result["result"]) == (401, "unauthorized")
 
     play(script)
 

@@ -1,5 +1,5 @@
-"""What each forge documents of its deliveries: signed, unsigned, wrong, again; and bodies that
-nobody should send.
+"""What each forge documents of its deliveries: signed, unsigned, wrong, repeated; and invalid
+bodies.
 """
 
 from __future__ import annotations
@@ -178,7 +178,7 @@ class Scene:
     """
 
     def __init__(self) -> None:
-        self.now, self.heard = NOW, list[Event]()
+        self.now, self.events = NOW, list[Event]()
         self.woken: dict[str, list[Push]] = {"agents.eu": [], "other": []}
         first = ("https://git.example.com/platform/node-agents", "main", (SECRET,))
         second = ("ssh://git@git.example.com/platform/other.git", "", (b"another secret", SECRET))
@@ -188,7 +188,7 @@ class Scene:
             )
             for id, (address, branch, secrets) in zip(self.woken, (first, second), strict=True)
         ]
-        self.hooks = webhooks.Hooks(lambda: self.targets, self.heard.append, lambda: self.now)
+        self.hooks = webhooks.Hooks(lambda: self.targets, self.events.append, lambda: self.now)
 
     def send(
         self, headers: Mapping[str, str], body: bytes, id: str = ""
@@ -196,8 +196,8 @@ class Scene:
         return self.hooks.judge(CIMultiDict(headers), body, id)
 
 
-def body_of(told: Any) -> bytes:
-    return json.dumps(told).encode()
+def body_of(payload: Any) -> bytes:
+    return json.dumps(payload).encode()
 
 
 @pytest.mark.parametrize("forge", FORGES)
@@ -238,10 +238,17 @@ def test_another_secret_another_body_or_no_proof_is_refused(forge: str) -> None:
 def test_the_digest_of_an_older_hash_is_no_proof() -> None:
     body = body_of(GITHUB)
     sha1 = hmac.new(SECRET, body, hashlib.sha1).hexdigest()
-    for told in (f"sha1={sha1}", sha1, f"sha256={sha1}", "sha256=", "", "sha256"):
+    for signature in (f"sha1={sha1}", sha1, f"sha256={sha1}", "sha256=", "", "sha256"):
         assert (
             Scene()
-            .send({"X-Hub-Signature": told, "X-Hub-Signature-256": told, "X-Signature": told}, body)
+            .send(
+                {
+                    "X-Hub-Signature": signature,
+                    "X-Hub-Signature-256": signature,
+                    "X-Signature": signature,
+                },
+                body,
+            )
             .status
             == 401
         )
@@ -307,7 +314,7 @@ def test_the_repository_and_its_commit_are_found_in_every_forges_payload(payload
         assert not webhook_payloads.means(news, [address]), address
 
 
-def test_a_host_that_the_payload_names_must_be_ours_unless_only_the_name_is_told() -> None:
+def test_a_host_that_the_payload_names_must_be_ours_unless_the_payload_has_only_the_name() -> None:
     elsewhere = PushEvent(("https://evil.example.com/platform/node-agents",))
     assert not webhook_payloads.means(elsewhere, ["https://git.example.com/platform/node-agents"])
     assert webhook_payloads.means(
@@ -320,7 +327,7 @@ def test_a_host_that_the_payload_names_must_be_ours_unless_only_the_name_is_told
 
 
 @pytest.mark.parametrize(
-    ("told", "commit"),
+    ("payload", "commit"),
     [
         ({"after": NONE, "ref": "refs/heads/gone"}, None),
         ({"repository": "platform/node-agents", "commit": COMMIT}, COMMIT),
@@ -331,8 +338,8 @@ def test_a_host_that_the_payload_names_must_be_ours_unless_only_the_name_is_told
         ({}, None),
     ],
 )
-def test_what_is_told_of_a_commit(told: Any, commit: str | None) -> None:
-    assert webhook_payloads.news(CIMultiDict(), body_of(told)).commit == commit
+def test_the_commit_of_a_payload(payload: Any, commit: str | None) -> None:
+    assert webhook_payloads.news(CIMultiDict(), body_of(payload)).commit == commit
 
 
 WRONG = [
@@ -373,11 +380,11 @@ WRONG = [
 
 
 @pytest.mark.parametrize("body", WRONG)
-def test_a_body_of_the_wrong_form_is_a_bad_request_and_wakes_nobody(body: bytes) -> None:
+def test_a_body_of_the_wrong_form_is_a_bad_request_and_wakes_no_deployer(body: bytes) -> None:
     scene = Scene()
-    said = scene.send(headers_of("github", body), body)
-    assert (said.status, said.result) == (400, WebhookResult.MALFORMED)
-    assert said.words
+    answer = scene.send(headers_of("github", body), body)
+    assert (answer.status, answer.result) == (400, WebhookResult.MALFORMED)
+    assert answer.words
     assert scene.woken == {"agents.eu": [], "other": []}
 
 
@@ -412,8 +419,8 @@ JSON = st.recursive(
 
 
 @given(JSON)
-def test_no_json_is_a_fault_of_ours(told: Any) -> None:
-    body = body_of(told)
+def test_no_json_is_a_fault_of_ours(payload: Any) -> None:
+    body = body_of(payload)
     assert Scene().send(headers_of("gitea", body), body).status in (202, 400)
 
 
@@ -442,16 +449,16 @@ def test_a_name_with_any_letters_is_compared_as_it_is() -> None:
     assert webhook_payloads.means(news, ["https://git.example.com/ünï/códe"])
 
 
-def test_pings_are_answered_and_wake_nobody() -> None:
+def test_pings_are_answered_and_wake_no_deployer() -> None:
     for headers in ({"X-GitHub-Event": "ping"}, {"X-Event-Key": "diagnostics:ping"}):
         scene, body = Scene(), b'{"zen": "Design for failure.", "repository": {}}'
-        said = scene.send({**headers_of("github", body), **headers}, body)
-        assert (said.status, said.result) == (202, WebhookResult.PING)
+        answer = scene.send({**headers_of("github", body), **headers}, body)
+        assert (answer.status, answer.result) == (202, WebhookResult.PING)
         assert scene.woken == {"agents.eu": [], "other": []}
 
 
 def test_a_repository_that_is_not_ours_wakes_all_and_an_id_only_its_own() -> None:
-    scene, body = Scene(), body_of({"repository": "somebody/else"})
+    scene, body = Scene(), body_of({"repository": "another/repository"})
     assert scene.send(headers_of("generic", body), body).woken == ("agents.eu", "other")
     body = body_of(GITHUB)
     assert scene.send(headers_of("github", body), body, "other").woken == ("other",)
