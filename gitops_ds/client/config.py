@@ -1,9 +1,10 @@
 """The address and credentials of an API server: the official package's configuration for aiohttp.
 
 kubeconfig files, exec plugins, in-cluster tokens and client certificates are read by the
-`kubernetes` package, in a short-lived process (`kubeconfig`). This module adds the renewal of
-tokens: one caller at a time requests a new token, only where the credentials can be renewed, and a
-token in a file is read without that process.
+`kubernetes` package, in a short-lived process (`kubeconfig`); static credentials without it
+(`static_kubeconfig`). This module adds the renewal of tokens: one caller at a time requests a new
+token, only where the credentials can be renewed, and a token in a file is read without that
+process.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from typing import Any
 
 from gitops_ds import errors
 from gitops_ds.client import kubeconfig as reader
+from gitops_ds.client import static_kubeconfig
 from gitops_ds.client.kubeconfig import KubeconfigEntry
 
 TOKEN_KEPT_SECONDS = 10.0
@@ -116,7 +118,7 @@ def access(kubeconfig: str | None, context: str | None, account: Path = ACCOUNT)
         who = f"context {context} of {file}" if context else file
         arguments = ["file", file, *([] if context is None else [context])]
     ask = functools.partial(_read_entry, who, arguments)
-    found = ask()
+    found = (static_kubeconfig.entry(file, context) if file else None) or ask()
     return ClientConfig(who, _tls(found, who), found, ask)
 
 
@@ -125,7 +127,10 @@ def current_context(kubeconfig: str | None, account: Path = ACCOUNT) -> str | No
     service account.
     """
     file = _file(kubeconfig, account)
-    return None if file is None else str(_answer(file, ["current-context", file])["context"])
+    if file is None:
+        return None
+    static = static_kubeconfig.current_context(file)
+    return static or str(_answer(file, ["current-context", file])["context"])
 
 
 def _file(kubeconfig: str | None, account: Path) -> str | None:

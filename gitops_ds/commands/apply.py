@@ -67,9 +67,11 @@ class AppliedCommit:
     live: Live
 
 
-def prepared(snapshot: SourceTree, target: ApplyTarget) -> Prepared:
-    """The bundle for the target's cluster with its findings."""
-    return prepare.prepare(snapshot, cluster=target.cluster, namespace=target.namespace)
+def prepared(snapshot: SourceTree, target: ApplyTarget, *, advice: bool = False) -> Prepared:
+    """The bundle for the target's cluster with its blocking findings; with `advice` all of them."""
+    return prepare.prepare(
+        snapshot, cluster=target.cluster, namespace=target.namespace, advice=advice
+    )
 
 
 def deployable(found: Prepared) -> Prepared:
@@ -85,16 +87,19 @@ def deployable(found: Prepared) -> Prepared:
 
 
 def _with_content(
-    found: Prepared,
     repository: open_repository.RepositoryRef,
     snapshot: SourceTree,
+    target: ApplyTarget,
     options: ApplyOptions,
 ) -> Prepared:
-    """The same; raises UsageError where there is nothing, unless that may mean to delete what was
-    there.
+    """The bundle with its blocking findings. Raises UsageError for a repository without content,
+    unless that may mean to delete everything.
     """
-    if not options.guards.prune:
-        run.require_content(repository.display_path, snapshot, (found,))
+    found = prepared(snapshot, target)
+    if not (options.guards.prune or found.bundle.manifests):
+        # files with advice alone are content as well
+        whole = prepared(snapshot, target, advice=True)
+        run.require_content(repository.display_path, snapshot, (whole,))
     return found
 
 
@@ -115,7 +120,7 @@ async def drafted(
     """A plan made against a live cluster, with what is needed to carry it out. Raises Refused for
     what can't be deployed.
     """
-    found = deployable(_with_content(prepared(snapshot, target), repository, snapshot, options))
+    found = deployable(_with_content(repository, snapshot, target, options))
     async with connect.opened(
         target.connection.naming(target.cluster), found.bundle.cluster
     ) as cluster:
@@ -156,7 +161,7 @@ def planned(
     """A plan against a cluster snapshot or generated nodes. Raises Refused for what can't be
     deployed.
     """
-    found = deployable(_with_content(prepared(snapshot, target), repository, snapshot, options))
+    found = deployable(_with_content(repository, snapshot, target, options))
     live = (
         cluster_snapshot.read(target.snapshot_file)
         if target.snapshot_file is not None

@@ -1,5 +1,5 @@
-"""A service checks only for blocking findings, and only changed objects; it must not miss one for
-that.
+"""A service and `apply` check only for blocking findings, the service only changed objects; they
+must not miss one for that.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from random import Random
 
 import pytest
 
+from gitops_ds.checks.cluster import cluster_rules
 from gitops_ds.checks.engine import check
 from gitops_ds.model.sources.cached_results import CachedResults
 from gitops_ds.model.sources.source_tree import SourceTree
@@ -41,6 +42,10 @@ def test_blocking_findings_are_the_same_with_advice_and_without(seed: int) -> No
     assert few.findings == tuple(finding for finding in prepared.findings if finding.refused)
     assert few.deployable == prepared.deployable
     assert few.bundle == prepared.bundle
+
+
+def test_no_rule_over_all_objects_is_blocking() -> None:
+    assert not any(rule.refused for rule in cluster_rules.RULES)
 
 
 def test_some_of_these_are_blocking_and_advice_is_omitted() -> None:
