@@ -81,6 +81,7 @@ def apply(args: ApplyArgs) -> int:
 async def _apply(args: ApplyArgs) -> int:
     from gitops_ds.client import connect
     from gitops_ds.commands import apply as commands_apply
+    from gitops_ds.commands import plan as plan_command
     from gitops_ds.commands import uncommitted_changes
     from gitops_ds.pipeline import open_repository
 
@@ -89,7 +90,7 @@ async def _apply(args: ApplyArgs) -> int:
     connection = connect.Connection(args.kubeconfig, args.context, args.state_namespace).naming(
         args.cluster
     )
-    target = commands_apply.ApplyTarget(
+    target = plan_command.ApplyTarget(
         args.cluster, args.namespace, connection, force_local=args.force_local
     )
     if args.revision is None and (more := await uncommitted_changes.of(repository, snapshot)):
@@ -99,7 +100,7 @@ async def _apply(args: ApplyArgs) -> int:
         )
     if args.dry_run:
         _show(
-            await commands_apply.plan(repository, snapshot, target, _apply_options(args)),
+            await plan_command.plan(repository, snapshot, target, _apply_options(args)),
             args,
             None,
         )

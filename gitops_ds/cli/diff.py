@@ -12,8 +12,8 @@ from gitops_ds.cli import plan
 from gitops_ds.cli.parameters import arguments, options
 
 if TYPE_CHECKING:  # --help imports none of these
-    from gitops_ds.commands.apply import ApplyTarget
     from gitops_ds.commands.live_diff import ObjectDiff
+    from gitops_ds.commands.plan import ApplyTarget
     from gitops_ds.model.skipped import Skipped
     from gitops_ds.model.sources.source_tree import SourceTree
     from gitops_ds.pipeline.open_repository import RepositoryRef
@@ -57,7 +57,8 @@ class _Diffs:
 
 async def _diff(args: DiffArgs) -> int:
     from gitops_ds import errors
-    from gitops_ds.commands import apply, live_diff
+    from gitops_ds.commands import live_diff
+    from gitops_ds.commands import plan as plan_command
     from gitops_ds.pipeline import open_repository
     from gitops_ds.plan import prune
     from gitops_ds.plan.options import ApplyOptions
@@ -68,7 +69,7 @@ async def _diff(args: DiffArgs) -> int:
         repository, quiet=args.quiet or bool(args.repository or args.directory)
     )
     snapshot = await open_repository.snapshot(repository, args.revision)
-    target = apply.ApplyTarget(
+    target = plan_command.ApplyTarget(
         args.cluster, args.namespace, args.connection(), args.snapshot, args.simulate
     )
     apply_options = ApplyOptions(prune.Guards(prune=args.prune), args.adopt, args.force_conflicts)
@@ -89,12 +90,13 @@ async def _diff(args: DiffArgs) -> int:
 async def _changes(
     repository: RepositoryRef, snapshot: SourceTree, target: ApplyTarget, options: ApplyOptions
 ) -> _Diffs:
-    from gitops_ds.commands import apply, live_diff
+    from gitops_ds.commands import live_diff
+    from gitops_ds.commands import plan as plan_command
 
     if not target.is_live:
-        made = apply.planned(repository, snapshot, target, options)
+        made = plan_command.planned(repository, snapshot, target, options)
         changes = (*made.plan.writes, *made.plan.held)
         diffs = live_diff.foreseen(changes, made.live, made.context)
         return _Diffs(diffs, made.plan.refusals)
-    async with apply.drafted(repository, snapshot, target, options) as (_, draft):
+    async with plan_command.drafted(repository, snapshot, target, options) as (_, draft):
         return _Diffs(await live_diff.of_plan(draft), draft.plan.refusals)

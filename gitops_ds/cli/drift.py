@@ -60,11 +60,12 @@ def drift(args: DriftArgs) -> int:
 
 
 async def _drift(args: DriftArgs) -> int:
-    from gitops_ds.commands import apply, drift_commit, git_commit
+    from gitops_ds.commands import drift_commit, git_commit
+    from gitops_ds.commands import plan as plan_command
     from gitops_ds.fleet import agents
 
     repository = args.repository_ref()
-    target = apply.ApplyTarget(args.cluster, args.namespace, args.connection())
+    target = plan_command.ApplyTarget(args.cluster, args.namespace, args.connection())
     drifts = await drift_commit.look(repository, target)
     if args.name:
         name = agents.name_of(args.name)

@@ -84,7 +84,7 @@ def plan(args: PlanArgs) -> int:
 
 
 async def _plan(args: PlanArgs) -> int:
-    from gitops_ds.commands import apply
+    from gitops_ds.commands import plan as plan_command
     from gitops_ds.pipeline import open_repository
     from gitops_ds.plan import printers, prune
     from gitops_ds.plan.options import ApplyOptions
@@ -95,11 +95,11 @@ async def _plan(args: PlanArgs) -> int:
     )
     snapshot = await open_repository.snapshot(repository, args.revision)
     connection = args.connection()
-    target = apply.ApplyTarget(
+    target = plan_command.ApplyTarget(
         args.cluster, args.namespace, connection, args.snapshot, args.simulate
     )
     apply_options = ApplyOptions(prune.Guards(prune=args.prune), args.adopt, args.force_conflicts)
-    made = await apply.plan(repository, snapshot, target, apply_options)
+    made = await plan_command.plan(repository, snapshot, target, apply_options)
     await report_uncommitted(repository, snapshot, quiet=args.quiet)
     match args.output:
         case "json":

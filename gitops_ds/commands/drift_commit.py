@@ -9,9 +9,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 
 from gitops_ds import errors
-from gitops_ds.commands import apply, backport, git_commit
-from gitops_ds.commands.apply import ApplyTarget
+from gitops_ds.commands import backport, git_commit
+from gitops_ds.commands import plan as plan_command
 from gitops_ds.commands.git_commit import Proposal, Proposed
+from gitops_ds.commands.plan import ApplyTarget
 from gitops_ds.model.change import Drifted, FieldChange
 from gitops_ds.model.objects import CommitId, Key, show_path
 from gitops_ds.model.sources.bundle import Manifest
@@ -36,7 +37,7 @@ async def look(named: open_repository.RepositoryRef, target: ApplyTarget) -> Map
     nothing.
     """
     snapshot = await open_repository.snapshot(named, None, committed=True)
-    async with apply.drafted(named, snapshot, target, ApplyOptions()) as (_, draft):
+    async with plan_command.drafted(named, snapshot, target, ApplyOptions()) as (_, draft):
         return draft.plan.drifted
 
 

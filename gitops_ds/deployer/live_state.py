@@ -21,7 +21,6 @@ from gitops_ds.apimachinery import (
     revisions,
 )
 from gitops_ds.apimachinery.rollouts import target_revisions
-from gitops_ds.daemonset import preview
 from gitops_ds.model import content_hash, names
 from gitops_ds.model.cluster import Cluster, Selection
 from gitops_ds.model.daemonset import DaemonSet
@@ -271,6 +270,8 @@ async def with_pods(cluster: Cluster, live: Live, wanted: Iterable[Key]) -> Live
     """
     if live.nodes is None:
         return live
+    from gitops_ds.daemonset import preview  # slow to import, and needed where pods move only
+
     changing = [key for key in wanted if key in live.objects]
     found = await asyncio.gather(*(_seen(cluster, live, key) for key in changing))
     return replace(

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from gitops_ds.commands import apply
+from gitops_ds.commands import plan as plan_command
 from gitops_ds.controller.controller import Powers
 from gitops_ds.deployer import prepared_plan
 from gitops_ds.deployer.target import DeployTarget
@@ -27,7 +27,7 @@ async def planned(scene: Scene) -> Change:
         scene.cluster.client("plan"), "gitops-ds", "test", "memory", clock=scene.cluster.server.now
     )
     draft = await prepared_plan.draft(place, bundle, snapshot.commit, ApplyOptions())
-    plan = apply.with_stages(draft.plan, draft.bundle, draft.applier.live)
+    plan = plan_command.with_stages(draft.plan, draft.bundle, draft.applier.live)
     return next(change for change in plan.changes if change.key.is_daemonset)
 
 

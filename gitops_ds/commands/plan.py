@@ -1,0 +1,190 @@
+"""Plan of the command line: prepare and plan against a cluster or a snapshot.
+
+What only some plans need is imported where they need it: most of the time of a small plan is the
+start of the program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+
+from gitops_ds import errors
+from gitops_ds.client import connect
+from gitops_ds.commands import cluster_snapshot
+from gitops_ds.deployer import prepared_plan, state_store
+from gitops_ds.deployer.prepared_plan import PreparedPlan
+from gitops_ds.deployer.target import DeployTarget
+from gitops_ds.model.change import Plan
+from gitops_ds.model.cluster import Cluster
+from gitops_ds.model.live import Live
+from gitops_ds.model.plural import counted
+from gitops_ds.model.sources.bundle import Bundle
+from gitops_ds.model.sources.source_tree import SourceTree
+from gitops_ds.pipeline import open_repository, prepare
+from gitops_ds.pipeline.prepare import Prepared
+from gitops_ds.plan import inventory as plan_inventory
+from gitops_ds.plan import planner
+from gitops_ds.plan.options import ApplyOptions, PlanContext
+from gitops_ds.plan.tracking_labels import Stamp
+
+
+@dataclass(frozen=True, slots=True)
+class ApplyTarget:
+    """Which cluster of the repository, and how it is reached; `snapshot_file` or `simulate` take
+    the place of a connection.
+
+    `force_local`: apply even if a running service follows another commit.
+    """
+
+    cluster: str = ""
+    namespace: str = ""
+    connection: connect.Connection = field(default_factory=connect.Connection)
+    snapshot_file: str | None = None
+    simulate: int | None = None
+    force_local: bool = False
+
+    @property
+    def is_live(self) -> bool:
+        """Whether a cluster is read."""
+        return self.snapshot_file is None and self.simulate is None
+
+
+def prepared(snapshot: SourceTree, target: ApplyTarget, *, advice: bool = False) -> Prepared:
+    """The bundle for the target's cluster with its blocking findings; with `advice` all of them."""
+    return prepare.prepare(
+        snapshot, cluster=target.cluster, namespace=target.namespace, advice=advice
+    )
+
+
+def deployable(found: Prepared) -> Prepared:
+    """The same if it can be deployed; else raises Refused with the first findings."""
+    if found.deployable:
+        return found
+    from gitops_ds.redaction import report
+
+    refused = [finding for finding in found.findings if finding.refused]
+    first = "\n".join(f"  {report.line_of(finding)}" for finding in refused[:10])
+    raise errors.Refused(
+        f"{counted(len(refused), 'finding')} must be fixed first (`gitops-ds check` lists all); "
+        f"nothing was changed:\n{first}"
+    )
+
+
+def _with_content(
+    repository: open_repository.RepositoryRef,
+    snapshot: SourceTree,
+    target: ApplyTarget,
+    options: ApplyOptions,
+) -> Prepared:
+    """The bundle with its blocking findings. Raises UsageError for a repository without content,
+    unless that may mean to delete everything.
+    """
+    found = prepared(snapshot, target)
+    if not (options.guards.prune or found.bundle.manifests):
+        from gitops_ds.commands.check import run
+
+        # files with advice alone are content as well
+        whole = prepared(snapshot, target, advice=True)
+        run.require_content(repository.display_path, snapshot, (whole,))
+    return found
+
+
+def owner_of(found: Prepared, repository: open_repository.RepositoryRef) -> str:
+    """The id under which the repository owns objects in that cluster."""
+    return state_store.identity(
+        found.bundle.owner_hint, repository.identity, repository.path, found.bundle.cluster.name
+    )
+
+
+@asynccontextmanager
+async def drafted(
+    repository: open_repository.RepositoryRef,
+    snapshot: SourceTree,
+    target: ApplyTarget,
+    options: ApplyOptions,
+) -> AsyncIterator[tuple[DeployTarget, PreparedPlan]]:
+    """A plan made against a live cluster, with what is needed to carry it out. Raises Refused for
+    what can't be deployed.
+    """
+    found = deployable(_with_content(repository, snapshot, target, options))
+    async with connect.opened(
+        target.connection.naming(target.cluster), found.bundle.cluster
+    ) as cluster:
+        place = _place(cluster, repository, found, target)
+        yield place, await prepared_plan.draft(place, found.bundle, snapshot.commit, options)
+
+
+async def plan(
+    repository: open_repository.RepositoryRef,
+    snapshot: SourceTree,
+    target: ApplyTarget,
+    options: ApplyOptions,
+) -> Plan:
+    """The changes of an apply; against a cluster snapshot or generated nodes without a cluster."""
+    if target.is_live:
+        async with drafted(repository, snapshot, target, options) as (_, draft):
+            return with_stages(draft.plan, draft.bundle, draft.applier.live)
+    made = planned(repository, snapshot, target, options)
+    return with_stages(made.plan, made.bundle, made.live)
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotPlan:
+    """A plan without a cluster, with its inputs."""
+
+    plan: Plan
+    bundle: Bundle
+    live: Live
+    context: PlanContext
+
+
+def planned(
+    repository: open_repository.RepositoryRef,
+    snapshot: SourceTree,
+    target: ApplyTarget,
+    options: ApplyOptions,
+) -> SnapshotPlan:
+    """A plan against a cluster snapshot or generated nodes. Raises Refused for what can't be
+    deployed.
+    """
+    found = deployable(_with_content(repository, snapshot, target, options))
+    live = (
+        cluster_snapshot.read(target.snapshot_file)
+        if target.snapshot_file is not None
+        else cluster_snapshot.simulated(target.simulate or 0)
+    )
+    commit = snapshot.commit
+    stamp = Stamp(
+        owner_of(found, repository),
+        repository.identity,
+        commit.id if commit else "",
+        commit.subject if commit else "",
+    )
+    # a snapshot has no inventory: objects with the label of the owner take its place
+    ours = {key for key, body in live.objects.items() if plan_inventory.labelled(body, stamp.owner)}
+    context = PlanContext(stamp, options, inventory=ours)
+    return SnapshotPlan(planner.plan(found.bundle, live, context), found.bundle, live, context)
+
+
+def with_stages(plan: Plan, bundle: Bundle, live: Live) -> Plan:
+    """The plan with the previews of its staged rollouts, over the nodes of the cluster."""
+    if not bundle.rollouts:
+        return plan
+    from gitops_ds.pipeline.staged_outlook import StagedPreviews
+
+    changes = StagedPreviews().over(plan.changes, live.objects, bundle, live.nodes or ())
+    return replace(plan, changes=tuple(changes))
+
+
+def _place(
+    cluster: Cluster,
+    repository: open_repository.RepositoryRef,
+    found: Prepared,
+    target: ApplyTarget,
+) -> DeployTarget:
+    owner = owner_of(found, repository)
+    return DeployTarget(
+        cluster, target.connection.state_namespace, owner, repository.identity, repository.path
+    )
