@@ -27,6 +27,7 @@ from gitops_ds.model.cluster import (
 from gitops_ds.model.objects import Body, Resource
 from gitops_ds.simulator import api_errors, selectors
 from gitops_ds.simulator import faults as simulator_faults
+from gitops_ds.simulator.deletion import DeleteOptions
 from gitops_ds.simulator.faults import (
     Count,
     Faults,
@@ -34,7 +35,7 @@ from gitops_ds.simulator.faults import (
     Silence,
     SimulatedRequest,
 )
-from gitops_ds.simulator.server import Ending, Server
+from gitops_ds.simulator.server import Server
 from gitops_ds.simulator.store import StoredChange
 
 VERSION = f"v{kubernetes_versions.RELEASES[kubernetes_versions.NEWEST]}"
@@ -227,7 +228,7 @@ class Client:
         """The reply: the object while it ends, or a Status."""
         late = await self._arrive("delete", resource, (namespace, name))
         return await self._answer(
-            self.server.delete(resource, namespace, name, Ending(uid, propagation)), late
+            self.server.delete(resource, namespace, name, DeleteOptions(uid, propagation)), late
         )
 
     def cut_watches(self, error: errors.ClusterError | None = None) -> None:

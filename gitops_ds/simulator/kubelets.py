@@ -19,7 +19,8 @@ from gitops_ds.apimachinery import timestamps
 from gitops_ds.model.cluster import EventType
 from gitops_ds.model.objects import POD, Body
 from gitops_ds.simulator import conditions
-from gitops_ds.simulator.server import Ending, Server
+from gitops_ds.simulator.deletion import DeleteOptions
+from gitops_ds.simulator.server import Server
 from gitops_ds.simulator.store import StoredChange
 
 # seconds between restarts of a container that ends again and again
@@ -244,7 +245,10 @@ class Kubelets:
         metadata = run.body["metadata"]
         if self.server.store.get(POD, metadata["namespace"], metadata["name"]) is not None:
             self.server.delete(
-                POD, metadata["namespace"], metadata["name"], Ending(uid=metadata["uid"], grace=0)
+                POD,
+                metadata["namespace"],
+                metadata["name"],
+                DeleteOptions(uid=metadata["uid"], grace=0),
             )
 
     def _say(self, run: _Run, phase: str, of: Callable[[str], dict[str, Any]]) -> None:

@@ -17,7 +17,8 @@ from gitops_ds.model.cluster import EventType
 from gitops_ds.model.live import Taint
 from gitops_ds.model.objects import NODE, POD, Body
 from gitops_ds.simulator import conditions
-from gitops_ds.simulator.server import Ending, Server
+from gitops_ds.simulator.deletion import DeleteOptions
+from gitops_ds.simulator.server import Server
 from gitops_ds.simulator.store import StoredChange
 
 _NOT_READY, _UNREACHABLE = "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"
@@ -171,7 +172,9 @@ class Lifecycle:
         metadata = pod["metadata"]
         found = self._server.store.get(POD, metadata["namespace"], metadata["name"])
         if found is not None and found["metadata"]["uid"] == metadata["uid"]:
-            self._server.delete(POD, metadata["namespace"], metadata["name"], Ending(grace=grace))
+            self._server.delete(
+                POD, metadata["namespace"], metadata["name"], DeleteOptions(grace=grace)
+            )
 
     def _later(self, key: str, seconds: float, step: Callable[[], None]) -> None:
         self._cancel(key)

@@ -1,22 +1,22 @@
 """The API server: each method is one request, answered at once.
 
 Objects go through the same steps as in the real one: shape, admission, defaults, validation,
-ownership of fields, storage. Nothing here waits or acts by itself; that do the kubelets, the
-scheduler and the garbage collector beside it.
+ownership of fields, storage. Nothing here waits or acts by itself; the kubelets, the
+scheduler and the garbage collector are beside it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from gitops_ds.apimachinery import json_patch, strategic_merge, timestamps
-from gitops_ds.model.cluster import PatchType, Propagation
+from gitops_ds.model.cluster import PatchType
 from gitops_ds.model.objects import NAMESPACE, POD, Body, Resource
 from gitops_ds.simulator import (
     api_errors,
     crds,
+    deletion,
     field_sets,
     field_validation,
     managed_fields,
@@ -24,13 +24,12 @@ from gitops_ds.simulator import (
     type_schema,
     validation,
 )
+from gitops_ds.simulator.deletion import DeleteOptions
 from gitops_ds.simulator.field_sets import Schema
 from gitops_ds.simulator.managed_fields import Manager, Write
 from gitops_ds.simulator.store import ObjectStore
 from gitops_ds.simulator.type_schema import Structures
 
-FOREGROUND = "foregroundDeletion"
-ORPHAN = "orphan"
 _ALWAYS_THERE = ("default", "kube-node-lease", "kube-public", "kube-system")
 _KEPT = (
     "uid",
@@ -41,17 +40,6 @@ _KEPT = (
     "generateName",
 )
 _LETTERS = "bcdfghjklmnpqrstvwxz2456789"
-
-
-@dataclass(frozen=True, slots=True)
-class Ending:
-    """The options of a delete: the expected uid, what becomes of its dependents, a pod's grace in
-    seconds (None: its own).
-    """
-
-    uid: str = ""
-    propagation: Propagation = Propagation.BACKGROUND
-    grace: int | None = None
 
 
 class Server:
@@ -372,7 +360,9 @@ class Server:
 
     # --- ending
 
-    def delete(self, resource: Resource, namespace: str, name: str, how: Ending = Ending()) -> Body:
+    def delete(
+        self, resource: Resource, namespace: str, name: str, how: DeleteOptions = deletion.DEFAULT
+    ) -> Body:
         """The object while it ends, or a Status when it is gone. Raises NotFound, and Conflict for
         another uid.
         """
@@ -382,8 +372,8 @@ class Server:
             raise api_errors.other_uid(resource, name, how.uid, metadata["uid"])
         if resource == NAMESPACE and name in _ALWAYS_THERE:
             raise api_errors.forbidden(resource, name, "this namespace may not be deleted")
-        grace = _grace(body, how.grace) if resource == POD else 0
-        finalizers = _finalizers(metadata, how.propagation)
+        grace = deletion.grace_seconds(body, how.grace) if resource == POD else 0
+        finalizers = deletion.finalizers(metadata, how.propagation)
         waits = bool(finalizers or grace or resource == NAMESPACE)
         if (
             waits
@@ -391,7 +381,7 @@ class Server:
             and metadata.get("deletionGracePeriodSeconds", 0) <= grace
         ):
             return body
-        ending = _ending(body, self.now() + grace, grace, finalizers)
+        ending = deletion.ending(body, self.now() + grace, grace, finalizers)
         if resource == NAMESPACE:
             ending["status"] = {**ending.get("status", {}), "phase": "Terminating"}
         if waits:
@@ -399,16 +389,7 @@ class Server:
         gone = self._removed(resource, ending)
         if resource == POD:
             return gone
-        details = {"name": name, "kind": resource.plural, "uid": metadata["uid"]}
-        if resource.group:
-            details["group"] = resource.group
-        return {
-            "kind": "Status",
-            "apiVersion": "v1",
-            "metadata": {},
-            "status": "Success",
-            "details": details,
-        }
+        return deletion.success(resource, name, metadata["uid"])
 
     def finalize(self, namespace: Body) -> None:
         """Ends a namespace whose content is gone."""
@@ -430,41 +411,3 @@ class Server:
 
     def _has_status(self, resource: Resource) -> bool:
         return "status" in self.structures.fields(self.structures.of(resource))
-
-
-def _grace(pod: Body, requested: int | None) -> int:
-    if not (pod.get("spec") or {}).get("nodeName") or (pod.get("status") or {}).get("phase") in (
-        "Failed",
-        "Succeeded",
-    ):
-        return 0
-    return (
-        int(pod["spec"].get("terminationGracePeriodSeconds", 30))
-        if requested is None
-        else requested
-    )
-
-
-def _finalizers(metadata: Mapping[str, Any], propagation: Propagation) -> list[str]:
-    kept = [f for f in metadata.get("finalizers") or () if f not in (FOREGROUND, ORPHAN)]
-    match propagation:
-        case Propagation.FOREGROUND:
-            return [*kept, FOREGROUND]
-        case Propagation.ORPHAN:
-            return [*kept, ORPHAN]
-        case Propagation.BACKGROUND:
-            return kept
-
-
-def _ending(body: Body, when: float, grace: int, finalizers: list[str]) -> dict[str, Any]:
-    metadata = {
-        **body["metadata"],
-        "deletionTimestamp": timestamps.text(when),
-        "deletionGracePeriodSeconds": grace,
-    }
-    if "generation" in metadata and "deletionTimestamp" not in body["metadata"]:
-        metadata["generation"] += 1
-    metadata.pop("finalizers", None)
-    if finalizers:
-        metadata["finalizers"] = finalizers
-    return {**body, "metadata": metadata}
