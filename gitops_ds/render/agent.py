@@ -3,76 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import PurePosixPath
-from typing import Any
 
 from gitops_ds.model.finding import Finding, Place, Severity, refusal
-from gitops_ds.model.sources.bundle import ClusterFacts, Pointer
-from gitops_ds.model.sources.chart import RenderedChart
+from gitops_ds.model.sources.bundle import Pointer
 from gitops_ds.render import (
-    charts,
+    agent_folder,
+    agent_templates,
     field_path,
     hashed_config_map,
     layout,
     parameter_schema,
-    parsed_objects,
     patches,
     selector_coverage,
     traced_values,
     values,
     variants,
 )
+from gitops_ds.render.agent_folder import AgentFolder, RenderContext
 from gitops_ds.render.hashed_config_map import Config
-from gitops_ds.render.layout import File, Layout
-from gitops_ds.render.parameter_schema import Definition
 from gitops_ds.render.parsed_objects import ParsedObject
 from gitops_ds.render.patches import Patch
 from gitops_ds.render.placeholders import PlaceholderScope
 from gitops_ds.render.traced_values import TracedTree
-from gitops_ds.render.values import Parameters, ValuesLayer
+from gitops_ds.render.values import ValuesLayer
 from gitops_ds.render.variants import Variant
 from gitops_ds.yaml import parser
-
-# Files and folders of agents/NAME/ that are not manifests.
-_OUR_FILES = frozenset(
-    ["params.schema.json", "variants.yaml", "source.yaml", "agent.yaml", "rollout.yaml"]
-)
-_OUR_FOLDERS = frozenset(["values", "patches", "config"])
-
-
-@dataclass(frozen=True, slots=True)
-class RenderContext:
-    """The context of an agent beyond its folder: the cluster, its environment, the repository."""
-
-    layout: Layout
-    facts: ClusterFacts
-    cluster: File
-    environment: File
-    definition: Definition
-
-
-@dataclass(frozen=True)
-class AgentFolder:
-    """An agent's parsed files."""
-
-    name: str
-    paths: tuple[PurePosixPath, ...]
-    about: File
-    source: File
-    variants: File
-    declared: Parameters
-    values: Mapping[str, File]
-
-    @property
-    def depends_on(self) -> tuple[str, ...]:
-        """The agents that must be ready before this one is applied."""
-        return layout.texts(self.about.value.get("dependsOn"))
-
-    @property
-    def bound(self) -> Mapping[str, Any]:
-        """Parameters bound to fields of a source that can't be edited."""
-        return self.source.section("bind")
 
 
 @dataclass(slots=True)
@@ -86,28 +43,11 @@ class Rendered:
     config_used: bool = False
 
 
-def read(name: str, found: Layout) -> AgentFolder:
-    """The agent of that name."""
-    folder = PurePosixPath("agents", name)
-    source = found.read(folder / "source.yaml")
-    schema = found.read(folder / "params.schema.json")
-    own = found.agents[name]
-    return AgentFolder(
-        name=name,
-        paths=own,
-        about=found.read(folder / "agent.yaml"),
-        source=source,
-        variants=found.read(folder / "variants.yaml"),
-        declared=values.parameters(schema, source.section("bind")),
-        values=values.own_files(own, "values", found),
-    )
-
-
 def render(agent: AgentFolder, around: RenderContext) -> Rendered:
     """The agent's objects for the cluster."""
     found, facts = around.layout, around.facts
     result = Rendered()
-    result.findings += _file_findings(agent, around)
+    result.findings += agent_folder.file_findings(agent, around)
     config, findings = hashed_config_map.of_folder(
         agent.name, {p: found.files[p] for p in agent.paths if layout.is_config(p)}
     )
@@ -117,18 +57,20 @@ def render(agent: AgentFolder, around: RenderContext) -> Rendered:
     general = list(_patches(agent, around))
     shared = scope(agent, around, None, result)
     namespaces: dict[str, None] = {}
-    for draft in _templates(agent, around, result):
+    for draft in agent_templates.templates(agent, around, result.findings):
         if _is_main(draft, agent.name):
             own_namespaces = _daemonset(agent, around, draft, wanted, general, config, result)
             namespaces |= dict.fromkeys(own_namespaces)
         else:
             tree = _traced(draft, shared)
-            tree = _patched(tree, general, (_name(tree),), around, result)
+            tree = _patched(tree, general, (traced_values.object_name(tree),), around, result)
             result.drafts.append(_draft(agent, tree, draft, ""))
     _settle(shared, agent, around, result)
     if config:
         result.drafts += [config.draft(namespace) for namespace in namespaces if result.config_used]
-    if not _is_missing(agent, around):  # else they may well be for what is missing
+    if not agent_templates.is_missing(
+        agent, around
+    ):  # values and patches may be for missing objects
         result.findings += _unused(agent, around, wanted, general, config, result)
     return result
 
@@ -192,7 +134,7 @@ def _daemonset(
         at = variant.below("patches")
         special = list(patches.of_entries(variant.patches, at)) if at else []
         template = _bind(_traced(draft, own), agent, own, around, result)
-        base_name = _name(template)
+        base_name = traced_values.object_name(template)
         tree = variants.place_on(template, variant)
         if (
             len(selector_coverage.terms_of_daemonset(traced_values.plain(tree)))
@@ -203,7 +145,7 @@ def _daemonset(
         tree = _patched(
             tree,
             [_resolved(p, own) for p in (*general, *special)],
-            (base_name, _name(tree)),
+            (base_name, traced_values.object_name(tree)),
             around,
             result,
         )
@@ -219,88 +161,6 @@ def _daemonset(
             else ""
         )
         result.findings += [_no_such(p, around) for p in special if p.at not in result.fitted]
-
-
-def _templates(
-    agent: AgentFolder, around: RenderContext, result: Rendered
-) -> Iterator[ParsedObject]:
-    """The unresolved objects of the agent's folder, or of the source in its source.yaml."""
-    found = around.layout
-    folder = PurePosixPath("agents", agent.name)
-    explained = any(finding.refused for finding in found.snapshot.findings)
-    if (chart := found.snapshot.charts.get(folder / "source.yaml")) is not None:
-        yield from _of_chart(chart, agent, around, result)
-    elif agent.source.section("helm") and not explained:
-        message = "the chart was not rendered; without it the agent is incomplete"
-        result.findings.append(
-            refusal("DS801", message, found.place(agent.source.at("helm"), key=True))
-        )
-    named = kustomize_path(agent.source)
-    wanted = charts.inside(folder, named) if named else None
-    if named and (wanted is None or (wanted not in found.snapshot.expanded and not explained)):
-        message = (
-            f"kustomize has no output for {named}: is it in the repository, with a "
-            "kustomization.yaml?"
-        )
-        result.findings.append(refusal("DS801", message, found.place(agent.source.at("kustomize"))))
-    for made, data in sorted(found.snapshot.expanded.items()):
-        if made == wanted or (not named and made.parts[:2] == folder.parts):
-            yield from parsed_objects.expanded(
-                made, data, found.snapshot.placed.get(made, {})
-            ).drafts
-    for path in agent.paths:
-        if path in found.files and path.suffix in layout.MANIFEST_SUFFIXES and not _is_ours(path):
-            objects = found.objects(path)
-            result.findings += objects.findings
-            yield from objects.drafts
-
-
-def _is_missing(agent: AgentFolder, around: RenderContext) -> bool:
-    """Whether the rendered output of the agent's source is missing; a finding of the snapshot has
-    the reason.
-    """
-    snapshot, folder = around.layout.snapshot, PurePosixPath("agents", agent.name)
-    if agent.source.section("helm"):
-        return folder / "source.yaml" not in snapshot.charts
-    if named := kustomize_path(agent.source):
-        return charts.inside(folder, named) not in snapshot.expanded
-    consumed = any(path.parts[:2] == folder.parts for path in snapshot.consumed)
-    return consumed and not any(made.parts[:2] == folder.parts for made in snapshot.expanded)
-
-
-def _of_chart(
-    chart: RenderedChart, agent: AgentFolder, around: RenderContext, result: Rendered
-) -> Iterator[ParsedObject]:
-    """The objects of the chart, with the origins of their values. Hooks are not run."""
-    objects = parsed_objects.read(agent.source.name, chart.data)
-    for finding in objects.findings:
-        place = around.layout.place(agent.source.at("helm", "chart"))
-        result.findings.append(
-            replace(
-                finding,
-                message=f"in the output of helm: {finding.message}",
-                place=place,
-                end=None,
-            )
-        )
-    for draft in objects.drafts:
-        known = {} if draft.base.path else chart.places.get(draft.base.document, {})
-        base = known[()][0] if () in known else agent.source.at("helm", "chart")
-        metadata = draft.body.get("metadata")
-        annotations = metadata.get("annotations") if isinstance(metadata, Mapping) else None
-        hook = annotations.get("helm.sh/hook") if isinstance(annotations, Mapping) else None
-        if hook is None:
-            yield replace(draft, base=base, set_by=known, literal=True)
-        elif hook not in ("test", "test-success", "test-failure"):
-            message = (
-                f"{draft.body['kind']} {_name(draft.body)} is a hook of the chart ({hook}), and "
-                "is omitted: only Helm runs hooks"
-            )
-            result.findings.append(_warning("DS804", message, around.layout.place(base)))
-
-
-def _is_ours(path: PurePosixPath) -> bool:
-    return path.parts[2] in (_OUR_FILES if len(path.parts) == 3 else _OUR_FOLDERS)
 
 
 def _traced(draft: ParsedObject, own: PlaceholderScope) -> TracedTree:
@@ -364,8 +224,8 @@ def _bind(
         if name not in own.values or not isinstance(text, str) or not isinstance(binding, Mapping):
             continue
         if str(binding.get("kind", "DaemonSet")) != "DaemonSet" or binding.get(
-            "name", _name(tree)
-        ) != _name(tree):
+            "name", traced_values.object_name(tree)
+        ) != traced_values.object_name(tree):
             continue
         own.used.add(name)
         steps = field_path.parse(text)
@@ -375,7 +235,7 @@ def _bind(
             else None
         )
         if not path:
-            message = f"there is nothing at {text} in DaemonSet {_name(tree)}"
+            message = f"there is nothing at {text} in DaemonSet {traced_values.object_name(tree)}"
             result.findings.append(
                 refusal(
                     "DS803", message, around.layout.place(agent.source.at("bind", name, "path"))
@@ -428,35 +288,6 @@ def _draft(agent: AgentFolder, tree: TracedTree, draft: ParsedObject, variant: s
     )
 
 
-def _name(tree: TracedTree) -> str:
-    metadata = tree.get("metadata")
-    return (
-        str(traced_values.plain(metadata.get("name")) or "") if isinstance(metadata, dict) else ""
-    )
-
-
-def _file_findings(agent: AgentFolder, around: RenderContext) -> Iterator[Finding]:
-    """Unreadable files of our format, and values or patches for unknown environments and
-    clusters.
-    """
-    found = around.layout
-    for path in agent.paths:
-        if (
-            path not in found.files
-            or path.suffix not in layout.MANIFEST_SUFFIXES
-            or layout.is_config(path)
-            or not _is_ours(path)
-        ):
-            continue
-        yield from found.findings_of(path)
-        if path.parts[2] in ("values", "patches") and path.stem not in found.names:
-            hint = layout.did_you_mean(path.stem, found.names)
-            message = (
-                f"{path.stem} is neither an environment nor a cluster of this repository{hint}"
-            )
-            yield refusal("DS803", message, found.place(Pointer(str(path), 0, ())))
-
-
 def _unused(
     agent: AgentFolder,
     around: RenderContext,
@@ -471,7 +302,7 @@ def _unused(
         yield from (_no_such(patch, around) for patch in general if patch.at not in result.fitted)
         for name in sorted(agent.declared.names - agent.bound.keys() - result.used):
             at = agent.declared.schema.at("properties", name)
-            yield _warning(
+            yield _info(
                 "DS804",
                 f"nothing in agent {agent.name} refers to ${{{name}}}",
                 found.place(at, key=True),
@@ -481,7 +312,7 @@ def _unused(
                 f"nothing in agent {agent.name} reads its config/; reference the ConfigMap "
                 f"{agent.name}"
             )
-            yield _warning("DS804", message, found.place(Pointer(config.file, 0, ())))
+            yield _info("DS804", message, found.place(Pointer(config.file, 0, ())))
 
 
 def _no_such(patch: Patch, around: RenderContext) -> Finding:
@@ -493,10 +324,5 @@ def _no_such(patch: Patch, around: RenderContext) -> Finding:
     )
 
 
-def _warning(rule: str, message: str, place: Place) -> Finding:
+def _info(rule: str, message: str, place: Place) -> Finding:
     return Finding(rule, Severity.INFO, message, place)
-
-
-def kustomize_path(source: File) -> str:
-    """The folder in source.yaml, relative to itself; empty without one."""
-    return source.text("kustomize") or source.text("kustomize", "path")

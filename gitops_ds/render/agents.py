@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from gitops_ds.model.finding import Finding, Severity, refusal
 from gitops_ds.render import agent as one
-from gitops_ds.render import expected_nodes, layout
-from gitops_ds.render.agent import AgentFolder, RenderContext, Rendered
+from gitops_ds.render import agent_folder, expected_nodes, layout
+from gitops_ds.render.agent import Rendered
+from gitops_ds.render.agent_folder import AgentFolder, RenderContext
 from gitops_ds.render.parsed_objects import ParsedObject
 from gitops_ds.render.selector_coverage import SelectorTerms
 
@@ -36,8 +37,10 @@ def render(around: RenderContext) -> All:
     """Renders every agent of the cluster, sorted by name."""
     found = around.layout
     here = chosen(around)
-    agents = {name: one.read(name, found) for name in here}
-    findings = list(_dependencies({name: one.read(name, found) for name in found.agents}, around))
+    agents = {name: agent_folder.read(name, found) for name in here}
+    findings = list(
+        _dependencies({name: agent_folder.read(name, found) for name in found.agents}, around)
+    )
     drafts: list[ParsedObject] = []
     used: dict[str, Rendered] = {}
     expected: dict[str, tuple[SelectorTerms, SelectorTerms]] = {}

@@ -11,9 +11,8 @@ from gitops_ds.model.finding import Finding, Severity, refusal
 from gitops_ds.model.rollouts.cluster_order import NO_ORDER, ClusterOrder
 from gitops_ds.model.sources.bundle import Bundle, ClusterFacts, Pointer
 from gitops_ds.model.sources.source_tree import SourceTree
-from gitops_ds.render import agent as one_agent
-from gitops_ds.render import agents as all_agents
 from gitops_ds.render import (
+    agent_folder,
     charts,
     cluster_order,
     defaults,
@@ -23,7 +22,8 @@ from gitops_ds.render import (
     rollout_policy,
     schema_refs,
 )
-from gitops_ds.render.agent import RenderContext
+from gitops_ds.render import agents as all_agents
+from gitops_ds.render.agent_folder import RenderContext
 from gitops_ds.render.defaults import Default
 from gitops_ds.render.layout import SETTINGS, File, Layout
 from gitops_ds.render.parsed_objects import Objects, ParsedObject
@@ -128,7 +128,7 @@ def kustomizations(snapshot: SourceTree) -> frozenset[PurePosixPath]:
     """
     found = layout.read(snapshot)
     named = {
-        name: one_agent.kustomize_path(found.read(PurePosixPath("agents", name, "source.yaml")))
+        name: agent_folder.kustomize_path(found.read(PurePosixPath("agents", name, "source.yaml")))
         for name in found.agents
     }
     folders = (

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from gitops_ds.model.finding import Finding, refusal
 from gitops_ds.model.sources.bundle import Requirement
 from gitops_ds.render import selector_coverage, variants
-from gitops_ds.render.agent import AgentFolder, RenderContext
+from gitops_ds.render.agent_folder import AgentFolder, RenderContext
 from gitops_ds.render.parsed_objects import ParsedObject
 from gitops_ds.render.selector_coverage import EVERYWHERE, SelectorTerms
 

@@ -12,14 +12,15 @@ from gitops_ds.model.objects import Key, Path, show_path
 from gitops_ds.model.sources.bundle import Bundle, Manifest, Pointer
 from gitops_ds.model.sources.source_tree import SourceTree
 from gitops_ds.render import agent as one
-from gitops_ds.render import bundle as bundles
 from gitops_ds.render import (
+    agent_folder,
     field_path,
     layout,
     selector_coverage,
     traced_values,
     variants,
 )
+from gitops_ds.render import bundle as bundles
 from gitops_ds.render.layout import Layout
 from gitops_ds.render.traced_values import TracedTree
 
@@ -113,7 +114,7 @@ def _chosen(rendered: Bundle, agent: str, labels: Mapping[str, str] | None) -> M
 
 def _parameter(found: Layout, rendered: Bundle, manifest: Manifest, name: str) -> TracedTree | None:
     around = bundles.surroundings(found, rendered.cluster)
-    agent = one.read(manifest.agent, found)
+    agent = agent_folder.read(manifest.agent, found)
     if name not in agent.declared.names:
         return None
     wanted, _ = variants.read(agent.variants, found, rendered.cluster)

@@ -11,7 +11,7 @@ from typing import Any
 from gitops_ds.model.finding import Finding, refusal
 from gitops_ds.model.sources.bundle import Pointer, RolloutSource
 from gitops_ds.render import rollout_problems
-from gitops_ds.render.agent import RenderContext
+from gitops_ds.render.agent_folder import RenderContext
 from gitops_ds.render.layout import File
 from gitops_ds.render.rollout_problems import PolicyProblem, PolicySurroundings
 

@@ -28,7 +28,7 @@ from gitops_ds.model.rollouts.rollout_policy import (
 )
 from gitops_ds.model.sources.bundle import Pool
 from gitops_ds.render import layout
-from gitops_ds.render.agent import RenderContext
+from gitops_ds.render.agent_folder import RenderContext
 
 _UNKNOWN, _IMPOSSIBLE = "DS802", "DS808"
 _BUILT_IN = ("pods", "nodes")

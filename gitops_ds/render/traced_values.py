@@ -108,3 +108,9 @@ def origins(tree: TracedTree, base: Pointer) -> dict[Path, tuple[Pointer, ...]]:
         if scalar.set_by != (Pointer(base.file, base.document, base.path + path),):
             found[path] = scalar.set_by
     return found
+
+
+def object_name(tree: TracedTree) -> str:
+    """The name in the metadata of an object; empty without one."""
+    metadata = tree.get("metadata")
+    return str(plain(metadata.get("name")) or "") if isinstance(metadata, dict) else ""

@@ -106,7 +106,6 @@ LONG = {
     "gitops_ds.client.rest": "one class: the requests of one connection",
     "gitops_ds.commands.wait": "one waiter: for a rollout, a deletion and a staged rollout",
     "gitops_ds.deployer.reconciler": "one reconciliation, step by step",
-    "gitops_ds.render.agent": "the files of one agent directory",
 }
 
 

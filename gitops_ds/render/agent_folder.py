@@ -1,0 +1,107 @@
+"""The files of one agent: its folder, parsed, and the findings in files of our format."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Any
+
+from gitops_ds.model.finding import Finding, refusal
+from gitops_ds.model.sources.bundle import ClusterFacts, Pointer
+from gitops_ds.render import (
+    layout,
+    values,
+)
+from gitops_ds.render.layout import File, Layout
+from gitops_ds.render.parameter_schema import Definition
+from gitops_ds.render.values import Parameters
+
+# Files and folders of agents/NAME/ that are not manifests.
+_OUR_FILES = frozenset(
+    ["params.schema.json", "variants.yaml", "source.yaml", "agent.yaml", "rollout.yaml"]
+)
+_OUR_FOLDERS = frozenset(["values", "patches", "config"])
+
+
+@dataclass(frozen=True, slots=True)
+class RenderContext:
+    """The context of an agent beyond its folder: the cluster, its environment, the repository."""
+
+    layout: Layout
+    facts: ClusterFacts
+    cluster: File
+    environment: File
+    definition: Definition
+
+
+@dataclass(frozen=True)
+class AgentFolder:
+    """An agent's parsed files."""
+
+    name: str
+    paths: tuple[PurePosixPath, ...]
+    about: File
+    source: File
+    variants: File
+    declared: Parameters
+    values: Mapping[str, File]
+
+    @property
+    def depends_on(self) -> tuple[str, ...]:
+        """The agents that must be ready before this one is applied."""
+        return layout.texts(self.about.value.get("dependsOn"))
+
+    @property
+    def bound(self) -> Mapping[str, Any]:
+        """Parameters bound to fields of a source that can't be edited."""
+        return self.source.section("bind")
+
+
+def read(name: str, found: Layout) -> AgentFolder:
+    """The agent of that name."""
+    folder = PurePosixPath("agents", name)
+    source = found.read(folder / "source.yaml")
+    schema = found.read(folder / "params.schema.json")
+    own = found.agents[name]
+    return AgentFolder(
+        name=name,
+        paths=own,
+        about=found.read(folder / "agent.yaml"),
+        source=source,
+        variants=found.read(folder / "variants.yaml"),
+        declared=values.parameters(schema, source.section("bind")),
+        values=values.own_files(own, "values", found),
+    )
+
+
+def is_ours(path: PurePosixPath) -> bool:
+    """Whether a path of the folder is in our format, and no manifest."""
+    return path.parts[2] in (_OUR_FILES if len(path.parts) == 3 else _OUR_FOLDERS)
+
+
+def file_findings(agent: AgentFolder, around: RenderContext) -> Iterator[Finding]:
+    """Unreadable files of our format, and values or patches for unknown environments and
+    clusters.
+    """
+    found = around.layout
+    for path in agent.paths:
+        if (
+            path not in found.files
+            or path.suffix not in layout.MANIFEST_SUFFIXES
+            or layout.is_config(path)
+            or not is_ours(path)
+        ):
+            continue
+        yield from found.findings_of(path)
+        if path.parts[2] in ("values", "patches") and path.stem not in found.names:
+            hint = layout.did_you_mean(path.stem, found.names)
+            message = (
+                f"{path.stem} is neither an environment nor a cluster of this repository{hint}"
+            )
+            yield refusal("DS803", message, found.place(Pointer(str(path), 0, ())))
+
+
+def kustomize_path(source: File) -> str:
+    """The folder in source.yaml, relative to itself; empty without one."""
+    return source.text("kustomize") or source.text("kustomize", "path")
