@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import ParamSpec, TypeVar
 
 from gitops_ds import errors
 from gitops_ds.client.supervisor import Supervisor, ended
@@ -19,6 +18,7 @@ from gitops_ds.deployer import (
     live_state,
     loop_inputs,
     loop_state,
+    observed_source,
     plan_execution,
     prepared_plan,
     report_once,
@@ -26,6 +26,7 @@ from gitops_ds.deployer import (
     source_status_store,
     state_store,
     state_update,
+    tip_lookup,
 )
 from gitops_ds.deployer.object_claims import Claimant, Claims, Rank
 from gitops_ds.deployer.plan_execution import Reconciliation
@@ -33,6 +34,7 @@ from gitops_ds.deployer.reconcile_schedule import ReconcileSchedule
 from gitops_ds.deployer.report_once import DeduplicatingEmitter, LeaderEmitter
 from gitops_ds.deployer.requests import Requests, pushed_commit
 from gitops_ds.deployer.revision_selector import RevisionSelector, RevisionSource, SelectedRevision
+from gitops_ds.deployer.status_keeper import StatusKeeper
 from gitops_ds.deployer.target import DeployTarget
 from gitops_ds.deployer.tip_lookup import TipAnswer, TipLookup
 from gitops_ds.deployer.watch_cache import WatchCache
@@ -40,10 +42,8 @@ from gitops_ds.model.control_requests import Steering
 from gitops_ds.model.deployer_state import DeployerState
 from gitops_ds.model.events.base import Event
 from gitops_ds.model.events.deployer import (
-    GitTimed,
     Reconciled,
     ReconcileTimed,
-    SourceChanged,
     Unchanged,
 )
 from gitops_ds.model.events.drift import DriftCorrected
@@ -55,9 +55,6 @@ from gitops_ds.plan import plan_hash
 from gitops_ds.plan.options import ApplyOptions
 from gitops_ds.plan.rollouts import halted_rollouts, stage_approvals
 from gitops_ds.telemetry import spans
-
-P = ParamSpec("P")
-T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -84,15 +81,7 @@ class Reconciler:
         """Nothing is read until `start`."""
         self._options, self._schedule, self._emit = options, schedule, emit
         self._clock = schedule.clock
-        source = replace(
-            source,
-            tip=self._reading(self._timed("tip", source.tip)),
-            snapshot=self._reading(self._timed("snapshot", source.snapshot)),
-            movement=self._reading(source.movement),
-            prepare=self._reading(source.prepare),
-            verify=self._reading(source.verify),
-            verify_kept=self._reading(source.verify_kept),
-        )
+        source = observed_source.observed(source, emit, schedule.clock)
         self._selector = RevisionSelector(source, emit, schedule.clock)
         self._reports = DeduplicatingEmitter(emit, schedule.clock)
         self._lookup = TipLookup(source.tip, self.request_now, always=source.watched)
@@ -106,10 +95,7 @@ class Reconciler:
         )
         place = (target.namespace, target.owner)
         self._requests = Requests(target.cluster, place, self._request_changed, schedule.chance)
-        self._saver = source_status_store.Saver(target.cluster, place, schedule.clock)
-        self.status = SourceStatus(
-            target.owner, target.repository, source.branch, since=schedule.clock()
-        )
+        self._status = StatusKeeper(target, source.branch, schedule, emit)
         self._tasks: list[asyncio.Task[None]] = []
         self._tip: CommitId | None = None
         self._stored: DeployerState | None = None
@@ -121,43 +107,18 @@ class Reconciler:
         self._suspended_changes: int | None = None
         self._outcome = Outcome()
 
-    def _reading(self, request: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
-        """The same request, which counts as progress as long as it takes."""
-
-        async def reading(*args: P.args, **kwargs: P.kwargs) -> T:
-            with self._emit.reading():
-                return await request(*args, **kwargs)
-
-        return reading
-
-    def _timed(self, of: str, request: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
-        """The same request to Git; its duration is published."""
-
-        async def timed(*args: P.args, **kwargs: P.kwargs) -> T:
-            began, succeeded = asyncio.get_running_loop().time(), False
-            try:
-                with spans.span("git", of=of):
-                    answer = await request(*args, **kwargs)
-                succeeded = True
-                return answer
-            finally:
-                seconds = asyncio.get_running_loop().time() - began
-                self._emit.always(GitTimed(self._clock(), seconds, succeeded))
-
-        return timed
-
     def start(self) -> None:
         """Starts to watch requests, and to save the status."""
         self._tasks = [
             self._supervisor.start("watch requests", self._requests.run),
-            self._supervisor.start("source status", self._saver.run),
+            self._supervisor.start("source status", self._status.save),
         ]
 
     async def close(self) -> None:
         """Ends all tasks; a leader saves that it no longer follows the repository."""
         await ended(*self._tasks)
         if self._schedule.state.leading:
-            await self._saver.close()
+            await self._status.close()
         await self._lookup.close()
         await self._caches.stop()
 
@@ -178,6 +139,11 @@ class Reconciler:
         if urgent:
             self._schedule.feed(loop_inputs.LookRequested())
 
+    @property
+    def status(self) -> SourceStatus:
+        """The status of the repository after the last reconciliation."""
+        return self._status.status
+
     def forget_stored(self) -> None:
         """Reads the stored state again: another process may have written it."""
         self._stored = None
@@ -188,7 +154,7 @@ class Reconciler:
 
     def stop_status(self) -> None:
         """Saves no status: another replica does."""
-        self._saver.stop()
+        self._status.stop()
 
     async def prefetch(self) -> None:
         """Reads what a reconciliation reads, and writes nothing.
@@ -198,9 +164,9 @@ class Reconciler:
         """
         generation = self._schedule.state.generation
         try:
-            answer = await self._request_tip(self._tip)
+            answer = await tip_lookup.request_when_due(self._lookup, self._schedule, self._tip)
             if answer.error is not None or answer.tip is None:
-                raise answer.error or _no_answer()
+                raise answer.error or tip_lookup.no_answer()
             tip = answer.tip
             if self._schedule.state.in_sync == loop_state.InSync(tip, generation):
                 return
@@ -233,13 +199,13 @@ class Reconciler:
                 pushed = steering.pushed
                 self._schedule.feed(loop_inputs.PushReported(pushed, pushed_commit(pushed)))
                 await self._reconcile_tip(steering, generation)
-                self._update_status(steering)
+                self._status.update(self._facts(), steering)
                 await self._answer(steering)
         except errors.NotLeading:
             self._stored = None
         except errors.GitopsError as error:
             self._schedule.feed(loop_inputs.ReconciliationFailed(error, self._schedule.chance()))
-            self._update_status(steering, error)
+            self._status.update(self._facts(), steering, error)
             with contextlib.suppress(errors.ClusterError):
                 self._outcome.message = f"failure: {error}"
                 await self._answer(steering)
@@ -249,31 +215,15 @@ class Reconciler:
         well = not self._schedule.state.failures.count
         self._emit.always(ReconcileTimed(self._clock(), seconds, well=well))
 
-    async def _request_tip(self, known: CommitId | None) -> TipAnswer:
-        """Git's answer where a look is due; else the known tip."""
-        now = asyncio.get_running_loop().time()
-        is_due = self._lookup.pending or loop_state.tip_is_due(self._schedule.state, now)
-        if known is not None and not is_due:
-            return TipAnswer(known)
-        self._schedule.feed(loop_inputs.TipRequested())
-        try:
-            answer = await self._lookup.request(known)
-        except errors.ClusterError:
-            self._schedule.feed(loop_inputs.GitFailed())
-            raise
-        if answer.error is not None:
-            self._schedule.feed(loop_inputs.GitFailed())
-        elif answer.received and answer.tip is not None:
-            self._schedule.feed(loop_inputs.TipReceived(answer.tip))
-        return answer
-
     async def _reconcile_tip(self, steering: Steering, generation: int) -> None:
         """Keeps the tip applied as far as Git shows it. Raises the error of Git, or the one that
         only a person can fix, after the cluster is in sync with the last good commit.
         """
-        answer = await self._request_tip(None if self.selected is None else self._tip)
+        answer = await tip_lookup.request_when_due(
+            self._lookup, self._schedule, None if self.selected is None else self._tip
+        )
         if answer.current:
-            self.status = replace(self.status, looked=self._clock())
+            self._status.looked()
         self._reports.resume(steering)
         blocked = await self._keep_applied(answer, steering, generation)
         if error := answer.error or blocked:
@@ -297,9 +247,9 @@ class Reconciler:
             return selected.blocked if selected else None
         self._schedule.feed(loop_inputs.Replanned())
         is_open = is_open and (answer.received or self._stored is None)
-        stored = self._stored or self._store(await self._load())
+        stored = self._stored or self._store(await state_store.load_or_create(self.target))
         if is_unknown and stored.last_attempted is None:
-            raise answer.error or _no_answer()
+            raise answer.error or tip_lookup.no_answer()
         tip = stored.last_attempted if is_unknown and stored.last_attempted else tip
         held = revision_selector.hold_reason(tip, steering)
         if selected is None or (selected.tip, selected.held) != (tip, held) or is_open:
@@ -443,15 +393,6 @@ class Reconciler:
         self._stored = self.last_stored = state
         return state
 
-    async def _load(self) -> DeployerState:
-        """The stored state; a new one is written at once, because requests are its annotations."""
-        target = self.target
-        stored = await state_store.load(target.cluster, target.namespace, target.owner)
-        if stored.version:
-            return stored
-        new = replace(stored, repository=target.repository)
-        return await state_store.save(target.cluster, target.namespace, target.owner, new)
-
     def _options_now(self, keys: Iterable[Key], steering: Steering) -> ApplyOptions:
         """The options of this reconciliation. The other deployers are informed of the keys."""
         now, state = asyncio.get_running_loop().time(), self._schedule.state
@@ -466,19 +407,10 @@ class Reconciler:
         self._claimant.publish(keys)
         return replace(options, other_owners=self._claimant.other_owners)
 
-    def _update_status(self, steering: Steering, error: errors.GitopsError | None = None) -> None:
-        """The status after a reconciliation. While Git gives no answer it stays unreachable."""
-        if error is None and self._schedule.state.git_failing:
-            return
-        before, now = self.status, self._clock()
-        facts = source_status_store.Facts(
+    def _facts(self) -> source_status_store.Facts:
+        return source_status_store.Facts(
             self.selected, self.last_stored, self._ended, self._suspended_changes
         )
-        self.status = source_status_store.after(before, facts, steering, error, now)
-        changed = self.status != replace(before, looked=self.status.looked)
-        self._saver.update(self.status, write=changed)
-        if changed:
-            self._emit(SourceChanged(now, self.status, before.condition))
 
     async def _answer(self, steering: Steering) -> None:
         """Answers the request behind the reconciliation with its outcome."""
@@ -489,7 +421,3 @@ class Reconciler:
         self._stored = None  # its version is another now
         if steering.requested:
             self._emit(RequestHandled(self._clock(), steering.requested, outcome.message))
-
-
-def _no_answer() -> errors.SourceUnreachable:
-    return errors.SourceUnreachable("the Git server gave no answer yet")

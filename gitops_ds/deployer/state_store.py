@@ -23,6 +23,7 @@ from typing import Any
 import orjson
 
 from gitops_ds import errors
+from gitops_ds.deployer.target import DeployTarget
 from gitops_ds.model import names
 from gitops_ds.model.cluster import Cluster, Selection
 from gitops_ds.model.deployer_state import DeployerState, Generation, KnownDrift
@@ -70,6 +71,15 @@ async def load(cluster: Cluster, namespace: str, id: str) -> DeployerState:
             f"ConfigMap {namespace}/{name} holds no state of ours ({error}): delete it to start "
             "with an empty state; no agent is touched"
         ) from error
+
+
+async def load_or_create(target: DeployTarget) -> DeployerState:
+    """The stored state; a new one is written at once, because requests are its annotations."""
+    stored = await load(target.cluster, target.namespace, target.owner)
+    if stored.version:
+        return stored
+    new = replace(stored, repository=target.repository)
+    return await save(target.cluster, target.namespace, target.owner, new)
 
 
 def _parts(first: Body) -> list[str]:

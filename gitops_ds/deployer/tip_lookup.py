@@ -12,6 +12,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from gitops_ds import errors
+from gitops_ds.deployer import loop_inputs, loop_state
+from gitops_ds.deployer.reconcile_schedule import ReconcileSchedule
 from gitops_ds.model.objects import CommitId
 
 # seconds that a reconciliation waits for the answer while it knows a commit to keep applied
@@ -77,3 +79,29 @@ class TipLookup:
             self._running.cancel()
             await asyncio.gather(self._running, return_exceptions=True)
             self._running = None
+
+
+async def request_when_due(
+    lookup: TipLookup, schedule: ReconcileSchedule, known: CommitId | None
+) -> TipAnswer:
+    """Git's answer where a look is due; else the known tip. Raises ClusterError."""
+    now = asyncio.get_running_loop().time()
+    is_due = lookup.pending or loop_state.tip_is_due(schedule.state, now)
+    if known is not None and not is_due:
+        return TipAnswer(known)
+    schedule.feed(loop_inputs.TipRequested())
+    try:
+        answer = await lookup.request(known)
+    except errors.ClusterError:
+        schedule.feed(loop_inputs.GitFailed())
+        raise
+    if answer.error is not None:
+        schedule.feed(loop_inputs.GitFailed())
+    elif answer.received and answer.tip is not None:
+        schedule.feed(loop_inputs.TipReceived(answer.tip))
+    return answer
+
+
+def no_answer() -> errors.SourceUnreachable:
+    """The error while a Git server has not answered yet."""
+    return errors.SourceUnreachable("the Git server gave no answer yet")

@@ -104,7 +104,6 @@ def test_a_class_name_belongs_to_one_class() -> None:
 # Modules above the limit of the style guide, each one table or one subject without a seam.
 LONG = {
     "gitops_ds.commands.wait": "one waiter: for a rollout, a deletion and a staged rollout",
-    "gitops_ds.deployer.reconciler": "one reconciliation, step by step",
 }
 
 
