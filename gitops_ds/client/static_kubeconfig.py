@@ -43,7 +43,7 @@ class _Unusual(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class _File:
+class _Kubeconfig:
     """The content of one kubeconfig, and the directory of its relative paths."""
 
     directory: Path
@@ -70,7 +70,7 @@ def current_context(files: str) -> str | None:
         return None
 
 
-def _read(files: str) -> Iterator[_File]:
+def _read(files: str) -> Iterator[_Kubeconfig]:
     for name in filter(None, files.split(os.pathsep)):
         path = Path(os.path.expanduser(name))  # noqa: PTH111  as the package: no error for ~unknown
         if not path.exists():
@@ -78,16 +78,16 @@ def _read(files: str) -> Iterator[_File]:
         parsed = parser.read(name, path.read_bytes())
         if parsed.findings or len(parsed.documents) != 1:
             raise _Unusual
-        yield _File(path.absolute().parent, _mapping(parsed.documents[0].value))
+        yield _Kubeconfig(path.absolute().parent, _mapping(parsed.documents[0].value))
 
 
-def _current(files: list[_File]) -> str:
+def _current(files: list[_Kubeconfig]) -> str:
     """The last current context of the files."""
     texts = [one.content["current-context"] for one in files if "current-context" in one.content]
     return _text(texts[-1] if texts else None)
 
 
-def _entry(files: list[_File], context: str | None) -> KubeconfigEntry:
+def _entry(files: list[_Kubeconfig], context: str | None) -> KubeconfigEntry:
     chosen, _ = _named(files, "context", context or _current(files))
     cluster, directory = _named(files, "cluster", _text(chosen.get("cluster")))
     user, users_directory = _named(files, "user", _text(chosen.get("user")))
@@ -111,7 +111,7 @@ def _entry(files: list[_File], context: str | None) -> KubeconfigEntry:
     )
 
 
-def _named(files: list[_File], kind: str, name: str) -> tuple[Mapping[str, Any], Path]:
+def _named(files: list[_Kubeconfig], kind: str, name: str) -> tuple[Mapping[str, Any], Path]:
     """The first cluster, user or context of this name, and the directory of its file."""
     found = [
         (one, file.directory)
@@ -125,7 +125,7 @@ def _named(files: list[_File], kind: str, name: str) -> tuple[Mapping[str, Any],
     return _mapping(first.get(kind)), directory
 
 
-def _entries(file: _File, key: str) -> list[Mapping[str, Any]]:
+def _entries(file: _Kubeconfig, key: str) -> list[Mapping[str, Any]]:
     entries = file.content.get(key) or []
     if not isinstance(entries, list):
         raise _Unusual
