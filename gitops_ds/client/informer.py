@@ -219,17 +219,41 @@ async def run(
                     before_list()
                     await feed(WorldVersion(await _world_version(cluster, resource, which)))
                 case Watching(version=version):
-                    began, error, had_events = clock(), None, False
-                    try:
-                        async for event in cluster.watch(resource, version, which):
-                            version, had_events, proved = event.version or version, True, clock()
-                            sink(event)
-                    except ClusterError as caught:
-                        error = caught
-                    state = replace(state, version=version)
-                    await feed(WatchEnded(clock() - began, error, clock() - proved, had_events))
+                    began = clock()
+                    watch = await _watch(cluster, resource, which, version, sink)
+                    state = replace(state, version=watch.version)
+                    proved = proved if watch.last_event is None else watch.last_event
+                    had_events = watch.last_event is not None
+                    ended = clock()
+                    await feed(WatchEnded(ended - began, watch.error, ended - proved, had_events))
         except ClusterError as error:
             await feed(error)
+
+
+@dataclass(frozen=True, slots=True)
+class _WatchResult:
+    """The end of a watch: the last version, the time of the last event (None without one), and
+    the error that ended it.
+    """
+
+    version: str
+    last_event: float | None
+    error: ClusterError | None
+
+
+async def _watch(
+    cluster: Cluster, resource: Resource, which: Selection, since: str, sink: Sink
+) -> _WatchResult:
+    """Publishes the events of one watch to the sink until it ends."""
+    clock = asyncio.get_running_loop().time
+    version, last_event = since, None
+    try:
+        async for event in cluster.watch(resource, since, which):
+            version, last_event = event.version or version, clock()
+            sink(event)
+    except ClusterError as error:
+        return _WatchResult(version, last_event, error)
+    return _WatchResult(version, last_event, None)
 
 
 V = TypeVar("V")

@@ -4,7 +4,7 @@ Pure.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 
 from gitops_ds.model.finding import Finding, Severity
@@ -35,26 +35,40 @@ def lines(report: Report, *, whole: bool = True) -> Iterator[tuple[str, str | No
     several = len({finding.cluster for finding in report.findings}) > 1
     cut = not whole and len(groups) > MANY
     for group in groups[:FIRST] if cut else groups:
-        finding = group.first
-        place = f"{_place(finding)}: " if finding.place else ""
-        first, *more = f"{place}{finding.severity} {finding.rule}: {finding.message}".split("\n")
-        yield first, _COLOURS[finding.severity]
-        yield from ((f"  {'':>5} | {line}", None) for line in more)
-        if finding.place and finding.place.line:
-            yield from (
-                (line, None) for line in _excerpt(finding, report, source(finding.place.file))
-            )
-        if scope := group.scope(several=several):
-            yield f"  {'':>5} = {scope}", None
-        if finding.other and finding.other[1]:
-            yield f"  {'':>5} = also: {finding.other[1]}: {finding.other[0]}", None
-        if finding.fix:
-            yield f"  {'':>5} = fix: {' '.join(finding.fix.words.split())}", None
+        yield from _of_group(group, report, source, several=several)
     if cut:
         left = counted(len(groups) - FIRST, "more finding")
         yield f"{left}: --all prints them, --explain RULE describes a rule", None
         yield from ((line, None) for line in grouping.by_rule(groups))
-    distinct = f" ({len(groups)} distinct)" if len(groups) < len(report.findings) else ""
+    yield from _summary(report, len(groups))
+
+
+def _of_group(
+    group: grouping.FindingGroup,
+    report: Report,
+    source: Callable[[str], list[str]],
+    *,
+    several: bool,
+) -> Iterator[tuple[str, str | None]]:
+    """The lines of equal findings; `several`: of several clusters."""
+    finding = group.first
+    place = f"{_place(finding)}: " if finding.place else ""
+    first, *more = f"{place}{finding.severity} {finding.rule}: {finding.message}".split("\n")
+    yield first, _COLOURS[finding.severity]
+    yield from ((f"  {'':>5} | {line}", None) for line in more)
+    if finding.place and finding.place.line:
+        yield from ((line, None) for line in _excerpt(finding, report, source(finding.place.file)))
+    if scope := group.scope(several=several):
+        yield f"  {'':>5} = {scope}", None
+    if finding.other and finding.other[1]:
+        yield f"  {'':>5} = also: {finding.other[1]}: {finding.other[0]}", None
+    if finding.fix:
+        yield f"  {'':>5} = fix: {' '.join(finding.fix.words.split())}", None
+
+
+def _summary(report: Report, groups: int) -> Iterator[tuple[str, str | None]]:
+    """The numbers, then notes, the changes and the drift beside them."""
+    distinct = f" ({groups} distinct)" if groups < len(report.findings) else ""
     yield (
         (
             f"{counted(len(report.files), 'file')}, {counted(len(report.checked), 'object')}: "

@@ -56,14 +56,12 @@ def check(
     for manifest in sorted(bundle.manifests.values(), key=lambda one: one.origin.base.file):
         progress.at(manifest.origin.base.file)
         is_known = manifest.digest in clean
-        errors = () if is_known else manifests.check(manifest.body, bundle.cluster.kubernetes)
-        shape_is_valid = True
-        for error in errors:
-            shape_is_valid &= not error.refused
-            yield _of_schema(error, manifest, bundle, sources)
-        shapes_are_valid &= shape_is_valid
+        kubernetes = bundle.cluster.kubernetes
+        errors = () if is_known else tuple(manifests.check(manifest.body, kubernetes))
+        yield from (_of_schema(error, manifest, bundle, sources) for error in errors)
         # Rules rely on the shape that the schema guarantees: schema violations come first.
-        if not shape_is_valid:
+        if any(error.refused for error in errors):
+            shapes_are_valid = False
             continue
         if not is_known:
             for hit in rule_table.check(manifest.body, bundle.profile, enabled):
