@@ -99,7 +99,10 @@ def _group(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[controlplane.ControlPlane]:
     """A whole control plane with the built-in DaemonSet controller and three nodes."""
-    yield from _running(tmp_path_factory, controlplane.Wanted(nodes=3))
+    options = controlplane.Wanted(
+        nodes=3, pod_delete_milliseconds=controlplane.POD_DELETE_MILLISECONDS
+    )
+    yield from _running(tmp_path_factory, options)
 
 
 @pytest.fixture(scope="session")

@@ -26,7 +26,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 ROOT = Path(__file__).resolve().parents[2]
 STAGES = Path(__file__).resolve().parent / "stages"
@@ -43,6 +43,12 @@ class Wanted:
     pod_delete_milliseconds: int = 0
     api_server_options: tuple[str, ...] = ()
     audit: bool = False  # whether `audit_log` has every request
+
+
+# Pods of a kubelet take about a second to end (https://kubernetes.io/docs/concepts/workloads/pods/
+# pod-lifecycle/#pod-termination). Where they end at once, the built-in DaemonSet controller may
+# create a pod of the proven template before the pinned one, whose node is then updated again.
+POD_DELETE_MILLISECONDS: Final = 1000
 
 
 @cache

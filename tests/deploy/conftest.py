@@ -18,7 +18,7 @@ def _audited(
     options = controlplane.Wanted(
         nodes=3,
         daemonset_controller=built_in,
-        pod_delete_milliseconds=1000,
+        pod_delete_milliseconds=controlplane.POD_DELETE_MILLISECONDS,
         audit=True,
         api_server_options=_ENFORCED,
     )

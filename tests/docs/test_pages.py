@@ -79,7 +79,10 @@ def test_every_command_runs_on_a_cluster(
     section: Section, tmp_path: Path, environment: Mapping[str, str]
 ) -> None:
     """On a control plane of its own: a newcomer's cluster has no other agents."""
-    plane = controlplane.ControlPlane(tmp_path / "controlplane", controlplane.Wanted(nodes=3))
+    options = controlplane.Wanted(
+        nodes=3, pod_delete_milliseconds=controlplane.POD_DELETE_MILLISECONDS
+    )
+    plane = controlplane.ControlPlane(tmp_path / "controlplane", options)
     path = f"{environment['PATH']}:{controlplane.programs()}"
     try:
         plane.start()

@@ -96,13 +96,11 @@ def files(tag: str, rollout: str) -> dict[str, str]:
 
 @contextlib.contextmanager
 def plane_with(
-    directory: Path, number: int, pod_delete_milliseconds: int = 300
+    directory: Path,
+    number: int,
+    pod_delete_milliseconds: int = controlplane.POD_DELETE_MILLISECONDS,
 ) -> Iterator[controlplane.ControlPlane]:
-    """A control plane with the built-in DaemonSet controller and nodes in three pools.
-
-    Pods take a moment to end, as those of a kubelet do. Where they do not, the built-in controller
-    may create a pod first, and the pinned one is tried again.
-    """
+    """A control plane with the built-in DaemonSet controller and nodes in three pools."""
     options = controlplane.Wanted(
         pod_ready_milliseconds=100, pod_delete_milliseconds=pod_delete_milliseconds
     )

@@ -64,7 +64,7 @@ def test_the_nodes_are_updated_in_the_order_of_the_plan(tmp_path: Path) -> None:
     upstream = Upstream(tmp_path / "fleet")
     upstream.commit(staged.files("0", staged.policy(Soaks(canary=0))))
     with (
-        staged.plane_with(tmp_path, NODES, pod_delete_milliseconds=1000) as plane,
+        staged.plane_with(tmp_path, NODES) as plane,
         running(tmp_path, plane, *staged.words(upstream), "--branch", "main") as (_, log),
     ):
         asyncio.run(_rollouts(plane, upstream, log))
