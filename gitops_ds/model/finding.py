@@ -77,7 +77,7 @@ class Finding:
 
     def on_cluster(self, cluster: str) -> Finding:
         """The same finding, met while rendering for that cluster."""
-        return replace(self, cluster=cluster)
+        return self if self.cluster == cluster else replace(self, cluster=cluster)
 
 
 def refusal(

@@ -114,6 +114,8 @@ def secret_words(part: list[Any]) -> list[str]:
     """
     found, before = [], ""
     texts_of = [one if isinstance(one, str) else "" for one in part]
+    if not any(texts_of):
+        return texts_of
     is_attached = any(map(texts.takes_attached_password, texts_of))
     for word in texts_of:
         flagged = before.startswith("-") and "=" not in before and names_secret(before)

@@ -53,7 +53,8 @@ SHAPES: Final = re.compile(
 )
 # A part of each of them: most texts have none, and that is known a hundred times as fast.
 MAY_HAVE_SHAPE: Final = re.compile(
-    r"BEGIN |A[KS]IA|gh[pousr]_|github_pat_|glpat-|xox|AIza|_live_|AGE-SEC|eyJ|ENC\[|@"
+    r"BEGIN |A[KS]IA|gh[pousr]_|github_pat_|glpat-|xox|AIza|_live_|AGE-SEC|eyJ|ENC\["
+    r"|://[^\s/@]*@|@(?:tcp|udp|unix)"  # not each @: most images have a digest
 )
 ORDINARY: Final = frozenset(
     {"true", "false", "null", "none", "admin", "root", "default", "changeme", "daemonset", "opaque"}

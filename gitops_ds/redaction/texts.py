@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Final
 
 from gitops_ds.redaction.patterns import HIDDEN, MAY_HAVE_SHAPE, SHAPES, is_reference, names_secret
@@ -54,6 +55,8 @@ _LIKELY_ATTACHED: Final = re.compile(
 )
 _IN_CONTENT: Final = (("=", (_ASSIGNED,)), (":", (_QUOTED, _LINE)), ("-", (_FLAG,)))
 _IN_WORDS: Final = (("=", (_ASSIGNED,)), (":", (_QUOTED,)), ("-", (_FLAG_IN_WORDS,)))
+# Whether a text has a part of one of the patterns above: most values of objects have none.
+may_hide: Final = re.compile(rf"[\s\"'=]|://|-p|{MAY_HAVE_SHAPE.pattern}").search
 _NOTHING: Final = frozenset({"true", "false", "null", "{}", "[]"})
 
 
@@ -62,6 +65,7 @@ def shapes(text: str) -> str:
     return SHAPES.sub(HIDDEN, text) if MAY_HAVE_SHAPE.search(text) else text
 
 
+@lru_cache(1_024)  # most findings of a rule have the same message
 def words(text: str) -> str:
     """A message without the secrets that it quotes: of an event, a log line, an API server."""
     return _hidden(text, _forget, _BEARER_IN_WORDS, _IN_WORDS)
@@ -96,6 +100,9 @@ def _hidden(
     bearer: re.Pattern[str],
     after_a_name: tuple[tuple[str, tuple[re.Pattern[str], ...]], ...],
 ) -> str:
+    if not may_hide(text):
+        return text
+
     def named(found: re.Match[str]) -> str:
         value = found["value"].strip("\"' ")
         if (

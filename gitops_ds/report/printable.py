@@ -98,12 +98,7 @@ def finding_texts(finding: Finding, hidden: redaction_report.ReportSecrets) -> F
 
 
 def _place(place: Place | None) -> Place | None:
-    return place and replace(
-        place,
-        file=file(place.file),
-        line=max(place.line, 0),
-        column=max(place.column, 0),
-    )
+    return place and Place(file(place.file), max(place.line, 0), max(place.column, 0))
 
 
 def key(key: Key) -> Key:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from gitops_ds.yaml import scalars
 
@@ -32,57 +32,81 @@ _QUOTED: Final = r"\"[\x20\x21\x23-\x5b\x5d-\x7e]*\"|'[\x20-\x26\x28-\x7e]*'"
 _ITEM: Final = rf"[A-Za-z0-9/_][A-Za-z0-9./_-]*|{_QUOTED}"
 _LIST: Final = rf"\[ *(?:(?:{_ITEM})(?: *, *(?:{_ITEM}))*)? *\]"
 
-_LINE: Final = re.compile(rf"( *)(- +)?(?:({_KEY}):(?: +|\Z))?(.*)\Z")
+LINE: Final = re.compile(rf"( *)(- +)?(?:({_KEY}):(?: +|\Z))?(.*)\Z")
 _NOTHING: Final = re.compile(rf" *(?:{_COMMENT})?\Z")
-_VALUE: Final = re.compile(rf"({_BARE}|{_QUOTED}|{_LIST}|\{{ *\}})(?: +{_COMMENT})? *\Z")
-_ITEMS: Final = re.compile(_ITEM)
+VALUE: Final = re.compile(rf"({_BARE}|{_QUOTED}|{_LIST}|\{{ *\}})(?: +{_COMMENT})? *\Z")
+ITEMS: Final = re.compile(_ITEM)
 
 _NEW: Final = "---"
 # How many columns the line is in, whether a dash comes first, the column of the key, the key,
 # whether a value follows, the value.
-_Line = tuple[int, bool, int, str | None, bool, Any]
-_BLANK: Final[_Line] = (-1, False, 0, None, False, None)
-_SEEN: Final[dict[str, _Line]] = {}
+Line = tuple[int, bool, int, str | None, bool, Any]
+BLANK: Final[Line] = (-1, False, 0, None, False, None)
+_SEEN: Final[dict[str, Line]] = {}
 
 
 class _Unsure(Exception):
     """This is for libyaml to read."""
 
 
+class Lines(NamedTuple):
+    """The lines of one document that is not empty."""
+
+    number: int  # of the document, from 0
+    row: int  # of the first line, from 0
+    lines: list[Line]
+
+
 def read(data: bytes) -> list[tuple[int, dict[str, Any]]] | None:
-    """The documents that are not empty, each with its number from 0; None where this is not the one
-    to read them.
+    """The documents that are not empty, each with its number from 0; None if the file has other
+    syntax.
     """
+    both = _read(data)
+    return None if both is None else both[1]
+
+
+def documents(data: bytes) -> list[Lines]:
+    """The lines of the documents of a file that `read` reads; none of another file."""
+    both = _read(data)
+    return [] if both is None else both[0]
+
+
+def _read(data: bytes) -> tuple[list[Lines], list[tuple[int, dict[str, Any]]]] | None:
     if len(data) > _MOST_BYTES or not data.isascii():
         return None
-    found: list[tuple[int, dict[str, Any]]] = []
-    lines: list[_Line] = []
-    begun, number = False, 0
     try:
-        for text in data.decode("ascii").split("\n"):
-            line = _SEEN.get(text)
-            if line is None:
-                if text == _NEW:
-                    if lines:
-                        found.append((number, _document(lines)))
-                        lines = []
-                    number += begun
-                    begun = True
-                    continue
-                line = _line(text)
-                if len(_SEEN) < _SEEN_AT_MOST:
-                    _SEEN[text] = line
-            if line is not _BLANK:
-                begun = True
-                lines.append(line)
-        if lines:
-            found.append((number, _document(lines)))
+        lines = _documents(data)
+        return lines, [(one.number, _document(one.lines)) for one in lines]
     except _Unsure:
         return None
-    return found
 
 
-def _document(lines: list[_Line]) -> dict[str, Any]:
+def _documents(data: bytes) -> list[Lines]:
+    result: list[Lines] = []
+    lines: list[Line] = []
+    begun, number, row, is_empty = False, 0, 0, True
+    for text in data.decode("ascii").split("\n"):
+        line = _SEEN.get(text)
+        if line is None:
+            if text == _NEW:
+                if not is_empty:
+                    result.append(Lines(number, row, lines))
+                row += len(lines) + 1
+                number += begun
+                begun, lines, is_empty = True, [], True
+                continue
+            line = _line(text)
+            if len(_SEEN) < _SEEN_AT_MOST:
+                _SEEN[text] = line
+        if line is not BLANK:
+            begun, is_empty = True, False
+        lines.append(line)
+    if not is_empty:
+        result.append(Lines(number, row, lines))
+    return result
+
+
+def _document(lines: list[Line]) -> dict[str, Any]:
     """The mapping that the lines of a document are."""
     root: dict[str, Any] = {}
     box: Any = root  # where the last line went
@@ -91,6 +115,8 @@ def _document(lines: list[_Line]) -> dict[str, Any]:
     around: list[tuple[int, Any, bool]] = []  # the boxes around that one
     for column, dash, inner, key, has_value, value in lines:
         if column < at:
+            if column < 0:  # BLANK
+                continue
             waiting = None
             while column < at:  # ends: the outermost is at column 0
                 at, box, is_list = around.pop()
@@ -127,10 +153,10 @@ def _document(lines: list[_Line]) -> dict[str, Any]:
     return root
 
 
-def _line(text: str) -> _Line:
+def _line(text: str) -> Line:
     if _NOTHING.match(text):
-        return _BLANK
-    parts = _LINE.match(text) if len(text) <= _LONGEST else None
+        return BLANK
+    parts = LINE.match(text) if len(text) <= _LONGEST else None
     if parts is None:
         raise _Unsure
     indent, dash, key, rest = parts.groups()
@@ -148,13 +174,13 @@ def _line(text: str) -> _Line:
 
 
 def _value(text: str) -> Any:
-    found = _VALUE.match(text)
+    found = VALUE.match(text)
     if found is None:
         raise _Unsure
     word: str = found[1]
     if word[0] == "{":
         return {}
-    return [_scalar(one) for one in _ITEMS.findall(word)] if word[0] == "[" else _scalar(word)
+    return [_scalar(one) for one in ITEMS.findall(word)] if word[0] == "[" else _scalar(word)
 
 
 def _scalar(word: str) -> scalars.Scalar:

@@ -21,7 +21,7 @@ from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from gitops_ds.model.finding import Finding, Fix, Mend, Place, Severity, refusal
 from gitops_ds.model.objects import Path
-from gitops_ds.yaml import fast_path, long_keyed_json, nodes, scalars, syntax_errors
+from gitops_ds.yaml import fast_path, line_places, long_keyed_json, nodes, scalars, syntax_errors
 from gitops_ds.yaml.nodes import MAX_DEPTH, MAX_NODES
 
 MAX_BYTES: Final = 10 * 1024 * 1024
@@ -120,6 +120,16 @@ def span(
     """The start of a value or key, and its end (exclusive); without positions if the document does
     not exist.
     """
+    if marks := line_places.span(data, document, path, key=key):
+        (row, column), (last_row, last_column) = marks
+        return Place(file, row + 1, column + 1), Place(file, last_row + 1, last_column + 1)
+    return span_of_nodes(file, data, document, path, key=key)
+
+
+def span_of_nodes(
+    file: str, data: bytes, document: int, path: Path, *, key: bool = False
+) -> tuple[Place, Place]:
+    """Like `span`, always with libyaml."""
     trees = _trees(data)
     if document >= len(trees):
         return Place(file), Place(file)
