@@ -67,7 +67,7 @@ class _PeerGroup:
     def well(self) -> int:
         return sum(self.steps[step] for step in _WELL)
 
-    def fails(self, at_least: int, others: int = 0) -> bool:
+    def fails(self, at_least: int, others: int) -> bool:
         """Whether the failed nodes are so many, and outnumber the well ones and so many others."""
         return self.failed >= at_least and self.failed > self.well + others
 
@@ -76,11 +76,13 @@ class _PeerGroup:
         """Whether the conditions of touched nodes got worse more often than those of untouched
         ones.
         """
-        if self.worse < 2 or self.worse <= self.well + self.undecided:
-            return False
         untouched = self.steps[NodeStep.PARKED] + self.steps[NodeStep.WAITING]
         touched = self.steps.total() - untouched
-        return self.unwell * touched < self.worse * max(1, untouched)
+        return (
+            self.worse >= 2
+            and self.worse > self.well + self.undecided
+            and self.unwell * touched < self.worse * max(1, untouched)
+        )
 
 
 def attributed(

@@ -6,7 +6,8 @@
 2. While a bound is exceeded, and while there is no data, no further node is touched. With
    `noData: fail` that is a failure after the time of `for`, with `pass` it is no condition.
 3. A gate passes by a reading that covers every node of the stage that runs the target.
-4. Without untouched nodes `control` has nothing to compare with: the last result counts.
+4. Without untouched nodes `control` has nothing to compare with: the last result counts, and
+   without one there is no data.
 """
 
 from __future__ import annotations
@@ -128,11 +129,9 @@ def controls(
 
 
 def _has_controls(fleet: StagedNodes, stage: str) -> bool:
-    """Whether an untouched node is of the kind of a touched one: then `controls` finds some."""
+    """Whether an untouched node is of the kind of a touched one."""
     kinds = kinds_of(fleet.layout.seen.nodes)
-    nodes = fleet.nodes.values()
-    touched = {kinds.get(one.node) for one in nodes if one.stage == stage and one.step in RUNNING}
-    return any(one.step is NodeStep.WAITING and kinds.get(one.node) in touched for one in nodes)
+    return any(controls(tuple(fleet.nodes.values()), kinds, stage))
 
 
 def _first(
@@ -157,13 +156,14 @@ def kinds_of(nodes: Iterable[Node]) -> Mapping[str, Platform]:
 def _result(fleet: StagedNodes, probe: Probe, running: frozenset[str]) -> GateResult:
     gate = fleet.policy.gate(probe.gate)
     kept = fleet.inputs.record.gates.get(probe.key)
-    has_control = probe.kind is ProbeKind.PROMETHEUS and gate.compare.control is not None
-    if has_control and not _has_controls(fleet, probe.stage):
-        return _without_controls(fleet, probe, gate, kept)
-    reading = fleet.inputs.readings.get(probe)
+    reading, found = fleet.inputs.readings.get(probe), None
+    compares = probe.kind is ProbeKind.PROMETHEUS and gate.compare.control is not None
+    if compares and not _has_controls(fleet, probe.stage):
+        reading = Reading(fleet.now, running, reason="no untouched node of the same kind is left")
+        found = Assessment(kept.verdict, text=kept.text) if kept is not None else None
     if reading is None:
         return GateResult(probe, GateState.PENDING, kept, _hold(fleet, probe, gate, kept))
-    found = gate_readings.assess(gate, probe.kind, reading)
+    found = found or gate_readings.assess(gate, probe.kind, reading)
     record = _continued(kept, found, reading)
     lasted = reading.at - record.since
     if _fails(gate, record, reading) and lasted >= gate.for_:
@@ -175,17 +175,6 @@ def _result(fleet: StagedNodes, probe: Probe, running: frozenset[str]) -> GateRe
         return GateResult(probe, GateState.PASSED, record)
     hold = _hold(fleet, probe, gate, record, unavailable=reading.unavailable)
     return GateResult(probe, GateState.PENDING, record, hold)
-
-
-def _without_controls(
-    fleet: StagedNodes, probe: Probe, gate: Gate, kept: GateRecord | None
-) -> GateResult:
-    if kept is None:
-        text = "no untouched node of the same kind is left"
-        kept = GateRecord(Verdict.NO_DATA, fleet.now, text)
-    if kept.verdict is Verdict.MET and fleet.now - kept.since >= gate.for_:
-        return GateResult(probe, GateState.PASSED, kept)
-    return GateResult(probe, GateState.PENDING, kept, _hold(fleet, probe, gate, kept))
 
 
 def _continued(kept: GateRecord | None, found: Assessment, reading: Reading) -> GateRecord:

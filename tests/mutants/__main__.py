@@ -29,7 +29,7 @@ import time
 import tomllib
 import traceback
 from collections import Counter
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping
 from pathlib import Path
 from types import CodeType, FrameType, ModuleType
 from typing import Any
@@ -59,10 +59,8 @@ FAST = (
     "not slow and not controlplane and not system and not renderers and not forge"
     " and not metrics and not browser"
 )
-CPU_SECONDS, CALLS_A_SECOND = (
-    5,
-    1_000_000,
-)  # limit of CPU time: these seconds, and the calls of its tests
+# limit of CPU time: these seconds for the imports, these for each test, and its calls
+CPU_SECONDS, TEST_SECONDS, CALLS_A_SECOND = 5, 2, 1_000_000
 MEMORY = 3 << 30
 EXAMPLES = 50  # of a property without settings of its own
 SURVIVED = "survived"
@@ -88,9 +86,11 @@ class _Finder(importlib.machinery.SourceFileLoader):
 
 
 class _Plugin:
-    """Selects and orders tests, and records their calls or the first one that fails."""
+    """Selects and orders tests, and records their calls or the first one that fails. `selected`
+    are the tests with their usual number of calls.
+    """
 
-    def __init__(self, selected: Sequence[str] | None) -> None:
+    def __init__(self, selected: Mapping[str, int] | None) -> None:
         self.selected = selected
         self.calls: Calls = {}
         self.killer = ""
@@ -114,7 +114,8 @@ class _Plugin:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
-        if self.selected is not None:
+        if self.selected is not None:  # SIGPROF ends the process
+            signal.setitimer(signal.ITIMER_PROF, _seconds(self.selected[item.nodeid]))
             return (yield)
         calls: Counter[CodeType] = Counter()
 
@@ -140,12 +141,16 @@ class _Plugin:
             self.killer = self.killer or f"import of {report.nodeid}"
 
 
-def _pytest(paths: Sequence[str], selected: Sequence[str] | None) -> _Plugin:
+def _seconds(calls: int) -> float:
+    return TEST_SECONDS + calls / CALLS_A_SECOND
+
+
+def _pytest(paths: Iterable[str], selected: Mapping[str, int] | None) -> _Plugin:
     plugin = _Plugin(selected)
     # the parent process has imported plugins that pytest would rewrite
     warnings = ["-W", "ignore::pytest.PytestAssertRewriteWarning"]
     quiet = [*warnings, "-q", "-x", "-p", "no:randomly", "-p", "no:cacheprovider", "-p", "no:xdist"]
-    code = pytest.main([*quiet, "-m", FAST, "--deselect", LEFT_OUT, *paths], [plugin])
+    code = pytest.main([*quiet, "-m", FAST, "--deselect", LEFT_OUT, *sorted(paths)], [plugin])
     if code and not plugin.killer:
         plugin.killer = f"exit code {int(code)} of pytest"
     return plugin
@@ -184,11 +189,22 @@ def _forked(work: Callable[[], object], seconds: int) -> Any:
     return json.loads(text) if text else None
 
 
-def _baseline() -> tuple[Calls, list[str]]:
+def _module(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def _tests_of(module: str) -> tuple[str, ...]:
+    """The folder of a module's tests, and further ones."""
+    own = PACKAGES["/".join(module.split("/")[:2])]
+    return own, *((FURTHER[module],) if module in FURTHER else ())
+
+
+def _baseline(modules: Iterable[str]) -> tuple[Calls, list[str]]:
     """The calls of each test on the real modules, and the modules of others that it imports."""
+    tests = {path for module in modules for path in _tests_of(module)}
 
     def work() -> object:
-        plugin = _pytest(sorted({*PACKAGES.values(), *FURTHER.values()}), None)
+        plugin = _pytest(tests, None)
         return [plugin.killer, plugin.calls, sorted(sys.modules)]
 
     killer, calls, modules = _forked(work, 300) or ("it exceeds the limits", {}, [])
@@ -201,9 +217,7 @@ def _judges(mutant: Mutant, calls: Calls) -> list[str]:
     """The tests of the mutant's package that enter its function, those with few calls first; code
     outside functions is that of every test.
     """
-    place = mutant.path.relative_to(ROOT)
-    package = "/".join(place.parts[:2])
-    own = (PACKAGES[package], FURTHER.get(place.as_posix(), "none"))
+    own = _tests_of(_module(mutant.path))
     inside = f"{mutant.path}:{mutant.function}" if mutant.function else "all"
     chosen = [name for name in calls if name.startswith(own) and inside in calls[name]]
     return sorted(chosen, key=lambda name: (calls[name]["all"], name))
@@ -211,16 +225,15 @@ def _judges(mutant: Mutant, calls: Calls) -> list[str]:
 
 def _verdict(mutant: Mutant, calls: Calls) -> str:
     """The test that kills it, or `survived`."""
-    judges = _judges(mutant, calls)
+    judges = {name: calls[name]["all"] for name in _judges(mutant, calls)}
     if not judges:
         return SURVIVED
 
     def work() -> object:
         sys.meta_path.insert(0, _Finder(mutant))
-        return _pytest(sorted({name.partition("::")[0] for name in judges}), judges).killer
+        return _pytest({name.partition("::")[0] for name in judges}, judges).killer
 
-    total = sum(calls[name]["all"] for name in judges)
-    answer = _forked(work, CPU_SECONDS + total // CALLS_A_SECOND)
+    answer = _forked(work, CPU_SECONDS + int(_seconds(sum(judges.values()))))
     return "the time or memory limit" if answer is None else answer or SURVIVED
 
 
@@ -243,14 +256,14 @@ def main() -> int:
     count = min(chosen.count or len(pool), len(pool))
     sample = sorted(random.Random(chosen.seed).sample(range(len(pool)), count))
     begin = time.monotonic()
-    calls, others = _baseline()
+    calls, others = _baseline({_module(mutant.path) for mutant in pool})
     for name in others:
         if not name.startswith("__"):
             _import(name)
     results: Counter[str] = Counter()
     for index in sample:
         mutant = pool[index]
-        name = mutant.path.relative_to(ROOT).as_posix()
+        name = _module(mutant.path)
         verdict = _verdict(mutant, calls)
         outcome = f"killed by {verdict}"
         if verdict == SURVIVED:
@@ -259,7 +272,7 @@ def main() -> int:
         results[outcome.split()[0].rstrip(",")] += 1
         print(f"{name}:{mutant.line}  {mutant.key}  {outcome}", flush=True)
     for path, of_module in every.items():
-        name = path.relative_to(ROOT).as_posix()
+        name = _module(path)
         for key in explained.get(name, {}).keys() - {mutant.key for mutant in of_module}:
             results["stale"] += 1
             print(f"{EXPLAINED.name}: {name} has no mutant {key}")

@@ -1,7 +1,8 @@
 """The mutants of a module: each is its syntax tree with one node changed.
 
 Texts stay as they are, since goldens hold the wording; so do annotations, decorators, `assert` and
-`strict=` of `zip`, which decide nothing.
+`strict=` of `zip`, which decide nothing. A result becomes None, but an empty text becomes another
+one and a false or a zero its opposite: None is as false as they are, and mypy finds it.
 """
 
 from __future__ import annotations
@@ -113,7 +114,9 @@ def _replacements(node: ast.AST) -> Iterator[tuple[Located, ast.AST]]:
             yield node, ast.Constant(not value)
         case ast.Constant(value=int() | float() as value):
             yield node, ast.Constant(value + 1)
-        case ast.Return(value=ast.expr() as value) if not _is_none(value):
+        case ast.Return(value=ast.Constant(value="")):
+            yield node, ast.Return(ast.Constant("mutant"))
+        case ast.Return(value=ast.expr() as value) if not _is_false(value):
             yield node, ast.Return(ast.Constant(None))
         case ast.UnaryOp(op=ast.Not()):
             yield node, node.operand
@@ -153,8 +156,8 @@ def _has_an_opposite(condition: ast.expr) -> bool:
             return False
 
 
-def _is_none(value: ast.expr) -> bool:
-    return isinstance(value, ast.Constant) and value.value is None
+def _is_false(value: ast.expr) -> bool:
+    return isinstance(value, ast.Constant) and not value.value
 
 
 def _replace(tree: ast.Module, node: ast.AST, replacement: ast.AST) -> None:

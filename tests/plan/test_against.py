@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 from gitops_ds.commands import cluster_snapshot
+from gitops_ds.model import names
 from gitops_ds.model.change import Operation
+from gitops_ds.model.live import Live
+from gitops_ds.model.objects import key_of
 from gitops_ds.model.sources.bundle import Bundle
 from gitops_ds.pipeline import prepare
 from gitops_ds.plan import base_diff
+from gitops_ds.redaction.patterns import HIDDEN
 from tests.plan import world
 from tests.plan.world import config_map, daemonset
 
@@ -64,3 +69,46 @@ def test_other_objects_have_no_revisions() -> None:
     )
     assert (change.operation, change.rollout) == (Operation.UPDATE, None)
     assert [str(field.path[-1]) for field in change.fields] == ["level"]
+
+
+def live(*bodies: dict[str, Any]) -> Live:
+    return Live({key_of(body): body for body in bodies})
+
+
+def test_the_drift_from_the_base_is_what_an_apply_would_change() -> None:
+    settings = config_map("settings", level="info", password="one")
+    base = bundle(daemonset(), settings)
+    by_hand = {**settings, "data": {"level": "debug", "password": "one"}}
+    ((key, changes),) = base_diff.drift(base, live(daemonset(), by_hand)).items()
+    assert key == key_of(settings)
+    assert [(one.path, one.old, one.new) for one in changes] == [
+        (("data", "level"), "debug", "info")
+    ]
+    assert base_diff.drift(base, live()) == {}
+    assert base_diff.drift(base, live(daemonset(), settings)) == {}
+
+
+def test_labels_and_annotations_of_an_apply_are_no_drift_and_others_are() -> None:
+    settings = config_map("settings", level="info")
+    settings["metadata"] |= {"annotations": {"team": "a"}}
+    base = bundle(settings)
+    present = copy.deepcopy(settings)
+    present["metadata"]["annotations"] |= {names.COMMIT: "c1", names.CHANGE_CAUSE: "A change"}
+    present["metadata"]["labels"] = {names.OWNER_LABEL: "test"}
+    assert base_diff.drift(base, live(present)) == {}
+    present["metadata"]["annotations"]["team"] = "b"
+    ((change,),) = base_diff.drift(base, live(present)).values()
+    assert (change.old, change.new) == ("b", "a")
+
+
+def test_a_redacted_value_is_no_drift() -> None:
+    base = bundle(config_map("settings", password="one", level="info"))
+    assert base_diff.drift(base, live(config_map("settings", password=HIDDEN, level="info"))) == {}
+    ((change,),) = base_diff.drift(
+        base, live(config_map("settings", password="two", level="info"))
+    ).values()
+    assert change.old == "two"
+    ((change,),) = base_diff.drift(
+        base, live(config_map("settings", password="one", level=HIDDEN))
+    ).values()
+    assert change.new == "info"

@@ -25,6 +25,11 @@ def test_without_settings_everything_may_be_named_but_what_the_service_lives_fro
         Key("", "PersistentVolume", "", "gitops-ds"),
     )
     assert [key for key in fine if allow_list.why_not(key, HOME)] == []
+    others = (
+        Key("", "Secret", "gitops-ds", "gitops-ds-1234"),
+        Key("", "ConfigMap", "gitops-ds", "settings"),
+    )
+    assert [key for key in others if allow_list.why_not(key, ITSELF)] == []
     own = (
         Key("", "Namespace", "", "gitops-ds"),
         Key("", "Secret", "gitops-ds", "credentials"),

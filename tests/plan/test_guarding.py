@@ -156,6 +156,8 @@ def test_the_number_of_an_approval_is_a_ceiling() -> None:
     assert not plan_hash.covers("abd-3", "abc-3")
     assert not plan_hash.covers("", plan_hash.hash_of("abc", 0))
     assert not plan_hash.covers("abc-" + "9" * 5000, "abc-1")
+    assert plan_hash.covers("abc-" + "9" * 9, "abc-1")
+    assert not plan_hash.covers("abc-" + "9" * 10, "abc-1")
 
 
 def test_a_guarded_deletion_is_named_in_text_and_json() -> None:

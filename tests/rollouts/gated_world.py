@@ -44,7 +44,9 @@ def no_data(request: GateRequest, now: float) -> Reading:
 class GatedWorld(RolloutWorld):
     """A RolloutWorld with measurements each INTERVAL seconds of virtual time."""
 
-    def __init__(self, policy: dict[str, Any], nodes: int, measure: Measure) -> None:
+    def __init__(
+        self, policy: dict[str, Any], nodes: list[dict[str, Any]] | int, measure: Measure
+    ) -> None:
         self.measure: Measure = measure
         self.readings: dict[Probe, Reading] = {}
         self.firsts: dict[Probe, float] = {}

@@ -43,6 +43,10 @@ STEPS = {
         ("N", "WWW", "node"),
         ("NN", "WWW", "template"),  # as no untouched node is
         ("NN", "BBB", "node"),  # as all others are
+        ("NN", "B", "node"),
+        ("NN", "WWBB", "template"),  # a half of the others is
+        ("NN", "", "template"),
+        ("NNAA", "WWW", "node"),  # those that start may get well
         ("NNSS", "WWW", "node"),
         ("DD", "WWW", "node"),  # they leave, which is no failure
     ],

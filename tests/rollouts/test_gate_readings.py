@@ -107,6 +107,22 @@ def test_the_mean_against_untouched_nodes(
     assert verdict(definition, *numbers, control=control) is expected
 
 
+@pytest.mark.parametrize(
+    ("keys", "value", "bound"),
+    [
+        ({"below": 5}, 6, "below 5"),
+        ({"above": 5}, 4, "above 5"),
+        ({"compare": {"before": "+30%"}}, 14, "at most 13, +30% of the value before (10)"),
+        ({"compare": {"before": "-20%"}}, 7, "at least 8, -20% of the value before (10)"),
+    ],
+)
+def test_the_bound_in_words(keys: dict[str, Any], value: float, bound: str) -> None:
+    reading = Reading(1.0, samples=(GateSample(value, "{}", before=10),))
+    found = gate_readings.assess(gate(**keys), ProbeKind.PROMETHEUS, reading)
+    assert found.bound == bound
+    assert found.text == f"{value} ({{}}) is not {bound}"
+
+
 numbers = st.floats(allow_nan=True, allow_infinity=True)
 
 

@@ -67,6 +67,23 @@ def test_an_agent_in_a_staged_rollout_is_behind_where_its_target_does_not_run() 
     assert behind == {f"node-{n:03}" for n in range(10)} - world.on(SECOND)
 
 
+@pytest.mark.parametrize(
+    ("path", "agent"),
+    [
+        ("agents/cni/daemonset.yaml", "cni"),
+        ("agents/cni/base/daemonset.yaml", "cni"),
+        ("agents/daemonset.yaml", "agent"),
+        ("apps/cni/daemonset.yaml", "agent"),
+        ("daemonset.yaml", "agent"),
+        ("", "agent"),
+    ],
+)
+def test_the_agent_of_a_daemonset_is_its_folder_else_its_name(path: str, agent: str) -> None:
+    body = daemonset()
+    body["metadata"]["annotations"] = {names.PATH: path}
+    assert earlier_agents.agent_of(daemonsets.daemonset_of(body)) == agent
+
+
 class Waiting(RolloutWorld):
     """A rollout whose inputs have the nodes on which another agent is outdated."""
 

@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import random
 from typing import Any
 
 import pytest
 
-from gitops_ds.apimachinery import pods
 from gitops_ds.apimachinery.rollouts import target_revisions
 from gitops_ds.controller.rollouts import Rollouts
-from gitops_ds.daemonset.busy_nodes import BusyNodes
-from gitops_ds.daemonset.cache import Cache
 from gitops_ds.model import names
-from gitops_ds.model.daemonset import Pod
-from gitops_ds.model.objects import DAEMONSET, NODE, POD
 from gitops_ds.model.rollouts import rollout_policy
 from gitops_ds.model.rollouts.staged_rollout import Halt, RolloutRecord
 from gitops_ds.rollouts import halted_elsewhere
-from tests.daemonset.world import daemonset, node
 from tests.rollouts.rollout_world import SECOND, RolloutWorld
 
 OTHER = "DaemonSet logging/other"
@@ -80,52 +73,6 @@ def test_a_revert_does_not_wait_for_idle_nodes(owned: bool) -> None:
     world.commit("agent:1")
     world.run()
     assert len(world.on("agent:1")) == 10
-
-
-def test_the_busy_nodes_are_those_with_pods_of_no_daemonset() -> None:
-    cache = Cache()
-    cache.replace(DAEMONSET, [daemonset()], "1")
-    cache.replace(NODE, [node("a")], "1")
-    bodies = [
-        _pod("worker", "a", "ReplicaSet"),
-        _pod("agent", "b", "DaemonSet"),
-        _pod("static", "c", "Node"),
-        _pod("alone", "d", ""),
-        _pod("job", "e", "Job", phase="Succeeded"),
-        _pod("unbound", "", "ReplicaSet"),
-    ]
-    cache.replace(POD, bodies, "1")
-    assert cache.busy_nodes == {"a", "d"}
-
-
-def test_the_busy_nodes_follow_each_event() -> None:
-    chance, known = random.Random(3), dict[str, Pod]()
-    busy = BusyNodes()
-    for _ in range(500):
-        name = f"pod-{chance.randrange(12)}"
-        before = known.pop(name, None)
-        if before is None or chance.random() < 0.6:
-            owner = chance.choice(("ReplicaSet", "DaemonSet", "Node", ""))
-            on, phase = chance.choice("abc"), chance.choice(("Running", "Succeeded"))
-            known[name] = pods.pod_of(_pod(name, chance.choice((on, "")), owner, phase))
-        busy.changed(before, known.get(name))
-        expected = BusyNodes()
-        expected.replace(known.values())
-        assert busy.names == expected.names
-
-
-def _pod(name: str, on: str, owner: str, phase: str = "Running") -> dict[str, Any]:
-    reference = {"apiVersion": "v1", "kind": owner, "name": "x", "uid": "u", "controller": True}
-    return {
-        "metadata": {
-            "name": name,
-            "namespace": "default",
-            "uid": name,
-            "ownerReferences": [reference] if owner else [],
-        },
-        "spec": {"nodeName": on} if on else {},
-        "status": {"phase": phase},
-    }
 
 
 @both
@@ -211,8 +158,8 @@ def test_a_halt_of_scope_cluster_halts_the_other_rollouts_of_the_repository(owne
         world.halted_elsewhere = ""
         world.run()
         assert len(world.on(SECOND)) == 4
-    own = halted_elsewhere.reason(seen.daemonset, [(seen.daemonset, seen.revisions)])
-    assert own == ""
+        own = halted_elsewhere.reason(seen.daemonset, [(seen.daemonset, seen.revisions)])
+        assert own == ""
 
 
 def test_the_default_limits_are_none() -> None:

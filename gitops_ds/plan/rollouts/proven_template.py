@@ -63,8 +63,8 @@ def _part(value: Any, fields: Fields, wanted: Any) -> Any:
             for name, one in value.items()
             if f"f:{name}" in inner or name in in_git
         }
-    if isinstance(value, list) and inner and isinstance(wanted, list):
-        return _members(value, inner, wanted)
+    if isinstance(value, list) and inner:
+        return _members(value, inner, wanted if isinstance(wanted, list) else [])
     return value
 
 

@@ -1,0 +1,91 @@
+"""The nodes with pods of no DaemonSet, and the rollouts, in the cache."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from gitops_ds.apimachinery import pods
+from gitops_ds.daemonset.busy_nodes import BusyNodes
+from gitops_ds.daemonset.cache import Cache
+from gitops_ds.model import names
+from gitops_ds.model.daemonset import Pod
+from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, NODE, POD
+from tests.daemonset.test_cache import revision
+from tests.daemonset.world import daemonset, node
+
+
+def test_the_busy_nodes_are_those_with_pods_of_no_daemonset() -> None:
+    cache = Cache()
+    cache.replace(DAEMONSET, [daemonset()], "1")
+    cache.replace(NODE, [node("a")], "1")
+    bodies = [
+        _pod("worker", "a", "ReplicaSet"),
+        _pod("agent", "b", "DaemonSet"),
+        _pod("static", "c", "Node"),
+        _pod("alone", "d", ""),
+        _pod("job", "e", "Job", phase="Succeeded"),
+        _pod("unbound", "", "ReplicaSet"),
+    ]
+    cache.replace(POD, bodies, "1")
+    assert cache.busy_nodes == {"a", "d"}
+
+
+def test_the_busy_nodes_follow_each_event() -> None:
+    chance, known = random.Random(3), dict[str, Pod]()
+    busy = BusyNodes()
+    for _ in range(500):
+        name = f"pod-{chance.randrange(12)}"
+        before = known.pop(name, None)
+        if before is None or chance.random() < 0.6:
+            owner = chance.choice(("ReplicaSet", "DaemonSet", "Node", ""))
+            on, phase = chance.choice("abc"), chance.choice(("Running", "Succeeded"))
+            known[name] = pods.pod_of(_pod(name, chance.choice((on, "")), owner, phase))
+        busy.changed(before, known.get(name))
+        expected = BusyNodes()
+        expected.replace(known.values())
+        assert busy.names == expected.names
+
+
+def _pod(name: str, on: str, owner: str, phase: str = "Running") -> dict[str, Any]:
+    reference = {"apiVersion": "v1", "kind": owner, "name": "x", "uid": "u", "controller": True}
+    return {
+        "metadata": {
+            "name": name,
+            "namespace": "default",
+            "uid": name,
+            "ownerReferences": [reference] if owner else [],
+        },
+        "spec": {"nodeName": on} if on else {},
+        "status": {"phase": phase},
+    }
+
+
+def test_only_an_event_of_a_busy_node_replaces_the_names() -> None:
+    first, second = (pods.pod_of(_pod(name, "a", "")) for name in ("one", "two"))
+    busy = BusyNodes()
+    busy.changed(None, first)
+    busy.changed(None, second)
+    found = busy.names
+    assert found == {"a"}
+    busy.changed(first, first)
+    busy.changed(None, pods.pod_of(_pod("agent", "b", "DaemonSet")))
+    assert busy.names is found
+    busy.changed(first, None)
+    assert busy.names == {"a"}
+    busy.changed(second, None)
+    assert busy.names == frozenset()
+
+
+def test_the_rollouts_are_the_daemonsets_with_a_target_and_their_revisions() -> None:
+    cache, body = Cache(), daemonset()
+    cache.replace(DAEMONSET, [body], "1")
+    cache.replace(
+        CONTROLLER_REVISION, [revision(), revision(name="other", uid="o", labels={})], "1"
+    )
+    assert list(cache.rollouts) == []
+    body["metadata"]["annotations"][names.TARGET] = "agent-2"
+    cache.replace(DAEMONSET, [body], "2")
+    ((found, known),) = cache.rollouts
+    assert found.key.name == "agent"
+    assert {one.name for one in known} == {"r", "other"}

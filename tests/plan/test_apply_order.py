@@ -1,0 +1,49 @@
+"""The order of writes: by kind, and by the waves of agents."""
+
+from __future__ import annotations
+
+import pytest
+
+from gitops_ds.model.change import Change, Operation
+from gitops_ds.model.objects import Key
+from gitops_ds.plan import apply_order
+from tests.plan.staged_objects import KEY, manifest
+
+WEBHOOKS = "admissionregistration.k8s.io"
+
+
+@pytest.mark.parametrize(
+    ("group", "kind", "rank"),
+    [
+        ("", "Namespace", 0),
+        ("apps", "ControllerRevision", apply_order.LAST - 2),
+        ("apps", "DaemonSet", apply_order.LAST - 1),
+        ("example.com", "DaemonSet", apply_order.LAST),
+        (WEBHOOKS, "ValidatingAdmissionPolicy", apply_order.LAST),
+        ("example.com", "MutatingWebhookConfiguration", apply_order.LAST),
+        (WEBHOOKS, "MutatingWebhookConfiguration", apply_order.LAST + 1),
+        (WEBHOOKS, "ValidatingWebhookConfiguration", apply_order.LAST + 1),
+    ],
+)
+def test_webhooks_are_written_after_unknown_kinds(group: str, kind: str, rank: int) -> None:
+    assert apply_order.rank(Key(group, kind, "", "a")) == rank
+
+
+def test_deletes_are_last_in_the_opposite_order() -> None:
+    config = Key("", "ConfigMap", "infra", "agent")
+    later = Key("", "ConfigMap", "infra", "later")
+    changes = [
+        Change(Operation.DELETE, Key("", "Namespace", "", "infra"), None),
+        Change(Operation.DELETE, KEY, None),
+        Change(Operation.CREATE, later, manifest("1", later, "b")),
+        Change(Operation.CREATE, KEY, manifest("1", agent="a")),
+        Change(Operation.UPDATE, config, manifest("1", config, "a")),
+    ]
+    ordered = apply_order.ordered(changes, {"a": 0, "b": 1})
+    assert [(one.operation.value, one.key.kind, one.key.name) for one in ordered] == [
+        ("update", "ConfigMap", "agent"),
+        ("create", "DaemonSet", "agent"),
+        ("create", "ConfigMap", "later"),
+        ("delete", "DaemonSet", "agent"),
+        ("delete", "Namespace", "infra"),
+    ]

@@ -1,0 +1,385 @@
+"""What is written of a DaemonSet with a rollout policy, one state of the cluster a row."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from gitops_ds.apimachinery.rollouts import target_revisions
+from gitops_ds.model import content_hash, names
+from gitops_ds.model.deployer_state import DeployerState
+from gitops_ds.model.live import Live, Revision
+from gitops_ds.model.objects import CommitId, Key
+from gitops_ds.model.rollouts.staged_rollout import Halt, RolloutRecord
+from gitops_ds.model.skip_reasons import SkipReason
+from gitops_ds.model.sources.bundle import Bundle, Manifest
+from gitops_ds.plan.options import ApplyOptions, DryRunResult, PlanContext
+from gitops_ds.plan.rollouts import staging
+from gitops_ds.plan.tracking_labels import Stamp
+from tests.plan.staged_objects import (
+    KEY,
+    bundle,
+    live,
+    live_object,
+    manifest,
+    own,
+    tag_of,
+    target,
+    template,
+)
+
+CONTEXT = PlanContext(Stamp("test", commit="c2", subject="A change"))
+EARLY, UNPROVED = RolloutRecord(early=True), RolloutRecord(unproved=True)
+HALTED = RolloutRecord(halt=Halt(1000.0, "canary", "CrashLoopBackOff on n1"))
+ONE, TWO, THREE = own("1"), target("2"), target("3")
+FINISH = {"supersede": "finish-first"}
+
+
+NAMES = {target(tag).name: tag for tag in "123"}
+
+
+def answer(tag: str, **spec: str) -> dict[Key, DryRunResult]:
+    """The dry run of a template, with defaults of the API server."""
+    body = template(tag)
+    body["spec"] |= spec
+    return {KEY: DryRunResult({"spec": {"template": body}})}
+
+
+def written(staged: Bundle) -> tuple[Manifest, Manifest | None]:
+    """The DaemonSet and its target revision."""
+    targets = [one for key, one in staged.manifests.items() if key.kind == "ControllerRevision"]
+    assert len(targets) <= 1
+    return staged.manifests[KEY], targets[0] if targets else None
+
+
+def annotated(one: Manifest) -> dict[str, str]:
+    return dict(one.body["metadata"].get("annotations") or {})
+
+
+@pytest.mark.parametrize(
+    ("git", "cluster", "policy", "expected"),
+    [
+        # a DaemonSet that the cluster does not have
+        ("2", live(None), {}, ("2", "", "")),
+        # the cluster has the template of Git
+        ("1", live(live_object("1"), ONE), {}, ("1", "", "")),
+        # a new one: the rollout begins
+        ("2", live(live_object("1"), ONE), {}, ("1", "2", "2")),
+        # the rollout is under way
+        ("2", live(live_object("1", TWO.name), ONE, TWO), {}, ("1", "2", "2")),
+        ("2", live(live_object("1", TWO.name), ONE, target("2", HALTED)), {}, ("1", "2", "2")),
+        # another template replaces it, and its rollout begins
+        ("3", live(live_object("1", TWO.name), ONE, TWO), {}, ("1", "3", "3")),
+        # the rollout is complete, and the template follows
+        (
+            "2",
+            live(live_object("1", TWO.name), ONE, target("2", promoted=True)),
+            {},
+            ("2", "", ""),
+        ),
+        # the DaemonSet gets the template early, and keeps the target until the rollout is complete
+        (
+            "2",
+            live(live_object("1", TWO.name), ONE, target("2", EARLY, promoted=True)),
+            {},
+            ("2", "2", ""),
+        ),
+        (
+            "2",
+            live(live_object("2", TWO.name), ONE, target("2", EARLY, promoted=True)),
+            {},
+            ("2", "2", ""),
+        ),
+        # an early rollout was replaced, and its template is in Git again
+        (
+            "2",
+            live(
+                live_object("1", THREE.name),
+                ONE,
+                target("2", UNPROVED, promoted=True),
+                THREE,
+            ),
+            {},
+            ("1", "2", ""),
+        ),
+        # a revert: the template is a proved one
+        ("1", live(live_object("1", TWO.name), ONE, TWO), {}, ("1", "", "")),
+        ("1", live(live_object("2"), ONE, own("2", 2)), {}, ("1", "", "")),
+        # a rollout is replaced while it ends first
+        ("3", live(live_object("1", TWO.name), ONE, TWO), FINISH, ("1", "2", "2")),
+        (
+            "3",
+            live(live_object("2", TWO.name), ONE, target("2", EARLY, promoted=True)),
+            FINISH,
+            ("2", "2", ""),
+        ),
+        ("3", live(live_object("1", TWO.name), ONE, target("2", HALTED)), FINISH, ("1", "3", "3")),
+        ("1", live(live_object("1", TWO.name), ONE, TWO), FINISH, ("1", "", "")),
+        ("2", live(live_object("1", TWO.name), ONE, TWO), FINISH, ("1", "2", "2")),
+    ],
+)
+def test_the_template_its_target_and_the_revision_that_are_written(
+    git: str, cluster: Live, policy: dict[str, Any], expected: tuple[str, str, str]
+) -> None:
+    """Of the DaemonSet its template and the template of its target, and that of the revision."""
+    staged = staging.staged(bundle(manifest(git), **policy), cluster, CONTEXT, answer(git))
+    daemonset, revision = written(staged)
+    name = annotated(daemonset).get(names.TARGET, "")
+    held = ""
+    if revision is not None:
+        assert revision.key == Key("apps", "ControllerRevision", KEY.namespace, name)
+        held = tag_of(revision.body["data"])
+    assert (tag_of(daemonset.body), NAMES.get(name, name), held) == expected
+    assert list(staged.manifests) == sorted(staged.manifests)
+    assert all(one.digest == content_hash.digest(one.body) for one in staged.manifests.values())
+
+
+@pytest.mark.parametrize(
+    ("known", "kept"), [(TWO, ("1", "2", "2")), (target("2", EARLY, promoted=True), ("2", "2", ""))]
+)
+def test_a_template_that_waits_for_the_rollout_before_is_reported(
+    known: Revision, kept: tuple[str, str, str]
+) -> None:
+    known.raw["metadata"]["annotations"][names.COMMIT] = "0123456789abcdef"
+    cluster = live(live_object(kept[0], known.name), ONE, known)
+    staged = staging.staged(bundle(manifest("3"), **FINISH), cluster, CONTEXT, answer("3"))
+    (skipped,) = staged.refusals
+    assert skipped.reason is SkipReason.FINISH_FIRST
+    assert skipped.key == KEY
+    assert skipped.message == (
+        f"the template of {KEY} waits for the end of the rollout of commit 0123456789ab "
+        "(supersede: finish-first)"
+    )
+    del known.raw["metadata"]["annotations"][names.COMMIT]
+    staged = staging.staged(bundle(manifest("3"), **FINISH), cluster, CONTEXT, answer("3"))
+    (skipped,) = staged.refusals
+    assert "waits for the end of the rollout (supersede" in skipped.message
+
+
+@pytest.mark.parametrize("answers", [{}, {KEY: DryRunResult(None, refused="no")}])
+def test_without_a_dry_run_the_daemonset_stays_as_it_is(
+    answers: dict[Key, DryRunResult],
+) -> None:
+    for old in (live_object("1"), live_object("1", TWO.name)):
+        staged = staging.staged(bundle(manifest("3")), live(old, ONE, TWO), CONTEXT, answers)
+        daemonset, revision = written(staged)
+        assert tag_of(daemonset.body) == "1"
+        assert annotated(daemonset).get(names.TARGET) == (
+            old["metadata"]["annotations"].get(names.TARGET)
+        )
+        assert revision is None
+
+
+@pytest.mark.parametrize(
+    ("git", "cluster", "requested"),
+    [
+        ("1", live(None), False),
+        ("1", live(live_object("1"), ONE), False),
+        ("2", live(live_object("1"), ONE), True),
+        ("2", live(live_object("1", TWO.name), ONE, TWO), False),
+        (
+            "1",
+            live(live_object("1", fields={"f:metadata": {}}), ONE),
+            True,
+        ),  # another owner has the fields
+    ],
+)
+def test_an_unknown_template_needs_a_dry_run(git: str, cluster: Live, requested: bool) -> None:
+    one = manifest(git)
+    assert staging.to_ask(bundle(one), cluster) == ((one,) if requested else ())
+
+
+def test_the_target_has_the_defaults_of_the_dry_run() -> None:
+    staged = staging.staged(
+        bundle(manifest("2")),
+        live(live_object("1"), ONE),
+        CONTEXT,
+        answer("2", dnsPolicy="Default"),
+    )
+    _, revision = written(staged)
+    assert revision is not None
+    assert revision.body["data"]["spec"]["template"]["spec"]["dnsPolicy"] == "Default"
+
+
+def test_only_daemonsets_of_agents_with_a_policy_are_staged() -> None:
+    other = manifest("2", replace(KEY, name="other"), agent="other")
+    config = manifest("2", Key("", "ConfigMap", "infra", "agent"))
+    plain = bundle(other, config)
+    assert staging.staged(plain, live(None), CONTEXT).manifests == plain.manifests
+    without = replace(bundle(manifest("2")), rollouts={})
+    assert staging.staged(without, live(None), CONTEXT) is without
+
+
+@pytest.mark.parametrize(
+    ("policy", "target_name", "type"),
+    [
+        ({}, "", "OnDelete"),
+        ({}, TWO.name, "OnDelete"),
+        ({"atRest": "RollingUpdate"}, "", "RollingUpdate"),
+        ({"atRest": "RollingUpdate"}, TWO.name, "OnDelete"),
+    ],
+)
+def test_the_update_strategy_is_that_of_git_at_rest_only_where_the_policy_permits(
+    policy: dict[str, Any], target_name: str, type: str
+) -> None:
+    strategy = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 3}}
+    cluster = live(live_object("1", target_name), ONE, *([TWO] if target_name else []))
+    git = "2" if target_name else "1"
+    specs: tuple[dict[str, Any], ...] = ({"updateStrategy": strategy}, {})
+    for spec in specs:
+        staged = staging.staged(bundle(manifest(git, **spec), **policy), cluster, CONTEXT)
+        daemonset, _ = written(staged)
+        found = daemonset.body["spec"]["updateStrategy"]
+        at_rest = spec.get("updateStrategy") or {"type": "RollingUpdate"}
+        assert found == (at_rest if type == "RollingUpdate" else {"type": "OnDelete"})
+        kept = json.loads(annotated(daemonset)[names.UPDATE_STRATEGY])
+        assert kept == spec.get("updateStrategy", {})
+
+
+@pytest.mark.parametrize(
+    ("cluster", "phase"),
+    [
+        (live(live_object("2"), own("2", 2)), "Complete"),
+        (live(live_object("1", TWO.name), ONE, TWO), "Progressing"),
+        (live(live_object("1", TWO.name), ONE, target("2", HALTED), THREE), "Halted"),
+        (live(live_object("1", TWO.name), ONE, TWO, target("3", HALTED)), "Progressing"),
+    ],
+)
+def test_the_phase_of_the_rollout(cluster: Live, phase: str) -> None:
+    staged = staging.staged(bundle(manifest("2")), cluster, CONTEXT)
+    assert annotated(written(staged)[0])[names.PHASE] == phase
+
+
+def test_annotations_of_git_stay_and_halted_templates_are_kept() -> None:
+    one = manifest("2", annotations={"team": "a"})
+    cluster = live(live_object("1", TWO.name), ONE, target("2", HALTED))
+    found = annotated(written(staging.staged(bundle(one), cluster, CONTEXT))[0])
+    assert found["team"] == "a"
+    assert "CrashLoopBackOff" in found[names.HALTED]
+    cluster = live(live_object("1", TWO.name), ONE, TWO)
+    assert names.HALTED not in annotated(written(staging.staged(bundle(one), cluster, CONTEXT))[0])
+    cluster = live(None)
+    assert names.HALTED not in annotated(written(staging.staged(bundle(one), cluster, CONTEXT))[0])
+
+
+def facts(cluster: Live, context: PlanContext = CONTEXT, **metadata: Any) -> dict[str, str]:
+    """The annotations of the target revision of template 2."""
+    one = manifest("2", **metadata)
+    _, revision = written(staging.staged(bundle(one), cluster, context, answer("2")))
+    assert revision is not None
+    found = annotated(revision)
+    assert found.pop(names.TEMPLATE_DIGEST) == staging.template_digest(one)
+    return found
+
+
+def known_by(tag: str, **facts: str) -> Revision:
+    return target(tag, annotations={getattr(names, one): value for one, value in facts.items()})
+
+
+BEFORE = replace(CONTEXT, state=DeployerState(last_attempted=CommitId("c1")))
+CAUSE = names.CHANGE_CAUSE
+
+
+@pytest.mark.parametrize(
+    ("cluster", "context", "git", "expected"),
+    [
+        # the first commit with the template
+        (
+            live(live_object("1"), ONE),
+            BEFORE,
+            {},
+            {
+                "COMMIT": "c2",
+                "SINCE": "c1",
+                "CHANGE_CAUSE": "A change",
+                "PROVEN_REVISION": ONE.name,
+            },
+        ),
+        # without a commit before, and without a proved revision
+        (
+            live(live_object("1")),
+            CONTEXT,
+            {},
+            {"COMMIT": "c2", "CHANGE_CAUSE": "A change"},
+        ),
+        # the commit itself was attempted before
+        (
+            live(live_object("1")),
+            replace(CONTEXT, state=DeployerState(last_attempted=CommitId("c2"))),
+            {},
+            {"COMMIT": "c2", "CHANGE_CAUSE": "A change"},
+        ),
+        # a later commit with the same template
+        (
+            live(
+                live_object("1", TWO.name),
+                ONE,
+                known_by("2", COMMIT="c0", SINCE="b", CHANGE_CAUSE="Earlier", PROVEN_REVISION="p"),
+            ),
+            BEFORE,
+            {},
+            {"COMMIT": "c0", "SINCE": "b", "CHANGE_CAUSE": "Earlier", "PROVEN_REVISION": "p"},
+        ),
+        # it replaces a rollout: the way back is to the commit before that one
+        (
+            live(
+                live_object("1", THREE.name),
+                ONE,
+                known_by("3", COMMIT="c1", SINCE="b", CHANGE_CAUSE="Bad", PROVEN_REVISION="p"),
+            ),
+            BEFORE,
+            {},
+            {"COMMIT": "c2", "SINCE": "b", "CHANGE_CAUSE": "A change", "PROVEN_REVISION": "p"},
+        ),
+        # the annotation of the manifest wins
+        (
+            live(live_object("1"), ONE),
+            CONTEXT,
+            {CAUSE: "Ours"},
+            {"COMMIT": "c2", "CHANGE_CAUSE": "Ours", "PROVEN_REVISION": ONE.name},
+        ),
+        # the rollout before is complete, and its template is not written yet
+        (
+            live(live_object("1", THREE.name), ONE, target("3", promoted=True)),
+            CONTEXT,
+            {},
+            {"COMMIT": "c2", "CHANGE_CAUSE": "A change", "PROVEN_REVISION": THREE.name},
+        ),
+        # it was not complete
+        (
+            live(live_object("1", THREE.name), ONE, target("3", EARLY, promoted=True)),
+            CONTEXT,
+            {},
+            {"COMMIT": "c2", "CHANGE_CAUSE": "A change", "PROVEN_REVISION": ONE.name},
+        ),
+    ],
+)
+def test_the_target_revision_names_its_commit_the_one_before_and_the_proved_revision(
+    cluster: Live, context: PlanContext, git: dict[str, str], expected: dict[str, str]
+) -> None:
+    found = facts(cluster, context, annotations=git)
+    assert found == {getattr(names, name): value for name, value in expected.items()}
+
+
+def test_a_target_revision_names_the_approvers_of_the_repository() -> None:
+    options = ApplyOptions(approvers=frozenset({"team-b", "team-a"}))
+    found = facts(live(live_object("1")), replace(CONTEXT, options=options))
+    assert found[names.APPROVERS] == "team-a,team-b"
+    assert names.APPROVERS not in facts(live(live_object("1")))
+
+
+def test_without_a_commit_the_target_revision_names_none() -> None:
+    found = facts(live(live_object("1")), PlanContext(Stamp("test")))
+    assert found == {}
+
+
+def test_a_target_is_known_by_the_template_in_git() -> None:
+    one = manifest("2")
+    assert staging.known_target(one, live(live_object("1"), ONE, THREE, TWO)) == TWO
+    assert staging.known_target(one, live(live_object("1"), ONE, THREE)) is None
+    assert not target_revisions.is_promoted(TWO)
+    with_strategy = manifest("2", updateStrategy={"type": "OnDelete"})
+    assert staging.known_target(with_strategy, live(live_object("1"), TWO)) == TWO
