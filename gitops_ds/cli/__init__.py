@@ -13,6 +13,7 @@ import traceback
 from collections.abc import Sequence
 
 import click
+from click.shell_completion import CompletionItem
 
 from gitops_ds import __version__
 from gitops_ds.cli import examples
@@ -94,6 +95,12 @@ class Commands(click.Group):
         command: click.Command = getattr(module, cmd_name.replace("-", "_"))
         command.epilog = examples.text(cmd_name)
         return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """The commands with their summaries, and options; imports no command."""
+        found = click.Command.shell_complete(self, ctx, incomplete)
+        names = (name for name in COMMANDS if name.startswith(incomplete))
+        return [*(CompletionItem(name, help=COMMANDS[name][1]) for name in names), *found]
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gitops_ds.cli.parameters import arguments, options, request_options
+from gitops_ds.cli.parameters import arguments, candidates, options, request_options
 
 if TYPE_CHECKING:  # --help imports none of these
     from gitops_ds.commands.rollout_approvals import StageRequest
@@ -43,7 +43,9 @@ class ApproveArgs(request_options.ServiceArgs):
 
 
 @click.command()
-@click.argument("what", metavar="HASH|ds/NAME", callback=_what)
+@click.argument(
+    "what", metavar="HASH|ds/NAME", callback=_what, shell_complete=candidates.daemonsets
+)
 @click.argument("stage", required=False, default="")
 @options.in_namespace
 @options.option(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gitops_ds.cli.output import check_output
-from gitops_ds.cli.parameters import arguments, options
+from gitops_ds.cli.parameters import arguments, candidates, options
 
 if TYPE_CHECKING:
     from gitops_ds.commands.check.model import CheckResult
@@ -49,9 +49,15 @@ class CheckArgs(
 
 
 @click.command()
-@options.repository
-@click.argument("files", nargs=-1)
-@options.option("--cluster", "clusters", multiple=True, help="Clusters to check; default: all.")
+@options.checked_repository
+@click.argument("files", nargs=-1, shell_complete=candidates.files)
+@options.option(
+    "--cluster",
+    "clusters",
+    multiple=True,
+    shell_complete=candidates.clusters,
+    help="Clusters to check; default: all.",
+)
 @options.namespace
 @options.option(
     "--base",
@@ -68,6 +74,7 @@ class CheckArgs(
     alias="--inventory",
     multiple=True,
     metavar="[CLUSTER=]FILE",
+    shell_complete=candidates.files,
     help="A cluster snapshot: nodes and objects, from `gitops-ds snapshot` or "
     "`kubectl get -o json`.",
 )
@@ -94,6 +101,7 @@ class CheckArgs(
 @options.option(
     "--baseline",
     metavar="FILE",
+    shell_complete=candidates.files,
     help="Suppress the findings of an earlier report (`-o json=FILE`); blocking findings stay.",
 )
 @options.option(

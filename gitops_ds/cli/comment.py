@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import click
 
-from gitops_ds.cli.parameters import arguments, options
+from gitops_ds.cli.parameters import arguments, candidates, options
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +34,7 @@ class CommentArgs(arguments.CommonArgs):
     "--report",
     required=True,
     metavar="FILE",
+    shell_complete=candidates.files,
     help="The file of `check -o json=FILE` (or markdown=FILE); `-`: stdin.",
 )
 @options.option(

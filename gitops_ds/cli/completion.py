@@ -34,8 +34,10 @@ def completion(args: CompletionArgs) -> int:
     return 0
 
 
-NO_FILES = 4  # of cobra's ShellCompDirective: the shell does not add names of files
-DEFAULT = 0
+# Of cobra's ShellCompDirective, by which kubectl completes files and directories itself:
+# https://pkg.go.dev/github.com/spf13/cobra#ShellCompDirective
+NO_FILES = 4
+_DIRECTIVES = {"file": 0, "dir": 16}
 
 
 def plugin_completions(words: Sequence[str]) -> str:
@@ -56,7 +58,7 @@ def plugin_completions(words: Sequence[str]) -> str:
         found = []
     plain = [one for one in found if one.type == "plain"]
     lines = [f"{one.value}\t{one.help}" if one.help else str(one.value) for one in plain]
-    directive = NO_FILES if len(plain) == len(found) else DEFAULT
+    directive = max((_DIRECTIVES.get(one.type, NO_FILES) for one in found), default=NO_FILES)
     return "".join(f"{line}\n" for line in (*lines, f":{directive}"))
 
 

@@ -38,7 +38,7 @@ class DemoArgs(arguments.CommonArgs):
 @options.option(
     "--speed",
     type=click.FloatRange(0.1, 1000),
-    default=3.0,
+    default=5.0,
     show_default=True,
     help="Simulated seconds per second.",
 )

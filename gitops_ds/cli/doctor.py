@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import click
 
-from gitops_ds.cli.parameters import arguments, options
+from gitops_ds.cli.parameters import arguments, candidates, options
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,10 +22,14 @@ class DoctorArgs(arguments.ConnectionArgs, arguments.CommonArgs):
 
 
 @click.command()
-@click.argument("repository", required=False)
+@click.argument("repository", required=False, shell_complete=candidates.directories)
 @options.directory
 @options.inside
-@options.option("--settings", help="The settings file of the service, checked as well.")
+@options.option(
+    "--settings",
+    shell_complete=candidates.files,
+    help="The settings file of the service, checked as well.",
+)
 @options.cluster_name
 @options.connection
 @options.output("text", "json")

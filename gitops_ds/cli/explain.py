@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gitops_ds.cli.parameters import arguments, options
+from gitops_ds.cli.parameters import arguments, candidates, options
 
 if TYPE_CHECKING:  # --help imports none of these
     from gitops_ds.model.sources.allowed_renderers import AllowedRenderers
@@ -29,7 +29,7 @@ class ExplainArgs(arguments.ConnectionArgs, arguments.CommonArgs):
 
 
 @click.command()
-@click.argument("agent")
+@click.argument("agent", shell_complete=candidates.agents)
 @click.argument("path", required=False, default="")
 @options.directory
 @options.option("--revision", help="A commit, branch or tag.")

@@ -57,6 +57,7 @@ class GetArgs(list_options.ScopeArgs, arguments.ConnectionArgs, arguments.Common
 )
 @options.option(
     "--settings",
+    shell_complete=candidates.files,
     help="The settings file of a service: --all-clusters counts signed reports only, as it does.",
 )
 @options.directory

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import click
 
-from gitops_ds.cli.parameters import arguments
+from gitops_ds.cli.parameters import arguments, candidates
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,7 +17,7 @@ class HelpArgs:
 
 
 @click.command()
-@click.argument("command", required=False, default="")
+@click.argument("command", required=False, default="", shell_complete=candidates.commands)
 @arguments.typed(HelpArgs)
 def help(args: HelpArgs) -> int:
     """Print the help of a command; without COMMAND list the commands."""

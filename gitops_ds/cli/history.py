@@ -41,6 +41,7 @@ class HistoryArgs(list_options.ScopeArgs, arguments.ConnectionArgs, arguments.Co
     "-C",
     "--repository",
     "directory",
+    shell_complete=candidates.directories,
     help="The repository of the commits; default: the Git work tree around the current directory.",
 )
 @list_options.scope

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gitops_ds.cli.output import plan_colours
-from gitops_ds.cli.parameters import arguments, options
+from gitops_ds.cli.parameters import arguments, candidates, options
 
 if TYPE_CHECKING:  # --help imports none of these
     from gitops_ds.model.sources.source_tree import SourceTree
@@ -23,6 +23,7 @@ changes = options.together(
         "--snapshot",
         alias="--inventory",
         metavar="FILE",
+        shell_complete=candidates.files,
         help="A cluster snapshot instead of a cluster: from `gitops-ds snapshot` or "
         "`kubectl get -o json`.",
     ),

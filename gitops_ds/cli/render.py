@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import click
 
-from gitops_ds.cli.parameters import arguments, options
+from gitops_ds.cli.parameters import arguments, candidates, options
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,7 +22,9 @@ class RenderArgs(arguments.RepositoryArgs, arguments.CommonArgs):
 
 @click.command()
 @options.repository
-@options.option("--agent", "agents", multiple=True, help="Only these agents.")
+@options.option(
+    "--agent", "agents", multiple=True, shell_complete=candidates.agents, help="Only these agents."
+)
 @options.cluster_name
 @options.namespace
 @options.option(

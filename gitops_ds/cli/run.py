@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gitops_ds.cli.parameters import arguments, options
+from gitops_ds.cli.parameters import arguments, candidates, options
 
 if TYPE_CHECKING:  # --help imports none of these
     from gitops_ds.model.events.base import Event
@@ -38,11 +38,14 @@ class RunArgs(arguments.ConnectionArgs, arguments.CommonArgs):
 
 
 @click.command()
-@options.option("--settings", help="The settings file; options override it.")
+@options.option(
+    "--settings", shell_complete=candidates.files, help="The settings file; options override it."
+)
 @options.option(
     "-C",
     "--repository",
     "url",
+    shell_complete=candidates.directories,
     help="The repository to follow; without one only the controller runs.",
 )
 @options.option("--branch", help="The branch to follow.")
@@ -67,7 +70,10 @@ class RunArgs(arguments.ConnectionArgs, arguments.CommonArgs):
     help="A separate address for /healthz and /readyz.",
 )
 @options.option(
-    "--journal", metavar="DIRECTORY", help="The directory of the journal of decisions, for replay."
+    "--journal",
+    metavar="DIRECTORY",
+    shell_complete=candidates.directories,
+    help="The directory of the journal of decisions, for replay.",
 )
 @options.option(
     "--log-format", type=click.Choice(["text", "json"]), help="The format of the log on stderr."
@@ -77,7 +83,12 @@ class RunArgs(arguments.ConnectionArgs, arguments.CommonArgs):
     metavar="NODE",
     help="The node of this process; with powers full its agents are replaced last.",
 )
-@options.option("--cluster", "cluster", help="The name of a file in clusters/, without .yaml.")
+@options.option(
+    "--cluster",
+    "cluster",
+    shell_complete=candidates.clusters,
+    help="The name of a file in clusters/, without .yaml.",
+)
 @options.connection
 @options.common
 @arguments.typed(RunArgs)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from gitops_ds.cli.parameters import arguments, options
+from gitops_ds.cli.parameters import arguments, candidates, options
 from gitops_ds.model.plural import counted
 
 
@@ -23,9 +23,14 @@ class SupportDumpArgs(arguments.ConnectionArgs, arguments.CommonArgs):
 
 
 @click.command("support-dump")
-@options.option("--file", help="The archive to write; default: gitops-ds-support-TIME.tar.gz here.")
+@options.option(
+    "--file",
+    shell_complete=candidates.files,
+    help="The archive to write; default: gitops-ds-support-TIME.tar.gz here.",
+)
 @options.option(
     "--settings",
+    shell_complete=candidates.files,
     help="The settings file of the service; those in the cluster are included without it.",
 )
 @options.option(

@@ -29,6 +29,7 @@ class TraceArgs(arguments.ConnectionArgs, arguments.CommonArgs):
     "-C",
     "--repository",
     "directory",
+    shell_complete=candidates.directories,
     help="The repository of the commits; default: the Git work tree around the current directory.",
 )
 @options.inside

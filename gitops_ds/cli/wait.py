@@ -37,6 +37,7 @@ class WaitArgs(arguments.ConnectionArgs, arguments.CommonArgs):
     "-C",
     "--repository",
     "directory",
+    shell_complete=candidates.directories,
     help="The repository of the commits; default: the Git work tree around the current directory.",
 )
 @options.in_namespace

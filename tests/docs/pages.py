@@ -10,7 +10,8 @@ What a page may hold, and what becomes of it:
   before the block) is written there when its turn comes;
 - a `text` block is what the last `sh` block printed: each of its lines has to come, in that order.
   `…` stands for anything,
-  numbers and ids for others of their kind (the number of a revision excepted);
+  numbers and ids for others of their kind (but for the number of a revision, and counts of files,
+  objects and findings);
 - `<!-- needs: cluster -->` before a block: the section runs against a real control plane;
 - `Continues the example of [NAME](PAGE).` before a block: the section runs after that of PAGE, in
   the same shell;
@@ -143,8 +144,8 @@ def _without_blocks(text: str) -> str:
 # What stands for others of its kind, the longest first: ids, the last characters of a pod's name,
 # numbers.
 _LOOSE = re.compile(
-    r"(?P<any>…)|(?P<revision>revisions? "
-    r"\d+)|(?P<id>\b[0-9a-f]{10,64}\b)|(?P<number>\d+)|(?P<space>\s+)"
+    r"(?P<any>…)|(?P<exact>revisions? \d+|\d+ (?:files?|objects?|errors?|warnings?)\b)|"
+    r"(?P<id>\b[0-9a-f]{10,64}\b)|(?P<number>\d+)|(?P<space>\s+)"
 )
 _INSTEAD = {"any": ".*", "id": "[0-9a-f]{10,64}", "number": r"\d+", "space": r"\s+"}
 

@@ -40,6 +40,18 @@ TOO_WIDE = """() => [...document.querySelectorAll("body *")].filter((one) => {
     || (overflow !== "visible" && one.scrollWidth > one.clientWidth + 1);
 }).map((one) => one.localName + "." + one.className + ": " + one.textContent.slice(0, 60))"""
 
+# Targets below the size for a finger: https://www.w3.org/TR/WCAG22/#target-size-minimum
+TOO_SMALL = """() => [...document.querySelectorAll("a, button, input, summary")].filter((one) => {
+  if (!one.getClientRects().length || one.closest(".unseen, .skip")) return false;
+  const box = one.getBoundingClientRect();
+  return box.width < 24 || box.height < 24;
+}).map((one) => one.localName + "." + one.className + ": " + one.textContent.slice(0, 60))"""
+SMALL_TEXT = """(least) => [...document.querySelectorAll("body *")].filter((one) =>
+  one.getClientRects().length && !one.closest(".unseen, .skip, svg")
+  && [...one.childNodes].some((part) => part.nodeType === 3 && part.textContent.trim())
+  && parseFloat(getComputedStyle(one).fontSize) < least
+).map((one) => one.localName + "." + one.className + ": " + one.textContent.slice(0, 60))"""
+
 
 def halted() -> Watched:
     there = watched()
@@ -149,6 +161,23 @@ def test_on_a_phone_nothing_is_cut_off_or_wider_than_the_screen(
     assert found == {}
 
 
+def test_on_a_phone_a_finger_hits_every_link(looker: Looker, whole: Served) -> None:
+    found = {}
+    for view in ALL:
+        page = opened(looker, whole, view, viewport={"width": 360, "height": 780})
+        if small := page.evaluate(TOO_SMALL):
+            found[view] = small
+        looker.close()
+    assert found == {}
+
+
+def test_on_a_phone_the_head_has_two_rows(looker: Looker, whole: Served) -> None:
+    page = opened(looker, whole, "overview", viewport={"width": 360, "height": 780})
+    box = page.locator(".top").bounding_box()
+    assert box
+    assert box["height"] < 90
+
+
 def test_on_a_phone_rows_are_not_tall(looker: Looker, whole: Served) -> None:
     for view in ("agent", "events"):
         page = opened(looker, whole, view, viewport=PHONE)
@@ -179,8 +208,18 @@ def test_the_wall_fills_the_screen_without_scrolling(
     assert bottom > 0.95 * size["height"]
     size_of_text = float(page.evaluate("parseFloat(getComputedStyle(document.body).fontSize)"))
     assert size_of_text >= 18 * size["width"] / 1920
+    assert page.evaluate(SMALL_TEXT, 14 * size["width"] / 1920) == []
     expect(page.get_by_role("button", name="Full screen")).to_be_visible()
     expect(page.get_by_role("alert")).to_contain_text("unknown field")
+
+
+def test_text_is_larger_on_a_screen_of_4k(looker: Looker, whole: Served) -> None:
+    for view in ("overview", "staged", "events"):
+        page = opened(looker, whole, view, viewport={"width": 3840, "height": 2160})
+        looker.picture(page, f"{view}-3840")
+        assert page.evaluate(SMALL_TEXT, 16) == [], view
+        assert page.evaluate(TOO_WIDE) == [], view
+        looker.close()
 
 
 def test_the_wall_changes_live(looker: Looker, whole: Served) -> None:

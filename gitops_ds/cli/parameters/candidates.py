@@ -1,4 +1,4 @@
-"""Completion of the names of objects, namespaces, contexts and clusters.
+"""Completion of the names of objects, namespaces, contexts, clusters, agents and files.
 
 A completion is bounded in time and silent: an error, a cluster that does not answer and a prompt of
 a credential plugin give no candidates.
@@ -17,6 +17,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.shell_completion import CompletionItem
 
 if TYPE_CHECKING:
     from gitops_ds.model.objects import Body, Resource
@@ -79,7 +80,7 @@ def clusters(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[st
     def read() -> Iterable[str]:
         from pathlib import Path
 
-        start = Path(ctx.params.get("repository") or ctx.params.get("directory") or ".").resolve()
+        start = Path(_repository(ctx) or ".").resolve()
         for root in (start, *start.parents):
             found = root / str(ctx.params.get("path") or "") / "clusters"
             if found.is_dir():
@@ -89,6 +90,47 @@ def clusters(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[st
         return []
 
     return matching(incomplete, read)
+
+
+def files(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Files, which the shell completes itself."""
+    return [CompletionItem(incomplete, type="file")]
+
+
+def directories(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Directories, which the shell completes itself."""
+    return [CompletionItem(incomplete, type="dir")]
+
+
+def agents(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    """Names of the agents of a repository that is a directory."""
+
+    def read() -> Iterable[str]:
+        from gitops_ds.pipeline import open_repository
+        from gitops_ds.render import bundle
+
+        inside = str(ctx.params.get("inside") or "")
+        repository = open_repository.named(_repository(ctx), inside)
+        if repository.directory is None:
+            return []
+        return bundle.agents(asyncio.run(open_repository.snapshot(repository, None)))
+
+    return matching(incomplete, read)
+
+
+def commands(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The commands, as after the name of the program."""
+    top = ctx.find_root()
+    return top.command.shell_complete(top, incomplete)
+
+
+def _repository(ctx: click.Context) -> str | None:
+    """The typed repository. After an option without its value, click leaves arguments in
+    `args`.
+    """
+    params = ctx.params
+    rest = ctx.args[0] if ctx.args and "repository" in params else None
+    return params.get("directory") or params.get("repository") or rest
 
 
 def _namespace(ctx: click.Context) -> str:

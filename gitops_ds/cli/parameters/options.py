@@ -137,19 +137,29 @@ directory = option(
     "-C",
     "--repository",
     "directory",
+    shell_complete=candidates.directories,
     help="A directory or URL; default: the Git work tree around the current directory.",
 )
 inside = option("--path", default="", help="The directory inside the repository.")
 
 
-def _repository(default: str) -> Callable[[Command], Command]:
+def _repository(
+    default: str, complete: Any = candidates.directories
+) -> Callable[[Command], Command]:
     revision = option("--revision", help=f"A commit, branch or tag; default: {default}.")
     return together(
-        click.argument("repository", required=False), directory, revision, inside, allow
+        click.argument("repository", required=False, shell_complete=complete),
+        directory,
+        revision,
+        inside,
+        allow,
     )
 
 
-repository = _repository("the files of the work tree; for a URL, the tip of the default branch")
+_WORK_TREE = "the files of the work tree; for a URL, the tip of the default branch"
+repository = _repository(_WORK_TREE)
+# for `check`, which accepts files in its place
+checked_repository = _repository(_WORK_TREE, candidates.files)
 # for commands that take commits only
 committed_repository = _repository("the last commit, without uncommitted changes")
 cluster_name = option(
@@ -177,7 +187,11 @@ in_namespace = option(
 # for commands that write a commit
 written_to = together(directory, inside, allow, cluster_name, in_namespace)
 access = together(
-    option("--kubeconfig", help="The kubeconfig file; default: that of kubectl."),
+    option(
+        "--kubeconfig",
+        shell_complete=candidates.files,
+        help="The kubeconfig file; default: that of kubectl.",
+    ),
     option("--context", shell_complete=candidates.contexts, help="The context of the kubeconfig."),
 )
 

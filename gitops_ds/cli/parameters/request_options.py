@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gitops_ds.cli.parameters import arguments, options
+from gitops_ds.cli.parameters import arguments, candidates, options
 
 if TYPE_CHECKING:  # --help imports none of these
     from gitops_ds.commands.service_requests import StateObject, Where
@@ -22,6 +22,7 @@ service = options.together(
         "-C",
         "--repository",
         "directory",
+        shell_complete=candidates.directories,
         help="The repository of the service; default: the Git work tree around the current "
         "directory.",
     ),

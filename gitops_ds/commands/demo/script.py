@@ -95,11 +95,12 @@ def run(story: Coroutine[Any, Any, None], speed: float) -> None:
     virtual_time.run(story, speed)
 
 
-async def _look(stage: DemoStage) -> tuple[Agent, ...]:
+async def _look(stage: DemoStage, name: str = STAR) -> tuple[Agent, ...]:
+    """All agents; that of the scene is shown."""
     now = stage.cluster.server.now()
     agents = await fleet_agents.list_agents(stage.cluster, "gitops-ds", now)
     for agent in agents:
-        if agent.key.name == STAR:
+        if agent.key.name == name:
             stage.show(agent, now)
     return agents
 
@@ -110,15 +111,15 @@ async def _agent(stage: DemoStage, name: str, until: Callable[[Agent], bool], wh
     def found(agents: tuple[Agent, ...]) -> bool:
         return any(agent.key.name == name and until(agent) for agent in agents)
 
-    return fleet_agents.find_agent(await _fleet(stage, found, what), name, "")
+    return fleet_agents.find_agent(await _fleet(stage, found, what, name), name, "")
 
 
 async def _fleet(
-    stage: DemoStage, until: Callable[[tuple[Agent, ...]], bool], what: str
+    stage: DemoStage, until: Callable[[tuple[Agent, ...]], bool], what: str, name: str = STAR
 ) -> tuple[Agent, ...]:
     deadline = asyncio.get_running_loop().time() + PATIENCE
     while True:
-        agents = await _look(stage)
+        agents = await _look(stage, name)
         if until(agents):
             return agents
         if asyncio.get_running_loop().time() > deadline:
@@ -217,7 +218,7 @@ async def _rollout(stage: DemoStage) -> None:
         "time"
     )
     commit = await _commit(stage, OTHER, (_tag(stage, OTHER), "v1.11.1"), "node-exporter 1.11.1")
-    await _print_plan(stage, commit)
+    await _print_plan(stage, commit, OTHER)
     agent = await _agent(
         stage,
         OTHER,
@@ -250,7 +251,9 @@ async def _commit(stage: DemoStage, name: str, change: tuple[str, str], subject:
     return commit
 
 
-async def _print_plan(stage: DemoStage, commit: CommitId, before: Sequence[Agent] = ()) -> None:
+async def _print_plan(
+    stage: DemoStage, commit: CommitId, name: str, before: Sequence[Agent] = ()
+) -> None:
     """Prints the plan that the deployer made for the commit, without its last lines; with the
     agents before it, the stages of their rollouts as well.
     """
@@ -265,7 +268,7 @@ async def _print_plan(stage: DemoStage, commit: CommitId, before: Sequence[Agent
             None,
         )
 
-    await _fleet(stage, lambda _: planned() is not None, "a plan for the commit")
+    await _fleet(stage, lambda _: planned() is not None, "a plan for the commit", name)
     found = planned()
     if found is not None:
         plan = replace(found.plan, changes=await _staged(stage, found.plan, before))
@@ -294,7 +297,7 @@ async def _broken_commit(stage: DemoStage) -> None:
             (r for r in stage.events if isinstance(r, CommitRejected) and r.commit == commit), None
         )
 
-    await _fleet(stage, lambda _: rejected() is not None, "the commit's rejection")
+    await _fleet(stage, lambda _: rejected() is not None, "the commit's rejection", OTHER)
     found = rejected()
     for finding in found.findings if found else ():
         stage.say(f"  {finding.place}: {finding.rule} {finding.message}")
@@ -311,7 +314,7 @@ async def _stages(stage: DemoStage) -> None:
     stage.say("\nA newer image in stages: a canary, then the rest")
     before = await _look(stage)
     commit = await _commit(stage, STAR, (_tag(stage, STAR), "v5.0.2"), "fluentd 5.0.2")
-    await _print_plan(stage, commit, before)
+    await _print_plan(stage, commit, STAR, before)
     agent = await _agent(
         stage,
         STAR,

@@ -46,9 +46,7 @@ onFailure: {revert: {after: 30s, how: commit}}
 
 @dataclass(frozen=True, slots=True)
 class DemoStage:
-    """What the scenes play on. `say` prints a line, `show` is given the star agent whenever it was
-    looked at.
-    """
+    """What the scenes play on. `say` prints a line, `show` shows the agent of the scene."""
 
     cluster: simulator.SimulatedCluster
     repository: Repository

@@ -10,7 +10,7 @@
   let theme = kept.get("theme") || "auto";
   const paint = () => {
     if (theme === "auto") delete root.dataset.theme; else root.dataset.theme = theme;
-    $("theme").textContent = "Theme: " + theme;
+    $("theme").querySelector(".value").textContent = theme;
   };
   $("theme").hidden = false;
   $("theme").addEventListener("click", () => { theme = themes[(themes.indexOf(theme) + 1) % 3]; kept.set("theme", theme); paint(); });
