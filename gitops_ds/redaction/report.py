@@ -111,7 +111,7 @@ def found_in(bodies: Iterable[Body]) -> ReportSecrets:
             if key.kind == "Secret" and path[0] == "data":
                 values.update(_lines(_decoded(str(value))))
         walk = _Walk(only_variables=key.kind == "Secret")
-        walk.value(body)
+        walk.mapping(body)
         places.update((key, path) for path in walk.places)
         values.update(line for value in walk.values for line in _lines(value))
     return ReportSecrets(frozenset(sorted(filter(_usable, values))[:_MOST]), frozenset(places))
@@ -127,44 +127,42 @@ class _Walk:
     only_variables: bool
     places: list[Path] = field(default_factory=list)
     values: list[str] = field(default_factory=list)
-    path: list[str | int] = field(default_factory=list)  # of the value that is walked
+    path: list[str | int] = field(default_factory=list)  # of the mapping or list
 
-    def value(self, value: Any) -> None:
-        if isinstance(value, str):
-            if not self.only_variables and texts.may_hide(value):
-                texts.content(value, self._part)
-        elif isinstance(value, (dict, Mapping)):  # a test for dict alone is five times as fast
-            self._mapping(value)
-        elif isinstance(value, list):
-            self._list(value)
-
-    def _mapping(self, value: Mapping[str, Any]) -> None:
+    def mapping(self, value: Mapping[str, Any]) -> None:
         name, held = value.get("name"), value.get("value")
         if isinstance(name, str) and names_secret(name) and objects.is_scalar(held):
-            self.places.append((*self.path, "value"))
-            self.values.append(str(held))
+            self._add("value", str(held), everywhere=True)
         for key, below in value.items():
-            self.path.append(str(key))
-            if not self.only_variables and isinstance(below, str) and names_secret(str(key)):
-                self._part(below)
+            if isinstance(below, str) and not self.only_variables and names_secret(str(key)):
+                self._add(str(key), below)
             else:
-                self.value(below)
-            self.path.pop()
+                self._below(str(key), below)
 
     def _list(self, value: list[Any]) -> None:
         words = [""] * len(value) if self.only_variables else objects.secret_words(value)
         for index, (below, secret) in enumerate(zip(value, words, strict=True)):
-            self.path.append(index)
             if secret:
-                self._part(secret)
+                self._add(index, secret)
             else:
-                self.value(below)
+                self._below(index, below)
+
+    def _below(self, step: str | int, value: Any) -> None:
+        if isinstance(value, str):
+            if not self.only_variables and texts.may_hide(value):
+                texts.content(value, lambda secret: self._add(step, secret))
+        elif isinstance(value, (dict, list, Mapping)):  # a test for dict is a fast one
+            self.path.append(step)
+            if isinstance(value, list):
+                self._list(value)
+            else:
+                self.mapping(value)
             self.path.pop()
 
-    def _part(self, text: str) -> None:
-        self.places.append(tuple(self.path))
-        if _is_no_word(text):
-            self.values.append(text)
+    def _add(self, step: str | int, secret: str, *, everywhere: bool = False) -> None:
+        self.places.append((*self.path, step))
+        if everywhere or _is_no_word(secret):
+            self.values.append(secret)
 
 
 def _lines(value: str) -> list[str]:
