@@ -9,6 +9,7 @@ from benchmarks import (
     changes,
     check,
     decide,
+    large,
     page,
     plan,
     rollouts,
@@ -34,6 +35,7 @@ PARTS = {
     "page": page.main,
     "watches": watches.main,
     "service": service.main,
+    "large": large.main,
 }
 
 for name in sys.argv[1:] or PARTS:

@@ -16,3 +16,10 @@ def memory(what: str) -> None:
     lines = Path("/proc/self/status").read_text().splitlines()
     now = next(int(line.split()[1]) for line in lines if line.startswith("VmRSS")) / 1024
     print(f"memory of {what}: {now:.0f} MiB, at its peak {peak:.0f} MiB", flush=True)
+
+
+def bounded(what: str, value: float, unit: str, bound: float) -> bool:
+    """Prints a figure beside its bound, and returns whether it is within it."""
+    verdict = "within" if value <= bound else "ABOVE"
+    print(f"{what}: {value:.2f} {unit}, {verdict} its bound of {bound:g} {unit}", flush=True)
+    return value <= bound

@@ -9,27 +9,25 @@ import contextlib
 import json
 import os
 import subprocess
-import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from benchmarks.apply import TEMPLATE
+from benchmarks import cluster_objects
+from benchmarks.cluster_objects import Fleet
+from benchmarks.running_service import PROGRAM
 from gitops_ds.client import config, rest
 from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, NODE, POD, Resource
-from tests import controlplane, gitservers
+from tests import gitservers
 from tests.controlplane import ControlPlane, Wanted
 
 NODES = int(os.environ.get("GITOPS_DS_BENCH_NODES", "1000"))
 AGENTS = int(os.environ.get("GITOPS_DS_BENCH_COUNT", "1000"))
 # so often a kubelet writes the status of its node when nothing changes (nodeStatusReportFrequency)
 EVERY_SECONDS = 300
-SLOTS = 50  # an agent runs on every fiftieth node
-HASH = "5d8c7b6f9"
-PROGRAM = Path(sys.executable).with_name("gitops-ds")
+FLEET = Fleet(NODES, AGENTS, slots=50)  # an agent runs on every fiftieth node
 
 
 @contextlib.contextmanager
@@ -37,12 +35,7 @@ def running(folder: Path) -> Iterator[tuple[ControlPlane, gitservers.Upstream]]:
     """A cluster in which everything runs, and the repository that it runs from."""
     plane = _audited_plane(folder)
     upstream = gitservers.Upstream(folder / "fleet")
-    account = "      serviceAccountName: default\n"
-    placed = {n: f'{account}      nodeSelector: {{slot: "{n % SLOTS}"}}\n' for n in range(AGENTS)}
-    files = {
-        f"agent-{n:04d}.yaml": TEMPLATE.format(n=n).replace(account, placed[n]) for n in placed
-    }
-    upstream.commit(files, "a thousand agents")
+    upstream.commit(FLEET.files, "a thousand agents")
     stopping = threading.Event()
     beats = threading.Thread(target=_heartbeats, args=(plane, stopping))
     try:
@@ -109,9 +102,6 @@ def _authorize(plane: ControlPlane, path: Path) -> None:
 
 
 async def _fill(plane: ControlPlane) -> None:
-    """Nodes, revisions and pods as the controllers, the scheduler and the kubelets leave them when
-    all is well.
-    """
     turn = asyncio.Semaphore(32)
 
     async def put(
@@ -124,33 +114,22 @@ async def _fill(plane: ControlPlane) -> None:
                 await cluster.patch(resource, *where, {"status": status}, subresource="status")
 
     async with rest.HttpCluster(config.access(str(plane.kubeconfig), None)) as cluster:
-        ready = {"type": "Ready", "status": "True", "lastTransitionTime": _zulu()}
-        room = {"cpu": "64", "memory": "256Gi", "pods": "250"}
-        node_status = {"conditions": [ready], "allocatable": room, "capacity": room}
-        nodes = [controlplane.node(f"node-{n:04d}", {"slot": str(n % SLOTS)}) for n in range(NODES)]
+        nodes = list(FLEET.node_bodies)
+        node_status = cluster_objects.node_status()
         await asyncio.gather(*(put(cluster, NODE, body, node_status) for body in nodes))
         agents = (await cluster.list(DAEMONSET)).items
-        await asyncio.gather(
-            *(put(cluster, CONTROLLER_REVISION, _revision(agent)) for agent in agents)
-        )
+        revisions = map(cluster_objects.revision, agents)
+        await asyncio.gather(*(put(cluster, CONTROLLER_REVISION, body) for body in revisions))
         pods = [
-            (_pod(agent, node), ready)
+            cluster_objects.pod(agent, node)
             for agent in agents
             for node in nodes
-            if _runs_on(agent, node)
+            if cluster_objects.runs_on(agent, node)
         ]
         await asyncio.gather(
-            *(put(cluster, POD, pod, _pod_status(pod, ready)) for pod, ready in pods)
+            *(put(cluster, POD, pod, cluster_objects.pod_status(pod)) for pod in pods)
         )
-        count = NODES // SLOTS
-        names = (
-            "currentNumberScheduled",
-            "desiredNumberScheduled",
-            "numberReady",
-            "updatedNumberScheduled",
-            "numberAvailable",
-        )
-        status = {**dict.fromkeys(names, count), "numberMisscheduled": 0, "observedGeneration": 1}
+        status = cluster_objects.daemonset_status(FLEET.nodes_of_an_agent)
         for agent in agents:
             await cluster.patch(
                 DAEMONSET,
@@ -161,97 +140,16 @@ async def _fill(plane: ControlPlane) -> None:
             )
 
 
-def _runs_on(agent: Mapping[str, Any], node: Mapping[str, Any]) -> bool:
-    return bool(
-        agent["spec"]["template"]["spec"]["nodeSelector"]["slot"]
-        == node["metadata"]["labels"]["slot"]
-    )
-
-
-def _owned(agent: Mapping[str, Any], name: str, labels: Mapping[str, str]) -> dict[str, Any]:
-    kept = {
-        "apiVersion": "apps/v1",
-        "kind": "DaemonSet",
-        "name": agent["metadata"]["name"],
-        "uid": agent["metadata"]["uid"],
-    }
-    owner = {**kept, "controller": True, "blockOwnerDeletion": True}
-    labels = {**agent["spec"]["template"]["metadata"]["labels"], **labels}
-    return {
-        "name": f"{agent['metadata']['name']}-{name}",
-        "namespace": "default",
-        "labels": labels,
-        "ownerReferences": [owner],
-    }
-
-
-def _revision(agent: Mapping[str, Any]) -> dict[str, Any]:
-    data = {"spec": {"template": {**agent["spec"]["template"], "$patch": "replace"}}}
-    metadata = _owned(agent, HASH, {"controller-revision-hash": HASH})
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "ControllerRevision",
-        "metadata": metadata,
-        "data": data,
-        "revision": 1,
-    }
-
-
-def _pod(agent: Mapping[str, Any], node: Mapping[str, Any]) -> dict[str, Any]:
-    name = node["metadata"]["name"]
-    metadata = _owned(
-        agent, name, {"controller-revision-hash": HASH, "pod-template-generation": "1"}
-    )
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": metadata,
-        "spec": {**agent["spec"]["template"]["spec"], "nodeName": name},
-    }
-
-
-def _pod_status(pod: Mapping[str, Any], ready: Mapping[str, str]) -> dict[str, Any]:
-    state = {"running": {"startedAt": ready["lastTransitionTime"]}}
-    some = {
-        "ready": True,
-        "started": True,
-        "restartCount": 0,
-        "imageID": "sha256:0",
-        "state": state,
-    }
-    containers = [
-        {**some, "name": one["name"], "image": one["image"]} for one in pod["spec"]["containers"]
-    ]
-    conditions = [
-        {**ready, "type": type}
-        for type in ("Initialized", "Ready", "ContainersReady", "PodScheduled")
-    ]
-    return {
-        "phase": "Running",
-        "conditions": conditions,
-        "containerStatuses": containers,
-        "podIP": "10.1.2.3",
-        "hostIP": "10.9.8.7",
-    }
-
-
 def _heartbeats(plane: ControlPlane, stopping: threading.Event) -> None:
     """What kubelets do in a cluster in which nothing happens."""
-    names = [f"node-{n:04d}" for n in range(NODES)]
     while True:
-        for name in names:
+        for number in range(NODES):
             if stopping.wait(EVERY_SECONDS / NODES):
                 return
-            beat = {"type": "Ready", "status": "True", "lastHeartbeatTime": _zulu()}
-            kind = "application/strategic-merge-patch+json"
             with contextlib.suppress(OSError):
                 plane.request(
                     "PATCH",
-                    f"/api/v1/nodes/{name}/status",
-                    {"status": {"conditions": [beat]}},
-                    kind,
+                    f"/api/v1/nodes/{cluster_objects.node_name(number)}/status",
+                    cluster_objects.heartbeat(),
+                    "application/strategic-merge-patch+json",
                 )
-
-
-def _zulu() -> str:
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -8,15 +8,11 @@ of nodes, _IDLE and _AWAY are durations in seconds.
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import hmac
 import json
 import os
 import re
-import subprocess
 import tempfile
 import time
-import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
@@ -24,14 +20,15 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmarks import full_cluster
-from tests import controlplane, gitservers
+from benchmarks import figures, full_cluster, running_service
+from benchmarks.running_service import RunningService
+from tests import gitservers
 from tests.controlplane import ControlPlane
 
 IDLE = float(os.environ.get("GITOPS_DS_BENCH_IDLE", "180"))
 AWAY = float(os.environ.get("GITOPS_DS_BENCH_AWAY", "300"))
+MEMORY = 150.0  # MiB at most
 POWERS = {"powers": "pace"}
-SECRET = "a-secret-of-thirty-two-characters"
 WRITES = {"create", "update", "patch", "delete", "deletecollection"}
 
 
@@ -45,40 +42,27 @@ def main() -> None:
         if gate := os.environ.get("GITOPS_DS_BENCH_GATE"):
             while not Path(gate).exists():
                 time.sleep(1)
-        with served(plane, upstream, folder, POWERS) as service:
-            print(f"first start: ready after {service.ready():.1f} s", flush=True)
-            service.settle()
-        with served(plane, upstream, folder, POWERS) as service:
-            print(f"start with a clone at hand: ready after {service.ready():.1f} s", flush=True)
-            service.settle()
-            service.idle(IDLE, IDLE)
-            service.idle(IDLE, 30)
-            service.hooks(upstream)
+        with served(plane, upstream, folder) as scene:
+            print(f"first start: ready after {scene.service.ready():.1f} s", flush=True)
+            scene.settle()
+        with served(plane, upstream, folder) as scene:
+            print(
+                f"start with a clone at hand: ready after {scene.service.ready():.1f} s", flush=True
+            )
+            scene.settle()
+            scene.idle(IDLE, IDLE)
+            scene.idle(IDLE, 30)
+            scene.hooks(upstream)
             if AWAY:
-                service.outage(upstream, AWAY)
+                scene.outage(upstream, AWAY)
 
 
 @dataclass
-class Served:
-    """A service that runs."""
+class Scene:
+    """A service that runs beside the full cluster, and the audit log of that."""
 
-    process: subprocess.Popen[bytes]
-    port: int
-    began: float
+    service: RunningService
     plane: ControlPlane
-    log: Path
-
-    def ready(self) -> float:
-        """Seconds from the start until it reports readiness."""
-        while True:
-            with (
-                contextlib.suppress(OSError),
-                urllib.request.urlopen(f"http://127.0.0.1:{self.port}/readyz", timeout=5),
-            ):
-                return time.perf_counter() - self.began
-            if self.process.poll() is not None:
-                raise RuntimeError(self.log.read_text()[-2000:])
-            time.sleep(0.02)
 
     def settle(self) -> None:
         """Returns when what follows a start is over: the objects with the status of agents are
@@ -96,20 +80,20 @@ class Served:
         """
         writes, requests, used, began = (
             len(self.writes()),
-            self.requests(),
-            self.cpu(),
+            self.service.requests(),
+            self.service.cpu(),
             time.perf_counter(),
         )
-        peak = self.memory("VmHWM")
+        peak = self.service.memory("VmHWM")
         while (left := began + seconds - time.perf_counter()) > 0:
             time.sleep(min(left, scraped))
             if scraped < seconds:
-                self.metrics()
+                self.service.metrics()
         took = time.perf_counter() - began
-        own, children = (now - before for now, before in zip(self.cpu(), used, strict=True))
+        own, children = (now - before for now, before in zip(self.service.cpu(), used, strict=True))
         requested = {
             key: count - requests.get(key, 0)
-            for key, count in self.requests().items()
+            for key, count in self.service.requests().items()
             if count > requests.get(key, 0)
         }
         print(
@@ -120,10 +104,8 @@ class Served:
             f"CPU: {100 * (own + children) / took:.2f} % of a core ({100 * own / took:.2f} % its "
             "own, the rest git)"
         )
-        print(
-            f"memory: {self.memory('VmRSS'):.0f} MiB, {peak:.0f} MiB at the peak of its start",
-            flush=True,
-        )
+        figures.bounded("memory", self.service.memory(), "MiB", MEMORY)
+        print(f"at the peak of its start: {peak:.0f} MiB", flush=True)
 
     def hooks(self, upstream: gitservers.Upstream) -> None:
         """Prints how soon a push is written."""
@@ -134,12 +116,12 @@ class Served:
             commit = upstream.commit(
                 {name: re.sub(r"agent:[\d.]+", f"agent:2.0.{n}", text)}, "one image"
             )
-            git, writes = self.git(), len(self.writes())
+            git, writes = self.service.git(), len(self.writes())
             sent = time.time()
-            self._hook(commit)
+            self.service.push(commit)
             while len(after := self.writes()[writes:]) == 0:
                 time.sleep(0.05)
-            result.append((_at(after[0]) - sent, self.git() - git))
+            result.append((_at(after[0]) - sent, self.service.git() - git))
             what = f"{after[0]['verb']} {after[0]['objectRef']['resource']}"
             print(
                 f"webhook to the first write ({what}): {result[-1][0]:.2f} s, of it Git "
@@ -153,14 +135,6 @@ class Served:
             flush=True,
         )
 
-    def _hook(self, commit: str) -> None:
-        body = json.dumps({"commit": commit}).encode()
-        signature = "sha256=" + hmac.new(SECRET.encode(), body, hashlib.sha256).hexdigest()
-        headers = {"X-Signature": signature, "Content-Type": "application/json"}
-        request = urllib.request.Request(f"http://127.0.0.1:{self.port}/hook", body, headers)
-        with urllib.request.urlopen(request, timeout=10) as reply:
-            assert reply.status < 300
-
     def outage(self, upstream: gitservers.Upstream, seconds: float) -> None:
         """Prints how it reconnects to an API server after an outage, in which time a commit was
         pushed.
@@ -171,7 +145,7 @@ class Served:
         commit = upstream.commit(
             {"agent-0040.yaml": re.sub(r"agent:[\d.]+", "agent:3.0.0", text)}, "while it was away"
         )
-        self._hook(commit)
+        self.service.push(commit)
         time.sleep(seconds / 2)
         back = time.time()
         self.plane.start_api_server()
@@ -204,46 +178,6 @@ class Served:
             if one["verb"] in WRITES and "dryRun" not in one["requestURI"]
         ]
 
-    def cpu(self) -> tuple[float, float]:
-        """Seconds of CPU: its own, and that of the programs that it ran."""
-        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
-        own, own_kernel, children, children_kernel = (
-            int(field) / os.sysconf("SC_CLK_TCK") for field in fields[11:15]
-        )
-        return own + own_kernel, children + children_kernel
-
-    def memory(self, which: str) -> float:
-        """MiB."""
-        text = Path(f"/proc/{self.process.pid}/status").read_text()
-        return (
-            next(int(line.split()[1]) for line in text.splitlines() if line.startswith(which))
-            / 1024
-        )
-
-    def requests(self) -> dict[str, int]:
-        """To the API server, by method and code, as it counts them itself."""
-        matches = re.findall(
-            r'^gitopsds_api_requests_total\{code="(\d*)",method="(\w+)"\} ([\d.e+]+)',
-            self.metrics(),
-            re.M,
-        )
-        return {f"{method} {code}": int(float(count)) for code, method, count in matches}
-
-    def git(self) -> float:
-        """Seconds of talks with Git so far."""
-        return sum(
-            map(
-                float,
-                re.findall(
-                    r"^gitopsds_git_fetch_duration_seconds_sum\S* (\S+)", self.metrics(), re.M
-                ),
-            )
-        )
-
-    def metrics(self) -> str:
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=30) as reply:
-            return str(reply.read().decode())
-
 
 def _at(event: dict[str, Any]) -> float:
     """When, in seconds since 1970."""
@@ -251,41 +185,11 @@ def _at(event: dict[str, Any]) -> float:
 
 
 @contextlib.contextmanager
-def served(
-    plane: ControlPlane, upstream: gitservers.Upstream, folder: Path, controller: dict[str, str]
-) -> Iterator[Served]:
-    """The service with the page, metrics and a webhook, and else the settings that it has by
-    itself.
-    """
-    port, log, secret = controlplane.free_port(), folder / "log", folder / "secret"
-    secret.write_text(SECRET)
-    settings = {
-        "repository": {"url": f"file://{upstream.path}", "allowLocal": True, "branch": "main"},
-        "cluster": {"kubeconfig": str(folder / "kubeconfig")},
-        "controller": controller,
-        "listen": {"address": f"127.0.0.1:{port}", "webhook": {"secretFile": str(secret)}},
-        "log": {"format": "json", "level": "info"},
-    }
-    (folder / "settings.yaml").write_text(json.dumps(settings))
-    environment = {**gitservers.GIT_ENVIRONMENT, "GITOPS_DS_CACHE": str(folder / "cache")}
-    with log.open("ab") as stream:
-        began = time.perf_counter()
-        words: list[str | Path] = [
-            full_cluster.PROGRAM,
-            "run",
-            "--settings",
-            folder / "settings.yaml",
-        ]
-        process = subprocess.Popen(words, stdout=stream, stderr=stream, env=environment)
-    try:
-        yield Served(process, port, began, plane, log)
-        process.terminate()
-        began = time.perf_counter()
-        process.wait(30)
-        print(f"stopped after {time.perf_counter() - began:.1f} s", flush=True)
-    finally:
-        process.kill()
-        process.wait()
+def served(plane: ControlPlane, upstream: gitservers.Upstream, folder: Path) -> Iterator[Scene]:
+    """The service in the full cluster."""
+    kubeconfig = folder / "kubeconfig"
+    with running_service.running(kubeconfig, upstream, folder, POWERS) as service:
+        yield Scene(service, plane)
 
 
 if __name__ == "__main__":

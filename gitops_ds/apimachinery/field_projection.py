@@ -7,13 +7,14 @@ made into Python objects.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, Generic, TypedDict, TypeVar
 
+import orjson
 from msgspec.json import Decoder
 
 from gitops_ds.model import names
-from gitops_ds.model.objects import NODE, POD, Resource
+from gitops_ds.model.objects import NODE, POD, Body, Resource
 
 T = TypeVar("T")
 
@@ -106,18 +107,48 @@ class _Event(TypedDict, Generic[T], total=False):
 Decode = Callable[[bytes], Any]
 
 _pods = Decoder(_ListPage[_Pod]).decode
-_SAID = ("Ready", "PodScheduled")
+_CONDITIONS = ("Ready", "PodScheduled")
 
 
 def _page_of_pods(text: bytes) -> Any:
-    """A list is held whole before it is looked at: of the conditions, most of a pod's text, those
-    stay that `pod_of` reads.
+    """A page of pods, each with only the conditions that `pod_of` reads, and the affinity only
+    before it is bound: these are most of its text.
     """
     page = _pods(text)
     for pod in page.get("items", ()):
         if conditions := pod.get("status", {}).get("conditions"):
-            pod["status"]["conditions"] = [one for one in conditions if one.get("type") in _SAID]
+            pod["status"]["conditions"] = [
+                one for one in conditions if one.get("type") in _CONDITIONS
+            ]
+        if pod.get("spec", {}).get("nodeName"):
+            pod["spec"].pop("affinity", None)
     return page
+
+
+class PackedBodies(Collection[Body]):
+    """The bodies of a list as JSON, decoded page by page whenever they are read.
+
+    A list is complete before it is read, and a decoded pod takes five times the memory of its text.
+    """
+
+    def __init__(self) -> None:
+        self._pages: list[bytes] = []
+        self._count = 0
+
+    def add(self, bodies: Collection[Body]) -> None:
+        """Adds a page."""
+        self._pages.append(orjson.dumps(bodies))
+        self._count += len(bodies)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[Body]:
+        for page in self._pages:
+            yield from orjson.loads(page)
+
+    def __contains__(self, body: object) -> bool:
+        return any(one == body for one in self)
 
 
 # Of the text of a page of a list, or of one event of a watch. They raise msgspec's errors where it

@@ -197,6 +197,14 @@ async def run(
     state: InformerState = Start()
     proved = clock()  # when the objects were last known to be up to date
 
+    async def read() -> Listing:
+        nonlocal proved
+        before_list()
+        began = clock()
+        listing = await cluster.list(resource, which)
+        proved = began
+        return listing
+
     async def feed(input: InformerInput) -> None:
         nonlocal state
         transition = step(state, input, random())
@@ -210,11 +218,8 @@ async def run(
         try:
             match state:
                 case Start():
-                    before_list()
-                    began = clock()
-                    listing = await cluster.list(resource, which)
-                    proved = began
-                    await feed(listing)
+                    # no variable of this function, which runs for days, may hold the objects
+                    await feed(await read())
                 case Returning():
                     before_list()
                     await feed(WorldVersion(await _world_version(cluster, resource, which)))

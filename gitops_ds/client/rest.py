@@ -120,21 +120,26 @@ class HttpCluster:
         raise AssertionError
 
     async def _list(self, resource: Resource, which: Selection) -> Listing:
-        items: list[Body] = []
+        whole: list[Body] = []
+        brief = field_projection.PackedBodies()
         query = {**wire.query_of(which), "limit": str(PAGE)}
         decode = wire.decoder(field_projection.PAGES, resource, which)
+        kind = {"apiVersion": resource.api_version, "kind": resource.kind}
         while True:
             page = await self._json(
                 Request("GET", wire.path_of(resource, which.namespace), query=query), decode
             )
             if not wire.is_list(page):
                 raise self._transport.garbage()
-            kind = {"apiVersion": resource.api_version, "kind": resource.kind}
-            found = ({**kind, **item} for item in page.get("items") or ())
-            items.extend(map(self._bodies.intern, found) if decode is orjson.loads else found)
+            found = [{**kind, **item} for item in page.get("items") or ()]
+            if decode is orjson.loads:
+                whole.extend(map(self._bodies.intern, found))
+            else:
+                brief.add(found)
             metadata = page["metadata"]
             if not metadata.get("continue"):
-                return Listing(tuple(items), str(metadata["resourceVersion"]))
+                version = str(metadata["resourceVersion"])
+                return Listing(tuple(whole) if decode is orjson.loads else brief, version)
             query["continue"] = metadata["continue"]
 
     async def watch(

@@ -246,7 +246,7 @@ def _note(found: _Found, body: Body) -> None:
 async def _listed(cluster: Cluster, kinds: Sequence[tuple[str, str]], namespace: str) -> list[Body]:
     """All objects of these kinds; a kind that may not be listed is passed over."""
 
-    async def one(kind: tuple[str, str]) -> Sequence[Body]:
+    async def one(kind: tuple[str, str]) -> Collection[Body]:
         try:
             return (
                 await cluster.list(

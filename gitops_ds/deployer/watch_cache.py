@@ -21,7 +21,7 @@ from gitops_ds.client.informer import Failing, InformerStore
 from gitops_ds.client.supervisor import Supervisor, ended
 from gitops_ds.deployer import live_state
 from gitops_ds.model import names
-from gitops_ds.model.cluster import EVERYTHING, Cluster, EventType, Listing, Selection, WatchEvent
+from gitops_ds.model.cluster import Cluster, EventType, Listing, Selection, WatchEvent
 from gitops_ds.model.live import Live
 from gitops_ds.model.objects import (
     CONTROLLER_REVISION,
@@ -85,7 +85,7 @@ class WatchCache:
             if resource not in self._stores:
                 store = self._stores[resource] = InformerStore(_lean, self._handle_changes)
                 which = (
-                    EVERYTHING
+                    Selection(brief=True)
                     if resource in _WHOLE
                     else Selection(labels=f"{names.OWNER_LABEL}={self._owner}")
                 )

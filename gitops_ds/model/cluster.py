@@ -7,7 +7,7 @@ are plain JSON values; neither the caller nor the cluster may change a body that
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol
@@ -48,7 +48,7 @@ class PatchType(StrEnum):
 class Listing:
     """The objects of a list, complete (all its pages), and its resource version."""
 
-    items: tuple[Body, ...]
+    items: Collection[Body]
     version: str
 
 

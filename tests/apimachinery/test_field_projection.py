@@ -154,3 +154,16 @@ def test_a_cut_node_is_read_as_the_whole_one(body: dict[str, Any]) -> None:
 def test_an_object_that_is_no_pod_is_read_whole(text: bytes) -> None:
     with pytest.raises(msgspec.MsgspecError):
         field_projection.EVENTS[POD](text)
+
+
+def test_packed_bodies_are_read_as_often_as_needed() -> None:
+    packed = field_projection.PackedBodies()
+    assert (len(packed), list(packed)) == (0, [])
+    first, second = {"metadata": {"name": "a"}}, {"metadata": {"name": "b", "labels": {"x": "é"}}}
+    packed.add([first, second])
+    packed.add([])
+    packed.add([first])
+    assert len(packed) == 3
+    assert list(packed) == list(packed) == [first, second, first]
+    assert second in packed
+    assert {} not in packed

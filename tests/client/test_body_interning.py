@@ -42,3 +42,31 @@ def test_what_is_no_object_of_the_cluster_stays_what_it_is() -> None:
         {"kind": "Status", "metadata": {}},
     ):
         assert cache.intern(odd) is odd
+
+
+def test_equal_field_sets_of_different_objects_are_one() -> None:
+    def owned(uid: str, field: str) -> dict[str, Any]:
+        entry = {"manager": uid, "fieldsV1": {"f:spec": {field: {}}}}
+        return {
+            "metadata": {"uid": uid, "resourceVersion": "1", "managedFields": [entry, {}]},
+        }
+
+    cache = BodyCache()
+    one, two, three = (
+        cache.intern(owned(uid, field)) for uid, field in (("1", "f:a"), ("2", "f:a"), ("3", "f:b"))
+    )
+    assert (one, two, three) == (owned("1", "f:a"), owned("2", "f:a"), owned("3", "f:b"))
+    fields = [body["metadata"]["managedFields"][0]["fieldsV1"] for body in (one, two, three)]
+    assert fields[0] is fields[1]
+    assert fields[0] is not fields[2]
+
+
+def test_the_order_of_fields_is_kept() -> None:
+    def owned(uid: str, *fields: str) -> dict[str, Any]:
+        entry = {"fieldsV1": {field: {} for field in fields}}
+        return {"metadata": {"uid": uid, "resourceVersion": "1", "managedFields": [entry]}}
+
+    cache = BodyCache()
+    cache.intern(owned("1", "f:a", "f:b"))
+    other = cache.intern(owned("2", "f:b", "f:a"))
+    assert list(other["metadata"]["managedFields"][0]["fieldsV1"]) == ["f:b", "f:a"]

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
+import weakref
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -24,7 +26,7 @@ from gitops_ds.client.informer import (
     WorldVersion,
 )
 from gitops_ds.model.cluster import EventType, Listing, Selection, WatchEvent
-from gitops_ds.model.objects import CONFIG_MAP, Body
+from gitops_ds.model.objects import CONFIG_MAP, Body, Resource
 from gitops_ds.simulator import faults, virtual_time
 
 LISTING = Listing((), "7")
@@ -250,6 +252,45 @@ def test_bookmarks_move_the_version_of_a_quiet_kind() -> None:
             )
             await asyncio.sleep(61)
             assert int(store.version) > before
+
+    virtual_time.run(scene())
+
+
+class WeakBody(dict[str, Any]):
+    """A body with weak references."""
+
+
+class OneObject:
+    """A cluster with one object, of which it keeps only a weak reference, and silent watches."""
+
+    def __init__(self) -> None:
+        self.listed: weakref.ref[WeakBody] | None = None
+
+    async def list(self, resource: Resource, which: Selection) -> Listing:
+        body = WeakBody(config_map("x"))
+        self.listed = weakref.ref(body)
+        return Listing((body,), "7")
+
+    async def watch(
+        self, resource: Resource, since: str, which: Selection
+    ) -> AsyncIterator[WatchEvent]:
+        await asyncio.sleep(3600)
+        yield BOOKMARK
+
+
+def test_the_bodies_of_a_list_are_released_while_the_watch_lasts() -> None:
+    async def scene() -> None:
+        cluster: Any = OneObject()
+        store = InformerStore(lambda body: str(body["metadata"]["name"]))
+        following = asyncio.create_task(
+            informer.run(cluster, CONFIG_MAP, Selection(), store.handle, random=lambda: 0.0)
+        )
+        await store.synced.wait()
+        await asyncio.sleep(60)
+        gc.collect()
+        assert list(store.objects.values()) == ["x"]
+        assert cluster.listed() is None
+        following.cancel()
 
     virtual_time.run(scene())
 

@@ -5,6 +5,7 @@ whatever happens to it.
 from __future__ import annotations
 
 import asyncio
+from itertools import islice
 
 import pytest
 from hypothesis import given, settings
@@ -305,7 +306,7 @@ def test_changes_during_a_lost_watch_are_reconciled() -> None:
             )
             there.cluster.cut_watches()
             await asyncio.sleep(1)
-            for body in (await there.people.list(POD)).items[:2]:
+            for body in islice((await there.people.list(POD)).items, 2):
                 await there.people.delete(POD, "default", body["metadata"]["name"])
             await asyncio.sleep(5)
             there.cluster.compact()

@@ -354,7 +354,7 @@ async def news(there: Stand) -> AsyncIterator[None]:
     async def come() -> None:
         for number in itertools.count():
             await asyncio.sleep(0.2)
-            body = (await there.people.list(POD)).items[-1]
+            *_, body = (await there.people.list(POD)).items
             await _patch(there, dict(body), POD, {"labels": {"noise": str(number)}})
 
     task = asyncio.create_task(come())

@@ -40,7 +40,7 @@ def test_a_pod_that_failed_and_was_deleted_within_an_interval_is_known_to_have_f
             there.begin()
             there.begin(Powers.OBSERVE)
             await asyncio.sleep(20)
-            name = (await there.people.list(POD)).items[0]["metadata"]["name"]
+            name = next(iter((await there.people.list(POD)).items))["metadata"]["name"]
             # the first brings a look, and for 5 ms no other
             for status in ({"message": "soon"}, {"phase": "Failed"}):
                 await there.people.patch(

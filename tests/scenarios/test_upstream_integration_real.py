@@ -209,7 +209,7 @@ def test_a_removed_taint_lets_the_pod_be_created(
     control_plane_without_daemonsets: controlplane.ControlPlane,
 ) -> None:
     async def scene(stage: Stage) -> None:
-        name = (await stage.cluster.list(NODE)).items[0]["metadata"]["name"]
+        name = next(iter((await stage.cluster.list(NODE)).items))["metadata"]["name"]
         await merge(
             stage, NODE, name, {"spec": {"taints": [{"key": "team", "effect": "NoSchedule"}]}}
         )

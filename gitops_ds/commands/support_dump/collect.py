@@ -12,6 +12,7 @@ import platform
 import re
 from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -297,16 +298,16 @@ async def _running(dump: Dump, cluster: Cluster, wanted: DumpOptions, raw: Raw) 
     too.
     """
     try:
-        found = (await cluster.list(POD, Selection(wanted.namespace, _SERVICE))).items
+        listing = await cluster.list(POD, Selection(wanted.namespace, _SERVICE))
     except errors.ClusterError as error:
         dump.missing.append(f"pods of the service: {error}")
         return
-    if not found:
+    if not listing.items:
         dump.missing.append(
             f"logs and metrics: no pod with the label {_SERVICE} in namespace {wanted.namespace}"
         )
     wishes: dict[str, tuple[str, dict[str, str]]] = {}
-    for body in found[:_PODS]:
+    for body in islice(listing.items, _PODS):
         name = str(body["metadata"]["name"])
         path = f"/api/v1/namespaces/{wanted.namespace}/pods/{name}"
         for container in (body.get("spec") or {}).get("containers") or ():
