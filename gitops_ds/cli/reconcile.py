@@ -66,7 +66,7 @@ async def _reason(cluster: Cluster, where: Where, id: str) -> str:
     from gitops_ds.deployer import source_status_store
 
     try:
-        status = (await source_status_store.known(cluster, where.namespace, time.time())).get(id)
+        status = (await source_status_store.load_all(cluster, where.namespace, time.time())).get(id)
     except errors.ClusterError:
         return ""
     return status.message if status is not None else ""

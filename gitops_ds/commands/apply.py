@@ -90,7 +90,7 @@ async def refuse_beside_a_service(place: DeployTarget, snapshot: SourceTree) -> 
     """
     try:
         status = (
-            await source_status_store.known(place.cluster, place.namespace, place.clock())
+            await source_status_store.load_all(place.cluster, place.namespace, place.clock())
         ).get(place.owner)
     except errors.Forbidden:
         return  # who may not read the statuses is no worse off than before there were any

@@ -232,7 +232,7 @@ async def release(cluster: Cluster, where: Where, id: str, commit: str) -> Body:
 
 async def is_waiting(cluster: Cluster, where: Where, id: str, commit: str, now: float) -> bool:
     """Whether the commit waits for other clusters: it is the newest one of a Waiting repository."""
-    status = (await source_status_store.known(cluster, where.namespace, now)).get(id)
+    status = (await source_status_store.load_all(cluster, where.namespace, now)).get(id)
     if status is None or status.condition is not Condition.WAITING:
         return False
     return (status.newest or "").startswith(commit)

@@ -19,7 +19,7 @@ async def look(cluster: Cluster, namespace: str, now: float) -> tuple[SourceStat
     """Every repository with a status or a state, sorted by id; Unknown where no service is running.
     Raises ClusterError.
     """
-    found = dict(await source_status_store.known(cluster, namespace, now))
+    found = dict(await source_status_store.load_all(cluster, namespace, now))
     for id, known in (await state_store.known(cluster, namespace)).items():
         if id not in found:
             found[id] = SourceStatus(

@@ -100,19 +100,19 @@ class Cache:
             self._written_daemonsets.reset(version)
             self._forget_all_but({daemonset.uid for daemonset in fresh})
         elif resource == NODE:
-            found = {node.name: node for node in map(nodes.node_of, items)}
-            if moved := found != self._nodes:
-                self._nodes, self._sorted_nodes = found, None
-                self._memories.forget_nodes(self._memories.nodes - found.keys())
+            by_name = {node.name: node for node in map(nodes.node_of, items)}
+            if moved := by_name != self._nodes:
+                self._nodes, self._sorted_nodes = by_name, None
+                self._memories.forget_nodes(self._memories.nodes - by_name.keys())
         elif resource == POD:
             for pod in self._pods.replace(map(pods.pod_of, items)):
                 self._vanish(pod)
             self._busy.replace(self._pods)
             self._written_pods.reset(version)
         elif resource == CONTROLLER_REVISION:
-            known = [r for r in map(revisions.revision_of, items) if r is not None]
-            self._revisions.replace(known)
-            self._revision_uids = {(_scope_of_revision(r)[1], r.name): r.uid for r in known}
+            parsed = [r for r in map(revisions.revision_of, items) if r is not None]
+            self._revisions.replace(parsed)
+            self._revision_uids = {(_scope_of_revision(r)[1], r.name): r.uid for r in parsed}
             self._written_revisions.reset(version)
         touched |= set(self._daemonsets)
         if moved:
@@ -225,8 +225,8 @@ class Cache:
             self._wanted[daemonset.uid] = daemonset.template, daemonset.collision_count, name
         written = {revision.name: revision for _, revision in self._written_revisions}
         uid = self._revision_uids.get((daemonset.key.namespace, name), "")
-        found = written.get(name) or self._revisions.get(uid)
-        return None if found is None or self._counts(daemonset, found) else found
+        namesake = written.get(name) or self._revisions.get(uid)
+        return None if namesake is None or self._counts(daemonset, namesake) else namesake
 
     def _counts(self, daemonset: DaemonSet, revision: Revision) -> bool:
         """Whether the DaemonSet owns the revision, or selects it as an orphan."""
@@ -237,12 +237,12 @@ class Cache:
 
     def _candidate_pods(self, daemonset: DaemonSet) -> list[Pod]:
         """Its own pods and the orphans that it selects, after the own writes."""
-        known = self._written_pods.overlay(
+        candidates = self._written_pods.overlay(
             self._pods.candidates(daemonset.uid, daemonset.key.namespace), lambda pod: pod.uid
         )
         return [
             pod
-            for pod in known
+            for pod in candidates
             if (
                 _selects(daemonset, pod.namespace, pod.labels)
                 if pod.owner is None
@@ -251,8 +251,8 @@ class Cache:
         ]
 
     def _candidate_revisions(self, daemonset: DaemonSet) -> list[Revision]:
-        known = self._revisions.candidates(daemonset.uid, daemonset.key.namespace)
-        overlaid = self._written_revisions.overlay(known, lambda revision: revision.uid)
+        candidates = self._revisions.candidates(daemonset.uid, daemonset.key.namespace)
+        overlaid = self._written_revisions.overlay(candidates, lambda revision: revision.uid)
         return [revision for revision in overlaid if self._counts(daemonset, revision)]
 
     def _advance(self, resource: Resource, version: str) -> None:

@@ -43,11 +43,11 @@ class Rivals:
         """Takes a list of all DaemonSets; returns the field manager of a competing controller, or
         an empty string. The first list is the baseline.
         """
-        known, self._known = self._known, {_uid(body): counting(body) for body in bodies}
-        if known is None:
+        before, self._known = self._known, {_uid(body): counting(body) for body in bodies}
+        if before is None:
             return ""
         fresh = {
-            uid: writings - known.get(uid, frozenset()) for uid, writings in self._known.items()
+            uid: writings - before.get(uid, frozenset()) for uid, writings in self._known.items()
         }
         probed = any(fresh[_uid(body)] for body in bodies if is_probe(body))
         return self._judge(frozenset().union(*fresh.values()), probed)

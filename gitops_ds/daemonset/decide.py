@@ -47,20 +47,20 @@ def decide(seen: Observation) -> Decision:
     revisions = history.construct(daemonset, claim, seen.namesake)
     layout = _laid_out(seen, claim, revisions)
     placed = one_pod_per_node.changes(layout)
-    wanted = placed or rolling_update.changes(layout)
+    changes = placed or rolling_update.changes(layout)
     pruned = history.prune(daemonset, revisions.old, claim.pods)
     steps: tuple[Sequence[Action], ...] = (
         claim.actions,
         revisions.actions,
-        wanted.actions(seen.unshown),
+        changes.actions(seen.unshown),
         pruned,
     )
     return Decision(
         steps=tuple(tuple(step) for step in steps if step),
         status=status.write(layout),
-        wake_after=_wake_after(layout, placed.wake_at, _shown_at(seen, wanted)),
+        wake_after=_wake_after(layout, placed.wake_at, _shown_at(seen, changes)),
         backoffs=placed.backoffs,
-        unplaced={**placed.unplaced, **wanted.unplaced},
+        unplaced={**placed.unplaced, **changes.unplaced},
     )
 
 

@@ -53,8 +53,8 @@ def construct(daemonset: DaemonSet, claim: Claim, namesake: Revision | None) -> 
         _label(daemonset, revision) for revision in claim.revisions if not revision.hash
     ]
     current = _current(daemonset, claim)
-    held = {revision.uid for revision in current}
-    old = tuple(sorted((r for r in claim.revisions if r.uid not in held), key=_age))
+    uids = {revision.uid for revision in current}
+    old = tuple(sorted((r for r in claim.revisions if r.uid not in uids), key=_age))
     number = max((revision.number for revision in old), default=0) + 1
     if not current:
         body = revisions.new(daemonset, number)
@@ -87,13 +87,12 @@ def _current(daemonset: DaemonSet, claim: Claim) -> list[Revision]:
     deleted, they would carry its hash, and not that of an older one. Upstream compares bytes, and
     restarts.
     """
-    known = claim.revisions
     same = [
         revision
-        for revision in known
+        for revision in claim.revisions
         if revisions.same_template(revision.template, daemonset.template)
     ]
-    latest = max(known, key=_age, default=None)
+    latest = max(claim.revisions, key=_age, default=None)
     if same or latest is None or daemonset.observed_generation != daemonset.generation:
         return same
     made_from_it = {

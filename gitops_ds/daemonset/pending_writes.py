@@ -40,8 +40,8 @@ class PendingWrites(Generic[T]):
     def wrote(self, uid: str, value: T, version: str, now: float) -> None:
         """Keeps a reply, unless the watch has shown as much already."""
         number = number_of(version)
-        known = self._replies.get(uid)
-        if number > self._passed and (known is None or known.version <= number):
+        reply = self._replies.get(uid)
+        if number > self._passed and (reply is None or reply.version <= number):
             self._replies[uid] = _WriteReply(value, number, now)
 
     def advance(self, version: str) -> None:

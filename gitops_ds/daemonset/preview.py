@@ -72,10 +72,10 @@ def of_change(seen: Observation, new: Body) -> NodeImpact:
     """As `preview`, where the DaemonSet that was seen becomes `new`, as the API server would store
     it.
     """
-    live, wanted = seen.daemonset, daemonsets.daemonset_of(new)
-    changed = not revisions.same_template(live.template, wanted.template)
+    live, desired = seen.daemonset, daemonsets.daemonset_of(new)
+    changed = not revisions.same_template(live.template, desired.template)
     after = replace(
-        wanted,
+        desired,
         uid=live.uid,
         template_generation="" if changed else live.template_generation,
         generation=live.generation + changed,
@@ -92,10 +92,10 @@ def _turn(seen: Observation) -> Observation:
     moves, past = decide.moves(seen)
     if not moves:
         return seen
-    made = [action.body for action in past.actions if isinstance(action, CreateRevision)]
-    known = [
+    bodies = [action.body for action in past.actions if isinstance(action, CreateRevision)]
+    new_revisions = [
         revisions.revision_of({**body, "metadata": {**body["metadata"], "uid": "new"}})
-        for body in made
+        for body in bodies
     ]
     gone = {action.uid for action in moves.deletes}
     new = [
@@ -106,7 +106,7 @@ def _turn(seen: Observation) -> Observation:
     return replace(
         seen,
         pods=(*pods, *new),
-        revisions=(*seen.revisions, *(one for one in known if one is not None)),
+        revisions=(*seen.revisions, *(one for one in new_revisions if one is not None)),
     )
 
 
@@ -146,8 +146,8 @@ def _well(pod: Pod) -> Pod:
 
 
 def _by_node(pods: Iterable[Pod]) -> dict[str, set[str]]:
-    found: dict[str, set[str]] = {}
+    uids: dict[str, set[str]] = {}
     for pod in pods:
         if pod.node:
-            found.setdefault(pod.node, set()).add(pod.uid)
-    return found
+            uids.setdefault(pod.node, set()).add(pod.uid)
+    return uids

@@ -179,11 +179,11 @@ class _Stage:
         heapq.heappush(self.due, (self.now + seconds, self.made, uid))
 
     def know(self, body: Body) -> None:
-        known = revisions.revision_of(
+        revision = revisions.revision_of(
             {**body, "metadata": {**body["metadata"], "uid": f"revision-{len(self.revisions)}"}}
         )
-        if known is not None:
-            self.revisions.append(known)
+        if revision is not None:
+            self.revisions.append(revision)
 
     def seen(self) -> Observation:
         return Observation(

@@ -175,9 +175,9 @@ class _Watched:
             {pod.uid: pod for pod in look.pods if pod.owner is not None}
             for look in (self.seen, seen)
         )
-        known = {pod.uid for pod in self.seen.pods}
+        uids = {pod.uid for pod in self.seen.pods}
         self.arrivals.update(
-            (uid, ObservedAct(pod, seen.now)) for uid, pod in now.items() if uid not in known
+            (uid, ObservedAct(pod, seen.now)) for uid, pod in now.items() if uid not in uids
         )
         there = {pod.uid: pod for pod in seen.pods}
         for node_pods in self.layout.nodes:
@@ -210,19 +210,19 @@ class _Watched:
                 )
                 self._explain_departures(ends, layout)
 
-    def _explain_arrivals(self, wanted: set[str], layout: NodePodLayout) -> None:
+    def _explain_arrivals(self, nodes: set[str], layout: NodePodLayout) -> None:
         """A demand for a node explains one pod there."""
         for uid, act in list(self.arrivals.items()):
             node = act.pod.node
-            if node in wanted or self._surges(act.pod, layout):
+            if node in nodes or self._surges(act.pod, layout):
                 self.interval.created[node] += 1
                 del self.arrivals[uid]
-                wanted.discard(node)
+                nodes.discard(node)
 
-    def _explain_departures(self, wanted: Set[str], layout: NodePodLayout) -> None:
+    def _explain_departures(self, uids: Set[str], layout: NodePodLayout) -> None:
         for uid, gone in list(self.departures.items()):
             rolls = self._rolls(gone.pod, layout)
-            if rolls or uid in wanted:
+            if rolls or uid in uids:
                 self.interval.deleted[gone.pod.node] += 1
                 self.interval.replaced += rolls
                 if rolls and gone.available:

@@ -31,10 +31,10 @@ def count(layout: NodePodLayout) -> Counts:
 def write(layout: NodePodLayout) -> StatusUpdate | None:
     """What to write; None when the status says it already."""
     daemonset, counts = layout.seen.daemonset, count(layout)
-    known = (daemonset.raw.get("status") or {}).get("numberUnavailable") or 0
+    counter = (daemonset.raw.get("status") or {}).get("numberUnavailable") or 0
     if (counts, counts.unavailable) == (
         daemonset.counts,
-        known,
+        counter,
     ) and daemonset.observed_generation >= daemonset.generation:
         return None
     return StatusUpdate(counts, daemonset.generation)
@@ -44,10 +44,10 @@ def next_available(layout: NodePodLayout) -> float | None:
     """When the next ready pod will have been so for `minReadySeconds` (seconds since 1970); None if
     none is waiting for that.
     """
-    wanted = layout.seen.daemonset.min_ready_seconds
-    if not wanted:
+    seconds = layout.seen.daemonset.min_ready_seconds
+    if not seconds:
         return None
-    times = (pod.available_at(wanted) for node_pods in layout.nodes for pod in node_pods.pods)
+    times = (pod.available_at(seconds) for node_pods in layout.nodes for pod in node_pods.pods)
     return min(
         (time for time in times if time is not None and time > layout.seen.now), default=None
     )

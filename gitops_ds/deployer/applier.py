@@ -73,17 +73,18 @@ class Applier:
         who = self.context.options.impersonation
         if who is None:
             return self.cluster
-        found = who.of(key, agent)
-        if isinstance(found, Skipped):
-            raise errors.NotPermitted(found.message)
-        return self.cluster.acting_as(found)
+        identity = who.of(key, agent)
+        if isinstance(identity, Skipped):
+            raise errors.NotPermitted(identity.message)
+        return self.cluster.acting_as(identity)
 
 
 def conflicts_of(error: errors.Conflict) -> tuple[FieldConflict, ...]:
     """The fields in conflict, with their managers."""
-    found = (cause for cause in error.causes if cause.get("reason") == "FieldManagerConflict")
+    causes = (cause for cause in error.causes if cause.get("reason") == "FieldManagerConflict")
     return tuple(
-        FieldConflict(_manager(cause.get("message", "")), cause.get("field", "")) for cause in found
+        FieldConflict(_manager(cause.get("message", "")), cause.get("field", ""))
+        for cause in causes
     )
 
 

@@ -45,8 +45,8 @@ async def read(cluster: Cluster, seen: Live, containers: Collection[Key]) -> Liv
     if not containers:
         return seen
     served = sorted((await cluster.resources(refresh=True)).values())
-    found = {key: await _listed(cluster, key, seen.objects[key], served) for key in containers}
-    return replace(seen, contents={**seen.contents, **found})
+    contents = {key: await _listed(cluster, key, seen.objects[key], served) for key in containers}
+    return replace(seen, contents={**seen.contents, **contents})
 
 
 class ContentsCache:
@@ -62,18 +62,18 @@ class ContentsCache:
     async def read(self, cluster: Cluster, seen: Live, containers: Collection[Key]) -> Live:
         """As `read`."""
         now = self._clock()
-        known = {
+        cached = {
             key: contents
             for key, (at, uid, contents) in self._known.items()
             if key in containers and now - at < KEPT and uid == _uid(seen.objects[key])
         }
-        found = await read(cluster, seen, [key for key in containers if key not in known])
-        kept = {key: entry for key, entry in self._known.items() if key in known}
+        live = await read(cluster, seen, [key for key in containers if key not in cached])
+        kept = {key: entry for key, entry in self._known.items() if key in cached}
         for key in containers:
-            if key not in known and (contents := found.contents[key]) != Contents():
+            if key not in cached and (contents := live.contents[key]) != Contents():
                 kept[key] = (now, _uid(seen.objects[key]), contents)
         self._known = kept
-        return replace(found, contents={**found.contents, **known})
+        return replace(live, contents={**live.contents, **cached})
 
 
 def _uid(body: Body) -> str:

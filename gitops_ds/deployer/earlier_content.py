@@ -45,24 +45,24 @@ class EarlierContent:
         self._find, self._prepared = find, prepared
         self._last: _Comparison | None = None
 
-    async def has(self, tip: CommitId, known: DeployerState) -> bool:
+    async def has(self, tip: CommitId, state: DeployerState) -> bool:
         """Whether the tip is a revert, by its content; not where a commit can't be rendered.
 
         Raises SourceUnreachable.
         """
-        if known.last_good is None:
+        if state.last_good is None:
             return False
-        among = frozenset(one for kept in known.revisions.values() for one in kept.values())
+        among = frozenset(one for kept in state.revisions.values() for one in kept.values())
         last = self._last
-        if last is None or (last.tip, last.since, last.among) != (tip, known.last_good, among):
+        if last is None or (last.tip, last.since, last.among) != (tip, state.last_good, among):
             is_earlier = False
             try:
-                is_earlier = await self._compare(tip, known.last_good, among)
+                is_earlier = await self._compare(tip, state.last_good, among)
             except errors.SourceUnreachable:
                 raise
             except errors.SourceError:
                 pass
-            last = self._last = _Comparison(tip, known.last_good, among, is_earlier)
+            last = self._last = _Comparison(tip, state.last_good, among, is_earlier)
         return last.is_earlier
 
     async def _compare(self, tip: CommitId, since: CommitId, among: Collection[CommitId]) -> bool:

@@ -74,15 +74,15 @@ async def resources_of(
     Built-in kinds need no request; others are resolved by discovery, which is repeated while a kind
     is not served. A kind whose CustomResourceDefinition is in the bundle is resolved by that.
     """
-    found: dict[Key, Resource] = {}
+    resources: dict[Key, Resource] = {}
     refused: list[Skipped] = []
-    known = {**_defined(bundle), **builtin_resources.RESOURCES}
+    by_kind = {**_defined(bundle), **builtin_resources.RESOURCES}
     others = tuple(others)
-    known |= await _served(
-        cluster, {(key.group, key.kind) for key in (*bundle.manifests, *others)} - known.keys()
+    by_kind |= await _served(
+        cluster, {(key.group, key.kind) for key in (*bundle.manifests, *others)} - by_kind.keys()
     )
     for manifest in bundle.manifests.values():
-        resource = known.get((manifest.key.group, manifest.key.kind))
+        resource = by_kind.get((manifest.key.group, manifest.key.kind))
         if resource is None:
             what = f"{manifest.body['apiVersion']} {manifest.key.kind}"
             refused.append(
@@ -101,13 +101,13 @@ async def resources_of(
                 )
             )
         else:
-            found[manifest.key] = _in_version(resource, manifest)
+            resources[manifest.key] = _in_version(resource, manifest)
     for key in others:
-        if key not in found:
-            resource = known.get((key.group, key.kind))
+        if key not in resources:
+            resource = by_kind.get((key.group, key.kind))
             if resource is not None:
-                found[key] = resource
-    return found, refused
+                resources[key] = resource
+    return resources, refused
 
 
 async def _served(
@@ -116,10 +116,10 @@ async def _served(
     """The served ones of these kinds; discovery is repeated, as a definition may be new."""
     if not kinds:
         return {}
-    known = await cluster.resources()
-    if not kinds <= known.keys():
-        known = await cluster.resources(refresh=True)
-    return {kind: known[kind] for kind in kinds & known.keys()}
+    served = await cluster.resources()
+    if not kinds <= served.keys():
+        served = await cluster.resources(refresh=True)
+    return {kind: served[kind] for kind in kinds & served.keys()}
 
 
 async def with_namespaces(cluster: Cluster, bundle: Bundle) -> Bundle:
@@ -130,10 +130,10 @@ async def with_namespaces(cluster: Cluster, bundle: Bundle) -> Bundle:
         return bundle
     kinds = {(manifest.key.group, manifest.key.kind) for manifest in unsure}
     defined = _defined(bundle)
-    known = {**await _served(cluster, kinds - defined.keys()), **defined}
+    by_kind = {**await _served(cluster, kinds - defined.keys()), **defined}
     manifests = dict(bundle.manifests)
     for manifest in unsure:
-        resource = known.get((manifest.key.group, manifest.key.kind))
+        resource = by_kind.get((manifest.key.group, manifest.key.kind))
         if resource is not None and resource.namespaced:
             del manifests[manifest.key]
             key = replace(manifest.key, namespace=namespace)
@@ -176,33 +176,35 @@ def defined_by(body: Body) -> dict[tuple[str, str], Resource]:
     return defined
 
 
-async def read(cluster: Cluster, wanted: Mapping[Key, Resource], owner: str) -> Live:
+async def read(cluster: Cluster, resources: Mapping[Key, Resource], owner: str) -> Live:
     """The wanted objects, all others with our label, the revisions of DaemonSets, and the nodes if
     they may be listed.
     """
-    kinds = {resource for resource in wanted.values() if resource.kind not in ("DaemonSet",)}
+    kinds = {resource for resource in resources.values() if resource.kind not in ("DaemonSet",)}
     ours = Selection(labels=f"{names.OWNER_LABEL}={owner}")
-    (daemonsets, known, (node_list, unlisted)), rest = await asyncio.gather(
+    (daemonsets, all_revisions, (node_list, unlisted)), rest = await asyncio.gather(
         asyncio.gather(cluster.list(DAEMONSET), cluster.list(CONTROLLER_REVISION), _nodes(cluster)),
         asyncio.gather(*(_listed(cluster, resource, ours) for resource in sorted(kinds))),
     )
     objects = {key_of(body): body for body in daemonsets.items}
-    for items in (*rest, targets_of(known.items, owner)):
+    for items in (*rest, targets_of(all_revisions.items, owner)):
         objects |= {key_of(body): body for body in items}
     missing = {
         key: resource
-        for key, resource in wanted.items()
+        for key, resource in resources.items()
         if key not in objects and resource.kind != "DaemonSet"
     }
     objects |= await single(cluster, missing)
-    relevant = {key: body for key, body in objects.items() if key in wanted or label(body) == owner}
-    found = assemble(relevant, known.items, node_list)
-    return replace(found, nodes=None, unlisted=unlisted) if unlisted else found
+    relevant = {
+        key: body for key, body in objects.items() if key in resources or label(body) == owner
+    }
+    live = assemble(relevant, all_revisions.items, node_list)
+    return replace(live, nodes=None, unlisted=unlisted) if unlisted else live
 
 
-def targets_of(known: Iterable[Body], owner: str) -> list[Body]:
+def targets_of(all_revisions: Iterable[Body], owner: str) -> list[Body]:
     """The target revisions that we applied, among all revisions."""
-    return [body for body in known if label(body) == owner]
+    return [body for body in all_revisions if label(body) == owner]
 
 
 async def _nodes(cluster: Cluster) -> tuple[Collection[Body], str]:
@@ -220,7 +222,7 @@ async def _listed(cluster: Cluster, resource: Resource, which: Selection) -> Col
         return ()
 
 
-async def single(cluster: Cluster, wanted: Mapping[Key, Resource]) -> dict[Key, Body]:
+async def single(cluster: Cluster, resources: Mapping[Key, Resource]) -> dict[Key, Body]:
     """The existing ones of these objects, one request each, some at once."""
     turn = asyncio.Semaphore(AT_ONCE)
 
@@ -231,11 +233,13 @@ async def single(cluster: Cluster, wanted: Mapping[Key, Resource]) -> dict[Key, 
             except errors.NotFound:
                 return None
 
-    found = await asyncio.gather(*(get(key, resource) for key, resource in wanted.items()))
-    return {key: body for key, body in zip(wanted, found, strict=True) if body is not None}
+    bodies = await asyncio.gather(*(get(key, resource) for key, resource in resources.items()))
+    return {key: body for key, body in zip(resources, bodies, strict=True) if body is not None}
 
 
-def assemble(objects: Mapping[Key, Body], known: Iterable[Body], node_list: Iterable[Body]) -> Live:
+def assemble(
+    objects: Mapping[Key, Body], all_revisions: Iterable[Body], node_list: Iterable[Body]
+) -> Live:
     """A `Live` from bodies: revisions with their DaemonSet, oldest first; nodes by name."""
     by_uid = {
         str(body["metadata"].get("uid")): key
@@ -244,7 +248,7 @@ def assemble(objects: Mapping[Key, Body], known: Iterable[Body], node_list: Iter
     }
     grouped: dict[Key, list[Revision]] = defaultdict(list)
     targets: dict[Key, list[Revision]] = defaultdict(list)
-    for body in known:
+    for body in all_revisions:
         revision = revisions.revision_of(body)
         if revision is None:
             continue
@@ -257,12 +261,12 @@ def assemble(objects: Mapping[Key, Body], known: Iterable[Body], node_list: Iter
         key: tuple(sorted(some, key=lambda revision: (revision.number, revision.name)))
         for key, some in grouped.items()
     }
-    found: list[Node] = sorted(map(nodes.node_of, node_list), key=lambda node: node.name)
+    sorted_nodes: list[Node] = sorted(map(nodes.node_of, node_list), key=lambda node: node.name)
     rollouts = {key: tuple(some) for key, some in targets.items()}
-    return Live(dict(objects), history, tuple(found), targets=rollouts)
+    return Live(dict(objects), history, tuple(sorted_nodes), targets=rollouts)
 
 
-async def with_pods(cluster: Cluster, live: Live, wanted: Iterable[Key]) -> Live:
+async def with_pods(cluster: Cluster, live: Live, keys: Iterable[Key]) -> Live:
     """Adds a preview of these DaemonSets' pods after a change: one list each.
 
     A DaemonSet without a pod, or with pods that may not be listed, has a preview by its nodes
@@ -272,13 +276,13 @@ async def with_pods(cluster: Cluster, live: Live, wanted: Iterable[Key]) -> Live
         return live
     from gitops_ds.daemonset import preview  # slow to import, and needed where pods move only
 
-    changing = [key for key in wanted if key in live.objects]
-    found = await asyncio.gather(*(_seen(cluster, live, key) for key in changing))
+    changing = [key for key in keys if key in live.objects]
+    observations = await asyncio.gather(*(_seen(cluster, live, key) for key in changing))
     return replace(
         live,
         foresee={
             key: partial(preview.of_change, seen)
-            for key, seen in zip(changing, found, strict=True)
+            for key, seen in zip(changing, observations, strict=True)
             if seen
         },
     )
@@ -288,13 +292,13 @@ async def _seen(cluster: Cluster, live: Live, key: Key) -> Observation | None:
     """The controller's view of a DaemonSet; None without a pod."""
     daemonset = daemonsets.daemonset_of(live.objects[key])
     try:
-        found = await cluster.list(
+        listing = await cluster.list(
             POD, Selection(namespace=key.namespace, labels=_selector(daemonset), brief=True)
         )
     except errors.Forbidden:
         return None
-    known = sorted(map(pods.pod_of, found.items), key=lambda pod: pod.name)
-    ours = tuple(pod for pod in known if pod.owner is None or pod.owner.uid == daemonset.uid)
+    matching = sorted(map(pods.pod_of, listing.items), key=lambda pod: pod.name)
+    ours = tuple(pod for pod in matching if pod.owner is None or pod.owner.uid == daemonset.uid)
     seen = Observation(0.0, daemonset, live.nodes or (), ours, live.revisions.get(key, ()))
     return seen if ours and daemonset.selector else None
 
@@ -321,8 +325,8 @@ async def with_config_maps_in_use(cluster: Cluster, live: Live, leaving: Collect
     )
     named = {
         (str(pod["metadata"].get("namespace")), name)
-        for found in lists
-        for pod in found.items
+        for listing in lists
+        for pod in listing.items
         for name in config_maps.names_in(pod.get("spec") or {})
     }
     return replace(live, named_config_maps=frozenset(named))

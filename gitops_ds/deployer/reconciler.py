@@ -251,8 +251,8 @@ class Reconciler:
         if is_unknown and stored.last_attempted is None:
             raise answer.error or tip_lookup.no_answer()
         tip = stored.last_attempted if is_unknown and stored.last_attempted else tip
-        held = revision_selector.hold_reason(tip, steering)
-        if selected is None or (selected.tip, selected.held) != (tip, held) or is_open:
+        hold = revision_selector.hold_reason(tip, steering)
+        if selected is None or (selected.tip, selected.held) != (tip, hold) or is_open:
             select = self._selector.keep if is_unknown else self._selector.select
             selected, error = await self._select(select, tip, stored, steering)
         else:
@@ -267,8 +267,8 @@ class Reconciler:
         """The selected revision with the present reason of its wait; None where another one is to
         be selected. Raises SourceError.
         """
-        known = self._stored or self.last_stored or DeployerState()
-        again = await self._selector.recheck(selected, known, steering)
+        state = self._stored or self.last_stored or DeployerState()
+        again = await self._selector.recheck(selected, state, steering)
         if again is not None:
             self.selected = again
         return again
@@ -293,8 +293,8 @@ class Reconciler:
         try:
             selected = await select(tip, stored, steering)
         except errors.SourceError as error:
-            held = revision_selector.hold_reason(tip, steering)
-            if before is None or before.prepared is None or before.held != held:
+            hold = revision_selector.hold_reason(tip, steering)
+            if before is None or before.prepared is None or before.held != hold:
                 raise
             self._schedule.feed(loop_inputs.GitFailed())
             return before, error
@@ -328,9 +328,9 @@ class Reconciler:
             self._schedule.feed(loop_inputs.LookRequested())
             return
         if snapshot.commit is not None:
-            found = halted_rollouts.halted(draft.bundle, draft.applier.live)
+            halts = halted_rollouts.halted(draft.bundle, draft.applier.live)
             waiting = stage_approvals.waiting(draft.bundle, draft.applier.live)
-            self.applied = AppliedRollouts(snapshot.commit.id, tuple(found), tuple(waiting))
+            self.applied = AppliedRollouts(snapshot.commit.id, tuple(halts), tuple(waiting))
         done = await self._apply(draft, options, steering, tip)
         due = state_update.next_comparison(done.state, options, self._clock())
         self._schedule.feed(

@@ -40,8 +40,8 @@ def parse(body: Body) -> Steering:
 
 def _commits(value: str) -> tuple[str, ...]:
     """The ids in an annotation, or their beginnings."""
-    found = re.split(r"[,\s]+", value.lower())
-    return tuple(sorted({commit for commit in found if _COMMIT.fullmatch(commit)}))
+    words = re.split(r"[,\s]+", value.lower())
+    return tuple(sorted({commit for commit in words if _COMMIT.fullmatch(commit)}))
 
 
 class Requests:

@@ -134,40 +134,40 @@ class RevisionSelector:
         self._gate.forget()
 
     async def select(
-        self, tip: CommitId, known: DeployerState, steering: Steering
+        self, tip: CommitId, state: DeployerState, steering: Steering
     ) -> SelectedRevision:
         """The tip if it is deployable and waits for no other cluster; else the newest commit that
         may continue, or the last good one, so that its drift is still corrected; else nothing.
         """
-        if held := hold_reason(tip, steering):
-            self._emit(CommitHeld(self._clock(), tip, held))
-            return await self._last_good(SelectedRevision(tip, held=held), known)
-        if not await self._verify(tip, known):
-            return await self._last_good(SelectedRevision(tip, trusted=False), known)
+        if hold := hold_reason(tip, steering):
+            self._emit(CommitHeld(self._clock(), tip, hold))
+            return await self._last_good(SelectedRevision(tip, held=hold), state)
+        if not await self._verify(tip, state):
+            return await self._last_good(SelectedRevision(tip, trusted=False), state)
         snapshot = await self._source.snapshot(tip)
-        movement = await self._movement(known.last_attempted, tip)
-        if blocked := self._blocked(tip, movement, known):
-            return await self._last_good(SelectedRevision(tip, blocked=blocked), known)
+        movement = await self._movement(state.last_attempted, tip)
+        if blocked := self._blocked(tip, movement, state):
+            return await self._last_good(SelectedRevision(tip, blocked=blocked), state)
         prepared = await self._source.prepare(snapshot)
-        self._report(snapshot, movement, known, prepared)
+        self._report(snapshot, movement, state, prepared)
         if prepared.deployable:
             order = prepared.bundle.cluster.order
-            waiting = await self._waiting(tip, order, known, steering)
+            waiting = await self._waiting(tip, order, state, steering)
             if waiting is None:
                 return SelectedRevision(tip, prepared, snapshot)
-            return await self._instead(SelectedRevision(tip, waiting=waiting), known)
-        found = next((finding for finding in prepared.findings if finding.refused), None)
+            return await self._instead(SelectedRevision(tip, waiting=waiting), state)
+        blocking = next((finding for finding in prepared.findings if finding.refused), None)
         return await self._last_good(
-            SelectedRevision(tip, rejected=report.line_of(found) if found else ""), known
+            SelectedRevision(tip, rejected=report.line_of(blocking) if blocking else ""), state
         )
 
     async def _waiting(
-        self, tip: CommitId, order: ClusterOrder, known: DeployerState, steering: Steering
+        self, tip: CommitId, order: ClusterOrder, state: DeployerState, steering: Steering
     ) -> WaitingCommit | None:
-        return None if steering.releases(tip) else await self._gate.waiting(tip, order, known)
+        return None if steering.releases(tip) else await self._gate.waiting(tip, order, state)
 
     async def recheck(
-        self, selected: SelectedRevision, known: DeployerState, steering: Steering
+        self, selected: SelectedRevision, state: DeployerState, steering: Steering
     ) -> SelectedRevision | None:
         """The same revision with the reason of its wait as of now; None where another one is to be
         selected. Raises SourceError.
@@ -175,35 +175,35 @@ class RevisionSelector:
         before = selected.waiting
         if before is None or hold_reason(selected.tip, steering) != selected.held:
             return None
-        now = await self._waiting(selected.tip, before.order, known, steering)
+        now = await self._waiting(selected.tip, before.order, state, steering)
         same = now is not None and now.instead == before.instead
         return replace(selected, waiting=now) if same else None
 
-    async def _instead(self, choice: SelectedRevision, known: DeployerState) -> SelectedRevision:
+    async def _instead(self, choice: SelectedRevision, state: DeployerState) -> SelectedRevision:
         """The newest commit that may continue, if it is still trusted and deployable."""
         instead = choice.waiting.instead if choice.waiting else None
-        if instead is not None and instead != known.last_good:
-            found = await self._kept(instead, choice)
-            if found.prepared is not None:
-                return found
-        return await self._last_good(choice, known)
+        if instead is not None and instead != state.last_good:
+            earlier = await self._kept(instead, choice)
+            if earlier.prepared is not None:
+                return earlier
+        return await self._last_good(choice, state)
 
     async def keep(
-        self, last: CommitId, known: DeployerState, steering: Steering
+        self, last: CommitId, state: DeployerState, steering: Steering
     ) -> SelectedRevision:
         """The commit that was applied last, while the branch's tip is unknown; the last good one
         where it is on hold or not deployable.
 
         Raises SourceUnreachable for a commit that is not in the local copy.
         """
-        held = hold_reason(last, steering)
-        unknown = SelectedRevision(last, held=held, kept=True)
+        hold = hold_reason(last, steering)
+        unknown = SelectedRevision(last, held=hold, kept=True)
         try:
-            choice = unknown if held else await self._kept(last, unknown)
+            choice = unknown if hold else await self._kept(last, unknown)
             return (
                 choice
-                if choice.prepared or known.last_good == last
-                else await self._last_good(choice, known)
+                if choice.prepared or state.last_good == last
+                else await self._last_good(choice, state)
             )
         except errors.SourceError as error:
             lost = (
@@ -214,45 +214,49 @@ class RevisionSelector:
                 f"{lost}, so nothing is corrected until Git answers: {error}"
             ) from error
 
-    async def _last_good(self, choice: SelectedRevision, known: DeployerState) -> SelectedRevision:
-        if known.last_good is None or (choice.held and known.last_good == choice.tip):
+    async def _last_good(self, choice: SelectedRevision, state: DeployerState) -> SelectedRevision:
+        if state.last_good is None or (choice.held and state.last_good == choice.tip):
             return choice
-        return await self._kept(known.last_good, choice)
+        return await self._kept(state.last_good, choice)
 
     async def _kept(self, commit: CommitId, choice: SelectedRevision) -> SelectedRevision:
         """The choice with an applied commit, if it is still trusted and deployable."""
-        found = await self._source.verify_kept(commit)
+        verification = await self._source.verify_kept(commit)
         # the stored state names it as good, and every writer of ConfigMaps can change that state
-        if isinstance(found, Unverified):
-            self._report_unverified(found)
+        if isinstance(verification, Unverified):
+            self._report_unverified(verification)
             return replace(choice, trusted=False)
         good = await self._source.snapshot(commit)
         prepared = await self._source.prepare(good)
         return replace(choice, prepared=prepared, snapshot=good) if prepared.deployable else choice
 
-    async def _verify(self, tip: CommitId, known: DeployerState) -> bool:
+    async def _verify(self, tip: CommitId, state: DeployerState) -> bool:
         """Whether the tip is trusted. A new verified tip is published once, a failure once for each
         reason.
         """
-        found = await self._source.verify(tip, known.last_good)
-        if isinstance(found, Unverified):
-            self._report_unverified(found)
+        verification = await self._source.verify(tip, state.last_good)
+        if isinstance(verification, Unverified):
+            self._report_unverified(verification)
             return False
         self._unverified = set()
-        if found is not None and tip not in (known.last_attempted, self._published):
-            self._emit(SourceVerified(self._clock(), tip, found.signer, found.key, found.checked))
+        if verification is not None and tip not in (state.last_attempted, self._published):
+            self._emit(
+                SourceVerified(
+                    self._clock(), tip, verification.signer, verification.key, verification.checked
+                )
+            )
         return True
 
-    def _report_unverified(self, found: Unverified) -> None:
-        if found.message not in self._unverified:
-            self._emit(VerificationFailed(self._clock(), found.commit, found.message))
-        self._unverified |= {found.message}
+    def _report_unverified(self, failure: Unverified) -> None:
+        if failure.message not in self._unverified:
+            self._emit(VerificationFailed(self._clock(), failure.commit, failure.message))
+        self._unverified |= {failure.message}
 
     def _report(
         self,
         snapshot: SourceTree,
         movement: BranchMovement,
-        known: DeployerState,
+        state: DeployerState,
         prepared: Prepared,
     ) -> None:
         """Publishes a commit once, also when the reconciliation failed later and is repeated."""
@@ -260,7 +264,7 @@ class RevisionSelector:
         if info is None or info.id == self._published:
             return
         self._published = info.id
-        if info.id != known.last_attempted:
+        if info.id != state.last_attempted:
             self._emit(
                 NewCommit(
                     self._clock(),
@@ -275,9 +279,9 @@ class RevisionSelector:
             self._emit(CommitRejected(self._clock(), info.id, refused))
 
     def _blocked(
-        self, tip: CommitId, movement: BranchMovement, known: DeployerState
+        self, tip: CommitId, movement: BranchMovement, state: DeployerState
     ) -> errors.HistoryRewound | None:
-        last = (known.last_attempted or "")[:12]
+        last = (state.last_attempted or "")[:12]
         approval = f"or `gitops-ds apply --revision {tip[:12]}` approves it"
         if movement is BranchMovement.REWOUND:
             rewound = f"the branch went back from {last} to {tip[:12]}, an older commit"

@@ -46,7 +46,7 @@ class Facts:
     """
 
     choice: SelectedRevision | None
-    known: DeployerState | None
+    state: DeployerState | None
     ended: Reconciled | None
     waiting: int | None = None
 
@@ -58,7 +58,7 @@ def judge(facts: Facts) -> tuple[Condition, str]:
     choice, ended = facts.choice, facts.ended
     if choice is None:
         return Condition.UNKNOWN, ""
-    tip, good = short(choice.tip), facts.known.last_good if facts.known else None
+    tip, good = short(choice.tip), facts.state.last_good if facts.state else None
     stays = f"commit {short(good)} stays applied" if good else "no earlier commit is applied"
     if choice.blocked is not None:
         return Condition.REWOUND, str(choice.blocked)
@@ -124,7 +124,7 @@ def after(
         condition=condition,
         message=texts.words(message)[:_BYTES],
         newest=_newest(facts) or before.newest,
-        applied=facts.known.last_good if facts.known and not in_part else before.applied,
+        applied=facts.state.last_good if facts.state and not in_part else before.applied,
         held=steering.held,
         suspended=steering.suspended,
         since=before.since if condition is before.condition else now,
@@ -134,7 +134,7 @@ def after(
 def _newest(facts: Facts) -> CommitId | None:
     """The newest commit; before the first answer of Git the one that was attempted last."""
     if facts.choice is None or facts.choice.kept:
-        return facts.known.last_attempted if facts.choice and facts.known else None
+        return facts.state.last_attempted if facts.choice and facts.state else None
     return facts.choice.tip
 
 
@@ -220,12 +220,14 @@ def _body(namespace: str, status: SourceStatus) -> dict[str, Any]:
     }
 
 
-async def known(cluster: Cluster, namespace: str, now: float) -> Mapping[str, SourceStatus]:
+async def load_all(cluster: Cluster, namespace: str, now: float) -> Mapping[str, SourceStatus]:
     """The status of each repository by the owner's id; not `active` where it is too old to count.
     Raises ClusterError.
     """
-    found = await cluster.list(CONFIG_MAP, Selection(namespace, labels=_LABEL))
-    read = [status for body in found.items if (status := _read(body.get("data") or {})) is not None]
+    listing = await cluster.list(CONFIG_MAP, Selection(namespace, labels=_LABEL))
+    read = [
+        status for body in listing.items if (status := _read(body.get("data") or {})) is not None
+    ]
     return {
         status.id: replace(status, active=status.active and now - status.written <= FRESH)
         for status in read

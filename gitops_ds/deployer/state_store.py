@@ -173,9 +173,9 @@ def show(state: DeployerState) -> dict[str, Any]:
         "digests": [[*_words(key), digest] for key, digest in sorted(state.digests.items())],
         "revisions": {
             f"{key.namespace}/{key.name}": {
-                str(number): commit for number, commit in sorted(known.items())
+                str(number): commit for number, commit in sorted(commits.items())
             }
-            for key, known in sorted(state.revisions.items())
+            for key, commits in sorted(state.revisions.items())
         },
         "drift": [
             [*_words(key), left.choice.value, left.since, left.words]
@@ -198,10 +198,10 @@ def _parse(stored: Mapping[str, Any], version: str) -> DeployerState:
     if stored["version"] != "v1":
         raise ValueError(f"version {stored['version']!r} is not supported")
     revisions = {}
-    for name, known in stored["revisions"].items():
+    for name, commits in stored["revisions"].items():
         namespace, _, short = name.partition("/")
         revisions[Key("apps", "DaemonSet", namespace, short)] = {
-            int(n): CommitId(commit) for n, commit in known.items()
+            int(n): CommitId(commit) for n, commit in commits.items()
         }
     return DeployerState(
         repository=stored["repository"],
@@ -242,10 +242,10 @@ async def known(cluster: Cluster, namespace: str) -> Mapping[str, DeployerState]
 
 async def owners(cluster: Cluster, namespace: str) -> list[str]:
     """The ids of the owners with a state in the namespace. Raises ClusterError."""
-    found = await cluster.list(
+    listing = await cluster.list(
         CONFIG_MAP, Selection(namespace, labels="app.kubernetes.io/managed-by=gitops-ds")
     )
-    bodies = [body for body in found.items if _KEY in (body.get("binaryData") or {})]
+    bodies = [body for body in listing.items if _KEY in (body.get("binaryData") or {})]
     parts = {part for body in bodies for part in _parts(body)}
     prefix = config_map_name("")
     named = [

@@ -72,13 +72,13 @@ def _generations(
     kept = [change.key for change in prepared.plan.changes if change.operation is Operation.KEEP]
     bodies = {key: prepared.applier.live.objects.get(key) for key in kept}
     bodies |= {done.change.key: done.body for done in outcome.written}
-    found = {key: one for key, one in prepared.state.generations.items() if key not in gone}
+    generations = {key: one for key, one in prepared.state.generations.items() if key not in gone}
     for key, body in bodies.items():
         metadata = (body or {}).get("metadata") or {}
         commit = (metadata.get("annotations") or {}).get(names.COMMIT)
         if key.kind == DAEMONSET.kind and commit and metadata.get("generation"):
-            found[key] = Generation(int(metadata["generation"]), CommitId(commit))
-    return found
+            generations[key] = Generation(int(metadata["generation"]), CommitId(commit))
+    return generations
 
 
 def _recovered(prepared: PreparedPlan) -> frozenset[Key]:
@@ -93,20 +93,22 @@ def _recovered(prepared: PreparedPlan) -> frozenset[Key]:
 def _agents(
     old: DeployerState, settled: Iterable[Change], inventory: frozenset[Key]
 ) -> Mapping[Key, str]:
-    found = {key: agent for key, agent in old.agents.items() if key in inventory}
+    agents = {key: agent for key, agent in old.agents.items() if key in inventory}
     for change in settled:
         if change.manifest is not None:
-            found.pop(change.key, None)
-            found |= (
+            agents.pop(change.key, None)
+            agents |= (
                 {change.key: change.manifest.agent}
                 if change.manifest.agent and change.key in inventory
                 else {}
             )
-    return found
+    return agents
 
 
 def _revisions(prepared: PreparedPlan, gone: set[Key]) -> Mapping[Key, Mapping[int, CommitId]]:
-    found = {key: dict(known) for key, known in prepared.state.revisions.items() if key not in gone}
+    by_daemonset = {
+        key: dict(commits) for key, commits in prepared.state.revisions.items() if key not in gone
+    }
     for change in prepared.plan.changes:
         rollout, commit = change.rollout, _commit(prepared.plan, change)
         if rollout is None or commit is None or change.operation is Operation.DELETE:
@@ -114,20 +116,20 @@ def _revisions(prepared: PreparedPlan, gone: set[Key]) -> Mapping[Key, Mapping[i
         kept = {revision.number for revision in prepared.applier.live.revisions.get(change.key, ())}
         # a number above it was predicted, and its revision follows
         newest = max(kept, default=0)
-        known = {
+        commits = {
             number: commit
-            for number, commit in found.get(change.key, {}).items()
+            for number, commit in by_daemonset.get(change.key, {}).items()
             if number in kept or number > newest
         }
         moved = rollout.old is None or rollout.old != rollout.new
         if change.operation is not Operation.KEEP and moved:
-            known[rollout.becomes] = commit
+            commits[rollout.becomes] = commit
         elif rollout.current is not None:
-            known.setdefault(
-                rollout.current, found.get(change.key, {}).get(rollout.current, commit)
+            commits.setdefault(
+                rollout.current, by_daemonset.get(change.key, {}).get(rollout.current, commit)
             )
-        found[change.key] = known
-    return found
+        by_daemonset[change.key] = commits
+    return by_daemonset
 
 
 def _commit(plan: Plan, change: Change) -> CommitId | None:

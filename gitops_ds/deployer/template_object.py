@@ -99,14 +99,14 @@ def read(body: Body) -> TemplateObject:
     by name or by content, are ignored.
     """
     metadata, kind = body["metadata"], str(body.get("kind"))
-    source = PurePosixPath(kind.lower(), metadata["namespace"], metadata["name"])
+    holder = PurePosixPath(kind.lower(), metadata["namespace"], metadata["name"])
     files, unread = {}, list(body.get("binaryData") or ())
     for key, text in (body.get("data") or {}).items():
         data = _decoded(text) if kind == SECRET.kind else str(text).encode()
         if data is None:
             unread.append(key)
         elif key.endswith(_SUFFIXES) or _OBJECT.search(data):
-            files[source / key] = data
+            files[holder / key] = data
     uid, version, created = (
         str(metadata.get(name) or "") for name in ("uid", "resourceVersion", "creationTimestamp")
     )
@@ -132,33 +132,33 @@ def _decoded(text: str) -> bytes | None:
     return data
 
 
-def render(held: TemplateObject, chosen: TemplateSelector) -> RenderedTemplates:
+def render(holder: TemplateObject, chosen: TemplateSelector) -> RenderedTemplates:
     """Renders the keys of an object, each as a file of plain manifests; the default namespace is
     the object's own.
     """
-    named = {_as_yaml(path): str(path) for path in held.files}
-    snapshot = SourceTree(None, {_as_yaml(path): data for path, data in held.files.items()})
-    prepared = prepare.prepare(snapshot, namespace=held.namespace, advice=False)
+    named = {_as_yaml(path): str(path) for path in holder.files}
+    snapshot = SourceTree(None, {_as_yaml(path): data for path, data in holder.files.items()})
+    prepared = prepare.prepare(snapshot, namespace=holder.namespace, advice=False)
     broken = tuple(
-        _placed(finding, named, secret=held.secret)
+        _placed(finding, named, secret=holder.secret)
         for finding in prepared.findings
         if finding.refused
     )
     unread = tuple(
-        Skipped(SkipReason.NO_TEXT, f"{held.source}/{key} is left out: templates are text")
-        for key in held.unread
+        Skipped(SkipReason.NO_TEXT, f"{holder.source}/{key} is left out: templates are text")
+        for key in holder.unread
         if key.endswith(_SUFFIXES)
     )
     if broken:
         return RenderedTemplates({}, unread, broken)
-    outside = {key for key in prepared.bundle.manifests if not _may_name(key, held, chosen)}
+    outside = {key for key in prepared.bundle.manifests if not _may_name(key, holder, chosen)}
     manifests = {
-        key: _held_by(manifest, held, named)
+        key: _held_by(manifest, holder, named)
         for key, manifest in prepared.bundle.manifests.items()
         if key not in outside
     }
     return RenderedTemplates(
-        manifests, (*unread, *(_outside(key, held) for key in sorted(outside)))
+        manifests, (*unread, *(_outside(key, holder) for key in sorted(outside)))
     )
 
 
@@ -168,22 +168,22 @@ def _as_yaml(path: PurePosixPath) -> PurePosixPath:
 
 
 def _held_by(
-    manifest: Manifest, held: TemplateObject, named: Mapping[PurePosixPath, str]
+    manifest: Manifest, holder: TemplateObject, named: Mapping[PurePosixPath, str]
 ) -> Manifest:
     base = manifest.origin.base
     file = named.get(PurePosixPath(base.file), base.file)
-    words = f"{held.kind} {held.namespace}/{held.name}, key {PurePosixPath(file).name}"
+    words = f"{holder.kind} {holder.namespace}/{holder.name}, key {PurePosixPath(file).name}"
     origin = replace(manifest.origin, base=replace(base, file=file))
-    return replace(manifest, origin=origin, holder=ManifestOrigin(held.commit, held.uid, words))
+    return replace(manifest, origin=origin, holder=ManifestOrigin(holder.commit, holder.uid, words))
 
 
-def _may_name(key: Key, held: TemplateObject, chosen: TemplateSelector) -> bool:
-    return chosen.anywhere or held.namespace in (chosen.home, key.namespace)
+def _may_name(key: Key, holder: TemplateObject, chosen: TemplateSelector) -> bool:
+    return chosen.anywhere or holder.namespace in (chosen.home, key.namespace)
 
 
-def _outside(key: Key, held: TemplateObject) -> Skipped:
+def _outside(key: Key, holder: TemplateObject) -> Skipped:
     what = (
-        f"{held.source} may name only objects of its own namespace (templates.anywhere permits "
+        f"{holder.source} may name only objects of its own namespace (templates.anywhere permits "
         "others)"
     )
     return Skipped(SkipReason.NOT_ALLOWED, f"{key} is not allowed: {what}", key)

@@ -43,7 +43,7 @@ async def render_directly(
     all_held: Sequence[TemplateObject], chosen: TemplateSelector
 ) -> Mapping[CommitId, RenderedTemplates]:
     """For small objects: renders them in this process."""
-    return {held.commit: template_object.render(held, chosen) for held in all_held}
+    return {holder.commit: template_object.render(holder, chosen) for holder in all_held}
 
 
 class Templates:
@@ -106,18 +106,19 @@ class Templates:
         for store in self._stores:
             await store.listed()
         self._held = {
-            held.source: held for store in self._stores for held in store.objects.values()
+            holder.source: holder for store in self._stores for holder in store.objects.values()
         }
         return _tip(self._held.values())
 
     async def snapshot(self, tip: CommitId) -> SourceTree:
         """The keys as files, at the tip that was requested last: older versions are not stored."""
-        now = frozenset(held.commit for held in self._held.values())
+        now = frozenset(holder.commit for holder in self._held.values())
         self._subject = self._changes(now) or self._subject
         self._before = now
         info = CommitInfo(tip, (), datetime.fromtimestamp(self._clock(), UTC), "", self._subject)
         return SourceTree(
-            info, {path: data for held in self._held.values() for path, data in held.files.items()}
+            info,
+            {path: data for holder in self._held.values() for path, data in holder.files.items()},
         )
 
     async def movement(self, last: CommitId, tip: CommitId) -> BranchMovement:
@@ -126,17 +127,19 @@ class Templates:
 
     async def prepare(self, snapshot: SourceTree) -> Prepared:
         """The bundle of all objects; those with a mistake are left out, and published once."""
-        known = self._rendered
-        eldest_first = sorted(self._held.values(), key=lambda held: (held.created, held.source))
-        new = [held for held in eldest_first if held.commit not in known]
-        made = {**known, **(await self._render(new, self._chosen) if new else {})}
-        self._rendered = {held.commit: made[held.commit] for held in eldest_first}
-        for held in eldest_first:
-            taken = self._rendered[held.commit]
-            if taken.broken and held.commit not in known:
-                self._emit(CommitRejected(self._clock(), held.commit, taken.broken))
+        rendered = self._rendered
+        eldest_first = sorted(
+            self._held.values(), key=lambda holder: (holder.created, holder.source)
+        )
+        new = [holder for holder in eldest_first if holder.commit not in rendered]
+        latest = {**rendered, **(await self._render(new, self._chosen) if new else {})}
+        self._rendered = {holder.commit: latest[holder.commit] for holder in eldest_first}
+        for holder in eldest_first:
+            taken = self._rendered[holder.commit]
+            if taken.broken and holder.commit not in rendered:
+                self._emit(CommitRejected(self._clock(), holder.commit, taken.broken))
         return self._merged(
-            snapshot, [(held, self._rendered[held.commit]) for held in eldest_first]
+            snapshot, [(holder, self._rendered[holder.commit]) for holder in eldest_first]
         )
 
     def _merged(
@@ -144,7 +147,7 @@ class Templates:
     ) -> Prepared:
         manifests: dict[Key, Manifest] = {}
         refusals: list[Skipped] = []
-        for held, taken in all_taken:
+        for holder, taken in all_taken:
             refusals += taken.refusals
             for key, manifest in taken.manifests.items():
                 first = manifests.setdefault(key, manifest)
@@ -153,19 +156,20 @@ class Templates:
                     refusals.append(
                         Skipped(
                             SkipReason.NAMED_TWICE,
-                            f"{key} is named by {elder} and by {held.source}: the older one counts",
+                            f"{key} is named by {elder} and by {holder.source}: the older one "
+                            "counts",
                             key,
                         )
                     )
         self._emit.secret = frozenset(
-            key for held, taken in all_taken if held.secret for key in taken.manifests
+            key for holder, taken in all_taken if holder.secret for key in taken.manifests
         )
         bundle = Bundle(
             snapshot.commit.id if snapshot.commit else None,
             ClusterFacts(self._chosen.cluster),
             dict(sorted(manifests.items())),
             refusals=tuple(refusals),
-            kept=frozenset(held.source for held, taken in all_taken if taken.keeps),
+            kept=frozenset(holder.source for holder, taken in all_taken if taken.keeps),
         )
         return Prepared(bundle, (), ClusterContext(bundle.manifests))
 
@@ -184,6 +188,6 @@ class Templates:
         return ", ".join(changes[:NAMED_AT_MOST]) + more
 
 
-def _tip(held: Iterable[TemplateObject]) -> CommitId:
-    versions = sorted([one.source, one.uid, one.commit] for one in held)
+def _tip(holders: Iterable[TemplateObject]) -> CommitId:
+    versions = sorted([one.source, one.uid, one.commit] for one in holders)
     return CommitId(f"templates@{content_hash.digest(versions)[:12]}")

@@ -70,18 +70,18 @@ class WatchCache:
         self._ours: set[Key] = set()
         self._retry_now = asyncio.Event()
 
-    def _follow(self, wanted: Set[Resource]) -> None:
+    def _follow(self, kinds: Set[Resource]) -> None:
         """Watches these kinds as well, and stops those that were never listed and are no longer
         wanted.
         """
         for resource in [
-            known
-            for known, store in self._stores.items()
-            if known not in wanted and not store.synced.is_set()
+            kind
+            for kind, store in self._stores.items()
+            if kind not in kinds and not store.synced.is_set()
         ]:
             self._tasks.pop(resource).cancel()
             del self._stores[resource]
-        for resource in sorted(wanted):
+        for resource in sorted(kinds):
             if resource not in self._stores:
                 store = self._stores[resource] = InformerStore(_lean, self._handle_changes)
                 which = (
@@ -98,14 +98,14 @@ class WatchCache:
         """Ends all watches."""
         await ended(*self._tasks.values())
 
-    async def live(self, wanted: Mapping[Key, Resource]) -> Live:
+    async def live(self, resources: Mapping[Key, Resource]) -> Live:
         """The objects that are wanted or have our label. Only wanted objects without our label are
         requested from the API server.
 
         Raises ClusterError while a watch cannot continue because the API server is unreachable, and
         Forbidden for a kind that may not be listed.
         """
-        kinds = {*_WHOLE, *wanted.values()}
+        kinds = {*_WHOLE, *resources.values()}
         self._follow(kinds)
         await self._wait_until_current()
         for kind in sorted(kinds):
@@ -121,14 +121,14 @@ class WatchCache:
             objects[key_of(body)] = body
         missing = {
             key: resource
-            for key, resource in wanted.items()
+            for key, resource in resources.items()
             if key not in objects and resource not in (DAEMONSET, CONTROLLER_REVISION)
         }
         objects |= await live_state.single(self._cluster, missing)
         relevant = {
             key: body
             for key, body in objects.items()
-            if key in wanted or live_state.label(body) == self._owner
+            if key in resources or live_state.label(body) == self._owner
         }
         return live_state.assemble(relevant, revisions, self._stores[NODE].objects.values())
 

@@ -80,33 +80,33 @@ class WaveGate:
         self._overdue = 0
 
     async def waiting(
-        self, tip: CommitId, order: ClusterOrder, known: DeployerState
+        self, tip: CommitId, order: ClusterOrder, state: DeployerState
     ) -> WaitingCommit | None:
         """Why the tip waits, None where it may continue. A commit that was begun here never waits,
         nor does one that brings only the content of an earlier one back.
 
         Raises SourceError where the reports can't be read.
         """
-        if not order.after or tip in (known.last_good, known.last_attempted):
+        if not order.after or tip in (state.last_good, state.last_attempted):
             self.forget()
             return None
         reports = await self._source.reports(order)
         hold = cluster_waves.hold(order, reports, tip, self._clock())
-        if hold is None or await self._earlier.has(tip, known):
+        if hold is None or await self._earlier.has(tip, state):
             self.forget()
             return None
-        instead = await self._newest_passed(tip, order, known, reports)
-        self._publish(tip, order, hold, known)
-        return WaitingCommit(order, hold, instead or known.last_good)
+        instead = await self._newest_passed(tip, order, state, reports)
+        self._publish(tip, order, hold, state)
+        return WaitingCommit(order, hold, instead or state.last_good)
 
     async def _newest_passed(
-        self, tip: CommitId, order: ClusterOrder, known: DeployerState, reports: ClusterReports
+        self, tip: CommitId, order: ClusterOrder, state: DeployerState, reports: ClusterReports
     ) -> CommitId | None:
         """The newest commit of the branch after the last attempted one that went through every
         cluster before.
         """
         for commit in cluster_waves.passed(order, reports):
-            if await self._leads(known.last_attempted, commit) and await self._leads(commit, tip):
+            if await self._leads(state.last_attempted, commit) and await self._leads(commit, tip):
                 return commit
         return None
 
@@ -119,7 +119,7 @@ class WaveGate:
         return False
 
     def _publish(
-        self, tip: CommitId, order: ClusterOrder, hold: WaveHold, known: DeployerState
+        self, tip: CommitId, order: ClusterOrder, hold: WaveHold, state: DeployerState
     ) -> None:
         now = self._clock()
         mark = (tip, hold.cluster, hold.failed)
@@ -127,8 +127,8 @@ class WaveGate:
             self._published = mark
             self._emit(CommitWaits(now, tip, hold.text))
         # Progress of an earlier commit ends the wait: the branch moves on behind its tip.
-        if self._wait is None or self._wait[1] != known.last_good:
-            self._wait, self._overdue = (now, known.last_good), 0
+        if self._wait is None or self._wait[1] != state.last_good:
+            self._wait, self._overdue = (now, state.last_good), 0
         waited = now - self._wait[0]
         if order.within and int(waited / order.within) > self._overdue:
             self._overdue = int(waited / order.within)

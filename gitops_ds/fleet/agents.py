@@ -196,7 +196,7 @@ async def _healths(
 
 async def _sources(cluster: Cluster, namespace: str, now: float) -> Mapping[str, SourceStatus]:
     try:
-        return await source_status_store.known(cluster, namespace, now)
+        return await source_status_store.load_all(cluster, namespace, now)
     except (errors.Forbidden, errors.Invalid, errors.BadRequest):
         return {}
 

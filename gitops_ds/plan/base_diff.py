@@ -28,15 +28,15 @@ def changes(base: Bundle, head: Bundle, live: Live = NOTHING_KNOWN) -> tuple[Cha
     `live` brings the nodes, and the revisions that the cluster knows; without them the base is
     revision 1.
     """
-    made = [
+    all_changes = [
         _change(manifest, base.manifests.get(key), live) for key, manifest in head.manifests.items()
     ]
-    made += [
+    all_changes += [
         _leaving(manifest, live)
         for key, manifest in base.manifests.items()
         if key not in head.manifests
     ]
-    return apply_order.ordered(made, apply_order.waves(head.manifests.values()))
+    return apply_order.ordered(all_changes, apply_order.waves(head.manifests.values()))
 
 
 def drift(base: Bundle, live: Live) -> Mapping[Key, tuple[FieldChange, ...]]:
@@ -45,15 +45,15 @@ def drift(base: Bundle, live: Live) -> Mapping[Key, tuple[FieldChange, ...]]:
     Fields of other owners, defaulted fields and the labels and annotations of an apply are
     excluded, and so are values that a snapshot redacts: whether they differ is unknown.
     """
-    found = {}
+    drifted = {}
     for key, manifest in base.manifests.items():
         there = live.objects.get(key)
         if there is not None:
-            wanted = _stamped(manifest.body, there)
-            differing = diff.compare(defaults.defaulted(there), predict.applied(there, wanted))
+            desired = _stamped(manifest.body, there)
+            differing = diff.compare(defaults.defaulted(there), predict.applied(there, desired))
             if seen := tuple(one for one in differing if not _is_unknown(key, one)):
-                found[key] = seen
-    return found
+                drifted[key] = seen
+    return drifted
 
 
 def _is_unknown(key: Key, change: FieldChange) -> bool:
@@ -101,8 +101,8 @@ def _leaving(base: Manifest, live: Live) -> Change:
 
 
 def _known(key: Key, base: Body | None, live: Live) -> Sequence[Revision]:
-    known = live.revisions.get(key, ())
-    if known or base is None:
-        return known
+    observed = live.revisions.get(key, ())
+    if observed or base is None:
+        return observed
     template = (base.get("spec") or {}).get("template") or {}
     return (Revision("base", 1, "base", template, {}),)

@@ -41,14 +41,16 @@ def is_container(key: Key) -> bool:
     )
 
 
-def to_list(found: Mapping[Key, Leaving], live: Live, context: PlanContext) -> tuple[Key, ...]:
+def to_list(leaving: Mapping[Key, Leaving], live: Live, context: PlanContext) -> tuple[Key, ...]:
     """The Namespaces and CustomResourceDefinitions whose contents decide whether they may be
     deleted.
     """
     if not context.options.guards.prune:
         return ()
     going = [
-        key for key, one in found.items() if is_container(key) and one.policy is not Policy.DISABLED
+        key
+        for key, one in leaving.items()
+        if is_container(key) and one.policy is not Policy.DISABLED
     ]
     return tuple(key for key in going if not prune.is_ending(live.objects[key]))
 
@@ -57,7 +59,7 @@ def of(
     bundle: Bundle, live: Live, context: PlanContext
 ) -> tuple[Mapping[Key, Leaving], list[Skipped]]:
     """Objects of ours that Git no longer names, and why some of them are out of reach."""
-    found: dict[Key, Leaving] = {}
+    leaving: dict[Key, Leaving] = {}
     refused: list[Skipped] = []
     for key, body in sorted(live.objects.items()):
         if key in bundle.manifests or key in context.options.other_owners.heirs:
@@ -75,8 +77,8 @@ def of(
         elif refusal := _out_of_reach(key, body, bundle, context):
             refused.append(refusal)
         else:
-            found[key] = _leaving(key, body, live, context)
-    return found, refused
+            leaving[key] = _leaving(key, body, live, context)
+    return leaving, refused
 
 
 def _left_alone(key: Key, body: Body, context: PlanContext) -> list[Skipped]:
@@ -160,13 +162,13 @@ def in_use(
     deployer of the service.
     """
     named = (*bundle.manifests, *context.options.other_owners.heirs)
-    found = {}
+    holding = {}
     for key in filter(is_container, leaving):
         if still := tuple(
             sorted({other for other in named if _is_in(other, key, live.objects[key])})
         ):
-            found[key] = still
-    return found
+            holding[key] = still
+    return holding
 
 
 def quarantined(key: Key, live: Body, bundle: Bundle, *, by: str = "") -> Skipped | None:

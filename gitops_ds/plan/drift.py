@@ -68,13 +68,13 @@ def is_left(manifest: Manifest, live: Body | None, context: PlanContext) -> bool
     )
 
 
-def found(
-    live: Body, changes: Sequence[FieldChange], known: Sequence[Revision], choice: DriftPolicy
+def of_fields(
+    live: Body, changes: Sequence[FieldChange], revisions: Sequence[Revision], choice: DriftPolicy
 ) -> Drifted:
     """The drift of an object that differs in these fields (`old` is live), with its revisions."""
     by = authors(live, changes)
     uid = str((live.get("metadata") or {}).get("uid") or "")
-    return Drifted(tuple(changes), by, looks_like(live, changes, by, known), choice, uid)
+    return Drifted(tuple(changes), by, looks_like(live, changes, by, revisions), choice, uid)
 
 
 def contested(drifted: Drifted) -> Drifted:
@@ -160,7 +160,7 @@ _SETS = (
 
 
 def looks_like(
-    live: Body, changes: Sequence[FieldChange], by: Sequence[Author], known: Sequence[Revision]
+    live: Body, changes: Sequence[FieldChange], by: Sequence[Author], revisions: Sequence[Revision]
 ) -> str:
     """The command that made the change, else its author."""
     if not by:
@@ -174,7 +174,7 @@ def looks_like(
     ):
         return (
             "kubectl rollout undo"
-            if _is_undo(live, known)
+            if _is_undo(live, revisions)
             else "kubectl rollout"
             if author.manager == "kubectl-rollout"
             else "kubectl patch"
@@ -192,18 +192,18 @@ def looks_like(
     )
 
 
-def _is_undo(live: Body, known: Sequence[Revision]) -> bool:
+def _is_undo(live: Body, revisions: Sequence[Revision]) -> bool:
     """Whether the live template is that of an earlier revision, as after `rollout undo`, which
     applies an earlier revision with a new number.
     """
     template = (live.get("spec") or {}).get("template") or {}
     created = {
         revision.name: str((revision.raw.get("metadata") or {}).get("creationTimestamp") or "")
-        for revision in known
+        for revision in revisions
     }
-    for revision in known:
+    for revision in revisions:
         if rollout_impact.same_template(revision.template, template):
-            later = (other for other in known if other.name != revision.name)
+            later = (other for other in revisions if other.name != revision.name)
             return any(created[other.name] >= created[revision.name] for other in later)
     return False
 
@@ -258,18 +258,18 @@ def standing(
     """The drift that a reconciliation found, as it is stored; `before` is the stored drift of the
     one before. A pause counts from the first detection.
     """
-    found = {}
+    stored = {}
     for key, one in drifted.items():
         was = before.get(key)
         if was is not None and was.choice is DriftPolicy.HOLD and one.choice is DriftPolicy.CORRECT:
-            found[key] = was  # its time is over, and stays over until it is corrected
+            stored[key] = was  # its time is over, and stays over until it is corrected
         else:
-            found[key] = KnownDrift(
+            stored[key] = KnownDrift(
                 one.choice,
                 was.since if was is not None and was.choice is one.choice else now,
                 words(one),
             )
-    return found
+    return stored
 
 
 def events(

@@ -114,13 +114,13 @@ def _too_much(
     losses: Losses, new: Sequence[Key], live: Live, context: PlanContext, advice: str
 ) -> Iterable[Skipped]:
     """The limits on deletions, regardless of nodes."""
-    guards, held = context.options.guards, tuple(new)
+    guards, objects = context.options.guards, tuple(new)
     if losses.empty and guards.empty:
         message = (
             f"Git names no object at all: {_count(new)} would be deleted, none is: {shown(new)}. "
             f"Is the path right? If so, {advice}"
         )
-        yield Skipped(SkipReason.EMPTY_RENDER, message, held=held)
+        yield Skipped(SkipReason.EMPTY_RENDER, message, held=objects)
     gone = {*new, *(other for key in new for other in losses.leaving[key].takes)}
     owner, inventory = context.stamp.owner, context.inventory
     ours = [
@@ -133,7 +133,7 @@ def _too_much(
             f"{len(gone)} of {len(ours)} objects would be deleted, more than {guards.deletes}: "
             f"{shown(sorted(gone))}; {advice}"
         )
-        yield Skipped(SkipReason.TOO_MANY_DELETES, message, held=held)
+        yield Skipped(SkipReason.TOO_MANY_DELETES, message, held=objects)
 
 
 def _nodes_lost(

@@ -59,9 +59,9 @@ def why_not(manifest: Manifest, who: Impersonation | None) -> Skipped | None:
     """Why the object may not be applied by an account of its own."""
     if who is None:
         return None
-    found = who.of(manifest.key, manifest.agent)
-    if isinstance(found, Skipped):
-        return found
+    account = who.of(manifest.key, manifest.agent)
+    if isinstance(account, Skipped):
+        return account
     if who.cross_namespace or not manifest.key.namespace:
         return None
     if groups := sorted(_wide_groups(manifest.body, manifest.key)):
@@ -86,8 +86,8 @@ def why_not_deleted(key: Key, agent: str, who: Impersonation | None) -> Skipped 
     """Why no account may delete the object; `agent` is the inventory's, since every user of the
     cluster can change annotations of live objects.
     """
-    found = who.of(key, agent) if who else None
-    return found if isinstance(found, Skipped) else None
+    account = who.of(key, agent) if who else None
+    return account if isinstance(account, Skipped) else None
 
 
 _ACCOUNT = re.compile(r"system:serviceaccounts?:([^:]+)")
@@ -97,7 +97,7 @@ def _named(body: object, key: Key) -> set[str]:
     """The namespaces that a namespaced object refers to: those of a RoleBinding's subjects, and of
     fields named `...Ref` or `...Refs`.
     """
-    found: set[str] = set()
+    namespaces: set[str] = set()
     if key.kind == "RoleBinding" and isinstance(body, Mapping):
         for subject in body.get("subjects") or ():
             if isinstance(subject, Mapping):
@@ -106,9 +106,9 @@ def _named(body: object, key: Key) -> set[str]:
                     if subject.get("kind") in ("User", "Group")
                     else None
                 )
-                found |= {str(subject["namespace"])} if subject.get("namespace") else set()
-                found |= {account[1]} if account else set()
-    return found | _references(body)
+                namespaces |= {str(subject["namespace"])} if subject.get("namespace") else set()
+                namespaces |= {account[1]} if account else set()
+    return namespaces | _references(body)
 
 
 def _wide_groups(body: Mapping[str, object], key: Key) -> set[str]:
@@ -134,14 +134,14 @@ def _references(value: object) -> set[str]:
         return set().union(*map(_references, value)) if value else set()
     if not isinstance(value, Mapping):
         return set()
-    found: set[str] = set()
+    namespaces: set[str] = set()
     for name, below in value.items():
         if str(name).endswith(("Ref", "Refs")):
             some = below if isinstance(below, list) else [below]
-            found |= {
+            namespaces |= {
                 str(one["namespace"])
                 for one in some
                 if isinstance(one, Mapping) and one.get("namespace")
             }
-        found |= _references(below)
-    return found
+        namespaces |= _references(below)
+    return namespaces

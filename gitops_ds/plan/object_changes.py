@@ -79,12 +79,12 @@ class ObjectPlanner:
         return refusals.refusal(manifest, self.bundle, old, self.context)
 
     def _existing(self, manifest: Manifest, old: Body, dry_run: Body | None) -> ObjectOutcome:
-        wanted = probe(manifest, old, self.context)
+        desired = probe(manifest, old, self.context)
         if dry_run is not None:
             # kubectl's create owns fields that were defaults: removed, they return by default.
-            new = defaults.defaulted(ownership.without_abandoned(old, wanted, dry_run))
+            new = defaults.defaulted(ownership.without_abandoned(old, desired, dry_run))
         else:
-            new = predict.applied(old, wanted)
+            new = predict.applied(old, desired)
         differing = diff.compare(old, new)
         if not differing and (
             drift.is_contested(manifest, self.context)
@@ -95,12 +95,12 @@ class ObjectPlanner:
             return ObjectOutcome(self._change(Operation.UPDATE, manifest, old, new))
         choice = drift.choice(manifest, old, self.context)
         revisions = self.live.revisions.get(manifest.key, ())
-        found = drift.found(old, differing, revisions, choice)
+        drifted = drift.of_fields(old, differing, revisions, choice)
         if choice is not DriftPolicy.CORRECT:
-            return self._uncorrected(manifest, found)
+            return self._uncorrected(manifest, drifted)
         if drift.is_contested(manifest, self.context):
-            return _contested(manifest, found)
-        return ObjectOutcome(self._change(Operation.UPDATE, manifest, old, new), drifted=found)
+            return _contested(manifest, drifted)
+        return ObjectOutcome(self._change(Operation.UPDATE, manifest, old, new), drifted=drifted)
 
     def _missing(self, manifest: Manifest, answer: DryRunResult | None) -> ObjectOutcome:
         context = self.context
@@ -119,10 +119,10 @@ class ObjectPlanner:
     def _kept(self, manifest: Manifest, old: Body) -> ObjectOutcome:
         return ObjectOutcome(self._change(Operation.KEEP, manifest, old, old))
 
-    def _uncorrected(self, manifest: Manifest, found: Drifted) -> ObjectOutcome:
+    def _uncorrected(self, manifest: Manifest, drifted: Drifted) -> ObjectOutcome:
         # The live template is that of no commit: the change has no revision.
-        skipped = refusals.uncorrected(manifest.key, found, self.context)
-        return ObjectOutcome(Change(Operation.KEEP, manifest.key, manifest), skipped, found)
+        skipped = refusals.uncorrected(manifest.key, drifted, self.context)
+        return ObjectOutcome(Change(Operation.KEEP, manifest.key, manifest), skipped, drifted)
 
     def _change(
         self, operation: Operation, manifest: Manifest, old: Body | None, new: Body
@@ -144,8 +144,8 @@ class ObjectPlanner:
         return Change(operation, key, manifest, differences, rollout, impact)
 
 
-def _contested(manifest: Manifest, found: Drifted) -> ObjectOutcome:
-    marked = drift.contested(found)
+def _contested(manifest: Manifest, drifted: Drifted) -> ObjectOutcome:
+    marked = drift.contested(drifted)
     skipped = refusals.contested(manifest.key, marked)
     return ObjectOutcome(Change(Operation.KEEP, manifest.key, manifest), skipped, marked)
 

@@ -222,7 +222,7 @@ def would_change_nothing(live: Body, body: Body) -> bool:
     fields = owned_fields(live)
     if fields is None:
         return False
-    wanted = {
+    desired = {
         key: value for key, value in body.items() if key not in ("apiVersion", "kind", "status")
     }
     metadata = {
@@ -230,13 +230,13 @@ def would_change_nothing(live: Body, body: Body) -> bool:
         for key, value in (body.get("metadata") or {}).items()
         if key not in _SERVER_METADATA
     }
-    wanted["metadata"] = metadata
+    desired["metadata"] = metadata
     if not metadata:
-        del wanted["metadata"]
-    if _same(fields, wanted, _UNKNOWN, live, ()):
+        del desired["metadata"]
+    if _same(fields, desired, _UNKNOWN, live, ()):
         return True
     stored = defaults.defaulted(body)
-    return _same(fields, wanted, stored, live, ()) and _written_words(body, stored, live)
+    return _same(fields, desired, stored, live, ()) and _written_words(body, stored, live)
 
 
 def holds_part(live: Body, body: Body, path: Path) -> bool:
@@ -244,10 +244,10 @@ def holds_part(live: Body, body: Body, path: Path) -> bool:
     fields = _at(owned_fields(live) or {}, [f"f:{step}" for step in path])
     if fields is None:
         return False
-    wanted, present = _at(body, path), _at(live, path)
-    if _same(fields, wanted, _UNKNOWN, present, path):
+    desired, present = _at(body, path), _at(live, path)
+    if _same(fields, desired, _UNKNOWN, present, path):
         return True
-    return _same(fields, wanted, _at(defaults.defaulted(body), path), present, path)
+    return _same(fields, desired, _at(defaults.defaulted(body), path), present, path)
 
 
 def owned_part(live: Body, path: Path) -> Any:
@@ -296,12 +296,14 @@ def _written_words(body: Body, stored: Body, live: Body) -> bool:
     return all(data.get(key) == expected.get(key) for key in body.get("stringData") or ())
 
 
-def _same(fields: Fields, wanted: Any, stored: Any, live: Any, path: Path) -> bool:
+def _same(fields: Fields, desired: Any, stored: Any, live: Any, path: Path) -> bool:
     """Whether `live` has what we want under the owned fields; `stored` is the stored form of it."""
     inner = {key: below for key, below in fields.items() if key != "."}
     if not inner:
-        return _equal(wanted, live, path) or (stored is not _UNKNOWN and _equal(stored, live, path))
-    if isinstance(wanted, Mapping) and (
+        return _equal(desired, live, path) or (
+            stored is not _UNKNOWN and _equal(stored, live, path)
+        )
+    if isinstance(desired, Mapping) and (
         isinstance(live, Mapping) or (live is None and stored is None)
     ):
         filled = stored if isinstance(stored, Mapping) else {}
@@ -309,27 +311,29 @@ def _same(fields: Fields, wanted: Any, stored: Any, live: Any, path: Path) -> bo
 
         def below(key: str) -> bool:
             stored_value = _UNKNOWN if stored is _UNKNOWN else filled.get(key)
-            return _same(inner[f"f:{key}"], wanted[key], stored_value, there.get(key), (*path, key))
+            return _same(
+                inner[f"f:{key}"], desired[key], stored_value, there.get(key), (*path, key)
+            )
 
-        needed = {f"f:{key}" for key, value in wanted.items() if value not in (None, [])}
-        named = {f"f:{key}": key for key in wanted}
+        needed = {f"f:{key}" for key, value in desired.items() if value not in (None, [])}
+        named = {f"f:{key}": key for key in desired}
         # An API server counts a null as owned, and the empty list of a keyed kind as nothing; both
         # hold where nothing is.
         nothing = all(
             there.get(key) in (None, [])
             for name, key in named.items()
-            if name not in inner and wanted[key] == []
+            if name not in inner and desired[key] == []
         )
         return (
             needed <= inner.keys() <= named.keys()
             and nothing
             and all(below(named[name]) for name in inner)
         )
-    if isinstance(wanted, list) and isinstance(live, list):
+    if isinstance(desired, list) and isinstance(live, list):
         stored_items = stored if isinstance(stored, list) else []
-        return len(inner) == len(wanted) and all(
+        return len(inner) == len(desired) and all(
             _same_member(
-                key, below, (wanted, _UNKNOWN if stored is _UNKNOWN else stored_items, live), path
+                key, below, (desired, _UNKNOWN if stored is _UNKNOWN else stored_items, live), path
             )
             for key, below in inner.items()
         )
@@ -341,10 +345,10 @@ def _same_member(
 ) -> bool:
     kind, _, text = key.partition(":")
     token = json.loads(text)
-    wanted, stored, live = lists
+    desired, stored, live = lists
     if kind == "v":
-        return token in wanted and token in live
-    mine, theirs = member(wanted, token), member(live, token)
+        return token in desired and token in live
+    mine, theirs = member(desired, token), member(live, token)
     filled = _UNKNOWN if stored is _UNKNOWN else member(stored, token)
     return (
         mine is not None
@@ -382,32 +386,32 @@ _AMOUNTS = frozenset(
 )
 
 
-def _equal(wanted: Any, live: Any, path: Path) -> bool:
-    if wanted == live and type(wanted) is type(live):
+def _equal(desired: Any, live: Any, path: Path) -> bool:
+    if desired == live and type(desired) is type(live):
         return True
-    if isinstance(wanted, int | float | str) and isinstance(live, str) and _AMOUNTS & set(path):
+    if isinstance(desired, int | float | str) and isinstance(live, str) and _AMOUNTS & set(path):
         try:
-            return quantities.parse(wanted) == quantities.parse(live)
+            return quantities.parse(desired) == quantities.parse(live)
         except ValueError:
             return False
     return False
 
 
-def without_abandoned(live: Body, wanted: Body, base: Body) -> dict[str, Any]:
+def without_abandoned(live: Body, desired: Body, base: Body) -> dict[str, Any]:
     """`base` without the fields that we own on `live` (after a migration) and no longer want."""
-    left: dict[str, Any] = _prune(base, _ours_after_migration(live), wanted)
+    left: dict[str, Any] = _prune(base, _ours_after_migration(live), desired)
     return left
 
 
-def _prune(value: Any, fields: Fields, wanted: Any) -> Any:
+def _prune(value: Any, fields: Fields, desired: Any) -> Any:
     if isinstance(value, Mapping):
         kept = dict(value)
         for key, below in fields.items():
             name = key[2:]
             if not key.startswith("f:") or name not in kept:
                 continue
-            if isinstance(wanted, Mapping) and wanted.get(name) is not None:
-                kept[name] = _prune(kept[name], below, wanted[name])
+            if isinstance(desired, Mapping) and desired.get(name) is not None:
+                kept[name] = _prune(kept[name], below, desired[name])
             elif below.keys() - {"."}:
                 kept[name] = _prune(kept[name], below, None)
                 if not kept[name]:
@@ -416,11 +420,11 @@ def _prune(value: Any, fields: Fields, wanted: Any) -> Any:
                 del kept[name]
         return kept
     if isinstance(value, list):
-        return _prune_list(value, fields, wanted if isinstance(wanted, list) else [])
+        return _prune_list(value, fields, desired if isinstance(desired, list) else [])
     return value
 
 
-def _prune_list(items: list[Any], fields: Fields, wanted: list[Any]) -> list[Any]:
+def _prune_list(items: list[Any], fields: Fields, desired: list[Any]) -> list[Any]:
     kept = list(items)
     for key, below in fields.items():
         kind, _, text = key.partition(":")
@@ -428,9 +432,9 @@ def _prune_list(items: list[Any], fields: Fields, wanted: list[Any]) -> list[Any
             continue
         token = json.loads(text)
         if kind == "v":
-            kept = [item for item in kept if item != token or token in wanted]
+            kept = [item for item in kept if item != token or token in desired]
         elif (old := member(kept, token)) is not None:
-            mine = member(wanted, token)
+            mine = member(desired, token)
             at = kept.index(old)
             kept[at : at + 1] = [_prune(old, below, mine)] if mine is not None else []
     return kept

@@ -125,15 +125,15 @@ class _Deletes:
 def _deletes(
     bundle: Bundle, live: Live, context: PlanContext, narrowed: Mapping[Key, tuple[str, ...]]
 ) -> _Deletes:
-    found, refused = deletions.of(bundle, live, context)
-    collected = prune.collectable(found, live)
-    by_use = prune.collected_by_use(found, live)
-    orphans = {key: one for key, one in found.items() if key not in by_use}
+    leaving, refused = deletions.of(bundle, live, context)
+    collected = prune.collectable(leaving, live)
+    by_use = prune.collected_by_use(leaving, live)
+    orphans = {key: one for key, one in leaving.items() if key not in by_use}
     in_use = deletions.in_use(orphans, bundle, live, context)
     losses = guard_limits.Losses(
         orphans, narrowed, in_use, empty=not (bundle.manifests or bundle.kept)
     )
-    hash = _hash(bundle, context, {**orphans, **{key: found[key] for key in collected}}, losses)
+    hash = _hash(bundle, context, {**orphans, **{key: leaving[key] for key in collected}}, losses)
     guarded = guard_limits.refusals(losses, live, context, hash)
     spared = {key for refusal in guarded for key in (refusal.key, *refusal.held)}
     doomed = [
@@ -188,7 +188,7 @@ def moving(plan: Plan) -> tuple[Key, ...]:
 
 
 def _hash(
-    bundle: Bundle, context: PlanContext, found: Mapping[Key, Leaving], losses: Losses
+    bundle: Bundle, context: PlanContext, leaving: Mapping[Key, Leaving], losses: Losses
 ) -> str:
     """A hash of the plan's result: it remains the same during the apply, and with commits that
     change nothing here.
@@ -198,10 +198,10 @@ def _hash(
         [
             str(key),
             one.policy.value,
-            *(str(other) for other in one.takes if other not in found),
+            *(str(other) for other in one.takes if other not in leaving),
             *one.unlisted,
         ]
-        for key, one in sorted(found.items())
+        for key, one in sorted(leaving.items())
     ]
     return plan_hash.hash_of(
         content_hash.digest([bundle.cluster.name, context.stamp.owner, manifests, gone])[:16],

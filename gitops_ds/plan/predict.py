@@ -12,19 +12,19 @@ from gitops_ds.model.objects import Body
 from gitops_ds.plan import ownership
 
 
-def applied(live: Body, wanted: Body) -> dict[str, Any]:
-    """The live object after a server-side apply of `wanted` that wins every conflict."""
-    left = ownership.without_abandoned(live, wanted, live)
-    return defaults.defaulted(_overlay(left, defaults.defaulted(wanted), wanted))
+def applied(live: Body, desired: Body) -> dict[str, Any]:
+    """The live object after a server-side apply of `desired` that wins every conflict."""
+    left = ownership.without_abandoned(live, desired, live)
+    return defaults.defaulted(_overlay(left, defaults.defaulted(desired), desired))
 
 
-def _overlay(live: Any, stored: Any, wanted: Any) -> Any:
+def _overlay(live: Any, stored: Any, desired: Any) -> Any:
     """`stored` over `live`; a live value takes precedence over a default."""
-    if isinstance(live, Mapping) and isinstance(stored, Mapping) and isinstance(wanted, Mapping):
+    if isinstance(live, Mapping) and isinstance(stored, Mapping) and isinstance(desired, Mapping):
         both = {**live}
         for key, value in stored.items():
-            if key in wanted:
-                both[key] = _overlay(live.get(key), value, wanted[key]) if key in live else value
+            if key in desired:
+                both[key] = _overlay(live.get(key), value, desired[key]) if key in live else value
             else:
                 both.setdefault(key, value)
         return both

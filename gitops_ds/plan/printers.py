@@ -54,8 +54,8 @@ def nodes_json(nodes: NodeImpact) -> dict[str, list[str]]:
 
 def _refusal_json(refusal: Skipped) -> dict[str, Any]:
     about: dict[str, Any] = {"object": reference(refusal.key)} if refusal.key else {}
-    held = {"objects": [reference(key) for key in refusal.held]} if refusal.held else {}
-    return {"guard": refusal.reason, "message": texts.words(refusal.message), **about, **held}
+    objects = {"objects": [reference(key) for key in refusal.held]} if refusal.held else {}
+    return {"guard": refusal.reason, "message": texts.words(refusal.message), **about, **objects}
 
 
 def reference(key: Key) -> dict[str, str]:

@@ -98,8 +98,8 @@ def collectable(candidates: Iterable[Key], live: Live) -> frozenset[Key]:
     """What is collected by use, regardless of `prune`: content-named ConfigMaps that no pod and no
     kept ControllerRevision names, and target revisions that no DaemonSet names.
     """
-    found = collected_by_use(candidates, live)
-    return _unused_config_maps(found, live) | _former_targets(found, live)
+    by_use = collected_by_use(candidates, live)
+    return _unused_config_maps(by_use, live) | _former_targets(by_use, live)
 
 
 def _former_targets(candidates: Iterable[Key], live: Live) -> frozenset[Key]:
@@ -118,13 +118,13 @@ def _former_targets(candidates: Iterable[Key], live: Live) -> frozenset[Key]:
 
 
 def _unused_config_maps(candidates: Iterable[Key], live: Live) -> frozenset[Key]:
-    found = content_named(candidates, live)
-    if not found:
+    maps = content_named(candidates, live)
+    if not maps:
         return frozenset()
     templates = [
         (key.namespace, revision.template)
-        for key, known in live.revisions.items()
-        for revision in known
+        for key, revisions in live.revisions.items()
+        for revision in revisions
     ]
     templates += [
         (key.namespace, (body.get("spec") or {}).get("template") or {})
@@ -134,7 +134,7 @@ def _unused_config_maps(candidates: Iterable[Key], live: Live) -> frozenset[Key]
     named = set(live.named_config_maps)
     for namespace, template in templates:
         named |= {(namespace, name) for name in config_maps.names_in(template.get("spec") or {})}
-    return frozenset(key for key in found if (key.namespace, key.name) not in named)
+    return frozenset(key for key in maps if (key.namespace, key.name) not in named)
 
 
 def collected_by_use(candidates: Iterable[Key], live: Live) -> frozenset[Key]:

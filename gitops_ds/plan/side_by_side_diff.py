@@ -19,7 +19,7 @@ CONTEXT = 3  # equal lines that stay around a difference
 
 @dataclass(frozen=True, slots=True)
 class DiffRow:
-    """A pair of lines; `kind` is same, changed, gone (live only), new (wanted only), or skipped
+    """A pair of lines; `kind` is same, changed, gone (live only), new (desired only), or skipped
     with the number of equal lines.
     """
 
@@ -40,16 +40,16 @@ class TextDiff:
 
     @property
     def same(self) -> bool:
-        """Whether live and wanted are in sync."""
+        """Whether live and desired are in sync."""
         return not self.secret and all(row.kind in ("same", "skipped") for row in self.rows)
 
 
-def compare(live: Body, wanted: Body) -> TextDiff:
+def compare(live: Body, desired: Body) -> TextDiff:
     """Live on the left, wanted on the right. Fields that Git does not set are omitted."""
-    stored = _within(defaults.defaulted(wanted), wanted)
+    stored = _within(defaults.defaulted(desired), desired)
     mine = {key: value for key, value in stored.items() if key != "status"}
     theirs = _within(live, mine)
-    hidden = report.found_in((live, wanted))
+    hidden = report.found_in((live, desired))
     changes = diff.compare(theirs, mine)
     secret = tuple(show_path(c.path) for c in changes if c.old and c.new and _is_hidden(mine, c))
     return TextDiff(tuple(_folded(list(_rows(_text(theirs, hidden), _text(mine, hidden))))), secret)
@@ -64,18 +64,18 @@ def _text(body: Body, hidden: report.ReportSecrets) -> list[str]:
     return hidden.within(writer.dump(objects.body(body))).splitlines()
 
 
-def _within(live: Any, wanted: Any) -> Any:
-    """What the live value has of the wanted one; all of it if their types differ."""
-    if isinstance(live, Mapping) and isinstance(wanted, Mapping):
-        return {key: _within(live[key], wanted[key]) for key in wanted if key in live}
-    if isinstance(live, list) and isinstance(wanted, list):
+def _within(live: Any, desired: Any) -> Any:
+    """What the live value has of the desired one; all of it if their types differ."""
+    if isinstance(live, Mapping) and isinstance(desired, Mapping):
+        return {key: _within(live[key], desired[key]) for key in desired if key in live}
+    if isinstance(live, list) and isinstance(desired, list):
         by_name = {
-            item["name"]: item for item in wanted if isinstance(item, Mapping) and "name" in item
+            item["name"]: item for item in desired if isinstance(item, Mapping) and "name" in item
         }
-        if len(by_name) == len(wanted) and all(isinstance(item, Mapping) for item in live):
+        if len(by_name) == len(desired) and all(isinstance(item, Mapping) for item in live):
             return [_within(item, by_name.get(item.get("name"), item)) for item in live]
-        if len(live) == len(wanted):
-            return [_within(mine, theirs) for mine, theirs in zip(live, wanted, strict=True)]
+        if len(live) == len(desired):
+            return [_within(mine, theirs) for mine, theirs in zip(live, desired, strict=True)]
     return live
 
 

@@ -35,7 +35,7 @@ def refusals(
             keys.add(change.key)
             if change.manifest is not None and change.manifest.agent:
                 agents[change.manifest.agent] = change.key
-    found = []
+    refused = []
     for change in changes:
         by = (
             change.key
@@ -44,10 +44,10 @@ def refusals(
         )
         if by is not None and change.operation is not Operation.KEEP:
             word = f"{change.key} is left as it is: {'it' if by == change.key else by} is suspended"
-            found.append(
+            refused.append(
                 Skipped(SkipReason.SUSPENDED, f"{word} (`gitops-ds resume {by.name}`)", change.key)
             )
-    return tuple(found)
+    return tuple(refused)
 
 
 def _suspended(change: Change, live: Body | None, *, live_annotations: bool) -> bool:

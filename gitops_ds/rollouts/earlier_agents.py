@@ -22,13 +22,13 @@ def behind(
     """By agent, the healthy nodes that do not run its latest template with a ready pod; an agent
     without such nodes is absent, as is one without a DaemonSet in this cluster.
     """
-    wanted = {one.agent for one in after}
-    found: dict[str, frozenset[str]] = {}
-    for seen in observations if wanted else ():
+    agents = {one.agent for one in after}
+    by_agent: dict[str, frozenset[str]] = {}
+    for seen in observations if agents else ():
         agent = agent_of(seen.daemonset)
-        if agent in wanted and (nodes := _behind(seen)):
-            found[agent] = found.get(agent, frozenset()) | nodes
-    return found
+        if agent in agents and (nodes := _behind(seen)):
+            by_agent[agent] = by_agent.get(agent, frozenset()) | nodes
+    return by_agent
 
 
 def agent_of(daemonset: DaemonSet) -> str:

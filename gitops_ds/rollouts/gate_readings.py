@@ -56,10 +56,10 @@ class _Missing(Exception):
 
 def assess(gate: Gate, kind: ProbeKind, reading: Reading) -> Assessment:
     """The verdict of a reading; without data it is met where the policy lets no data pass."""
-    found = _assess(gate, kind, reading)
-    if found.verdict is Verdict.NO_DATA and gate.no_data == "pass" and not reading.unavailable:
-        return Assessment(Verdict.MET, text=f"no data ({found.text})")
-    return found
+    assessment = _assess(gate, kind, reading)
+    if assessment.verdict is Verdict.NO_DATA and gate.no_data == "pass" and not reading.unavailable:
+        return Assessment(Verdict.MET, text=f"no data ({assessment.text})")
+    return assessment
 
 
 def _assess(gate: Gate, kind: ProbeKind, reading: Reading) -> Assessment:

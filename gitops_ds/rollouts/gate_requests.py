@@ -71,7 +71,7 @@ def alternation(nodes: tuple[str, ...]) -> str:
 
 def limits_of(template: Body) -> dict[str, int]:
     """The memory limits of the containers of a template, in bytes, by container."""
-    found = {}
+    limits = {}
     for container in (template.get("spec") or {}).get("containers") or ():
         limit = ((container.get("resources") or {}).get("limits") or {}).get("memory")
         try:
@@ -79,8 +79,8 @@ def limits_of(template: Body) -> dict[str, int]:
         except ValueError:
             amount = 0
         if amount > 0:
-            found[str(container.get("name"))] = amount
-    return found
+            limits[str(container.get("name"))] = amount
+    return limits
 
 
 def _current(inputs: StageInputs, decided: StagesDecision) -> Stage | None:

@@ -123,8 +123,8 @@ def controls(
     untouched = [one for one in nodes if one.step is NodeStep.WAITING]
     untouched.sort(key=lambda one: (one.stage != stage, one.node))
     room = Counter(kinds.get(one.node) for one in untouched)
-    wanted = Counter(kinds.get(one.node) for one in touched)
-    counts = {kind: min(number, room[kind]) for kind, number in wanted.items()}
+    touched_counts = Counter(kinds.get(one.node) for one in touched)
+    counts = {kind: min(number, room[kind]) for kind, number in touched_counts.items()}
     return _first(touched, kinds, counts), _first(untouched, kinds, counts)
 
 
@@ -156,20 +156,20 @@ def kinds_of(nodes: Iterable[Node]) -> Mapping[str, Platform]:
 def _result(fleet: StagedNodes, probe: Probe, running: frozenset[str]) -> GateResult:
     gate = fleet.policy.gate(probe.gate)
     kept = fleet.inputs.record.gates.get(probe.key)
-    reading, found = fleet.inputs.readings.get(probe), None
+    reading, assessment = fleet.inputs.readings.get(probe), None
     compares = probe.kind is ProbeKind.PROMETHEUS and gate.compare.control is not None
     if compares and not _has_controls(fleet, probe.stage):
         reading = Reading(fleet.now, running, reason="no untouched node of the same kind is left")
-        found = Assessment(kept.verdict, text=kept.text) if kept is not None else None
+        assessment = Assessment(kept.verdict, text=kept.text) if kept is not None else None
     if reading is None:
         return GateResult(probe, GateState.PENDING, kept, _hold(fleet, probe, gate, kept))
-    found = found or gate_readings.assess(gate, probe.kind, reading)
-    record = _continued(kept, found, reading)
+    assessment = assessment or gate_readings.assess(gate, probe.kind, reading)
+    record = _continued(kept, assessment, reading)
     lasted = reading.at - record.since
     if _fails(gate, record, reading) and lasted >= gate.for_:
         lasting = f" for {duration.words(gate.for_)}" if gate.for_ else ""
-        failure = f"gate {probe.gate} failed: {_words(found)}{lasting}{_on(reading.nodes)}"
-        evidence = _evidence(probe, gate, found, reading)
+        failure = f"gate {probe.gate} failed: {_words(assessment)}{lasting}{_on(reading.nodes)}"
+        evidence = _evidence(probe, gate, assessment, reading)
         return GateResult(probe, GateState.FAILED, record, None, failure, evidence)
     if record.verdict is Verdict.MET and lasted >= gate.for_ and running <= reading.nodes:
         return GateResult(probe, GateState.PASSED, record)
@@ -177,12 +177,12 @@ def _result(fleet: StagedNodes, probe: Probe, running: frozenset[str]) -> GateRe
     return GateResult(probe, GateState.PENDING, record, hold)
 
 
-def _continued(kept: GateRecord | None, found: Assessment, reading: Reading) -> GateRecord:
+def _continued(kept: GateRecord | None, assessment: Assessment, reading: Reading) -> GateRecord:
     """The record with the time since when each reading has had this verdict."""
-    if kept is None or kept.verdict is not found.verdict:
-        return GateRecord(found.verdict, reading.at, found.text)
-    if found.verdict is Verdict.MET and kept.since < reading.first:
-        return GateRecord(found.verdict, reading.first, found.text)
+    if kept is None or kept.verdict is not assessment.verdict:
+        return GateRecord(assessment.verdict, reading.at, assessment.text)
+    if assessment.verdict is Verdict.MET and kept.since < reading.first:
+        return GateRecord(assessment.verdict, reading.first, assessment.text)
     return kept
 
 
@@ -230,22 +230,24 @@ def _on(nodes: frozenset[str]) -> str:
     return f", on {min(nodes)}{others}"
 
 
-def _words(found: Assessment) -> str:
-    return f"no data ({found.text})" if found.verdict is Verdict.NO_DATA else found.text
+def _words(assessment: Assessment) -> str:
+    return (
+        f"no data ({assessment.text})" if assessment.verdict is Verdict.NO_DATA else assessment.text
+    )
 
 
-def _evidence(probe: Probe, gate: Gate, found: Assessment, reading: Reading) -> GateEvidence:
+def _evidence(probe: Probe, gate: Gate, assessment: Assessment, reading: Reading) -> GateEvidence:
     queries = {
         ProbeKind.PROMETHEUS: gate.prometheus,
         ProbeKind.WEBHOOK: address(gate.webhook.url) if gate.webhook else "",
     }
     nodes = sorted(reading.nodes)
-    value = found.value or _words(found)
+    value = assessment.value or _words(assessment)
     return GateEvidence(
         probe.gate,
         line(queries.get(probe.kind, probe.kind.value), _LONGEST),
         value,
-        found.bound,
+        assessment.bound,
         tuple(nodes[:SHOWN]),
         len(nodes),
     )

@@ -33,11 +33,15 @@ def _halt(daemonset: DaemonSet, revisions: Sequence[Revision]) -> str | None:
     if not daemonset.annotations.get(names.TARGET):
         return None
     try:
-        found = target_revisions.policy_of(daemonset)
+        policy_and_pools = target_revisions.policy_of(daemonset)
     except ValueError:
         return None
     target = target_revisions.target_of(daemonset, revisions)
-    if found is None or target is None or found[0].on_failure.scope != "cluster":
+    if (
+        policy_and_pools is None
+        or target is None
+        or policy_and_pools[0].on_failure.scope != "cluster"
+    ):
         return None
     halt = target_revisions.record_of(revisions, target).halt
     return None if halt is None else halt.message

@@ -80,10 +80,10 @@ class NodeSteps:
         return self._place(node) is Placement.EVICT
 
     def _place(self, node: Node) -> Placement:
-        found = self._placements.get(node.name)
-        if found is None:
-            found = self._placements[node.name] = self._placer.place(node)
-        return found
+        placement = self._placements.get(node.name)
+        if placement is None:
+            placement = self._placements[node.name] = self._placer.place(node)
+        return placement
 
     def is_target(self, pod: Pod) -> bool:
         """Whether the pod runs the target."""
@@ -117,9 +117,9 @@ class NodeSteps:
         """
         node, policy = self._nodes[name], self._inputs.policy
         conditions = policy.gate("nodes").conditions if "nodes" in stage.gates else ()
-        found = node_problem(node)
-        if found or not conditions:
-            return found
+        fault = node_problem(node)
+        if fault or not conditions:
+            return fault
         return _violated(conditions, node.ready, (*node.conditions, *node.troubles))
 
     def broke_since(self, node_pods: NodePods) -> bool:
@@ -197,13 +197,13 @@ def node_problem(node: Node) -> str:
     return "NodeCordoned" if node.unschedulable else ""
 
 
-def failed_nodes(found: AttributedNodes, *, waits: bool = False) -> tuple[FailedNode, ...]:
+def failed_nodes(attributed: AttributedNodes, *, waits: bool = False) -> tuple[FailedNode, ...]:
     """The failures that the template causes, by node; those without peers only if no node decides
     (`waits`).
     """
     failed = (
-        found.nodes[name]
-        for name in sorted(found.template | (frozenset() if waits else found.alone))
+        attributed.nodes[name]
+        for name in sorted(attributed.template | (frozenset() if waits else attributed.alone))
     )
     return tuple(FailedNode(one.node, one.reason, one.message, Blame.TEMPLATE) for one in failed)
 

@@ -222,10 +222,10 @@ class _Writes:
         return self._of_target(self.by_node[action.node], action.why)
 
     def promotion(self) -> Iterator[Action]:
-        found = next(
+        revision = next(
             (one for one in self.layout.seen.revisions if one.uid == self.target.uid), None
         )
-        promoted = found is not None and target_revisions.is_promoted(found)
+        promoted = revision is not None and target_revisions.is_promoted(revision)
         if not self.decided.commits or promoted:
             return
         labels = (self.target.template.get("metadata") or {}).get("labels") or {}

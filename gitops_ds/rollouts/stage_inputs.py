@@ -22,11 +22,16 @@ def observed(seen: Observation) -> StageInputs | None:
     policy that can't be read.
     """
     daemonset = seen.daemonset
-    found = target_revisions.policy_of(daemonset)
+    policy_and_pools = target_revisions.policy_of(daemonset)
     target = target_revisions.target_of(daemonset, seen.revisions)
-    if found is None or target is None or daemonset.deleting or daemonset.selector is None:
+    if (
+        policy_and_pools is None
+        or target is None
+        or daemonset.deleting
+        or daemonset.selector is None
+    ):
         return None
-    policy, pools = found
+    policy, pools = policy_and_pools
     approvals = approval_annotations.approvals(seen.revisions, target)
     return StageInputs(
         policy,

@@ -49,7 +49,7 @@ class StagedNodes:
         )
         candidates = Candidates(nodes, touched, parked, layout.seen.own_node)
         members = stage_members.members(inputs.policy, candidates, inputs.pools)
-        found = steps.attributed(
+        attributed = steps.attributed(
             {
                 name: steps.of(by_node[name], stage, is_passed=is_passed(stage, inputs))
                 for stage, names in zip(inputs.policy.stages, members, strict=True)
@@ -58,12 +58,12 @@ class StagedNodes:
         )
         risky = frozenset(
             name
-            for name, one in found.nodes.items()
+            for name, one in attributed.nodes.items()
             if one.step in TOUCHED
             or (one.step is NodeStep.PARKED and steps.broke_since(by_node[name]))
         )
         zones = {node.name: stage_members.zone_of(node) for node in nodes}
-        return cls(layout, inputs, by_node, members, found, zones, risky)
+        return cls(layout, inputs, by_node, members, attributed, zones, risky)
 
     @property
     def stages(self) -> Sequence[tuple[Stage, tuple[str, ...]]]:

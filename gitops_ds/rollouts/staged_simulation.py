@@ -103,10 +103,10 @@ class _Simulation:
         self.revisions = (*_parsed(first), *_parsed(shadow))
         self.pods: dict[str, Pod] = {}
         placer = node_eligibility.read(daemonset.template)
-        wanted = [node for node in self.nodes if placer.place(node) is Placement.RUN]
-        for node in wanted:
+        eligible = [node for node in self.nodes if placer.place(node) is Placement.RUN]
+        for node in eligible:
             self._add(node.name, str(first["metadata"]["labels"][names.REVISION_HASH]), _LONG_AGO)
-        self.parked = tuple(node.name for node in wanted if node_steps.node_problem(node))
+        self.parked = tuple(node.name for node in eligible if node_steps.node_problem(node))
 
     def turn(self) -> bool:
         """One decision and its writes, or the way to the next change; whether more follows."""
@@ -233,9 +233,9 @@ def _target(daemonset: DaemonSet, template: Body) -> RolloutTarget:
 
 def _parsed(body: Body) -> Iterator[Revision]:
     uid = "revision-target" if names.ROLLOUT in body["metadata"]["labels"] else "revision-first"
-    found = revisions.revision_of({**body, "metadata": {**body["metadata"], "uid": uid}})
-    if found is not None:
-        yield found
+    revision = revisions.revision_of({**body, "metadata": {**body["metadata"], "uid": uid}})
+    if revision is not None:
+        yield revision
 
 
 def _without_waits(policy: RolloutPolicy) -> RolloutPolicy:

@@ -57,13 +57,15 @@ class Probes:
             return started
         if self.readiness is Readiness.STARTED:
             return ""
-        known = [
+        statuses = [
             status
             for part in self.parts
             if isinstance(part, DeployerPart) and (status := part.status) is not None
         ]
         return "; ".join(
-            f"{one.repository}: {one.message}" for one in known if not EFFECTS[one.condition].ready
+            f"{one.repository}: {one.message}"
+            for one in statuses
+            if not EFFECTS[one.condition].ready
         )
 
     def stuck(self) -> str:

@@ -102,8 +102,8 @@ def _listener(provider: TracerProvider) -> spans.Begin:
     tracer = provider.get_tracer("gitops-ds", __version__)
 
     @contextlib.contextmanager
-    def begin(name: str, known: Mapping[str, str]) -> Iterator[None]:
-        attributes = {f"gitops_ds.{key}": value for key, value in known.items()}
+    def begin(name: str, values: Mapping[str, str]) -> Iterator[None]:
+        attributes = {f"gitops_ds.{key}": value for key, value in values.items()}
         # Only the class of an error: its message may contain a secret.
         with tracer.start_as_current_span(
             name, attributes=attributes, record_exception=False, set_status_on_exception=False

@@ -136,14 +136,14 @@ class Shown:
         clock = asyncio.get_running_loop().time
         began = clock()
         try:
-            found = None
+            info = None
             for one in self._followed():
-                if one.history is not None and found is None:
+                if one.history is not None and info is None:
                     with contextlib.suppress(errors.GitopsError):
-                        found = await one.history.info(CommitId(id))
+                        info = await one.history.info(CommitId(id))
             if len(self._infos) >= _KEPT:
                 self._infos.clear()
-            self._infos[id] = found
+            self._infos[id] = info
             if clock() - began >= PATIENCE:  # the page was rendered without it
                 self._move()
         finally:
@@ -193,6 +193,6 @@ def page(shown: Shown, settings: PageSettings) -> Routes:
 @contextlib.asynccontextmanager
 async def beside(settings: PageSettings, shown: Shown) -> AsyncIterator[Routes]:
     """The page's routes, kept up to date inside. Raises UsageError for an invalid token."""
-    found = page(shown, settings)
+    page_routes = page(shown, settings)
     async with shown.followed():
-        yield found
+        yield page_routes

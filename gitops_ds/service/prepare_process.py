@@ -134,25 +134,25 @@ class Preparing:
                 "or give the pod more memory"
             )
             return _rejected(job, _finding(f"commit {job.commit[:12]}", answer, advice))
-        made, stretches = pickle.loads(answer.data)  # noqa: S301  our own process
+        result, stretches = pickle.loads(answer.data)  # noqa: S301  our own process
         spans.record(stretches)
-        if isinstance(made, errors.GitopsError):
-            raise made
-        assert isinstance(made, Prepared)
-        return made
+        if isinstance(result, errors.GitopsError):
+            raise result
+        assert isinstance(result, Prepared)
+        return result
 
     async def rendered(
-        self, held: Sequence[TemplateObject], chosen: TemplateSelector
+        self, objects: Sequence[TemplateObject], chosen: TemplateSelector
     ) -> Mapping[CommitId, RenderedTemplates]:
         """The rendered templates of objects, by their commits; one that exceeds the limits has a
         finding.
 
         Raises SourceUnreachable when no process can be started.
         """
-        found: dict[CommitId, RenderedTemplates] = {}
-        for start in range(0, len(held), _TOGETHER):
-            found |= await self._together(tuple(held[start : start + _TOGETHER]), chosen)
-        return found
+        rendered: dict[CommitId, RenderedTemplates] = {}
+        for start in range(0, len(objects), _TOGETHER):
+            rendered |= await self._together(tuple(objects[start : start + _TOGETHER]), chosen)
+        return rendered
 
     async def _together(
         self, some: tuple[TemplateObject, ...], chosen: TemplateSelector
@@ -166,8 +166,8 @@ class Preparing:
             key, _Work(_TEMPLATES, pickle.dumps((some, chosen)), self.seconds[:1], private)
         )
         if not answer.problem:
-            made: dict[CommitId, RenderedTemplates] = pickle.loads(answer.data)  # noqa: S301  our own process
-            return made
+            rendered: dict[CommitId, RenderedTemplates] = pickle.loads(answer.data)  # noqa: S301  our own process
+            return rendered
         if len(some) == 1:
             return {
                 some[0].commit: RenderedTemplates(
@@ -177,12 +177,12 @@ class Preparing:
                 )
             }
         alone = [await self._together((one,), chosen) for one in some]
-        return {commit: taken for made in alone for commit, taken in made.items()}
+        return {commit: taken for rendered in alone for commit, taken in rendered.items()}
 
     async def _limited(self, key: str, work: _Work) -> ProcessResult:
         """The result of the work; a problem is cached under the key."""
-        if (known := self._ended.get(key)) is not None:
-            return known
+        if (problem := self._ended.get(key)) is not None:
+            return problem
         notes = open_repository.cache_directory("attempts")
         if not await asyncio.to_thread(crash_notes.begin, notes, key):
             answer = ProcessResult(

@@ -66,10 +66,10 @@ def work(request: bytes) -> bytes:
     # A later process deletes files that programs leave when this one is killed.
     tempfile.tempdir = str(_scratch(job.cache))
     try:
-        found: Prepared | errors.GitopsError = _slim(_prepared(job))
+        result: Prepared | errors.GitopsError = _slim(_prepared(job))
     except errors.GitopsError as error:
-        found = error
-    return pickle.dumps((found, tuple(stretches)), pickle.HIGHEST_PROTOCOL)
+        result = error
+    return pickle.dumps((result, tuple(stretches)), pickle.HIGHEST_PROTOCOL)
 
 
 @contextlib.contextmanager
@@ -84,31 +84,31 @@ def _measured(stretches: list[spans.EndedSpan], name: str, _: Mapping[str, str])
 def _prepared(job: Job) -> Prepared:
     bare = BareRepository(job.where, job.cache, job.limits, existing=True)
     try:
-        wanted = file_selection.names_only if job.identity_only else file_selection.manifests
-        found = object_reader.snapshot(bare, job.commit, job.path, wanted)
+        selection = file_selection.names_only if job.identity_only else file_selection.manifests
+        snapshot = object_reader.snapshot(bare, job.commit, job.path, selection)
     finally:
         bare.close()
     if job.identity_only:
         return prepare.prepare(
-            replace(found, findings=()), cluster=job.cluster, files=False, advice=False
+            replace(snapshot, findings=()), cluster=job.cluster, files=False, advice=False
         )
-    expanded = asyncio.run(open_repository.expanded(found, job.allowed))
+    expanded = asyncio.run(open_repository.expanded(snapshot, job.allowed))
     return prepare.prepare(
         replace(expanded, known=CachedResults(clean=job.clean)), cluster=job.cluster, advice=False
     )
 
 
-def _slim(found: Prepared) -> Prepared:
+def _slim(result: Prepared) -> Prepared:
     """The result without its caches, and without manifests if it is not deployable."""
-    if found.deployable:
-        return replace(found, fleet=replace(found.fleet))  # a copy has empty caches
-    bundle = replace(found.bundle, manifests={}, findings=())
-    blocking = [finding for finding in found.findings if finding.refused]
+    if result.deployable:
+        return replace(result, fleet=replace(result.fleet))  # a copy has empty caches
+    bundle = replace(result.bundle, manifests={}, findings=())
+    blocking = [finding for finding in result.findings if finding.refused]
     return replace(
-        found,
+        result,
         bundle=bundle,
         findings=tuple(blocking[:MOST_FINDINGS]),
-        fleet=replace(found.fleet, manifests={}),
+        fleet=replace(result.fleet, manifests={}),
     )
 
 

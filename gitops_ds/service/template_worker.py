@@ -19,7 +19,7 @@ def work(request: bytes) -> bytes:
     cpu_timer.install()
     all_held, chosen = job
     return pickle.dumps(
-        {held.commit: template_object.render(held, chosen) for held in all_held},
+        {holder.commit: template_object.render(holder, chosen) for holder in all_held},
         pickle.HIGHEST_PROTOCOL,
     )
 

@@ -43,8 +43,8 @@ class SecretFile:
         return self._lines
 
     def _mark(self) -> tuple[int, int, int]:
-        found = self._file.stat()
-        return found.st_ino, found.st_mtime_ns, found.st_size
+        stat = self._file.stat()
+        return stat.st_ino, stat.st_mtime_ns, stat.st_size
 
     def _read(self) -> tuple[bytes, ...]:
         return tuple(line.strip() for line in self._file.read_bytes().splitlines() if line.strip())

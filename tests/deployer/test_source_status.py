@@ -216,7 +216,7 @@ def test_a_service_that_was_killed_counts_until_two_heartbeats_are_missed() -> N
             CONFIG_MAP, "gitops-ds", source_status_store.config_map_name("test")
         )
         now = virtual_time.clock()()
-        statuses = await source_status_store.known(
+        statuses = await source_status_store.load_all(
             scene.cluster,
             "gitops-ds",
             now + source_status_store.FRESH + source_status_store.HEARTBEAT,

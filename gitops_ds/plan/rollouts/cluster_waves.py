@@ -46,25 +46,25 @@ class WaveHold:
 
 
 def hold(
-    order: ClusterOrder, known: ClusterReports, commit: CommitId, now: float
+    order: ClusterOrder, reports: ClusterReports, commit: CommitId, now: float
 ) -> WaveHold | None:
     """Why the commit waits, None where it may continue: for a failed cluster, else the first one
     of `after` that has not passed it.
     """
     holds = [
-        found
+        wave_hold
         for name in order.after
-        if (found := _hold(name, order.soak, known, commit, now)) is not None
+        if (wave_hold := _hold(name, order.soak, reports, commit, now)) is not None
     ]
     return next((one for one in holds if one.failed), holds[0] if holds else None)
 
 
-def passed(order: ClusterOrder, known: ClusterReports) -> tuple[CommitId, ...]:
+def passed(order: ClusterOrder, reports: ClusterReports) -> tuple[CommitId, ...]:
     """The commits that went through every cluster before, newest first by the last proof."""
     times: dict[CommitId, float] = {}
     sets = []
     for name in order.after:
-        report = known.reports.get(name)
+        report = reports.reports.get(name)
         if report is None:
             return ()
         sets.append(report.passed(order.soak))
@@ -112,11 +112,11 @@ def as_json(order: ClusterOrder) -> dict[str, Any]:
 
 
 def _hold(
-    name: str, soak: float, known: ClusterReports, commit: CommitId, now: float
+    name: str, soak: float, reports: ClusterReports, commit: CommitId, now: float
 ) -> WaveHold | None:
-    report = known.reports.get(name)
+    report = reports.reports.get(name)
     if report is None:
-        return WaveHold(name, known.problems.get(name, "it has published no report"))
+        return WaveHold(name, reports.problems.get(name, "it has published no report"))
     if commit in report.passed(soak):
         return None
     age = now - report.at

@@ -46,8 +46,8 @@ def files_of(manifest: Manifest) -> frozenset[str]:
     """The files that a manifest is rendered from, and the agent's folder."""
     origin = manifest.origin
     pointers = [origin.base, *(one for some in origin.set_by.values() for one in some)]
-    found = {pointer.file for pointer in pointers}
+    files = {pointer.file for pointer in pointers}
     base = PurePosixPath(origin.base.file)
     if base.parts[0] == "agents" and len(base.parts) > 2:
-        found.add(PurePosixPath(*base.parts[:2]).as_posix())
-    return frozenset(found)
+        files.add(PurePosixPath(*base.parts[:2]).as_posix())
+    return frozenset(files)

@@ -33,9 +33,9 @@ def revision_name(live: Body, own: Iterable[Revision], current: Revision | None)
     return max(same, key=lambda one: one.number).name if same else ""
 
 
-def of(live: Body, wanted: Body, own: Iterable[Revision], name: str) -> Body:
+def of(live: Body, desired: Body, own: Iterable[Revision], name: str) -> Body:
     """The template of the proven revision with this name, with the fields that are ours or in the
-    template `wanted` of Git; the live one where the revision is not known.
+    template `desired` of Git; the live one where the revision is not known.
     """
     proven = next((one.template for one in own if one.name == name), None)
     if proven is None or revisions.same_template(proven, live["spec"]["template"]):
@@ -44,7 +44,7 @@ def of(live: Body, wanted: Body, own: Iterable[Revision], name: str) -> Body:
     fields: Any = ownership.owned_fields(live) or {}
     for step in _PATH:
         fields = fields.get(f"f:{step}") or {}
-    template: Body = _part(proven, fields, wanted)
+    template: Body = _part(proven, fields, desired)
     return template
 
 
@@ -54,21 +54,21 @@ def noted(target: Revision | None) -> str:
     return str(annotations.get(names.PROVEN_REVISION) or "")
 
 
-def _part(value: Any, fields: Fields, wanted: Any) -> Any:
+def _part(value: Any, fields: Fields, desired: Any) -> Any:
     inner = {key: below for key, below in fields.items() if key != "."}
-    if isinstance(value, Mapping) and (inner or isinstance(wanted, Mapping)):
-        in_git = wanted if isinstance(wanted, Mapping) else {}
+    if isinstance(value, Mapping) and (inner or isinstance(desired, Mapping)):
+        in_git = desired if isinstance(desired, Mapping) else {}
         return {
             name: _part(one, inner.get(f"f:{name}", {}), in_git.get(name))
             for name, one in value.items()
             if f"f:{name}" in inner or name in in_git
         }
     if isinstance(value, list) and inner:
-        return _members(value, inner, wanted if isinstance(wanted, list) else [])
+        return _members(value, inner, desired if isinstance(desired, list) else [])
     return value
 
 
-def _members(items: list[Any], fields: Fields, wanted: list[Any]) -> list[Any]:
+def _members(items: list[Any], fields: Fields, desired: list[Any]) -> list[Any]:
     """The members that are owned or wanted, by the keys of the owned ones."""
     tokens = {
         text: below for key, below in fields.items() for kind, _, text in [key.partition(":")]
@@ -79,11 +79,11 @@ def _members(items: list[Any], fields: Fields, wanted: list[Any]) -> list[Any]:
     kept = []
     for item in items:
         if not isinstance(item, Mapping):
-            kept += [item] if json.dumps(item) in tokens or item in wanted else []
+            kept += [item] if json.dumps(item) in tokens or item in desired else []
             continue
         token = {name: item.get(name, ownership.FILLED_KEYS.get(name)) for name in keys}
         below = next((one for text, one in tokens.items() if json.loads(text) == token), None)
-        in_git = ownership.member(wanted, token)
+        in_git = ownership.member(desired, token)
         if below is not None or in_git is not None:
             kept.append(_part(item, below or {}, in_git))
     return kept

@@ -15,28 +15,28 @@ from gitops_ds.model.live import Node, Revision
 from gitops_ds.model.objects import Body
 
 
-def rollout(old: Body | None, new: Body, known: Sequence[Revision]) -> Rollout:
-    """The template of `new` (as the API server would store it) against that of `old` and the known
+def rollout(old: Body | None, new: Body, revisions: Sequence[Revision]) -> Rollout:
+    """The template of `new` (as the API server would store it) against that of `old` and earlier
     revisions.
     """
     template = (new.get("spec") or {}).get("template") or {}
     before = ((old or {}).get("spec") or {}).get("template")
-    newest = max(known, key=lambda revision: revision.number, default=None)
-    same = [revision.number for revision in known if same_template(revision.template, template)]
+    newest = max(revisions, key=lambda revision: revision.number, default=None)
+    same = [revision.number for revision in revisions if same_template(revision.template, template)]
     number = newest.number if newest else 0
-    found = max(same, default=None)
+    number_before = max(same, default=None)
     current = max(
-        (r.number for r in known if before is not None and same_template(r.template, before)),
+        (r.number for r in revisions if before is not None and same_template(r.template, before)),
         default=None,
     )
     # A template that was seen before gets the next number all the same, unless it is the current
     # one.
-    becomes = number if found is not None and found == number else number + 1
+    becomes = number if number_before is not None and number_before == number else number + 1
     return Rollout(
         old=None if before is None else content_hash.digest(before),
         new=content_hash.digest(template),
         current=current,
-        known_as=found,
+        known_as=number_before,
         becomes=becomes,
     )
 
@@ -55,15 +55,17 @@ def impact(old: Body | None, new: Body | None, nodes: Iterable[Node], *, rolls: 
 
     With OnDelete a new template restarts no pod until that pod is deleted.
     """
-    known = list(nodes)
+    all_nodes = list(nodes)
     placers = [_placer(side) for side in (old, new)]
-    groups = node_groups.groups(known, node_groups.keys_of(placer for placer in placers if placer))
+    groups = node_groups.groups(
+        all_nodes, node_groups.keys_of(placer for placer in placers if placer)
+    )
     before, after = (_placements(placer, groups) for placer in placers)
     strategy = (((new or {}).get("spec") or {}).get("updateStrategy") or {}).get(
         "type"
     ) or "RollingUpdate"
     gained, lost, restarted = [], [], []
-    for node in known:
+    for node in all_nodes:
         was = before.get(node.name, Placement.EVICT)
         will = after.get(node.name, Placement.EVICT)
         if will is Placement.RUN and was is not Placement.RUN:

@@ -103,7 +103,7 @@ def choose(
 
 def reverted(message: str) -> tuple[CommitId, ...]:
     """The commits that a commit message names as reverted by gitops-ds."""
-    return tuple(CommitId(found) for found in _TRAILER.findall(message))
+    return tuple(CommitId(id) for id in _TRAILER.findall(message))
 
 
 def trailers(halted: HaltedRollout, plan: RevertCommits | RestoreFiles) -> tuple[str, ...]:

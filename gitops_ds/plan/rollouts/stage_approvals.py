@@ -27,16 +27,16 @@ def waiting(bundle: Bundle, live: Live) -> Iterator[WaitingStage]:
         old = live.objects.get(manifest.key)
         if old is None or manifest.holder is not None:
             continue
-        known = _revisions(live, manifest.key)
-        target = target_revisions.target_of(daemonsets.daemonset_of(old), known)
+        revisions = _revisions(live, manifest.key)
+        target = target_revisions.target_of(daemonsets.daemonset_of(old), revisions)
         if target is None or not target.revision:
             continue
-        found = next(one for one in known if one.uid == target.uid)
+        revision = next(one for one in revisions if one.uid == target.uid)
         policy = rollout_policy.decode(bundle.rollouts[manifest.agent].document)
-        stage = _current(policy, target_revisions.record_in(found))
+        stage = _current(policy, target_revisions.record_in(revision))
         if stage is None or stage.approval is None:
             continue
-        annotations = approval_annotations.annotations_of(found)
+        annotations = approval_annotations.annotations_of(revision)
         yield WaitingStage(
             daemonset=manifest.key,
             owner=str(old["metadata"].get("uid") or ""),
@@ -63,9 +63,9 @@ def _current(policy: RolloutPolicy, record: RolloutRecord) -> Stage | None:
     return next((one for one in policy.stages if one.name not in record.passed), None)
 
 
-def approvers_of(stage: WaitingStage, known: Mapping[str, Approver]) -> tuple[Approver, ...]:
+def approvers_of(stage: WaitingStage, approvers: Mapping[str, Approver]) -> tuple[Approver, ...]:
     """The approvers of a stage among those of the settings."""
-    return tuple(known[name] for name in stage.approvers if name in known)
+    return tuple(approvers[name] for name in stage.approvers if name in approvers)
 
 
 def names_stage(value: str, commit: CommitId, stage: WaitingStage) -> bool:
@@ -88,8 +88,8 @@ def by_key(approvers: Iterable[Approver], signed: Verified) -> Approver | None:
     A principal counts for ssh keys only: it is from the file of allowed signers. The user id of an
     OpenPGP key is the choice of its owner.
     """
-    known = {signed.key} | ({signed.signer} if signed.key.startswith(_SSH) else set())
-    return next((one for one in approvers if one.keys & (known - {""})), None)
+    keys = {signed.key} | ({signed.signer} if signed.key.startswith(_SSH) else set())
+    return next((one for one in approvers if one.keys & (keys - {""})), None)
 
 
 def approval(stage: WaitingStage, approver: Approver, by: str, how: str) -> StageApproval:
@@ -99,21 +99,21 @@ def approval(stage: WaitingStage, approver: Approver, by: str, how: str) -> Stag
 
 def present(stage: WaitingStage) -> tuple[StageApproval, ...]:
     """The approvals of the stage in the annotation."""
-    known = approval_annotations.decoded(stage.annotation)
-    return tuple(one for one in known if (one.stage, one.hash) == (stage.stage, stage.hash))
+    approvals = approval_annotations.decoded(stage.annotation)
+    return tuple(one for one in approvals if (one.stage, one.hash) == (stage.stage, stage.hash))
 
 
-def annotation(stage: WaitingStage, found: StageApproval | None) -> str:
+def annotation(stage: WaitingStage, new: StageApproval | None) -> str:
     """The annotation with this approval of the stage, or without one; other stages keep theirs."""
-    known = approval_annotations.decoded(stage.annotation)
-    kept = [one for one in known if one.stage != stage.stage and one.hash == stage.hash]
-    return approval_annotations.encoded([*kept, *([found] if found else [])])
+    approvals = approval_annotations.decoded(stage.annotation)
+    kept = [one for one in approvals if one.stage != stage.stage and one.hash == stage.hash]
+    return approval_annotations.encoded([*kept, *([new] if new else [])])
 
 
-def touches(files: Iterable[str], wanted: Set[str], path: str) -> bool:
-    """Whether one of the files of a repository is in the wanted files and folders, which are below
+def touches(files: Iterable[str], places: Set[str], path: str) -> bool:
+    """Whether one of the files of a repository is at one of the places, which are below
     the followed folder `path`.
     """
     prefix = f"{path.strip('/')}/" if path.strip("/.") else ""
-    full = [f"{prefix}{one}" for one in wanted]
+    full = [f"{prefix}{one}" for one in places]
     return any(file == one or file.startswith(f"{one}/") for file in files for one in full)

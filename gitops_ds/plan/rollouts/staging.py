@@ -86,23 +86,23 @@ class _Staging:
         """The DaemonSet, its target revision while it has one, and why the template of Git waits
         for the rollout before.
         """
-        old, known = (
+        old, of_git = (
             self.live.objects.get(self.manifest.key),
             known_target(self.manifest, self.live),
         )
         if old is None:
             yield self._daemonset("", self._template)
             return
-        running = first_rollout.running(old, known, self._current(old), self._policy)
-        if known is not None and target_revisions.is_promoted(known) and running is None:
-            yield self._daemonset(known.name, self._template_of_unproved(old, known))
+        running = first_rollout.running(old, of_git, self._current(old), self._policy)
+        if of_git is not None and target_revisions.is_promoted(of_git) and running is None:
+            yield self._daemonset(of_git.name, self._template_of_unproved(old, of_git))
             return
-        is_promoted = known is not None and target_revisions.is_promoted(known)
+        is_promoted = of_git is not None and target_revisions.is_promoted(of_git)
         if _holds(old, self.manifest) and not is_promoted:
             yield self._daemonset("", self._template)
             return
-        if known is not None:
-            template = known.template
+        if of_git is not None:
+            template = of_git.template
         elif answer is not None and answer.body is not None:
             template = _template_of(answer.body)
         else:  # refused: the plan of the manifest states the reason, and the template stays
@@ -116,9 +116,9 @@ class _Staging:
         if running is not None:
             yield from self._waiting(old, running)
             return
-        target = self._target(old, template, known)
+        target = self._target(old, template, of_git)
         yield target
-        yield self._daemonset(target.key.name, self._stable(old, known or self._current(old)))
+        yield self._daemonset(target.key.name, self._stable(old, of_git or self._current(old)))
 
     def _waiting(self, old: Body, running: Revision) -> Iterator[Manifest | Skipped]:
         """The DaemonSet and the target revision of the rollout that ends first, as they are."""
@@ -133,14 +133,16 @@ class _Staging:
     def _policy(self) -> RolloutPolicy:
         return rollout_policy.decode(self.bundle.rollouts[self.manifest.agent].document)
 
-    def _template_of_unproved(self, old: Body, known: Revision) -> Body:
+    def _template_of_unproved(self, old: Body, target: Revision) -> Body:
         """The template while the DaemonSet owns the target: that of Git, once most nodes have it;
         the present one where an earlier rollout of the same template was replaced.
         """
-        if target_revisions.record_in(known).early:
+        if target_revisions.record_in(target).early:
             return self._template
         current = self._current(old)
-        return self._stable(old, None if current is None or current.name == known.name else current)
+        return self._stable(
+            old, None if current is None or current.name == target.name else current
+        )
 
     def _stable(self, old: Body, target: Revision | None) -> Body:
         own = self.live.revisions.get(self.manifest.key, ())
@@ -152,13 +154,15 @@ class _Staging:
         yet; empty where none is.
         """
         name, own = _target_of(old), self.live.revisions.get(self.manifest.key, ())
-        found = (one for one in own if one.name == name and not target_revisions.is_unproved(one))
-        return next((one.name for one in found), "")
+        complete = (
+            one for one in own if one.name == name and not target_revisions.is_unproved(one)
+        )
+        return next((one.name for one in complete), "")
 
     def _current(self, old: Body) -> Revision | None:
         """The target revision of the rollout that is under way."""
-        known, name = self.live.targets.get(self.manifest.key, ()), _target_of(old)
-        return next((one for one in known if one.name == name), None)
+        targets, name = self.live.targets.get(self.manifest.key, ()), _target_of(old)
+        return next((one for one in targets if one.name == name), None)
 
     @property
     def _template(self) -> Body:
@@ -190,8 +194,8 @@ class _Staging:
         """The state of the rollout in one word, which other tools read."""
         if not target:
             return "Complete"
-        known = self.live.targets.get(self.manifest.key, ())
-        records = (target_revisions.record_in(one) for one in known if one.name == target)
+        targets = self.live.targets.get(self.manifest.key, ())
+        records = (target_revisions.record_in(one) for one in targets if one.name == target)
         return "Halted" if any(one.halt is not None for one in records) else "Progressing"
 
     def _strategy(self, target: str) -> Mapping[str, Any]:
@@ -211,17 +215,17 @@ class _Staging:
         )
         return {names.HALTED: halted_templates.encoded(kept)} if kept else {}
 
-    def _target(self, old: Body, template: Body, known: Revision | None) -> Manifest:
+    def _target(self, old: Body, template: Body, revision: Revision | None) -> Manifest:
         stamp = self.context.stamp
-        commit = (known and _annotation(known, names.COMMIT)) or stamp.commit
+        commit = (revision and _annotation(revision, names.COMMIT)) or stamp.commit
         # as the built-in controller copies it, for kubectl rollout history
-        cause = (known and _annotation(known, names.CHANGE_CAUSE)) or stamp.subject
+        cause = (revision and _annotation(revision, names.CHANGE_CAUSE)) or stamp.subject
         cause = _annotations(self.manifest.body).get(names.CHANGE_CAUSE) or cause
         body = target_revisions.body_of(daemonsets.daemonset_of(old), template, commit)
         own = self.live.revisions.get(self.manifest.key, ())
         proven = self._completed(old)
-        proven = proven or proven_template.revision_name(old, own, known or self._current(old))
-        since = self._since(old, known, commit)
+        proven = proven or proven_template.revision_name(old, own, revision or self._current(old))
+        since = self._since(old, revision, commit)
         body["metadata"]["annotations"] |= {
             names.TEMPLATE_DIGEST: template_digest(self.manifest),
             **({names.PROVEN_REVISION: proven} if proven else {}),
@@ -241,12 +245,14 @@ class _Staging:
             body["metadata"]["annotations"][names.APPROVERS] = ",".join(sorted(approvers))
         return _rewritten(replace(self.manifest, key=key), body)
 
-    def _since(self, old: Body, known: Revision | None, commit: str) -> str:
+    def _since(self, old: Body, revision: Revision | None, commit: str) -> str:
         """The last commit without this template, and without the one of a rollout that it
         replaces.
         """
-        known = known or self._current(old)
-        since = (known and _annotation(known, names.SINCE)) or self.context.state.last_attempted
+        revision = revision or self._current(old)
+        since = (
+            revision and _annotation(revision, names.SINCE)
+        ) or self.context.state.last_attempted
         return since if since and since != commit else ""
 
 

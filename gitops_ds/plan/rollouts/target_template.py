@@ -45,8 +45,8 @@ def of(change: Change, manifests: Mapping[Key, Manifest], live: Live) -> Change:
     if template is None:
         return change
     new = {**old, "spec": {**old["spec"], "template": template}}
-    found = rollout_impact.impact(old, new, live.nodes or (), rolls=False)
-    return replace(change, nodes=NodeImpact(found.gained, found.lost, change.nodes.restarted))
+    impact = rollout_impact.impact(old, new, live.nodes or (), rolls=False)
+    return replace(change, nodes=NodeImpact(impact.gained, impact.lost, change.nodes.restarted))
 
 
 def _fields(old: Body, template: Body) -> tuple[FieldChange, ...]:

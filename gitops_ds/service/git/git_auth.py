@@ -182,19 +182,19 @@ async def trouble(own: Keyring, now: float) -> str:
         return (
             f"none of the {len(entries)} sets of credentials matches {where.display}: none is sent"
         )
-    found, at = await own(False), credential_scope.place(where)
-    if isinstance(found.login, SshKey) and at is not None:
-        if not verification_keys.opens(found.login.private_key):
+    credentials, at = await own(False), credential_scope.place(where)
+    if isinstance(credentials.login, SshKey) and at is not None:
+        if not verification_keys.opens(credentials.login.private_key):
             return "the ssh key is not usable: it must be a private key without a passphrase"
-        if not verification_keys.knows(found.login.known_hosts, at.host, at.port):
+        if not verification_keys.knows(credentials.login.known_hosts, at.host, at.port):
             return (
                 f"known_hosts does not name {at.host}: add its line (ssh-keyscan, compared with "
                 "what its operator publishes)"
             )
-    if found.authorities:
+    if credentials.authorities:
         try:
             certificates = ssl.create_default_context(
-                cadata=found.authorities.decode("ascii")
+                cadata=credentials.authorities.decode("ascii")
             ).get_ca_certs()
         except (ssl.SSLError, ValueError):
             return "the authority's certificate is invalid: it must have PEM format"
@@ -237,23 +237,23 @@ def login_of(parts: Mapping[str, bytes], where: Address) -> Login | None:
 
 def _files(entry: CredentialSettings) -> Mapping[str, bytes]:
     """The contents of an entry's files, by the keys of a Secret."""
-    found = {
+    contents = {
         key: read(f"repository.credentials.{setting}", file)
         for setting, (field, key) in _FILES.items()
         if (file := getattr(entry, field))
     }
     if entry.username:
-        found["username"] = entry.username.encode()
+        contents["username"] = entry.username.encode()
     if app := entry.github_app:
-        found["githubAppID"], found["githubAppInstallationID"] = (
+        contents["githubAppID"], contents["githubAppInstallationID"] = (
             str(app.app_id).encode(),
             str(app.installation_id).encode(),
         )
-        found["githubAppPrivateKey"] = read(
+        contents["githubAppPrivateKey"] = read(
             "repository.credentials.githubApp.privateKeyFile", app.private_key_file
         )
-        found["githubAppBaseURL"] = app.api_url.encode()
-    return found
+        contents["githubAppBaseURL"] = app.api_url.encode()
+    return contents
 
 
 def _text(data: bytes) -> str:

@@ -275,9 +275,9 @@ class GitDeployer(runnable.DeployerPart):
             return None
         agents = [one for one in self.tracker.agents() if one.seen.daemonset.uid]
         own = [one for one in agents if fleet_agents.owner(one.seen) == loop.owner]
-        wanted = {key for key in loop.manifests if key.is_daemonset}
+        daemonsets = {key for key in loop.manifests if key.is_daemonset}
         url = self._context.service.listen.page.url
-        inputs = ReportInput(facts.name, status, state, wanted, own, url)
+        inputs = ReportInput(facts.name, status, state, daemonsets, own, url)
         return OwnPlace(facts.order, inputs)
 
     async def _wake_reports(self) -> None:

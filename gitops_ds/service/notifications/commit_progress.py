@@ -175,15 +175,15 @@ class CommitTracker:
             self.open.remove(progress)
 
     def due(
-        self, agents: Sequence[Agent], wanted: Set[Key]
+        self, agents: Sequence[Agent], agents_in_git: Set[Key]
     ) -> list[tuple[CommitProgress, CommitStage]]:
-        """The stages to publish: those after the published ones. `wanted` are the agents in Git."""
+        """The stages to publish: those after the published ones. `agents_in_git` are their keys."""
         stages = []
         for number, progress in enumerate(list(self.open)):
             later = [one.commit for one in self.open[number + 1 :] if one.applied]
             later += _after(self.known, progress.commit)
             later = [one for one in later if one not in progress.earlier]
-            stage = _stage(progress, agents, wanted if not later else frozenset(), later)
+            stage = _stage(progress, agents, agents_in_git if not later else frozenset(), later)
             published = progress.published
             if (
                 stage.step is StageKind.OVERTAKEN
@@ -196,18 +196,22 @@ class CommitTracker:
         return stages
 
 
-def _after(known: dict[str, CommitStage], commit: str) -> list[str]:
+def _after(stages: dict[str, CommitStage], commit: str) -> list[str]:
     """The later commits that are done."""
-    order = list(known)
+    order = list(stages)
     return (
-        [later for later in order[order.index(commit) + 1 :] if known[later].step is StageKind.DONE]
-        if commit in known
+        [
+            later
+            for later in order[order.index(commit) + 1 :]
+            if stages[later].step is StageKind.DONE
+        ]
+        if commit in stages
         else []
     )
 
 
 def _stage(
-    progress: CommitProgress, agents: Sequence[Agent], wanted: Set[Key], later: Sequence[str]
+    progress: CommitProgress, agents: Sequence[Agent], agents_in_git: Set[Key], later: Sequence[str]
 ) -> CommitStage:
     if progress.failure:
         return CommitStage(StageKind.FAILED, words=progress.failure)
@@ -221,7 +225,7 @@ def _stage(
     own = [agent for agent in agents if commits.get(agent.key) == progress.commit]
     current = (progress.commit, *later)
     unseen = {key for key in progress.written if commits.get(key) not in current}
-    unseen |= wanted - commits.keys()
+    unseen |= agents_in_git - commits.keys()
     if not own and not unseen:
         return (
             CommitStage(StageKind.OVERTAKEN, words=f"overtaken by {later[0][:12]}")

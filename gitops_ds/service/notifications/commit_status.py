@@ -101,8 +101,8 @@ class CommitStatusPublisher:
 
     async def run(self, outbox: Outbox, tracker: AgentSource, changed: Callable[[], None]) -> None:
         """Publishes until it is cancelled; `changed` is called after each published stage."""
-        known = outbox.commits.setdefault(self.repository.name, {})
-        commits = self._commits = CommitTracker(known)
+        stages = outbox.commits.setdefault(self.repository.name, {})
+        commits = self._commits = CommitTracker(stages)
         async with asyncio.TaskGroup() as group:
             group.create_task(self._wake(tracker))
             while True:
@@ -172,21 +172,21 @@ class CommitStatusPublisher:
     def _name(self) -> str:
         """`gitops-ds/CLUSTER`: one for each cluster that follows the repository."""
         followed = self.followed()
-        known = followed.cluster if followed else ""
+        cluster = followed.cluster if followed else ""
         return "/".join(
-            filter(None, ("gitops-ds", self.repository.cluster or known, self.repository.suffix))
+            filter(None, ("gitops-ds", self.repository.cluster or cluster, self.repository.suffix))
         )
 
 
 def token(forge: ForgeSettings) -> str:
     """The token in the file. Raises SettingsError."""
     try:
-        found = git_auth.read(TOKEN, forge.token_file).decode("ascii").strip()
+        token = git_auth.read(TOKEN, forge.token_file).decode("ascii").strip()
     except UnicodeDecodeError:
-        found = ""
-    if not found or not found.isprintable() or " " in found:
+        token = ""
+    if not token or not token.isprintable() or " " in token:
         raise errors.SettingsError(f"{TOKEN}: {forge.token_file} contains no token")
-    return found
+    return token
 
 
 def place(where: Address, forge: ForgeSettings) -> DiscoveredForge:

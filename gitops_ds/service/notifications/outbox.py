@@ -86,9 +86,9 @@ class Outbox:
 
     def note(self, repository: str, commit: str, stage: CommitStage) -> None:
         """Stores the stage that the forge shows."""
-        known = self.commits.setdefault(repository, {})
-        known[commit] = stage
-        _shorten(known, COMMITS)
+        stages = self.commits.setdefault(repository, {})
+        stages[commit] = stage
+        _shorten(stages, COMMITS)
 
     def show(self) -> dict[str, Any]:
         """As JSON."""
@@ -101,8 +101,8 @@ class Outbox:
             },
             "told": self.seen,
             "commits": {
-                name: {commit: [stage.step.value, stage.tenth] for commit, stage in known.items()}
-                for name, known in self.commits.items()
+                name: {commit: [stage.step.value, stage.tenth] for commit, stage in stages.items()}
+                for name, stages in self.commits.items()
             },
         }
 
@@ -121,9 +121,9 @@ def parse(content: Mapping[str, Any]) -> Outbox:
     commits = {
         str(name): {
             str(commit): CommitStage(StageKind(step), int(tenth))
-            for commit, (step, tenth) in known.items()
+            for commit, (step, tenth) in stages.items()
         }
-        for name, known in content["commits"].items()
+        for name, stages in content["commits"].items()
     }
     return Outbox(waiting, {str(id): float(at) for id, at in content["told"].items()}, commits)
 

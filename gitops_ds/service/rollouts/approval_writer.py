@@ -148,11 +148,11 @@ class ApprovalWriter(TimedAttempts[WaitingStage]):
         """Writes the approval of a stage, or removes one that has no source. Raises
         GitopsError.
         """
-        found = self._derived.get(_id(stage)) or await self._find(stage)
+        approval = self._derived.get(_id(stage)) or await self._find(stage)
         context = self._context
-        text = stage_approvals.annotation(stage, found)
-        if (found is not None and stage_approvals.present(stage) != (found,)) or (
-            found is None and stage_approvals.present(stage)
+        text = stage_approvals.annotation(stage, approval)
+        if (approval is not None and stage_approvals.present(stage) != (approval,)) or (
+            approval is None and stage_approvals.present(stage)
         ):
             await context.cluster.patch(
                 CONTROLLER_REVISION,
@@ -160,10 +160,10 @@ class ApprovalWriter(TimedAttempts[WaitingStage]):
                 stage.revision,
                 {"metadata": {"uid": stage.uid, "annotations": {names.APPROVALS: text}}},
             )
-        if found is not None and _id(stage) not in self._derived:
-            self._derived[_id(stage)] = found
+        if approval is not None and _id(stage) not in self._derived:
+            self._derived[_id(stage)] = approval
             about = (context.clock(), stage.daemonset, stage.owner, stage.commit, stage.stage)
-            context.emit(StageApproved(*about, found.text))
+            context.emit(StageApproved(*about, approval.text))
 
     async def _find(self, stage: WaitingStage) -> StageApproval | None:
         approvers = stage_approvals.approvers_of(stage, self._approvers)
@@ -172,10 +172,10 @@ class ApprovalWriter(TimedAttempts[WaitingStage]):
                 f"approval.from names {', '.join(stage.approvers)}, and repository.approvers "
                 "does not have them"
             )
-        found = await self._by_commit(stage, approvers)
-        if found is None and self._context.reviews is not None:
-            found = await self._context.reviews(stage, approvers)
-        return found
+        approval = await self._by_commit(stage, approvers)
+        if approval is None and self._context.reviews is not None:
+            approval = await self._context.reviews(stage, approvers)
+        return approval
 
     async def _by_commit(
         self, stage: WaitingStage, approvers: tuple[Approver, ...]

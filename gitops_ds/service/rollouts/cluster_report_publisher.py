@@ -145,10 +145,10 @@ class ReportPublisher:
         """The report that this service or an earlier one published; its proofs continue."""
         settings = self._context.settings
         trust = git_auth.trust_of(settings)
-        found = await cluster_report_reader.read(
+        reports = await cluster_report_reader.read(
             self._context.repository, settings.path, [cluster], trust
         )
-        own = next(iter(found), None)
+        own = next(iter(reports), None)
         self._commit = own.ref.commit if own else None
         self._published = own.report if own else None
         self._current = self._current or self._published

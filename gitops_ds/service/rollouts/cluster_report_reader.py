@@ -55,9 +55,9 @@ async def read(
     return tuple([await _read(repository, one, trust) for one in refs])
 
 
-def of(found: Iterable[ReadReport]) -> ClusterReports:
+def of(reports: Iterable[ReadReport]) -> ClusterReports:
     """The reports that count, and the problems of the others."""
-    rows = tuple(found)
+    rows = tuple(reports)
     return ClusterReports(
         {one.ref.cluster: one.report for one in rows if one.report is not None},
         {one.ref.cluster: one.problem for one in rows if one.report is None},
@@ -68,8 +68,8 @@ async def _read(repository: ReportRepository, ref: ReportRef, trust: Trust) -> R
     if trust.mode is not Mode.NONE:
         # A report is one commit of its own: there is no tag, and no earlier commit to verify.
         alone = replace(trust, mode=Mode.HEAD)
-        found = await repository.verify_kept(Head(), ref.commit, alone)
-        if isinstance(found, Unverified):
+        verification = await repository.verify_kept(Head(), ref.commit, alone)
+        if isinstance(verification, Unverified):
             return ReadReport(ref, None, "its report is not signed by a trusted key")
     try:
         report = cluster_report.decode(ref.data)

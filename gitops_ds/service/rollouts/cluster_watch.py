@@ -57,7 +57,7 @@ class ClusterWatch:
         if not orders:
             return ()
         trust = git_auth.trust_of(context.settings)
-        found = await cluster_report_reader.read(
+        reports = await cluster_report_reader.read(
             context.repository, context.settings.path, tuple(orders), trust
         )
-        return cluster_overview.rows(orders, orders, cluster_report_reader.of(found))
+        return cluster_overview.rows(orders, orders, cluster_report_reader.of(reports))

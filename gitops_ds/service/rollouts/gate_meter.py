@@ -209,13 +209,13 @@ def series_of(status: int, body: bytes) -> Mapping[str, float]:
     if not all(isinstance(one, dict) and isinstance(one.get("metric"), dict) for one in result):
         raise NoData("the response is no result of a query")
     alike = Counter(_labels(one["metric"], _OF_SCRAPE) for one in result)
-    found: dict[str, float] = {}
+    series: dict[str, float] = {}
     for one in result:
         name = _labels(one["metric"], _OF_SCRAPE)
         if alike[name] > 1:
             name = _labels(one["metric"], _NAME)
-        found[name] = _number(one.get("value"))
-    return found
+        series[name] = _number(one.get("value"))
+    return series
 
 
 def verdict_of(status: int, body: bytes) -> tuple[bool, str]:
@@ -273,12 +273,12 @@ def _authorization(server: PrometheusSettings) -> dict[str, str]:
 def _secret(name: str, file: str) -> str:
     """The token in a file. Raises SettingsError."""
     try:
-        found = git_auth.read(name, file).decode("ascii").strip()
+        token = git_auth.read(name, file).decode("ascii").strip()
     except UnicodeDecodeError:
-        found = ""
-    if not found or not found.isprintable() or " " in found:
+        token = ""
+    if not token or not token.isprintable() or " " in token:
         raise errors.SettingsError(f"{name}: {file} contains no token")
-    return found
+    return token
 
 
 def _trust(file: str) -> ssl.SSLContext | None:

@@ -88,7 +88,9 @@ class RevertWriter(TimedAttempts[HaltedRollout]):
         applied = self._context.applied()
         halted = applied.halted if applied else ()
         current = {one.identity for one in halted}
-        self._attempts = {one: known for one, known in self._attempts.items() if one in current}
+        self._attempts = {
+            one: attempts for one, attempts in self._attempts.items() if one in current
+        }
         return [
             (one, max(one.due, self._attempts.get(one.identity, _Attempts()).retry_at))
             for one in halted

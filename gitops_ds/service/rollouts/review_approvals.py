@@ -56,10 +56,10 @@ class ForgeReviews:
         """The commits that must be reviewed; none where they are not known, or too many."""
         if not stage.since or not stage.commit:
             return ()
-        found = await self._repository.commits_that_brought(
+        commits_of_template = await self._repository.commits_that_brought(
             CommitId(stage.since), stage.commit, MOST_COMMITS
         )
-        commits = to_review(found or (), stage, self._path)
+        commits = to_review(commits_of_template or (), stage, self._path)
         return commits if len(commits) <= MOST_PULL_REQUESTS else ()
 
 
@@ -67,9 +67,9 @@ def to_review(
     commits: Iterable[ChangedFiles], stage: WaitingStage, path: str
 ) -> tuple[CommitId, ...]:
     """The commits that change the files of the template; all if none is known to."""
-    known = tuple(commits)
-    own = [one.id for one in known if stage_approvals.touches(one.files, stage.files, path)]
-    return tuple(own or (one.id for one in known))
+    all_commits = tuple(commits)
+    own = [one.id for one in all_commits if stage_approvals.touches(one.files, stage.files, path)]
+    return tuple(own or (one.id for one in all_commits))
 
 
 async def approval(
@@ -79,18 +79,18 @@ async def approval(
     commits: Iterable[CommitId],
 ) -> StageApproval | None:
     """The approval by a review of each of the commits; None if one has no review that counts."""
-    found: dict[int, tuple[Approver, ApprovingReview]] = {}
+    approvals: dict[int, tuple[Approver, ApprovingReview]] = {}
     for commit in commits:
         reviews = await reader.approving(commit)
         counted = await _counted(reader, reviews, approvers)
         if counted is None:
             return None
-        found[counted[1].number] = counted
-    if not found:
+        approvals[counted[1].number] = counted
+    if not approvals:
         return None
-    approver = next(iter(found.values()))[0]
-    users = dict.fromkeys(review.user for _, review in found.values())
-    numbers = ", ".join(f"#{number}" for number in sorted(found))
+    approver = next(iter(approvals.values()))[0]
+    users = dict.fromkeys(review.user for _, review in approvals.values())
+    numbers = ", ".join(f"#{number}" for number in sorted(approvals))
     return stage_approvals.approval(stage, approver, ", ".join(users), f"review of {numbers}")
 
 
@@ -98,14 +98,14 @@ async def _counted(
     reader: ReviewReader, reviews: Iterable[ApprovingReview], approvers: Iterable[Approver]
 ) -> tuple[Approver, ApprovingReview] | None:
     """The first review by an approver: a user, else a member of a team."""
-    known = tuple(reviews)
+    all_reviews = tuple(reviews)
     for approver in approvers:
-        for review in known:
+        for review in all_reviews:
             if review.user in approver.users:
                 return approver, review
     for approver in approvers:
         for team in sorted(approver.teams):
-            for review in known:
+            for review in all_reviews:
                 if await reader.is_member(team, review):
                     return approver, review
     return None
