@@ -1,5 +1,5 @@
-"""What an approval by hash is worth: for that outcome, and for no more nodes that lose an agent
-than its number says.
+"""The hash of a plan, by which it is approved: its outcome, and the number of nodes that lose an
+agent. An approval covers the same outcome with at most as many nodes.
 """
 
 from __future__ import annotations
@@ -8,16 +8,14 @@ _SEPARATOR = "-"
 
 
 def hash_of(outcome: str, lost: int) -> str:
-    """The hash of a plan: what comes of it and, after a dash, the number of nodes that lose an
-    agent, if any do.
+    """The hash of the outcome and, after a dash, the number of nodes that lose an agent, unless
+    it is 0.
     """
     return f"{outcome}{_SEPARATOR}{lost}" if lost else outcome
 
 
 def covers(approved: str, hash: str) -> bool:
-    """Whether the approval of one hash is one of this plan: the same outcome, with at most as many
-    nodes that lose an agent.
-    """
+    """Whether the approval of one hash covers this plan."""
     (granted, most), (outcome, lost) = _parts(approved), _parts(hash)
     return granted == outcome and lost <= most
 

@@ -47,7 +47,7 @@ class History(Protocol):
 class RepositoryView:
     """One repository: the manifests of its commit, and its history if it is available."""
 
-    wanted: Mapping[Key, Manifest] = field(default_factory=dict)
+    manifests: Mapping[Key, Manifest] = field(default_factory=dict)
     history: History | None = None
     pools: Sequence[Pool] = ()
     status: SourceStatus | None = None
@@ -90,7 +90,9 @@ class Shown:
 
     def wanted(self, key: Key) -> Body | None:
         """The manifest of the first repository that has the object."""
-        return next((one.wanted[key].body for one in self._followed() if key in one.wanted), None)
+        return next(
+            (one.manifests[key].body for one in self._followed() if key in one.manifests), None
+        )
 
     def pools(self) -> Sequence[Pool]:
         """The pools of the first repository with pools."""

@@ -1,4 +1,4 @@
-"""How much of a repository we take before we say no."""
+"""The limits of a repository: time, size and number of files."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ MIB = 1 << 20
 class RepositoryLimits:
     """Caps on one repository.
 
-    `seconds` for each command of git; `bytes` for what one fetch may bring (its pack);
-    `snapshot_bytes` for all files that are read of a commit together (None: by the memory that
-    there is), `files` for their number, `file_bytes` for one of them.
+    `seconds` for each command of git, `bytes` for the pack of one fetch; `snapshot_bytes` for all
+    files of a commit (None: by the memory limit), `files` for their number, `file_bytes` for one
+    of them.
     """
 
     seconds: float = 120.0

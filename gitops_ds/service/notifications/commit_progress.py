@@ -92,7 +92,7 @@ class CommitProgress:
 class CommitTracker:
     """The commits of one repository before their last stage, in order."""
 
-    known: dict[str, CommitStage]
+    stages: dict[str, CommitStage]
     open: list[CommitProgress] = field(default_factory=list)
     _written: set[Key] = field(default_factory=set)
 
@@ -100,7 +100,7 @@ class CommitTracker:
         """Continues with the commits that an earlier process has left before their last stage."""
         self.open += [
             CommitProgress(commit, published=stage)
-            for commit, stage in self.known.items()
+            for commit, stage in self.stages.items()
             if not stage.over
         ]
 
@@ -157,7 +157,7 @@ class CommitTracker:
         """The commit's progress, started if necessary; None after its last stage, and for the
         templates in the cluster, which are not commits.
         """
-        published = self.known.get(commit)
+        published = self.stages.get(commit)
         if template_of(commit) or (published is not None and published.over):
             return None
         progress = next((one for one in self.open if one.commit == commit), None)
@@ -181,7 +181,7 @@ class CommitTracker:
         stages = []
         for number, progress in enumerate(list(self.open)):
             later = [one.commit for one in self.open[number + 1 :] if one.applied]
-            later += _after(self.known, progress.commit)
+            later += _after(self.stages, progress.commit)
             later = [one for one in later if one not in progress.earlier]
             stage = _stage(progress, agents, agents_in_git if not later else frozenset(), later)
             published = progress.published

@@ -56,7 +56,7 @@ class FollowedCommits:
 
     owner: str
     cluster: str
-    wanted: Set[Key]
+    agents: Set[Key]
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,7 @@ class CommitStatusPublisher:
         own = [
             agent for agent in tracker.agents() if fleet_agents.owner(agent.seen) == followed.owner
         ]
-        return commits.due(own, followed.wanted)
+        return commits.due(own, followed.agents)
 
     async def _post(self, progress: CommitProgress, stage: CommitStage) -> bool:
         """Whether the forge accepted the status; else after a delay."""
