@@ -78,13 +78,13 @@ class ClientConfig:
             return self._found.header
 
     def _is_due(self, refused: str | None) -> bool:
-        now, found = self._clock(), self._found
+        now, entry = self._clock(), self._found
         if 0 <= now - self._asked_at < TOKEN_KEPT_SECONDS:
             return False
-        if found.token_file:
+        if entry.token_file:
             return True
-        ends = found.expires is not None and now > found.expires - RENEWED_SECONDS_BEFORE_END
-        return found.renewable and (ends or (refused is not None and refused == found.header))
+        ends = entry.expires is not None and now > entry.expires - RENEWED_SECONDS_BEFORE_END
+        return entry.renewable and (ends or (refused is not None and refused == entry.header))
 
     def _renew(self) -> None:
         if self._found.token_file:
@@ -94,14 +94,14 @@ class ClientConfig:
                     self._found = replace(self._found, header=f"Bearer {token}")
             return
         try:
-            found = self._ask()
+            entry = self._ask()
         except errors.ClusterError:
             if self._found.expires and self._clock() < self._found.expires:
                 return
             raise
         if self.tls:
-            _identify(self.tls, found, self.who)
-        self._found = found
+            _identify(self.tls, entry, self.who)
+        self._found = entry
 
 
 def access(kubeconfig: str | None, context: str | None, account: Path = ACCOUNT) -> ClientConfig:
@@ -118,8 +118,8 @@ def access(kubeconfig: str | None, context: str | None, account: Path = ACCOUNT)
         who = f"context {context} of {file}" if context else file
         arguments = ["file", file, *([] if context is None else [context])]
     ask = functools.partial(_read_entry, who, arguments)
-    found = (static_kubeconfig.entry(file, context) if file else None) or ask()
-    return ClientConfig(who, _tls(found, who), found, ask)
+    entry = (static_kubeconfig.entry(file, context) if file else None) or ask()
+    return ClientConfig(who, _tls(entry, who), entry, ask)
 
 
 def current_context(kubeconfig: str | None, account: Path = ACCOUNT) -> str | None:
@@ -184,22 +184,22 @@ def _one_line(error: Exception) -> str:
     return " ".join(str(error).split())[:300]
 
 
-def _tls(found: KubeconfigEntry, who: str) -> ssl.SSLContext | None:
-    if not found.host.startswith("https"):
+def _tls(entry: KubeconfigEntry, who: str) -> ssl.SSLContext | None:
+    if not entry.host.startswith("https"):
         return None
     # an empty string would make Python trust the system's authorities
-    if found.authority is not None and not found.authority.strip():
+    if entry.authority is not None and not entry.authority.strip():
         raise errors.ClusterError(
             f"{who}: its certificates can't be read: the file of the certificate authority is empty"
         )
     try:
-        tls = ssl.create_default_context(cadata=found.authority)
+        tls = ssl.create_default_context(cadata=entry.authority)
     except (OSError, ValueError) as error:
         raise errors.ClusterError(
             f"{who}: its certificates can't be read: {_one_line(error)}"
         ) from error
-    _identify(tls, found, who)
-    if not found.verify:
+    _identify(tls, entry, who)
+    if not entry.verify:
         tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE
     # API servers' own certificate authorities often lack a key identifier, which Python 3.13
     # requires and Go doesn't.
@@ -207,14 +207,14 @@ def _tls(found: KubeconfigEntry, who: str) -> ssl.SSLContext | None:
     return tls
 
 
-def _identify(tls: ssl.SSLContext, found: KubeconfigEntry, who: str) -> None:
+def _identify(tls: ssl.SSLContext, entry: KubeconfigEntry, who: str) -> None:
     """Uses this client certificate from the next connection on."""
-    if found.certificate is None:
+    if entry.certificate is None:
         return
     try:
         with (
-            _as_file(found.certificate) as certificate,
-            _as_file(found.key or found.certificate) as key,
+            _as_file(entry.certificate) as certificate,
+            _as_file(entry.key or entry.certificate) as key,
         ):
             tls.load_cert_chain(certificate, key)
     except OSError as error:

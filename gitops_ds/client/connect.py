@@ -44,12 +44,12 @@ async def fenced(
     from gitops_ds.client import config, rest
     from gitops_ds.client.fence import Fenced
 
-    found = config.access(connection.kubeconfig, connection.context)
+    access = config.access(connection.kubeconfig, connection.context)
     async with (
         rest.HttpCluster(
-            found, f"gitops-ds/{__version__}", guard=fence.check, tally=tally
+            access, f"gitops-ds/{__version__}", guard=fence.check, tally=tally
         ) as cluster,
-        rest.HttpCluster(found, f"gitops-ds/{__version__} leader-election") as free,
+        rest.HttpCluster(access, f"gitops-ds/{__version__} leader-election") as free,
     ):
         yield Fenced(cluster, fence), free
 

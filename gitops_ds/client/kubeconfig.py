@@ -96,15 +96,15 @@ class UnknownContext(Exception):
 
 def _check_context(merged: Any, context: str | None) -> None:
     """Raises UnknownContext, with the names that exist."""
-    wanted = context or str(merged.safe_get("current-context") or "")
+    name = context or str(merged.safe_get("current-context") or "")
     contexts = _plain(merged.value.get("contexts"))
     entries = map(_plain, contexts if isinstance(contexts, list) else [])
-    known = [str(one.get("name")) for one in entries if isinstance(one, dict)]
-    if not wanted or not known or wanted in known:
+    names = [str(one.get("name")) for one in entries if isinstance(one, dict)]
+    if not name or not names or name in names:
         return
-    near = difflib.get_close_matches(wanted, known, 1)
-    hint = f'did you mean "{near[0]}"?' if near else f"it has {', '.join(sorted(known))}"
-    what = "no such context" if context else f"the current context {wanted} does not exist"
+    near = difflib.get_close_matches(name, names, 1)
+    hint = f'did you mean "{near[0]}"?' if near else f"it has {', '.join(sorted(names))}"
+    what = "no such context" if context else f"the current context {name} does not exist"
     raise UnknownContext(f": {what}; {hint}")
 
 
@@ -125,12 +125,12 @@ def _user(merged: Any, context: str) -> Any:
     without a user.
     """
     name = merged["contexts"].get_with_name(context)["context"].safe_get("user")
-    found = (
+    settings = (
         merged["users"].get_with_name(name, safe=True)
         if name and merged.safe_get("users")
         else None
     )
-    return found["user"] if found else {}
+    return settings["user"] if settings else {}
 
 
 def _token_file(user: Any) -> str | None:
@@ -209,11 +209,11 @@ def _answer(arguments: list[str], failed: Errors) -> dict[str, Any]:
     try:
         match arguments:
             case ["pod", account]:
-                found = of_pod(Path(account))
+                entry = of_pod(Path(account))
             case ["current-context", files]:
                 return {"context": current_context(files)}
             case ["file", files, *context]:
-                found = of_file(files, context[0] if context else None)
+                entry = of_file(files, context[0] if context else None)
             case _:
                 raise AssertionError
     except UnknownContext as error:
@@ -224,11 +224,11 @@ def _answer(arguments: list[str], failed: Errors) -> dict[str, Any]:
         return {"problem": f": its certificates can't be read: {_one_line(error)}"}
     except Exception as error:  # the YAML errors of the package's own reader have no common type
         return {"problem": f" is no usable kubeconfig: {_one_line(error)}"}
-    if failed.lines and found.header is None and found.certificate is None:
+    if failed.lines and entry.header is None and entry.certificate is None:
         # With a terminal the plugin's own message is on it, and the package fails to repeat it.
         why = "see above" if "NoneType" in failed.lines[0] else _one_line(failed.lines[0])
         return {"problem": f": its exec plugin gives no credentials: {why}"}
-    return {"found": asdict(found)}
+    return {"found": asdict(entry)}
 
 
 def _one_line(error: object) -> str:

@@ -144,10 +144,10 @@ class Election:
     async def _read(self) -> None:
         try:
             request = self._cluster.get(LEASE, self._candidate.namespace, self._candidate.lease)
-            found: Body | None = await self._timed(request)
+            lease: Body | None = await self._timed(request)
         except errors.NotFound:
-            found = None
-        self._update(leader_election.saw(self._candidate, found, self._clocks.steady()))
+            lease = None
+        self._update(leader_election.saw(self._candidate, lease, self._clocks.steady()))
 
     async def _write(self, body: Body) -> Body:
         if self._candidate.version:

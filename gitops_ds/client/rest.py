@@ -95,14 +95,14 @@ class HttpCluster:
         https://kubernetes.io/docs/concepts/overview/kubernetes-api/#aggregated-discovery
         """
         if refresh or self._resources is None:
-            found: dict[tuple[str, str], Resource] = {}
+            resources: dict[tuple[str, str], Resource] = {}
             for path in ("/api", "/apis"):
                 reply = await self._json(Request("GET", path, headers={"Accept": _DISCOVERY}))
                 try:
-                    found.update(wire.discovered(reply))
+                    resources.update(wire.discovered(reply))
                 except (KeyError, TypeError, AttributeError) as error:
                     raise self._transport.garbage() from error
-            self._resources = found
+            self._resources = resources
         return self._resources
 
     async def version(self) -> str:
@@ -131,11 +131,11 @@ class HttpCluster:
             )
             if not wire.is_list(page):
                 raise self._transport.garbage()
-            found = [{**kind, **item} for item in page.get("items") or ()]
+            bodies = [{**kind, **item} for item in page.get("items") or ()]
             if decode is orjson.loads:
-                whole.extend(map(self._bodies.intern, found))
+                whole.extend(map(self._bodies.intern, bodies))
             else:
-                brief.add(found)
+                brief.add(bodies)
             metadata = page["metadata"]
             if not metadata.get("continue"):
                 version = str(metadata["resourceVersion"])
@@ -178,10 +178,10 @@ class HttpCluster:
 
     async def get(self, resource: Resource, namespace: str, name: str) -> Body:
         """One object."""
-        found = await self._json(Request("GET", wire.path_of(resource, namespace, name)))
-        if found.get("kind") != resource.kind or not isinstance(found.get("metadata"), dict):
+        body = await self._json(Request("GET", wire.path_of(resource, namespace, name)))
+        if body.get("kind") != resource.kind or not isinstance(body.get("metadata"), dict):
             raise self._transport.garbage()
-        return found
+        return body
 
     async def create(self, resource: Resource, body: Body) -> Body:
         """The created object."""
@@ -288,12 +288,12 @@ class HttpCluster:
         self, reply: aiohttp.ClientResponse, decode: field_projection.Decode = orjson.loads
     ) -> dict[str, Any]:
         try:
-            found = decode(await self._transport.whole(reply))
+            content = decode(await self._transport.whole(reply))
         except orjson.JSONDecodeError as error:
             raise self._transport.garbage() from error
-        if not isinstance(found, dict):
+        if not isinstance(content, dict):
             raise self._transport.garbage()
-        return found
+        return content
 
 
 async def _lines(stream: aiohttp.StreamReader) -> AsyncIterator[bytes]:

@@ -113,15 +113,15 @@ def _entry(files: list[_Kubeconfig], context: str | None) -> KubeconfigEntry:
 
 def _named(files: list[_Kubeconfig], kind: str, name: str) -> tuple[Mapping[str, Any], Path]:
     """The first cluster, user or context of this name, and the directory of its file."""
-    found = [
+    entries = [
         (one, file.directory)
         for file in files
         for one in _entries(file, f"{kind}s")
         if _text(one.get("name")) == name
     ]
-    if not found:
+    if not entries:
         raise _Unusual
-    first, directory = found[0]
+    first, directory = entries[0]
     return _mapping(first.get(kind)), directory
 
 

@@ -101,14 +101,14 @@ def warning_text(header: str) -> str:
 
 def discovered(reply: Mapping[str, Any]) -> dict[tuple[str, str], Resource]:
     """The resources of an aggregated discovery reply, by group and kind."""
-    found: dict[tuple[str, str], Resource] = {}
+    resources: dict[tuple[str, str], Resource] = {}
     for group in reply.get("items") or ():
         name = group["metadata"].get("name") or ""
         for version in reversed(group.get("versions") or ()):
             for item in version.get("resources") or ():
                 kind = (item.get("responseKind") or {}).get("kind") or ""
                 scope = item.get("scope") == "Namespaced"
-                found[name, kind] = Resource(
+                resources[name, kind] = Resource(
                     name, version["version"], kind, item["resource"], namespaced=scope
                 )
-    return found
+    return resources

@@ -79,21 +79,21 @@ class PodGates:
             return Reading(now, reason=f"metrics API: {error}")
         except TimeoutError:
             return Reading(now, reason="metrics API: no response in time")
-        found = dict(_shares(request, listed.items))
-        missing = sorted(request.pods.keys() - found.keys())
+        shares = dict(_shares(request, listed.items))
+        missing = sorted(request.pods.keys() - shares.keys())
         return Reading(
             now,
-            frozenset(request.pods[name] for name in found),
-            tuple(found.values()),
+            frozenset(request.pods[name] for name in shares),
+            tuple(shares.values()),
             reason=f"metrics API: no memory of pod {missing[0]}" if missing else "",
         )
 
     async def neighbours(self, request: NeighboursRequest) -> Reading:
         """For each touched node the other pods that got unready, and the restarts of other pods."""
         now, subject = self._clock(), request.subject
-        known = self._looks.get(subject.daemonset, {})
+        looks = self._looks.get(subject.daemonset, {})
         kept = {
-            node: look for node, look in known.items() if request.touched.get(node) == look.touched
+            node: look for node, look in looks.items() if request.touched.get(node) == look.touched
         }
         order = [*sorted(request.touched.keys() - kept.keys()), *kept]
         room, reason = asyncio.Semaphore(LISTS_AT_ONCE), ""

@@ -61,10 +61,10 @@ class GatePoller:
         self._measured[key] = measured = {}
         for request in requests:
             probe = request.subject.probe
-            known = before.get(probe)
-            measured[probe] = known or _Measured(request)
+            earlier = before.get(probe)
+            measured[probe] = earlier or _Measured(request)
             measured[probe].request = request
-            if known is None:
+            if earlier is None:
                 self._wake.set()
 
     def readings(self, key: Key) -> Mapping[Probe, Reading]:

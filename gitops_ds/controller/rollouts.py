@@ -75,24 +75,24 @@ class Rollouts:
         """
         key = seen.daemonset.key
         try:
-            found = stage_inputs.observed(seen)
+            observed = stage_inputs.observed(seen)
         except ValueError:
             return None
-        if found is None:
+        if observed is None:
             self.forget(key)
             return None
-        policy, has_target = found.policy, bool(found.target.revision)
+        policy, has_target = observed.policy, bool(observed.target.revision)
         message, until = self._refused.get(key, ("", 0.0))
         is_refused = seen.now < until
         return replace(
-            found,
+            observed,
             behind=earlier_agents.behind(policy.after, self._observations())
             if policy.after and has_target
             else {},
             refused=message if is_refused else "",
             refused_until=until if is_refused else None,
             readings=self._gates.readings(key) if self._gates else {},
-            busy=self._busy(policy, found.target),
+            busy=self._busy(policy, observed.target),
             halted_elsewhere=halted_elsewhere.reason(seen.daemonset, self._rollouts())
             if has_target
             else "",

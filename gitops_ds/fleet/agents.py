@@ -84,17 +84,17 @@ class Agent:
         rollout = self.rollout
         if rollout is None:
             return None
-        found = next((r for r in self.seen.revisions if r.uid == rollout.target.uid), None)
+        revision = next((r for r in self.seen.revisions if r.uid == rollout.target.uid), None)
         number = rollout.number(self.seen)
-        return found and replace(found, hash=rollout.target.hash, number=number)
+        return revision and replace(revision, hash=rollout.target.hash, number=number)
 
     def commit_of(self, revision: Revision) -> str:
         """The commit of a revision; of a template that is used again, the last commit with it."""
         if is_copy(self.seen):  # the built-in controller copies the annotations to revisions
             return ""
-        known: Mapping[int, CommitId] = self.state.revisions.get(self.key, {})
+        commits: Mapping[int, CommitId] = self.state.revisions.get(self.key, {})
         annotations = (revision.raw.get("metadata") or {}).get("annotations") or {}
-        return known.get(revision.number) or str(annotations.get(names.COMMIT) or "")
+        return commits.get(revision.number) or str(annotations.get(names.COMMIT) or "")
 
     def nodes_by_hash(self) -> Counter[str]:
         """The number of nodes that run each revision, by the hash of the revision."""
@@ -110,24 +110,24 @@ async def list_agents(
     Without the right to list nodes, as with the ClusterRole view, the health is derived from the
     status of the DaemonSet, and `say` receives a warning.
     """
-    known, unseen = cache.Cache(), ""
+    content, unseen = cache.Cache(), ""
     lists = await asyncio.gather(
         *(cluster.list(resource) for resource in cache.WATCHED), return_exceptions=True
     )
-    for resource, found in zip(cache.WATCHED, lists, strict=True):
-        if isinstance(found, errors.Forbidden) and resource == NODE:
-            unseen = found.server_message
-            known.replace(NODE, (), "")
-        elif isinstance(found, BaseException):
-            raise found
+    for resource, listing in zip(cache.WATCHED, lists, strict=True):
+        if isinstance(listing, errors.Forbidden) and resource == NODE:
+            unseen = listing.server_message
+            content.replace(NODE, (), "")
+        elif isinstance(listing, BaseException):
+            raise listing
         else:
-            known.replace(resource, found.items, found.version)
+            content.replace(resource, listing.items, listing.version)
     if unseen:
         say(
             f"{unseen}: nodes without a pod are not shown, and health is that of the DaemonSet's "
             "status"
         )
-    observed = [one for key in known.keys if (one := known.observe(key, now)) is not None]
+    observed = [one for key in content.keys if (one := content.observe(key, now)) is not None]
     seen = [one for one in observed if not competing_controller.is_probe(one.daemonset.raw)]
     owners = await read_owners(cluster, state_namespace, seen, now)
     healths = (
@@ -183,15 +183,15 @@ async def _healths(
 ) -> Mapping[Key, Health]:
     """The health of each agent; if nodes wait for a pod, with the reason of refused pods."""
     assemble = staged_rollouts.from_objects(seen)
-    found = {one.daemonset.key: health.judge(one, "", assemble) for one in seen}
-    if any(map(failed_create_events.waits, found.values())):
+    healths = {one.daemonset.key: health.judge(one, "", assemble) for one in seen}
+    if any(map(failed_create_events.waits, healths.values())):
         why = await failed_create_events.read(cluster, now)
         for one in seen:
-            if failed_create_events.waits(found[one.daemonset.key]) and (
+            if failed_create_events.waits(healths[one.daemonset.key]) and (
                 refused := why.get(one.daemonset.uid)
             ):
-                found[one.daemonset.key] = health.judge(one, refused, assemble)
-    return found
+                healths[one.daemonset.key] = health.judge(one, refused, assemble)
+    return healths
 
 
 async def _sources(cluster: Cluster, namespace: str, now: float) -> Mapping[str, SourceStatus]:
@@ -236,11 +236,11 @@ def _owner_label(seen: Observation) -> str:
 
 
 def missing(
-    key: Key, known: DeployerState, now: float, source: SourceStatus | None = None
+    key: Key, state: DeployerState, now: float, source: SourceStatus | None = None
 ) -> Agent:
     """An agent that was applied and does not exist in the cluster."""
     nothing = DaemonSet(key, "", {}, {}, ())
-    return Agent(Observation(now, nothing, ()), health.judge(None), known, source)
+    return Agent(Observation(now, nothing, ()), health.judge(None), state, source)
 
 
 # the words of kubectl for the kind
@@ -258,11 +258,11 @@ def name_of(text: str) -> str:
 def find_agent(agents: tuple[Agent, ...], name: str, namespace: str) -> Agent:
     """The agent named `ds/NAME` or `NAME`. Raises NoMatch without one, UsageError for several."""
     short = name_of(name)
-    found = select_agents(agents, [name], namespace)
-    if len(found) > 1:
-        spaces = ", ".join(agent.key.namespace for agent in found)
+    matches = select_agents(agents, [name], namespace)
+    if len(matches) > 1:
+        spaces = ", ".join(agent.key.namespace for agent in matches)
         raise errors.UsageError(f"{short} exists in the namespaces {spaces}: choose one with -n")
-    return found[0]
+    return matches[0]
 
 
 def select_agents(
@@ -272,13 +272,13 @@ def select_agents(
     NoMatch for a name without an agent, with the nearest one.
     """
     inside = tuple(agent for agent in agents if namespace in ("", agent.key.namespace))
-    wanted = {name_of(name) for name in names}
-    for missing in sorted(wanted - {agent.key.name for agent in inside}):
+    chosen_names = {name_of(name) for name in names}
+    for missing in sorted(chosen_names - {agent.key.name for agent in inside}):
         where = f" in namespace {namespace}" if namespace else ""
         near = difflib.get_close_matches(missing, {agent.key.name for agent in inside}, 1)
         hint = f'did you mean "{near[0]}"?' if near else "`gitops-ds get` lists them"
         raise errors.NoMatch(f'daemonsets.apps "{missing}" not found{where}: {hint}')
-    return tuple(agent for agent in inside if not wanted or agent.key.name in wanted)
+    return tuple(agent for agent in inside if not chosen_names or agent.key.name in chosen_names)
 
 
 def check_in_git(agent: Agent) -> None:
@@ -390,10 +390,10 @@ def nodes(agent: Agent) -> list[dict[str, Any]]:
     if (target := agent.target) is not None:
         by_hash[target.hash] = target
     troubles = {trouble.node: trouble for trouble in agent.health.nodes}
-    found = []
+    rows = []
     for pod in sorted(agent.seen.pods, key=lambda pod: (pod.node, pod.name)):
         revision, trouble = by_hash.get(pod.hash), troubles.pop(pod.node, None)
-        found.append(
+        rows.append(
             {
                 "node": pod.node,
                 "pod": pod.name,
@@ -406,7 +406,7 @@ def nodes(agent: Agent) -> list[dict[str, Any]]:
             }
         )
     for node, trouble in troubles.items():
-        found.append(
+        rows.append(
             {
                 "node": node,
                 "pod": "",
@@ -418,7 +418,7 @@ def nodes(agent: Agent) -> list[dict[str, Any]]:
                 "message": trouble.message,
             }
         )
-    return sorted(found, key=lambda entry: str(entry["node"]))
+    return sorted(rows, key=lambda entry: str(entry["node"]))
 
 
 def nodes_done(agent: Agent) -> RolloutProgress:

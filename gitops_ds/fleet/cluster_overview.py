@@ -46,19 +46,19 @@ class ClusterRow:
 
 
 def rows(
-    names: Iterable[str], orders: Mapping[str, ClusterOrder], known: ClusterReports
+    names: Iterable[str], orders: Mapping[str, ClusterOrder], reports: ClusterReports
 ) -> tuple[ClusterRow, ...]:
     """The clusters by wave and name."""
-    found = [
+    all_rows = [
         ClusterRow(
             name,
             orders.get(name, NO_ORDER),
-            known.reports.get(name),
-            known.problems.get(name, NO_REPORT),
+            reports.reports.get(name),
+            reports.problems.get(name, NO_REPORT),
         )
         for name in names
     ]
-    return tuple(sorted(found, key=lambda one: (one.order.wave, one.name)))
+    return tuple(sorted(all_rows, key=lambda one: (one.order.wave, one.name)))
 
 
 def as_json(row: ClusterRow) -> dict[str, Any]:

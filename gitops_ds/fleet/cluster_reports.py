@@ -128,7 +128,7 @@ def _judge(inputs: ReportInput) -> tuple[ClusterState, str]:
 
 def _is_well(inputs: ReportInput, agent: Agent) -> bool:
     """Whether the watches show the agent as it was applied, and it is well."""
-    known = inputs.state.generations.get(agent.key)
+    generation = inputs.state.generations.get(agent.key)
     carried = agent.seen.daemonset.annotations.get(names.COMMIT)
-    shown = not agent.stale and known is not None and known.commit == carried
+    shown = not agent.stale and generation is not None and generation.commit == carried
     return shown and all_well((agent,))

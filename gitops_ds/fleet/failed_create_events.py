@@ -32,19 +32,19 @@ async def read(cluster: Cluster, now: float) -> Mapping[str, str]:
     """The last message about each DaemonSet, by its UID; empty without the right to list events.
     Raises ClusterError.
     """
-    found: list[Body] = []
+    bodies: list[Body] = []
     for reason in REASONS:
         try:
             which = Selection(fields=f"reason={reason},involvedObject.kind=DaemonSet")
-            found += (await cluster.list(EVENT, which)).items
+            bodies += (await cluster.list(EVENT, which)).items
         except errors.Forbidden:
             return {}
-    return latest(found, now - STILL)
+    return latest(bodies, now - STILL)
 
 
 def latest(events: Iterable[Body], since: float) -> Mapping[str, str]:
     """The last message about each DaemonSet, by its UID, after `since` (seconds since 1970)."""
-    found: dict[str, tuple[float, str]] = {}
+    by_pod: dict[str, tuple[float, str]] = {}
     for event in events:
         about = event.get("involvedObject") or {}
         moment = (
@@ -56,11 +56,11 @@ def latest(events: Iterable[Body], since: float) -> Mapping[str, str]:
         at = timestamps.seconds(str(moment)) or 0.0
         uid = str(about.get("uid") or "")
         is_ours = event.get("reason") in REASONS and about.get("kind") == DAEMONSET.kind
-        if is_ours and at > max(since, found.get(uid, (0.0,))[0]):
-            found[uid] = (
+        if is_ours and at > max(since, by_pod.get(uid, (0.0,))[0]):
+            by_pod[uid] = (
                 at,
                 _POD.sub(
                     "pods are ", str(event.get("message") or "").removeprefix("Error creating: ")
                 ),
             )
-    return {uid: words for uid, (_, words) in found.items()}
+    return {uid: words for uid, (_, words) in by_pod.items()}

@@ -132,11 +132,13 @@ class _Judge:
             ):
                 self.failing[self._kind(pod, node_pods.node)] += 1
             open_nodes.append((node_pods, pod))
-        found = tuple(
+        faulty = tuple(
             self._blame(node_pods, pod, node_pods.node in frozen) for node_pods, pod in open_nodes
         )
         return NodeFaults(
-            len(needing), found, min((time for time in self.times if time > self.now), default=None)
+            len(needing),
+            faulty,
+            min((time for time in self.times if time > self.now), default=None),
         )
 
     def _updated(self, pod: Pod) -> bool:
@@ -161,9 +163,9 @@ class _Judge:
     def _kind(self, pod: Pod, name: str) -> tuple[str, ...]:
         """The template, and the operating system and architecture of the node."""
         labels = self.nodes[name].labels
-        wanted = self._updated(pod)
+        is_updated = self._updated(pod)
         return (
-            ("" if wanted else pod.hash),
+            ("" if is_updated else pod.hash),
             labels.get("kubernetes.io/os", ""),
             labels.get("kubernetes.io/arch", ""),
         )

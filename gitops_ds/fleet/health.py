@@ -116,14 +116,14 @@ class _Summary:
             node for node in self.blames.nodes if node.blame in blames and node.reason != JOINING
         ]
 
-    def listed(self, found: Sequence[NodeHealth]) -> str:
+    def listed(self, nodes: Sequence[NodeHealth]) -> str:
         """`3 of 5 nodes (ImagePullBackOff: node-1, node-2, node-3)`; five names at most."""
-        reasons = Counter(node.reason for node in found)
+        reasons = Counter(node.reason for node in nodes)
         parts = []
         for reason in sorted(reasons, key=lambda reason: (-reasons[reason], reason)):
-            on = [node.node for node in found if node.reason == reason]
+            on = [node.node for node in nodes if node.reason == reason]
             parts.append(f"{reason}: {', '.join(on[:5])}{' and more' if len(on) > 5 else ''}")
-        return f"{len(found)} of {self.blames.eligible} nodes ({'; '.join(parts)})"
+        return f"{len(nodes)} of {self.blames.eligible} nodes ({'; '.join(parts)})"
 
 
 def _summarize(summary: _Summary) -> tuple[HealthState, str]:

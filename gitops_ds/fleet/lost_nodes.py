@@ -66,13 +66,13 @@ def update(lost: Lost, before: Observation, after: Observation, refused: str) ->
         return Lost()
     now = {node.name: node for node in after.nodes}
     bare = _bare(lost.bare, before, after, rules.now)
-    found = {loss.node: loss for loss in (*rules.losses(now), *_refused(bare, now, refused))}
+    losses = {loss.node: loss for loss in (*rules.losses(now), *_refused(bare, now, refused))}
     kept = {
         name: loss
         for name, loss in lost.losses.items()
-        if name in found or not _is_back(name, now, rules.now, after)
+        if name in losses or not _is_back(name, now, rules.now, after)
     }
-    fresh = {name: loss for name, loss in found.items() if name not in kept}
+    fresh = {name: loss for name, loss in losses.items() if name not in kept}
     lost = Lost({**kept, **fresh}, lost.reported & kept.keys(), bare, lost.first, lost.last)
     if not fresh:
         return lost

@@ -55,25 +55,25 @@ class StatusReporter:
     seconds_without_progress = 0.0
 
     def __init__(
-        self, home: StatusTarget, controller: WatchedController, known: ReporterInput, emit: Emit
+        self, home: StatusTarget, controller: WatchedController, inputs: ReporterInput, emit: Emit
     ) -> None:
-        self._ages = known.ages
+        self._ages = inputs.ages
         self._emit, self._leading = emit, asyncio.Event()
         self._leading.set()
         self._stopping = asyncio.Event()
         self.tracker = StatusTracker(
             controller,
-            known.states,
+            inputs.states,
             time.time,
             self._publish,
             deadline=home.deadline,
-            sources=known.sources,
+            sources=inputs.sources,
         )
         self._failures = (
             PodCreateFailureWatcher(home.cluster, self.tracker, time.time) if home.beside else None
         )
         self._statuses = StatusWriter(
-            home.cluster, home.namespace, self.tracker, known.states, time.time
+            home.cluster, home.namespace, self.tracker, inputs.states, time.time
         )
 
     def handle(self, event: Event) -> None:

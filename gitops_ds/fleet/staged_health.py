@@ -21,19 +21,19 @@ def faults(judged: NodeFaults, rollout: StagedRollout) -> NodeFaults:
     the wanted template.
     """
     by_pod = {node.node: node for node in judged.nodes}
-    found = {
+    by_node = {
         name: replace(node, blame=Blame.UNKNOWN) if node.blame is Blame.DESIGN else node
         for name, node in by_pod.items()
     }
     for one in rollout.stages.nodes:
-        found.pop(one.node, None)
+        by_node.pop(one.node, None)
         node = _node(one, by_pod.get(one.node))
         if node is not None and node.blame is Blame.TEMPLATE and rollout.halt is None:
             node = replace(node, blame=Blame.UNKNOWN)  # one more node decides about the cause
         if node is not None:
-            found[one.node] = node
+            by_node[one.node] = node
     times = [time for time in (judged.again, rollout.stages.wake_at) if time is not None]
-    nodes = tuple(found[name] for name in sorted(found))
+    nodes = tuple(by_node[name] for name in sorted(by_node))
     return NodeFaults(judged.eligible, nodes, min(times, default=None))
 
 

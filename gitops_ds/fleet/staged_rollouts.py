@@ -257,6 +257,8 @@ def _time(at: float | None) -> str | None:
 
 def from_objects(observations: Iterable[Observation]) -> Assemble:
     """The inputs that the objects of a cluster contain, with all its DaemonSets."""
-    known = tuple(observations)
-    rollouts = [(one.daemonset, one.revisions) for one in known]
-    return Rollouts(lambda _: None, lambda: 0.0, lambda: known, rollouts=lambda: rollouts).inputs
+    all_observations = tuple(observations)
+    rollouts = [(one.daemonset, one.revisions) for one in all_observations]
+    return Rollouts(
+        lambda _: None, lambda: 0.0, lambda: all_observations, rollouts=lambda: rollouts
+    ).inputs

@@ -96,10 +96,10 @@ class StatusWriter:
         }
         for resource in {CONFIG_MAP, self._kind}:
             for owner in sorted(owners):
-                found = await self._cluster.list(
+                listing = await self._cluster.list(
                     resource, Selection(self._namespace, f"{OF}={owner}")
                 )
-                for body in found.items:
+                for body in listing.items:
                     name = str(body["metadata"]["name"])
                     if resource == self._kind and name in existing:
                         self._known[name] = body

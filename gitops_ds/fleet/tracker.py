@@ -152,8 +152,8 @@ class StatusTracker:
 
     def agent(self, key: Key) -> Agent | None:
         """The agent with this key, or None."""
-        found = self._agents.get(key)
-        return self._shown(found) if found is not None else None
+        agent = self._agents.get(key)
+        return self._shown(agent) if agent is not None else None
 
     def _shown(self, agent: Agent) -> Agent:
         return replace(agent, stale=self._stale) if self._stale else agent
@@ -371,13 +371,13 @@ def _same(one: Agent | None, other: Agent | None) -> bool:
 
 
 def _marks(agent: Agent) -> object:
-    seen, known = agent.seen, agent.state
+    seen, state = agent.seen, agent.state
     of_agent = (
-        known.revisions.get(agent.key),
-        known.drift.get(agent.key),
-        known.generations.get(agent.key),
+        state.revisions.get(agent.key),
+        state.drift.get(agent.key),
+        state.generations.get(agent.key),
     )
-    remembered = known.last_good, known.last_attempted, *of_agent
+    remembered = state.last_good, state.last_attempted, *of_agent
     source = (
         (agent.source.condition, agent.source.message, agent.source.active)
         if agent.source

@@ -132,8 +132,8 @@ class GiteaReviews(GitHubReviews):
     def read_team(self, reply: Any, team: str) -> str | None:
         """The search also finds parts of names."""
         name = team.partition("/")[2].lower()
-        found = (one for one in (reply or {}).get("data") or () if one["name"].lower() == name)
-        return next((str(int(one["id"])) for one in found), None)
+        teams = (one for one in (reply or {}).get("data") or () if one["name"].lower() == name)
+        return next((str(int(one["id"])) for one in teams), None)
 
     def get_member(self, team: str, user: str, user_id: str) -> ForgeRequest:
         """404 for others."""

@@ -51,11 +51,11 @@ class ReviewReader:
 
     async def approving(self, commit: str) -> tuple[ApprovingReview, ...]:
         """The approving reviews of the merged pull requests that brought the commit."""
-        found: list[ApprovingReview] = []
+        reviews: list[ApprovingReview] = []
         ref = PullRequestRef(self._project)
         for pull in await self._send(self._api.list_merged(ref, commit), self._api.read_merged):
-            found += approving(pull, await self._reviews(pull))
-        return tuple(found)
+            reviews += approving(pull, await self._reviews(pull))
+        return tuple(reviews)
 
     async def is_member(self, team: str, review: ApprovingReview) -> bool:
         """Whether the reviewer is an active member of a team; not if it can't be read."""
@@ -68,19 +68,19 @@ class ReviewReader:
         return await self._send(request, lambda reply: self._api.read_member(reply, review.user))
 
     async def _reviews(self, pull: MergedPullRequest) -> list[Review]:
-        ref, found = PullRequestRef(self._project, pull.number), list[Review]()
+        ref, reviews = PullRequestRef(self._project, pull.number), list[Review]()
         for page in range(1, _MOST_PAGES + 1):
             request = self._api.list_reviews(ref, page)
             some = await self._send(request, self._api.read_reviews) if request else ()
             if not some:  # the size of a page is that of the server
                 break
-            found += some
+            reviews += some
         else:
             raise errors.ForgeError(f"pull request {pull.number} has too many reviews")
         if (request := self._api.list_heads(ref)) is not None:
             heads = await self._send(request, self._api.read_heads)
-            return [one.at_head(heads) for one in found]
-        return found
+            return [one.at_head(heads) for one in reviews]
+        return reviews
 
     async def _send(self, request: ForgeRequest, read: Callable[[Any], T]) -> T:
         self._left -= 1

@@ -139,8 +139,8 @@ async def opened(repository: RepositoryRef) -> AsyncIterator[Repository]:
     from gitops_ds.git.repository import Repository
 
     where, own = repository.where, credentials(repository.where)
-    async with Repository(where, cache_directory(), own, allowed=repository.allowed) as found:
-        yield found
+    async with Repository(where, cache_directory(), own, allowed=repository.allowed) as repo:
+        yield repo
 
 
 async def commit_snapshot(repository: Repository, at: str | None, path: str) -> SourceTree:
@@ -182,8 +182,8 @@ async def snapshot(
     """
     if repository.directory is not None and at is None and not committed:
         return await expanded(standing(repository), repository.allowed)
-    async with opened(repository) as found:
-        return await commit_snapshot(found, at, repository.path)
+    async with opened(repository) as repo:
+        return await commit_snapshot(repo, at, repository.path)
 
 
 async def base_snapshot(
@@ -199,14 +199,14 @@ async def base_snapshot(
 
     head = revision.parse(at) if at else revision.Head()
     if server:
-        async with opened(repository) as found:
-            head = revision.Commit(await found.tip(head))
+        async with opened(repository) as repo:
+            head = revision.Commit(await repo.tip(head))
         repository = replace(named(server, repository.path, repository.allowed), directory=None)
-    async with opened(repository) as found:
-        tip, own = await found.tip(revision.parse(base)), await found.tip(head)
+    async with opened(repository) as repo:
+        tip, own = await repo.tip(revision.parse(base)), await repo.tip(head)
         for commit in (tip, own):
-            await found.fetch(commit)
-        return await snapshot_of(found, await found.merge_base(tip, own) or tip, repository.path)
+            await repo.fetch(commit)
+        return await snapshot_of(repo, await repo.merge_base(tip, own) or tip, repository.path)
 
 
 async def commit_named(text: str, directory: str | None) -> str:
@@ -219,23 +219,23 @@ async def commit_named(text: str, directory: str | None) -> str:
         return text.lower()
     from gitops_ds.git import revision
 
-    wanted = revision.parse(text)
-    async with opened(named(directory)) as found:
-        return await found.tip(wanted)
+    spec = revision.parse(text)
+    async with opened(named(directory)) as repo:
+        return await repo.tip(spec)
 
 
-async def expanded(found: SourceTree, allowed: AllowedRenderers) -> SourceTree:
+async def expanded(tree: SourceTree, allowed: AllowedRenderers) -> SourceTree:
     """The snapshot with its kustomizations and charts, as far as programs may run."""
     from gitops_ds.render import bundle, charts
 
-    wanted = charts.charts(found)
-    if not wanted and not any(path.name in KUSTOMIZATIONS for path in found.files):
-        return found
+    used_charts = charts.charts(tree)
+    if not used_charts and not any(path.name in KUSTOMIZATIONS for path in tree.files):
+        return tree
     from gitops_ds.renderers import expand
     from gitops_ds.renderers.process import Means
 
-    which = expand.Which(bundle.ignored(found), bundle.kustomizations(found), wanted)
-    return await expand.expand(found, which, Means(allowed, cache=cache_directory("renders")))
+    which = expand.Which(bundle.ignored(tree), bundle.kustomizations(tree), used_charts)
+    return await expand.expand(tree, which, Means(allowed, cache=cache_directory("renders")))
 
 
 def includes(
@@ -251,10 +251,10 @@ def includes(
 
     async def contains(later: CommitId) -> bool:
         try:
-            async with opened(repository) as found:
-                await found.fetch(later)
-                earlier = await found.tip(revision.parse(commit))
-                return await found.movement(earlier, later) is BranchMovement.FORWARD
+            async with opened(repository) as repo:
+                await repo.fetch(later)
+                earlier = await repo.tip(revision.parse(commit))
+                return await repo.movement(earlier, later) is BranchMovement.FORWARD
         except errors.SourceError:
             return False
 

@@ -137,7 +137,7 @@ def outlooks(
         for misfit in node_capacity.misfits(sides.after):
             misfits.setdefault(misfit.key, []).append(misfit)
     readers = _readers(sides)
-    found = {}
+    outlooks = {}
     for change in changes:
         if change.key.is_daemonset:
             outlook = _of_daemonset(
@@ -146,8 +146,8 @@ def outlooks(
         else:
             outlook = Outlook(configuration=tuple(_read_by(change, readers)))
         if outlook != NOTHING:
-            found[change.key] = outlook
-    return found
+            outlooks[change.key] = outlook
+    return outlooks
 
 
 def _of_daemonset(
@@ -168,9 +168,9 @@ def _of_daemonset(
     staged = change.stages is not None
     if rolls and not staged and sides.census is not None and change.key in sides.after.eligible:
         rehearsal = played.of(base.body, head.body, sides.census.nodes)
-        wanted = sides.after.eligible[change.key]
+        eligible = sides.after.eligible[change.key]
         broken = tuple(
-            node.name for node in sides.census.nodes if not node.ready and node.name in wanted
+            node.name for node in sides.census.nodes if not node.ready and node.name in eligible
         )
     configuration = tuple(_rolled_by(base.body, head.body)) if rolls else ()
     return Outlook(
@@ -230,11 +230,11 @@ def _rolled_by(before: Body, after: Body) -> Iterator[str]:
 
 def _readers(sides: ChangeSides) -> Mapping[tuple[str, str, str], list[Key]]:
     """The DaemonSets by the ConfigMaps and Secrets of their pods (kind, namespace and name)."""
-    found: dict[tuple[str, str, str], list[Key]] = {}
+    readers: dict[tuple[str, str, str], list[Key]] = {}
     for manifest in sides.after.daemonsets:
         for _, kind, name in dict.fromkeys(references.of(pod(manifest.body))):
-            found.setdefault((kind, manifest.key.namespace, name), []).append(manifest.key)
-    return found
+            readers.setdefault((kind, manifest.key.namespace, name), []).append(manifest.key)
+    return readers
 
 
 def _read_by(change: Change, readers: Mapping[tuple[str, str, str], list[Key]]) -> Iterator[str]:
@@ -256,9 +256,11 @@ def _back(change: Change, sides: ChangeSides, *, history: bool) -> WayBack | Non
     )
     if rollout is None or not (rollout.rolls or obstacles):
         return None
-    known = history and rollout.current is not None
+    is_earlier = history and rollout.current is not None
     return WayBack(
-        rollout.current if known else None, rollout.becomes + 1 if known else None, obstacles
+        rollout.current if is_earlier else None,
+        rollout.becomes + 1 if is_earlier else None,
+        obstacles,
     )
 
 

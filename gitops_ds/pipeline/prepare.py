@@ -80,18 +80,18 @@ def prepare(
     reported = (one for one in bundle.findings if one.refused or bundle.rules.get(one.rule, True))
     with spans.span("check"):
         every = (*reported, *check.check(bundle, snapshot, fleet, files=files, advice=advice))
-        found = dict.fromkeys(one for one in every if advice or one.refused)
-    blamed = {finding.object for finding in found}
+        findings = dict.fromkeys(one for one in every if advice or one.refused)
+    blamed = {finding.object for finding in findings}
     clean = frozenset(
         manifest.digest for key, manifest in bundle.manifests.items() if key not in blamed
     )
-    return Prepared(bundle, tuple(sorted(found, key=_order)), fleet, clean)
+    return Prepared(bundle, tuple(sorted(findings, key=_order)), fleet, clean)
 
 
 def compared(sides: ChangeSides, head: Prepared, snapshot: SourceTree) -> Prepared:
     """The head with the findings about the change."""
-    found = dict.fromkeys((*head.findings, *check.compare(sides, head.bundle, snapshot)))
-    return replace(head, findings=tuple(sorted(found, key=_order)))
+    findings = dict.fromkeys((*head.findings, *check.compare(sides, head.bundle, snapshot)))
+    return replace(head, findings=tuple(sorted(findings, key=_order)))
 
 
 def _order(finding: Finding) -> tuple[str, int, int, str, str]:

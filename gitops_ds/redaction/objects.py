@@ -45,8 +45,8 @@ def value(shown: Any) -> Any:
 
 def body(shown: Mapping[str, Any]) -> dict[str, Any]:
     """A whole object for people to read."""
-    found: dict[str, Any] = value(shown)
-    return found
+    result: dict[str, Any] = value(shown)
+    return result
 
 
 def hidden(part: Any, take: Take, *, rather_too_much: bool = False) -> Any:
@@ -70,11 +70,11 @@ def _forget(_: str) -> None:
 
 
 def _of_mapping(part: Mapping[str, Any], take: Take, rather_too_much: bool) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     whole = part.get("kind") == "Secret"
     for key, value in part.items():
         if whole and key in ("data", "stringData") and isinstance(value, Mapping):
-            found[key] = {name: taken(held, take) for name, held in value.items()}
+            result[key] = {name: taken(held, take) for name, held in value.items()}
         elif (
             rather_too_much
             and key == "terminated"
@@ -82,15 +82,15 @@ def _of_mapping(part: Mapping[str, Any], take: Take, rather_too_much: bool) -> d
             and value.get("message")
         ):
             # The container's own last words: whatever its program prints when it fails.
-            found[key] = {**_of_mapping(value, take, rather_too_much), "message": HIDDEN}
+            result[key] = {**_of_mapping(value, take, rather_too_much), "message": HIDDEN}
         elif is_scalar(value) and (
             names_secret(str(key))
             or (key == "value" and _is_variable(part.get("name"), value, rather_too_much))
         ):
-            found[key] = taken(value, take)
+            result[key] = taken(value, take)
         else:
-            found[key] = hidden(value, take, rather_too_much=rather_too_much)
-    return found
+            result[key] = hidden(value, take, rather_too_much=rather_too_much)
+    return result
 
 
 def _is_variable(name: Any, value: Any, rather_too_much: bool) -> bool:
@@ -112,7 +112,7 @@ def secret_words(part: list[Any]) -> list[str]:
     """Of each item of a command line the end that is a secret, else an empty text: the word after
     `--token`, and what `mysql` has after `-p`.
     """
-    found, before = [], ""
+    words, before = [], ""
     texts_of = [one if isinstance(one, str) else "" for one in part]
     if not any(texts_of):
         return texts_of
@@ -122,9 +122,9 @@ def secret_words(part: list[Any]) -> list[str]:
         secret = word if flagged and not word.startswith("-") else ""
         if is_attached and word.startswith("-p") and " " not in word:
             secret = word[2:]
-        found.append(secret)
+        words.append(secret)
         before = word
-    return found
+    return words
 
 
 def taken(value: Any, take: Take) -> Any:

@@ -91,10 +91,10 @@ def _in_secret(finding: Finding) -> bool:
     )
 
 
-def _without_value(found: re.Match[str]) -> str:
-    if not names_secret(found["name"]) or _NO_SECRET.fullmatch(found["value"]):
-        return found.group()
-    return f"{found['key']}{HIDDEN}"
+def _without_value(match: re.Match[str]) -> str:
+    if not names_secret(match["name"]) or _NO_SECRET.fullmatch(match["value"]):
+        return match.group()
+    return f"{match['key']}{HIDDEN}"
 
 
 def found_in(bodies: Iterable[Body]) -> ReportSecrets:

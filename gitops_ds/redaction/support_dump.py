@@ -44,12 +44,12 @@ class Redactor:
 
     def _in(self, written: str) -> list[str]:
         """The known secrets in a text, the longest first."""
-        found = [
+        words = [
             one
             for one, escaped in self._known.items()
             if one in written or (escaped is not one and escaped in written)
         ]
-        return sorted(found, key=lambda one: (-len(one), one))
+        return sorted(words, key=lambda one: (-len(one), one))
 
     def _take(self, value: str) -> None:
         lines = [line.strip() for line in value.splitlines()]
@@ -66,24 +66,24 @@ def _worth_it(value: str) -> bool:
     return len(value) >= _SHORTEST and not usual
 
 
-def _without(part: Any, known: list[str]) -> Any:
+def _without(part: Any, words: list[str]) -> Any:
     match part:
         case Mapping():
             return {
-                _redacted(str(key), known): _without(value, known) for key, value in part.items()
+                _redacted(str(key), words): _without(value, words) for key, value in part.items()
             }
         case list():
-            return [_without(value, known) for value in part]
+            return [_without(value, words) for value in part]
         case str():
-            return _redacted(part, known)
+            return _redacted(part, words)
         case bool() | None:
             return part
         case _:
-            return HIDDEN if str(part) in known else part
+            return HIDDEN if str(part) in words else part
 
 
-def _redacted(text: str, known: list[str]) -> str:
-    for one in known:
+def _redacted(text: str, words: list[str]) -> str:
+    for one in words:
         if one in text:
             # A short value must be a whole word; in an escaped line, \\n may precede it.
             pattern = (

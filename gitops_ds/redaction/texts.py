@@ -103,31 +103,31 @@ def _hidden(
     if not may_hide(text):
         return text
 
-    def named(found: re.Match[str]) -> str:
-        value = found["value"].strip("\"' ")
+    def named(match: re.Match[str]) -> str:
+        value = match["value"].strip("\"' ")
         if (
-            not names_secret(found["name"])
+            not names_secret(match["name"])
             or not value
             or HIDDEN in value
             or value in _NOTHING
             or is_reference(value)
         ):
-            return found.group()
+            return match.group()
         take(value)
-        return found.group()[: found.start("value") - found.start()] + HIDDEN
+        return match.group()[: match.start("value") - match.start()] + HIDDEN
 
-    def login(found: re.Match[str]) -> str:
-        take(found.group().rpartition(":")[2])
+    def login(match: re.Match[str]) -> str:
+        take(match.group().rpartition(":")[2])
         return HIDDEN
 
-    def shape(found: re.Match[str]) -> str:
-        take(found.group())
+    def shape(match: re.Match[str]) -> str:
+        take(match.group())
         return HIDDEN
 
-    def attached(found: re.Match[str]) -> str:
-        value = found["value"]
+    def attached(match: re.Match[str]) -> str:
+        value = match["value"]
         if is_reference(value) or HIDDEN in value:
-            return found.group()
+            return match.group()
         take(value)
         return f"-p{HIDDEN}"
 
@@ -135,11 +135,11 @@ def _hidden(
         pattern = _ATTACHED if takes_attached_password(text) else _LIKELY_ATTACHED
         text = pattern.sub(attached, text)
     if "://" in text:
-        text = _SENDER.sub(lambda found: f"{found[1]}/{HIDDEN}", _LOGIN.sub(login, text))
+        text = _SENDER.sub(lambda match: f"{match[1]}/{HIDDEN}", _LOGIN.sub(login, text))
     if MAY_HAVE_SHAPE.search(text):
         text = SHAPES.sub(shape, text)
     if " " in text:
-        text = bearer.sub(lambda found: f"{found[1]}{found[2]}{HIDDEN}", text)
+        text = bearer.sub(lambda match: f"{match[1]}{match[2]}{HIDDEN}", text)
     for sign, patterns in after_a_name:
         for pattern in patterns if sign in text else ():
             text = pattern.sub(named, text)

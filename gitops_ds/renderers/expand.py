@@ -54,29 +54,29 @@ async def expand(snapshot: SourceTree, which: Which = ALL, means: Means = Means(
         from gitops_ds.renderers import helm  # not loaded for a repository without charts
 
         snapshot = await helm.expand(snapshot, which.charts, means)
-    found = kustomization.find(
+    kustomizations = kustomization.find(
         snapshot.files, lambda path: path in snapshot.consumed or which.skip(path)
     )
-    if not found:
+    if not kustomizations:
         return snapshot
     from gitops_ds.yaml.provenance import kustomize as provenance_kustomize
 
-    wanted = dict.fromkeys(
-        (*kustomization.tops(found), *sorted(d for d in which.also if d in found))
+    tops = dict.fromkeys(
+        (*kustomization.tops(kustomizations), *sorted(d for d in which.also if d in kustomizations))
     )
     strict = means.allowed.kustomize and await asyncio.to_thread(process.isolation) == "none"
     reached = {
-        top: kustomization.reach(top, found, snapshot.files, strict=strict) for top in wanted
+        top: kustomization.reach(top, kustomizations, snapshot.files, strict=strict) for top in tops
     }
     consumed = {f for r in reached.values() for f in r.files} | {
-        f for f in snapshot.files if _of_component(f, found)
+        f for f in snapshot.files if _of_component(f, kustomizations)
     }
     findings = [f for r in reached.values() for f in r.findings]
     buildable = {
-        top: reached[top] for top in wanted if not any(f.refused for f in reached[top].findings)
+        top: reached[top] for top in tops if not any(f.refused for f in reached[top].findings)
     }
     expanded, placed = dict(snapshot.expanded), dict(snapshot.placed)
-    for top, result in (await _build(buildable, found, snapshot.files, means)).items():
+    for top, result in (await _build(buildable, kustomizations, snapshot.files, means)).items():
         if isinstance(result, Finding):
             findings.append(result)
         else:
@@ -93,24 +93,30 @@ async def expand(snapshot: SourceTree, which: Which = ALL, means: Means = Means(
     )
 
 
-def _of_component(file: PurePosixPath, found: Mapping[PurePosixPath, Kustomization]) -> bool:
+def _of_component(
+    file: PurePosixPath, kustomizations: Mapping[PurePosixPath, Kustomization]
+) -> bool:
     """Whether the file is in an unused component: its patches have no target."""
-    return any(k.component and file.is_relative_to(directory) for directory, k in found.items())
+    return any(
+        k.component and file.is_relative_to(directory) for directory, k in kustomizations.items()
+    )
 
 
 async def _build(
     tops: Mapping[PurePosixPath, Reached],
-    found: Mapping[PurePosixPath, Kustomization],
+    kustomizations: Mapping[PurePosixPath, Kustomization],
     files: Mapping[PurePosixPath, bytes],
     means: Means,
 ) -> dict[PurePosixPath, bytes | Finding]:
     command = program(means.search)
     if not tops or not means.allowed.kustomize or command is None:
-        return {top: _not_built(found[top], allowed=means.allowed.kustomize) for top in tops}
+        return {
+            top: _not_built(kustomizations[top], allowed=means.allowed.kustomize) for top in tops
+        }
     keys = await asyncio.to_thread(_keys, tops, files, command)
-    known = {top: await asyncio.to_thread(disk_cache.read, means.cache, keys[top]) for top in tops}
+    cached = {top: await asyncio.to_thread(disk_cache.read, means.cache, keys[top]) for top in tops}
     made: dict[PurePosixPath, bytes | Finding] = {
-        top: data for top, data in known.items() if data is not None
+        top: data for top, data in cached.items() if data is not None
     }
     missing = [top for top in tops if top not in made]
     if not missing:
@@ -122,7 +128,7 @@ async def _build(
 
             async def one(top: PurePosixPath) -> bytes | Finding:
                 async with gate:
-                    return await _run(command, root, found[top], files, means)
+                    return await _run(command, root, kustomizations[top], files, means)
 
             made |= dict(zip(missing, await asyncio.gather(*map(one, missing)), strict=True))
     except OSError as error:

@@ -118,9 +118,9 @@ async def _one(chart: Chart, files: Files, means: Means) -> bytes | tuple[Findin
         *content.values,
         *parts,
     )
-    known = await asyncio.to_thread(disk_cache.read, means.cache, key)
-    if known is not None:
-        return known
+    cached = await asyncio.to_thread(disk_cache.read, means.cache, key)
+    if cached is not None:
+        return cached
     made = await _template(chart, files, [program, "template", *options], content, means)
     if isinstance(made, bytes):
         await asyncio.to_thread(disk_cache.write, means.cache, key, made)
@@ -168,10 +168,10 @@ async def _template(
         root = await asyncio.to_thread(_write, Path(name), own, values)
         # An archive of the repository keeps its name; a directory is `chart`.
         archive = next((path for path in own if path.suffix == ".tgz" and len(own) == 1), None)
-        wanted = root / (archive or "chart")
+        location = root / (archive or "chart")
         layers = [f"--values={root / 'values' / str(number)}" for number in range(len(values))]
         ended = await process.run(
-            [*command, *layers, "--", chart.release, str(wanted)], _environment(root), means
+            [*command, *layers, "--", chart.release, str(location)], _environment(root), means
         )
     if ended.problem:
         return (_refused(chart, files, f"helm {ended.problem}: reduce the chart"),)
@@ -216,9 +216,9 @@ async def _fetched(
 ) -> bytes | Finding:
     """The archive of a remote chart, from the cache or fetched."""
     key = disk_cache.key("chart 1", remote.address, remote.name, remote.version, remote.digest)
-    known = await asyncio.to_thread(disk_cache.read, means.cache, key)
-    if known is not None:
-        return known
+    cached = await asyncio.to_thread(disk_cache.read, means.cache, key)
+    if cached is not None:
+        return cached
     subject = f"chart {remote.name} {remote.version}"
     if not means.allowed.network:
         return _refused(

@@ -37,8 +37,8 @@ _DEEPEST = re.compile(r".* at <(.*?)>: (.*)", re.DOTALL)
 def findings(stderr: str, chart: Chart, files: Files, root: str) -> tuple[Finding, ...]:
     """Blocking findings from helm's stderr; `root` is the directory of our copy."""
     words = _in_repository(_error(stderr), chart, root)
-    if _SCHEMA in words and (found := list(_of_schema(words, chart, files))):
-        return tuple(found[:_SEVERAL])
+    if _SCHEMA in words and (of_schema := list(_of_schema(words, chart, files))):
+        return tuple(of_schema[:_SEVERAL])
     if made := _NO_YAML.search(words):
         file = helm.file_of(chart, made[1], files)
         message = (
@@ -94,16 +94,16 @@ def _in_repository(message_text: str, chart: Chart, root: str) -> str:
 def _of_schema(message_text: str, chart: Chart, files: Files) -> Iterator[Finding]:
     """One finding per value that violates the chart's values.schema.json."""
     for line in message_text.splitlines():
-        if found := _SCHEMA_LINE.match(line):
-            if found["dotted"] is not None:
-                steps = [] if found["dotted"] == "(root)" else found["dotted"].split(".")
+        if match := _SCHEMA_LINE.match(line):
+            if match["dotted"] is not None:
+                steps = [] if match["dotted"] == "(root)" else match["dotted"].split(".")
             else:
                 steps = [
                     part.replace("~1", "/").replace("~0", "~")
-                    for part in found["pointer"].split("/")[1:]
+                    for part in match["pointer"].split("/")[1:]
                 ]
             name = ".".join(steps) or "values"
-            message = f"{name} violates the chart's values.schema.json: {found['words']}"
+            message = f"{name} violates the chart's values.schema.json: {match['words']}"
             yield refusal(RULE, _plain(message), _of_value(steps, chart, files))
 
 
@@ -130,20 +130,20 @@ def _of_value(steps: list[str], chart: Chart, files: Files) -> Place:
 
 def _named_line(message_text: str, chart: Chart, files: Files) -> Place | None:
     """The innermost place in the message within a file of the repository."""
-    found = None
+    place = None
     for name, line, column in _AT_LINE.findall(message_text):
         file = helm.file_of(chart, name, files)
         if file is not None:
             # Go counts columns from 0.
-            found = Place(str(file), int(line), int(column) + 1 if column else 1)
+            place = Place(str(file), int(line), int(column) + 1 if column else 1)
     if (
-        found is None
+        place is None
         and (named := _IN_FILE.search(message_text))
         and PurePosixPath(named[1]) in files
     ):
         line = int(named[2] or 0)
         return Place(named[1], line, 1 if line else 0)
-    return found
+    return place
 
 
 def _dependencies(chart: Chart, files: Files) -> Place:

@@ -143,7 +143,7 @@ class Report:
 
 
 def report(
-    found: Iterable[Finding],
+    findings: Iterable[Finding],
     files: Mapping[str, bytes],
     checked: Iterable[CheckedObject] = (),
     *,
@@ -154,7 +154,7 @@ def report(
 ) -> Report:
     """A report. It does not depend on the order of the findings."""
     hidden = hidden or redaction_report.ReportSecrets()
-    raw = in_order(found)
+    raw = in_order(findings)
     answered = sorted(suppressed, key=lambda one: _order(one[0]))
     return Report(
         tuple(printable.finding_texts(finding, hidden) for finding in raw),
@@ -238,11 +238,11 @@ def _within(document: Any, hidden: redaction_report.ReportSecrets) -> Any:
     )
 
 
-def in_order(found: Iterable[Finding]) -> list[Finding]:
+def in_order(findings: Iterable[Finding]) -> list[Finding]:
     """Unique findings by severity, file, line and rule. `fingerprints` numbers equal findings in
     this order.
     """
-    return [next(same) for _, same in groupby(sorted(found, key=_order), key=_order)]
+    return [next(same) for _, same in groupby(sorted(findings, key=_order), key=_order)]
 
 
 def _order(finding: Finding) -> tuple[Any, ...]:
@@ -280,11 +280,11 @@ def fingerprint(finding: Finding) -> str:
 def fingerprints(findings: Sequence[Finding]) -> list[str]:
     """The fingerprints of findings in their order; equal ones are numbered."""
     seen: Counter[str] = Counter()
-    found = []
+    hashes = []
     for one in map(fingerprint, findings):
-        found.append(_digest(f"{one}\0{seen[one]}") if seen[one] else one)
+        hashes.append(_digest(f"{one}\0{seen[one]}") if seen[one] else one)
         seen[one] += 1
-    return found
+    return hashes
 
 
 # "line 12", "12:5" and "column 5" change with every edit above them.

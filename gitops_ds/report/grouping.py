@@ -48,12 +48,12 @@ class FindingGroup:
 
 def grouped(findings: Iterable[Finding]) -> list[FindingGroup]:
     """The groups in the order of their first findings."""
-    found: dict[object, list[Finding]] = {}
+    groups: dict[object, list[Finding]] = {}
     for one in findings:
         place, fix = one.place, one.fix.words if one.fix else ""
         key = (one.rule, one.severity, one.message, place, one.end, fix, one.other)
-        found.setdefault(key, []).append(one)
-    return [FindingGroup(tuple(same)) for same in found.values()]
+        groups.setdefault(key, []).append(one)
+    return [FindingGroup(tuple(same)) for same in groups.values()]
 
 
 def by_rule(groups: Sequence[FindingGroup]) -> list[str]:

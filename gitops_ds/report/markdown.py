@@ -86,9 +86,9 @@ def marker(key: str) -> str:
 
 
 def _verdict(report: Report) -> str:
-    found = severity_counts(report.count()) if report.findings else "no findings"
+    counts = severity_counts(report.count()) if report.findings else "no findings"
     size = f"{counted(len(report.files), 'file')}, {counted(len(report.checked), 'object')}"
-    return f"**gitops-ds check: {found}** in {size}.{_summary(report)}\n"
+    return f"**gitops-ds check: {counts}** in {size}.{_summary(report)}\n"
 
 
 def _summary(report: Report) -> str:
@@ -269,8 +269,8 @@ _ENTITIES: Final = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 
 def prose(text: str) -> str:
     """The text as words of a sentence or a table cell, without effect as Markdown."""
-    broken = _SIGN.sub(lambda found: found.group() + _BREAK, " ".join(text.split()))
-    return re.sub("[&<>]", lambda found: _ENTITIES[found.group()], _MEANING.sub(r"\\\g<0>", broken))
+    broken = _SIGN.sub(lambda match: match.group() + _BREAK, " ".join(text.split()))
+    return re.sub("[&<>]", lambda match: _ENTITIES[match.group()], _MEANING.sub(r"\\\g<0>", broken))
 
 
 def code(text: str) -> str:

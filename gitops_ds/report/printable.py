@@ -57,8 +57,8 @@ def file(name: str) -> str:
     return line(name, _LONGEST_FILE)
 
 
-def _escape(found: re.Match[str]) -> str:
-    code = ord(found.group())
+def _escape(match: re.Match[str]) -> str:
+    code = ord(match.group())
     return (
         f"\\x{code:02x}"
         if code < 0x100

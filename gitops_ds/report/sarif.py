@@ -81,13 +81,13 @@ def as_json(report: Report, about: ReportContext, largest: int = LARGEST) -> str
 
 
 def _log(
-    driver: Mapping[str, Any], about: ReportContext, results: Sequence[Any], found: int
+    driver: Mapping[str, Any], about: ReportContext, results: Sequence[Any], total: int
 ) -> str:
     run = {
         "tool": {"driver": driver},
         "automationDetails": {"id": f"gitops-ds/{quote(about.scope)}/"},
         "columnKind": "unicodeCodePoints",
-        "invocations": [_invocation(len(results), found)],
+        "invocations": [_invocation(len(results), total)],
         "results": results,
     }
     return dumps(
@@ -99,11 +99,11 @@ def _log(
     )
 
 
-def _invocation(shown: int, found: int) -> dict[str, Any]:
-    if shown == found:
+def _invocation(shown: int, total: int) -> dict[str, Any]:
+    if shown == total:
         return {"executionSuccessful": True}
     message = (
-        f"{shown} of {found} findings are in this file, the most severe; gitops-ds check prints all"
+        f"{shown} of {total} findings are in this file, the most severe; gitops-ds check prints all"
     )
     return {
         "executionSuccessful": True,
@@ -113,10 +113,10 @@ def _invocation(shown: int, found: int) -> dict[str, Any]:
 
 def _unknown(id: str, report: Report) -> RuleText:
     """The description of a rule without a row in the table, from its findings."""
-    found = [finding for finding in report.findings if finding.rule == id]
-    loudest = min((finding.severity for finding in found), key=SEVERITY_ORDER.__getitem__)
+    findings = [finding for finding in report.findings if finding.rule == id]
+    loudest = min((finding.severity for finding in findings), key=SEVERITY_ORDER.__getitem__)
     return RuleText(
-        id, f"{id}: {_family(id)[0]}", loudest, refused=any(finding.refused for finding in found)
+        id, f"{id}: {_family(id)[0]}", loudest, refused=any(finding.refused for finding in findings)
     )
 
 

@@ -66,10 +66,10 @@ def _libc() -> ctypes.CDLL:
 
 
 def _filtered() -> bool:
-    known = _MACHINES.get(platform.machine())
-    if known is None:
+    numbers = _MACHINES.get(platform.machine())
+    if numbers is None:
         return False
-    architecture, socket = known
+    architecture, socket = numbers
     refuse_at = 7
     steps = [
         (_LOAD, 0, 0, 4),  # the architecture

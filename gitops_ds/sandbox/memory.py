@@ -79,21 +79,21 @@ def cgroup_limit(root: Path = _ROOT) -> int | None:
         lines = (root / "proc/self/cgroup").read_text().splitlines()
     except OSError:
         return None
-    found = []
+    limits = []
     for line in lines:
         _, controllers, path = line.split(":", 2)
         if controllers == "":
-            found += _limits(root / "sys/fs/cgroup", path, "memory.max")
+            limits += _limits(root / "sys/fs/cgroup", path, "memory.max")
         elif "memory" in controllers.split(","):
-            found += _limits(root / "sys/fs/cgroup/memory", path, "memory.limit_in_bytes")
-    return min(found, default=None)
+            limits += _limits(root / "sys/fs/cgroup/memory", path, "memory.limit_in_bytes")
+    return min(limits, default=None)
 
 
 def _limits(mounted: Path, path: str, name: str) -> list[int]:
     """The limits of the groups from the top down. In a container the path may be that of the host,
     of which only the top exists.
     """
-    found, at = [], mounted
+    limits, at = [], mounted
     for part in ("", *Path(path.lstrip("/")).parts):
         at = at / part
         try:
@@ -101,5 +101,5 @@ def _limits(mounted: Path, path: str, name: str) -> list[int]:
         except OSError:
             continue
         if text.isdigit() and int(text) < _NO_LIMIT:
-            found.append(int(text))
-    return found
+            limits.append(int(text))
+    return limits

@@ -52,12 +52,12 @@ def conditions(
     ready, message = _READY[health.state], health.message
     if unapplied and health.state is HealthState.HEALTHY:
         ready, message = ("False", "ReconciliationFailed"), unapplied
-    found = [("Ready", *ready, message)]
+    rows = [("Ready", *ready, message)]
     if health.state in _BESIDE:
         type, reason = _BESIDE[health.state]
-        found.append((type, "True", reason, health.message))
+        rows.append((type, "True", reason, health.message))
     elif unapplied:
-        found.append(("Reconciling", "True", RETRYING, unapplied))
+        rows.append(("Reconciling", "True", RETRYING, unapplied))
     since = {
         (old.get("type"), old.get("status")): str(old.get("lastTransitionTime") or "")
         for old in before
@@ -71,5 +71,5 @@ def conditions(
             "observedGeneration": generation,
             "lastTransitionTime": since.get((type, status)) or timestamps.text(now),
         }
-        for type, status, reason, message in found
+        for type, status, reason, message in rows
     ]

@@ -81,8 +81,8 @@ class EventRecorder:
         if isinstance(event, RolloutProgressed):
             self._uids[event.daemonset] = event.uid
             return ()
-        found = kube_event(event, self._state(event))
-        return (found,) if found else ()
+        result = kube_event(event, self._state(event))
+        return (result,) if result else ()
 
     def _state(self, event: Event) -> InvolvedObject | None:
         if isinstance(event, ControllerEvent):
@@ -184,22 +184,22 @@ class EventCorrelator:
         if alike is None or now - alike.last > ALIKE_WITHIN:
             alike = _keep(self._alike, (event.about, event.reason), _Alike(now))
         alike.last = now
-        known = event
+        previous = event
         if len(alike.messages) >= ALIKE and event.message not in alike.messages:
-            known, event = (
+            previous, event = (
                 replace(event, message=COMBINED),
                 replace(event, message=COMBINED + event.message),
             )
         else:
             alike.messages.add(event.message)
-        before = self._entries.get(known)
+        before = self._entries.get(previous)
         if before is None:
             entry = EventSeries(
-                event, hashlib.sha256(f"{known}{now}".encode()).hexdigest()[:16], 1, now, now
+                event, hashlib.sha256(f"{previous}{now}".encode()).hexdigest()[:16], 1, now, now
             )
         else:
             entry = replace(before, event=event, count=before.count + 1, last=now)
-        _keep(self._entries, known, entry)
+        _keep(self._entries, previous, entry)
         return entry if self._allowed(event.about, now) else None
 
     def _allowed(self, about: InvolvedObject, now: float) -> bool:

@@ -43,19 +43,19 @@ def as_json(event: Event) -> dict[str, Any] | None:
     """
     if not event.logged:
         return None
-    found: dict[str, Any] = {
+    document: dict[str, Any] = {
         "time": event.at,
         "level": str(event.level),
         "kind": event.definition.kind,
     }
     if text := line(event):
-        found["message"] = text
+        document["message"] = text
     for key in event.definition.keys:
         if (value := getattr(event, key)) is not None:
-            found[key] = _plain(value)
+            document[key] = _plain(value)
     if event.about is not None:
-        found["object"] = str(event.about)
-    return {**found, **{name: texts.words(value) for name, value in event.details().items()}}
+        document["object"] = str(event.about)
+    return {**document, **{name: texts.words(value) for name, value in event.details().items()}}
 
 
 def _plain(value: Any) -> Any:

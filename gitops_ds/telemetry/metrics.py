@@ -148,7 +148,7 @@ def _rollouts(agents: Sequence[AgentStatus]) -> Iterator[Metric]:
     yield from (nodes, limit, halted)
 
 
-def _sources(found: Iterable[SourceStatus]) -> Iterator[Metric]:
+def _sources(statuses: Iterable[SourceStatus]) -> Iterator[Metric]:
     condition = GaugeMetricFamily(
         *(
             "gitopsds_source_condition",
@@ -161,7 +161,7 @@ def _sources(found: Iterable[SourceStatus]) -> Iterator[Metric]:
         "Time of the last response of Git.",
         labels=["repository"],
     )
-    for status in found:
+    for status in statuses:
         name = " ".join(filter(None, (status.repository, status.branch)))
         for one in Condition:
             condition.add_metric([name, one], one is status.condition)

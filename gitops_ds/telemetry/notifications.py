@@ -41,11 +41,11 @@ class NotificationBuilder:
         notice = event.notice()
         if notice is None:
             return None
-        found = _notification(event, notice, repository)
+        notification = _notification(event, notice, repository)
         if isinstance(event, ReconcileFailed) and event.retry_in is not None:
-            self._waiting.setdefault(repository, found)
+            self._waiting.setdefault(repository, notification)
             return None
-        return found
+        return notification
 
     def _overdue(self, event: ReconcileTimed, repository: str) -> Notification | None:
         if event.well:

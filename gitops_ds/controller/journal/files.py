@@ -94,12 +94,10 @@ class Journal:
         left = self._limits.bytes * (1 - 1 / SHARES)
         for index, file in enumerate(reversed(files(self._directory))):
             with contextlib.suppress(OSError):
-                found = file.stat()
-                left -= found.st_size
+                stat = file.stat()
+                left -= stat.st_size
                 if index and (
-                    index >= MOST_FILES
-                    or left < 0
-                    or now - found.st_mtime > self._limits.days * DAY
+                    index >= MOST_FILES or left < 0 or now - stat.st_mtime > self._limits.days * DAY
                 ):
                     file.unlink()
 

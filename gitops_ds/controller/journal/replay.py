@@ -98,20 +98,20 @@ def replay(journal: Path, decide: Decide = decide.decide) -> Replay:
     """Repeats all decisions of a file, or of the files of a directory. Raises UsageError without a
     journal.
     """
-    found = Replay()
+    result = Replay()
     for file in _files(journal):
-        found.files += 1
+        result.files += 1
         for read in turns(file):
             if isinstance(read, Unread):
-                found.unread.append(read)
+                result.unread.append(read)
                 continue
             number, turn = read
-            found.turns += 1
+            result.turns += 1
             for then, now in _differences(turn, decide):
-                found.differences.append(
+                result.differences.append(
                     DecisionDifference(str(file), number, turn.at, turn.daemonset, then, now)
                 )
-    return found
+    return result
 
 
 def _differences(turn: Decided, decide: Decide) -> Iterator[tuple[str, str]]:
@@ -129,10 +129,10 @@ def _differences(turn: Decided, decide: Decide) -> Iterator[tuple[str, str]]:
 
 
 def _files(journal: Path) -> list[Path]:
-    found = files.files(journal) if journal.is_dir() else [journal]
-    if not found or not all(file.is_file() for file in found):
+    paths = files.files(journal) if journal.is_dir() else [journal]
+    if not paths or not all(file.is_file() for file in paths):
         raise UsageError(f"{journal}: no journal; name a file, or a directory with {files.PATTERN}")
-    return found
+    return paths
 
 
 def turns(file: Path) -> Iterator[tuple[int, Decided] | Unread]:
@@ -224,16 +224,16 @@ def _shown(value: Any) -> str:
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"
 
 
-def as_json(found: Replay) -> dict[str, Any]:
+def as_json(replay: Replay) -> dict[str, Any]:
     """The report of docs/reference/json.md."""
     return {
         "apiVersion": names.API_VERSION,
         "kind": "Replay",
         "summary": {
-            "files": found.files,
-            "turns": found.turns,
-            "differences": len(found.differences),
-            "unread": len(found.unread),
+            "files": replay.files,
+            "turns": replay.turns,
+            "differences": len(replay.differences),
+            "unread": len(replay.unread),
         },
         "differences": [
             {
@@ -244,10 +244,10 @@ def as_json(found: Replay) -> dict[str, Any]:
                 "then": d.then,
                 "now": d.now,
             }
-            for d in found.differences
+            for d in replay.differences
         ],
         "unread": [
             {"file": u.file, "line": u.line, "message": u.message, "torn": u.torn}
-            for u in found.unread
+            for u in replay.unread
         ],
     }

@@ -154,12 +154,12 @@ class ActionEvent(ControllerEvent):
 
     def details(self) -> Mapping[str, str]:
         """The action, its object and its node."""
-        found = {
+        details = {
             "action": type(self.action).__name__,
             "target": str(self.target or ""),
             "node": str(getattr(self.action, "node", "")),
         }
-        return {name: value for name, value in found.items() if value}
+        return {name: value for name, value in details.items() if value}
 
     def _described(self) -> str:
         """`CreatePod logging/agent-x7f2k on node-1`; a pod that was not created has no name."""

@@ -54,8 +54,8 @@ def _revision(change: Change) -> str:
     rollout = change.rollout
     if rollout is None or not rollout.rolls:
         return ""
-    known = f", as {rollout.known_as} was" if rollout.known_as else ""
-    return f" (revision {rollout.becomes}{known})"
+    earlier = f", as {rollout.known_as} was" if rollout.known_as else ""
+    return f" (revision {rollout.becomes}{earlier})"
 
 
 @dataclass(frozen=True, slots=True)
