@@ -85,21 +85,21 @@ async def _approve_stage(args: ApproveArgs) -> int:
     from gitops_ds.model.objects import short
 
     async with args.open_cluster() as cluster:
-        found = await rollout_approvals.approve(cluster, _request(args))
+        approval = await rollout_approvals.approve(cluster, _request(args))
     if args.output == "json":
         fields = {
             "kind": "StageApproval",
-            "namespace": found.daemonset.namespace,
-            "name": found.daemonset.name,
-            "stage": found.stage,
-            "target": found.target.revision,
-            "hash": found.target.hash,
-            "commit": found.target.commit,
+            "namespace": approval.daemonset.namespace,
+            "name": approval.daemonset.name,
+            "stage": approval.stage,
+            "target": approval.target.revision,
+            "hash": approval.target.hash,
+            "commit": approval.target.commit,
         }
         options.show_json({"apiVersion": names.API_VERSION, **fields})
     else:
-        commit = short(found.target.commit)
-        click.echo(f"{found.daemonset}: stage {found.stage} of commit {commit} approved")
+        commit = short(approval.target.commit)
+        click.echo(f"{approval.daemonset}: stage {approval.stage} of commit {commit} approved")
     return 0
 
 
@@ -116,25 +116,25 @@ async def _commit_approval(args: ApproveArgs) -> int:
     from gitops_ds.pipeline import open_repository
 
     async with args.open_cluster() as cluster:
-        found = await rollout_approvals.waiting(cluster, _request(args))
+        stage = await rollout_approvals.waiting(cluster, _request(args))
     proposal = Proposal(args.branch, args.push)
     target = await git_commit.on_server(open_repository.named(args.directory), proposal)
-    done = await approval_commit.approve(target.repository, target.proposal, found)
+    done = await approval_commit.approve(target.repository, target.proposal, stage)
     where = target.repository.display
-    commit_options.show(args, "ApprovalCommit", done, where, stage=found.stage)
+    commit_options.show(args, "ApprovalCommit", done, where, stage=stage.stage)
     return 0
 
 
 async def _approve(args: ApproveArgs) -> int:
     from gitops_ds.model import names
 
-    async def work(cluster: Cluster, where: Where, found: StateObject) -> tuple[Body, str]:
+    async def work(cluster: Cluster, where: Where, target: StateObject) -> tuple[Body, str]:
         from gitops_ds.commands import service_requests as service
 
         body = await service.annotate(
-            cluster, where, found.id, lambda _: {names.APPROVE: args.what}
+            cluster, where, target.id, lambda _: {names.APPROVE: args.what}
         )
-        return body, f"{found.id}: plan {args.what} approved"
+        return body, f"{target.id}: plan {args.what} approved"
 
     await request_options.ask(args, work)
     return 0

@@ -95,7 +95,7 @@ async def _comment(args: CommentArgs) -> int:
     from gitops_ds.forges.contract import ForgeKind
     from gitops_ds.model.finding import Severity
 
-    wanted = pull_request_comment.CommentOptions(
+    options = pull_request_comment.CommentOptions(
         args.report,
         ForgeKind(args.forge) if args.forge else None,
         args.url,
@@ -108,7 +108,7 @@ async def _comment(args: CommentArgs) -> int:
         Severity(args.fail_on),
         args.allow_http,
     )
-    task = pull_request_comment.task(wanted, os.environ)
+    task = pull_request_comment.task(options, os.environ)
     if args.dry_run:
         click.echo("\n".join(pull_request_comment.plan(task)))
         return 0

@@ -53,12 +53,12 @@ def plugin_completions(words: Sequence[str]) -> str:
     *before, incomplete = words or [""]
     completion = ShellComplete(cli, {}, "kubectl gitops-ds", COMPLETION_VARIABLE)
     try:
-        found = completion.get_completions(list(before), incomplete)
+        items = completion.get_completions(list(before), incomplete)
     except Exception:  # a prompt is no place for a message
-        found = []
-    plain = [one for one in found if one.type == "plain"]
+        items = []
+    plain = [one for one in items if one.type == "plain"]
     lines = [f"{one.value}\t{one.help}" if one.help else str(one.value) for one in plain]
-    directive = max((_DIRECTIVES.get(one.type, NO_FILES) for one in found), default=NO_FILES)
+    directive = max((_DIRECTIVES.get(one.type, NO_FILES) for one in items), default=NO_FILES)
     return "".join(f"{line}\n" for line in (*lines, f":{directive}"))
 
 

@@ -74,17 +74,17 @@ async def _diff(args: DiffArgs) -> int:
     )
     apply_options = ApplyOptions(prune.Guards(prune=args.prune), args.adopt, args.force_conflicts)
     try:
-        found = await _changes(repository, snapshot, target, apply_options)
+        result = await _changes(repository, snapshot, target, apply_options)
     except errors.Refused as error:  # 1 would mean a difference
         options.say(f"error: {error}")
         return 3
-    for refusal in found.refusals:
+    for refusal in result.refusals:
         options.say(f"not applied: {texts.words(refusal.message)}")
     await plan.report_uncommitted(repository, snapshot, quiet=args.quiet)
-    shown = found.diffs if args.show_secrets else [live_diff.masked(one) for one in found.diffs]
+    shown = result.diffs if args.show_secrets else [live_diff.masked(one) for one in result.diffs]
     done = await live_diff.run_program(shown, interactive=sys.stdout.isatty())
     click.echo(done.text, nl=False)
-    return done.code or int(any(one.reason.effect.fails_commit for one in found.refusals))
+    return done.code or int(any(one.reason.effect.fails_commit for one in result.refusals))
 
 
 async def _changes(

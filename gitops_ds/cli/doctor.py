@@ -48,10 +48,12 @@ async def _doctor(args: DoctorArgs) -> int:
 
     connection = args.connection()
     repository = args.repository or args.directory
-    wanted = result.DoctorOptions(repository, args.path, args.settings, args.cluster, connection)
+    doctor_options = result.DoctorOptions(
+        repository, args.path, args.settings, args.cluster, connection
+    )
     lines = []
     colours = {CheckVerdict.OK: "green", CheckVerdict.WARNING: "yellow", CheckVerdict.BAD: "red"}
-    async for line in checks.examine(wanted):
+    async for line in checks.examine(doctor_options):
         lines.append(line)
         if args.output == "text" and not (args.quiet and line.verdict is CheckVerdict.OK):
             verdict = click.style(f"{line.verdict:<7}", colours[line.verdict])

@@ -97,7 +97,7 @@ def _only(name: str, drifts: Mapping[Key, Drifted]) -> tuple[Key, Drifted]:
     raise errors.Refused(f"{name} has no drift: there is nothing to commit")
 
 
-def _show(found: Mapping[Key, Drifted], args: DriftArgs) -> None:
+def _show(drifted: Mapping[Key, Drifted], args: DriftArgs) -> None:
     from gitops_ds.model.objects import show_path
     from gitops_ds.plan import drift
     from gitops_ds.redaction import objects
@@ -108,15 +108,15 @@ def _show(found: Mapping[Key, Drifted], args: DriftArgs) -> None:
                 "object": {"kind": key.kind, "namespace": key.namespace, "name": key.name},
                 **drift.as_json(one),
             }
-            for key, one in found.items()
+            for key, one in drifted.items()
         ]
         options.show_json({"apiVersion": "gitops-ds.io/v1", "kind": "Drift", "items": items})
         return
-    for key, one in found.items():
+    for key, one in drifted.items():
         click.echo(f"{key} was {drift.words(one)}")
         for change in (objects.field(key, field) for field in one.fields):
             click.echo(
                 f"  {show_path(change.path)}: {change.new!r} in Git, {change.old!r} in the cluster"
             )
-    if not found:
+    if not drifted:
         options.say("no drift found", quiet=args.quiet)

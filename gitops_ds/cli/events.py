@@ -77,11 +77,11 @@ async def _events(args: EventsArgs) -> int:
     connection = args.connection()
     async with args.open_cluster() as cluster:
         read = await commands_events.read(cluster, connection.state_namespace)
-    found = list_options.in_order(_selected(args, read), args.sort_by, commands_events.as_json)
-    if args.output.is_table and not found:
+    happenings = list_options.in_order(_selected(args, read), args.sort_by, commands_events.as_json)
+    if args.output.is_table and not happenings:
         click.echo("No events found; a cluster keeps them for an hour.")
         return 0
-    _show(args, found, headers=not args.no_headers)
+    _show(args, happenings, headers=not args.no_headers)
     return 0
 
 
@@ -90,9 +90,9 @@ async def _watch(args: EventsArgs) -> int:
 
     headers = not args.no_headers
 
-    def show(found: list[Happening]) -> None:
+    def show(happenings: list[Happening]) -> None:
         nonlocal headers
-        chosen = _selected(args, found)
+        chosen = _selected(args, happenings)
         if args.output.is_table and (chosen or headers):
             _show(args, chosen, headers=headers)
             headers = False
@@ -106,7 +106,7 @@ async def _watch(args: EventsArgs) -> int:
     return 0
 
 
-def _selected(args: EventsArgs, found: Sequence[Happening]) -> list[Happening]:
+def _selected(args: EventsArgs, happenings: Sequence[Happening]) -> list[Happening]:
     from gitops_ds.commands import events as commands_events
     from gitops_ds.fleet import agents
 
@@ -118,7 +118,7 @@ def _selected(args: EventsArgs, found: Sequence[Happening]) -> list[Happening]:
 
     return [
         one
-        for one in found
+        for one in happenings
         if (not args.name or one.key.name == agents.name_of(args.name))
         and args.chosen_namespace in ("", one.key.namespace)
         and (one.warning or not args.warnings)
@@ -130,15 +130,15 @@ def _name(one: Happening) -> str:
     return f"event/{one.name}"
 
 
-def _show(args: EventsArgs, found: Sequence[Happening], *, headers: bool) -> None:
+def _show(args: EventsArgs, happenings: Sequence[Happening], *, headers: bool) -> None:
     from gitops_ds.apimachinery import timestamps
     from gitops_ds.commands import events as commands_events
     from gitops_ds.model import names
 
     if not args.output.is_table:
-        items = [commands_events.as_json(one) for one in found]
+        items = [commands_events.as_json(one) for one in happenings]
         document = {"apiVersion": names.API_VERSION, "kind": "EventList", "items": items}
-        list_options.write(args.output, document, [_name(one) for one in found])
+        list_options.write(args.output, document, [_name(one) for one in happenings])
         return
     now, wide = time.time(), args.output.is_wide
     rows = [
@@ -151,7 +151,7 @@ def _show(args: EventsArgs, found: Sequence[Happening], *, headers: bool) -> Non
             " ".join(one.message.split()),
             *((one.speaker, one.name) if wide else ()),
         ]
-        for one in found
+        for one in happenings
     ]
     head = [*HEAD, "SOURCE", "NAME"] if wide else HEAD
     click.echo(table.columns(head, rows, headers=headers), nl=False)

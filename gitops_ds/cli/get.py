@@ -92,8 +92,8 @@ async def _all_clusters(args: GetArgs) -> int:
     repository, trust = open_repository.named(args.directory, args.path), all_clusters.NO_TRUST
     if args.settings:
         trust = all_clusters.trust_in(args.settings, repository)
-    found = await all_clusters.look(repository, trust)
-    rows = list_options.in_order(found, args.sort_by, cluster_overview.as_json)
+    cluster_rows = await all_clusters.look(repository, trust)
+    rows = list_options.in_order(cluster_rows, args.sort_by, cluster_overview.as_json)
     if not args.output.is_table:
         items = [cluster_overview.as_json(row) for row in rows]
         document = {"apiVersion": names.API_VERSION, "kind": "ClusterReportList", "items": items}
@@ -118,16 +118,16 @@ async def _get(args: GetArgs) -> int:
         agents = await fleet_agents.list_agents(
             cluster, connection.state_namespace, now, options.say
         )
-    found = list_options.in_order(_selected(args, agents), args.sort_by, fleet_agents.as_json)
+    chosen = list_options.in_order(_selected(args, agents), args.sort_by, fleet_agents.as_json)
     if not args.output.is_table:
-        document = _document(found, single=len(args.names) == 1 and len(found) == 1)
-        list_options.write(args.output, document, [_name(agent) for agent in found])
+        document = _document(chosen, single=len(args.names) == 1 and len(chosen) == 1)
+        list_options.write(args.output, document, [_name(agent) for agent in chosen])
         return 0
     wide = args.output.is_wide
-    text = table.fleet(found, now, wide=wide, headers=not args.no_headers)
+    text = table.fleet(chosen, now, wide=wide, headers=not args.no_headers)
     click.echo(table.coloured(text), nl=False)
     if not wide:
-        for line in table.apart(found):
+        for line in table.apart(chosen):
             options.say(line, quiet=args.quiet)
     return 0
 
@@ -142,8 +142,8 @@ def _selected(args: GetArgs, agents: tuple[Agent, ...]) -> tuple[Agent, ...]:
     def labels(agent: Agent) -> Mapping[str, str]:
         return (agent.seen.daemonset.raw.get("metadata") or {}).get("labels") or {}
 
-    found = fleet_agents.select_agents(agents, args.names, args.chosen_namespace)
-    return tuple(one for one in found if label_selector.all_match(args.selector, labels(one)))
+    chosen = fleet_agents.select_agents(agents, args.names, args.chosen_namespace)
+    return tuple(one for one in chosen if label_selector.all_match(args.selector, labels(one)))
 
 
 def _name(agent: Agent) -> str:
@@ -189,17 +189,17 @@ class _ChangePrinter:
 
         args = self._args
         if self._started:  # an agent that is deleted may return
-            known = {agent.key.name for agent in agents}
-            names = tuple(one for one in args.names if fleet_agents.name_of(one) in known)
+            names_now = {agent.key.name for agent in agents}
+            names = tuple(one for one in args.names if fleet_agents.name_of(one) in names_now)
             if args.names and not names:
                 agents = ()
             args = replace(args, what=("ds", *names))
-        found = _selected(args, agents)
-        documents = {agent.key: fleet_agents.as_json(agent) for agent in found}
-        changed = [one for one in found if documents[one.key] != self._shown.get(one.key)]
+        chosen = _selected(args, agents)
+        documents = {agent.key: fleet_agents.as_json(agent) for agent in chosen}
+        changed = [one for one in chosen if documents[one.key] != self._shown.get(one.key)]
         self._shown = documents
         if args.output.is_table:
-            self._print_rows(found, changed)
+            self._print_rows(chosen, changed)
         else:
             for agent in changed:
                 list_options.write(args.output, _document([agent], single=True), [_name(agent)])

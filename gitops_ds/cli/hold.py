@@ -52,14 +52,14 @@ async def _hold(args: HoldArgs) -> int:
 
     commit = await open_repository.commit_named(args.commit, args.directory)
 
-    async def work(cluster: Cluster, where: Where, found: StateObject) -> tuple[Body, str]:
+    async def work(cluster: Cluster, where: Where, target: StateObject) -> tuple[Body, str]:
         from gitops_ds.commands import service_requests as service
         from gitops_ds.commands import template_hold
 
-        body = await service.hold(cluster, where, found.id, commit)
-        agents = await template_hold.hold(cluster, found.id, commit, time.time())
+        body = await service.hold(cluster, where, target.id, commit)
+        agents = await template_hold.hold(cluster, target.id, commit, time.time())
         rollouts = f", and its rollout of {', '.join(map(str, agents))}" if agents else ""
-        return body, f"{found.id}: commit {commit[:12]} is on hold{rollouts}"
+        return body, f"{target.id}: commit {commit[:12]} is on hold{rollouts}"
 
     await request_options.ask(args, work)
     return 0
@@ -70,23 +70,23 @@ async def _release(args: HoldArgs) -> int:
 
     commit = await open_repository.commit_named(args.commit, args.directory)
 
-    async def work(cluster: Cluster, where: Where, found: StateObject) -> tuple[Body, str]:
+    async def work(cluster: Cluster, where: Where, target: StateObject) -> tuple[Body, str]:
         from gitops_ds import errors
         from gitops_ds.commands import service_requests as service
         from gitops_ds.commands import template_release
 
-        agents = await template_release.release(cluster, found.id, commit)
-        waits = await service.is_waiting(cluster, where, found.id, commit, time.time())
+        agents = await template_release.release(cluster, target.id, commit)
+        waits = await service.is_waiting(cluster, where, target.id, commit, time.time())
         try:
-            body = await service.release(cluster, where, found.id, commit)
+            body = await service.release(cluster, where, target.id, commit)
         except errors.Refused:
             if not agents and not waits:
                 raise
-            body = await service.annotate(cluster, where, found.id, lambda _: {})
+            body = await service.annotate(cluster, where, target.id, lambda _: {})
         if waits:
-            body = await service.release_waiting(cluster, where, found.id, commit)
+            body = await service.release_waiting(cluster, where, target.id, commit)
         rollouts = f", rollout of {', '.join(map(str, agents))}" if agents else ""
-        return body, f"{found.id}: commit {commit[:12]} released{rollouts}"
+        return body, f"{target.id}: commit {commit[:12]} released{rollouts}"
 
     await request_options.ask(args, work)
     return 0

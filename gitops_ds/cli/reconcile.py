@@ -43,15 +43,15 @@ def reconcile(args: ReconcileArgs) -> int:
 async def _reconcile(args: ReconcileArgs) -> int:
     from gitops_ds.model import names
 
-    async def work(cluster: Cluster, where: Where, found: StateObject) -> tuple[Body, str]:
+    async def work(cluster: Cluster, where: Where, target: StateObject) -> tuple[Body, str]:
         from gitops_ds.commands import service_requests as service
 
-        body, value = await service.request(cluster, where, found.id)
+        body, value = await service.request(cluster, where, target.id)
         if not args.wait:
-            return body, f"reconciliation of {found.id} requested"
-        body = await service.answered(cluster, where, found.id, value, args.timeout)
+            return body, f"reconciliation of {target.id} requested"
+        body = await service.answered(cluster, where, target.id, value, args.timeout)
         outcome = str(body["metadata"]["annotations"].get(names.OUTCOME, ""))
-        if not outcome.startswith("success") and (why := await _reason(cluster, where, found.id)):
+        if not outcome.startswith("success") and (why := await _reason(cluster, where, target.id)):
             options.say(why, quiet=args.quiet)
         return body, outcome
 

@@ -48,11 +48,11 @@ async def _render(args: RenderArgs) -> int:
     snapshot = await open_repository.snapshot(repository, args.revision)
     bundle = rendering.render(snapshot, cluster=args.cluster, namespace=args.namespace)
     if args.agents:
-        known = set(rendering.agents(snapshot))
-        if missing := sorted(set(args.agents) - known):
+        agents = set(rendering.agents(snapshot))
+        if missing := sorted(set(args.agents) - agents):
             raise click.UsageError(
                 f"--agent {missing[0]}: the repository has "
-                f"{', '.join(sorted(known)) or 'no agents'}"
+                f"{', '.join(sorted(agents)) or 'no agents'}"
             )
         chosen = {
             key: manifest

@@ -27,10 +27,10 @@ def replay(args: ReplayArgs) -> int:
     """Replay every decision of a journal with this version, and compare."""
     from gitops_ds.controller.journal import replay as journals
 
-    found = journals.replay(args.journal)
+    result = journals.replay(args.journal)
     if args.output == "json":
-        options.show_json(journals.as_json(found))
+        options.show_json(journals.as_json(result))
     else:
-        for line in (*found.differences, *found.unread, found):
+        for line in (*result.differences, *result.unread, result):
             click.echo(str(line))
-    return 0 if found.agrees else 1
+    return 0 if result.agrees else 1

@@ -37,10 +37,10 @@ async def _restart(args: RestartArgs) -> int:
 
     target = await git_commit.on_server(args.repository_ref(), args.proposal())
     named = target.repository
-    wanted = commands_restart.RestartOptions(
+    restart_options = commands_restart.RestartOptions(
         args.name, args.namespace, args.cluster, args.reason, target.proposal
     )
-    done, key = await commands_restart.restart(named, wanted)
+    done, key = await commands_restart.restart(named, restart_options)
     commit_options.show(
         args, "Restart", done, named.display, object={"namespace": key.namespace, "name": key.name}
     )

@@ -42,21 +42,21 @@ async def _sources(args: SourcesArgs) -> int:
     connection = args.connection()
     now = time.time()
     async with args.open_cluster() as cluster:
-        found = await commands_sources.look(cluster, connection.state_namespace, now)
+        statuses = await commands_sources.look(cluster, connection.state_namespace, now)
     if args.output in ("json", "yaml"):
-        items = [commands_sources.as_json(status) for status in found]
+        items = [commands_sources.as_json(status) for status in statuses]
         document = {"apiVersion": names.API_VERSION, "kind": "SourceStatusList", "items": items}
         options.show_json(document) if args.output == "json" else options.show_yaml(document)
     elif args.output == "name":
-        click.echo("".join(f"source/{status.id}\n" for status in found), nl=False)
-    elif not found:
+        click.echo("".join(f"source/{status.id}\n" for status in statuses), nl=False)
+    elif not statuses:
         click.echo(f"No sources found in namespace {connection.state_namespace}.")
     else:
-        click.echo(_table(found, now, wide=args.output == "wide"), nl=False)
+        click.echo(_table(statuses, now, wide=args.output == "wide"), nl=False)
     return 0
 
 
-def _table(found: tuple[SourceStatus, ...], now: float, *, wide: bool) -> str:
+def _table(statuses: tuple[SourceStatus, ...], now: float, *, wide: bool) -> str:
     from gitops_ds.apimachinery import timestamps
     from gitops_ds.model.objects import short
 
@@ -76,10 +76,10 @@ def _table(found: tuple[SourceStatus, ...], now: float, *, wide: bool) -> str:
             [",".join(one.held), str(one.suspended).lower(), service, one.message] if wide else []
         )
 
-    text = table.columns([*HEAD, *WIDE] if wide else HEAD, map(row, found))
+    text = table.columns([*HEAD, *WIDE] if wide else HEAD, map(row, statuses))
     trouble = [
         f"{one.id}: {one.message}\n"
-        for one in found
+        for one in statuses
         if one.message and not wide and one.condition.value != "Synced"
     ]
     return text + ("\n" + "".join(trouble) if trouble else "")

@@ -59,15 +59,15 @@ async def _support_dump(args: SupportDumpArgs) -> int:
     moment = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now))
     file = Path(args.file or f"gitops-ds-support-{moment}.tar.gz")
     connection = args.connection()
-    wanted = collect.DumpOptions(connection.state_namespace, args.settings)
-    dump = await collect.local(wanted)
+    dump_options = collect.DumpOptions(connection.state_namespace, args.settings)
+    dump = await collect.local(dump_options)
     try:
         async with args.open_cluster() as cluster:
             raw = cluster.text if args.logs and isinstance(cluster, HttpCluster) else None
-            await collect.cluster(dump, cluster, wanted, raw)
+            await collect.cluster(dump, cluster, dump_options, raw)
     except errors.ClusterError as error:
         dump.missing.append(f"cluster: {error}")
-    data = archive.archive(dump, wanted.limits, now)
+    data = archive.archive(dump, dump_options.limits, now)
     archive.write(file, data)
     if args.output == "json":
         fields = {

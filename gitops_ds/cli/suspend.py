@@ -51,10 +51,10 @@ async def _suspend(args: SuspendArgs, *, suspended: bool) -> int:
     if args.agent:
         return await _agent(args, args.agent, suspended=suspended)
 
-    async def work(cluster: Cluster, where: Where, found: StateObject) -> tuple[Body, str]:
+    async def work(cluster: Cluster, where: Where, target: StateObject) -> tuple[Body, str]:
         from gitops_ds.commands import service_requests as service
 
-        done = await service.suspend(cluster, where, found.id, suspended=suspended)
+        done = await service.suspend(cluster, where, target.id, suspended=suspended)
         words = done.words(suspended=suspended)
         return done.body, f"{words}: nothing is written" if suspended else words
 

@@ -118,29 +118,29 @@ async def adopt(cluster: Cluster, namespaces: Collection[str]) -> Adopted:
     Refused without one.
     """
     every = (await cluster.list(DAEMONSET)).items
-    found = _Found()
+    result = _Found()
     chosen = [body for body in every if key_of(body).namespace in namespaces or not namespaces]
     reasons = [_left_alone(body) for body in chosen]
-    found.notes += filter(None, reasons)
-    wanted = [body for body, why in zip(chosen, reasons, strict=True) if not why]
-    if not wanted:
-        raise errors.Refused("no DaemonSet to write: " + ("; ".join(found.notes) or "none found"))
-    for body in wanted:
-        found.take(body)
-        _note(found, body)
+    result.notes += filter(None, reasons)
+    bodies = [body for body, why in zip(chosen, reasons, strict=True) if not why]
+    if not bodies:
+        raise errors.Refused("no DaemonSet to write: " + ("; ".join(result.notes) or "none found"))
+    for body in bodies:
+        result.take(body)
+        _note(result, body)
     shared = {key_of(body): body for body in await _listed(cluster, _IN_CLUSTER, "")}
-    for space in sorted({key_of(body).namespace for body in wanted}):
+    for space in sorted({key_of(body).namespace for body in bodies}):
         near = {key_of(body): body for body in await _listed(cluster, _IN_SPACE, space)}
-        for body in wanted:
+        for body in bodies:
             if key_of(body).namespace == space:
                 for companion in _companions(body, {**shared, **near}):
                     if not _is_given(companion):
-                        found.take(companion)
+                        result.take(companion)
     return Adopted(
-        _files(found.objects),
-        tuple(sorted(map(key_of, wanted))),
-        tuple(found.notes),
-        found.of_tools,
+        _files(result.objects),
+        tuple(sorted(map(key_of, bodies))),
+        tuple(result.notes),
+        result.of_tools,
     )
 
 
@@ -228,16 +228,16 @@ def _left_alone(body: Body) -> str:
     return f"{key} is being deleted" if metadata.get("deletionTimestamp") else ""
 
 
-def _note(found: _Found, body: Body) -> None:
+def _note(result: _Found, body: Body) -> None:
     key, holder = key_of(body), ownership.holder(body, "")
     if holder.hold is ownership.Hold.FOREIGN:
-        found.of_tools = True
-        found.notes.append(
+        result.of_tools = True
+        result.notes.append(
             f"{key} belongs to {holder.name}: pause that tool, then apply with --adopt"
         )
     secrets = {name for _, kind, name in references.of(pod(body)) if kind == "Secret"}
     if secrets:
-        found.notes.append(
+        result.notes.append(
             f"{key} reads the Secrets {', '.join(sorted(secrets))}: they stay in the cluster and "
             "are not written"
         )
@@ -277,24 +277,24 @@ def _companions(body: Body, near: Mapping[Key, Body]) -> Iterator[Body]:
     key, spec = key_of(body), pod(body)
     labels = section(section(template(body).get("metadata")).get("labels"))
     account = str(spec.get("serviceAccountName") or "default")
-    wanted = {Key("", kind, key.namespace, name) for _, kind, name in references.of(spec)}
-    wanted |= {
+    keys = {Key("", kind, key.namespace, name) for _, kind, name in references.of(spec)}
+    keys |= {
         Key("", "Namespace", "", key.namespace),
         Key("", "ServiceAccount", key.namespace, account),
     }
-    wanted.add(
+    keys.add(
         Key("scheduling.k8s.io", "PriorityClass", "", str(spec.get("priorityClassName") or ""))
     )
-    for other, found in near.items():
+    for other, candidate in near.items():
         match other.kind:
             case "Service":
-                selector = section(section(found.get("spec")).get("selector"))
+                selector = section(section(candidate.get("spec")).get("selector"))
                 if selector and selector.items() <= labels.items():
-                    wanted.add(other)
-            case "RoleBinding" | "ClusterRoleBinding" if _binds(found, key.namespace, account):
-                role = section(found.get("roleRef"))
+                    keys.add(other)
+            case "RoleBinding" | "ClusterRoleBinding" if _binds(candidate, key.namespace, account):
+                role = section(candidate.get("roleRef"))
                 kind = str(role.get("kind"))
-                wanted |= {
+                keys |= {
                     other,
                     Key(
                         _RBAC, kind, key.namespace if kind == "Role" else "", str(role.get("name"))
@@ -302,7 +302,7 @@ def _companions(body: Body, near: Mapping[Key, Body]) -> Iterator[Body]:
                 }
             case _:
                 pass
-    return (near[one] for one in sorted(wanted) if one in near)
+    return (near[one] for one in sorted(keys) if one in near)
 
 
 def _binds(binding: Body, namespace: str, account: str) -> bool:

@@ -23,16 +23,16 @@ def trust_in(file: str, repository: RepositoryRef) -> Trust:
     """The keys that the settings of a service have for a repository: for the only one, else for
     the one at its address and path. Raises SettingsError.
     """
-    known = service.read(file).repositories
+    repositories = service.read(file).repositories
     place = repository.identity, repository.path
-    found = [
+    matches = [
         one
-        for one in known
+        for one in repositories
         if (address.parse(one.url, allow_local=True).display, one.path) == place
     ]
-    if len(known) != 1 and not found:
+    if len(repositories) != 1 and not matches:
         raise errors.SettingsError(f"{file} has no repository {repository.display_path}")
-    return git_auth.trust_of((found or known)[0])
+    return git_auth.trust_of((matches or repositories)[0])
 
 
 async def look(repository: RepositoryRef, trust: Trust = NO_TRUST) -> tuple[ClusterRow, ...]:
@@ -41,12 +41,12 @@ async def look(repository: RepositoryRef, trust: Trust = NO_TRUST) -> tuple[Clus
     Without keys every row is unverified where a report is signed: a service with keys would count
     signed reports only. Raises UsageError and SourceError.
     """
-    async with open_repository.opened(_on_server(repository)) as found:
-        tree = await open_repository.unexpanded(found, None, repository.path)
+    async with open_repository.opened(_on_server(repository)) as repo:
+        tree = await open_repository.unexpanded(repo, None, repository.path)
         names = bundle.clusters(tree)
-        read = await cluster_report_reader.read(found, repository.path, names, trust)
+        read = await cluster_report_reader.read(repo, repository.path, names, trust)
         verified = trust.mode is not Mode.NONE
-        signed = not verified and any([await found.is_signed(one.ref.commit) for one in read])
+        signed = not verified and any([await repo.is_signed(one.ref.commit) for one in read])
     rows = cluster_overview.rows(names, bundle.cluster_orders(tree), cluster_report_reader.of(read))
     return tuple(
         replace(

@@ -66,19 +66,19 @@ def estimates(plan: Plan, bundle: Bundle, live: Live) -> dict[Key, float]:
     """
     from gitops_ds.daemonset import rollout_simulation
 
-    nodes, found = live.nodes or (), dict[Key, float]()
+    nodes, durations = live.nodes or (), dict[Key, float]()
     for change in plan_command.with_stages(plan, bundle, live).changes:
         if not change.key.is_daemonset or change.manifest is None:
             continue
         if change.stages is not None:
             if change.stages.seconds is not None:
-                found[change.key] = change.stages.seconds
+                durations[change.key] = change.stages.seconds
         elif change.rollout is not None and change.rollout.rolls:
-            wanted = defaults.defaulted(change.manifest.body)
-            rehearsal = rollout_simulation.rehearse(live.objects.get(change.key), wanted, nodes)
+            desired = defaults.defaulted(change.manifest.body)
+            rehearsal = rollout_simulation.rehearse(live.objects.get(change.key), desired, nodes)
             if not rehearsal.waiting:
-                found[change.key] = rehearsal.seconds
-    return found
+                durations[change.key] = rehearsal.seconds
+    return durations
 
 
 async def refuse_beside_a_service(place: DeployTarget, snapshot: SourceTree) -> None:
@@ -112,9 +112,9 @@ async def _refuse_going_back(
         return
     from gitops_ds.git import object_reader
 
-    async with open_repository.opened(repository) as found:
+    async with open_repository.opened(repository) as repo:
         try:
-            movement = await found.movement(last, commit.id)
+            movement = await repo.movement(last, commit.id)
         except (
             errors.RevisionUnknown
         ):  # rewritten by a force-push: another line, not an older commit

@@ -39,18 +39,20 @@ class BackportOptions:
     namespace: str = ""
 
 
-def files(snapshot: SourceTree, wanted: BackportOptions) -> Mapping[PurePosixPath, bytes] | None:
+def files(snapshot: SourceTree, options: BackportOptions) -> Mapping[PurePosixPath, bytes] | None:
     """The changed files; None where a difference is more than a value written in one place."""
     manifest = rendering.render(
-        snapshot, cluster=wanted.cluster, namespace=wanted.namespace
-    ).manifests.get(wanted.key)
-    if manifest is None or wanted.template is None:
+        snapshot, cluster=options.cluster, namespace=options.namespace
+    ).manifests.get(options.key)
+    if manifest is None or options.template is None:
         return None
     now = defaults.defaulted_template((manifest.body.get("spec") or {}).get("template") or {})
     return edited(
         snapshot,
         manifest,
-        diff.compare({"spec": {"template": now}}, {"spec": {"template": wanted.template.template}}),
+        diff.compare(
+            {"spec": {"template": now}}, {"spec": {"template": options.template.template}}
+        ),
     )
 
 
@@ -62,10 +64,10 @@ def edited(
     """
     edits: dict[PurePosixPath, list[Edit]] = defaultdict(list)
     for change in changes:
-        found = _edit(snapshot, manifest, change)
-        if found is None:
+        new_edit = _edit(snapshot, manifest, change)
+        if new_edit is None:
             return None
-        file, edit = found
+        file, edit = new_edit
         edits[file].append(edit)
     try:
         return {file: yaml_edit.apply(snapshot.files[file], some) for file, some in edits.items()}
@@ -106,7 +108,7 @@ def _edit(
 
 def _indices(body: Any, path: Path) -> Path | None:
     """The path with places instead of the names of list members."""
-    found: list[str | int] = []
+    steps: list[str | int] = []
     for step in path:
         if isinstance(step, ListMember):
             at = next(
@@ -119,12 +121,12 @@ def _indices(body: Any, path: Path) -> Path | None:
             )
             if at is None:
                 return None
-            found.append(at)
+            steps.append(at)
             body = body[at]
         else:
-            found.append(step)
+            steps.append(step)
             body = body.get(step) if isinstance(body, Mapping) else None
-    return tuple(found)
+    return tuple(steps)
 
 
 def _at(parsed: tuple[parser.Document, ...], index: int, path: Path) -> Any:

@@ -16,10 +16,10 @@ def event(environ: Mapping[str, str]) -> Mapping[str, Any]:
     """The event behind GITHUB_EVENT_PATH; empty if missing or unreadable."""
     name = environ.get("GITHUB_EVENT_PATH")
     try:
-        found = orjson.loads(read(name, _LONGEST_EVENT)) if name else {}
+        document = orjson.loads(read(name, _LONGEST_EVENT)) if name else {}
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return document if isinstance(document, dict) else {}
 
 
 def read(name: str, most: int) -> bytes:

@@ -48,12 +48,12 @@ def read_each(values: Iterable[str], clusters: Collection[str]) -> dict[str, Liv
     """The live objects by cluster: of `CLUSTER=FILE` those of one, of `FILE` those for every
     cluster, under the empty name.
     """
-    found = {}
+    by_cluster = {}
     for one in values:
         name, equals, file = one.partition("=")
         of_one = bool(equals) and name in clusters
-        found[name if of_one else ""] = read(file if of_one else one)
-    return found
+        by_cluster[name if of_one else ""] = read(file if of_one else one)
+    return by_cluster
 
 
 def _is_whole(body: Body) -> bool:
@@ -73,10 +73,10 @@ def assemble(bodies: list[Body]) -> Live:
     """Live objects from bodies of all kinds."""
     apart = ("Node", "ControllerRevision")
     objects = {key_of(body): body for body in bodies if body["kind"] not in apart}
-    known = [body for body in bodies if body["kind"] == "ControllerRevision"]
+    revision_bodies = [body for body in bodies if body["kind"] == "ControllerRevision"]
     nodes = [body for body in bodies if body["kind"] == "Node"]
     room = {body["metadata"]["name"]: amounts for body in nodes if (amounts := _allocatable(body))}
-    return replace(live_state.assemble(objects, known, nodes), allocatable=room)
+    return replace(live_state.assemble(objects, revision_bodies, nodes), allocatable=room)
 
 
 def _allocatable(node: Body) -> dict[str, int]:

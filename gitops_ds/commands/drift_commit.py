@@ -89,9 +89,9 @@ def _edited(
 
 
 def _find(snapshot: SourceTree, key: Key, target: ApplyTarget) -> Manifest:
-    found = rendering.render(
+    rendered = rendering.render(
         snapshot, cluster=target.cluster, namespace=target.namespace
     ).manifests.get(key)
-    if found is None:
+    if rendered is None:
         raise errors.Refused(f"Git does not name {key} any more")
-    return found
+    return rendered

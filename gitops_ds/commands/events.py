@@ -49,8 +49,8 @@ async def read(cluster: Cluster, state_namespace: str) -> list[Happening]:
     """Events of DaemonSets, from any source, and those on the service's own objects; newest last.
     Raises ClusterError.
     """
-    found = [_happening(body) for body in (await cluster.list(EVENT)).items]
-    ours = (one for one in found if _is_shown(one, state_namespace))
+    happenings = [_happening(body) for body in (await cluster.list(EVENT)).items]
+    ours = (one for one in happenings if _is_shown(one, state_namespace))
     return sorted(ours, key=lambda one: (one.last, one.key, one.reason))
 
 
@@ -88,8 +88,8 @@ async def follow(
                 return
             case _:
                 return
-        found = [one for one in map(_happening, bodies) if _is_shown(one, state_namespace)]
-        new = [one for one in found if counts.get((one.key, one.name)) != one.count]
+        happenings = [one for one in map(_happening, bodies) if _is_shown(one, state_namespace)]
+        new = [one for one in happenings if counts.get((one.key, one.name)) != one.count]
         counts.update({(one.key, one.name): one.count for one in new})
         show(sorted(new, key=lambda one: (one.last, one.key, one.reason)))
 

@@ -137,8 +137,8 @@ async def propose(
 
 def _access(repository: Repository, named: forge_discovery.NamedForge) -> ForgeAccess:
     """Raises UsageError if the forge is unknown or has no token."""
-    found = forge_discovery.find(repository.address, named)
-    return ForgeAccess(found.kind, found.url, access.token(found.kind, os.environ), found.project)
+    forge = forge_discovery.find(repository.address, named)
+    return ForgeAccess(forge.kind, forge.url, access.token(forge.kind, os.environ), forge.project)
 
 
 async def _opened(repository: Repository, forge: ForgeAccess, commit: CommitId, target: str) -> str:

@@ -29,13 +29,13 @@ LOOK_BACK = 1000  # commits
 
 async def history(agent: Agent, repository: Repository | None) -> list[dict[str, Any]]:
     """The revisions, oldest first, each with its commit, author and time where Git is at hand."""
-    current, counts, found = agent.current, agent.nodes_by_hash(), []
+    current, counts, entries = agent.current, agent.nodes_by_hash(), []
     for revision in agent.history:
         commit = agent.commit_of(revision)
         info = await _info(repository, commit)
         annotations = (revision.raw.get("metadata") or {}).get("annotations") or {}
         cause = info.subject if info else annotations.get(names.CHANGE_CAUSE, "")
-        found.append(
+        entries.append(
             {
                 "revision": revision.number,
                 "name": revision.name,
@@ -48,7 +48,7 @@ async def history(agent: Agent, repository: Repository | None) -> list[dict[str,
                 "current": current is not None and revision.name == current.name,
             }
         )
-    return found
+    return entries
 
 
 async def _info(repository: Repository | None, commit: str) -> CommitInfo | None:
@@ -66,8 +66,8 @@ def revision_of(agent: Agent, number: int) -> Revision:
     for revision in agent.history:
         if revision.number == number:
             return revision
-    known = ", ".join(str(revision.number) for revision in agent.history) or "none"
-    raise errors.UsageError(f"{agent.key} has no revision {number}; it has {known}")
+    numbers = ", ".join(str(revision.number) for revision in agent.history) or "none"
+    raise errors.UsageError(f"{agent.key} has no revision {number}; it has {numbers}")
 
 
 def revision_before(agent: Agent) -> Revision:
@@ -104,7 +104,7 @@ class RestoringCommit:
 
 
 async def way_back(
-    repository: Repository, inside: str, tip: CommitId, wanted: BackportOptions, why: CommitReason
+    repository: Repository, inside: str, tip: CommitId, options: BackportOptions, why: CommitReason
 ) -> RestoringCommit:
     """Builds the commit on the tip, unpushed: a revert where one commit is to be taken back, else
     the agent's files as they were.
@@ -114,28 +114,28 @@ async def way_back(
     what else would have to change.
     """
     try:
-        if wanted.target is None:
+        if options.target is None:
             raise errors.Refused(
-                f"the commit of that revision of {wanted.key} was not recorded: name it with "
+                f"the commit of that revision of {options.key} was not recorded: name it with "
                 "--to-commit"
             )
-        return await _by_history(repository, inside, tip, (wanted, wanted.target), why)
+        return await _by_history(repository, inside, tip, (options, options.target), why)
     except errors.Refused:
-        if wanted.template is None:
+        if options.template is None:
             raise
-        files = backport.files(await open_repository.snapshot_of(repository, tip, inside), wanted)
+        files = backport.files(await open_repository.snapshot_of(repository, tip, inside), options)
         if files is None:
             raise
         if not files:
             raise errors.Refused(
-                f"Git says what revision {wanted.template.number} of {wanted.key} says: nothing "
+                f"Git says what revision {options.template.number} of {options.key} says: nothing "
                 "to take back"
             ) from None
-    subject = f"Bring revision {wanted.template.number} of {wanted.key} back"
+    subject = f"Bring revision {options.template.number} of {options.key} back"
     message = f"{subject}\n\n{why.reason}\n"
     edited = {_in_repository(inside, path): data for path, data in files.items()}
     commit = await repository.commit_files(tip, edited, message, why.by)
-    await _verify(repository, inside, commit, wanted)
+    await _verify(repository, inside, commit, options)
     return RestoringCommit(commit)
 
 
@@ -146,12 +146,12 @@ async def _by_history(
     goal: tuple[BackportOptions, CommitId],
     why: CommitReason,
 ) -> RestoringCommit:
-    wanted, target = goal
+    options, target = goal
     await repository.fetch(target)
     then, now = [
         await open_repository.snapshot_of(repository, commit, inside) for commit in (target, tip)
     ]
-    folder = _folder(then, wanted)
+    folder = _folder(then, options)
     changed = _changed(then, now, folder)
     if not changed:
         raise errors.Refused(f"{folder} is as it was in {target[:12]}: nothing to take back")
@@ -169,17 +169,17 @@ async def _by_history(
         commit = await repository.restore(
             tip, target, [_in_repository(inside, path) for path in changed], why
         )
-    await _verify(repository, inside, commit, wanted)
+    await _verify(repository, inside, commit, options)
     return RestoringCommit(commit, single, None if single else target)
 
 
-def _folder(snapshot: SourceTree, wanted: BackportOptions) -> PurePosixPath:
+def _folder(snapshot: SourceTree, options: BackportOptions) -> PurePosixPath:
     """What belongs to the agent: its folder under agents/, else the one file that holds it."""
     manifest = rendering.render(
-        snapshot, cluster=wanted.cluster, namespace=wanted.namespace
-    ).manifests.get(wanted.key)
+        snapshot, cluster=options.cluster, namespace=options.namespace
+    ).manifests.get(options.key)
     if manifest is None:
-        raise errors.Refused(f"{wanted.key} is not in the commit to restore")
+        raise errors.Refused(f"{options.key} is not in the commit to restore")
     file = PurePosixPath(manifest.origin.base.file)
     return (
         PurePosixPath(*file.parts[:2])
@@ -218,24 +218,24 @@ def _in_repository(inside: str, path: PurePosixPath) -> str:
 
 
 async def _verify(
-    repository: Repository, inside: str, commit: CommitId, wanted: BackportOptions
+    repository: Repository, inside: str, commit: CommitId, options: BackportOptions
 ) -> None:
     """Renders the commit: the template must be the requested one."""
-    if wanted.template is None:
+    if options.template is None:
         return
     after = await open_repository.snapshot_of(repository, commit, inside)
     manifest = rendering.render(
-        after, cluster=wanted.cluster, namespace=wanted.namespace
-    ).manifests.get(wanted.key)
+        after, cluster=options.cluster, namespace=options.namespace
+    ).manifests.get(options.key)
     template = ((manifest.body.get("spec") or {}).get("template") or {}) if manifest else {}
     mine, theirs = (
         defaults.defaulted_template(template),
-        defaults.defaulted_template(wanted.template.template),
+        defaults.defaulted_template(options.template.template),
     )
     if not revisions.same_template(mine, theirs):
         where = ", ".join(show_path(change.path) for change in diff.compare(theirs, mine)[:5])
         raise errors.Refused(
-            f"the agent's own files do not bring revision {wanted.template.number} back ({where} "
+            f"the agent's own files do not bring revision {options.template.number} back ({where} "
             "differ): "
             "values outside its folder changed too; revert those commits with git revert, or name "
             "another --to-commit"

@@ -80,9 +80,9 @@ def _differing(
         old, new = live.objects.get(change.key), None
         if change.operation is not Operation.DELETE and change.manifest is not None:
             new = results.get(change.key) or _predicted(change, old, context)
-        found = ObjectDiff(change.key, old, new)
-        if found.live is not None or found.merged is not None:
-            yield found
+        difference = ObjectDiff(change.key, old, new)
+        if difference.live is not None or difference.merged is not None:
+            yield difference
 
 
 def _predicted(change: Change, old: Body | None, context: PlanContext) -> Body | None:

@@ -58,13 +58,13 @@ def prepared(snapshot: SourceTree, target: ApplyTarget, *, advice: bool = False)
     )
 
 
-def deployable(found: Prepared) -> Prepared:
+def deployable(prepared_commit: Prepared) -> Prepared:
     """The same if it can be deployed; else raises Refused with the first findings."""
-    if found.deployable:
-        return found
+    if prepared_commit.deployable:
+        return prepared_commit
     from gitops_ds.redaction import report
 
-    refused = [finding for finding in found.findings if finding.refused]
+    refused = [finding for finding in prepared_commit.findings if finding.refused]
     first = "\n".join(f"  {report.line_of(finding)}" for finding in refused[:10])
     raise errors.Refused(
         f"{counted(len(refused), 'finding')} must be fixed first (`gitops-ds check` lists all); "
@@ -81,20 +81,23 @@ def _with_content(
     """The bundle with its blocking findings. Raises UsageError for a repository without content,
     unless that may mean to delete everything.
     """
-    found = prepared(snapshot, target)
-    if not (options.guards.prune or found.bundle.manifests):
+    prepared_commit = prepared(snapshot, target)
+    if not (options.guards.prune or prepared_commit.bundle.manifests):
         from gitops_ds.commands.check import run
 
         # files with advice alone are content as well
         whole = prepared(snapshot, target, advice=True)
         run.require_content(repository.display_path, snapshot, (whole,))
-    return found
+    return prepared_commit
 
 
-def owner_of(found: Prepared, repository: open_repository.RepositoryRef) -> str:
+def owner_of(prepared_commit: Prepared, repository: open_repository.RepositoryRef) -> str:
     """The id under which the repository owns objects in that cluster."""
     return state_store.identity(
-        found.bundle.owner_hint, repository.identity, repository.path, found.bundle.cluster.name
+        prepared_commit.bundle.owner_hint,
+        repository.identity,
+        repository.path,
+        prepared_commit.bundle.cluster.name,
     )
 
 
@@ -108,12 +111,15 @@ async def drafted(
     """A plan made against a live cluster, with what is needed to carry it out. Raises Refused for
     what can't be deployed.
     """
-    found = deployable(_with_content(repository, snapshot, target, options))
+    prepared_commit = deployable(_with_content(repository, snapshot, target, options))
     async with connect.opened(
-        target.connection.naming(target.cluster), found.bundle.cluster
+        target.connection.naming(target.cluster), prepared_commit.bundle.cluster
     ) as cluster:
-        place = _place(cluster, repository, found, target)
-        yield place, await prepared_plan.draft(place, found.bundle, snapshot.commit, options)
+        place = _place(cluster, repository, prepared_commit, target)
+        yield (
+            place,
+            await prepared_plan.draft(place, prepared_commit.bundle, snapshot.commit, options),
+        )
 
 
 async def plan(
@@ -149,7 +155,7 @@ def planned(
     """A plan against a cluster snapshot or generated nodes. Raises Refused for what can't be
     deployed.
     """
-    found = deployable(_with_content(repository, snapshot, target, options))
+    prepared_commit = deployable(_with_content(repository, snapshot, target, options))
     live = (
         cluster_snapshot.read(target.snapshot_file)
         if target.snapshot_file is not None
@@ -157,7 +163,7 @@ def planned(
     )
     commit = snapshot.commit
     stamp = Stamp(
-        owner_of(found, repository),
+        owner_of(prepared_commit, repository),
         repository.identity,
         commit.id if commit else "",
         commit.subject if commit else "",
@@ -165,7 +171,9 @@ def planned(
     # a snapshot has no inventory: objects with the label of the owner take its place
     ours = {key for key, body in live.objects.items() if plan_inventory.labelled(body, stamp.owner)}
     context = PlanContext(stamp, options, inventory=ours)
-    return SnapshotPlan(planner.plan(found.bundle, live, context), found.bundle, live, context)
+    return SnapshotPlan(
+        planner.plan(prepared_commit.bundle, live, context), prepared_commit.bundle, live, context
+    )
 
 
 def with_stages(plan: Plan, bundle: Bundle, live: Live) -> Plan:
@@ -181,10 +189,10 @@ def with_stages(plan: Plan, bundle: Bundle, live: Live) -> Plan:
 def _place(
     cluster: Cluster,
     repository: open_repository.RepositoryRef,
-    found: Prepared,
+    prepared_commit: Prepared,
     target: ApplyTarget,
 ) -> DeployTarget:
-    owner = owner_of(found, repository)
+    owner = owner_of(prepared_commit, repository)
     return DeployTarget(
         cluster, target.connection.state_namespace, owner, repository.identity, repository.path
     )

@@ -84,28 +84,28 @@ class CommentResult:
     refused: tuple[errors.ForgeError, ...]
 
 
-def task(wanted: CommentOptions, environ: Mapping[str, str]) -> Task:
+def task(options: CommentOptions, environ: Mapping[str, str]) -> Task:
     """What to do, by options, environment and report. Raises UsageError where something is missing
     or does not fit.
     """
-    page = _page(wanted.report)
-    around = _around(wanted, ci_environment.read(environ, ci_event.event(environ)))
+    page = _page(options.report)
+    around = _around(options, ci_environment.read(environ, ci_event.event(environ)))
     if around.kind is None or not around.project:
         raise errors.UsageError(
             "no CI says where this is: name --forge, --url, --project, --number and --sha"
         )
     if not _PROJECT.fullmatch(around.project) or {".", ".."} & {*around.project.split("/")}:
         raise errors.UsageError(f"--project {printable.line(around.project)}: write OWNER/NAME")
-    sha = _sha(wanted, around, page)
+    sha = _sha(options, around, page)
     if not sha and not around.number:
         raise errors.UsageError("which commit is meant? Name --number, or --sha with the whole id")
     status = None
-    if wanted.only != "comment":
-        state = StatusState.FAILURE if page.loud(wanted.fail_on) else StatusState.SUCCESS
+    if options.only != "comment":
+        state = StatusState.FAILURE if page.loud(options.fail_on) else StatusState.SUCCESS
         counts = findings.severity_counts(page.count) if any(page.count.values()) else "no findings"
         pipeline = str(around.run[0]) if around.kind is ForgeKind.GITLAB and around.run else ""
         status = CommitStatus(
-            wanted.status or f"gitops-ds/{wanted.key or page.key}",
+            options.status or f"gitops-ds/{options.key or page.key}",
             state,
             counts,
             around.link,
@@ -113,15 +113,15 @@ def task(wanted: CommentOptions, environ: Mapping[str, str]) -> Task:
         )
     return Task(
         around.kind,
-        access.address(around.kind, around.url, allow_http=wanted.allow_http),
+        access.address(around.kind, around.url, allow_http=options.allow_http),
         around.project,
         page,
-        markdown.marker(wanted.key or page.key),
+        markdown.marker(options.key or page.key),
         sha,
         around.number,
         "" if around.number else around.branch,
         around.run,
-        wanted.only != "status",
+        options.only != "status",
         status,
     )
 
@@ -215,32 +215,32 @@ def _status_words(status: CommitStatus) -> str:
     return f"status {status.name}: {status.state.value} ({status.description})"
 
 
-def _around(wanted: CommentOptions, found: CiEnvironment) -> CiEnvironment:
+def _around(options: CommentOptions, environment: CiEnvironment) -> CiEnvironment:
     """What the CI says, as far as the options don't say otherwise: what belongs to another place
     does not count.
     """
-    if wanted.kind and wanted.kind is not found.kind:
-        found = CiEnvironment(wanted.kind, link=found.link)
-    if wanted.project and wanted.project != found.project:
-        found = replace(found, number=0, sha="", branch="")
+    if options.kind and options.kind is not environment.kind:
+        environment = CiEnvironment(options.kind, link=environment.link)
+    if options.project and options.project != environment.project:
+        environment = replace(environment, number=0, sha="", branch="")
     return replace(
-        found,
-        url=wanted.url or found.url,
-        project=wanted.project or found.project,
-        number=wanted.number or found.number,
+        environment,
+        url=options.url or environment.url,
+        project=options.project or environment.project,
+        number=options.number or environment.number,
     )
 
 
-def _sha(wanted: CommentOptions, around: CiEnvironment, page: CommentPage) -> str:
-    if wanted.sha:
-        if not kinds.is_commit_id(wanted.sha):
+def _sha(options: CommentOptions, around: CiEnvironment, page: CommentPage) -> str:
+    if options.sha:
+        if not kinds.is_commit_id(options.sha):
             raise errors.UsageError(
-                f"--sha {printable.line(wanted.sha)}: give the whole id of the commit"
+                f"--sha {printable.line(options.sha)}: give the whole id of the commit"
             )
-        return wanted.sha
+        return options.sha
     if around.sha and not around.sha.startswith(page.head):
         raise errors.UsageError(
-            f"{wanted.report} is the report of {page.head}, but this job is about "
+            f"{options.report} is the report of {page.head}, but this job is about "
             f"{around.sha[:12]}: "
             "give that commit's report, or say with --sha that it is of this one"
         )

@@ -72,19 +72,19 @@ def _find(snapshot: SourceTree, options: RestartOptions) -> Manifest:
     manifests = rendering.render(
         snapshot, cluster=options.cluster, namespace=options.namespace
     ).manifests
-    found = [
+    matches = [
         one
         for key, one in manifests.items()
         if key.is_daemonset and key.name == name and options.namespace in ("", key.namespace)
     ]
-    if not found:
+    if not matches:
         raise errors.UsageError(
             f"the repository names no DaemonSet {name}: `gitops-ds render` prints what it names"
         )
-    if len(found) > 1:
-        spaces = ", ".join(one.key.namespace for one in found)
+    if len(matches) > 1:
+        spaces = ", ".join(one.key.namespace for one in matches)
         raise errors.UsageError(f"{name} is in the namespaces {spaces}: say which with -n")
-    return found[0]
+    return matches[0]
 
 
 def _edited(

@@ -54,14 +54,14 @@ async def roll_back_in(
     """As `roll_back`, in a repository that is open."""
     if options.to_revision is None and options.to_commit is None:
         options = replace(options, to_revision=history.revision_before(agent).number)
-    wanted = await _wanted(repository, agent, options)
+    goal = await _wanted(repository, agent, options)
     why = CommitReason(
         options.reason or _reason(agent, options), git_commit.signature(named, options.proposal)
     )
     ways: list[history.RestoringCommit] = []
 
     async def build(tip: CommitId) -> CommitId:
-        ways.append(await history.way_back(repository, named.path, tip, wanted, why))
+        ways.append(await history.way_back(repository, named.path, tip, goal, why))
         return ways[-1].commit
 
     proposed = await git_commit.propose(repository, options.proposal, build)
@@ -75,10 +75,10 @@ async def _wanted(
     if options.to_commit is not None:
         target = await repository.tip(revision.parse(options.to_commit))
         return BackportOptions(agent.key, target, None, cluster, agent.key.namespace)
-    found = history.revision_of(agent, options.to_revision or 0)
-    commit = agent.commit_of(found)
+    earlier = history.revision_of(agent, options.to_revision or 0)
+    commit = agent.commit_of(earlier)
     return BackportOptions(
-        agent.key, CommitId(commit) if commit else None, found, cluster, agent.key.namespace
+        agent.key, CommitId(commit) if commit else None, earlier, cluster, agent.key.namespace
     )
 
 

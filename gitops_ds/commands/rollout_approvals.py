@@ -49,8 +49,8 @@ async def approve(cluster: Cluster, request: StageRequest) -> ApprovedStage:
     policy does not have or that needs no approval, Conflict where the rollout changes meanwhile,
     and ClusterError.
     """
-    daemonset, target, known = await _rollout(cluster, request)
-    (revision,) = known
+    daemonset, target, own_revisions = await _rollout(cluster, request)
+    (revision,) = own_revisions
     annotations = approval_annotations.annotations_of(revision)
     if names.APPROVERS in annotations:
         raise errors.Refused(
@@ -59,7 +59,7 @@ async def approve(cluster: Cluster, request: StageRequest) -> ApprovedStage:
             "of the pull request"
         )
     approved = {
-        *approval_annotations.approvals(known, target),
+        *approval_annotations.approvals(own_revisions, target),
         StageApproval(request.stage, target.hash),
     }
     metadata = {
@@ -86,8 +86,10 @@ async def _rollout(
     _check_stage(daemonset, request.stage)
     space = daemonset.key.namespace
     body = await cluster.get(CONTROLLER_REVISION, space, daemonset.annotations[names.TARGET])
-    known = [found for found in (revisions.revision_of(body),) if found is not None]
-    target = target_revisions.target_of(daemonset, known)
+    own_revisions = [
+        revision for revision in (revisions.revision_of(body),) if revision is not None
+    ]
+    target = target_revisions.target_of(daemonset, own_revisions)
     if target is None or not target.revision:
         raise errors.Refused(f"{daemonset.key} has the template of its target already")
     if request.hash and request.hash != target.hash:
@@ -95,33 +97,33 @@ async def _rollout(
             f"{daemonset.key}: the target has the hash {target.hash}, not {request.hash}: another "
             "commit came meanwhile"
         )
-    return daemonset, target, known
+    return daemonset, target, own_revisions
 
 
 async def _daemonset(cluster: Cluster, name: str, namespace: str) -> DaemonSet:
     short = agents.name_of(name)
-    found = [
+    matches = [
         one
         for one in map(daemonsets.daemonset_of, (await cluster.list(DAEMONSET)).items)
         if one.key.name == short and namespace in ("", one.key.namespace)
     ]
-    if not found:
+    if not matches:
         raise errors.NoMatch(f'daemonsets.apps "{short}" not found: `gitops-ds get` lists them')
-    if len(found) > 1:
-        spaces = ", ".join(one.key.namespace for one in found)
+    if len(matches) > 1:
+        spaces = ", ".join(one.key.namespace for one in matches)
         raise errors.UsageError(f"{short} exists in the namespaces {spaces}: choose one with -n")
-    return found[0]
+    return matches[0]
 
 
 def _check_stage(daemonset: DaemonSet, stage: str) -> None:
     try:
-        found = target_revisions.policy_of(daemonset)
+        policy_and_pools = target_revisions.policy_of(daemonset)
     except ValueError as error:
         raise errors.Refused(f"{daemonset.key}: {error}") from None
-    if found is None or not daemonset.annotations.get(names.TARGET):
+    if policy_and_pools is None or not daemonset.annotations.get(names.TARGET):
         raise errors.Refused(f"{daemonset.key} has no staged rollout that is under way")
-    policy, _ = found
+    policy, _ = policy_and_pools
     waiting = [one.name for one in policy.stages if one.approval is not None]
     if stage not in waiting:
-        known = ", ".join(waiting) or "none"
-        raise errors.UsageError(f"no stage {stage} needs an approval; those that do: {known}")
+        stage_names = ", ".join(waiting) or "none"
+        raise errors.UsageError(f"no stage {stage} needs an approval; those that do: {stage_names}")

@@ -55,7 +55,7 @@ async def find(cluster: Cluster, where: Where) -> StateObject:
     """The selected state. Raises NotFound without one, UsageError where there are
     several.
     """
-    there = await state_store.known(cluster, where.namespace)
+    there = await state_store.load_all(cluster, where.namespace)
     if where.id:
         if where.id not in there:
             raise _nothing(f"no state {where.id} is in namespace {where.namespace}", there)
@@ -65,7 +65,7 @@ async def find(cluster: Cluster, where: Where) -> StateObject:
             f"no service has worked here: no state is in namespace {where.namespace}", there
         )
     named = _around(where.repository)
-    mine = {id: known for id, known in there.items() if known.repository in named}
+    mine = {id: state for id, state in there.items() if state.repository in named}
     if where.repository is not None and not mine:
         raise _nothing(f"no service follows {where.repository} here", there)
     mine = mine or dict(there)
@@ -73,7 +73,7 @@ async def find(cluster: Cluster, where: Where) -> StateObject:
         raise errors.UsageError(
             f"several repositories are followed here: say which with -C or --id: {_list(mine)}"
         )
-    return next(StateObject(id, known) for id, known in mine.items())
+    return next(StateObject(id, state) for id, state in mine.items())
 
 
 def _around(named: str | None) -> tuple[str, ...]:
@@ -96,7 +96,7 @@ def _nothing(words: str, there: Mapping[str, DeployerState]) -> errors.NoMatch:
 
 
 def _list(there: Mapping[str, DeployerState]) -> str:
-    return ", ".join(f"{id} ({known.repository})" for id, known in there.items())
+    return ", ".join(f"{id} ({state.repository})" for id, state in there.items())
 
 
 async def annotate(cluster: Cluster, where: Where, id: str, change: AnnotationChange) -> Body:
@@ -179,15 +179,15 @@ async def suspend_agent(
 ) -> Suspension:
     """Suspends one DaemonSet, or resumes it. Raises Refused where a commit suspended it."""
     short = name.rpartition("/")[2]
-    found = [
+    matches = [
         body for body in (await cluster.list(DAEMONSET)).items if _is_meant(body, short, namespace)
     ]
-    if not found:
+    if not matches:
         raise errors.NoMatch(f'daemonsets.apps "{short}" not found: `gitops-ds get` lists them')
-    if len(found) > 1:
-        spaces = ", ".join(key_of(body).namespace for body in found)
+    if len(matches) > 1:
+        spaces = ", ".join(key_of(body).namespace for body in matches)
         raise errors.UsageError(f"{short} is in the namespaces {spaces}: say which with -n")
-    body, key = found[0], key_of(found[0])
+    body, key = matches[0], key_of(matches[0])
     if not suspended and ownership.is_from_git(body, names.SUSPEND):
         raise errors.Refused(
             f"{key} is suspended by a commit: take {names.SUSPEND} out of its manifest, and it is "
@@ -249,14 +249,14 @@ async def release_waiting(cluster: Cluster, where: Where, id: str, commit: str) 
     return await annotate(cluster, where, id, change)
 
 
-def as_json(found: StateObject, body: Body) -> dict[str, Any]:
+def as_json(target: StateObject, body: Body) -> dict[str, Any]:
     """The requests to a service and its answers (docs/reference/json.md)."""
     annotations, pending = _annotations(body), requests.parse(body)
     return {
         "apiVersion": names.API_VERSION,
         "kind": "Steering",
-        "id": found.id,
-        "repository": found.state.repository,
+        "id": target.id,
+        "repository": target.state.repository,
         "requestedAt": annotations.get(names.REQUESTED_AT, ""),
         "handledAt": annotations.get(names.HANDLED_AT, ""),
         "outcome": annotations.get(names.OUTCOME, ""),

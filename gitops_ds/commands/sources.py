@@ -19,17 +19,17 @@ async def look(cluster: Cluster, namespace: str, now: float) -> tuple[SourceStat
     """Every repository with a status or a state, sorted by id; Unknown where no service is running.
     Raises ClusterError.
     """
-    found = dict(await source_status_store.load_all(cluster, namespace, now))
-    for id, known in (await state_store.known(cluster, namespace)).items():
-        if id not in found:
-            found[id] = SourceStatus(
+    statuses = dict(await source_status_store.load_all(cluster, namespace, now))
+    for id, state in (await state_store.load_all(cluster, namespace)).items():
+        if id not in statuses:
+            statuses[id] = SourceStatus(
                 id,
-                known.repository,
-                newest=known.last_attempted,
-                applied=known.last_good,
+                state.repository,
+                newest=state.last_attempted,
+                applied=state.last_good,
                 active=False,
             )
-    return tuple(_current(found[id]) for id in sorted(found))
+    return tuple(_current(statuses[id]) for id in sorted(statuses))
 
 
 def _current(status: SourceStatus) -> SourceStatus:

@@ -38,11 +38,11 @@ async def hold(cluster: Cluster, owner: str, commit: str, now: float) -> tuple[K
     if not rolling:
         return ()
     listed = await cluster.list(CONTROLLER_REVISION, Selection(labels=names.ROLLOUT))
-    known = [one for one in map(revisions.revision_of, listed.items) if one is not None]
+    own_revisions = [one for one in map(revisions.revision_of, listed.items) if one is not None]
     held = []
     for key, body in rolling.items():
         annotations = body["metadata"]["annotations"]
-        target = next((one for one in known if _is_target(one, key, annotations)), None)
+        target = next((one for one in own_revisions if _is_target(one, key, annotations)), None)
         if target is None or not _commit(target).startswith(commit):
             continue
         hash = revisions.labels_of(target).get(names.ROLLOUT, "")

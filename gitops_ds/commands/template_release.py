@@ -34,8 +34,10 @@ async def release(cluster: Cluster, owner: str, commit: str) -> tuple[Key, ...]:
     if not bodies:
         return ()
     which = Selection(labels=names.ROLLOUT)
-    found = map(revisions.revision_of, (await cluster.list(CONTROLLER_REVISION, which)).items)
-    targets = [one for one in found if one is not None]
+    own_revisions = map(
+        revisions.revision_of, (await cluster.list(CONTROLLER_REVISION, which)).items
+    )
+    targets = [one for one in own_revisions if one is not None]
     released = [key_of(body) for body in bodies if await _release(cluster, body, targets, commit)]
     return tuple(released)
 
@@ -51,8 +53,8 @@ async def _release(cluster: Cluster, body: Body, targets: Iterable[Revision], co
     hashes |= {
         _hash(one) for one in own if _annotations(one.raw).get(names.COMMIT, "").startswith(commit)
     }
-    known = {one.hash for one in halted_templates.parse(_annotations(body))}
-    if not hashes & known:
+    hashes_now = {one.hash for one in halted_templates.parse(_annotations(body))}
+    if not hashes & hashes_now:
         return False
     for target in own:
         record = target_revisions.record_in(target)

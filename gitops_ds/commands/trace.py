@@ -38,9 +38,9 @@ class CommitLookup:
 def parse_target(text: str) -> tuple[str, str]:
     """The kind (pod, node, ds or commit) and the name in `pod/NAME`. Raises UsageError."""
     kind, slash, name = text.partition("/")
-    for known, words in KINDS.items():
+    for resource_kind, words in KINDS.items():
         if slash and name and kind in words:
-            return known, name
+            return resource_kind, name
     raise errors.UsageError(
         f"{text!r} is nothing to trace: write pod/NAME, node/NAME, ds/NAME or commit/SHA"
     )

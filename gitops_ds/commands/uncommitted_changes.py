@@ -40,11 +40,11 @@ async def of(repository: open_repository.RepositoryRef, side: SourceTree) -> Unc
         return None
     try:
         work = side if side.commit is None else open_repository.standing(repository)
-        async with open_repository.opened(repository) as found:
+        async with open_repository.opened(repository) as repo:
             commit = (
                 side
                 if side.commit
-                else await open_repository.unexpanded(found, None, repository.path)
+                else await open_repository.unexpanded(repo, None, repository.path)
             )
     except errors.RevisionUnknown:
         return Uncommitted("", tuple(sorted(map(str, side.files))))

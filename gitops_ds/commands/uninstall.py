@@ -60,23 +60,25 @@ async def look(cluster: Cluster, namespace: str, owner: str) -> Handover:
 
     Raises UsageError for one of which there is nothing.
     """
-    known = await state_store.known(cluster, namespace)
-    if owner and owner not in known:
+    states = await state_store.load_all(cluster, namespace)
+    if owner and owner not in states:
         if labelled := await _labelled(cluster, owner):
             return Handover({owner: DeployerState()}, labelled)
-        there = ", ".join(sorted(known)) or "none"
+        there = ", ".join(sorted(states)) or "none"
         raise errors.UsageError(
             f"no object has the label of {owner}, and no state of it is in namespace {namespace}: "
             f"there is {there}"
         )
-    owners = {owner: known[owner]} if owner else known
+    owners = {owner: states[owner]} if owner else states
     inventory = sorted({key for one in owners.values() for key in one.inventory})
     resources, _ = await live_state.resources_of(
         cluster, Bundle(None, ClusterFacts(), {}), inventory
     )
     daemonsets = (await cluster.list(DAEMONSET, Selection(labels=names.OWNER_LABEL))).items
     elsewhere = {
-        key_of(body): found for body in daemonsets if (found := live_state.label(body)) not in known
+        key_of(body): owner_id
+        for body in daemonsets
+        if (owner_id := live_state.label(body)) not in states
     }
     return Handover(
         owners,
@@ -90,7 +92,7 @@ async def _labelled(cluster: Cluster, owner: str) -> Mapping[Key, Resource]:
     """What has the owner's label, of every kind that we may list. Raises ClusterError where the API
     server is away.
     """
-    found: dict[Key, Resource] = {}
+    resources: dict[Key, Resource] = {}
     for resource in sorted({*(await cluster.resources()).values()}):
         try:
             listed = await cluster.list(resource, Selection(labels=f"{names.OWNER_LABEL}={owner}"))
@@ -98,8 +100,8 @@ async def _labelled(cluster: Cluster, owner: str) -> Mapping[Key, Resource]:
             raise
         except errors.ClusterError:  # a kind that cannot be listed
             continue
-        found |= {key_of(body): resource for body in listed.items}
-    return found
+        resources |= {key_of(body): resource for body in listed.items}
+    return resources
 
 
 async def must_be_stopped(cluster: Cluster, namespace: str) -> None:

@@ -90,13 +90,13 @@ async def _wait_by_status(
     """The agent at the end of its rollout, for an account that may not list nodes: by the status of
     the DaemonSet alone, as `kubectl rollout status` waits. Raises Forbidden without another right.
     """
-    found = await agents.list_agents(cluster, state_namespace, options.clock(), report)
-    key = agents.find_agent(found, options.name, options.namespace).key
+    fleet = await agents.list_agents(cluster, state_namespace, options.clock(), report)
+    key = agents.find_agent(fleet, options.name, options.namespace).key
     await rollout_waiter.wait_for_rollouts(
         cluster, [key], None, RolloutListener(report, options.progress, options.clock)
     )
-    found = await agents.list_agents(cluster, state_namespace, options.clock())
-    return agents.find_agent(found, options.name, options.namespace)
+    fleet = await agents.list_agents(cluster, state_namespace, options.clock())
+    return agents.find_agent(fleet, options.name, options.namespace)
 
 
 async def follow(
@@ -121,18 +121,18 @@ async def _follow(
     watch: tuple[watched_agents.WatchedAgents, Callable[[Agent | str], None]],
 ) -> None:
     watched, show = watch
-    loop, read_at, known = asyncio.get_running_loop(), -math.inf, None
+    loop, read_at, state = asyncio.get_running_loop(), -math.inf, None
     changes = watched.tracker.changed()
     await watched_agents.synced(watched)
     while True:
         agent = agents.find_agent(watched.tracker.agents(), options.name, options.namespace)
-        if known is None or loop.time() - read_at >= watched_agents.STATE_SECONDS:
+        if state is None or loop.time() - read_at >= watched_agents.STATE_SECONDS:
             with contextlib.suppress(errors.ClusterUnreachable, errors.ServerFault):
-                known, read_at = (
+                state, read_at = (
                     await agents.with_state(cluster, state_namespace, agent),
                     loop.time(),
                 )
-        show(replace(agent, state=known.state, source=known.source) if known else agent)
+        show(replace(agent, state=state.state, source=state.source) if state else agent)
         # a status that only its service writes is read with the next state
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(source_status_store.HEARTBEAT / 10):
@@ -195,13 +195,13 @@ class _Includes:
 async def _missing(
     cluster: Cluster,
     state_namespace: str,
-    wanted: tuple[WaitOptions, _Includes],
+    wait: tuple[WaitOptions, _Includes],
     tracker: StatusTracker,
 ) -> str:
     """Why the DaemonSet is not at the commit; empty if the commit, or one that contains it, was
     applied.
     """
-    options, includes = wanted
+    options, includes = wait
     try:
         agent = agents.find_agent(tracker.agents(), options.name, options.namespace)
     except errors.NoMatch as error:
@@ -210,8 +210,8 @@ async def _missing(
         agents.owner(agent.seen),
         agent.seen.daemonset.annotations.get(names.COMMIT, ""),
     )
-    known = await state_store.load(cluster, state_namespace, owner) if owner else None
-    applied = known.last_good if known else None
+    state = await state_store.load(cluster, state_namespace, owner) if owner else None
+    applied = state.last_good if state else None
     if carries.startswith(options.commit) or (applied and applied.startswith(options.commit)):
         return ""
     if applied and await includes.has(applied):

@@ -235,7 +235,7 @@ async def config_maps(cluster: Cluster, namespace: str, id: str) -> list[str]:
     return [config_map_name(id), *_parts(first)]
 
 
-async def known(cluster: Cluster, namespace: str) -> Mapping[str, DeployerState]:
+async def load_all(cluster: Cluster, namespace: str) -> Mapping[str, DeployerState]:
     """All states of a namespace, by the owner's id. Raises ClusterError."""
     return {id: await load(cluster, namespace, id) for id in await owners(cluster, namespace)}
 

@@ -92,8 +92,8 @@ class Site(web.BaseSite):
     @property
     def port(self) -> int:
         """The port; of port 0 the assigned one."""
-        found = getattr(self._server, "sockets", None)  # uvloop's servers are no asyncio.Server
-        return int(found[0].getsockname()[1]) if found else self._port
+        sockets = getattr(self._server, "sockets", None)  # uvloop's servers are no asyncio.Server
+        return int(sockets[0].getsockname()[1]) if sockets else self._port
 
     async def start(self) -> None:
         """Answers from now on. Raises OSError."""

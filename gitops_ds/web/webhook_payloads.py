@@ -96,12 +96,12 @@ class Digests:
 
     def of(self, secret: bytes, before: bytes = b"") -> bytes:
         """The HMAC-SHA256 of the body with something before it."""
-        if (found := self._known.get((secret, before))) is None:
+        if (digest := self._known.get((secret, before))) is None:
             self.made += 1
-            found = self._known[secret, before] = hmac.digest(
+            digest = self._known[secret, before] = hmac.digest(
                 secret, before + self.body, hashlib.sha256
             )
-        return found
+        return digest
 
 
 def may_prove(headers: Mapping[str, str]) -> bool:
@@ -109,7 +109,8 @@ def may_prove(headers: Mapping[str, str]) -> bool:
     hashed.
     """
     return any(
-        headers.get(header) for header in (*(known.header for known in _SIGNATURES), *_OTHER_PROOFS)
+        headers.get(header)
+        for header in (*(signature.header for signature in _SIGNATURES), *_OTHER_PROOFS)
     )
 
 
@@ -123,25 +124,26 @@ def proof(
     right or wrong.
     """
     digests = body if isinstance(body, Digests) else Digests(body)
-    for known in _SIGNATURES:
-        value = headers.get(known.header, "")
-        if not value.startswith(known.prefix) or not _DIGEST.fullmatch(
-            value.removeprefix(known.prefix)
+    for signature in _SIGNATURES:
+        value = headers.get(signature.header, "")
+        if not value.startswith(signature.prefix) or not _DIGEST.fullmatch(
+            value.removeprefix(signature.prefix)
         ):
             continue
         if any(
-            _same(value.removeprefix(known.prefix), digests.of(secret).hex()) for secret in secrets
+            _same(value.removeprefix(signature.prefix), digests.of(secret).hex())
+            for secret in secrets
         ):
             ids = (
                 named
-                for header in known.id
+                for header in signature.id
                 if _NAMED.fullmatch(named := headers.get(header, "").strip("{}"))
             )
             return Proof(
-                known.forge,
+                signature.forge,
                 (
-                    *(f"id {known.forge} {id}" for id in ids),
-                    f"signature {value.removeprefix(known.prefix).lower()}",
+                    *(f"id {signature.forge} {id}" for id in ids),
+                    f"signature {value.removeprefix(signature.prefix).lower()}",
                 ),
             )
     return _standard(headers, digests, secrets, now) or _token(headers, digests.body, secrets)
@@ -162,10 +164,10 @@ def _standard(
         return None
     signatures = headers.get("webhook-signature", "").split()[:16]
     for secret in secrets if signatures else ():
-        wanted = base64.b64encode(
+        expected = base64.b64encode(
             digests.of(_standard_key(secret), f"{id}.{at}.".encode())
         ).decode()
-        if any(_same(value.removeprefix("v1,"), wanted) for value in signatures):
+        if any(_same(value.removeprefix("v1,"), expected) for value in signatures):
             return Proof("gitlab", (f"id gitlab {id}",))
     return None
 
@@ -203,8 +205,8 @@ def _token(headers: Mapping[str, str], body: bytes, secrets: Sequence[bytes]) ->
     return None
 
 
-def _same(value: str, wanted: bytes | str) -> bool:
-    right = wanted if isinstance(wanted, bytes) else wanted.encode()
+def _same(value: str, expected: bytes | str) -> bool:
+    right = expected if isinstance(expected, bytes) else expected.encode()
     return hmac.compare_digest(value.encode("utf-8", "surrogateescape"), right)
 
 
@@ -275,31 +277,31 @@ def _pushed(payload: Mapping[str, Any]) -> tuple[str, CommitId | None]:
             ref, commits = _text(new, "name"), [_text(_object(new, "target"), "hash")]
         elif isinstance(change.get("toHash"), str):  # its Data Center
             ref, commits = _text(_object(change, "ref"), "id"), [change["toHash"]]
-    known = [commit for commit in commits if commit]
-    if any(not _HEX.fullmatch(commit) for commit in known):
+    ids = [commit for commit in commits if commit]
+    if any(not _HEX.fullmatch(commit) for commit in ids):
         raise Malformed("the commit is no full id of 40 or 64 hexadecimal digits")
-    return ref, next((CommitId(commit) for commit in known if commit.strip("0")), None)
+    return ref, next((CommitId(commit) for commit in ids if commit.strip("0")), None)
 
 
 def _object(payload: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    found = payload.get(name)
-    if found is not None and not isinstance(found, dict):
+    value = payload.get(name)
+    if value is not None and not isinstance(value, dict):
         raise Malformed(f"{name} is no object")
-    return found or {}
+    return value or {}
 
 
 def _list(payload: Mapping[str, Any], name: str) -> Sequence[Any]:
-    found = payload.get(name)
-    if found is not None and not isinstance(found, list | dict):
+    value = payload.get(name)
+    if value is not None and not isinstance(value, list | dict):
         raise Malformed(f"{name} is no list")
-    return found if isinstance(found, list) else ()  # GitLab's merge requests have an object there
+    return value if isinstance(value, list) else ()  # GitLab's merge requests have an object there
 
 
 def _text(payload: Mapping[str, Any], name: str) -> str:
-    found = payload.get(name)
-    if found is not None and not isinstance(found, str):
+    value = payload.get(name)
+    if value is not None and not isinstance(value, str):
         raise Malformed(f"{name} is no text")
-    return found or ""
+    return value or ""
 
 
 def means(news: PushEvent, addresses: Iterable[str]) -> bool:

@@ -149,12 +149,12 @@ class Hooks:
             )
         if not webhook_payloads.may_prove(request.headers):
             raise _Refused(_UNSIGNED)
-        found = bytearray()
+        data = bytearray()
         try:
             async with asyncio.timeout(self._body_seconds):
                 async for piece in request.content.iter_any():
-                    found += piece
-                    if len(found) > self._max_bytes:
+                    data += piece
+                    if len(data) > self._max_bytes:
                         raise _Refused(too_large)
         except TimeoutError:
             raise _Refused(
@@ -168,7 +168,7 @@ class Hooks:
             raise _Refused(
                 WebhookResponse(400, WebhookResult.MALFORMED, "the body broke off")
             ) from None
-        return bytes(found)
+        return bytes(data)
 
     def judge(self, headers: Mapping[str, str], body: bytes, id: str = "") -> WebhookResponse:
         """What a delivery means, from its headers and raw body; wakes the repositories that it is
@@ -235,11 +235,11 @@ def _proofs(
 ) -> dict[str, webhook_payloads.Proof]:
     """By the id of each repository whose secret signed the body, the proof."""
     digests = webhook_payloads.Digests(body)
-    found = (
+    proofs = (
         (target.id, webhook_payloads.proof(headers, digests, secrets, now))
         for target, secrets in targets
     )
-    return {id: proof for id, proof in found if proof}
+    return {id: proof for id, proof in proofs if proof}
 
 
 class _Refused(Exception):

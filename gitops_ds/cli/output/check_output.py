@@ -172,7 +172,7 @@ def report(
         for one in checked.prepared
         for held in one.bundle.manifests.values()
     ]
-    found = findings.report(
+    result = findings.report(
         checked.findings,
         {path.as_posix(): data for path, data in checked.snapshot.files.items()},
         (
@@ -186,11 +186,11 @@ def report(
         suppressed=checked.suppressed,
         replacements=_replacements(checked) if with_fixes else {},
     )
-    found = replace(found, fixable=fixable)
+    result = replace(result, fixable=fixable)
     changed = None if checked.changed is None else map(_changed, checked.changed)
     document, notes = run.document(checked), run.notes(checked)
     return findings.with_changes(
-        found, changed, document, notes=notes, drift=_drift(checked) if checked.drift else ()
+        result, changed, document, notes=notes, drift=_drift(checked) if checked.drift else ()
     )
 
 

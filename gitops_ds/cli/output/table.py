@@ -62,7 +62,7 @@ def columns(head: Sequence[str], rows: Iterable[Sequence[str]], *, headers: bool
 
 def coloured(text: str) -> str:
     """A table whose states have their colours; a state is a cell of its own or begins a line."""
-    return _STATE.sub(lambda found: click.style(found[0], fg=_COLOURS[found[0]]), text)
+    return _STATE.sub(lambda match: click.style(match[0], fg=_COLOURS[match[0]]), text)
 
 
 def fleet(agents: Sequence[Agent], now: float, *, wide: bool = False, headers: bool = True) -> str:
@@ -118,13 +118,14 @@ def apart(agents: Sequence[Agent]) -> list[str]:
     """One line per reason why agents of a followed repository are not in sync; `wide` has it in
     each row.
     """
-    found: dict[tuple[str, str], int] = {}
+    counts: dict[tuple[str, str], int] = {}
     for one in agents:
         sync, word = fleets.sync_of(one)
         if sync in _APART and one.source is not None and one.source.active:
-            found[sync, word] = found.get((sync, word), 0) + 1
+            counts[sync, word] = counts.get((sync, word), 0) + 1
     return [
-        f"{sync} ({counted(number, 'DaemonSet')}): {word}" for (sync, word), number in found.items()
+        f"{sync} ({counted(number, 'DaemonSet')}): {word}"
+        for (sync, word), number in counts.items()
     ]
 
 

@@ -82,9 +82,9 @@ def clusters(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[st
 
         start = Path(_repository(ctx) or ".").resolve()
         for root in (start, *start.parents):
-            found = root / str(ctx.params.get("path") or "") / "clusters"
-            if found.is_dir():
-                return [file.stem for file in found.glob("*.yaml")]
+            folder = root / str(ctx.params.get("path") or "") / "clusters"
+            if folder.is_dir():
+                return [file.stem for file in folder.glob("*.yaml")]
             if (root / ".git").exists():
                 break
         return []
@@ -157,8 +157,8 @@ def _list(ctx: click.Context, resource: Resource, namespace: str) -> list[Body]:
 
     async def read() -> list[Body]:
         async with connect.opened(connection) as cluster:
-            found = await cluster.list(resource, Selection(namespace=namespace))
-            return list(found.items)
+            listing = await cluster.list(resource, Selection(namespace=namespace))
+            return list(listing.items)
 
     return asyncio.run(read())
 

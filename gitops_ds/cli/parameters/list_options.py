@@ -60,8 +60,8 @@ class OutputType(click.ParamType[Output]):
         """The formats that begin with the typed text."""
         from click.shell_completion import CompletionItem
 
-        known = (*self._formats[:-1], JSONPATH)
-        return [CompletionItem(one) for one in known if one.startswith(incomplete)]
+        formats = (*self._formats[:-1], JSONPATH)
+        return [CompletionItem(one) for one in formats if one.startswith(incomplete)]
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
@@ -125,16 +125,16 @@ class FieldSelectorType(click.ParamType[tuple[FieldCondition, ...]]):
         """The terms. Fails for an invalid one and for an unknown field."""
         if isinstance(value, tuple):
             return value
-        found = []
+        paths = []
         for term in filter(None, str(value).split(",")):
             parts = re.fullmatch(r"\s*([^=!\s]+)\s*(==|=|!=)\s*([^=!]*?)\s*", term)
             if parts is None:
                 self.fail(f"{term!r} is not a term: write FIELD=VALUE or FIELD!=VALUE", param, ctx)
             if parts[1] not in self._fields:
-                known = ", ".join(self._fields)
-                self.fail(f"unknown field {parts[1]!r}: use {known}", param, ctx)
-            found.append(FieldCondition(parts[1], parts[3], parts[2] != "!="))
-        return tuple(found)
+                fields = ", ".join(self._fields)
+                self.fail(f"unknown field {parts[1]!r}: use {fields}", param, ctx)
+            paths.append(FieldCondition(parts[1], parts[3], parts[2] != "!="))
+        return tuple(paths)
 
 
 class PathType(click.ParamType["jsonpath.Path"]):
@@ -215,11 +215,11 @@ def in_order(
     """
     if path is None:
         return list(objects)
-    found = [path.find(document, document) for document in map(as_json, objects)]
-    if objects and not any(found):
-        known = ", ".join(sorted(as_json(objects[0])))
-        raise click.UsageError(f"--sort-by: no item has this field; the fields are {known}")
-    order = sorted(range(len(objects)), key=lambda at: _rank(found[at]))
+    values = [path.find(document, document) for document in map(as_json, objects)]
+    if objects and not any(values):
+        fields = ", ".join(sorted(as_json(objects[0])))
+        raise click.UsageError(f"--sort-by: no item has this field; the fields are {fields}")
+    order = sorted(range(len(objects)), key=lambda at: _rank(values[at]))
     return [objects[at] for at in order]
 
 

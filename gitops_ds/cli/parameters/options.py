@@ -97,12 +97,12 @@ class DurationType(click.ParamType[float]):
         from gitops_ds.model import duration
 
         try:
-            found = duration.seconds(value, unit="s") if isinstance(value, str) else float(value)
+            seconds = duration.seconds(value, unit="s") if isinstance(value, str) else float(value)
         except ValueError as error:
             self.fail(str(error), param, ctx)
-        if found < self._least:
+        if seconds < self._least:
             self.fail(f"{value!r} is less than {self._least:g}s", param, ctx)
-        return found
+        return seconds
 
 
 common = together(

@@ -55,10 +55,10 @@ async def ask(args: ServiceArgs, work: Work) -> Body:
 
     where = service_requests.Where(args.state_namespace, args.id, args.directory)
     async with args.open_cluster() as cluster:
-        found = await service_requests.find(cluster, where)
-        body, words = await work(cluster, where, found)
+        target = await service_requests.find(cluster, where)
+        body, words = await work(cluster, where, target)
     if args.output == "json":
-        options.show_json(service_requests.as_json(found, body))
+        options.show_json(service_requests.as_json(target, body))
     else:
         click.echo(words)
     return body

@@ -124,28 +124,28 @@ def fix(checked: CheckResult, check: CheckFunction, *, unsafe: bool = False) -> 
     )
 
 
-def write(fixed: Fixed, repository: open_repository.RepositoryRef, known: SourceTree) -> None:
+def write(fixed: Fixed, repository: open_repository.RepositoryRef, sources: SourceTree) -> None:
     """Puts the files into the work tree that the snapshot was read from: all, or none. Raises as
     `overwriting.overwrite`.
     """
     assert repository.directory is not None, "only a work tree can be fixed"
-    atomic_write.overwrite(repository.directory, repository.path, fixed.files, known.files)
+    atomic_write.overwrite(repository.directory, repository.path, fixed.files, sources.files)
 
 
 def replacements(checked: CheckResult) -> dict[Finding, tuple[Replacement, ...]]:
     """How the files would change by the fix of each finding that has a place of its own for it."""
     sources = source_edits.Sources(checked.snapshot)
-    found: dict[Finding, tuple[Replacement, ...]] = {}
+    by_finding: dict[Finding, tuple[Replacement, ...]] = {}
     for finding in checked.findings:
         edits = edits_of(finding, checked, sources) if finding.fix else None
         if edits:
             with contextlib.suppress(ValueError):
-                found[finding] = _replacements(checked.snapshot.files, edits)
-    return found
+                by_finding[finding] = _replacements(checked.snapshot.files, edits)
+    return by_finding
 
 
 def _replacements(files: Files, edits: Sequence[FileEdit]) -> tuple[Replacement, ...]:
-    found = []
+    all_edits = []
     for file in dict.fromkeys(file for file, _ in edits):
         data = files[file]
         made = yaml_edit.apply(data, [edit for other, edit in edits if other == file])
@@ -159,8 +159,8 @@ def _replacements(files: Files, edits: Sequence[FileEdit]) -> tuple[Replacement,
                 if end < len(old) or not old or old[-1].endswith("\n")
                 else (end, len(old[-1]) + 1)
             )
-            found.append(Replacement(str(file), (start + 1, 1), past, "".join(lines)))
-    return tuple(found)
+            all_edits.append(Replacement(str(file), (start + 1, 1), past, "".join(lines)))
+    return tuple(all_edits)
 
 
 def _changed_lines(old: list[str], new: list[str]) -> Iterator[tuple[int, int, list[str]]]:
@@ -188,10 +188,10 @@ def _candidates(
     sources = source_edits.Sources(checked.snapshot)
     by_edits: dict[str, _FixCandidate] = {}
     left: dict[Finding, str] = {}
-    wanted = [
+    findings = [
         finding for finding in checked.findings if finding.fix and (finding.fix.safe or unsafe)
     ]
-    for finding in sorted(wanted, key=lambda one: not (one.fix and one.fix.safe)):
+    for finding in sorted(findings, key=lambda one: not (one.fix and one.fix.safe)):
         edits = edits_of(finding, checked, sources)
         restarted = _restarted_by(finding, checked, may_restart)
         if not edits:
@@ -199,10 +199,10 @@ def _candidates(
         elif restarted:
             left[finding] = _RESTARTS.format(restarted)
         else:
-            known = by_edits.setdefault(
+            entry = by_edits.setdefault(
                 repr(edits), _FixCandidate(tuple(edits), (), bool(finding.fix and finding.fix.safe))
             )
-            by_edits[repr(edits)] = replace(known, findings=(*known.findings, finding))
+            by_edits[repr(edits)] = replace(entry, findings=(*entry.findings, finding))
     return list(by_edits.values()), left
 
 
@@ -385,13 +385,13 @@ def _bodies(checked: CheckResult) -> dict[_Object, Body]:
     """The objects of all clusters, also of those that were not selected: they come from the same
     files.
     """
-    found = {one.bundle.cluster.name: one.bundle.manifests for one in checked.prepared}
+    by_cluster = {one.bundle.cluster.name: one.bundle.manifests for one in checked.prepared}
     for name in rendering.clusters(checked.snapshot):
-        if name not in found:
-            found[name] = rendering.render(checked.snapshot, cluster=name).manifests
+        if name not in by_cluster:
+            by_cluster[name] = rendering.render(checked.snapshot, cluster=name).manifests
     return {
         (name, key): manifest.body
-        for name, manifests in found.items()
+        for name, manifests in by_cluster.items()
         for key, manifest in manifests.items()
     }
 

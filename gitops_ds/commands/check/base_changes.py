@@ -40,21 +40,21 @@ from gitops_ds.render import bundle as rendering
 def against(
     sides: CheckInput,
     base: SourceTree,
-    wanted: CheckOptions,
-    found: Mapping[str, Prepared],
+    options: CheckOptions,
+    heads: Mapping[str, Prepared],
     more: Sequence[Finding],
 ) -> CheckResult:
     """The check of what was found on the head, with what changes against the base."""
     there = rendering.clusters(base)
     played, staged = outlook.Rehearsals(), StagedPreviews()
     steps, compared, changed, drifted = [], [], [], []
-    for name, after in found.items():
+    for name, after in heads.items():
         live = sides.known(name)
         if there and name and name not in there:  # the change brings this cluster
             before = replace(after.bundle, manifests={})
         else:
             before = rendering.render(
-                base, cluster=name if there else "", namespace=wanted.namespace
+                base, cluster=name if there else "", namespace=options.namespace
             )
         drift = differences.drift(before, live)
         drifted.append(BaseDrift(name, drift))
@@ -70,7 +70,7 @@ def against(
         changed.append(ClusterChange((name,), tuple(writes), looks, after.census))
     more = [
         *more,
-        *check_rules.across(steps, {name: one.bundle for name, one in found.items()}, sides.head),
+        *check_rules.across(steps, {name: one.bundle for name, one in heads.items()}, sides.head),
     ]
     has_objects = any(live.objects for live in sides.live.values())
     drifts = tuple(one for one in drifted if one.objects) if has_objects else None
@@ -174,11 +174,11 @@ def _writes(before: Bundle, after: Prepared, live: Live, sides: RuleSides) -> li
     """The changes of one cluster without those that keep an object; without nodes where the nodes
     of an object are not known.
     """
-    known = replace(live, nodes=after.census.nodes) if after.census else live
+    with_nodes = replace(live, nodes=after.census.nodes) if after.census else live
     unplaced = sides.before.unknown | sides.after.unknown
     return [
         replace(one, nodes=NodeImpact()) if one.key in unplaced else one
-        for one in differences.changes(before, after.bundle, known)
+        for one in differences.changes(before, after.bundle, with_nodes)
         if one.operation is not Operation.KEEP
     ]
 
@@ -189,6 +189,6 @@ def _alike(changed: Iterable[ClusterChange]) -> tuple[ClusterChange, ...]:
     for one in changed:
         if one.changes:
             text = "\n".join(line for change in one.changes for line in lines(change, one))
-            known = groups.get(text)
-            groups[text] = replace(known, clusters=known.clusters + one.clusters) if known else one
+            group = groups.get(text)
+            groups[text] = replace(group, clusters=group.clusters + one.clusters) if group else one
     return tuple(groups.values())

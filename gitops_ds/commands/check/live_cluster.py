@@ -38,20 +38,20 @@ async def survey(cluster: Cluster) -> list[Body]:
 
     Raises ClusterError where nodes, DaemonSets or ControllerRevisions can't be listed.
     """
-    found = await asyncio.gather(
+    surveys = await asyncio.gather(
         *(_listed(cluster, resource) for resource in _NEEDED),
         *(_if_allowed(cluster, resource) for resource in _HELPFUL),
     )
-    return [body for bodies in found for body in bodies]
+    return [body for bodies in surveys for body in bodies]
 
 
 async def clusters(
-    connection: opening.Connection, wanted: Mapping[str, ClusterFacts]
+    connection: opening.Connection, by_name: Mapping[str, ClusterFacts]
 ) -> tuple[dict[str, Live], dict[str, errors.GitopsError]]:
     """What there is on each cluster, and for those that can't be read why not."""
     seen: dict[str, Live] = {}
     unread: dict[str, errors.GitopsError] = {}
-    for name, facts in wanted.items():
+    for name, facts in by_name.items():
         try:
             async with opening.opened(connection, facts) as cluster:
                 seen[name] = cluster_snapshot.assemble(await survey(cluster))
@@ -130,8 +130,8 @@ def _of_node(body: Body, metadata: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _alias(node: Body) -> str:
-    known = f"{node['metadata'].get('uid', '')}\n{node['metadata']['name']}"
-    return f"node-{hashlib.sha256(known.encode()).hexdigest()[:10]}"
+    identity = f"{node['metadata'].get('uid', '')}\n{node['metadata']['name']}"
+    return f"node-{hashlib.sha256(identity.encode()).hexdigest()[:10]}"
 
 
 def _renamed(value: Any, aliases: Mapping[str, str]) -> Any:

@@ -110,9 +110,10 @@ def together(prepared: Sequence[Prepared], more: Sequence[Finding]) -> tuple[Fin
     of them.
     """
     several = len(prepared) > 1
-    found = (*(finding for one in prepared for finding in one.findings), *more)
+    findings = (*(finding for one in prepared for finding in one.findings), *more)
     return tuple(
         dict.fromkeys(
-            finding if finding.object and several else finding.on_cluster("") for finding in found
+            finding if finding.object and several else finding.on_cluster("")
+            for finding in findings
         )
     )

@@ -39,7 +39,7 @@ V = TypeVar("V")
 
 
 @contextlib.contextmanager
-def shared(sides: CheckInput, wanted: CheckOptions) -> Iterator[CheckInput]:
+def shared(sides: CheckInput, options: CheckOptions) -> Iterator[CheckInput]:
     """The same sides, where another process judges the later files meanwhile, if that is worth
     it.
     """
@@ -49,7 +49,7 @@ def shared(sides: CheckInput, wanted: CheckOptions) -> Iterator[CheckInput]:
         return
     later = dict(islice(sorted(head.files.items()), len(head.files) // 2, None))
     settings = {path: data for path, data in head.files.items() if path == _SETTINGS}
-    other = SecondProcess(replace(head, files=settings | later), wanted)
+    other = SecondProcess(replace(head, files=settings | later), options)
     try:
         yield sides.with_head(replace(head, known=CachedResults(clean=_Soon(other.clean))))
     finally:
@@ -82,23 +82,21 @@ class SecondProcess:
     the end of a pipe says when.
     """
 
-    def __init__(self, snapshot: SourceTree, wanted: CheckOptions) -> None:
+    def __init__(self, snapshot: SourceTree, options: CheckOptions) -> None:
         self._open, inherited = os.pipe()
         self._found = os.memfd_create("found")
         self._ended = False
         self.pid = os.fork()
         if not self.pid:
-            self._work(inherited, snapshot, wanted)
+            self._work(inherited, snapshot, options)
         os.close(inherited)
 
-    def _work(self, done: int, snapshot: SourceTree, wanted: CheckOptions) -> NoReturn:
+    def _work(self, done: int, snapshot: SourceTree, options: CheckOptions) -> NoReturn:
         try:
             gc.disable()
-            clean = result_cache.clean_in(of(CheckInput(snapshot, None, {}), wanted))
-            with os.fdopen(self._found, "wb", closefd=False) as found:
-                found.write(
-                    orjson.dumps({name: sorted(digests) for name, digests in clean.items()})
-                )
+            clean = result_cache.clean_in(of(CheckInput(snapshot, None, {}), options))
+            with os.fdopen(self._found, "wb", closefd=False) as pipe:
+                pipe.write(orjson.dumps({name: sorted(digests) for name, digests in clean.items()}))
             os.write(done, b".")
         finally:
             os._exit(0)  # whatever happened: nothing of the first process is ended twice
@@ -115,11 +113,9 @@ class SecondProcess:
                 return None
         except BlockingIOError:
             return None
-        with os.fdopen(self._found, "rb", closefd=False) as found:
-            found.seek(0)
-            return {
-                name: frozenset(digests) for name, digests in orjson.loads(found.read()).items()
-            }
+        with os.fdopen(self._found, "rb", closefd=False) as pipe:
+            pipe.seek(0)
+            return {name: frozenset(digests) for name, digests in orjson.loads(pipe.read()).items()}
 
     def end(self) -> None:
         """Ends it, wherever it is."""

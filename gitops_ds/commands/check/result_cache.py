@@ -76,7 +76,7 @@ class ResultCache:
         }
         return CachedResults({line[:_NAME].decode(): line[_NAME:] for line in lines}, clean)
 
-    def save(self, known: CachedResults, checked: CheckResult) -> None:
+    def save(self, results: CachedResults, checked: CheckResult) -> None:
         """Saves new results, and unused earlier results up to the same size."""
         from gitops_ds.render import bundle as rendering
         from gitops_ds.render import parsed_objects
@@ -85,20 +85,20 @@ class ResultCache:
         fresh = [path for path, one in objects.items() if parsed_objects.is_news(one)]
         clean = clean_in(checked)
         is_news = fresh or any(
-            digests - known.clean.get(name, frozenset()) for name, digests in clean.items()
+            digests - results.clean.get(name, frozenset()) for name, digests in clean.items()
         )
         if len(objects) < self.few or not is_news:
             return
         names = {path: hashlib.sha256(checked.snapshot.files[path]).hexdigest() for path in objects}
-        current = {name: known.files[name] for name in names.values() if name in known.files}
+        current = {name: results.files[name] for name in names.values() if name in results.files}
         size = _size(current, clean) + sum(len(checked.snapshot.files[path]) for path in fresh)
         if size > _MOST_BYTES:
             return
-        if _size(known.files, known.clean) <= 2 * size <= _MOST_BYTES:
-            current = {**known.files, **current}
+        if _size(results.files, results.clean) <= 2 * size <= _MOST_BYTES:
+            current = {**results.files, **current}
             clean = {
-                name: frozenset({*known.clean.get(name, ()), *clean.get(name, ())})
-                for name in {**known.clean, **clean}
+                name: frozenset({*results.clean.get(name, ()), *clean.get(name, ())})
+                for name in {**results.clean, **clean}
             }
         header = {
             "version": version(),
@@ -149,9 +149,9 @@ def version(judges: tuple[str, ...] = _JUDGES) -> str:
 def _yaml() -> Iterator[bytes]:
     """What says the version of the reader of YAML, which is not imported for that."""
     for name in ("ruamel.yaml", "_ruamel_yaml"):
-        found = find_spec(name)
-        if found and found.origin:
-            yield Path(found.origin).read_bytes()
+        spec = find_spec(name)
+        if spec and spec.origin:
+            yield Path(spec.origin).read_bytes()
 
 
 def _own_secret() -> bytes | None:
@@ -167,11 +167,11 @@ def _own_secret() -> bytes | None:
             with contextlib.suppress(FileExistsError):  # another process was first
                 Path(file).hardlink_to(new)
             Path(new).unlink()
-        found = file.lstat()
+        status = file.lstat()
         is_ours = (
-            stat.S_ISREG(found.st_mode)
-            and found.st_uid == os.geteuid()
-            and not found.st_mode & 0o077
+            stat.S_ISREG(status.st_mode)
+            and status.st_uid == os.geteuid()
+            and not status.st_mode & 0o077
         )
         secret = file.read_bytes() if is_ours else b""
     except (OSError, RuntimeError):  # RuntimeError: no home directory

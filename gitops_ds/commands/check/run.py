@@ -27,18 +27,18 @@ from gitops_ds.render import bundle as rendering
 
 
 async def check(
-    repository: open_repository.RepositoryRef, at: str | None, wanted: CheckOptions
+    repository: open_repository.RepositoryRef, at: str | None, options: CheckOptions
 ) -> CheckResult:
     """Renders and checks every cluster, once for each side. Raises UsageError for a base or a
     cluster that is not there.
     """
-    return of(await sides(repository, at, wanted), wanted)
+    return of(await sides(repository, at, options), options)
 
 
 async def sides(
     repository: open_repository.RepositoryRef,
     at: str | None,
-    wanted: CheckOptions,
+    options: CheckOptions,
     standing: SourceTree | None = None,
 ) -> CheckInput:
     """Reads what a check looks at; `standing` is the work tree, where it was read already."""
@@ -47,34 +47,36 @@ async def sides(
         if standing
         else open_repository.snapshot(repository, at)
     )
-    head = replace(await read, known=wanted.known)
-    live = _snapshots(wanted.snapshots, head)
+    head = replace(await read, known=options.known)
+    live = _snapshots(options.snapshots, head)
     base = None
-    if wanted.base is not None:
+    if options.base is not None:
         base = replace(
-            await open_repository.base_snapshot(repository, wanted.base, at, wanted.base_from),
-            known=wanted.known,
+            await open_repository.base_snapshot(repository, options.base, at, options.base_from),
+            known=options.known,
         )
     twice = b"DS805" in head.files.get(PurePosixPath("gitops-ds.yaml"), b"")
     again = await open_repository.snapshot(repository, at) if twice else None
-    if wanted.live is None:
+    if options.live is None:
         return CheckInput(head, base, live, again)
     from gitops_ds.commands.check import live_cluster
 
     # the base selects the clusters to read, not a change that was not reviewed
     trusted = base or head
     names = [
-        name for name in wanted.clusters or rendering.clusters(trusted) or ("",) if name not in live
+        name
+        for name in options.clusters or rendering.clusters(trusted) or ("",)
+        if name not in live
     ]
-    if wanted.live.context and len(names) > 1:
+    if options.live.context and len(names) > 1:
         raise UsageError(
             f"--context names one cluster, and {len(names)} are checked: choose it with --cluster"
         )
-    connection = wanted.live.naming(*(wanted.clusters if base is None else names))
+    connection = options.live.naming(*(options.clusters if base is None else names))
     seen, unread = await live_cluster.clusters(
         connection, {name: rendering.facts(trusted, name) for name in names}
     )
-    if unread and wanted.require_live:
+    if unread and options.require_live:
         raise next(iter(unread.values()))
     return CheckInput(
         head,
@@ -93,35 +95,38 @@ def _snapshots(files: Sequence[str], head: SourceTree) -> Mapping[str, Live]:
     return cluster_snapshot.read_each(files, rendering.clusters(head))
 
 
-def of(sides: CheckInput, wanted: CheckOptions) -> CheckResult:
+def of(sides: CheckInput, options: CheckOptions) -> CheckResult:
     """The check of what was read. Raises UsageError for a cluster that is not there."""
     head = sides.head
     every = rendering.clusters(head)
-    names = wanted.clusters or every or ("",)
-    found = {
+    names = options.clusters or every or ("",)
+    by_cluster = {
         name: prepare.prepare(
             head,
             cluster=name,
-            namespace=wanted.namespace,
+            namespace=options.namespace,
             live=sides.known(name),
             files=name == names[0],
         )
         for name in names
     }
-    bundles = {name: one.bundle for name, one in found.items()}
+    bundles = {name: one.bundle for name, one in by_cluster.items()}
     more = list(check_rules.repository(bundles, head)) if set(names) >= set(every) else []
     if sides.again is not None:
         for name, bundle in bundles.items():
             if bundle.rules.get("DS805"):
-                again = rendering.render(sides.again, cluster=name, namespace=wanted.namespace)
+                again = rendering.render(sides.again, cluster=name, namespace=options.namespace)
                 more += check_rules.differing(bundle, again, head)
     if sides.base is None:
         return CheckResult(
-            head, tuple(found.values()), together(list(found.values()), more), unread=sides.unread
+            head,
+            tuple(by_cluster.values()),
+            together(list(by_cluster.values()), more),
+            unread=sides.unread,
         )
     from gitops_ds.commands.check import base_changes
 
-    return base_changes.against(sides, sides.base, wanted, found, more)
+    return base_changes.against(sides, sides.base, options, by_cluster, more)
 
 
 def require_content(where: str, snapshot: SourceTree, prepared: Iterable[Prepared]) -> None:

@@ -61,13 +61,13 @@ def edits(manifest: Manifest, mends: Sequence[Mend], sources: Sources) -> list[F
 
     A text with parameters in it has no such place, nor has a list of which two files wrote a part.
     """
-    found: list[FileEdit] = []
+    all_edits: list[FileEdit] = []
     for mend in mends:
         some = _rename(manifest, mend, sources) if mend.key else _steps(manifest, mend, sources)
         if some is None:
             return None
-        found += some
-    return found
+        all_edits += some
+    return all_edits
 
 
 def _rename(manifest: Manifest, mend: Mend, sources: Sources) -> list[FileEdit] | None:
@@ -80,7 +80,7 @@ def _rename(manifest: Manifest, mend: Mend, sources: Sources) -> list[FileEdit] 
 
 
 def _steps(manifest: Manifest, mend: Mend, sources: Sources) -> list[FileEdit] | None:
-    found = []
+    steps = []
     for path, value in _differences(mend.path, yaml_path.at(manifest.body, mend.path), mend.value):
         if value is None:
             one = _removal(manifest, path, sources)
@@ -90,8 +90,8 @@ def _steps(manifest: Manifest, mend: Mend, sources: Sources) -> list[FileEdit] |
             one = _replacement(manifest, path, value, sources)
         if one is None:
             return None
-        found.append(one)
-    return found
+        steps.append(one)
+    return steps
 
 
 def _differences(path: Path, old: Any, new: Any) -> Iterator[tuple[Path, Any]]:

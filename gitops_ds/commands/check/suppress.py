@@ -36,11 +36,14 @@ def without(
     )
     answers = suppressions.of(bundles, checked.snapshot, rendering.ignored(checked.snapshot))
     answered = suppressions.apply(checked.findings, answers, today, on.__contains__)
-    known = _known(answered.findings, baseline)
+    baseline_hashes = _known(answered.findings, baseline)
     return replace(
         checked,
-        findings=tuple(finding for finding in answered.findings if finding not in known),
-        suppressed=(*answered.suppressed, *((finding, "known before") for finding in known)),
+        findings=tuple(finding for finding in answered.findings if finding not in baseline_hashes),
+        suppressed=(
+            *answered.suppressed,
+            *((finding, "known before") for finding in baseline_hashes),
+        ),
     )
 
 

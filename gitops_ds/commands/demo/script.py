@@ -235,10 +235,10 @@ def _number(agent: Agent) -> int:
 
 def _tag(stage: DemoStage, name: str) -> str:
     """The tag of the agent's image in the file."""
-    found = re.search(
+    match = re.search(
         r"image: \S+:(\S+)", (stage.folder / "agents" / name / "daemonset.yaml").read_text()
     )
-    return found[1] if found else ""
+    return match[1] if match else ""
 
 
 async def _commit(stage: DemoStage, name: str, change: tuple[str, str], subject: str) -> CommitId:
@@ -269,9 +269,9 @@ async def _print_plan(
         )
 
     await _fleet(stage, lambda _: planned() is not None, "a plan for the commit", name)
-    found = planned()
-    if found is not None:
-        plan = replace(found.plan, changes=await _staged(stage, found.plan, before))
+    result = planned()
+    if result is not None:
+        plan = replace(result.plan, changes=await _staged(stage, result.plan, before))
         for line in printers.as_text(plan).split("\n\n")[0].splitlines():
             stage.say(f"  {line}")
 
@@ -298,8 +298,8 @@ async def _broken_commit(stage: DemoStage) -> None:
         )
 
     await _fleet(stage, lambda _: rejected() is not None, "the commit's rejection", OTHER)
-    found = rejected()
-    for finding in found.findings if found else ():
+    rejection = rejected()
+    for finding in rejection.findings if rejection else ():
         stage.say(f"  {finding.place}: {finding.rule} {finding.message}")
     after = await _agent(stage, OTHER, _healthy, "a healthy agent")
     was, remains = before.seen.daemonset.generation, after.seen.daemonset.generation

@@ -18,13 +18,13 @@ def examine(
     """One line for each agent with a stage that no approver of the settings can approve; none
     where no repository has approvers.
     """
-    known = {name for one in repositories for name in one.approvers}
-    if not known:
+    names = {name for one in repositories for name in one.approvers}
+    if not names:
         return
     for bundle in bundles:
         for agent, source in sorted(bundle.rollouts.items()):
             for stage in rollout_policy.decode(source.document).stages:
-                unknown = set(stage.approval.from_) - known if stage.approval else set()
+                unknown = set(stage.approval.from_) - names if stage.approval else set()
                 if not unknown:
                     continue
                 never = stage.approval is not None and unknown == set(stage.approval.from_)

@@ -48,12 +48,12 @@ _ROLES: Final = (
 )
 
 
-async def examine(wanted: DoctorOptions) -> AsyncIterator[Line]:
+async def examine(options: DoctorOptions) -> AsyncIterator[Line]:
     """The lines in the order in which trouble is best mended; never raises for what it finds."""
     yield _versions()
     yield _yaml()
     yield _schemas()
-    line, merged, service = _settings(wanted)
+    line, merged, service = _settings(options)
     yield line
     yield _git(await asyncio.to_thread(git_version.git_version))
     bundles: list[Bundle] = []
@@ -106,22 +106,22 @@ def _schemas() -> Line:
     )
 
 
-def _settings(wanted: DoctorOptions) -> tuple[Line, DoctorOptions, Service | None]:
+def _settings(options: DoctorOptions) -> tuple[Line, DoctorOptions, Service | None]:
     """The line; what is wanted, with the file's words where the command line has none; and the
     file's settings.
     """
-    if wanted.settings is None:
+    if options.settings is None:
         return (
             Line(
                 "settings",
                 CheckVerdict.OK,
                 "no file named: options and GITOPS_DS_… variables count",
             ),
-            wanted,
+            options,
             None,
         )
     try:
-        found = settings.read(wanted.settings)
+        service = settings.read(options.settings)
     except errors.SettingsError as error:
         return (
             Line(
@@ -130,15 +130,15 @@ def _settings(wanted: DoctorOptions) -> tuple[Line, DoctorOptions, Service | Non
                 str(error),
                 "mend the file; docs/reference/settings.md lists the settings",
             ),
-            wanted,
+            options,
             None,
         )
-    theirs, ours = found.cluster, wanted.connection
+    theirs, ours = service.cluster, options.connection
     connection = connect.Connection(
         ours.kubeconfig or theirs.kubeconfig, ours.context or theirs.context, theirs.namespace
     )
-    merged = replace(wanted, cluster=wanted.cluster or theirs.name, connection=connection)
-    return Line("settings", CheckVerdict.OK, f"{wanted.settings} is right"), merged, found
+    merged = replace(options, cluster=options.cluster or theirs.name, connection=connection)
+    return Line("settings", CheckVerdict.OK, f"{options.settings} is right"), merged, service
 
 
 def _git(version: tuple[int, ...] | None) -> Line:
@@ -154,8 +154,8 @@ def _git(version: tuple[int, ...] | None) -> Line:
 
 
 def _kustomize() -> Line:
-    found = expand.program()
-    if found is None:
+    program = expand.program()
+    if program is None:
         advice = "install kustomize or kubectl if a repository has a kustomization.yaml"
         return Line(
             "kustomize",
@@ -171,26 +171,26 @@ def _kustomize() -> Line:
         return Line(
             "kustomize",
             CheckVerdict.WARNING,
-            f"{found[0]} can't be kept from the network here",
+            f"{program[0]} can't be kept from the network here",
             advice,
         )
     return Line(
         "kustomize",
         CheckVerdict.OK,
-        f"kustomizations are built by {found[0]}, without a network ({way})",
+        f"kustomizations are built by {program[0]}, without a network ({way})",
     )
 
 
 async def _live(
-    wanted: DoctorOptions, service: Service | None, bundles: Sequence[Bundle]
+    options: DoctorOptions, service: Service | None, bundles: Sequence[Bundle]
 ) -> AsyncIterator[Line]:
     try:
         async with connect.opened(
-            wanted.connection.naming(wanted.cluster), bundles[0].cluster if bundles else None
+            options.connection.naming(options.cluster), bundles[0].cluster if bundles else None
         ) as cluster:
             yield _version(await cluster.version())
             keys = [key for bundle in bundles for key in bundle.manifests]
-            async for line in rights(cluster, keys, wanted.connection.state_namespace):
+            async for line in rights(cluster, keys, options.connection.state_namespace):
                 yield line
             if service is not None and service.election.enabled is not False:
                 yield await doctor_service.election(cluster, service, time.time())
@@ -249,16 +249,16 @@ def applying(keys: Iterable[Key]) -> tuple[Right, ...]:
     places = {
         (builtin_resources.RESOURCES.get((key.group, key.kind)), key.namespace) for key in keys
     }
-    known = {(resource, namespace) for resource, namespace in places if resource is not None} or {
+    pairs = {(resource, namespace) for resource, namespace in places if resource is not None} or {
         (DAEMONSET, ""),
         (CONFIG_MAP, ""),
     }
-    found = {
+    rights = {
         Right(verb, resource, namespace)
-        for resource, namespace in known
+        for resource, namespace in pairs
         for verb in ("get", "create", "patch")
     }
-    return tuple(sorted(found | {Right("list", resource) for resource, _ in known}))
+    return tuple(sorted(rights | {Right("list", resource) for resource, _ in pairs}))
 
 
 def remembering(namespace: str) -> tuple[Right, ...]:
@@ -283,7 +283,7 @@ def pruning(keys: Iterable[Key]) -> tuple[Right, ...]:
     places = {
         (builtin_resources.RESOURCES.get((key.group, key.kind)), key.namespace) for key in keys
     }
-    known = {
+    resources = {
         (resource, namespace)
         for resource, namespace in places
         if resource is not None and resource != NAMESPACE
@@ -291,7 +291,7 @@ def pruning(keys: Iterable[Key]) -> tuple[Right, ...]:
     return tuple(
         sorted(
             Right("delete", resource, namespace)
-            for resource, namespace in known or {(DAEMONSET, ""), (CONFIG_MAP, "")}
+            for resource, namespace in resources or {(DAEMONSET, ""), (CONFIG_MAP, "")}
         )
     )
 

@@ -51,11 +51,11 @@ async def examine(settings: MetricsSettings, bundles: Iterable[Bundle]) -> Async
 
 
 def _used(bundle: Bundle) -> Iterator[_Used]:
-    found: dict[tuple[str, str, ProbeKind], _Used] = {}
+    used: dict[tuple[str, str, ProbeKind], _Used] = {}
     for agent, source in bundle.rollouts.items():
         policy = rollout_policy.decode(source.document)
         for stage in policy.stages:
             for probe in gate_results.probes(policy, stage):
                 one = _Used(agent, probe.gate, probe.kind, policy.gate(probe.gate))
-                found[agent, probe.gate, probe.kind] = one
-    yield from found.values()
+                used[agent, probe.gate, probe.kind] = one
+    yield from used.values()

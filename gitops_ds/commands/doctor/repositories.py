@@ -30,25 +30,25 @@ _UNREAD = "name it with -C, and see that it can be read and has a commit"
 
 
 async def examine(
-    wanted: DoctorOptions, service: Service | None, bundles: list[Bundle]
+    options: DoctorOptions, service: Service | None, bundles: list[Bundle]
 ) -> AsyncIterator[Line]:
     """Their lines; what each of them means is added to `bundles`."""
     if service is not None and service.repositories:
-        async for line in _followed(wanted, service, bundles):
+        async for line in _followed(options, service, bundles):
             yield line
-    if service is None or not service.repositories or wanted.repository is not None:
+    if service is None or not service.repositories or options.repository is not None:
         try:
-            named = open_repository.named(wanted.repository, wanted.path)
+            named = open_repository.named(options.repository, options.path)
         except errors.UsageError as error:
             yield Line("repository", CheckVerdict.BAD, str(error), _UNREAD)
             return
         look = open_repository.snapshot(named, None, committed=named.where is not None)
-        async for line in _read(named.display, look, wanted.cluster, bundles):
+        async for line in _read(named.display, look, options.cluster, bundles):
             yield line
 
 
 async def _followed(
-    wanted: DoctorOptions, service: Service, bundles: list[Bundle]
+    options: DoctorOptions, service: Service, bundles: list[Bundle]
 ) -> AsyncIterator[Line]:
     async with contextlib.AsyncExitStack() as stack:
         secrets = None
@@ -58,7 +58,7 @@ async def _followed(
                 for repository in service.repositories
                 for entry in repository.credentials
             ):
-                cluster = await stack.enter_async_context(connect.opened(wanted.connection))
+                cluster = await stack.enter_async_context(connect.opened(options.connection))
                 secrets = git_auth.ClusterSecrets(cluster, service.cluster.namespace, time.time)
         except errors.ClusterError as error:
             yield Line(
@@ -76,8 +76,8 @@ async def _followed(
                 continue
             async for line in one.trusted():
                 yield line
-            if wanted.repository is None:
-                async for line in _read(where.display, one.snapshot(), wanted.cluster, bundles):
+            if options.repository is None:
+                async for line in _read(where.display, one.snapshot(), options.cluster, bundles):
                     yield line
 
 
@@ -105,12 +105,12 @@ class _Followed:
             )
 
     async def _untrusted(self) -> str:
-        trust, wanted = git_auth.trust_of(self.settings), revision_of(self.settings)
+        trust, revision = git_auth.trust_of(self.settings), revision_of(self.settings)
         async with self._opened() as repository:
-            tip = await repository.tip(wanted)
+            tip = await repository.tip(revision)
             await repository.fetch(tip)
-            found = await repository.verify(wanted, tip, None, trust)
-            return found.message if isinstance(found, Unverified) else ""
+            verification = await repository.verify(revision, tip, None, trust)
+            return verification.message if isinstance(verification, Unverified) else ""
 
     async def snapshot(self) -> SourceTree:
         """Its tip, as the service would see it."""
@@ -147,19 +147,19 @@ async def _read(
             f"{display} at {snapshot.commit.id[:12]}, {counted(len(snapshot.files), 'file')}",
         )
     try:
-        found = prepare.prepare(snapshot, cluster=cluster)
+        prepared = prepare.prepare(snapshot, cluster=cluster)
     except errors.GitopsError as error:
         yield Line("manifests", CheckVerdict.BAD, str(error))
         return
-    bundles.append(found.bundle)
-    if found.deployable:
+    bundles.append(prepared.bundle)
+    if prepared.deployable:
         yield Line(
             "manifests",
             CheckVerdict.OK,
-            f"{counted(len(found.bundle.manifests), 'object')} can be applied",
+            f"{counted(len(prepared.bundle.manifests), 'object')} can be applied",
         )
     else:
-        refused = sum(finding.refused for finding in found.findings)
+        refused = sum(finding.refused for finding in prepared.findings)
         yield Line(
             "manifests",
             CheckVerdict.BAD,

@@ -110,7 +110,7 @@ def _forges(service: Service) -> Iterator[Line]:
             continue
         try:
             where = address.parse(one.url, allow_local=one.allow_local)
-            found = commit_status.place(where, one.forge)
+            forge = commit_status.place(where, one.forge)
             commit_status.token(one.forge)
         except errors.UsageError as error:
             yield Line("forge", CheckVerdict.BAD, str(error), _NEWS)
@@ -118,7 +118,7 @@ def _forges(service: Service) -> Iterator[Line]:
             yield Line(
                 "forge",
                 CheckVerdict.OK,
-                f"the status of commits goes to {found.project} at {found.url}",
+                f"the status of commits goes to {forge.project} at {forge.url}",
             )
 
 

@@ -72,9 +72,9 @@ async def lines(settings: RepositorySettings, display: str, now: float) -> list[
 
 
 def _of_signers(trust: Trust) -> Iterator[Line]:
-    known = {number for number, _ in _signers(trust)}
+    numbers = {number for number, _ in _signers(trust)}
     for number, _ in _written(trust):
-        if number not in known:
+        if number not in numbers:
             yield Line(
                 _NAME,
                 CheckVerdict.BAD,
@@ -95,10 +95,10 @@ def _written(trust: Trust) -> list[tuple[int, str]]:
 def _signers(trust: Trust) -> Iterator[tuple[int, float | None]]:
     """The number of each line that names a key, and until when that counts."""
     for number, text in _written(trust):
-        found = _SIGNER.match(text)
-        if found is None or not _is_key(found["type"], found["key"]):
+        match = _SIGNER.match(text)
+        if match is None or not _is_key(match["type"], match["key"]):
             continue
-        before = _BEFORE.search(found["options"])
+        before = _BEFORE.search(match["options"])
         yield number, _moment(before) if before else None
 
 

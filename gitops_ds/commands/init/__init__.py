@@ -33,7 +33,7 @@ def _files(folder: Traversable, at: PurePosixPath) -> Iterator[tuple[PurePosixPa
             yield at / name, entry.read_text("utf-8").replace(_VERSION, __version__)
 
 
-def write(directory: Path, wanted: Mapping[PurePosixPath, str]) -> tuple[PurePosixPath, ...]:
+def write(directory: Path, files: Mapping[PurePosixPath, str]) -> tuple[PurePosixPath, ...]:
     """Writes every file (by path its text), and returns their paths.
 
     Raises Refused when one of them exists already or lies behind a link, UsageError when the
@@ -41,7 +41,7 @@ def write(directory: Path, wanted: Mapping[PurePosixPath, str]) -> tuple[PurePos
     """
     there = [
         str(path)
-        for path in wanted
+        for path in files
         if (directory / path).is_symlink() or (directory / path).exists()
     ]
     if there:
@@ -51,7 +51,7 @@ def write(directory: Path, wanted: Mapping[PurePosixPath, str]) -> tuple[PurePos
         )
     made: list[Path] = []
     try:
-        for path, text in wanted.items():
+        for path, text in files.items():
             _make_directory(atomic_write.without_links(directory / path).parent, made)
             atomic_write.create(directory / path, text.encode())
             made.append(directory / path)
@@ -63,7 +63,7 @@ def write(directory: Path, wanted: Mapping[PurePosixPath, str]) -> tuple[PurePos
         raise errors.UsageError(
             f"{error.filename or directory}: {error.strerror}; nothing was written"
         ) from None
-    return tuple(wanted)
+    return tuple(files)
 
 
 def _make_directory(directory: Path, made: list[Path]) -> None:

@@ -64,18 +64,18 @@ class DumpOptions:
     limits: DumpLimits = field(default_factory=DumpLimits)
 
 
-async def local(wanted: DumpOptions) -> Dump:
+async def local(options: DumpOptions) -> Dump:
     """The local parts: versions, and the settings file."""
     dump = Dump()
     await dump.read("versions", _versions())
-    if wanted.settings is not None:
-        await dump.read("settings", _settings_file(wanted.settings))
+    if options.settings is not None:
+        await dump.read("settings", _settings_file(options.settings))
     return dump
 
 
-async def cluster(dump: Dump, cluster: Cluster, wanted: DumpOptions, raw: Raw | None) -> None:
+async def cluster(dump: Dump, cluster: Cluster, options: DumpOptions, raw: Raw | None) -> None:
     """Adds the parts of the cluster."""
-    space = wanted.namespace
+    space = options.namespace
     await dump.read("version of Kubernetes", _kubernetes(cluster))
     await dump.read("DaemonSets", _listed(cluster, DAEMONSET, "daemonsets"))
     await dump.read(
@@ -89,19 +89,19 @@ async def cluster(dump: Dump, cluster: Cluster, wanted: DumpOptions, raw: Raw | 
     await dump.read("status objects", _statuses(cluster, space))
     await _states(dump, cluster, space)
     if raw is not None:
-        await _running(dump, cluster, wanted, raw)
+        await _running(dump, cluster, options, raw)
 
 
 async def _versions() -> Parts:
     git, kustomize = await asyncio.to_thread(version.git_version), expand.program()
-    found = {name: _version_of(name) for name in _libraries()}
+    by_library = {name: _version_of(name) for name in _libraries()}
     versions = {
         "gitops-ds": __version__,
         "python": platform.python_version(),
         "platform": platform.platform(),
         "git": ".".join(map(str, git)) if git else None,
         "kustomize": " ".join([Path(kustomize[0]).name, *kustomize[1:]]) if kustomize else None,
-        "libraries": found,
+        "libraries": by_library,
     }
     return {"versions.json": versions}
 
@@ -138,17 +138,17 @@ def _settings(file: str, data: bytes) -> Any:
     parsed = parser.read(file, data)
     if problems := [finding for finding in parsed.findings if finding.refused]:
         raise errors.SettingsError(f"{problems[0].place}: {problems[0].message}")
-    found = parsed.documents[0].value if parsed.documents else None
-    receivers = found.get("notify") if isinstance(found, dict) else None
-    if isinstance(found, dict) and isinstance(receivers, list):
+    content = parsed.documents[0].value if parsed.documents else None
+    receivers = content.get("notify") if isinstance(content, dict) else None
+    if isinstance(content, dict) and isinstance(receivers, list):
         hidden = [
             {**one, "url": texts.origin(one["url"])}
             if isinstance(one, dict) and isinstance(one.get("url"), str)
             else one
             for one in receivers
         ]
-        return {**found, "notify": hidden}
-    return found
+        return {**content, "notify": hidden}
+    return content
 
 
 async def _kubernetes(cluster: Cluster) -> Parts:
@@ -158,8 +158,8 @@ async def _kubernetes(cluster: Cluster) -> Parts:
 async def _listed(
     cluster: Cluster, resource: Resource, name: str, which: Selection | None = None
 ) -> Parts:
-    found = await cluster.list(resource, which or Selection())
-    return {f"{name}.json": [_slim(body, resource) for body in found.items]}
+    listing = await cluster.list(resource, which or Selection())
+    return {f"{name}.json": [_slim(body, resource) for body in listing.items]}
 
 
 def _slim(body: Body, resource: Resource) -> dict[str, Any]:
@@ -178,7 +178,7 @@ async def _pods(cluster: Cluster) -> Parts:
     """Of the pods of DaemonSets how they are: their specification is in the revision that they
     name.
     """
-    found = await cluster.list(POD, Selection(brief=True))
+    listing = await cluster.list(POD, Selection(brief=True))
     kept = (
         "name",
         "namespace",
@@ -189,7 +189,7 @@ async def _pods(cluster: Cluster) -> Parts:
         "ownerReferences",
     )
     items = []
-    for body in found.items:
+    for body in listing.items:
         owner = pods.controller_of(body["metadata"])
         if owner is not None and owner.kind == DAEMONSET.kind:
             metadata = {key: body["metadata"][key] for key in kept if key in body["metadata"]}
@@ -228,13 +228,13 @@ async def _events(cluster: Cluster, space: str) -> Parts:
     for those are kept.
     """
     kinds = (DAEMONSET.kind, POD.kind, NODE.kind)
-    found = [
+    events = [
         _slim(body, EVENT)
         for body in (await cluster.list(EVENT)).items
         if (about := body.get("involvedObject") or {}).get("kind") in kinds
         or about.get("namespace") == space
     ]
-    return {"events.json": sorted(found, key=_moment, reverse=True)}
+    return {"events.json": sorted(events, key=_moment, reverse=True)}
 
 
 def _moment(event: Body) -> str:
@@ -293,30 +293,30 @@ async def _states(dump: Dump, cluster: Cluster, space: str) -> None:
         await dump.read(f"state of {owner}", one(owner))
 
 
-async def _running(dump: Dump, cluster: Cluster, wanted: DumpOptions, raw: Raw) -> None:
+async def _running(dump: Dump, cluster: Cluster, options: DumpOptions, raw: Raw) -> None:
     """Logs and metrics of the service's own pods: those of the program that ran before a restart
     too.
     """
     try:
-        listing = await cluster.list(POD, Selection(wanted.namespace, _SERVICE))
+        listing = await cluster.list(POD, Selection(options.namespace, _SERVICE))
     except errors.ClusterError as error:
         dump.missing.append(f"pods of the service: {error}")
         return
     if not listing.items:
         dump.missing.append(
-            f"logs and metrics: no pod with the label {_SERVICE} in namespace {wanted.namespace}"
+            f"logs and metrics: no pod with the label {_SERVICE} in namespace {options.namespace}"
         )
     wishes: dict[str, tuple[str, dict[str, str]]] = {}
     for body in islice(listing.items, _PODS):
         name = str(body["metadata"]["name"])
-        path = f"/api/v1/namespaces/{wanted.namespace}/pods/{name}"
+        path = f"/api/v1/namespaces/{options.namespace}/pods/{name}"
         for container in (body.get("spec") or {}).get("containers") or ():
             container_name = str(container["name"])
             query = {
                 "container": container_name,
                 "tailLines": str(_TAIL),
                 "timestamps": "true",
-                "limitBytes": str(wanted.limits.log),
+                "limitBytes": str(options.limits.log),
             }
             wishes[f"logs/{name}.{container_name}.log"] = f"{path}/log", query
             if _restarted(body, container_name):
@@ -326,12 +326,12 @@ async def _running(dump: Dump, cluster: Cluster, wanted: DumpOptions, raw: Raw) 
                 )
         wishes[f"metrics/{name}.txt"] = f"{path}:{_port(body)}/proxy/metrics", {}
     for file, (path, query) in wishes.items():
-        await dump.read(file, _text(file, raw(path, query, wanted.limits.log), wanted.limits.log))
+        await dump.read(file, _text(file, raw(path, query, options.limits.log), options.limits.log))
 
 
 def _restarted(body: Body, container: str) -> bool:
-    known = (body.get("status") or {}).get("containerStatuses") or ()
-    return any(one.get("name") == container and one.get("restartCount") for one in known)
+    statuses = (body.get("status") or {}).get("containerStatuses") or ()
+    return any(one.get("name") == container and one.get("restartCount") for one in statuses)
 
 
 def _port(body: Body) -> int:

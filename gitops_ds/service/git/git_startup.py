@@ -136,7 +136,9 @@ class Startup:
     async def _states(self) -> dict[str, DeployerState]:
         context = self._context
         with contextlib.suppress(errors.ClusterError):  # the caller raises Git's error
-            return dict(await state_store.known(context.cluster, context.service.cluster.namespace))
+            return dict(
+                await state_store.load_all(context.cluster, context.service.cluster.namespace)
+            )
         return {}
 
     @contextlib.asynccontextmanager

@@ -23,14 +23,14 @@ class Asset:
 
 
 def _load() -> tuple[Mapping[str, Asset], Mapping[str, str]]:
-    found, paths = {}, {}
+    assets, paths = {}, {}
     for name in ("page.css", "page.js", "icon.svg"):
         stem, _, ending = name.partition(".")
         data = (resources.files("gitops_ds.web.page") / "static" / name).read_bytes()
         path = f"static/{stem}-{hashlib.sha256(data).hexdigest()[:16]}.{ending}"
-        found[path] = Asset(_TYPES[ending], data, gzip.compress(data, 9, mtime=0))
+        assets[path] = Asset(_TYPES[ending], data, gzip.compress(data, 9, mtime=0))
         paths["icon" if ending == "svg" else ending] = path
-    return found, paths
+    return assets, paths
 
 
 ASSETS, PATHS = _load()

@@ -166,7 +166,7 @@ class _Legend:
 
 
 def _legend(
-    agent: Agent, wanted: str, running: Mapping[str, int]
+    agent: Agent, current_hash: str, running: Mapping[str, int]
 ) -> tuple[tuple[Shade, ...], _Legend]:
     """The wanted revision first, then the others that run, newest first; `running` counts the nodes
     of each hash.
@@ -174,13 +174,13 @@ def _legend(
     by_hash = {revision.hash: revision for revision in agent.history}
     if (target := agent.target) is not None:
         by_hash[target.hash] = target
-    current = by_hash.get(wanted) or agent.current
+    current = by_hash.get(current_hash) or agent.current
     others = [
         by_hash[hash]
         for hash in running
         if hash in by_hash and (current is None or hash != current.hash)
     ]
-    found = [
+    in_order = [
         *([current] if current else []),
         *sorted(others, key=lambda revision: -revision.number),
     ]
@@ -193,7 +193,7 @@ def _legend(
             running.get(one.hash, 0),
             one is current,
         )
-        for place, one in enumerate(found)
+        for place, one in enumerate(in_order)
     )
     letter_of = {shade.number: shade.letter for shade in shades}
     revisions = {
@@ -253,13 +253,13 @@ def _cell(
 
 def _troubles(cells: Sequence[Cell]) -> tuple[tuple[str, str, tuple[Cell, ...]], ...]:
     """The nodes that are not green by reason and blame: what is broken first, then the most."""
-    found: dict[tuple[str, str], list[Cell]] = {}
+    by_reason: dict[tuple[str, str], list[Cell]] = {}
     for cell in cells:
         if cell.reason or cell.state in ("o", "u"):
             reason = cell.reason or ("Outdated" if cell.state == "o" else "NotMeant")
-            found.setdefault((reason, cell.blame), []).append(cell)
+            by_reason.setdefault((reason, cell.blame), []).append(cell)
     rank = {"x": 0, "w": 1, "u": 2, "p": 3, "o": 4}
     ordered = sorted(
-        found.items(), key=lambda item: (rank.get(item[1][0].state, 5), -len(item[1]), item[0])
+        by_reason.items(), key=lambda item: (rank.get(item[1][0].state, 5), -len(item[1]), item[0])
     )
     return tuple((reason, blame, tuple(some)) for (reason, blame), some in ordered)

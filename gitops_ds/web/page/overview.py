@@ -78,16 +78,16 @@ def _counts(everything: Sequence[AgentRow]) -> dict[str, Any]:
 def _sections(rows: Sequence[AgentRow], sources: Sequence[SourceRow]) -> list[AgentSection]:
     """A section for each repository, those in trouble first, then one for the other agents."""
     ranked = sorted(sources, key=lambda one: not one.is_trouble)
-    found = [
+    sections = [
         AgentSection(one, one.repository, [row for row in rows if row.source == one.id])
         for one in ranked
     ]
     ids = {one.id for one in sources}
     if others := [row for row in rows if row.source not in ids]:
-        found.append(
+        sections.append(
             AgentSection(None, "Not from a followed repository" if sources else "", others)
         )
-    return found
+    return sections
 
 
 def _meets(one: AgentRow, query: str) -> bool:

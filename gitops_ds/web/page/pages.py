@@ -74,8 +74,8 @@ class Book:
                     self.view, self._pages, self._agent(namespace, name)
                 )
             case ["agents", namespace, name, "nodes"]:
-                found = self._agent(namespace, name)
-                return "agent_nodes.html", view_models.agent_nodes(self._pages, found, parameters)
+                agent = self._agent(namespace, name)
+                return "agent_nodes.html", view_models.agent_nodes(self._pages, agent, parameters)
             case ["nodes"]:
                 return "nodes.html", view_models.nodes(self.view, parameters)
             case ["nodes", name]:

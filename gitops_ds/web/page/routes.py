@@ -71,16 +71,16 @@ class _PageHandler:
             "/wall",
         )
         commits = web.get("/commits/{id:.+}", self._guarded(self._show))
-        found = [web.get(path, self._guarded(self._show)) for path in pages]
-        found += [commits, web.get("/live", self._guarded(self._live))]
-        found += [web.get(f"/{path}", _asset) for path in ASSETS]
+        all_routes = [web.get(path, self._guarded(self._show)) for path in pages]
+        all_routes += [commits, web.get("/live", self._guarded(self._live))]
+        all_routes += [web.get(f"/{path}", _asset) for path in ASSETS]
         if self._door.kind is AccessKind.TOKEN:
-            found += [
+            all_routes += [
                 web.get("/login", self._sign_in_page),
                 web.post("/login", self._sign_in),
                 web.post("/logout", self._guarded(self._sign_out)),
             ]
-        return [*found, web.get("/{path:.*}", self._guarded(self._show))]  # not found
+        return [*all_routes, web.get("/{path:.*}", self._guarded(self._show))]  # not found
 
     def _guarded(self, handler: Handler) -> Handler:
         async def guarded(request: web.Request) -> web.StreamResponse:

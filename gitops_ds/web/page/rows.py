@@ -55,14 +55,14 @@ class AgentRow:
     @property
     def bar_words(self) -> str:
         """The bar for those who don't see it."""
-        known = {
+        fills = {
             "good": "up to date",
             "old": "earlier revision",
             "way": "on their way",
             "warn": "broken nodes",
             "bad": "broken",
         }
-        return ", ".join(f"{count} {known[fill]}" for fill, count in self.bar if count) or "no node"
+        return ", ".join(f"{count} {fills[fill]}" for fill, count in self.bar if count) or "no node"
 
 
 def row(agent: Agent) -> AgentRow:

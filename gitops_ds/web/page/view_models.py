@@ -28,35 +28,35 @@ EVENTS_OF_ONE = 20
 PART = 250  # rows of a long table
 
 
-async def agent(view: View, pages: Pages, found: Agent) -> dict[str, Any]:
+async def agent(view: View, pages: Pages, agent: Agent) -> dict[str, Any]:
     """One agent: map, progress, history, diff, events."""
-    one, drawn = row(found), pages.map_of(found)
-    wanted = view.wanted(found.key)
-    pair = None if wanted is None else side_by_side_diff.compare(found.seen.daemonset.raw, wanted)
+    one, drawn = row(agent), pages.map_of(agent)
+    desired = view.wanted(agent.key)
+    pair = None if desired is None else side_by_side_diff.compare(agent.seen.daemonset.raw, desired)
     good = one.bar[0][1]
     return {
         "tab": "Agents",
         "row": replace(one, health=replace(one.health, message=texts.words(one.health.message))),
         "map": drawn,
-        "words": f"{found.key.name}: {one.health.state}, {one.counts.updated} of "
+        "words": f"{agent.key.name}: {one.health.state}, {one.counts.updated} of "
         f"{one.counts.desired} nodes up to date",
-        "steering": steering(found),
-        "rollout": rollout_panel.panel(found.rollout, one.timing) if found.rollout else None,
+        "steering": steering(agent),
+        "rollout": rollout_panel.panel(agent.rollout, one.timing) if agent.rollout else None,
         "pooled": any(group.pool for group in drawn.groups),
-        "strategy": _strategy(found),
-        "target": found.target.number if found.target is not None else 0,
+        "strategy": _strategy(agent),
+        "target": agent.target.number if agent.target is not None else 0,
         "percent": 100 * good // one.counts.desired if one.counts.desired else 100,
-        "commit_of": lambda cell: found.commit_of(cell.revision) if cell.revision else "",
-        "history": await _history(view, found),
+        "commit_of": lambda cell: agent.commit_of(cell.revision) if cell.revision else "",
+        "history": await _history(view, agent),
         "sides": pair,
-        "events": [event for event in view.events() if event.key == found.key][:EVENTS_OF_ONE],
+        "events": [event for event in view.events() if event.key == agent.key][:EVENTS_OF_ONE],
     }
 
 
-def _strategy(found: Agent) -> str:
-    if names.ROLLOUT_POLICY in found.seen.daemonset.annotations:
+def _strategy(agent: Agent) -> str:
+    if names.ROLLOUT_POLICY in agent.seen.daemonset.annotations:
         return "in stages"
-    match found.seen.daemonset.strategy:
+    match agent.seen.daemonset.strategy:
         case OnDelete():
             return "OnDelete"
         case RollingUpdate(max_unavailable=away, max_surge=extra) if extra.amount:
@@ -69,10 +69,10 @@ def _share(share: Share) -> str:
     return f"{share.amount}%" if share.percent else f"{share.amount}"
 
 
-def steering(found: Agent) -> list[tuple[str, str, str]]:
+def steering(agent: Agent) -> list[tuple[str, str, str]]:
     """What holds the agent or its repository, in words, and the command that ends it."""
-    annotations, key, notices = found.seen.daemonset.annotations, found.key, []
-    if found.seen.daemonset.suspended:
+    annotations, key, notices = agent.seen.daemonset.annotations, agent.key, []
+    if agent.seen.daemonset.suspended:
         notices.append(
             (
                 "Suspended",
@@ -102,17 +102,17 @@ class HistoryEntry:
     command: str
 
 
-async def _history(view: View, found: Agent) -> list[HistoryEntry]:
+async def _history(view: View, agent: Agent) -> list[HistoryEntry]:
     """Newest first; where Git knows nothing, what the revision says of itself."""
-    target = found.target
-    revisions = [*([target] if target is not None else []), *reversed(found.history)]
-    known = await view.commits(
-        sorted({commit for one in revisions if (commit := found.commit_of(one))})
+    target = agent.target
+    revisions = [*([target] if target is not None else []), *reversed(agent.history)]
+    infos = await view.commits(
+        sorted({commit for one in revisions if (commit := agent.commit_of(one))})
     )
-    counts, key, entries = found.nodes_by_hash(), found.key, []
+    counts, key, entries = agent.nodes_by_hash(), agent.key, []
     for one in revisions:
-        commit = found.commit_of(one)
-        info = known.get(commit)
+        commit = agent.commit_of(one)
+        info = infos.get(commit)
         cause = str(
             ((one.raw.get("metadata") or {}).get("annotations") or {}).get(names.CHANGE_CAUSE) or ""
         )
@@ -124,15 +124,15 @@ async def _history(view: View, found: Agent) -> list[HistoryEntry]:
                 info.author if info else "",
                 fleet_agents.when(info.committed) if info else "",
                 counts[one.hash],
-                _badge(found, one),
+                _badge(agent, one),
                 f"gitops-ds rollback ds/{key.name} -n {key.namespace} --to-revision {one.number}",
             )
         )
     return entries
 
 
-def _badge(found: Agent, revision: Revision) -> str:
-    current, target = found.current, found.target
+def _badge(agent: Agent, revision: Revision) -> str:
+    current, target = agent.current, agent.target
     if target is not None and revision.name == target.name:
         return "wanted"
     if current is None or revision.name != current.name:
@@ -140,19 +140,19 @@ def _badge(found: Agent, revision: Revision) -> str:
     return "wanted" if target is None else "proven"
 
 
-def agent_nodes(pages: Pages, found: Agent, parameters: Mapping[str, str]) -> dict[str, Any]:
+def agent_nodes(pages: Pages, agent: Agent, parameters: Mapping[str, str]) -> dict[str, Any]:
     """Every node of an agent as a table, or those of one reason, a part at a time."""
-    drawn, reason, first = pages.map_of(found), parameters.get("reason", ""), _first(parameters)
+    drawn, reason, first = pages.map_of(agent), parameters.get("reason", ""), _first(parameters)
     all_cells = [cell for group in drawn.groups for cell in group.cells]
     if reason:
         all_cells = [cell for why, _, some in drawn.troubles if why == reason for cell in some]
     return {
         "tab": "Agents",
-        "row": row(found),
+        "row": row(agent),
         "reason": reason,
         "cells": all_cells[first - 1 : first - 1 + PART],
         "count": len(all_cells),
-        "commit_of": lambda cell: found.commit_of(cell.revision) if cell.revision else "",
+        "commit_of": lambda cell: agent.commit_of(cell.revision) if cell.revision else "",
         **_part(first, parameters),
     }
 
@@ -185,12 +185,12 @@ class NodeRow:
 def nodes(view: View, parameters: Mapping[str, str]) -> dict[str, Any]:
     """Every node, a part at a time."""
     agents, query, first = view.agents(), parameters.get("q", ""), _first(parameters)
-    found = agents[0].seen.nodes if agents else ()
-    where = node_map.places(found, view.pools())
+    node_list = agents[0].seen.nodes if agents else ()
+    where = node_map.places(node_list, view.pools())
     terms = query.lower().split()
     shown = [
         one
-        for one in found
+        for one in node_list
         if all(term in " ".join((one.name, *where[one.name])).lower() for term in terms)
     ]
     part = shown[first - 1 : first - 1 + PART]
@@ -228,16 +228,18 @@ def _node_state(node: Node) -> str:
 def node(view: View, name: str) -> dict[str, Any]:
     """One node with every agent on it. Raises NotFound when no look has shown it."""
     agents = view.agents()
-    found = next(
+    node_seen = next(
         (node for node in (agents[0].seen.nodes if agents else ()) if node.name == name), None
     )
-    if found is None:
+    if node_seen is None:
         raise errors.NoMatch(f"no node {name}: it may have left the cluster")
     rows, elsewhere = [], []
-    where = node_map.places([found], view.pools())
+    where = node_map.places([node_seen], view.pools())
     for one in agents:
         seen = replace(
-            one.seen, nodes=(found,), pods=tuple(pod for pod in one.seen.pods if pod.node == name)
+            one.seen,
+            nodes=(node_seen,),
+            pods=tuple(pod for pod in one.seen.pods if pod.node == name),
         )
         health = replace(
             one.health, nodes=tuple(trouble for trouble in one.health.nodes if trouble.node == name)
@@ -249,7 +251,7 @@ def node(view: View, name: str) -> dict[str, Any]:
         else:
             rows.append((one.key, cell, one.commit_of(cell.revision) if cell.revision else ""))
     place = dict(zip(("pool", "zone"), where[name], strict=True))
-    return {"tab": "Nodes", "node": found, "rows": rows, "elsewhere": elsewhere, **place}
+    return {"tab": "Nodes", "node": node_seen, "rows": rows, "elsewhere": elsewhere, **place}
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,32 +285,34 @@ async def commit(view: View, id: str) -> dict[str, Any]:
                 )
             )
             before = history[place - 1] if place else None
-            wanted = one.current is not None and one.current.name == revision.name
+            is_current = one.current is not None and one.current.name == revision.name
             changes = _changes(one.key, before, revision) if before else None
             runs.append(
                 Run(
                     one.key,
                     revision.number,
                     before.number if before else 0,
-                    wanted,
+                    is_current,
                     one.counts.desired,
                     on,
                     changes,
                 )
             )
-    known = (await view.commits([id])).get(id)
+    info = (await view.commits([id])).get(id)
     events_of_commit: list[PageEvent] = [event for event in view.events() if event.commit == id]
-    if not runs and known is None and not events_of_commit:
+    if not runs and info is None and not events_of_commit:
         raise errors.NoMatch(f"no commit {id[:40]} is known here")
-    return {"tab": "Agents", "id": id, "info": known, "runs": runs, "events": events_of_commit}
+    return {"tab": "Agents", "id": id, "info": info, "runs": runs, "events": events_of_commit}
 
 
 def _changes(key: Key, before: Revision, after: Revision) -> tuple[tuple[str, str, str], ...]:
     hidden = report.found_in({"kind": "DaemonSet", "spec": one.template} for one in (before, after))
-    found = [objects.field(key, change) for change in diff.compare(before.template, after.template)]
+    fields = [
+        objects.field(key, change) for change in diff.compare(before.template, after.template)
+    ]
     return tuple(
         (show_path(c.path), hidden.within(_as_text(c.old)), hidden.within(_as_text(c.new)))
-        for c in found
+        for c in fields
     )
 
 
@@ -320,11 +324,11 @@ def _as_text(value: Any) -> str:
 
 def events(view: View, parameters: Mapping[str, str]) -> dict[str, Any]:
     """What happened, newest first."""
-    query, found = parameters.get("q", ""), view.events()
+    query, lines = parameters.get("q", ""), view.events()
     terms = query.lower().split()
     shown = [
         event
-        for event in found
+        for event in lines
         if all(
             term
             in f"{formatting.spaced(event.kind)} {event.key or ''} {event.commit} "
@@ -332,4 +336,4 @@ def events(view: View, parameters: Mapping[str, str]) -> dict[str, Any]:
             for term in terms
         )
     ]
-    return {"tab": "Events", "events": shown, "query": query, "kept": len(found)}
+    return {"tab": "Events", "events": shown, "query": query, "kept": len(lines)}
