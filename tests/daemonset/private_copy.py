@@ -20,12 +20,13 @@ OURS = ("gitops_ds", "tests")
 
 
 class Copy:
-    """`changes` gives, by module, a text that its source holds exactly once, and its replacement.
+    """`changes` are, by module, pairs of a text that its source has exactly once, and its
+    replacement.
 
     The text is compared with `ast.unparse` of the source, so that the width of lines has no effect.
     """
 
-    def __init__(self, changes: Mapping[str, tuple[str, str]]) -> None:
+    def __init__(self, changes: Mapping[str, tuple[str, ...]]) -> None:
         self._changes = changes
         self._modules: dict[str, ModuleType] = {}
         self._builtins = {**vars(builtins), "__import__": self._import}
@@ -73,10 +74,10 @@ def _path(module: str) -> Path:
 
 
 @functools.cache
-def _compiled(path: Path, old: str = "", new: str = "") -> CodeType:
+def _compiled(path: Path, *changes: str) -> CodeType:
     source = ast.unparse(ast.parse(path.read_text()))
-    old, new = old.replace('"', "'"), new.replace('"', "'")
-    if old:
+    plain = [text.replace('"', "'") for text in changes]
+    for old, new in zip(plain[::2], plain[1::2], strict=True):
         assert source.count(old) == 1, f"{path} holds {source.count(old)} times: {old}"
         source = source.replace(old, new)
     return compile(source, str(path), "exec")

@@ -66,8 +66,8 @@ MUTANTS: dict[str, tuple[str, str, str]] = {
     ),
     "a rollout moves before every node is settled": (
         f"{CORE}decide",
-        "wanted = placed or rolling_update.changes(layout)",
-        "wanted = rolling_update.changes(layout) or placed",
+        "changes = placed or rolling_update.changes(layout)",
+        "changes = rolling_update.changes(layout) or placed",
     ),
     "per cent is rounded down": (
         "gitops_ds.model.daemonset",

@@ -13,7 +13,7 @@ from tests.daemonset.private_copy import Copy
 
 WORLDS = 200
 
-FAULTS: dict[str, dict[str, tuple[str, str]]] = {
+FAULTS: dict[str, dict[str, tuple[str, ...]]] = {
     "an orphan counts as the DaemonSet's before the cluster shows its adoption, and a refused "
     "adoption ends nothing": {
         "gitops_ds.daemonset.claims": (
@@ -90,14 +90,15 @@ FAULTS: dict[str, dict[str, tuple[str, str]]] = {
         "gitops_ds.deployer.tip_lookup": (
             "            return TipAnswer(known, received=True, error=error)",
             "            raise error",
+            "if known is not None and (not is_due):",
+            "if False:",
         ),
-        "gitops_ds.deployer.reconciler": ("if known is not None and (not is_due):", "if False:"),
     },
     "drift that returns is corrected at once, indefinitely": {
         "gitops_ds.plan.drift_damping": ("if now < row.at + row.wait)", "if False)"),
     },
     "a change in the cluster asks Git": {
-        "gitops_ds.deployer.reconciler": ("if known is not None and (not is_due):", "if False:"),
+        "gitops_ds.deployer.tip_lookup": ("if known is not None and (not is_due):", "if False:"),
     },
     "a watch that ends with an internal error is not started again": {
         "gitops_ds.client.supervisor": ("await asyncio.sleep(wait)", "return"),
