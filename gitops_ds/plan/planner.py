@@ -94,11 +94,12 @@ def plan(
     changes += deletes.changes
     in_order = apply_order.ordered(changes, apply_order.waves(bundle.manifests.values()))
     left = tuple(change for change in in_order if change.key not in spared)
+    unknown = guard_limits.unknown_nodes(left, live)
     return Plan(
         bundle.commit,
         bundle.cluster.name,
         left,
-        (*refused, *bundle.refusals, *deletes.refusals, *guard_limits.unknown_nodes(left, live)),
+        tuple(dict.fromkeys((*refused, *bundle.refusals, *deletes.refusals, *unknown))),
         deletes.hash,
         drifted,
         deletes.agreed,

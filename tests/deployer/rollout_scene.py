@@ -34,6 +34,7 @@ from gitops_ds.plan.options import ApplyOptions
 from gitops_ds.simulator import Faults, NodeSpec, virtual_time
 from gitops_ds.simulator import faults as simulator_faults
 from gitops_ds.simulator.client import Habits
+from gitops_ds.simulator.faults import RequestFault, SimulatedRequest
 from tests.deployer.processes import Processes
 from tests.deployer.test_loop import AGENT, History, loop_on
 
@@ -79,6 +80,7 @@ class Scene(Processes):
     history: FileHistory
     powers: Powers
     faults: Faults = simulator_faults.none
+    of_deployer: Faults = simulator_faults.none
     events: list[Event] = field(default_factory=list)
     request: Callable[[], None] = lambda: None
     controller: Controller | None = None
@@ -89,7 +91,7 @@ class Scene(Processes):
         """Starts the deployer, the controller with rollouts, and with powers pace another DaemonSet
         controller.
         """
-        client = self.cluster.client("gitops-ds")
+        client = self.cluster.client("gitops-ds", self._fault)
         loop = loop_on(self.cluster, client, self.history, self.events, self.options)
         self.loop = loop
         self.request = loop.request
@@ -101,6 +103,9 @@ class Scene(Processes):
             built_in.rollouts = NoRollouts(lambda _: None, self.cluster.server.now)
             runs.append(built_in.run())
         self.begin(*runs)
+
+    def _fault(self, request: SimulatedRequest) -> RequestFault | None:
+        return self.of_deployer(request)
 
     def _controller(self, powers: Powers, client: simulator.Client) -> Controller:
         return Controller(

@@ -10,9 +10,12 @@ import pytest
 
 from gitops_ds.controller.controller import Powers
 from gitops_ds.model import names
+from gitops_ds.model.events.deployer import Reconciled
 from gitops_ds.model.events.rollouts import RolloutHalted
 from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, POD
+from gitops_ds.model.skip_reasons import SkipReason
 from gitops_ds.simulator import NodeSpec, PodFault, Trouble
+from gitops_ds.simulator.faults import RequestFault, SimulatedRequest, failure, none
 from tests.deployer.rollout_scene import NODES, POLICY, Scene, play
 
 both = pytest.mark.parametrize("powers", [Powers.PACE, Powers.FULL])
@@ -40,6 +43,26 @@ async def ends(scene: Scene, tag: str, nodes: int = NODES) -> None:
     uids = {pod.uid for _, pod in scene.pods().values()}
     await asyncio.sleep(1200)
     assert {pod.uid for _, pod in scene.pods().values()} == uids
+
+
+def test_a_template_that_the_api_server_refuses_is_skipped_with_its_reason() -> None:
+    def deny(request: SimulatedRequest) -> RequestFault | None:
+        denied = request.resource == DAEMONSET and request.dry_run
+        return failure(400) if denied else None
+
+    async def script(scene: Scene) -> None:
+        scene.of_deployer = deny
+        scene.push("2")
+        await asyncio.sleep(120)
+        last = next(one for one in reversed(scene.events) if isinstance(one, Reconciled))
+        assert [one.reason for one in last.failed] == [SkipReason.REFUSED]
+        assert "the API server refuses it: admission webhook" in last.failed[0].message
+        assert len(scene.on("1")) == NODES
+        scene.of_deployer = none
+        scene.request()
+        await ends(scene, "2")
+
+    play(Powers.PACE, script)
 
 
 @both

@@ -16,7 +16,7 @@ from gitops_ds.model.objects import CommitId, Key
 from gitops_ds.model.rollouts.staged_rollout import Halt, RolloutRecord
 from gitops_ds.model.skip_reasons import SkipReason
 from gitops_ds.model.sources.bundle import Bundle, Manifest
-from gitops_ds.plan.options import ApplyOptions, DryRunResult, PlanContext
+from gitops_ds.plan.options import ApplyOptions, DryRunResult, FieldConflict, PlanContext
 from gitops_ds.plan.rollouts import staging
 from gitops_ds.plan.tracking_labels import Stamp
 from tests.plan.staged_objects import (
@@ -159,9 +159,16 @@ def test_a_template_that_waits_for_the_rollout_before_is_reported(
     assert "waits for the end of the rollout (supersede" in skipped.message
 
 
-@pytest.mark.parametrize("answers", [{}, {KEY: DryRunResult(None, refused="no")}])
-def test_without_a_dry_run_the_daemonset_stays_as_it_is(
-    answers: dict[Key, DryRunResult],
+@pytest.mark.parametrize(
+    ("answers", "message"),
+    [
+        ({}, ""),
+        ({KEY: DryRunResult(refused="no")}, "the API server refuses it: no"),
+        ({KEY: DryRunResult(conflicts=(FieldConflict("vpa", "spec"),))}, "spec is owned by vpa"),
+    ],
+)
+def test_without_a_dry_run_the_daemonset_stays_as_it_is_and_the_reason_is_reported(
+    answers: dict[Key, DryRunResult], message: str
 ) -> None:
     for old in (live_object("1"), live_object("1", TWO.name)):
         staged = staging.staged(bundle(manifest("3")), live(old, ONE, TWO), CONTEXT, answers)
@@ -171,6 +178,8 @@ def test_without_a_dry_run_the_daemonset_stays_as_it_is(
             old["metadata"]["annotations"].get(names.TARGET)
         )
         assert revision is None
+        assert [one.key for one in staged.refusals] == [KEY] * bool(message)
+        assert all(message in one.message for one in staged.refusals)
 
 
 @pytest.mark.parametrize(

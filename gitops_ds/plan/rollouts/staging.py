@@ -25,7 +25,7 @@ from gitops_ds.model.rollouts import rollout_policy
 from gitops_ds.model.rollouts.rollout_policy import RolloutPolicy
 from gitops_ds.model.skipped import Skipped
 from gitops_ds.model.sources.bundle import Bundle, Manifest
-from gitops_ds.plan import ownership
+from gitops_ds.plan import ownership, refusals
 from gitops_ds.plan.options import DryRunResult, PlanContext
 from gitops_ds.plan.rollouts import first_rollout, proven_template
 
@@ -54,7 +54,7 @@ def staged(
     """The bundle as it is written: DaemonSets with their policy, and the target revisions of
     rollouts.
     """
-    manifests, refusals = dict(bundle.manifests), list(bundle.refusals)
+    manifests, skipped = dict(bundle.manifests), list(bundle.refusals)
     for manifest in with_policy(bundle):
         staging = _Staging(bundle, live, context, manifest)
         for one in staging.manifests(answers.get(manifest.key)):
@@ -62,10 +62,10 @@ def staged(
                 case Manifest():
                     manifests[one.key] = one
                 case Skipped():
-                    refusals.append(one)
+                    skipped.append(one)
     if not bundle.rollouts:
         return bundle
-    return replace(bundle, manifests=dict(sorted(manifests.items())), refusals=tuple(refusals))
+    return replace(bundle, manifests=dict(sorted(manifests.items())), refusals=tuple(skipped))
 
 
 def with_policy(bundle: Bundle) -> Iterator[Manifest]:
@@ -105,8 +105,12 @@ class _Staging:
             template = of_git.template
         elif answer is not None and answer.body is not None:
             template = _template_of(answer.body)
-        else:  # refused: the plan of the manifest states the reason, and the template stays
+        else:  # refused: the template stays, so that its plan may have no change
             yield self._daemonset(_target_of(old), self._stable(old, self._current(old)))
+            if answer is not None and answer.refused:
+                yield refusals.rejected(self.manifest.key, answer.refused)
+            elif answer is not None and answer.conflicts:
+                yield refusals.conflict(self.manifest.key, answer.conflicts)
             return
         own = self.live.revisions.get(self.manifest.key, ())
         proved = (one for one in own if not target_revisions.is_unproved(one))
