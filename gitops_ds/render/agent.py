@@ -45,21 +45,23 @@ class Rendered:
 
 def render(agent: AgentFolder, around: RenderContext) -> Rendered:
     """The agent's objects for the cluster."""
-    found, facts = around.layout, around.facts
+    repo_layout, facts = around.layout, around.facts
     result = Rendered()
     result.findings += agent_folder.file_findings(agent, around)
     config, findings = hashed_config_map.of_folder(
-        agent.name, {p: found.files[p] for p in agent.paths if layout.is_config(p)}
+        agent.name, {p: repo_layout.files[p] for p in agent.paths if layout.is_config(p)}
     )
     result.findings += findings
-    wanted, findings = variants.read(agent.variants, found, facts)
+    agent_variants, findings = variants.read(agent.variants, repo_layout, facts)
     result.findings += findings
     general = list(_patches(agent, around))
     shared = scope(agent, around, None, result)
     namespaces: dict[str, None] = {}
     for draft in agent_templates.templates(agent, around, result.findings):
         if _is_main(draft, agent.name):
-            own_namespaces = _daemonset(agent, around, draft, wanted, general, config, result)
+            own_namespaces = _daemonset(
+                agent, around, draft, agent_variants, general, config, result
+            )
             namespaces |= dict.fromkeys(own_namespaces)
         else:
             tree = _traced(draft, shared)
@@ -71,7 +73,7 @@ def render(agent: AgentFolder, around: RenderContext) -> Rendered:
     if not agent_templates.is_missing(
         agent, around
     ):  # values and patches may be for missing objects
-        result.findings += _unused(agent, around, wanted, general, config, result)
+        result.findings += _unused(agent, around, agent_variants, general, config, result)
     return result
 
 
@@ -81,7 +83,7 @@ def scope(
     """The names that the agent's templates may reference, for one variant (None: for its
     companions).
     """
-    found, facts = around.layout, around.facts
+    repo_layout, facts = around.layout, around.facts
     stack = values.layers(agent.name, around.cluster, around.environment, agent.values, facts)
     if variant and variant.at:
         stack.append(
@@ -90,10 +92,10 @@ def scope(
                 Pointer(variant.at.file, variant.at.document, (*variant.at.path, "values")),
             )
         )
-    result.findings += values.unknown(agent.declared, stack, agent.name, found)
+    result.findings += values.unknown(agent.declared, stack, agent.name, repo_layout)
     resolved = values.resolve(agent.declared, stack)
     result.findings += parameter_schema.check(
-        agent.declared, resolved, agent.name, found, around.definition
+        agent.declared, resolved, agent.name, repo_layout, around.definition
     )
     built_in: dict[str, TracedTree] = {"agent.name": traced_values.TracedScalar(agent.name, ())}
     if facts.name:
@@ -121,13 +123,13 @@ def _daemonset(
     agent: AgentFolder,
     around: RenderContext,
     draft: ParsedObject,
-    wanted: list[Variant],
+    agent_variants: list[Variant],
     general: list[Patch],
     config: Config | None,
     result: Rendered,
 ) -> Iterator[str]:
     """Adds the DaemonSet of every variant to the result; yields their namespaces."""
-    for variant in wanted:
+    for variant in agent_variants:
         if variant.never or variant.absent:
             continue
         own = scope(agent, around, variant, result)
@@ -193,13 +195,13 @@ def _patches(agent: AgentFolder, around: RenderContext) -> Iterator[Patch]:
 
 def _patched(
     tree: TracedTree,
-    wanted: list[Patch],
+    all_patches: list[Patch],
     known_as: tuple[str, ...],
     around: RenderContext,
     result: Rendered,
 ) -> TracedTree:
     kind = str(traced_values.plain(tree.get("kind")))
-    for patch in wanted:
+    for patch in all_patches:
         if patch.fits(kind, *known_as):
             result.fitted.add(patch.at)
             tree, finding = patches.apply(tree, patch, around.layout.place)
@@ -272,9 +274,9 @@ def _settle(
 ) -> None:
     """Adds the scope's used and undefined names to the result."""
     result.used |= own.used
-    known = {*own.values, "cluster.name", "environment.name", "variant.name"}
+    names = {*own.values, "cluster.name", "environment.name", "variant.name"}
     for undefined in own.undefined:
-        hint = layout.did_you_mean(undefined.name, known)
+        hint = layout.did_you_mean(undefined.name, names)
         literal = f"for the literal text write $${{{undefined.name}}}"
         message = f"agent {agent.name} has no value for ${{{undefined.name}}}{hint} ({literal})"
         result.findings.append(refusal("DS802", message, around.layout.place(undefined.at)))
@@ -291,28 +293,28 @@ def _draft(agent: AgentFolder, tree: TracedTree, draft: ParsedObject, variant: s
 def _unused(
     agent: AgentFolder,
     around: RenderContext,
-    wanted: list[Variant],
+    agent_variants: list[Variant],
     general: list[Patch],
     config: Config | None,
     result: Rendered,
 ) -> Iterator[Finding]:
     """Patches without target; unused parameters and config files."""
-    found = around.layout
-    if not all(variant.absent or variant.never for variant in wanted):
+    repo_layout = around.layout
+    if not all(variant.absent or variant.never for variant in agent_variants):
         yield from (_no_such(patch, around) for patch in general if patch.at not in result.fitted)
         for name in sorted(agent.declared.names - agent.bound.keys() - result.used):
             at = agent.declared.schema.at("properties", name)
             yield _info(
                 "DS804",
                 f"nothing in agent {agent.name} refers to ${{{name}}}",
-                found.place(at, key=True),
+                repo_layout.place(at, key=True),
             )
         if config and not result.config_used:
             message = (
                 f"nothing in agent {agent.name} reads its config/; reference the ConfigMap "
                 f"{agent.name}"
             )
-            yield _info("DS804", message, found.place(Pointer(config.file, 0, ())))
+            yield _info("DS804", message, repo_layout.place(Pointer(config.file, 0, ())))
 
 
 def _no_such(patch: Patch, around: RenderContext) -> Finding:

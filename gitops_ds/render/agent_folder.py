@@ -58,20 +58,20 @@ class AgentFolder:
         return self.source.section("bind")
 
 
-def read(name: str, found: Layout) -> AgentFolder:
+def read(name: str, repo_layout: Layout) -> AgentFolder:
     """The agent of that name."""
     folder = PurePosixPath("agents", name)
-    source = found.read(folder / "source.yaml")
-    schema = found.read(folder / "params.schema.json")
-    own = found.agents[name]
+    source = repo_layout.read(folder / "source.yaml")
+    schema = repo_layout.read(folder / "params.schema.json")
+    own = repo_layout.agents[name]
     return AgentFolder(
         name=name,
         paths=own,
-        about=found.read(folder / "agent.yaml"),
+        about=repo_layout.read(folder / "agent.yaml"),
         source=source,
-        variants=found.read(folder / "variants.yaml"),
+        variants=repo_layout.read(folder / "variants.yaml"),
         declared=values.parameters(schema, source.section("bind")),
-        values=values.own_files(own, "values", found),
+        values=values.own_files(own, "values", repo_layout),
     )
 
 
@@ -84,22 +84,22 @@ def file_findings(agent: AgentFolder, around: RenderContext) -> Iterator[Finding
     """Unreadable files of our format, and values or patches for unknown environments and
     clusters.
     """
-    found = around.layout
+    repo_layout = around.layout
     for path in agent.paths:
         if (
-            path not in found.files
+            path not in repo_layout.files
             or path.suffix not in layout.MANIFEST_SUFFIXES
             or layout.is_config(path)
             or not is_ours(path)
         ):
             continue
-        yield from found.findings_of(path)
-        if path.parts[2] in ("values", "patches") and path.stem not in found.names:
-            hint = layout.did_you_mean(path.stem, found.names)
+        yield from repo_layout.findings_of(path)
+        if path.parts[2] in ("values", "patches") and path.stem not in repo_layout.names:
+            hint = layout.did_you_mean(path.stem, repo_layout.names)
             message = (
                 f"{path.stem} is neither an environment nor a cluster of this repository{hint}"
             )
-            yield refusal("DS803", message, found.place(Pointer(str(path), 0, ())))
+            yield refusal("DS803", message, repo_layout.place(Pointer(str(path), 0, ())))
 
 
 def kustomize_path(source: File) -> str:

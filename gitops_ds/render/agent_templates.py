@@ -23,34 +23,39 @@ def templates(
     agent: AgentFolder, around: RenderContext, findings: list[Finding]
 ) -> Iterator[ParsedObject]:
     """The unresolved objects of the agent's folder, or of the source in its source.yaml."""
-    found = around.layout
+    repo_layout = around.layout
     folder = PurePosixPath("agents", agent.name)
-    explained = any(finding.refused for finding in found.snapshot.findings)
-    if (chart := found.snapshot.charts.get(folder / "source.yaml")) is not None:
+    explained = any(finding.refused for finding in repo_layout.snapshot.findings)
+    if (chart := repo_layout.snapshot.charts.get(folder / "source.yaml")) is not None:
         yield from _of_chart(chart, agent, around, findings)
     elif agent.source.section("helm") and not explained:
         message = "the chart was not rendered; without it the agent is incomplete"
-        findings.append(refusal("DS801", message, found.place(agent.source.at("helm"), key=True)))
+        findings.append(
+            refusal("DS801", message, repo_layout.place(agent.source.at("helm"), key=True))
+        )
     named = agent_folder.kustomize_path(agent.source)
-    wanted = charts.inside(folder, named) if named else None
-    if named and (wanted is None or (wanted not in found.snapshot.expanded and not explained)):
+    kustomize_folder = charts.inside(folder, named) if named else None
+    if named and (
+        kustomize_folder is None
+        or (kustomize_folder not in repo_layout.snapshot.expanded and not explained)
+    ):
         message = (
             f"kustomize has no output for {named}: is it in the repository, with a "
             "kustomization.yaml?"
         )
-        findings.append(refusal("DS801", message, found.place(agent.source.at("kustomize"))))
-    for made, data in sorted(found.snapshot.expanded.items()):
-        if made == wanted or (not named and made.parts[:2] == folder.parts):
+        findings.append(refusal("DS801", message, repo_layout.place(agent.source.at("kustomize"))))
+    for made, data in sorted(repo_layout.snapshot.expanded.items()):
+        if made == kustomize_folder or (not named and made.parts[:2] == folder.parts):
             yield from parsed_objects.expanded(
-                made, data, found.snapshot.placed.get(made, {})
+                made, data, repo_layout.snapshot.placed.get(made, {})
             ).drafts
     for path in agent.paths:
         if (
-            path in found.files
+            path in repo_layout.files
             and path.suffix in layout.MANIFEST_SUFFIXES
             and not agent_folder.is_ours(path)
         ):
-            objects = found.objects(path)
+            objects = repo_layout.objects(path)
             findings += objects.findings
             yield from objects.drafts
 
@@ -84,13 +89,13 @@ def _of_chart(
             )
         )
     for draft in objects.drafts:
-        known = {} if draft.base.path else chart.places.get(draft.base.document, {})
-        base = known[()][0] if () in known else agent.source.at("helm", "chart")
+        origins = {} if draft.base.path else chart.places.get(draft.base.document, {})
+        base = origins[()][0] if () in origins else agent.source.at("helm", "chart")
         metadata = draft.body.get("metadata")
         annotations = metadata.get("annotations") if isinstance(metadata, Mapping) else None
         hook = annotations.get("helm.sh/hook") if isinstance(annotations, Mapping) else None
         if hook is None:
-            yield replace(draft, base=base, set_by=known, literal=True)
+            yield replace(draft, base=base, set_by=origins, literal=True)
         elif hook not in ("test", "test-success", "test-failure"):
             message = (
                 f"{draft.body['kind']} {traced_values.object_name(draft.body)} is a hook of the "

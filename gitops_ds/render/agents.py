@@ -35,11 +35,13 @@ class All:
 
 def render(around: RenderContext) -> All:
     """Renders every agent of the cluster, sorted by name."""
-    found = around.layout
+    repo_layout = around.layout
     here = chosen(around)
-    agents = {name: agent_folder.read(name, found) for name in here}
+    agents = {name: agent_folder.read(name, repo_layout) for name in here}
     findings = list(
-        _dependencies({name: agent_folder.read(name, found) for name in found.agents}, around)
+        _dependencies(
+            {name: agent_folder.read(name, repo_layout) for name in repo_layout.agents}, around
+        )
     )
     drafts: list[ParsedObject] = []
     used: dict[str, Rendered] = {}
@@ -70,10 +72,10 @@ def _drift(agents: Mapping[str, AgentFolder]) -> dict[str, DriftPolicy]:
 
 def chosen(around: RenderContext) -> tuple[str, ...]:
     """The agents listed in the cluster file; all of them without a list."""
-    wanted = around.cluster.value.get("agents")
-    if not isinstance(wanted, Mapping):
+    chosen_names = around.cluster.value.get("agents")
+    if not isinstance(chosen_names, Mapping):
         return tuple(around.layout.agents)
-    return tuple(name for name in around.layout.agents if name in wanted)
+    return tuple(name for name in around.layout.agents if name in chosen_names)
 
 
 def _held_by(agent: AgentFolder, around: RenderContext) -> str:
@@ -120,11 +122,11 @@ def _way(
 
 def _unused_values(agents: Mapping[str, AgentFolder], around: RenderContext) -> Iterator[Finding]:
     """Shared values without a parameter in any agent of this cluster."""
-    known = {name for agent in agents.values() for name in agent.declared.names}
+    parameters = {name for agent in agents.values() for name in agent.declared.names}
     for file in (around.environment, around.cluster):
         for name in file.section("values"):
-            if name not in known:
-                hint = layout.did_you_mean(name, known)
+            if name not in parameters:
+                hint = layout.did_you_mean(name, parameters)
                 place = around.layout.place(file.at("values", name), key=True)
                 yield Finding(
                     "DS804",

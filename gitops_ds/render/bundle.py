@@ -43,18 +43,18 @@ def render(snapshot: SourceTree, *, cluster: str = "", namespace: str = "") -> B
     and overrides the cluster file's and the repository's. Errors in files are findings of the
     bundle, never exceptions; raises UsageError for an unknown cluster.
     """
-    found = layout.read(snapshot)
-    facts = facts_of(found, cluster, namespace)
-    gathered = _Gathered(findings=[*snapshot.findings, *_layout_findings(found, facts)])
-    _plain(found, gathered)
-    around = surroundings(found, facts)
+    repo_layout = layout.read(snapshot)
+    facts = facts_of(repo_layout, cluster, namespace)
+    gathered = _Gathered(findings=[*snapshot.findings, *_layout_findings(repo_layout, facts)])
+    _plain(repo_layout, gathered)
+    around = surroundings(repo_layout, facts)
     rollouts, findings = rollout_policy.policies(around)
     gathered.findings += findings
     rendered = all_agents.render(around)
     gathered.drafts += rendered.drafts
     gathered.findings += rendered.findings
     manifests, findings = defaults.finish(
-        gathered.drafts, _defaults(found, facts, namespace), found.place
+        gathered.drafts, _defaults(repo_layout, facts, namespace), repo_layout.place
     )
     unique = dict.fromkeys(
         finding.on_cluster(facts.name) for finding in (*gathered.findings, *findings)
@@ -65,17 +65,17 @@ def render(snapshot: SourceTree, *, cluster: str = "", namespace: str = "") -> B
         manifests=manifests,
         findings=tuple(sorted(unique, key=_order)),
         skipped=tuple(gathered.skipped),
-        orders=cluster_order.orders(found),
-        owner_hint=found.settings.text("name"),
+        orders=cluster_order.orders(repo_layout),
+        owner_hint=repo_layout.settings.text("name"),
         held=rendered.held,
         drift=rendered.drift,
-        profile=found.settings.text("profile") or "default",
-        custom=layout.custom(found.settings),
+        profile=repo_layout.settings.text("profile") or "default",
+        custom=layout.custom(repo_layout.settings),
         expected=rendered.expected,
         rollouts=rollouts,
         rules={
             rule: on
-            for rule, on in found.settings.section("rules").items()
+            for rule, on in repo_layout.settings.section("rules").items()
             if isinstance(on, bool | Mapping)
         },
     )
@@ -126,10 +126,12 @@ def kustomizations(snapshot: SourceTree) -> frozenset[PurePosixPath]:
     """The kustomization folders in source.yaml files, to be expanded even if they are bases of
     others.
     """
-    found = layout.read(snapshot)
+    repo_layout = layout.read(snapshot)
     named = {
-        name: agent_folder.kustomize_path(found.read(PurePosixPath("agents", name, "source.yaml")))
-        for name in found.agents
+        name: agent_folder.kustomize_path(
+            repo_layout.read(PurePosixPath("agents", name, "source.yaml"))
+        )
+        for name in repo_layout.agents
     }
     folders = (
         charts.inside(PurePosixPath("agents", name), path) for name, path in named.items() if path
@@ -137,21 +139,21 @@ def kustomizations(snapshot: SourceTree) -> frozenset[PurePosixPath]:
     return frozenset(folder for folder in folders if folder is not None)
 
 
-def facts_of(found: Layout, cluster: str, namespace: str = "") -> ClusterFacts:
+def facts_of(repo_layout: Layout, cluster: str, namespace: str = "") -> ClusterFacts:
     """The facts of the cluster. Raises UsageError for an unknown or ambiguous one."""
-    known = found.clusters
-    if not cluster and len(known) > 1:
+    clusters = repo_layout.clusters
+    if not cluster and len(clusters) > 1:
         raise UsageError(
-            f"this repository describes {len(known)} clusters; choose one with --cluster: "
-            f"{', '.join(known)}"
+            f"this repository describes {len(clusters)} clusters; choose one with --cluster: "
+            f"{', '.join(clusters)}"
         )
-    if cluster and cluster not in known:
+    if cluster and cluster not in clusters:
         raise UsageError(
             f"there is no clusters/{cluster}.yaml in this "
-            f"repository{layout.did_you_mean(cluster, known)}"
+            f"repository{layout.did_you_mean(cluster, clusters)}"
         )
-    name = cluster or next(iter(known), "")
-    file = known.get(name, File(""))
+    name = cluster or next(iter(clusters), "")
+    file = clusters.get(name, File(""))
     own_ignore = file.section("ignore")
     return ClusterFacts(
         name=name,
@@ -159,77 +161,93 @@ def facts_of(found: Layout, cluster: str, namespace: str = "") -> ClusterFacts:
         context=file.text("api", "context"),
         namespace=namespace
         or file.text("namespace")
-        or found.settings.text("defaults", "namespace"),
+        or repo_layout.settings.text("defaults", "namespace"),
         kubernetes=layout.texts(file.value.get("kubernetes"))
-        or layout.texts(found.settings.value.get("kubernetes")),
+        or layout.texts(repo_layout.settings.value.get("kubernetes")),
         pools=layout.pools(file),
         ignore=layout.requirements(own_ignore.get("match")),
-        order=cluster_order.orders(found).get(name, NO_ORDER),
+        order=cluster_order.orders(repo_layout).get(name, NO_ORDER),
     )
 
 
-def surroundings(found: Layout, facts: ClusterFacts) -> RenderContext:
+def surroundings(repo_layout: Layout, facts: ClusterFacts) -> RenderContext:
     """The context of a cluster's agents."""
     return RenderContext(
-        layout=found,
+        layout=repo_layout,
         facts=facts,
-        cluster=found.clusters.get(facts.name, File("")),
-        environment=found.environments.get(facts.environment, File("")),
+        cluster=repo_layout.clusters.get(facts.name, File("")),
+        environment=repo_layout.environments.get(facts.environment, File("")),
         definition=schema_refs.of(facts.kubernetes),
     )
 
 
-def _plain(found: Layout, gathered: _Gathered) -> None:
+def _plain(repo_layout: Layout, gathered: _Gathered) -> None:
     """Manifests outside of agents/: all of them without gitops-ds.yaml, else those of its
     `manifests:`.
     """
-    wanted = ignore.patterns(layout.texts(found.settings.value.get("manifests")), anchored=True)
+    patterns = ignore.patterns(
+        layout.texts(repo_layout.settings.value.get("manifests")), anchored=True
+    )
 
     def counts(path: PurePosixPath) -> bool:
-        if found.settings.name:
-            return wanted.take(path) and str(path) != SETTINGS
+        if repo_layout.settings.name:
+            return patterns.take(path) and str(path) != SETTINGS
         of_agent = (
-            len(path.parts) > 2 and path.parts[0] == "agents" and path.parts[1] in found.agents
+            len(path.parts) > 2
+            and path.parts[0] == "agents"
+            and path.parts[1] in repo_layout.agents
         )
         return not of_agent and not (
-            found.ours and len(path.parts) == 2 and path.parts[0] in ("clusters", "environments")
+            repo_layout.ours
+            and len(path.parts) == 2
+            and path.parts[0] in ("clusters", "environments")
         )
 
-    for path in found.files:
+    for path in repo_layout.files:
         if path.suffix in layout.MANIFEST_SUFFIXES and counts(path):
-            objects = found.objects(path)
+            objects = repo_layout.objects(path)
             gathered.drafts += objects.drafts
             gathered.findings += objects.findings
             if not objects.drafts and not objects.findings:
                 gathered.skipped.append(str(path))
-    for folder, data in sorted(found.snapshot.expanded.items()):
+    for folder, data in sorted(repo_layout.snapshot.expanded.items()):
         file = folder / "kustomization.yaml"
-        if counts(file) and not found.ignored.take(file):
-            objects = parsed_objects.expanded(folder, data, found.snapshot.placed.get(folder, {}))
+        if counts(file) and not repo_layout.ignored.take(file):
+            objects = parsed_objects.expanded(
+                folder, data, repo_layout.snapshot.placed.get(folder, {})
+            )
             gathered.drafts += objects.drafts
             gathered.findings += objects.findings
 
 
-def _layout_findings(found: Layout, facts: ClusterFacts) -> list[Finding]:
+def _layout_findings(repo_layout: Layout, facts: ClusterFacts) -> list[Finding]:
     """Findings of our own files, and an unknown environment."""
-    ours = [path for path in found.files if _is_ours(path)] if found.ours else []
-    findings = [finding for path in ours for finding in found.findings_of(path)]
-    if facts.environment and found.environments and facts.environment not in found.environments:
-        hint = layout.did_you_mean(facts.environment, found.environments)
-        place = found.place(found.clusters[facts.name].at("environment"))
+    ours = [path for path in repo_layout.files if _is_ours(path)] if repo_layout.ours else []
+    findings = [finding for path in ours for finding in repo_layout.findings_of(path)]
+    if (
+        facts.environment
+        and repo_layout.environments
+        and facts.environment not in repo_layout.environments
+    ):
+        hint = layout.did_you_mean(facts.environment, repo_layout.environments)
+        place = repo_layout.place(repo_layout.clusters[facts.name].at("environment"))
         findings.append(
             refusal("DS806", f"there is no environments/{facts.environment}.yaml{hint}", place)
         )
-    for name in found.clusters[facts.name].section("agents") if facts.name else ():
-        if name not in found.agents:
-            hint = layout.did_you_mean(name, found.agents)
-            place = found.place(found.clusters[facts.name].at("agents", name), key=True)
+    for name in repo_layout.clusters[facts.name].section("agents") if facts.name else ():
+        if name not in repo_layout.agents:
+            hint = layout.did_you_mean(name, repo_layout.agents)
+            place = repo_layout.place(repo_layout.clusters[facts.name].at("agents", name), key=True)
             findings.append(refusal("DS803", f"there is no agents/{name}/{hint}", place))
-    findings += cluster_order.problems(found, facts.name)
-    if found.settings.name and not found.agents and not found.settings.value.get("manifests"):
+    findings += cluster_order.problems(repo_layout, facts.name)
+    if (
+        repo_layout.settings.name
+        and not repo_layout.agents
+        and not repo_layout.settings.value.get("manifests")
+    ):
         message = "nothing to render: no agents/ folder, and no `manifests:` in gitops-ds.yaml"
         findings.append(
-            Finding("DS804", Severity.WARNING, message, found.place(Pointer(SETTINGS, 0, ())))
+            Finding("DS804", Severity.WARNING, message, repo_layout.place(Pointer(SETTINGS, 0, ())))
         )
     return findings
 
@@ -242,9 +260,9 @@ def _is_ours(path: PurePosixPath) -> bool:
     )
 
 
-def _defaults(found: Layout, facts: ClusterFacts, override: str) -> defaults.Defaults:
-    settings = found.settings
-    cluster = found.clusters.get(facts.name, File(""))
+def _defaults(repo_layout: Layout, facts: ClusterFacts, override: str) -> defaults.Defaults:
+    settings = repo_layout.settings
+    cluster = repo_layout.clusters.get(facts.name, File(""))
     at = (
         cluster.at("namespace")
         if cluster.text("namespace")
@@ -256,7 +274,10 @@ def _defaults(found: Layout, facts: ClusterFacts, override: str) -> defaults.Def
         for key, value in settings.section("defaults", "labels").items()
         if isinstance(value, str)
     }
-    own = {name: found.read(PurePosixPath("agents", name, "agent.yaml")) for name in found.agents}
+    own = {
+        name: repo_layout.read(PurePosixPath("agents", name, "agent.yaml"))
+        for name in repo_layout.agents
+    }
     classes = {
         name: Default(file.text("class"), file.at("class"))
         for name, file in own.items()

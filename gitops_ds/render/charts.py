@@ -25,11 +25,14 @@ _NEAR = frozenset(["localhost", "127.0.0.1", "::1"])
 
 def charts(snapshot: SourceTree) -> tuple[Chart, ...]:
     """The charts of all agents; an invalid one has a finding."""
-    found = layout.read(snapshot)
+    repo_layout = layout.read(snapshot)
     sources = [
-        (name, found.read(PurePosixPath("agents", name, "source.yaml"))) for name in found.agents
+        (name, repo_layout.read(PurePosixPath("agents", name, "source.yaml")))
+        for name in repo_layout.agents
     ]
-    return tuple(_chart(name, source, found) for name, source in sources if source.section("helm"))
+    return tuple(
+        _chart(name, source, repo_layout) for name, source in sources if source.section("helm")
+    )
 
 
 def inside(folder: PurePosixPath, relative: str) -> PurePosixPath | None:
@@ -38,21 +41,23 @@ def inside(folder: PurePosixPath, relative: str) -> PurePosixPath | None:
     return None if whole.startswith(("/", "../")) or whole == ".." else PurePosixPath(whole)
 
 
-def _chart(name: str, source: File, found: Layout) -> Chart:
+def _chart(name: str, source: File, repo_layout: Layout) -> Chart:
     file = PurePosixPath(source.name)
     helm = source.section("helm")
     findings: list[Finding] = []
     where = (
-        _remote(source, found, findings) if _is_remote(source) else _local(source, found, findings)
+        _remote(source, repo_layout, findings)
+        if _is_remote(source)
+        else _local(source, repo_layout, findings)
     )
     api_versions = layout.texts(helm.get("apiVersions"))
     return Chart(
         file=file,
         where=where,
         release=source.text("helm", "releaseName") or name,
-        namespace=source.text("helm", "namespace") or _namespace(source, found, findings),
+        namespace=source.text("helm", "namespace") or _namespace(source, repo_layout, findings),
         values=source.section("helm", "values"),
-        values_files=tuple(_values_files(source, found, findings)),
+        values_files=tuple(_values_files(source, repo_layout, findings)),
         kube_version=source.text("helm", "kubeVersion"),
         api_versions=api_versions,
         findings=tuple(findings),
@@ -63,7 +68,7 @@ def _is_remote(source: File) -> bool:
     return bool(source.text("helm", "repo")) or "://" in source.text("helm", "chart")
 
 
-def _remote(source: File, found: Layout, findings: list[Finding]) -> Remote:
+def _remote(source: File, repo_layout: Layout, findings: list[Finding]) -> Remote:
     chart, repo = source.text("helm", "chart"), source.text("helm", "repo")
     version, digest = source.text("helm", "version"), source.text("helm", "digest")
     address = f"{repo.rstrip('/')}/{chart}" if repo.startswith("oci://") else repo or chart
@@ -77,7 +82,7 @@ def _remote(source: File, found: Layout, findings: list[Finding]) -> Remote:
     if not problem and digest and not _DIGEST.fullmatch(digest):
         problem, at = "digest must be sha256: and 64 hexadecimal digits", "digest"
     if problem:
-        findings.append(refusal("DS801", problem, found.place(source.at("helm", at))))
+        findings.append(refusal("DS801", problem, repo_layout.place(source.at("helm", at))))
     return Remote(address, chart.rsplit("/", 1)[-1], version, digest)
 
 
@@ -107,16 +112,16 @@ def _address_problem(address: str, chart: str, pinned: bool) -> str:
     return ""
 
 
-def _local(source: File, found: Layout, findings: list[Finding]) -> PurePosixPath:
+def _local(source: File, repo_layout: Layout, findings: list[Finding]) -> PurePosixPath:
     chart = source.text("helm", "chart")
     file = PurePosixPath(source.name)
     path = inside(file.parent, chart) if chart else None
     archive = path is not None and path.suffix == ".tgz"
     if path is None:
         problem = "the chart must be inside the repository" if chart else "chart is required"
-    elif archive and path not in found.snapshot.files:
+    elif archive and path not in repo_layout.snapshot.files:
         problem = f"there is no archive {path}; symbolic links are not followed"
-    elif not archive and path / "Chart.yaml" not in found.snapshot.files:
+    elif not archive and path / "Chart.yaml" not in repo_layout.snapshot.files:
         problem = (
             f"there is no {path / 'Chart.yaml'}; chart: is a directory or a .tgz beside this "
             "file, or oci://…"
@@ -126,15 +131,17 @@ def _local(source: File, found: Layout, findings: list[Finding]) -> PurePosixPat
     else:
         return path
     findings.append(
-        refusal("DS801", problem, found.place(source.at("helm", "chart"), key=not chart))
+        refusal("DS801", problem, repo_layout.place(source.at("helm", "chart"), key=not chart))
     )
     return path or PurePosixPath(chart or ".")
 
 
-def _values_files(source: File, found: Layout, findings: list[Finding]) -> Iterator[PurePosixPath]:
+def _values_files(
+    source: File, repo_layout: Layout, findings: list[Finding]
+) -> Iterator[PurePosixPath]:
     for index, text in enumerate(layout.texts(source.section("helm").get("valuesFiles"))):
         path = inside(PurePosixPath(source.name).parent, text)
-        if path is not None and path in found.snapshot.files:
+        if path is not None and path in repo_layout.snapshot.files:
             yield path
             continue
         problem = (
@@ -143,21 +150,21 @@ def _values_files(source: File, found: Layout, findings: list[Finding]) -> Itera
             else f"there is no file {path}; symbolic links are not followed, and nothing is fetched"
         )
         findings.append(
-            refusal("DS801", problem, found.place(source.at("helm", "valuesFiles", index)))
+            refusal("DS801", problem, repo_layout.place(source.at("helm", "valuesFiles", index)))
         )
 
 
-def _namespace(source: File, found: Layout, findings: list[Finding]) -> str:
+def _namespace(source: File, repo_layout: Layout, findings: list[Finding]) -> str:
     """The default namespace, if it is the same in every cluster: only Helm itself can write it into
     templates.
     """
-    general = found.settings.text("defaults", "namespace")
-    wanted = {cluster.text("namespace") or general for cluster in found.clusters.values()} or {
-        general
-    }
-    if len(wanted) == 1 and (only := next(iter(wanted))):
+    general = repo_layout.settings.text("defaults", "namespace")
+    namespaces = {
+        cluster.text("namespace") or general for cluster in repo_layout.clusters.values()
+    } or {general}
+    if len(namespaces) == 1 and (only := next(iter(namespaces))):
         return only
-    why = "the clusters have several" if len(wanted) > 1 else "nothing else does"
+    why = "the clusters have several" if len(namespaces) > 1 else "nothing else does"
     problem = f"set helm.namespace, the release's namespace for templates ({why})"
-    findings.append(refusal("DS801", problem, found.place(source.at("helm"), key=True)))
+    findings.append(refusal("DS801", problem, repo_layout.place(source.at("helm"), key=True)))
     return ""

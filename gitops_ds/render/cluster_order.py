@@ -16,11 +16,11 @@ from gitops_ds.render.layout import File, Layout
 _KEY = "after"
 
 
-def orders(found: Layout) -> dict[str, ClusterOrder]:
+def orders(repo_layout: Layout) -> dict[str, ClusterOrder]:
     """The place of each cluster; empty where none waits for another. Invalid values have their
     defaults: the schema refuses them.
     """
-    files = found.clusters
+    files = repo_layout.clusters
     before = {name: _before(file) for name, file in files.items()}
     if not any(before.values()):
         return {}
@@ -43,23 +43,23 @@ def orders(found: Layout) -> dict[str, ClusterOrder]:
     }
 
 
-def problems(found: Layout, name: str) -> Iterator[Finding]:
+def problems(repo_layout: Layout, name: str) -> Iterator[Finding]:
     """The mistakes in `after` of one cluster: unknown names, and a cycle through the cluster."""
-    file = found.clusters.get(name)
+    file = repo_layout.clusters.get(name)
     if file is None:
         return
     for path, one in _names(file):
-        if one not in found.clusters:
-            hint = layout.did_you_mean(one, found.clusters)
-            place = found.place(file.at(*path))
+        if one not in repo_layout.clusters:
+            hint = layout.did_you_mean(one, repo_layout.clusters)
+            place = repo_layout.place(file.at(*path))
             yield refusal("DS802", f"no cluster {one} in clusters/{hint}", place, path=path)
-    cycle = _cycle(name, {one: _before(other) for one, other in found.clusters.items()})
+    cycle = _cycle(name, {one: _before(other) for one, other in repo_layout.clusters.items()})
     if cycle:
         path = next(path for path, one in _names(file) if one == cycle[1])
         message = f"the clusters wait for each other: {' after '.join(cycle)}"
         if len(cycle) == 2:
             message = f"cluster {name} waits for itself"
-        yield refusal("DS808", message, found.place(file.at(*path)), path=path)
+        yield refusal("DS808", message, repo_layout.place(file.at(*path)), path=path)
 
 
 def _names(file: File) -> Iterator[tuple[Path, str]]:

@@ -131,7 +131,7 @@ def _defined_here(drafts: Iterable[ParsedObject]) -> dict[tuple[str, str], bool]
     """Group and kind of the CustomResourceDefinitions among the drafts: whether their objects have
     a namespace.
     """
-    found = {}
+    defined_kinds = {}
     for draft in drafts:
         if (
             draft.body["kind"] == "CustomResourceDefinition"
@@ -140,16 +140,16 @@ def _defined_here(drafts: Iterable[ParsedObject]) -> dict[tuple[str, str], bool]
             spec = draft.body.get("spec")
             kinds = spec.get("names") if isinstance(spec, Mapping) else None
             if isinstance(spec, Mapping) and isinstance(kinds, Mapping):
-                found[str(spec.get("group")), str(kinds.get("kind"))] = (
+                defined_kinds[str(spec.get("group")), str(kinds.get("kind"))] = (
                     spec.get("scope") == "Namespaced"
                 )
-    return found
+    return defined_kinds
 
 
 def _namespaced(key: Key, defined: Mapping[tuple[str, str], bool]) -> bool | None:
     """Whether objects of the kind have a namespace; None where only the cluster knows."""
-    known = builtin_resources.RESOURCES.get((key.group, key.kind))
-    return known.namespaced if known else defined.get((key.group, key.kind))
+    resource = builtin_resources.RESOURCES.get((key.group, key.kind))
+    return resource.namespaced if resource else defined.get((key.group, key.kind))
 
 
 def _with(body: dict[str, Any], path: Path, value: str) -> dict[str, Any]:

@@ -25,13 +25,15 @@ def check(
     Judged are the rendered DaemonSets, so a patch that breaks an affinity is found; and the nodes
     declared without a pod.
     """
-    found = around.layout
-    wanted, _ = variants.read(agent.variants, found, around.facts)
-    if all(variant.absent or variant.at is None for variant in wanted):
+    repo_layout = around.layout
+    agent_variants, _ = variants.read(agent.variants, repo_layout, around.facts)
+    if all(variant.absent or variant.at is None for variant in agent_variants):
         return
     ignored: SelectorTerms = (around.facts.ignore,) if around.facts.ignore else ()
-    places = {variant.name: found.place(variant.at) for variant in wanted if variant.at}
-    never = {variant.name: variant.terms for variant in wanted if variant.never}
+    places = {
+        variant.name: repo_layout.place(variant.at) for variant in agent_variants if variant.at
+    }
+    never = {variant.name: variant.terms for variant in agent_variants if variant.never}
     universe, findings = _universe(agent, around)
     yield from findings
     for document in dict.fromkeys(draft.base for draft in drafts if draft.variant):
@@ -51,7 +53,7 @@ def check(
             message = (
                 f"no variant of agent {agent.name} selects a node {gap}, which `expect` counts on"
             )
-            place = found.place(agent.variants.at("expect", "coverage"))
+            place = repo_layout.place(agent.variants.at("expect", "coverage"))
             yield refusal("DS603", message, place)
 
 
@@ -64,21 +66,23 @@ def counted(
     universe = _universe(agent, around)[0] if agent.variants.value else ()
     if not universe:
         return None
-    wanted, _ = variants.read(agent.variants, around.layout, around.facts)
-    return universe, tuple(term for variant in wanted if variant.never for term in variant.terms)
+    agent_variants, _ = variants.read(agent.variants, around.layout, around.facts)
+    return universe, tuple(
+        term for variant in agent_variants if variant.never for term in variant.terms
+    )
 
 
 def _universe(agent: AgentFolder, around: RenderContext) -> tuple[SelectorTerms, list[Finding]]:
     """The nodes that `expect` counts on; none where it says nothing."""
-    wanted = agent.variants.section("expect").get("coverage")
-    match wanted:
+    coverage = agent.variants.section("expect").get("coverage")
+    match coverage:
         case "all-linux-nodes":
             return _LINUX, []
         case "all-nodes":
             return EVERYWHERE, []
         case Mapping():
             return variants.nodes_of(
-                wanted, agent.variants.at("expect", "coverage"), around.layout, around.facts
+                coverage, agent.variants.at("expect", "coverage"), around.layout, around.facts
             )
         case _:
             return (), []

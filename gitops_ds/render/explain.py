@@ -64,7 +64,7 @@ def explain(
     match; without them it is `default`. Raises UsageError for an agent, a path or a node that it
     knows nothing of.
     """
-    found = layout.read(snapshot)
+    repo_layout = layout.read(snapshot)
     steps = field_path.parse(path)
     if steps is None:
         raise UsageError(
@@ -72,8 +72,8 @@ def explain(
         )
     rendered = bundles.render(snapshot, cluster=cluster)
     manifest = _chosen(rendered, agent, node_labels)
-    if steps and agent in found.agents:
-        parameter = _parameter(found, rendered, manifest, str(steps[0]))
+    if steps and agent in repo_layout.agents:
+        parameter = _parameter(repo_layout, rendered, manifest, str(steps[0]))
         if parameter is not None:
             way = field_path.resolve(traced_values.plain(parameter), steps[1:])
             if way is None:
@@ -81,13 +81,13 @@ def explain(
                     f"the parameter {steps[0]} of agent {agent} has nothing at "
                     f"{show_path(steps[1:])}"
                 )
-            return _explanation(field_path.get(parameter, way), found, manifest)
+            return _explanation(field_path.get(parameter, way), repo_layout, manifest)
     way = field_path.resolve(manifest.body, steps)
     if way is None:
         raise UsageError(
             f"agent {agent} has neither a parameter nor a field {path} in {manifest.key}"
         )
-    return _explanation(field_path.get(_as_tree(manifest), way), found, manifest)
+    return _explanation(field_path.get(_as_tree(manifest), way), repo_layout, manifest)
 
 
 def _chosen(rendered: Bundle, agent: str, labels: Mapping[str, str] | None) -> Manifest:
@@ -96,9 +96,9 @@ def _chosen(rendered: Bundle, agent: str, labels: Mapping[str, str] | None) -> M
         m for m in rendered.manifests.values() if m.agent == agent and m.key.kind == "DaemonSet"
     ]
     if not candidates:
-        known = {m.agent for m in rendered.manifests.values() if m.key.kind == "DaemonSet"}
+        agents = {m.agent for m in rendered.manifests.values() if m.key.kind == "DaemonSet"}
         raise UsageError(
-            f"there is no agent {agent} on this cluster{layout.did_you_mean(agent, known)}"
+            f"there is no agent {agent} on this cluster{layout.did_you_mean(agent, agents)}"
         )
     if labels is not None:
         taking = [
@@ -112,14 +112,17 @@ def _chosen(rendered: Bundle, agent: str, labels: Mapping[str, str] | None) -> M
     return next((m for m in candidates if m.variant in ("", variants.DEFAULT)), candidates[0])
 
 
-def _parameter(found: Layout, rendered: Bundle, manifest: Manifest, name: str) -> TracedTree | None:
-    around = bundles.surroundings(found, rendered.cluster)
-    agent = agent_folder.read(manifest.agent, found)
+def _parameter(
+    repo_layout: Layout, rendered: Bundle, manifest: Manifest, name: str
+) -> TracedTree | None:
+    around = bundles.surroundings(repo_layout, rendered.cluster)
+    agent = agent_folder.read(manifest.agent, repo_layout)
     if name not in agent.declared.names:
         return None
-    wanted, _ = variants.read(agent.variants, found, rendered.cluster)
+    agent_variants, _ = variants.read(agent.variants, repo_layout, rendered.cluster)
     variant = next(
-        (v for v in wanted if v.name == (manifest.variant or variants.DEFAULT)), wanted[-1]
+        (v for v in agent_variants if v.name == (manifest.variant or variants.DEFAULT)),
+        agent_variants[-1],
     )
     return one.scope(agent, around, variant, one.Rendered()).values.get(name)
 
@@ -137,9 +140,9 @@ def _as_tree(manifest: Manifest) -> TracedTree:
     return traced_values.tree(manifest.body, setters)
 
 
-def _explanation(tree: TracedTree, found: Layout, manifest: Manifest) -> Explanation:
+def _explanation(tree: TracedTree, repo_layout: Layout, manifest: Manifest) -> Explanation:
     settings = [
-        Setting(found.place(pointer), path)
+        Setting(repo_layout.place(pointer), path)
         for path, scalar in traced_values.scalars(tree)
         for pointer in scalar.set_by
     ]

@@ -44,24 +44,24 @@ def resolve(value: Any, steps: Path, *, missing_key: bool = False) -> Path | Non
 
     `missing_key`: the last step may be a key that its mapping does not have yet.
     """
-    found: list[str | int] = []
+    steps_taken: list[str | int] = []
     for count, step in enumerate(steps, 1):
         match value:
             case list():
                 index = step if isinstance(step, int) else _named(value, step)
                 if index is None or index >= len(value):
                     return None
-                found.append(index)
+                steps_taken.append(index)
                 value = value[index]
             case Mapping():
                 key = str(step)
                 if key not in value and not (missing_key and count == len(steps)):
                     return None
-                found.append(key)
+                steps_taken.append(key)
                 value = value.get(key)
             case _:
                 return None
-    return tuple(found)
+    return tuple(steps_taken)
 
 
 def get(value: Any, path: Path) -> Any:

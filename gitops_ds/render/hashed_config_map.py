@@ -106,10 +106,10 @@ def point_to(daemonset: TracedTree, config: Config) -> tuple[TracedTree, bool]:
     spec = daemonset
     for step in ("spec", "template", "spec"):
         spec = spec.get(step) if isinstance(spec, dict) else None
-    found = [holder for holder in _references(spec) if holder.get("name") == config.agent]
-    if not found:
+    holders = [holder for holder in _references(spec) if holder.get("name") == config.agent]
+    if not holders:
         return daemonset, False
-    ids = {id(holder) for holder in found}
+    ids = {id(holder) for holder in holders}
     at = Pointer(config.file, 0, ())
 
     def walk(tree: TracedTree) -> TracedTree:
@@ -128,19 +128,19 @@ def point_to(daemonset: TracedTree, config: Config) -> tuple[TracedTree, bool]:
 
 def _references(pod_spec: TracedTree) -> list[dict[str, Any]]:
     """The mappings of a pod's spec that name a ConfigMap under `name`."""
-    found = []
+    holders = []
     for volume in _entries(pod_spec, "volumes"):
-        found.append(volume.get("configMap"))
-        found += [
+        holders.append(volume.get("configMap"))
+        holders += [
             source.get("configMap") for source in _entries(volume.get("projected"), "sources")
         ]
     for group in ("containers", "initContainers", "ephemeralContainers"):
         for container in _entries(pod_spec, group):
-            found += [source.get("configMapRef") for source in _entries(container, "envFrom")]
+            holders += [source.get("configMapRef") for source in _entries(container, "envFrom")]
             for variable in _entries(container, "env"):
                 source = variable.get("valueFrom")
-                found.append(source.get("configMapKeyRef") if isinstance(source, dict) else None)
-    return [holder for holder in found if isinstance(holder, dict)]
+                holders.append(source.get("configMapKeyRef") if isinstance(source, dict) else None)
+    return [holder for holder in holders if isinstance(holder, dict)]
 
 
 def _entries(tree: TracedTree, key: str) -> Sequence[dict[str, Any]]:

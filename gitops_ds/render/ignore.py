@@ -27,7 +27,7 @@ class Pattern:
         """Whether the line means the first name of a path, the first two, and so on."""
         last = len(self.parts) - 1
         reached = {0}  # the parts that may come next
-        found = []
+        results = []
         for name in names:
             # Any folders may be none; at the end of a pattern they are what is in the folder, one
             # name at least.
@@ -38,8 +38,8 @@ class Pattern:
                     at + 1 for at in skipping if at + 1 < last and self.parts[at + 1] is None
                 }
             reached = {to for at in reached if at <= last for to in self._after(at, name, last)}
-            found.append(last + 1 in reached)
-        return found
+            results.append(last + 1 in reached)
+        return results
 
     def _after(self, at: int, name: str, last: int) -> Iterator[int]:
         part = self.parts[at]
@@ -68,7 +68,11 @@ class Patterns:
         for at in range(len(names)):
             folder = at + 1 < len(names)
             meant = next(
-                (line for line, found in matched if found[at] and (folder or not line.folders)),
+                (
+                    line
+                    for line, line_matches in matched
+                    if line_matches[at] and (folder or not line.folders)
+                ),
                 None,
             )
             if meant is not None and not meant.back:

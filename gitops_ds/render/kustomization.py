@@ -86,13 +86,13 @@ def find(
     """The kustomizations by their directory; those below a directory whose name begins with a dot
     are not looked at.
     """
-    found: dict[PurePosixPath, Kustomization] = {}
+    kustomizations: dict[PurePosixPath, Kustomization] = {}
     named = [path for path in files if path.name in KUSTOMIZATIONS]
     for path in sorted(named, key=lambda path: KUSTOMIZATIONS.index(path.name)):
         hidden = any(part.startswith(".") for part in path.parts)
-        if not hidden and not skip(path) and path.parent not in found:
-            found[path.parent] = read(path, files[path])
-    return dict(sorted(found.items()))
+        if not hidden and not skip(path) and path.parent not in kustomizations:
+            kustomizations[path.parent] = read(path, files[path])
+    return dict(sorted(kustomizations.items()))
 
 
 def read(file: PurePosixPath, data: bytes) -> Kustomization:
@@ -141,9 +141,9 @@ def _named(value: Mapping[str, Any]) -> Iterator[NamedPath]:
                 yield from _sources(item, at)
 
 
-def _text(value: Mapping[str, Any], at: Path, wanted: str) -> Iterator[NamedPath]:
+def _text(value: Mapping[str, Any], at: Path, field: str) -> Iterator[NamedPath]:
     for key, text in value.items():
-        if key.lower() == wanted and isinstance(text, str):
+        if key.lower() == field and isinstance(text, str):
             yield NamedPath(text, (*at, key))
 
 
@@ -233,17 +233,23 @@ def _texts(value: Any, at: Path) -> Iterator[tuple[str, Path]]:
         yield from _texts(inner, (*at, key))
 
 
-def tops(found: Mapping[PurePosixPath, Kustomization]) -> list[PurePosixPath]:
+def tops(kustomizations: Mapping[PurePosixPath, Kustomization]) -> list[PurePosixPath]:
     """The directories to be built: those that no other kustomization names, components excepted."""
-    used = {_joined(directory, named.text) for directory, k in found.items() for named in k.names}
+    used = {
+        _joined(directory, named.text)
+        for directory, k in kustomizations.items()
+        for named in k.names
+    }
     return [
-        directory for directory, k in found.items() if directory not in used and not k.component
+        directory
+        for directory, k in kustomizations.items()
+        if directory not in used and not k.component
     ]
 
 
 def reach(
     top: PurePosixPath,
-    found: Mapping[PurePosixPath, Kustomization],
+    kustomizations: Mapping[PurePosixPath, Kustomization],
     files: Mapping[PurePosixPath, bytes],
     *,
     strict: bool = False,
@@ -264,7 +270,7 @@ def reach(
             continue
         visited.add((directory, of_plugin))
         result.directories.add(directory)
-        here = found[directory]
+        here = kustomizations[directory]
         result.files.add(here.file)
         result.findings += here.findings
         if of_plugin and strict:
@@ -276,7 +282,7 @@ def reach(
                 result.findings += _fetching(here, named, target, files, strict=strict)
             if "\n" in named.text and named.path[0] not in {"resources", "bases", "components"}:
                 continue
-            if target is not None and target in found and not _REMOTE.search(named.text):
+            if target is not None and target in kustomizations and not _REMOTE.search(named.text):
                 waiting.append((target, configures))
             else:
                 _add(result, here, named, target, files)

@@ -69,7 +69,7 @@ class Layout:
     for.
 
     `ours`: the repository has files of our format; otherwise every file is a plain manifest.
-    `found` are the objects of files that were read.
+    `parsed` are the objects of files that were read.
     """
 
     snapshot: SourceTree
@@ -77,7 +77,7 @@ class Layout:
     settings: File
     ours: bool
     ignored: ignore.Patterns = ignore.NONE
-    found: dict[PurePosixPath, Objects] = field(default_factory=dict)
+    parsed: dict[PurePosixPath, Objects] = field(default_factory=dict)
 
     @cached_property
     def clusters(self) -> Mapping[str, File]:
@@ -92,12 +92,12 @@ class Layout:
     @cached_property
     def agents(self) -> Mapping[str, tuple[PurePosixPath, ...]]:
         """The files of agents/NAME/ by NAME, those that kustomize made included."""
-        found: dict[str, list[PurePosixPath]] = {}
+        by_agent: dict[str, list[PurePosixPath]] = {}
         for path in sorted(
             {*self.files, *(p / "kustomization.yaml" for p in self.snapshot.expanded)}, key=_PARTS
         ):
             if len(path.parts) > 2 and path.parts[0] == "agents":
-                found.setdefault(path.parts[1], []).append(path)
+                by_agent.setdefault(path.parts[1], []).append(path)
         # One whose kustomization could not be built is an agent all the same: else what names it
         # would be wrong as well.
         for finding in self.snapshot.findings:
@@ -105,14 +105,16 @@ class Layout:
                 PurePosixPath(finding.place.file).parts if finding.refused and finding.place else ()
             )
             if len(parts) > 2 and parts[0] == "agents":
-                found.setdefault(parts[1], [])
+                by_agent.setdefault(parts[1], [])
         if not self.ours:
             return {}
         if not self.settings.name and not self.clusters:
-            found = {
-                name: paths for name, paths in found.items() if any(p.name in _OURS for p in paths)
+            by_agent = {
+                name: paths
+                for name, paths in by_agent.items()
+                if any(p.name in _OURS for p in paths)
             }
-        return {name: tuple(paths) for name, paths in found.items()}
+        return {name: tuple(paths) for name, paths in by_agent.items()}
 
     @cached_property
     def names(self) -> frozenset[str]:
@@ -147,8 +149,8 @@ class Layout:
 
     def objects(self, path: PurePosixPath) -> Objects:
         """The objects of the file, cached for all clusters."""
-        if (objects := self.found.get(path)) is None:
-            objects = self.found[path] = parsed_objects.read(
+        if (objects := self.parsed.get(path)) is None:
+            objects = self.parsed[path] = parsed_objects.read(
                 str(path), self.files[path], self.snapshot.known
             )
         return objects
@@ -200,29 +202,29 @@ def requirements(value: Any) -> tuple[Requirement, ...]:
     """The conditions of a `match:` list: `{key, in: [...]}`, `{key, notIn: [...]}`, `{key, exists:
     true|false}`.
     """
-    found = []
+    terms = []
     for entry in value if isinstance(value, list) else []:
         key = entry.get("key") if isinstance(entry, Mapping) else None
         if not isinstance(key, str):
             continue
         if "in" in entry:
-            found.append(Requirement(key, "In", texts(entry["in"])))
+            terms.append(Requirement(key, "In", texts(entry["in"])))
         elif "notIn" in entry:
-            found.append(Requirement(key, "NotIn", texts(entry["notIn"])))
+            terms.append(Requirement(key, "NotIn", texts(entry["notIn"])))
         else:
-            found.append(
+            terms.append(
                 Requirement(key, "DoesNotExist" if entry.get("exists") is False else "Exists")
             )
-    return tuple(found)
+    return tuple(terms)
 
 
 def pools(cluster: File) -> tuple[Pool, ...]:
     """The pools that a cluster file names, in its order."""
-    found = []
+    all_pools = []
     for name, pool in cluster.section("pools").items():
         if isinstance(pool, Mapping):
             number = pool.get("nodes")
-            known = (
+            count = (
                 number
                 if isinstance(number, int) and not isinstance(number, bool) and number >= 0
                 else None
@@ -233,17 +235,17 @@ def pools(cluster: File) -> tuple[Pool, ...]:
             taints = tuple(
                 _taint(taint) for taint in _list(pool.get("taints")) if isinstance(taint, Mapping)
             )
-            found.append(
+            all_pools.append(
                 Pool(
                     name,
                     requirements(pool.get("match")),
-                    known,
+                    count,
                     labels,
                     taints,
                     _amounts(pool.get("allocatable")),
                 )
             )
-    return tuple(found)
+    return tuple(all_pools)
 
 
 def _taint(taint: Mapping[str, Any]) -> Taint:
@@ -271,7 +273,7 @@ def _list(value: Any) -> list[Any]:
 
 def custom(settings: File) -> tuple[Custom, ...]:
     """The repository's own rules, as far as they can be read."""
-    found = []
+    rules = []
     for index, one in enumerate(_list(settings.value.get("custom"))):
         rule = _mapping(one)
         if isinstance(rule.get("name"), str) and isinstance(rule.get("schema"), Mapping):
@@ -282,7 +284,7 @@ def custom(settings: File) -> tuple[Custom, ...]:
             )
             kinds = texts(rule.get("kinds")) or ("DaemonSet",)
             message = rule["message"] if isinstance(rule.get("message"), str) else ""
-            found.append(
+            rules.append(
                 Custom(
                     rule["name"],
                     rule["schema"],
@@ -292,7 +294,7 @@ def custom(settings: File) -> tuple[Custom, ...]:
                     message,
                 )
             )
-    return tuple(found)
+    return tuple(rules)
 
 
 def texts(value: Any) -> tuple[str, ...]:
@@ -304,9 +306,9 @@ def texts(value: Any) -> tuple[str, ...]:
     )
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
+def did_you_mean(name: str, words: Iterable[str]) -> str:
     """`; did you mean "x"?` where something known is near, else what is known, else nothing."""
-    names = sorted(known)
+    names = sorted(words)
     near = difflib.get_close_matches(name, names, 1)
     if near:
         return f"; did you mean {near[0]}?"

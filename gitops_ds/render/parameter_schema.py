@@ -34,7 +34,7 @@ def check(
     declared: Parameters,
     resolved: Mapping[str, TracedTree],
     agent: str,
-    found: Layout,
+    repo_layout: Layout,
     definition: Definition,
 ) -> Iterator[Finding]:
     """What the schema has against the values, at the line of the layer that set them."""
@@ -53,7 +53,7 @@ def check(
         )
         errors = json_schema.errors(judge, instance, _MOST_COMPLAINTS)
     except json_schema.UnusableSchema as unusable:
-        yield refusal("DS801", str(unusable), found.place(declared.schema.at(*unusable.path)))
+        yield refusal("DS801", str(unusable), repo_layout.place(declared.schema.at(*unusable.path)))
         return
     errors.sort(key=lambda error: [str(step) for step in error.absolute_path])
     for error in errors:
@@ -66,7 +66,9 @@ def check(
                     "here"
                 )
                 yield refusal(
-                    "DS005", message, found.place(declared.schema.at("properties", name), key=True)
+                    "DS005",
+                    message,
+                    repo_layout.place(declared.schema.at("properties", name), key=True),
                 )
         elif path:
             pointer = values.place_of(str(path[0]), path[1:], resolved, declared)
@@ -74,7 +76,7 @@ def check(
                 rule,
                 f"parameter {show_path(path)} of agent {agent}: "
                 f"{json_schema.shortened(error.message)}",
-                found.place(pointer),
+                repo_layout.place(pointer),
             )
 
 

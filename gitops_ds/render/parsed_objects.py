@@ -57,13 +57,13 @@ class Objects:
     remembered: bool = False
 
 
-def read(file: str, data: bytes, known: CachedResults = NOTHING) -> Objects:
+def read(file: str, data: bytes, cached: CachedResults = NOTHING) -> Objects:
     """The objects of one file.
 
     A file in which some documents are objects and others are not is a finding for each of the
     others: kubectl would stop there.
     """
-    written = known.files.get(hashlib.sha256(data).hexdigest()) if known.files else None
+    written = cached.files.get(hashlib.sha256(data).hexdigest()) if cached.files else None
     return _read(file, data) if written is None else _remembered(file, written)
 
 
@@ -133,23 +133,23 @@ def remember(objects: Objects) -> bytes | None:
 
 def _remembered(file: str, written: bytes) -> Objects:
     rows: Iterable[tuple[int, list[str | int], Digest, dict[str, Any]]] = orjson.loads(written)
-    found = (
+    drafts = (
         ParsedObject(body, Pointer(file, document, tuple(path)), digest=digest)
         for document, path, digest, body in rows
     )
-    return Objects(tuple(found), remembered=True)
+    return Objects(tuple(drafts), remembered=True)
 
 
 def expanded(folder: PurePosixPath, data: bytes, placed: Mapping[int, Places]) -> Objects:
     """The objects that kustomize made of a folder, with the places of their values where they are
     known.
     """
-    found = read(str(folder / KUSTOMIZATION), data)
+    objects = read(str(folder / KUSTOMIZATION), data)
     return replace(
-        found,
+        objects,
         drafts=tuple(
             replace(one, set_by={} if one.base.path else placed.get(one.base.document, {}))
-            for one in found.drafts
+            for one in objects.drafts
         ),
     )
 

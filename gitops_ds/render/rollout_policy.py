@@ -58,9 +58,9 @@ def merged(layers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 def _over(base: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
     result = dict(base)
     for key, value in above.items():
-        known = result.get(key)
-        both = isinstance(value, Mapping) and isinstance(known, Mapping)
-        result[key] = _over(known, value) if both and known is not None else value
+        general = result.get(key)
+        both = isinstance(value, Mapping) and isinstance(general, Mapping)
+        result[key] = _over(general, value) if both and general is not None else value
     return result
 
 

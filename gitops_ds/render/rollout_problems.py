@@ -67,9 +67,9 @@ class PolicySurroundings:
         nodes: list[tuple[Node, tuple[Pool, ...]]] | None = []
         keys: frozenset[str] | None = None
         for pools in clusters:
-            known = all(pool.nodes is not None for pool in pools)
+            has_nodes = all(pool.nodes is not None for pool in pools)
             one_each = [replace(pool, nodes=min(1, pool.nodes or 0)) for pool in pools]
-            census = node_pools.declared(tuple(one_each)) if known else None
+            census = node_pools.declared(tuple(one_each)) if has_nodes else None
             if census is None or nodes is None:
                 nodes = None
                 continue
@@ -110,13 +110,13 @@ def _of_stage(
     policy: RolloutPolicy, stage: Stage, path: Path, around: PolicySurroundings
 ) -> Iterator[PolicyProblem]:
     gates = (*_BUILT_IN, *policy.gates)
-    for kind, names, known in (
+    for kind, names, choices in (
         ("gate", stage.gates, gates),
         ("window", stage.windows, tuple(policy.windows)),
     ):
         for name in names:
-            if name not in known:
-                message = f"there is no {kind} {name}{layout.did_you_mean(name, known)}"
+            if name not in choices:
+                message = f"there is no {kind} {name}{layout.did_you_mean(name, choices)}"
                 yield PolicyProblem(_UNKNOWN, (*path, f"{kind}s"), message)
     pools = {pool.name for cluster in around.clusters for pool in cluster}
     unknown = [name for name in (stage.where.pool if stage.where else ()) if name not in pools]

@@ -95,15 +95,15 @@ def matches(terms: SelectorTerms, labels: Mapping[str, str]) -> bool:
 
 
 def find_gap(
-    wanted: SelectorTerms, parts: Iterable[SelectorTerms], ignored: SelectorTerms = ()
+    universe: SelectorTerms, parts: Iterable[SelectorTerms], ignored: SelectorTerms = ()
 ) -> Witness | None:
     """A node that is wanted, not ignored, and in none of the parts; None is a proof that there is
     none.
     """
     parts = list(parts)
-    atoms = _Atoms((wanted, ignored, *parts))
+    atoms = _Atoms((universe, ignored, *parts))
     others = [box for terms in (ignored, *parts) for box in atoms.boxes(terms)]
-    for box in atoms.boxes(wanted):
+    for box in atoms.boxes(universe):
         if (left := _outside(box, others)) is not None:
             return atoms.witness(left)
     return None

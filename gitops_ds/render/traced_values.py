@@ -36,13 +36,13 @@ class TracedScalar:
 
 
 def trace(
-    value: Any, pointer: Pointer, known: Mapping[Path, tuple[Pointer, ...]] | None = None
+    value: Any, pointer: Pointer, set_by: Mapping[Path, tuple[Pointer, ...]] | None = None
 ) -> TracedTree:
     """The value as a tree, each scalar set by its own place below the pointer, or by what is
     `known` of it or a parent.
     """
-    if known:
-        return _known(value, (), (pointer,), known)
+    if set_by:
+        return _known(value, (), (pointer,), set_by)
     file, document = pointer.file, pointer.document
     return tree(value, lambda path: (Pointer(file, document, path),), pointer.path)
 
@@ -59,13 +59,13 @@ def tree(value: Any, setters: Callable[[Path], tuple[Pointer, ...]], path: Path 
 
 
 def _known(
-    value: Any, path: Path, above: tuple[Pointer, ...], known: Mapping[Path, tuple[Pointer, ...]]
+    value: Any, path: Path, above: tuple[Pointer, ...], set_by: Mapping[Path, tuple[Pointer, ...]]
 ) -> TracedTree:
-    here = known.get(path, above)
+    here = set_by.get(path, above)
     if isinstance(value, Mapping):
-        return {key: _known(item, (*path, key), here, known) for key, item in value.items()}
+        return {key: _known(item, (*path, key), here, set_by) for key, item in value.items()}
     if isinstance(value, list):
-        return [_known(item, (*path, index), here, known) for index, item in enumerate(value)]
+        return [_known(item, (*path, index), here, set_by) for index, item in enumerate(value)]
     return value if value is None else TracedScalar(value, here)
 
 
@@ -103,11 +103,11 @@ def origins(tree: TracedTree, base: Pointer) -> dict[Path, tuple[Pointer, ...]]:
     """What `Origin.set_by` needs: the scalars that do not simply stand at their own path under the
     base.
     """
-    found = {}
+    by_path = {}
     for path, scalar in scalars(tree):
         if scalar.set_by != (Pointer(base.file, base.document, base.path + path),):
-            found[path] = scalar.set_by
-    return found
+            by_path[path] = scalar.set_by
+    return by_path
 
 
 def object_name(tree: TracedTree) -> str:

@@ -44,10 +44,10 @@ class Parameters:
     @property
     def defaults(self) -> dict[str, Any]:
         """The default of each parameter that has one."""
-        known = self.schema.section("properties")
+        properties = self.schema.section("properties")
         return {
             name: p["default"]
-            for name, p in known.items()
+            for name, p in properties.items()
             if isinstance(p, Mapping) and "default" in p
         }
 
@@ -73,7 +73,7 @@ def layers(
         file = own.get(name, File(""))
         return ValuesLayer(file.value, file.at())
 
-    found = [
+    files = [
         ValuesLayer(environment.section("values"), environment.at("values"), own=False),
         ValuesLayer(cluster.section("values"), cluster.at("values"), own=False),
         of_agent(environment),
@@ -81,8 +81,8 @@ def layers(
         of_agent(cluster),
     ]
     if facts.name != facts.environment:
-        found.append(beside(facts.name))
-    return [layer for layer in found if layer.values]
+        files.append(beside(facts.name))
+    return [layer for layer in files if layer.values]
 
 
 def resolve(declared: Parameters, stack: Sequence[ValuesLayer]) -> dict[str, TracedTree]:
@@ -109,7 +109,7 @@ def resolve(declared: Parameters, stack: Sequence[ValuesLayer]) -> dict[str, Tra
 
 
 def unknown(
-    declared: Parameters, stack: Sequence[ValuesLayer], agent: str, found: Layout
+    declared: Parameters, stack: Sequence[ValuesLayer], agent: str, repo_layout: Layout
 ) -> Iterator[Finding]:
     """Values that were written for this agent under a name that it has not."""
     for layer in stack:
@@ -122,14 +122,14 @@ def unknown(
                 yield refusal(
                     "DS802",
                     f"agent {agent} has no parameter {name}{hint}",
-                    found.place(layer.pointer(name), key=True),
+                    repo_layout.place(layer.pointer(name), key=True),
                 )
 
 
-def own_files(paths: Sequence[PurePosixPath], folder: str, found: Layout) -> dict[str, File]:
+def own_files(paths: Sequence[PurePosixPath], folder: str, repo_layout: Layout) -> dict[str, File]:
     """values/NAME.yaml of an agent, parsed, by NAME."""
     return {
-        p.stem: found.read(p)
+        p.stem: repo_layout.read(p)
         for p in paths
         if len(p.parts) == 4 and p.parts[2] == folder and p.suffix == ".yaml"
     }

@@ -46,7 +46,9 @@ class Variant:
 ONLY = Variant(DEFAULT, None, EVERYWHERE, {})
 
 
-def read(file: File, found: Layout, facts: ClusterFacts) -> tuple[list[Variant], list[Finding]]:
+def read(
+    file: File, repo_layout: Layout, facts: ClusterFacts
+) -> tuple[list[Variant], list[Finding]]:
     """The variants of an agent's variants.yaml for a cluster; one that takes every node where there
     is no such file.
     """
@@ -61,11 +63,11 @@ def read(file: File, found: Layout, facts: ClusterFacts) -> tuple[list[Variant],
             continue
         name, at = entry["name"], file.at("variants", index)
         if any(name == other.name for other in variants):
-            place = found.place(file.at("variants", index, "name"))
+            place = repo_layout.place(file.at("variants", index, "name"))
             findings.append(refusal("DS801", f"duplicate variant {name}", place))
             continue
         own, unknown = nodes_of(
-            entry.get("nodes"), file.at("variants", index, "nodes"), found, facts
+            entry.get("nodes"), file.at("variants", index, "nodes"), repo_layout, facts
         )
         findings += unknown
         terms = without(own, before)
@@ -75,10 +77,10 @@ def read(file: File, found: Layout, facts: ClusterFacts) -> tuple[list[Variant],
                 f"variant {name} never selects a node: earlier variants select them all; move it "
                 "up, or narrow them"
             )
-            findings.append(refusal("DS604", message, found.place(at)))
+            findings.append(refusal("DS604", message, repo_layout.place(at)))
             absent = True
         if terms is None or len(terms) > MOST_TERMS:
-            findings.append(too_many(name, found.place(at)))
+            findings.append(too_many(name, repo_layout.place(at)))
             terms, absent = (), True
         before.append(own)
         variants.append(_variant(entry, at, terms, absent=absent))
@@ -101,7 +103,7 @@ def _variant(
 
 
 def nodes_of(
-    nodes: Any, at: Pointer, found: Layout, facts: ClusterFacts
+    nodes: Any, at: Pointer, repo_layout: Layout, facts: ClusterFacts
 ) -> tuple[SelectorTerms, list[Finding]]:
     """The nodes that are named by pool, by labels, or (both) by labels within pools; all of them
     without a selection.
@@ -114,18 +116,20 @@ def nodes_of(
     if "pool" not in nodes:
         return (match,), []
     here = {pool.name: pool.match for pool in facts.pools}
-    everywhere = {name for cluster in found.clusters.values() for name in cluster.section("pools")}
-    wanted = layout.texts(nodes["pool"])
+    everywhere = {
+        name for cluster in repo_layout.clusters.values() for name in cluster.section("pools")
+    }
+    pool_names = layout.texts(nodes["pool"])
     findings = []
-    for name in wanted:
+    for name in pool_names:
         if name not in everywhere:
             hint = (
                 layout.did_you_mean(name, everywhere)
                 or "; declare it under `pools:` of a clusters/*.yaml"
             )
-            place = found.place(Pointer(at.file, at.document, (*at.path, "pool")))
+            place = repo_layout.place(Pointer(at.file, at.document, (*at.path, "pool")))
             findings.append(refusal("DS802", f"there is no pool {name}{hint}", place))
-    return _simplified((*here[name], *match) for name in wanted if name in here), findings
+    return _simplified((*here[name], *match) for name in pool_names if name in here), findings
 
 
 def without(own: SelectorTerms, before: Iterable[SelectorTerms]) -> SelectorTerms | None:
