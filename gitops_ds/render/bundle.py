@@ -88,7 +88,7 @@ def clusters(snapshot: SourceTree) -> tuple[str, ...]:
 
 def objects(snapshot: SourceTree) -> Mapping[PurePosixPath, Objects]:
     """The parsed objects of the snapshot's files."""
-    return layout.read(snapshot).found
+    return layout.read(snapshot).parsed
 
 
 def facts(snapshot: SourceTree, cluster: str) -> ClusterFacts:
