@@ -15,7 +15,7 @@ from gitops_ds.model.deployer_state import KnownDrift
 from gitops_ds.model.events.base import Event
 from gitops_ds.model.events.drift import DriftContested, DriftDetected, DriftPaused
 from gitops_ds.model.live import Revision
-from gitops_ds.model.objects import Body, Key, Path, show_path
+from gitops_ds.model.objects import Body, Key, show_path
 from gitops_ds.model.skipped import DriftPolicy
 from gitops_ds.model.sources.bundle import Manifest
 from gitops_ds.plan import field_managers
@@ -241,15 +241,6 @@ def as_json(drifted: Drifted) -> Mapping[str, object]:
         "fields": [show_path(change.path) for change in drifted.fields],
         "message": words(drifted),
     }
-
-
-def pointer(path: Path) -> str:
-    """A path as the JSON pointer that an ignore rule takes; members of lists by their names."""
-    return "".join(
-        "/" + str(step).replace("~", "~0").replace("/", "~1")
-        for step in path
-        if not field_managers.is_order((step,))
-    )
 
 
 def standing(

@@ -5,10 +5,11 @@ limits of nodes at risk.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Sequence, Set
 
 from gitops_ds.model.objects import Body
-from gitops_ds.model.rollouts.rollout_policy import NodeShare, Pace, Stage
+from gitops_ds.model.rollouts.rollout_policy import Pace, Stage
 from gitops_ds.model.rollouts.staged_rollout import UPDATING, NodeStep
 from gitops_ds.rollouts import idle_nodes, newcomers
 from gitops_ds.rollouts.staged_nodes import StagedNodes
@@ -55,12 +56,11 @@ class _Room:
     def admits(self, name: str) -> bool:
         """Whether one more node may be at risk, which then is."""
         zone = self._fleet.zones[name]
-        left = self._zones.setdefault(zone, _zone_cap(self._fleet, zone)) if self._zones else 1
-        if self.nodes <= 0 or left <= 0:
+        if self.nodes <= 0 or self._zones.get(zone, 1) <= 0:
             return False
         self.nodes -= 1
         if self._zones:
-            self._zones[zone] = left - 1
+            self._zones[zone] -= 1
         return True
 
 
@@ -148,16 +148,15 @@ def _waits_for_others(fleet: StagedNodes, name: str) -> bool:
     return any(nodes is None or name in nodes for nodes in behind)
 
 
-def _zone_cap(fleet: StagedNodes, zone: str) -> int:
-    share = fleet.policy.limits.at_risk.per_zone or NodeShare("100%")
-    return max(1, share.of(sum(1 for other in fleet.zones.values() if other == zone)))
-
-
 def _zone_rooms(fleet: StagedNodes, risky: Set[str]) -> dict[str, int]:
-    """How many further nodes of each zone may be at risk; empty without such a limit."""
-    if fleet.policy.limits.at_risk.per_zone is None:
+    """How many further nodes of each zone may be at risk, at least one where none is; empty without
+    such a limit.
+    """
+    share = fleet.policy.limits.at_risk.per_zone
+    if share is None:
         return {}
-    rooms = {zone: _zone_cap(fleet, zone) for zone in set(fleet.zones.values())}
+    sizes = Counter(fleet.zones.values())
+    rooms = {zone: max(1, share.of(size)) for zone, size in sizes.items()}
     for name in risky:
         rooms[fleet.zones[name]] -= 1
     return rooms

@@ -228,12 +228,13 @@ def _target(daemonset: DaemonSet, template: Body) -> RolloutTarget:
     body = target_revisions.body_of(daemonset, template, "")
     metadata = body["metadata"]
     hash = str(metadata["labels"][names.ROLLOUT])
-    return RolloutTarget(hash, template, str(metadata["name"]), "revision-target")
+    name = str(metadata["name"])
+    return RolloutTarget(hash, template, name, name)
 
 
 def _parsed(body: Body) -> Iterator[Revision]:
-    uid = "revision-target" if names.ROLLOUT in body["metadata"]["labels"] else "revision-first"
-    revision = revisions.revision_of({**body, "metadata": {**body["metadata"], "uid": uid}})
+    metadata = body["metadata"]
+    revision = revisions.revision_of({**body, "metadata": {**metadata, "uid": metadata["name"]}})
     if revision is not None:
         yield revision
 

@@ -47,6 +47,14 @@ def test_a_target_is_counted_from_its_first_write_while_others_are_swept() -> No
     assert writes.note(["a"], WINDOW + 5.0)
 
 
+def test_a_target_is_counted_again_a_minute_after_its_first_write() -> None:
+    writes = Repetition()
+    writes.note(["b"], 100.0)
+    assert not any(writes.note(["a"], 120.0) for _ in range(OFTEN))
+    writes.note(["b"], 100.0 + WINDOW)
+    assert not writes.note(["a"], 120.0 + WINDOW)
+
+
 def counted(uid: str, *times: int, probe: bool = False) -> dict[str, object]:
     entries = [
         {

@@ -9,6 +9,7 @@ from gitops_ds.apimachinery import pods
 from gitops_ds.daemonset.busy_nodes import BusyNodes
 from gitops_ds.daemonset.cache import Cache
 from gitops_ds.model import names
+from gitops_ds.model.cluster import EventType
 from gitops_ds.model.daemonset import Pod
 from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, NODE, POD
 from tests.daemonset.test_cache import revision
@@ -29,6 +30,16 @@ def test_the_busy_nodes_are_those_with_pods_of_no_daemonset() -> None:
     ]
     cache.replace(POD, bodies, "1")
     assert cache.busy_nodes == {"a", "d"}
+
+
+def test_the_busy_nodes_of_the_cache_follow_its_events() -> None:
+    cache = Cache()
+    cache.replace(POD, [], "1")
+    worker = _pod("worker", "a", "ReplicaSet")
+    cache.apply(POD, EventType.ADDED, worker, "2")
+    assert cache.busy_nodes == {"a"}
+    cache.apply(POD, EventType.DELETED, worker, "3")
+    assert cache.busy_nodes == frozenset()
 
 
 def test_the_busy_nodes_follow_each_event() -> None:

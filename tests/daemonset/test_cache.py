@@ -10,6 +10,7 @@ import pytest
 
 from gitops_ds.daemonset import decide
 from gitops_ds.daemonset.cache import Cache
+from gitops_ds.model import names
 from gitops_ds.model.cluster import EventType
 from gitops_ds.model.decision import CreatePod, Observation
 from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, NODE, POD, Key
@@ -159,6 +160,43 @@ def test_news_wakes_those_that_it_matters_to(news: Apply, wakes: bool) -> None:
     assert (KEY in news(filled(settled()))) == wakes
 
 
+def test_a_rollout_continues_when_a_node_where_it_runs_changes_its_health() -> None:
+    world = settled()
+    ready = copy.deepcopy(world.nodes[0])
+    ready["status"]["conditions"][0]["status"] = "False"
+    assert filled(world).apply(NODE, EventType.MODIFIED, ready, "200") == set()
+    world.body["metadata"]["annotations"][names.TARGET] = "agent-2"
+    assert filled(world).apply(NODE, EventType.MODIFIED, ready, "200") == {KEY}
+    evicts = node("node-0", taints=TAINT)
+    world.nodes[0] = evicts
+    other = {**evicts, "status": ready["status"]}
+    assert filled(world).apply(NODE, EventType.MODIFIED, other, "200") == set()
+
+
+def test_a_target_revision_wakes_its_daemonset() -> None:
+    reference = {**OWNER, "controller": False}
+    target = revision(labels={names.ROLLOUT: "5d9f"}, ownerReferences=[reference])
+    cache = filled(settled())
+    for type in (EventType.ADDED, EventType.MODIFIED, EventType.DELETED):
+        assert cache.apply(CONTROLLER_REVISION, type, target, "200") == {KEY}
+    target["metadata"]["ownerReferences"][0]["uid"] = "another"
+    assert cache.apply(CONTROLLER_REVISION, EventType.ADDED, target, "201") == set()
+
+
+def test_own_pods_and_selected_orphans_are_observed() -> None:
+    cache = filled(settled())
+    own = {one.uid for one in observe(cache).pods}
+    others = {"app": "x"}
+    for body in (
+        pod(uid="unlike", labels=others),
+        pod(uid="foreign", **FOREIGN),
+        pod(uid="orphan", **ORPHAN),
+        pod(uid="stranger", **ORPHAN, labels=others),
+    ):
+        cache.apply(POD, EventType.ADDED, body, "200")
+    assert {one.uid for one in observe(cache).pods} - own == {"unlike", "orphan"}
+
+
 def test_a_second_event_of_a_pod_wakes_only_when_something_changed_that_is_kept() -> None:
     cache = filled(settled())
     cache.apply(POD, EventType.ADDED, pod(resourceVersion="200"), "200")
@@ -279,6 +317,25 @@ def test_an_own_status_write_queues_nothing_and_is_known_before_its_event() -> N
     assert counts is not None
     assert counts.ready == 77
     assert cache.apply(DAEMONSET, EventType.MODIFIED, written, "300") == set()
+
+
+@pytest.mark.parametrize("how", ["the watch continues", "a new list"])
+def test_an_own_status_write_lapses(how: str) -> None:
+    world = settled()
+    cache = filled(world)
+    written = copy.deepcopy(world.body)
+    written["metadata"]["resourceVersion"] = "500"
+    written["status"]["numberReady"] = 77
+    cache.wrote(DAEMONSET, written, START)
+    cache.asks(DAEMONSET)
+    if how == "a new list":
+        assert cache.replace(DAEMONSET, [world.body], "450") == {KEY}
+    else:
+        assert cache.answered(DAEMONSET, "450") == {KEY}
+    counts = observe(cache).daemonset.counts
+    assert counts is not None
+    assert counts.ready != 77
+    assert cache.answered(NODE, "450") == set()
 
 
 def test_a_daemonset_of_the_same_name_starts_clean() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from gitops_ds.apimachinery import tolerations
-from gitops_ds.daemonset import decide, failed_pod_backoff, pod_factory
+from gitops_ds.daemonset import claims, decide, failed_pod_backoff, pod_factory
 from gitops_ds.model.decision import (
     Adopt,
     CreatePod,
@@ -22,7 +22,7 @@ from gitops_ds.model.decision import (
     FailedPodBackoff,
     Release,
 )
-from tests.daemonset.world import World, daemonset, node, rolling
+from tests.daemonset.world import OWNER, World, daemonset, node, rolling
 
 NO_SCHEDULE = {"key": "dedicated", "value": "gpu", "effect": "NoSchedule"}
 NO_EXECUTE = {"key": "dedicated", "value": "gpu", "effect": "NoExecute"}
@@ -216,6 +216,18 @@ def test_orphans_are_adopted_and_pods_that_left_the_selector_are_released() -> N
     assert "ownerReferences" not in world.pods["left"]["metadata"]
     world.turn()
     assert [pod.node for pod in world.parsed() if pod.name.startswith("agent-")] == ["node-1"]
+
+
+def test_a_pod_of_another_owner_is_neither_claimed_nor_released() -> None:
+    world = World(daemonset(), 2)
+    world.settle()
+    own = set(world.pods)
+    for name, labels in (("like", {"app": "agent"}), ("unlike", {"app": "x"})):
+        foreign = world.existing(name, "node-0", labels=labels)
+        foreign["metadata"]["ownerReferences"] = [{**OWNER, "uid": "another"}]
+    claim = claims.claim(world.observe())
+    assert {pod.name for pod in claim.pods} == own
+    assert claim.actions == ()
 
 
 def test_a_pod_that_left_the_selector_does_not_count_in_the_turn_that_releases_it() -> None:

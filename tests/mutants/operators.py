@@ -1,8 +1,9 @@
 """The mutants of a module: each is its syntax tree with one node changed.
 
-Texts stay as they are, since goldens hold the wording; so do annotations, decorators, `assert` and
-`strict=` of `zip`, which decide nothing. A result becomes None, but an empty text becomes another
-one and a false or a zero its opposite: None is as false as they are, and mypy finds it.
+Texts stay as they are, since goldens hold the wording; so do annotations, decorators, options of
+classes, `assert` and `strict=` of `zip`, which decide nothing. A result becomes None, but an empty
+text becomes another one, and a false or a zero its opposite: None is as false as they are, and mypy
+finds it.
 """
 
 from __future__ import annotations
@@ -94,6 +95,8 @@ def _changes(node: ast.AST, scope: Scope = ()) -> Iterator[tuple[Scope, Located,
         scope = (*scope, node)
     for name, value in ast.iter_fields(node):
         if name in ("annotation", "returns", "decorator_list", "bases"):
+            continue
+        if name == "keywords" and isinstance(node, ast.ClassDef):
             continue
         for child in value if isinstance(value, list) else [value]:
             if isinstance(child, ast.AST) and getattr(child, "arg", None) != "strict":

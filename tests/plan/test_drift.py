@@ -10,7 +10,7 @@ import pytest
 from gitops_ds import errors, simulator
 from gitops_ds.deployer import state_update
 from gitops_ds.model import names
-from gitops_ds.model.change import Author, FieldChange
+from gitops_ds.model.change import Author, Drifted, FieldChange
 from gitops_ds.model.cluster import PatchType
 from gitops_ds.model.events.drift import DriftDetected, DriftEvent
 from gitops_ds.model.live import Revision
@@ -79,6 +79,74 @@ def test_the_action_is_derived_from_the_field_manager(
 ) -> None:
     changed = [FieldChange((*CONTAINER, field), "a", "b")]
     assert drift.looks_like({}, changed, of(manager, operation), ()) == words
+
+
+@pytest.mark.parametrize(
+    ("by", "path", "words"),
+    [
+        ((), CONTAINER, "an unknown writer"),
+        (of("kubectl"), ("spec", "template"), "kubectl patch"),
+        (of("kubectl-rollout"), ("spec", "template"), "kubectl rollout"),
+        (of("kubectl"), ("metadata", "labels", "a"), "kubectl"),
+        (of("kubectl-rollout"), ("metadata", "labels", "a"), "kubectl rollout"),
+        (of("kubectl", "Apply"), ("spec", "template"), "kubectl apply --server-side"),
+        (of("kubectl-set"), ("spec", "template"), "kubectl set"),
+        (of("kubectl-new-verb"), ("spec", "template"), "kubectl new-verb"),
+    ],
+)
+def test_the_action_of_other_writers(by: tuple[Author, ...], path: Any, words: str) -> None:
+    assert drift.looks_like({}, [FieldChange(path, "a", "b")], by, ()) == words
+
+
+def test_drift_has_the_uid_of_its_object_and_contested_drift_no_times() -> None:
+    live = {"metadata": {"uid": "u1", "managedFields": []}}
+    found = drift.of_fields(live, [FieldChange(("data",), "a", "b")], (), DriftPolicy.REPORT)
+    assert (found.uid, found.contested, found.choice) == ("u1", False, DriftPolicy.REPORT)
+    assert drift.of_fields({}, [], (), DriftPolicy.REPORT).uid == ""
+    author = Author("vpa", at="2026-01-01T00:00:00Z")
+    contested = drift.contested(replace(found, by=(author,)))
+    assert (contested.by, contested.contested) == ((Author("vpa"),), True)
+
+
+@pytest.mark.parametrize(
+    ("path", "own"),
+    [
+        (("metadata", "annotations", names.REPOSITORY), True),
+        (("metadata", "annotations", names.PATH), True),
+        (("metadata", "annotations", names.COMMIT), False),
+        (("metadata", "labels", names.PATH), False),
+    ],
+)
+def test_the_source_of_an_object_is_no_change_in_the_cluster(
+    path: tuple[str, ...], own: bool
+) -> None:
+    assert drift.is_own(FieldChange(path, "a", "b")) is own
+
+
+def test_at_most_five_fields_are_named_and_all_are_in_the_json() -> None:
+    author = Author("kubectl-edit", "Update", "status", "2026-01-01T00:00:00Z")
+    fields = tuple(FieldChange(("data", f"k{n}"), "a", "b") for n in range(6))
+    drifted = Drifted(fields[:5], (author,), "kubectl edit", DriftPolicy.HOLD)
+    start = "changed by kubectl edit (kubectl-edit, 2026-01-01T00:00:00Z): data.k0, "
+    assert drift.words(drifted) == f"{start}data.k1, data.k2, data.k3, data.k4"
+    more = replace(drifted, fields=fields)
+    assert drift.words(more) == f"{start}data.k1, data.k2, data.k3, data.k4 and 1 more"
+    nobody = replace(drifted, by=(replace(author, at=""),), fields=fields[:1])
+    assert drift.words(nobody) == "changed by kubectl edit (kubectl-edit): data.k0"
+    assert drift.words(replace(nobody, by=())) == "changed by kubectl edit: data.k0"
+    manager = {
+        "manager": "kubectl-edit",
+        "operation": "Update",
+        "subresource": "status",
+        "time": "2026-01-01T00:00:00Z",
+    }
+    assert drift.as_json(more) == {
+        "action": "hold",
+        "looksLike": "kubectl edit",
+        "managers": [manager],
+        "fields": [f"data.k{n}" for n in range(6)],
+        "message": drift.words(more),
+    }
 
 
 def revision(number: int, image: str, created: str) -> Revision:

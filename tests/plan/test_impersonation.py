@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from gitops_ds import errors, simulator
-from gitops_ds.model.objects import DAEMONSET, NAMESPACE
+from gitops_ds.model.cluster import Identity
+from gitops_ds.model.objects import DAEMONSET, NAMESPACE, Key
 from gitops_ds.plan import impersonation
 from gitops_ds.plan.impersonation import Impersonation
 from gitops_ds.plan.options import ApplyOptions
@@ -17,6 +18,8 @@ from gitops_ds.plan.prune import Guards
 from gitops_ds.simulator.faults import RequestFault, SimulatedRequest
 from tests.plan.world import World, config_map, daemonset, play
 
+NAMESPACED = Key("apps", "DaemonSet", "a", "agent")
+CLUSTER_WIDE = Key("", "Namespace", "", "a")
 BY_NAMESPACE = Impersonation(service_account="deployer")
 FILES = {"a.yaml": daemonset("agent", namespace="a"), "b.yaml": daemonset("agent", namespace="b")}
 WRITES = ("apply", "create", "update", "patch", "delete")
@@ -162,3 +165,43 @@ def test_references_of_every_depth_count() -> None:
         "other": [{"deep": {"issuerRef": {"namespace": "c"}}}],
     }
     assert impersonation._references(body) == {"a", "b", "c"}
+
+
+@pytest.mark.parametrize(
+    ("who", "key", "user"),
+    [
+        (Impersonation(), NAMESPACED, None),
+        (BY_NAMESPACE, NAMESPACED, account("a")),
+        (BY_NAMESPACE, CLUSTER_WIDE, None),
+        (
+            Impersonation(cluster_service_account="system/root"),
+            CLUSTER_WIDE,
+            account("system", "root"),
+        ),
+        (Impersonation(cluster_service_account="root"), CLUSTER_WIDE, None),
+        (Impersonation(service_account="ops/deployer"), NAMESPACED, account("ops")),
+        (Impersonation(service_account="ops/"), NAMESPACED, None),
+        (Impersonation(service_account="a:b/deployer"), NAMESPACED, None),
+        (Impersonation(agents={"agent": "special"}), NAMESPACED, account("a", "special")),
+        (Impersonation(agents={"other": "special"}), NAMESPACED, None),
+        (Impersonation(user="ada"), CLUSTER_WIDE, "ada"),
+    ],
+)
+def test_the_account_of_an_object(who: Impersonation, key: Key, user: str | None) -> None:
+    found = who.of(key, "agent")
+    assert (found.user if isinstance(found, Identity) else None) == user
+    assert (impersonation.why_not_deleted(key, "agent", who) is None) is (user is not None)
+    assert impersonation.why_not_deleted(key, "agent", None) is None
+
+
+def test_only_the_subjects_of_a_rolebinding_and_references_name_other_namespaces() -> None:
+    subjects = [{"kind": "ServiceAccount", "name": "x", "namespace": "b"}]
+    users = [{"kind": "User", "name": "system:serviceaccount:c:x"}, {"kind": "User", "name": "ada"}]
+    binding = Key("rbac.authorization.k8s.io", "RoleBinding", "a", "x")
+    custom = Key("example.com", "Custom", "a", "x")
+    body: dict[str, Any] = {"subjects": [*subjects, *users, "no mapping"]}
+    assert impersonation._named(body, binding) == {"b", "c"}
+    assert impersonation._named(body, custom) == set()
+    assert impersonation._named(["no mapping"], binding) == set()
+    body = {"spec": {"secretRef": {"name": "x", "namespace": "d"}, "plain": {"namespace": "e"}}}
+    assert impersonation._named(body, custom) == {"d"}

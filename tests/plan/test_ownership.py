@@ -168,3 +168,55 @@ def test_the_owned_part_has_our_fields_alone_with_their_live_values() -> None:
     assert "schedulerName" in template["spec"]
     assert "schedulerName" not in part["spec"]
     assert ownership.owned_part(live, ("spec", "missing")) is None
+
+
+@pytest.mark.parametrize(
+    ("wanted", "live", "path", "equal"),
+    [
+        ("a", "a", ("spec", "name"), True),
+        (80, "80", ("spec", "port"), False),
+        (1, True, ("spec", "on"), False),
+        ("1000m", "1", ("spec", "name"), False),
+        ("1000m", "1", ("resources", "limits", "cpu"), True),
+        (2, "2", ("resources", "requests", "cpu"), True),
+        (0.5, "500m", ("resources", "limits", "cpu"), True),
+        ("1000m", "2", ("resources", "limits", "cpu"), False),
+        ("many", "1", ("resources", "limits", "cpu"), False),
+        ("1", 1, ("resources", "limits", "cpu"), False),
+        (None, "1", ("resources", "limits", "cpu"), False),
+    ],
+)
+def test_amounts_are_equal_by_their_value(
+    wanted: Any, live: Any, path: tuple[str, ...], equal: bool
+) -> None:
+    assert ownership._equal(wanted, live, path) is equal
+
+
+@pytest.mark.parametrize(
+    ("owned", "wanted", "live", "holds"),
+    [
+        (["a"], ["a"], ["a"], True),
+        (["a"], ["a"], ["a", "b"], True),  # the other is another owner's
+        (["a"], ["a"], ["b"], False),
+        (["a"], ["b"], ["a", "b"], False),
+        (["a"], ["a", "b"], ["a", "b"], False),
+        (["a", "b"], ["b", "a"], ["a", "b"], True),
+        ([], ["a"], ["a"], False),
+    ],
+)
+def test_a_set_is_held_by_its_owned_members(
+    owned: list[str], wanted: list[str], live: list[str], holds: bool
+) -> None:
+    fields = {f'v:"{one}"': {} for one in owned}
+    managed = [
+        {
+            "manager": "gitops-ds",
+            "operation": "Apply",
+            "fieldsV1": {"f:metadata": {"f:finalizers": fields}} if owned else {"f:data": {}},
+        }
+    ]
+    body = {"metadata": {"finalizers": live, "managedFields": managed}}
+    there = ("metadata", "finalizers")
+    assert ownership.holds_part(body, {"metadata": {"finalizers": wanted}}, there) is holds
+    del body["metadata"]["managedFields"]
+    assert not ownership.holds_part(body, {"metadata": {"finalizers": wanted}}, there)

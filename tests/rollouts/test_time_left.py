@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from gitops_ds.daemonset.rollout_simulation import RolloutPace
+from gitops_ds.model.rollouts import rollout_policy
+from gitops_ds.model.rollouts.staged_rollout import (
+    Halt,
+    NodeProgress,
+    NodeStep,
+    RolloutRecord,
+    StageHold,
+    StageProgress,
+    StagesDecision,
+    StageState,
+)
 from gitops_ds.rollouts import time_left
 from tests.fleet.staged_world import FAST, Watched, watched
 from tests.rollouts.rollout_world import SECOND
@@ -68,6 +81,113 @@ def test_a_stage_with_an_approval_takes_at_least_that_long() -> None:
     remaining = left(begun({"stages": [FAST["stages"][0], rest]}, 10))
     assert remaining is not None
     assert remaining.at_least
+
+
+STEPS = {
+    "W": NodeStep.WAITING,
+    "R": NodeStep.REPLACING,
+    "A": NodeStep.STARTING,
+    "S": NodeStep.SOAKING,
+    "P": NodeStep.PROVED,
+    "F": NodeStep.FAILED,
+    "N": NodeStep.SET_ASIDE,
+    "B": NodeStep.PARKED,
+}
+SLOW: dict[str, Any] = {"name": "rest", "soak": "100s", "pace": {"start": 1, "factor": 1, "max": 1}}
+
+
+def decision(letters: str, **more: Any) -> StagesDecision:
+    """One open stage with such nodes; a soaking one is proved at 1050."""
+    nodes = tuple(
+        NodeProgress(str(index), "rest", STEPS[one], until=1050.0 if one == "S" else None)
+        for index, one in enumerate(letters)
+    )
+    stage = StageProgress("rest", StageState.OPEN, tuple(one.node for one in nodes))
+    record = RolloutRecord(halt=more.pop("halt", None))
+    made = StagesDecision((), frozenset(), nodes, (stage,), 0, more.pop("cap", 10), record)
+    return replace(made, **more)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "stage", "more", "seconds"),
+    [
+        ("P", {}, {}, 0),
+        ("S", {}, {}, 50),
+        ("W", {}, {}, 135),  # 35 s for its pod, then the soak
+        ("R", {}, {}, 135),
+        ("A", {}, {}, 135),
+        ("RA", {}, {}, 135),
+        ("AW", {}, {}, 170),
+        ("WW", {}, {}, 170),  # one after the other, and the soaks overlap
+        ("WWB", {}, {}, 170),
+        ("PW", {}, {}, 135),
+        ("WW", {}, {"cap": 1}, 270),  # the second after the soak of the first
+        ("SW", {}, {"cap": 1}, 185),
+        ("WW", {"pace": {"start": 2, "max": 2}}, {}, 135),
+        ("WW", {"pace": {"start": 1, "max": 1, "every": "60s"}}, {}, 195),
+        ("WWW", {"pace": {"start": 2, "factor": 1, "max": 2}}, {}, 170),
+        ("NW", {}, {}, 135),
+        ("W", {}, {"hold": StageHold("a window", 1300.0)}, 435),
+        ("W", {}, {"hold": StageHold("a window", 900.0)}, 135),
+        ("W", {}, {"hold": StageHold("a person")}, None),
+        ("WF", {}, {}, None),
+        ("W", {}, {"halt": Halt(1.0, "rest", "it crashes")}, None),
+    ],
+)
+def test_the_seconds_left(
+    nodes: str, stage: dict[str, Any], more: dict[str, Any], seconds: float | None
+) -> None:
+    policy = rollout_policy.decode({"stages": [{**SLOW, **stage}]})
+    found = time_left.time_left(policy, decision(nodes, **more), 1000.0, RolloutPace(30.0, 5.0))
+    assert (found.seconds if found else None) == seconds
+
+
+@pytest.mark.parametrize(
+    ("state", "stage", "at_least"),
+    [
+        (StageState.OPEN, {}, False),
+        (StageState.PENDING, {}, False),
+        (StageState.PENDING, {"approval": {"from": ["a"]}}, True),
+        (StageState.OPEN, {"approval": {"from": ["a"]}}, False),
+        (StageState.PENDING, {"windows": ["night"]}, True),
+        (StageState.OPEN, {"windows": ["night"]}, False),
+        (StageState.OPEN, {"nodesWhen": "idle"}, True),
+        (StageState.OPEN, {"oneAtATime": "zone"}, True),
+        (StageState.PASSED, {"oneAtATime": "zone"}, False),
+        (StageState.HELD, {}, False),
+        (StageState.HELD, {"windows": ["night"]}, True),
+        (StageState.HELD, {"approval": {"from": ["a"]}}, None),
+        (StageState.HELD, {"nodesWhen": "idle"}, None),
+    ],
+)
+def test_the_time_is_at_least_that_where_a_stage_waits_for_more(
+    state: StageState, stage: dict[str, Any], at_least: bool | None
+) -> None:
+    policy = rollout_policy.decode({"stages": [{**SLOW, **stage}]})
+    made = decision("W")
+    made = replace(made, stages=(replace(made.stages[0], state=state),))
+    found = time_left.time_left(policy, made, 1000.0)
+    assert (found.at_least if found else None) is at_least
+
+
+@pytest.mark.parametrize(
+    ("nodes", "pace", "cap", "size"),
+    [
+        ("WWWWWW", {"start": 2, "max": "100%"}, 10, 2),
+        ("PPWWWW", {"start": 2, "max": "100%"}, 10, 4),
+        ("PSWWWW", {"start": 2, "max": "100%"}, 10, 4),
+        ("PAWWWW", {"start": 2, "max": "100%"}, 10, 2),
+        ("WWWWWW", {"start": 4, "max": "100%"}, 3, 3),
+        ("WW", {"start": 4, "max": 4}, 10, 2),
+        ("", {"start": 4, "max": 4}, 10, 1),
+    ],
+)
+def test_the_size_of_a_batch(nodes: str, pace: dict[str, Any], cap: int, size: int) -> None:
+    policy = rollout_policy.decode({"stages": [{**SLOW, "pace": pace}]})
+    made = decision(nodes, cap=cap)
+    assert time_left.batch(policy, made) == size
+    passed = replace(made, stages=(replace(made.stages[0], state=StageState.PASSED),))
+    assert time_left.batch(policy, passed) == 0
 
 
 def test_the_batch_is_that_of_the_open_stage_within_the_cap() -> None:

@@ -1,0 +1,134 @@
+"""Which nodes are updated now: the limit of a zone, one zone after the other, and broken nodes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gitops_ds.daemonset import decide
+from gitops_ds.model.rollouts.staged_rollout import NodeStep
+from gitops_ds.rollouts.staged_nodes import StagedNodes
+from tests.rollouts.rollout_world import SECOND, RolloutWorld
+from tests.rollouts.test_stages import FAST
+
+ZONE = "topology.kubernetes.io/zone"
+
+
+def one_stage(at_risk: dict[str, Any], **stage: Any) -> dict[str, Any]:
+    pace = {"start": "100%", "max": "100%"}
+    rest = {"name": "rest", "soak": "60s", "pace": pace, **stage}
+    return {"stages": [rest], "limits": {"atRisk": {"cluster": "100%", **at_risk}}}
+
+
+def zones(world: RolloutWorld, image: str = SECOND) -> list[int]:
+    """How many nodes of each zone have the image."""
+    labels = {one["metadata"]["name"]: one["metadata"]["labels"][ZONE] for one in world.nodes}
+    found = [labels[name] for name in world.on(image)]
+    return [found.count(zone) for zone in sorted(set(labels.values()))]
+
+
+@pytest.mark.parametrize(
+    ("at_risk", "number", "first"),
+    [
+        ({}, 12, [4, 4, 4]),
+        ({"perZone": 1}, 12, [1, 1, 1]),
+        ({"perZone": 3}, 12, [3, 3, 3]),
+        ({"perZone": 3, "nodes": 4}, 12, [2, 1, 1]),
+        ({"perZone": "50%"}, 10, [2, 2, 2]),  # of 4, 3 and 3 nodes
+        ({"perZone": "25%"}, 12, [1, 1, 1]),
+        ({"perZone": "26%"}, 12, [2, 2, 2]),
+        ({"perZone": 0}, 12, [1, 1, 1]),  # with none no rollout would begin
+    ],
+)
+def test_the_nodes_at_risk_in_a_zone_are_limited(
+    at_risk: dict[str, Any], number: int, first: list[int]
+) -> None:
+    world = RolloutWorld(one_stage(at_risk), number)
+    world.commit(SECOND)
+    world.pass_time()
+    world.pass_time()
+    assert sorted(zones(world), reverse=True) == first
+    world.run()
+    assert len(world.on(SECOND)) == number
+
+
+def test_the_next_zone_begins_after_the_soak_and_the_time_between() -> None:
+    policy = one_stage({}, oneAtATime=ZONE, soakBetween="5m")
+    world = RolloutWorld(policy, 6)
+    world.commit(SECOND)
+    times: dict[int, float] = {}
+    for _ in range(500):
+        world.pass_time(2)
+        times.setdefault(len(world.on(SECOND)), world.now)
+    assert list(times) == [2, 4, 6]
+    assert times[4] - times[2] == pytest.approx(360, abs=12)
+    assert times[6] - times[4] == pytest.approx(360, abs=12)
+
+
+def fleet(world: RolloutWorld) -> StagedNodes:
+    inputs = world.inputs()
+    assert inputs is not None
+    return StagedNodes.of(decide.layout(world.observe()), inputs)
+
+
+@pytest.mark.parametrize(("ready", "before", "at_risk"), [(False, True, 0), (False, False, 1)])
+def test_a_node_whose_pod_failed_since_the_rollout_began_is_at_risk(
+    ready: bool, before: bool, at_risk: int
+) -> None:
+    world = RolloutWorld(FAST, 10)
+    (last,) = [one for name, one in world.pods.items() if one["spec"]["nodeName"] == "node-009"]
+    if before:
+        world.start(last, ready=ready)
+        world.now += 60
+    world.commit(SECOND)
+    world.pass_time()
+    world.pass_time()
+    touched = world.on(SECOND)
+    if not before:
+        world.start(last, ready=ready)
+    found = fleet(world)
+    assert found.nodes["node-009"].step is NodeStep.PARKED
+    assert found.risky - touched == ({"node-009"} if at_risk else set())
+
+
+def test_a_node_that_is_not_ready_is_not_at_risk_while_its_pod_is_ready() -> None:
+    world = RolloutWorld(FAST, 10)
+    world.commit(SECOND)
+    world.pass_time()
+    world.pass_time()
+    world.nodes[9]["status"]["conditions"][0]["status"] = "False"
+    found = fleet(world)
+    assert found.nodes["node-009"].step is NodeStep.PARKED
+    assert "node-009" not in found.risky
+
+
+@pytest.mark.parametrize(
+    ("conditions", "present", "reason"),
+    [
+        (["Ready"], {}, ""),
+        (["Ready", "!Frozen"], {}, ""),
+        (["Ready", "!Frozen"], {"Frozen": "True"}, "Frozen"),
+        (["!Frozen", "Driver"], {"Frozen": "False"}, "NotDriver"),
+        (["!Frozen", "Driver"], {"Driver": "True"}, ""),
+        (["Driver", "!Frozen"], {"Frozen": "True"}, "NotDriver"),
+        (["!Ready"], {}, "Ready"),
+        ([], {"Frozen": "True"}, ""),
+    ],
+)
+def test_the_conditions_of_the_gate_nodes_park_a_node(
+    conditions: list[str], present: dict[str, str], reason: str
+) -> None:
+    policy = {**FAST, "gates": {"nodes": {"conditions": conditions}}}
+    world = RolloutWorld(policy, 3)
+    for type, status in present.items():
+        world.nodes[2]["status"]["conditions"].append({"type": type, "status": status})
+    world.commit(SECOND)
+    found = fleet(world).nodes["node-002"]
+    assert found.reason == reason
+    assert found.step is (NodeStep.PARKED if reason else NodeStep.WAITING)
+    policy["stages"] = [{**stage, "gates": ["pods"]} for stage in FAST["stages"]]
+    world = RolloutWorld(policy, 3)
+    world.nodes[2]["status"]["conditions"].append({"type": "Frozen", "status": "True"})
+    world.commit(SECOND)
+    assert fleet(world).nodes["node-002"].step is NodeStep.WAITING
