@@ -122,7 +122,11 @@ async def _run(args: RunArgs) -> None:
             options.say(line)
 
     def say(text: str) -> None:
-        options.say(text if as_json else log_lines.stamped(time.time(), Level.INFO, text))
+        now = time.time()
+        if as_json:
+            click.echo(orjson.dumps(log_lines.message(now, Level.INFO, text)), err=True)
+        else:
+            options.say(log_lines.stamped(now, Level.INFO, text))
 
     await main.run(settings, emit, say, at_desk=args.settings is None)
 

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
 from gitops_ds import errors
-from gitops_ds.commands import rollout_waiter, watched_agents
+from gitops_ds.commands import polled_agents, rollout_waiter, watched_agents
 from gitops_ds.commands.rollout_waiter import RolloutListener
 from gitops_ds.daemonset.pending_writes import number_of
 from gitops_ds.deployer import source_status_store, state_store
@@ -75,8 +75,6 @@ async def wait_for_rollout(
                         _wait(cluster, state_namespace, options, (watched, report))
                     )
             except errors.Forbidden:
-                if options.commit:
-                    raise
                 return await _wait_by_status(cluster, state_namespace, options, report)
     except TimeoutError:
         raise errors.TimedOut(
@@ -90,13 +88,25 @@ async def _wait_by_status(
     """The agent at the end of its rollout, for an account that may not list nodes: by the status of
     the DaemonSet alone, as `kubectl rollout status` waits. Raises Forbidden without another right.
     """
-    fleet = await agents.list_agents(cluster, state_namespace, options.clock(), report)
-    key = agents.find_agent(fleet, options.name, options.namespace).key
+    key = await _key_at_commit(cluster, state_namespace, options, report)
     await rollout_waiter.wait_for_rollouts(
         cluster, [key], None, RolloutListener(report, options.progress, options.clock)
     )
     fleet = await agents.list_agents(cluster, state_namespace, options.clock())
     return agents.find_agent(fleet, options.name, options.namespace)
+
+
+async def _key_at_commit(
+    cluster: Cluster, state_namespace: str, options: WaitOptions, report: Callable[[str], None]
+) -> Key:
+    """The DaemonSet, as soon as the awaited commit is applied to it."""
+    wait = (options, _Includes(options.includes))
+    async for fleet in polled_agents.polled(cluster, state_namespace, options.clock, report):
+        missing = options.commit and await _missing(cluster, state_namespace, wait, fleet)
+        if not missing:
+            return agents.find_agent(fleet, options.name, options.namespace).key
+        report(missing)
+    raise AssertionError("endless")
 
 
 async def follow(
@@ -105,13 +115,18 @@ async def follow(
     options: WaitOptions,
     show: Callable[[Agent | str], None],
 ) -> None:
-    """Shows the agent after each change until cancelled; errors that are retried are shown as text.
+    """Shows the agent after each change until cancelled, without the right to watch nodes after
+    each read; errors that are retried are shown as text.
 
     Raises NotFound without such a DaemonSet, and ClusterError for an error that does not pass.
     """
     await cluster.version()
-    async with watched_agents.watching(cluster, options.clock, show) as watched:
-        await watched.unless_failed(_follow(cluster, state_namespace, options, (watched, show)))
+    try:
+        async with watched_agents.watching(cluster, options.clock, show) as watched:
+            await watched.unless_failed(_follow(cluster, state_namespace, options, (watched, show)))
+    except errors.Forbidden:
+        async for fleet in polled_agents.polled(cluster, state_namespace, options.clock, show):
+            show(agents.find_agent(fleet, options.name, options.namespace))
 
 
 async def _follow(
@@ -151,7 +166,8 @@ async def _wait(
     await watched_agents.synced(watched)
     while options.commit:
         try:
-            missing = await _missing(cluster, state_namespace, (options, includes), tracker)
+            fleet = tracker.agents()
+            missing = await _missing(cluster, state_namespace, (options, includes), fleet)
             if not missing:
                 # the watch may still have the object as it was before the commit
                 version = await _version(
@@ -196,14 +212,14 @@ async def _missing(
     cluster: Cluster,
     state_namespace: str,
     wait: tuple[WaitOptions, _Includes],
-    tracker: StatusTracker,
+    fleet: tuple[Agent, ...],
 ) -> str:
     """Why the DaemonSet is not at the commit; empty if the commit, or one that contains it, was
     applied.
     """
     options, includes = wait
     try:
-        agent = agents.find_agent(tracker.agents(), options.name, options.namespace)
+        agent = agents.find_agent(fleet, options.name, options.namespace)
     except errors.NoMatch as error:
         return str(error)
     owner, carries = (

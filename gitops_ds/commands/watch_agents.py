@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from gitops_ds import errors
-from gitops_ds.commands import watched_agents
+from gitops_ds.commands import polled_agents, watched_agents
 from gitops_ds.deployer import source_status_store
 from gitops_ds.fleet import agents as fleet_agents
 from gitops_ds.fleet.agents import Agent, Owners
@@ -31,12 +31,18 @@ class WatchOptions:
 async def follow(
     cluster: Cluster, options: WatchOptions, show: Callable[[tuple[Agent, ...]], None]
 ) -> None:
-    """Shows all agents at the start and after each change, until cancelled. Raises ClusterError for
-    an error that does not pass.
+    """Shows all agents at the start and after each change, until cancelled; without the right to
+    watch nodes, after each read. Raises ClusterError for an error that does not pass.
     """
     await cluster.version()
-    async with watched_agents.watching(cluster, options.clock, options.say) as watched:
-        await watched.unless_failed(_follow(cluster, options, watched, show))
+    try:
+        async with watched_agents.watching(cluster, options.clock, options.say) as watched:
+            await watched.unless_failed(_follow(cluster, options, watched, show))
+    except errors.Forbidden:
+        async for agents in polled_agents.polled(
+            cluster, options.state_namespace, options.clock, options.say
+        ):
+            show(agents)
 
 
 async def _follow(

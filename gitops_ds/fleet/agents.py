@@ -125,7 +125,7 @@ async def list_agents(
     if unseen:
         say(
             f"{unseen}: nodes without a pod are not shown, and health is that of the DaemonSet's "
-            "status"
+            "status (docs/guides/permissions.md#read-access has the ClusterRole)"
         )
     observed = [one for key in content.keys if (one := content.observe(key, now)) is not None]
     seen = [one for one in observed if not competing_controller.is_probe(one.daemonset.raw)]

@@ -131,7 +131,7 @@ async def page(
     service: Service,
     events: EventBus,
     observed: reporter.StatusReporter,
-    deployers: Sequence[GitDeployer | TemplateDeployer],
+    parts: tuple[Controller, Sequence[GitDeployer | TemplateDeployer]],
 ) -> AsyncIterator[Routes]:
     """The routes of the page; none where it is not served."""
     settings = service.listen.page.served_at(service.listen.address)
@@ -139,6 +139,8 @@ async def page(
         yield ()
         return
     from gitops_ds.service import page_view
+
+    controller, deployers = parts
 
     def followed() -> Iterable[page_view.RepositoryView]:
         for one in deployers:
@@ -153,7 +155,8 @@ async def page(
             elif one.status is not None:
                 yield page_view.RepositoryView(status=one.status)
 
-    shown = page_view.Shown(service.cluster.name or "cluster", observed.tracker, followed)
+    name = service.cluster.name or "cluster"
+    shown = page_view.Shown(name, observed.tracker, followed, lists=controller)
     events.subscribers.append(shown.handle)
     async with page_view.beside(settings, shown) as routes:
         yield routes

@@ -107,7 +107,7 @@ async def _serve(
     parts, election = running
     inputs = MetricsInputs(parts.status, parts.controller, requests, parts.deployers)
     page = await stack.enter_async_context(
-        http.page(service, events, parts.status, parts.deployers)
+        http.page(service, events, parts.status, (parts.controller, parts.deployers))
     )
     probes = Probes(parts.runnables, election, service.listen.readiness)
     await stack.enter_async_context(http.served(service, events, probes, inputs, page))

@@ -16,7 +16,7 @@ from gitops_ds import errors
 from gitops_ds.fleet.agents import Agent
 from gitops_ds.fleet.cluster_overview import ClusterRow
 from gitops_ds.fleet.tracker import StatusTracker
-from gitops_ds.model.events.base import Event
+from gitops_ds.model.events.base import Event, WatchFailed
 from gitops_ds.model.events.cluster_waves import ReportsRead
 from gitops_ds.model.events.deployer import GitTimed
 from gitops_ds.model.objects import Body, CommitId, Key
@@ -43,6 +43,17 @@ class History(Protocol):
         ...
 
 
+class FirstLists(Protocol):
+    """The first lists of the cluster (`gitops_ds.controller.controller.Controller`)."""
+
+    synced: asyncio.Event
+
+    @property
+    def unready(self) -> str:
+        """Why the cluster is not read yet; empty after the first lists."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class RepositoryView:
     """One repository: the manifests of its commit, and its history if it is available."""
@@ -56,7 +67,7 @@ class RepositoryView:
 
 class Shown:
     """The view of a service; `followed` returns the current view of each repository, `clock` the
-    seconds since 1970.
+    seconds since 1970. Without `lists` the cluster counts as read.
     """
 
     def __init__(
@@ -65,8 +76,10 @@ class Shown:
         tracker: StatusTracker,
         followed: Callable[[], Iterable[RepositoryView]],
         clock: Callable[[], float] = time.time,
+        lists: FirstLists | None = None,
     ) -> None:
-        self.now = clock
+        self.now, self._lists = clock, lists
+        self._watch_failure = ""
         self._cluster, self._tracker, self._followed = cluster, tracker, followed
         self._version, self._moved = 1, asyncio.Event()
         self._feed = EventFeed(self._move)
@@ -83,6 +96,12 @@ class Shown:
     def version(self) -> int:
         """Grows with every change."""
         return self._version
+
+    @property
+    def unread(self) -> str:
+        """Why the cluster is not read yet, with the error of the last watch that failed."""
+        why = self._lists.unready if self._lists else ""
+        return why and (self._watch_failure or why)
 
     def agents(self) -> Sequence[Agent]:
         """Every DaemonSet."""
@@ -113,7 +132,9 @@ class Shown:
     def handle(self, event: Event) -> None:
         """Adds an event. A poll without a new commit updates the page at most once a minute."""
         self._feed.handle(event)
-        if isinstance(event, ReportsRead):
+        if isinstance(event, WatchFailed):
+            self._watch_failure = f"{event.resource.plural}: {event.error}"
+        if isinstance(event, ReportsRead | WatchFailed):
             self._move()
         if (
             isinstance(event, GitTimed)
@@ -168,14 +189,20 @@ class Shown:
             self._infos = {id: info for id, info in self._infos.items() if info}
             self._move()
 
+    async def _first_lists(self) -> None:
+        """Updates the page when the cluster is read: it may have no agent whose change does."""
+        if self._lists is not None:
+            await self._lists.synced.wait()
+            self._move()
+
     @contextlib.asynccontextmanager
     async def followed(self) -> AsyncIterator[None]:
         """Runs inside."""
-        task = asyncio.create_task(self.run())
+        tasks = asyncio.create_task(self.run()), asyncio.create_task(self._first_lists())
         try:
             yield
         finally:
-            for one in (task, *self._requests.values()):
+            for one in (*tasks, *self._requests.values()):
                 one.cancel()
 
 

@@ -37,6 +37,11 @@ def stamped(at: float, level: Level, text: str) -> str:
     return f"{timestamps.text(at)} {level:<7} {text}"
 
 
+def message(at: float, level: Level, text: str) -> dict[str, Any]:
+    """The object of a message in the JSON log that is no event, such as that of the start."""
+    return {"time": at, "level": str(level), "kind": "Message", "message": texts.words(text)}
+
+
 def as_json(event: Event) -> dict[str, Any] | None:
     """Time, level, kind, message, the declared keys, the object and details of the event; None for
     an event that JSON logs leave out.

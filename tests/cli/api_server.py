@@ -27,15 +27,19 @@ def absent(code: int = 404, reason: str = "NotFound") -> dict[str, Any]:
 
 
 @contextmanager
-def serving(objects: Objects) -> Iterator[str]:
-    """The URL of a server whose list of each path has these objects; a watch is refused."""
+def serving(objects: Objects, *denied: str) -> Iterator[str]:
+    """The URL of a server whose list of each path has these objects; a watch, and a list of a
+    `denied` path, is refused.
+    """
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             where = urlsplit(self.path)
             known = where.path in objects and "watch=" not in where.query
-            body = json.dumps(listing(objects[where.path]) if known else absent()).encode()
-            self.send_response(200 if known else 404)
+            code, reason = (403, "Forbidden") if where.path in denied else (404, "NotFound")
+            status = listing(objects[where.path]) if known else absent(code, reason)
+            body = json.dumps(status).encode()
+            self.send_response(200 if known else code)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()

@@ -51,6 +51,14 @@ def test_names_of_objects_come_from_the_cluster(file: str) -> None:
     assert completed("get", *there, "-n", "l") == ["logging"]
 
 
+def test_nodes_are_those_of_pods_without_the_right_to_list_nodes(tmp_path: Path) -> None:
+    pod = {"metadata": {"name": "a", "namespace": "b"}, "spec": {"nodeName": "node-3"}}
+    known = {"/api/v1/pods": [pod, {"metadata": {"name": "c", "namespace": "b"}, "spec": {}}]}
+    with api_server.serving(known, "/api/v1/nodes") as url:
+        there = ("--kubeconfig", str(kubeconfig(tmp_path, url)))
+        assert completed("trace", *there, "node/") == ["node/node-3"]
+
+
 def test_the_rest_needs_no_cluster(tmp_path: Path) -> None:
     file = str(kubeconfig(tmp_path, "http://127.0.0.1:1"))
     assert completed("get", "--kubeconfig", file, "--context", "") == ["test"]

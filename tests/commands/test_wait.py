@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 
 from gitops_ds import errors
-from gitops_ds.commands import rollout_waiter, wait
+from gitops_ds.commands import rollout_waiter, wait, watch_agents
 from gitops_ds.commands.rollout_waiter import RolloutListener
 from gitops_ds.commands.wait import WaitOptions
 from gitops_ds.deployer import state_store
 from gitops_ds.fleet import agents
+from gitops_ds.fleet.agents import Agent
 from gitops_ds.model import names
 from gitops_ds.model.deployer_state import DeployerState
 from gitops_ds.model.health import HealthState
@@ -291,6 +292,39 @@ def test_a_viewer_without_a_right_to_nodes_waits_by_the_status_of_the_daemonset(
             assert agent.health.state is HealthState.HEALTHY
             assert agent.counts.available == 3
             assert any("nodes" in message for message in messages)
+
+    play(scene)
+
+
+def test_a_viewer_without_a_right_to_nodes_waits_for_a_commit_and_follows_the_status() -> None:
+    async def scene() -> None:
+        async with stand(3) as there:
+            there.begin()
+            await apply_by(there, OLD)
+            viewer, messages = there.cluster.client("viewer", faults=without_nodes), list[str]()
+            awaited = WaitOptions("ds/agent", commit=NEW, seconds=600, clock=virtual_time.clock())
+            shown = list[Agent | str]()
+            fleets = list[tuple[Agent, ...]]()
+            watch = watch_agents.WatchOptions("gitops-ds", virtual_time.clock(), messages.append)
+            following = (
+                asyncio.create_task(wait.follow(viewer, "gitops-ds", awaited, shown.append)),
+                asyncio.create_task(watch_agents.follow(viewer, watch, fleets.append)),
+            )
+            waiting = asyncio.create_task(
+                wait.wait_for_rollout(viewer, "gitops-ds", awaited, messages.append)
+            )
+            await asyncio.sleep(30)
+            assert not waiting.done()
+            assert any("is not applied yet" in message for message in messages)
+            await apply_by(there, NEW)
+            agent = await waiting
+            assert agent.health.state is HealthState.HEALTHY
+            for task in following:
+                assert not task.done()
+                task.cancel()
+            assert len([one for one in shown if isinstance(one, str)]) == 1
+            assert isinstance(shown[-1], Agent)
+            assert [one.key.name for one in fleets[-1]] == ["agent"]
 
     play(scene)
 

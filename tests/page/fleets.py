@@ -42,7 +42,12 @@ class Show:
     ordered: list[ClusterRow] = field(default_factory=list)
     grouped: list[Pool] = field(default_factory=list)
     clock: Callable[[], float] = lambda: NOW
+    not_read: str = ""
     _moved: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def unread(self) -> str:
+        return self.not_read
 
     def now(self) -> float:
         return self.clock()

@@ -9,11 +9,12 @@ from dataclasses import replace
 
 import pytest
 
-from gitops_ds import simulator
+from gitops_ds import errors, simulator
 from gitops_ds.controller.controller import Controller, Powers
 from gitops_ds.fleet.tracker import StatusTracker
+from gitops_ds.model.events.base import WatchFailed
 from gitops_ds.model.events.deployer import GitTimed
-from gitops_ds.model.objects import CommitId
+from gitops_ds.model.objects import NODE, CommitId
 from gitops_ds.model.sources.source_status import EFFECTS, Condition, SourceStatus
 from gitops_ds.service.page_view import Shown
 from gitops_ds.web.page.pages import Book
@@ -89,3 +90,41 @@ def test_an_open_page_shows_a_look_at_git_at_most_once_a_minute() -> None:
         return versions
 
     assert asyncio.run(looks()) == [2, 2, 3, 3, 4]
+
+
+def test_a_cluster_that_is_not_read_yet_is_no_empty_cluster() -> None:
+    async def scene() -> tuple[str, str, bool]:
+        cluster = simulator.SimulatedCluster()
+        controller = Controller(
+            cluster.client(),
+            Powers.OBSERVE,
+            lambda _: None,
+            clock=cluster.server.now,
+            chance=lambda: 0.5,
+        )
+        tracker = StatusTracker(controller, dict, cluster.server.now)
+        shown = Shown("", tracker, tuple, lists=controller)
+        before, version = shown.unread, shown.version
+        shown.handle(WatchFailed(1.0, NODE, errors.Forbidden("nodes is forbidden"), 1.0))
+        denied = shown.unread
+        async with shown.followed():
+            controller.synced.set()
+            await shown.changed(version + 1)
+        return before, denied, shown.unread == ""
+
+    assert asyncio.run(scene()) == (
+        "the first lists are not read",
+        "nodes: nodes is forbidden",
+        True,
+    )
+
+    show = fleets.Show(not_read="nodes: nodes is forbidden")
+    for path in ("", "wall"):
+        html = drawn(show, path)
+        assert "Cluster not read yet" in html
+        assert "nodes: nodes is forbidden" in html
+        assert "No DaemonSet is in this cluster yet" not in html
+    with pytest.raises(errors.NoMatch, match="the cluster is not read yet: nodes"):
+        drawn(show, "agents/logging/agent")
+    assert "No DaemonSet is in this cluster yet" in drawn(fleets.Show(), "")
+    assert "of 0" not in drawn(fleets.Show(), "nodes")

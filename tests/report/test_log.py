@@ -120,6 +120,16 @@ def test_an_event_has_a_level_and_no_secret(fact: base.Event, level: str) -> Non
     assert "\n" not in text
 
 
+def test_a_message_of_the_start_is_an_object_as_well() -> None:
+    text = "ready: following https://dana:hunter2@git.example.com/agents"
+    assert log_lines.message(1.5, Level.INFO, text) == {
+        "time": 1.5,
+        "level": "info",
+        "kind": "Message",
+        "message": "ready: following https://<redacted>@git.example.com/agents",
+    }
+
+
 def test_an_action_names_its_node_and_its_object() -> None:
     pod = Key("", "Pod", "logging", "agent-x")
     create = CreatePod("node-1", {}, "seed", "the node has no pod")

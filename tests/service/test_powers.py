@@ -99,6 +99,7 @@ def test_with_the_power_to_observe_it_decides_and_touches_nothing(
         # The second was taken up after the first was, so that what the first would have got is
         # there by now.
         assert is_untouched(plane, space, "first")
+        assert all(json.loads(line)["kind"] for line in log.read_text().splitlines()[:-1])
         assert not any(record["kind"] in {"Performed", "StatusWritten"} for record in records(log))
 
 

@@ -40,13 +40,13 @@ def daemonset_words(ctx: click.Context, param: click.Parameter, incomplete: str)
 
 def traced(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
     """The argument of `trace`: a kind, then a name."""
-    from gitops_ds.model.objects import NODE, POD
+    from gitops_ds.model.objects import POD
 
     kind, slash, _name = incomplete.partition("/")
     if not slash:
         return [one for one in ("ds/", "node/", "pod/", "commit/") if one.startswith(incomplete)]
     if kind in ("node", "nodes", "no"):
-        return matching(incomplete, lambda: _with_prefix(f"{kind}/", _names(ctx, NODE, "")))
+        return matching(incomplete, lambda: _with_prefix(f"{kind}/", _nodes(ctx)))
     if kind in ("pod", "pods", "po"):
         return matching(
             incomplete, lambda: _with_prefix(f"{kind}/", _names(ctx, POD, _namespace(ctx)))
@@ -142,6 +142,17 @@ def _daemonsets(ctx: click.Context) -> Iterable[str]:
     from gitops_ds.model.objects import DAEMONSET
 
     return _names(ctx, DAEMONSET, _namespace(ctx))
+
+
+def _nodes(ctx: click.Context) -> Iterable[str]:
+    """Names of nodes; without the right to list them, those with a pod."""
+    from gitops_ds.errors import Forbidden
+    from gitops_ds.model.objects import NODE, POD
+
+    try:
+        return _names(ctx, NODE, "")
+    except Forbidden:
+        return filter(None, (str(pod["spec"].get("nodeName") or "") for pod in _list(ctx, POD, "")))
 
 
 def _names(ctx: click.Context, resource: Resource, namespace: str) -> Iterable[str]:

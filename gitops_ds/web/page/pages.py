@@ -93,6 +93,8 @@ class Book:
         for agent in self.view.agents():
             if (agent.key.namespace, agent.key.name) == (namespace, name):
                 return agent
+        if unread := self.view.unread:
+            raise errors.NoMatch(f"the cluster is not read yet: {unread}")
         raise errors.NoMatch(f"DaemonSet {namespace}/{name} not found in this cluster")
 
 

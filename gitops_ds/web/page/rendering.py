@@ -113,6 +113,7 @@ class Pages:
         context.setdefault("may_leave", False)
         # Only pages for those who may see them are live.
         shown = self.view.sources() if context["live"] else ()
+        context["unread"] = self.view.unread if context["live"] else ""
         context["troubles"] = [one for one in map(rows.source, shown) if one.is_trouble]
         context.setdefault("filters", {})
         context["parts"] = self._jinja.get_template("parts.html").make_module(context)

@@ -41,6 +41,10 @@ class View(Protocol):
     def version(self) -> int:
         """Grows when anything that is shown has changed."""
 
+    @property
+    def unread(self) -> str:
+        """Why the cluster is not read yet; empty after the first lists."""
+
     def now(self) -> float:
         """The time of the cluster, in seconds since 1970."""
 
