@@ -187,3 +187,14 @@ def test_the_text_of_an_order() -> None:
     expected = "commits reach the clusters in 2 waves: staging; eu-1, us-1"
     assert cluster_waves.summary(orders) == expected
     assert cluster_waves.summary({"": ClusterOrder()}) == ""
+
+
+def test_the_place_of_a_cluster_as_json() -> None:
+    place = ClusterOrder(("staging",), 3600.0, 7200.0, wave=2, waves=3)
+    assert cluster_waves.as_json(place) == {
+        "wave": 2,
+        "waves": 3,
+        "after": ["staging"],
+        "soak": 3600.0,
+        "within": 7200.0,
+    }

@@ -9,7 +9,11 @@ import pytest
 
 from gitops_ds.model import names
 from gitops_ds.model.change import Change, FieldChange, Operation, Rollout
+from gitops_ds.model.impact import NodeImpact
 from gitops_ds.model.objects import Digest, Key
+from gitops_ds.model.rollouts.staged_preview import StagedPreview, StagePreview
+from gitops_ds.model.skip_reasons import SkipReason
+from gitops_ds.model.skipped import Skipped
 from gitops_ds.model.sources.bundle import Manifest
 from gitops_ds.plan import apply_order, guard_limits, planner, printers, tracking_labels
 from gitops_ds.plan.tracking_labels import Stamp
@@ -53,6 +57,7 @@ def test_the_pace_of_a_rollout_is_that_of_its_budget(
 
 def test_many_nodes_are_named_by_the_first_and_their_number() -> None:
     most = printers.SHOWN_NODES
+    assert most == 12
     some = [f"n{index}" for index in range(most + 2)]
     assert printers._nodes(some[:1]) == "1 node: n0"
     assert printers._nodes(some[:most]).endswith(f", n{most - 1}")
@@ -61,6 +66,7 @@ def test_many_nodes_are_named_by_the_first_and_their_number() -> None:
 
 def test_many_objects_are_named_by_the_first_and_their_number() -> None:
     most = guard_limits.SHOWN
+    assert most == 10
     some = [f"o{index}" for index in range(most + 3)]
     assert guard_limits.shown(some[:most]) == ", ".join(some[:most])
     assert guard_limits.shown(some) == f"{', '.join(some[:most])} and 3 more"
@@ -145,3 +151,101 @@ def test_the_revision_of_a_change_is_named(known_as: int | None, words: str) -> 
     rollout = Rollout(Digest("a"), Digest("b"), 5, known_as, 6)
     change = Change(Operation.UPDATE, KEY, manifest(), rollout=rollout)
     assert any(words in line for line in printers.change_lines([change]))
+
+
+STAGES = StagedPreview((StagePreview("canary", ()), StagePreview("rest", ())), 0.0, 1)
+ROLLS = Rollout(Digest("a"), Digest("b"), 5, None, 6)
+STAYS = Rollout(Digest("a"), Digest("a"), 5, 5, 5)
+ENDS_ROLLOUT = (
+    "ends its staged rollout: the proven template replaces the pods of the target at once"
+)
+WITHOUT_STAGES = (
+    "the rollout policy replaces its pods without stages: the template was proved before"
+)
+ENDS = FieldChange(("metadata", "annotations", names.TARGET), "agent-2", None)
+BEGINS = FieldChange(("metadata", "annotations", names.TARGET), None, "agent-2")
+
+
+def on_delete(type: str = "OnDelete", **annotations: str) -> Manifest:
+    one = manifest(updateStrategy={"type": type} if type else {})
+    return dataclasses.replace(one, body={**one.body, "metadata": {"annotations": annotations}})
+
+
+@pytest.mark.parametrize(
+    ("change", "lines"),
+    [
+        (Change(Operation.UPDATE, KEY, on_delete(""), rollout=ROLLS), ["new revision 6"]),
+        (
+            Change(Operation.UPDATE, KEY, on_delete(), rollout=ROLLS),
+            ["new revision 6", "restarts nothing until a pod is deleted (OnDelete)"],
+        ),
+        (
+            Change(Operation.UPDATE, KEY, on_delete(**{names.ROLLOUT_POLICY: "{}"}), rollout=ROLLS),
+            [
+                "new revision 6",
+                WITHOUT_STAGES,
+            ],
+        ),
+        (
+            Change(Operation.UPDATE, KEY, on_delete(), rollout=STAYS),
+            ["no new revision: no pod restarts"],
+        ),
+        (Change(Operation.CREATE, KEY, on_delete(), rollout=ROLLS), []),
+        (
+            Change(Operation.UPDATE, KEY, on_delete(), rollout=ROLLS, stages=STAGES),
+            ["new revision 6", "staged rollout in 2 stages: canary, rest"],
+        ),
+        (
+            Change(Operation.UPDATE, KEY, on_delete(), rollout=STAYS, stages=STAGES),
+            ["staged rollout in 2 stages: canary, rest"],
+        ),
+        (
+            Change(
+                Operation.UPDATE,
+                KEY,
+                on_delete("RollingUpdate"),
+                rollout=ROLLS,
+                nodes=NodeImpact(("a",), ("b",), ("c",)),
+            ),
+            [
+                "new revision 6",
+                "gains 1 node: a",
+                "loses 1 node: b",
+                "restarts 1 node: c, at most 1 at a time, so in 1 batch",
+            ],
+        ),
+        (
+            Change(Operation.UPDATE, KEY, on_delete(), (ENDS,), STAYS),
+            [ENDS_ROLLOUT],
+        ),
+        (
+            Change(Operation.UPDATE, KEY, on_delete(), (BEGINS,), STAYS),
+            ["no new revision: no pod restarts"],
+        ),
+    ],
+)
+def test_the_lines_about_pods(change: Change, lines: list[str]) -> None:
+    fields = len(change.fields)
+    found = list(printers.change_lines([change]))
+    assert [line.strip() for line in found[1 + fields :]] == lines
+
+
+def test_a_plan_in_markdown_has_the_stages_of_its_rollouts() -> None:
+    change = Change(Operation.UPDATE, KEY, on_delete(), rollout=ROLLS, stages=STAGES)
+    plan = dataclasses.replace(planned(), changes=(change,), refusals=(), held=())
+    text = printers.as_markdown(plan)
+    stages = "```text\nstaged rollout in 2 stages: canary, rest\n```"
+    assert f"\n\n`{KEY}`:\n\n{stages}" in text
+    plain = dataclasses.replace(plan, changes=(dataclasses.replace(change, stages=None),))
+    assert "```" not in printers.as_markdown(plain)
+    assert "<details>" not in printers.as_markdown(plain)
+
+
+def test_an_empty_line_separates_changes_and_refusals_from_the_summary() -> None:
+    change = Change(Operation.UPDATE, KEY, on_delete(), rollout=ROLLS)
+    refusal = Skipped(SkipReason.HELD, "it is held", KEY)
+    plan = dataclasses.replace(planned(), changes=(), refusals=(), held=())
+    assert printers.as_text(plan).startswith("Source: ")
+    for more in ({"changes": (change,)}, {"refusals": (refusal,)}):
+        text = printers.as_text(dataclasses.replace(plan, **more))
+        assert "\n\nSource: " in text

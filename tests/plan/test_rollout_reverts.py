@@ -10,6 +10,7 @@ import pytest
 from gitops_ds.model.duration import Duration
 from gitops_ds.model.objects import CommitId, Digest, Key
 from gitops_ds.model.rollouts.halted_rollout import BranchCommit, FileChange, HaltedRollout
+from gitops_ds.model.rollouts.rollout_gates import GateEvidence
 from gitops_ds.model.rollouts.rollout_policy import Revert
 from gitops_ds.model.rollouts.staged_rollout import FailedNode, Halt
 from gitops_ds.model.sources.source_tree import CommitInfo
@@ -181,3 +182,29 @@ def test_a_person_has_the_time_of_the_policy_to_act() -> None:
 
 def replace_nodes(nodes: tuple[FailedNode, ...]) -> Halt:
     return Halt(HALT.at, HALT.stage, HALT.message, nodes)
+
+
+def test_the_command_names_the_commit_and_its_branch() -> None:
+    start = f"git revert {id(2)[:12]} && git push origin HEAD:"
+    assert rollout_reverts.command(halted(), "main") == f"{start}main"
+    assert rollout_reverts.command(halted(), "") == f"{start}BRANCH"
+
+
+def test_the_message_of_a_failed_gate_has_its_evidence() -> None:
+    gate = GateEvidence("errors", "up", "7", "below 5", ("n1",), 1)
+    text = rollout_reverts.reason(
+        halted(halt=Halt(HALT.at, HALT.stage, HALT.message, gate=gate))
+    ).splitlines()
+    assert text[1:] == ["", *(f"- {fact}" for fact in gate.lines)]
+    assert len(rollout_reverts.reason(halted(halt=replace_nodes(()))).splitlines()) == 1
+    nodes = tuple(FailedNode(f"n{n}", "Failed") for n in range(20))
+    text = rollout_reverts.reason(halted(halt=replace_nodes(nodes))).splitlines()
+    assert text[-1] == "- n19: Failed"
+
+
+def test_a_commit_without_files_of_the_agent_is_taken_back_by_its_own_files() -> None:
+    bad = commit(2, "environments/prod/base.yaml", content=(1, 2))
+    message = f"Revert\n\nGitops-Ds-Reverts: {id(2)}\n"
+    back = commit(3, "environments/prod/base.yaml", message=message, content=(2, 1))
+    revert = choose(halted(), history(commit(4, "environments/prod/base.yaml"), back, bad))
+    assert revert == NoRevert(f"commit {id(3)[:12]} reverted it", settled=True)

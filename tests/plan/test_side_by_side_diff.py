@@ -95,3 +95,21 @@ def test_a_secret_that_differs_is_named_and_hidden() -> None:
         side_by_side_diff.compare(secret("c2VjcmV0LW9uZQ=="), secret("c2VjcmV0LW9uZQ==")).secret
         == ()
     )
+    base = config_map({"a": "1"})
+    with_secret = config_map({"a": "1", "password": "hunter2"})
+    assert side_by_side_diff.compare(base, with_secret).secret == ()  # it is new
+    assert side_by_side_diff.compare(with_secret, base).secret == ()
+
+
+def test_each_line_of_a_block_has_its_own_number() -> None:
+    live = config_map({"a": "1", "b": "2", "z": "9"})
+    expected = config_map({"a": "3", "b": "4", "c": "5", "d": "6", "z": "9"})
+    rows = changed(live, expected)
+    first = rows[0].left_number
+    assert [(row.kind, row.left, row.left_number, row.right, row.right_number) for row in rows] == [
+        ("changed", '  a: "1"', first, '  a: "3"', first),
+        ("changed", '  b: "2"', first + 1, '  b: "4"', first + 1),
+        ("new", "", 0, '  c: "5"', first + 2),
+        ("new", "", 0, '  d: "6"', first + 3),
+    ]
+    assert DiffRow("skipped") == DiffRow("skipped", "", "", 0, 0, 0)

@@ -1,0 +1,147 @@
+"""Objects that left Git: listed contents, nodes that lose an agent, objects collected by use."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from gitops_ds.model import names
+from gitops_ds.model.live import Contents, Live, Node
+from gitops_ds.model.objects import Key
+from gitops_ds.model.sources.bundle import Bundle
+from gitops_ds.plan import deletions, prune
+from gitops_ds.plan.deletions import Leaving
+from gitops_ds.plan.options import ApplyOptions, OtherOwners, PlanContext
+from gitops_ds.plan.prune import Guards, Policy
+from gitops_ds.plan.tracking_labels import Stamp
+from tests.plan.staged_objects import KEY, bundle, manifest
+
+SPACE, OTHER_SPACE = Key("", "Namespace", "", "infra"), Key("", "Namespace", "", "other")
+DEFINITION = Key("apiextensions.k8s.io", "CustomResourceDefinition", "", "probes.example.com")
+CONFIG = Key("", "ConfigMap", "infra", "agent")
+ENDING: dict[str, Any] = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
+PRUNING = PlanContext(Stamp("test"), ApplyOptions(Guards(prune=True)))
+NOTHING = bundle()
+
+
+def there(key: Key, body: dict[str, Any] | None = None, **metadata: Any) -> dict[str, Any]:
+    """An object of ours in the cluster."""
+    labels = {names.OWNER_LABEL: "test", **metadata.pop("labels", {})}
+    found = {"name": key.name, "labels": labels, **metadata}
+    return {**(body or {}), "kind": key.kind, "metadata": found}
+
+
+def agent(key: Key = KEY) -> dict[str, Any]:
+    return there(key, dict(manifest("1", key).body))
+
+
+def of(objects: dict[Key, dict[str, Any]], git: Bundle = NOTHING, **live: Any) -> Any:
+    context = replace(PRUNING, inventory=frozenset(objects))
+    return deletions.of(git, Live(objects, **live), context)
+
+
+@pytest.mark.parametrize(
+    ("key", "policy", "metadata", "listed"),
+    [
+        (SPACE, Policy.CASCADE, {}, True),
+        (DEFINITION, Policy.ORPHAN, {}, True),
+        (SPACE, Policy.DISABLED, {}, False),
+        (SPACE, Policy.CASCADE, ENDING, False),
+        (CONFIG, Policy.CASCADE, {}, False),
+        (CONFIG, Policy.DISABLED, {}, False),
+    ],
+)
+def test_the_contents_of_containers_that_are_deleted_are_listed(
+    key: Key, policy: Policy, metadata: dict[str, Any], listed: bool
+) -> None:
+    live, found = Live({key: there(key, **metadata)}), {key: Leaving(policy)}
+    assert deletions.to_list(found, live, PRUNING) == ((key,) if listed else ())
+    without = replace(PRUNING, options=ApplyOptions())
+    assert deletions.to_list(found, live, without) == ()
+
+
+def test_nothing_leaves_before_every_source_was_read() -> None:
+    options = replace(PRUNING.options, other_owners=OtherOwners(complete=False))
+    context = replace(PRUNING, options=options, inventory=frozenset({CONFIG}))
+    found, refused = deletions.of(NOTHING, Live({CONFIG: there(CONFIG)}), context)
+    assert found == {}
+    ((only,),) = [refused]
+    assert (only.reason.value, only.key) == ("waits", CONFIG)
+    assert list(of({CONFIG: there(CONFIG)})[0]) == [CONFIG]
+
+
+def test_a_namespace_takes_its_objects_and_their_agents_along() -> None:
+    nodes = (Node("n2"), Node("n1"))
+    objects = {SPACE: there(SPACE), KEY: agent(), CONFIG: there(CONFIG), OTHER_SPACE: there(SPACE)}
+    found, _ = of(objects, nodes=nodes)
+    assert found[SPACE] == Leaving(Policy.CASCADE, ("n1", "n2"), (CONFIG, KEY))
+    assert found[KEY] == Leaving(Policy.CASCADE, ("n1", "n2"))
+    assert found[CONFIG] == Leaving(Policy.CASCADE)
+    assert found[OTHER_SPACE] == Leaving(Policy.CASCADE)
+    listed = Contents({KEY: agent()}, ("pods",))
+    found, _ = of(objects, nodes=nodes, contents={SPACE: listed})
+    assert found[SPACE] == Leaving(Policy.CASCADE, ("n1", "n2"), (KEY,), ("pods",))
+    objects[KEY]["metadata"]["annotations"] = {names.PRUNE: "orphan"}
+    assert of(objects, nodes=nodes)[0][KEY] == Leaving(Policy.ORPHAN)
+    assert of(objects)[0][SPACE].lost == ()
+
+
+def test_a_definition_takes_the_objects_of_its_kind_along() -> None:
+    probe = Key("example.com", "Probe", "infra", "a")
+    spec: dict[str, Any] = {"spec": {"group": "example.com", "names": {"kind": "Probe"}}}
+    objects = {DEFINITION: there(DEFINITION, spec), probe: there(probe), CONFIG: there(CONFIG)}
+    leaving, _ = of(objects)
+    assert leaving[DEFINITION].takes == (probe,)
+    git = bundle(manifest("1", probe), manifest("1", CONFIG))
+    found = {DEFINITION: leaving[DEFINITION], SPACE: Leaving(Policy.CASCADE)}
+    live = Live({**objects, SPACE: there(SPACE)})
+    assert deletions.in_use(found, git, live, PRUNING) == {
+        DEFINITION: (probe,),
+        SPACE: (CONFIG, probe),
+    }
+
+
+@pytest.mark.parametrize(
+    ("metadata", "ending", "orphaning"),
+    [
+        ({}, False, False),
+        (ENDING, True, False),
+        ({"finalizers": ["orphan"]}, False, False),
+        ({**ENDING, "finalizers": ["orphan"]}, True, True),
+        ({**ENDING, "finalizers": ["foregroundDeletion"]}, True, False),
+    ],
+)
+def test_an_object_that_is_being_deleted(
+    metadata: dict[str, Any], ending: bool, orphaning: bool
+) -> None:
+    assert prune.is_ending({"metadata": metadata}) is ending
+    assert prune.is_orphaning({"metadata": metadata}) is orphaning
+
+
+def test_content_named_config_maps_and_target_revisions_are_collected_by_use() -> None:
+    def revision(name: str) -> Key:
+        return Key("apps", "ControllerRevision", "infra", name)
+
+    own, former, current = map(revision, ("own", "former", "current"))
+    ending, elsewhere = revision("ending"), replace(revision("current"), namespace="other")
+    target: dict[str, Any] = {"labels": {names.ROLLOUT: "5d9f"}}
+    content = replace(CONFIG, name="agent-5d9f")
+    daemonset = agent()
+    daemonset["metadata"]["annotations"] = {names.TARGET: "current"}
+    objects = {
+        CONFIG: there(CONFIG),
+        content: there(content, annotations={names.CONTENT_NAMED: "true"}),
+        own: there(own),
+        former: there(former, **target),
+        current: there(current, **target),
+        elsewhere: there(elsewhere, **target),
+        ending: there(ending, **target, **ENDING),
+        KEY: daemonset,
+    }
+    live = Live(objects)
+    by_use = {content, former, current, elsewhere, ending}
+    assert prune.collected_by_use(objects, live) == by_use
+    assert prune.collectable(objects, live) == {content, former, elsewhere}
+    assert prune.collected_by_use([CONFIG, own, KEY], live) == frozenset()

@@ -1,0 +1,74 @@
+"""The change of a DaemonSet whose rollout begins or ends, with the nodes of its target."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from gitops_ds.model.change import Change, Operation
+from gitops_ds.model.impact import NodeImpact
+from gitops_ds.model.live import Live, Node, Revision
+from gitops_ds.model.objects import Key
+from gitops_ds.model.sources.bundle import Manifest
+from gitops_ds.plan.rollouts import target_template
+from tests.plan.staged_objects import KEY, live, live_object, manifest, own, target
+
+TWO = target("2")
+PROMOTED = target("2", promoted=True)
+NODES = (Node("a"), Node("b"))
+BEFORE = NodeImpact(lost=("x",), restarted=("y",))
+
+
+def update(name: str, **more: Any) -> Change:
+    """An update of the DaemonSet that names this target."""
+    body = live_object("1", name)
+    return Change(Operation.UPDATE, KEY, replace(manifest("1"), body=body), nodes=BEFORE, **more)
+
+
+def revision_manifest(known: Revision = TWO, **spec: Any) -> dict[Key, Manifest]:
+    key = Key("apps", "ControllerRevision", KEY.namespace, known.name)
+    body = dict(known.raw)
+    template = body["data"]["spec"]["template"]
+    body["data"] = {"spec": {"template": {**template, "spec": {**template["spec"], **spec}}}}
+    return {key: replace(manifest("1"), key=key, body=body)}
+
+
+def cluster(*known: Revision, target: str = "") -> Live:
+    return replace(live(live_object("1", target), own("1"), *known), nodes=NODES)
+
+
+def test_the_change_that_begins_a_rollout_has_the_fields_and_nodes_of_its_target() -> None:
+    manifests = revision_manifest(nodeSelector={"pool": "gpu"})
+    found = target_template.of(update(TWO.name), manifests, cluster())
+    assert {str(one.path[-1]) for one in found.fields} == {"image", "nodeSelector"}
+    assert found.nodes == NodeImpact(lost=("a", "b"), restarted=("y",))
+    unknown = replace(cluster(), nodes=None)
+    assert target_template.of(update(TWO.name), manifests, unknown).nodes.lost == ()
+
+
+@pytest.mark.parametrize(
+    ("change", "live"),
+    [
+        (update(TWO.name), cluster(TWO, target=TWO.name)),  # the rollout is under way
+        (update(""), cluster()),
+        (update("unknown"), cluster()),
+        (replace(update(TWO.name), operation=Operation.CREATE), cluster()),
+        (replace(update(TWO.name), key=replace(KEY, kind="ConfigMap")), cluster()),
+        (replace(update(TWO.name), manifest=None), cluster()),
+        (update(TWO.name), replace(cluster(), objects={})),
+        (update(""), cluster(TWO, target=TWO.name)),  # a revert
+    ],
+)
+def test_any_other_change_stays(change: Change, live: Live) -> None:
+    manifests = revision_manifest(nodeSelector={"pool": "gpu"})
+    assert target_template.of(change, manifests, live) == change
+
+
+def test_the_change_that_follows_a_promotion_loses_no_nodes_again() -> None:
+    promoted = cluster(PROMOTED, target=TWO.name)
+    found = target_template.of(update(""), {}, promoted)
+    assert found == replace(update(""), nodes=NodeImpact(restarted=("y",)))
+    other = cluster(target("3", promoted=True), TWO, target=TWO.name)
+    assert target_template.of(update(""), {}, other) == update("")
