@@ -11,42 +11,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
-from gitops_ds.model import names
+from gitops_ds.deployer.template_selector import TemplateSelector
 from gitops_ds.model.finding import Finding
-from gitops_ds.model.objects import CONFIG_MAP, SECRET, Body, CommitId, Key, Resource
+from gitops_ds.model.objects import SECRET, Body, CommitId, Key
 from gitops_ds.model.skip_reasons import SkipReason
 from gitops_ds.model.skipped import Skipped
 from gitops_ds.model.sources.bundle import Manifest, ManifestOrigin
 from gitops_ds.model.sources.source_tree import SourceTree
 from gitops_ds.pipeline import prepare
 
-OWNER = "templates-in-cluster"
 _SUFFIXES = (".yaml", ".yml", ".json")
 # A key of any name holds a template when a line of its text begins an object in YAML or JSON. The
 # pattern matches blanks within a line only: across lines it would take quadratic time, in the event
 # loop.
 _OBJECT = re.compile(rb"""(?:^|[{,])[ \t-]*["']?apiVersion["']?\s*:""", re.MULTILINE)
-
-
-@dataclass(frozen=True, slots=True)
-class TemplateSelector:
-    """Selects the objects with templates: labels in selector syntax, namespaces (`*`: all), kinds.
-
-    Those in `home`, the namespace of the service itself, may contain objects of any namespace;
-    others only of their own, unless `anywhere`. `cluster` is the name of the cluster, or empty.
-    """
-
-    selector: str = f"{names.TEMPLATE}=true"
-    namespaces: tuple[str, ...] = ()
-    kinds: tuple[Resource, ...] = (CONFIG_MAP, SECRET)
-    anywhere: bool = False
-    home: str = "gitops-ds"
-    cluster: str = ""
-
-    @property
-    def owner(self) -> str:
-        """The owner id of the objects that the templates define."""
-        return f"{OWNER}.{self.cluster}" if self.cluster else OWNER
 
 
 @dataclass(frozen=True, slots=True, eq=False)

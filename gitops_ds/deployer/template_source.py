@@ -19,7 +19,8 @@ from gitops_ds.client import informer
 from gitops_ds.client.informer import InformerStore
 from gitops_ds.client.supervisor import Supervisor
 from gitops_ds.deployer import revision_selector, template_object
-from gitops_ds.deployer.template_object import RenderedTemplates, TemplateObject, TemplateSelector
+from gitops_ds.deployer.template_object import RenderedTemplates, TemplateObject
+from gitops_ds.deployer.template_selector import TemplateSelector
 from gitops_ds.git.object_reader import BranchMovement
 from gitops_ds.model import content_hash
 from gitops_ds.model.cluster import Cluster, Selection, WatchEvent

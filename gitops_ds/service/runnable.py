@@ -5,12 +5,14 @@ when they are stuck.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from gitops_ds.deployer import loop as deployer_loop
 from gitops_ds.fleet.cluster_overview import ClusterRow
 from gitops_ds.fleet.tracker import StatusTracker
 from gitops_ds.model.sources.source_status import SourceStatus
+
+if TYPE_CHECKING:  # a controller without a repository loads no deployer
+    from gitops_ds.deployer import loop as deployer_loop
 
 
 class Runnable(Protocol):

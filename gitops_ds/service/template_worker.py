@@ -9,7 +9,8 @@ import os
 import pickle
 
 from gitops_ds.deployer import template_object
-from gitops_ds.deployer.template_object import TemplateObject, TemplateSelector
+from gitops_ds.deployer.template_object import TemplateObject
+from gitops_ds.deployer.template_selector import TemplateSelector
 from gitops_ds.sandbox import cpu_timer, limited_process
 
 

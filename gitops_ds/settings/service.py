@@ -17,7 +17,7 @@ import msgspec
 
 from gitops_ds.controller.controller import Powers
 from gitops_ds.controller.journal import files
-from gitops_ds.deployer.template_object import TemplateSelector
+from gitops_ds.deployer.template_selector import TemplateSelector
 from gitops_ds.errors import SettingsError
 from gitops_ds.model.duration import Duration
 from gitops_ds.model.sources import allowed_renderers

@@ -7,12 +7,10 @@ Files are read each time: the content of a mounted Secret changes under the same
 from __future__ import annotations
 
 import base64
-import os
 import ssl
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from gitops_ds import errors
 from gitops_ds.git import verification_keys
@@ -31,6 +29,7 @@ from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.objects import SECRET
 from gitops_ds.model.sources.signatures import Trust
 from gitops_ds.pipeline import open_repository
+from gitops_ds.settings import named_files
 from gitops_ds.settings.repository import CredentialSettings, RepositorySettings
 
 
@@ -45,7 +44,7 @@ def trust_of(settings: RepositorySettings) -> Trust:
     return Trust(
         verify.mode,
         **{
-            field: read(f"repository.verify.{name}", file)
+            field: named_files.read(f"repository.verify.{name}", file)
             for field, (name, file) in files.items()
             if file
         },
@@ -238,7 +237,7 @@ def login_of(parts: Mapping[str, bytes], where: Address) -> Login | None:
 def _files(entry: CredentialSettings) -> Mapping[str, bytes]:
     """The contents of an entry's files, by the keys of a Secret."""
     contents = {
-        key: read(f"repository.credentials.{setting}", file)
+        key: named_files.read(f"repository.credentials.{setting}", file)
         for setting, (field, key) in _FILES.items()
         if (file := getattr(entry, field))
     }
@@ -249,7 +248,7 @@ def _files(entry: CredentialSettings) -> Mapping[str, bytes]:
             str(app.app_id).encode(),
             str(app.installation_id).encode(),
         )
-        contents["githubAppPrivateKey"] = read(
+        contents["githubAppPrivateKey"] = named_files.read(
             "repository.credentials.githubApp.privateKeyFile", app.private_key_file
         )
         contents["githubAppBaseURL"] = app.api_url.encode()
@@ -264,11 +263,3 @@ def _text(data: bytes) -> str:
         raise errors.SettingsError(
             "repository.credentials: a password or token is not UTF-8 text"
         ) from None
-
-
-def read(name: str, file: str) -> bytes:
-    """The content of a file that a setting names. Raises SettingsError."""
-    try:
-        return Path(os.path.expandvars(file)).read_bytes()
-    except OSError as error:
-        raise errors.SettingsError(f"{name}: {file}: {error.strerror}") from None

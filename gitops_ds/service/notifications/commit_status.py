@@ -21,7 +21,7 @@ from gitops_ds.model.events.base import Emit, Event
 from gitops_ds.model.events.notifications import NotificationFailed, NotificationSent
 from gitops_ds.model.objects import Key
 from gitops_ds.redaction.report import ReportSecrets
-from gitops_ds.service.git import forge_discovery, git_auth
+from gitops_ds.service.git import forge_discovery
 from gitops_ds.service.git.forge_discovery import DiscoveredForge, NamedForge
 from gitops_ds.service.notifications.commit_progress import (
     CommitProgress,
@@ -29,6 +29,7 @@ from gitops_ds.service.notifications.commit_progress import (
     CommitTracker,
 )
 from gitops_ds.service.notifications.outbox import Outbox
+from gitops_ds.settings import named_files
 from gitops_ds.settings.notify import ForgeSettings
 
 GATHER = 1.0  # seconds in which changes are combined
@@ -181,7 +182,7 @@ class CommitStatusPublisher:
 def token(forge: ForgeSettings) -> str:
     """The token in the file. Raises SettingsError."""
     try:
-        token = git_auth.read(TOKEN, forge.token_file).decode("ascii").strip()
+        token = named_files.read(TOKEN, forge.token_file).decode("ascii").strip()
     except UnicodeDecodeError:
         token = ""
     if not token or not token.isprintable() or " " in token:

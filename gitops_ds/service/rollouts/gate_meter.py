@@ -30,9 +30,9 @@ from gitops_ds.model.rollouts.rollout_gates import (
     Reading,
     WebhookRequest,
 )
-from gitops_ds.service.git import git_auth
 from gitops_ds.service.rollouts import gate_http
 from gitops_ds.service.rollouts.gate_http import GateCall, NoData
+from gitops_ds.settings import named_files
 from gitops_ds.settings.metrics import GateWebhookSettings, MetricsSettings, PrometheusSettings
 
 NO_SERVER = "no Prometheus server: set metrics.prometheus.url in the settings of the service"
@@ -273,7 +273,7 @@ def _authorization(server: PrometheusSettings) -> dict[str, str]:
 def _secret(name: str, file: str) -> str:
     """The token in a file. Raises SettingsError."""
     try:
-        token = git_auth.read(name, file).decode("ascii").strip()
+        token = named_files.read(name, file).decode("ascii").strip()
     except UnicodeDecodeError:
         token = ""
     if not token or not token.isprintable() or " " in token:
@@ -285,7 +285,7 @@ def _trust(file: str) -> ssl.SSLContext | None:
     """Raises SettingsError for a file without certificates."""
     if not file:
         return None
-    data = git_auth.read(_CA, file)
+    data = named_files.read(_CA, file)
     try:
         return ssl.create_default_context(cadata=data.decode("ascii"))
     except (ssl.SSLError, ValueError):

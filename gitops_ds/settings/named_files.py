@@ -1,0 +1,16 @@
+"""The files that settings name, such as those with tokens."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from gitops_ds import errors
+
+
+def read(name: str, file: str) -> bytes:
+    """The content of a file that a setting names. Raises SettingsError."""
+    try:
+        return Path(os.path.expandvars(file)).read_bytes()
+    except OSError as error:
+        raise errors.SettingsError(f"{name}: {file}: {error.strerror}") from None
