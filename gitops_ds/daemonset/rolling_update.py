@@ -121,10 +121,8 @@ def _surge(layout: NodePodLayout, max_surge: int) -> PodChanges:
     unplaced: dict[str, str] = {}
     factory = PodFactory(layout)
     for node_pods in _in_turn(layout):
-        new, old, excess = _sort_out(layout, node_pods)
-        if excess:
-            surge += 1
-            continue
+        new, old, excess = _sort_out(layout, node_pods)  # with an excess neither
+        surge += excess
         shown = old or new
         available += shown is not None and layout.available(shown)
         if old is None or node_pods.placement is None:

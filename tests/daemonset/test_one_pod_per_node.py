@@ -305,3 +305,23 @@ def test_nodes_after_the_first_burst_are_left_to_the_next_reconciliation() -> No
     changes, _ = decide.moves(World(daemonset(), 260).observe())
     assert (len(changes.creates), len(changes.later)) == (250, 10)
     assert {one.node for one in changes.creates}.isdisjoint(changes.later)
+
+
+def test_a_duplicate_names_the_pod_that_stays() -> None:
+    world = World(daemonset(), 1)
+    world.settle()
+    (first,) = world.pods
+    world.now += 10
+    world.existing("second", "node-0")
+    world.existing("third", "node-0")
+    deletes = [one for one in world.turn().actions if isinstance(one, DeletePod)]
+    assert {one.key.name: one.why for one in deletes} == {
+        "second": f"{first} runs there already",
+        "third": f"{first} runs there already",
+    }
+
+
+def test_the_name_of_a_pod_ends_in_ten_letters() -> None:
+    base, _, suffix = pod_factory.name("node-agent\nuid").rpartition("-")
+    assert base == "node-agent"
+    assert len(suffix) == 10

@@ -1,10 +1,13 @@
-"""Which old pods a rolling update without surge deletes, by the state of each node."""
+"""What a rolling update deletes and creates, by the state of each node."""
 
 from __future__ import annotations
+
+import copy
 
 import pytest
 
 from gitops_ds.daemonset import decide, rolling_update
+from gitops_ds.model import names
 from gitops_ds.model.daemonset import Pod
 from tests.daemonset.world import World, daemonset, node
 
@@ -14,7 +17,8 @@ def world_of(letters: str) -> World:
 
     Capital letters are pods that are available, `n` and `o` ready ones that are not available yet,
     `x` and `b` broken ones; `-` is a node without a pod, `E` one that needs none, `2` one with two
-    old pods.
+    old pods; `K` and `k` are old pods on a node that only keeps its pod. `+` and `*` are nodes with
+    a new pod, available or not, beside the old one.
     """
     body = daemonset(updateStrategy={"type": "OnDelete"}, minReadySeconds=30)
     body["spec"]["template"]["spec"]["nodeSelector"] = {"pool": "all"}
@@ -33,12 +37,22 @@ def world_of(letters: str) -> World:
         letter = letters[number(pod)]
         if letter == "-":
             world.vanish(pod.name)
-        elif letter in "noxb":
+        elif letter in "noxbk":
             world.start(world.pods[pod.name], ready=letter in "no")
-        elif letter == "2":
-            again = dict(world.pods[pod.name])
-            again["metadata"] = {**again["metadata"], "name": f"{pod.name}-2"}
+        elif letter in "2+*":
+            again = copy.deepcopy(world.pods[pod.name])
+            again["metadata"]["name"] = f"{pod.name}-2"
+            if letter != "2":
+                labels = again["metadata"]["labels"]
+                labels[names.REVISION_HASH] = decide.layout(world.observe()).hash
+                labels[names.POD_TEMPLATE_GENERATION] = "2"
+            if letter == "*":
+                world.start(again, ready=False)
             world.add_pod(again)
+    for index, letter in enumerate(letters):
+        if letter in "Kk":
+            taint = {"key": "a", "value": "b", "effect": "NoSchedule"}
+            world.nodes[index]["spec"]["taints"] = [taint]
     return world
 
 
@@ -86,3 +100,37 @@ def test_the_nodes_without_an_available_pod_are_limited(
     layout = decide.layout(world_of(letters).observe())
     changes = rolling_update._replace(layout, most)
     assert "".join(one.node.removeprefix("node-") for one in changes.deletes) == deleted
+
+
+@pytest.mark.parametrize(
+    ("letters", "most", "created", "deleted"),
+    [
+        ("OOO", 1, "0", ""),
+        ("OOO", 2, "01", ""),
+        ("NOO", 1, "1", ""),
+        ("+OO", 1, "1", "0"),  # the new one is available
+        ("*OO", 1, "", ""),
+        ("*OO", 2, "1", ""),
+        ("2OO", 1, "", ""),  # the surplus pod goes first
+        ("2OO", 2, "1", ""),
+        ("bOO", 1, "01", ""),  # the replacement of a broken one costs nothing
+        ("oOO", 1, "01", ""),
+        ("-OO", 1, "1", ""),
+        ("EOO", 1, "1", ""),
+        ("kOO", 1, "1", "0"),
+        ("KOO", 1, "1", "0"),  # more are available than wanted
+        ("KKO", 1, "2", "01"),
+        ("KNb", 1, "2", ""),
+        ("KKb", 1, "2", "0"),
+    ],
+)
+def test_new_pods_beside_old_ones_are_limited(
+    letters: str, most: int, created: str, deleted: str
+) -> None:
+    layout = decide.layout(world_of(letters).observe())
+    changes = rolling_update._surge(layout, most)
+    found = [
+        "".join(one.node.removeprefix("node-") for one in some)
+        for some in (changes.creates, changes.deletes)
+    ]
+    assert found == [created, deleted]
