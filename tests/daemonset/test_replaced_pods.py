@@ -89,6 +89,8 @@ def number(pod: Pod) -> int:
         ("-oO", 2, "1"),
         ("EOO", 1, "1"),  # it needs no pod
         ("EoO", 1, "1"),
+        ("KOO", 1, "0"),  # it keeps its pod, which is replaced as any other
+        ("kOO", 1, "0"),
         ("2OO", 1, ""),  # the surplus pod goes first
         ("2OO", 2, "1"),
         ("2oO", 1, ""),
