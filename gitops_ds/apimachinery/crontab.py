@@ -43,15 +43,15 @@ def _named(weekday: str) -> str:
     """The weekdays of a crontab by name: its 0 and 7 are Sunday, the scheduler's 0 is Monday.
     https://man7.org/linux/man-pages/man5/crontab.5.html
     """
-    found = []
+    day_names = []
     for part in weekday.split(","):
         days, slash, step = part.partition("/")
         first, dash, last = days.partition("-")
         if first.isdigit() and dash and last.isdigit():
             among = range(int(first), int(last) + 1, int(step) if slash else 1)
-            found += [_DAYS[day] for day in among if day < len(_DAYS)] or [part]
+            day_names += [_DAYS[day] for day in among if day < len(_DAYS)] or [part]
         elif first.isdigit() and int(first) < len(_DAYS):
-            found.append(_DAYS[int(first)] + dash + last + slash + step)
+            day_names.append(_DAYS[int(first)] + dash + last + slash + step)
         else:
-            found.append(part)
-    return ",".join(found)
+            day_names.append(part)
+    return ",".join(day_names)

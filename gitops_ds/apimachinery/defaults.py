@@ -60,10 +60,10 @@ def _struct(
     filled = dict(value)
     if fill := _DEFAULTS.get(struct):
         fill(filled)
-    known = go_types.fields(struct)
+    fields = go_types.fields(struct)
     stored: dict[str, Any] = {}
     for name, field_value in filled.items():
-        field = known.get(name)
+        field = fields.get(name)
         if field is None:
             if name not in ("apiVersion", "kind"):
                 stored[name] = field_value

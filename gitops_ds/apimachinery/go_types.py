@@ -28,10 +28,10 @@ class Field:
 
 @cache
 def _data() -> Mapping[str, Any]:
-    found: Mapping[str, Any] = orjson.loads(
+    data: Mapping[str, Any] = orjson.loads(
         (resources.files("gitops_ds") / "schemas/kubernetes/types.json").read_bytes()
     )
-    return found
+    return data
 
 
 @cache
@@ -46,8 +46,8 @@ def fields(struct: str) -> Mapping[str, Field]:
 
 def struct_of(api_version: str, kind: str) -> str | None:
     """The struct of a kind: `apps/v1.DaemonSet`; None for a kind that the data doesn't hold."""
-    found: str | None = _data()["kinds"].get(f"{api_version}/{kind}")
-    return found
+    name: str | None = _data()["kinds"].get(f"{api_version}/{kind}")
+    return name
 
 
 @cache

@@ -18,8 +18,8 @@ def share(value: Any) -> Share | None:
     """An IntOrString as a share of the nodes; None where it is neither a count nor per cent."""
     if isinstance(value, int) and not isinstance(value, bool):
         return Share(max(0, value))
-    found = _PERCENT.fullmatch(value) if isinstance(value, str) else None
-    return Share(int(found[1]), percent=True) if found else None
+    match = _PERCENT.fullmatch(value) if isinstance(value, str) else None
+    return Share(int(match[1]), percent=True) if match else None
 
 
 def strategy(spec: Body) -> Strategy:

@@ -77,10 +77,10 @@ def validator(schema: Mapping[str, Any], resolve: Resolve = lambda _: None) -> A
     from jsonschema import Draft202012Validator
 
     def retrieve(uri: str) -> Any:
-        found = resolve(uri)
-        if found is None:
+        schema = resolve(uri)
+        if schema is None:
             raise referencing.exceptions.NoSuchResource(uri)
-        return referencing.jsonschema.DRAFT202012.create_resource(found)
+        return referencing.jsonschema.DRAFT202012.create_resource(schema)
 
     registry = referencing.Registry(retrieve=retrieve)  # type: ignore[call-arg]  # attrs
     return Draft202012Validator(schema, registry=registry)

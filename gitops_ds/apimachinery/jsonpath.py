@@ -53,10 +53,10 @@ class Path:
 
     def find(self, node: Any, root: Any) -> list[Any]:
         """The values at the path."""
-        found = [root if self.rooted else node]
+        values = [root if self.rooted else node]
         for step in self.steps:
-            found = [value for one in found for value in step(one)]
-        return found
+            values = [value for one in values for value in step(one)]
+        return values
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,8 +168,8 @@ def _actions(text: str) -> Iterator[Node | None]:
 
 
 def _unescaped(text: str) -> str:
-    known = {"n": "\n", "t": "\t", "r": "\r"}
-    return re.sub(r"\\(.)", lambda found: known.get(found[1], found[1]), text)
+    escapes = {"n": "\n", "t": "\t", "r": "\r"}
+    return re.sub(r"\\(.)", lambda match: escapes.get(match[1], match[1]), text)
 
 
 def _path(text: str) -> Path:
@@ -251,12 +251,12 @@ def _filtered(condition: str) -> Step:
     compare = _OPERATORS[parts[2]] if parts else None
 
     def meets(member: Any) -> bool:
-        found = left.find(member, member) if isinstance(left, Path) else [left]
-        if compare is None or not found:
-            return bool(found)
-        wanted = right.find(member, member) if isinstance(right, Path) else [right]
+        left_values = left.find(member, member) if isinstance(left, Path) else [left]
+        if compare is None or not left_values:
+            return bool(left_values)
+        right_values = right.find(member, member) if isinstance(right, Path) else [right]
         try:
-            return bool(wanted) and compare(found[0], wanted[0])
+            return bool(right_values) and compare(left_values[0], right_values[0])
         except TypeError:  # of different types
             return False
 

@@ -130,15 +130,15 @@ def parse(text: str) -> tuple[Requirement, ...]:
     """The conditions in `a=b,c!=d,e in (f,g),h,!i`, as `kubectl -l` accepts them. Raises
     ValueError.
     """
-    found, at = list[Requirement](), 0
+    requirements, at = list[Requirement](), 0
     while at < len(text):
         term = _TERM.match(text, at)
         requirement = _of_term(term) if term else None
         if term is None or requirement is None or not is_valid(requirement):
             raise ValueError(f"{text!r} is not a label selector: write a=b, a!=b, a in (b,c) or !a")
-        found.append(requirement)
+        requirements.append(requirement)
         at = term.end()
-    return tuple(found)
+    return tuple(requirements)
 
 
 def _of_term(term: re.Match[str]) -> Requirement:

@@ -66,14 +66,14 @@ class Placer:
             return Placement.EVICT
         if not node.taints:
             return Placement.RUN
-        known = self._by_taints.get(node.taints)
-        if known is None:
+        placement = self._by_taints.get(node.taints)
+        if placement is None:
             if len(self._by_taints) >= _TAINTS_KEPT:
                 self._by_taints.clear()
-            known = self._by_taints[node.taints] = _placement(
+            placement = self._by_taints[node.taints] = _placement(
                 tolerations.untolerated(self.tolerations, node.taints)
             )
-        return known
+        return placement
 
     def selects(self, node: Node) -> bool:
         """Whether node selector and required node affinity both match."""

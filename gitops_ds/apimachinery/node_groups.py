@@ -16,34 +16,34 @@ _SHOWN = 2
 
 def keys_of(placers: Iterable[Placer]) -> frozenset[str]:
     """The labels of nodes that these templates look at."""
-    found: set[str] = set()
+    keys: set[str] = set()
     for placer in placers:
-        found |= placer.node_selector.keys()
+        keys |= placer.node_selector.keys()
         for term in placer.terms or ():
-            found |= {requirement.key for requirement in term.labels}
-    return frozenset(found)
+            keys |= {requirement.key for requirement in term.labels}
+    return frozenset(keys)
 
 
 def groups(nodes: Iterable[Node], keys: Collection[str]) -> Groups:
     """The nodes, those together that have the same values of these labels and the same taints."""
     ordered = sorted(keys)
-    found: dict[tuple[object, ...], list[Node]] = {}
+    by_signature: dict[tuple[object, ...], list[Node]] = {}
     for node in nodes:
-        found.setdefault((*map(node.labels.get, ordered), node.taints), []).append(node)
-    return tuple(map(tuple, found.values()))
+        by_signature.setdefault((*map(node.labels.get, ordered), node.taints), []).append(node)
+    return tuple(map(tuple, by_signature.values()))
 
 
 def placed(placer: Placer, groups: Groups) -> dict[Placement, list[Node]]:
     """The nodes by their placement; groups were made by every label that the template reads."""
     by_name = placer.node_name or any(term.names for term in placer.terms or ())
-    found: dict[Placement, list[Node]] = {placement: [] for placement in Placement}
+    by_placement: dict[Placement, list[Node]] = {placement: [] for placement in Placement}
     for group in groups:
         if by_name:
             for node in group:
-                found[placer.place(node)].append(node)
+                by_placement[placer.place(node)].append(node)
         else:
-            found[placer.place(group[0])] += group
-    return found
+            by_placement[placer.place(group[0])] += group
+    return by_placement
 
 
 def summary(names: Collection[str], census: Census, *, shown: int = _SHOWN) -> str:

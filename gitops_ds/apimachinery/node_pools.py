@@ -113,14 +113,14 @@ def _nodes(pool: Pool) -> Iterator[Node]:
 
 def _matching(pool: Pool, number: int) -> Mapping[str, str]:
     """Labels that meet the pool's conditions; of several values each gets its turn."""
-    found = {}
+    labels = {}
     for condition in pool.match:
         if condition.operator == "In":
             number, turn = divmod(number, len(condition.values))
-            found[condition.key] = condition.values[turn]
+            labels[condition.key] = condition.values[turn]
         elif condition.operator == "Exists":
-            found.setdefault(condition.key, "true")
-    return found
+            labels.setdefault(condition.key, "true")
+    return labels
 
 
 def others(

@@ -130,18 +130,18 @@ def _merge_list(old: list[Any], patch: list[Any], merge_key: str, kind: str) -> 
 
 def _ordered(entries: list[Any], order: list[Any], merge_key: str | None) -> list[Any]:
     """The named entries in that order; each other one stays behind the entry that it followed."""
-    wanted = [entry.get(merge_key) if isinstance(entry, Mapping) else entry for entry in order]
+    keys = [entry.get(merge_key) if isinstance(entry, Mapping) else entry for entry in order]
 
     def name(entry: Any) -> Any:
         return entry.get(merge_key) if isinstance(entry, Mapping) else entry
 
     ordered = sorted(
-        (entry for entry in entries if name(entry) in wanted),
-        key=lambda entry: wanted.index(name(entry)),
+        (entry for entry in entries if name(entry) in keys),
+        key=lambda entry: keys.index(name(entry)),
     )
     previous: Any = None
     for index, entry in enumerate(entries):
-        if name(entry) not in wanted:
+        if name(entry) not in keys:
             at = 0 if index == 0 else next(i for i, e in enumerate(ordered) if e is previous) + 1
             ordered.insert(at, entry)
         previous = entry

@@ -98,9 +98,9 @@ class Commands(click.Group):
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """The commands with their summaries, and options; imports no command."""
-        found = click.Command.shell_complete(self, ctx, incomplete)
+        items = click.Command.shell_complete(self, ctx, incomplete)
         names = (name for name in COMMANDS if name.startswith(incomplete))
-        return [*(CompletionItem(name, help=COMMANDS[name][1]) for name in names), *found]
+        return [*(CompletionItem(name, help=COMMANDS[name][1]) for name in names), *items]
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

@@ -282,7 +282,7 @@ async def _evaluate(request: _CheckRequest) -> tuple[Report, SourceTree, list[st
         args.snapshot,
         args.connection() if args.live or args.require_live else None,
         require_live=args.require_live,
-        known=cache.load() if cache else CachedResults(),
+        cached=cache.load() if cache else CachedResults(),
     )
     sides = await run.sides(request.repository, args.revision, check_options, request.work_tree)
 
@@ -297,7 +297,7 @@ async def _evaluate(request: _CheckRequest) -> tuple[Report, SourceTree, list[st
         if sides.base is None:
             run.require_content(request.repository.display_path, sides.head, checked.prepared)
         if cache:
-            cache.save(sides.head.known, checked)
+            cache.save(sides.head.cached, checked)
     if request.fix:
         checked = _fix(request, checked, evaluate)
     skipped = sorted({name for one in checked.prepared for name in one.bundle.skipped})

@@ -46,8 +46,8 @@ def read(bare: BareRepository, commit: CommitId, tip: CommitId) -> tuple[Approva
     later = bare.run(*common, *grep, "--ancestry-path", f"{commit}..{tip}").text
     itself = bare.run(*common, *grep, "--no-walk", commit).text
     rows = [row.split("\x1f") for row in (later + "\n" + itself).splitlines() if row]
-    found = (ApprovalCommit(CommitId(id), tuple(filter(None, values))) for id, *values in rows)
-    return tuple(one for one in found if one.values)
+    commits = (ApprovalCommit(CommitId(id), tuple(filter(None, values))) for id, *values in rows)
+    return tuple(one for one in commits if one.values)
 
 
 def brought(

@@ -62,26 +62,26 @@ def _inside(whole: Path) -> Iterator[Path]:
             yield roots[-1].joinpath(*below[: count + 1])
 
 
-def overwrite(directory: Path, path: str, wanted: Files, known: Files) -> None:
-    """Replaces the content of files under `path` of the directory; `known` is their content when
+def overwrite(directory: Path, path: str, contents: Files, expected: Files) -> None:
+    """Replaces the content of files under `path` of the directory; `expected` is their content when
     they were read.
 
     Raises Refused for a symlink, a file behind one or outside of the tree, or one that has changed
     since, and SourceError if a write fails. On an error every file keeps its content.
     """
     root = (directory / tree.directory(path)).resolve()
-    targets = {name: _target(root, name, known[name]) for name in wanted}
+    targets = {name: _target(root, name, expected[name]) for name in contents}
     written: dict[PurePosixPath, Path] = {}
     done: list[PurePosixPath] = []
     try:
         for name, target in targets.items():
-            written[name] = _beside(target, wanted[name])
+            written[name] = _beside(target, contents[name])
         for name, target in targets.items():
             written[name].replace(target)
             done.append(name)
     except OSError as error:
         for name in done:
-            _beside(targets[name], known[name]).replace(targets[name])
+            _beside(targets[name], expected[name]).replace(targets[name])
         raise errors.SourceError(
             f"{error.filename or root} can't be written: {error.strerror}; no file was changed"
         ) from None
@@ -90,7 +90,7 @@ def overwrite(directory: Path, path: str, wanted: Files, known: Files) -> None:
             written[name].unlink(missing_ok=True)
 
 
-def _target(root: Path, name: PurePosixPath, known: bytes) -> Path:
+def _target(root: Path, name: PurePosixPath, expected: bytes) -> Path:
     target = root / name
     outside = (
         name.is_absolute() or ".." in name.parts or target.parent.resolve() != root / name.parent
@@ -106,7 +106,7 @@ def _target(root: Path, name: PurePosixPath, known: bytes) -> Path:
         raise errors.Refused(
             f"{name} can't be read: {error.strerror}; no file was changed"
         ) from None
-    if content != known:
+    if content != expected:
         raise errors.Refused(
             f"{name} was modified in the meantime; no file was changed: run the command again"
         )

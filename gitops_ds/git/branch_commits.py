@@ -15,8 +15,8 @@ def read(
     bare: BareRepository, since: CommitId, until: CommitId, limit: int
 ) -> tuple[BranchCommit, ...]:
     """The commits reachable from `until` but not from `since`, newest first, at most `limit`."""
-    found = object_reader.log(bare, since, until, limit)
-    return tuple(BranchCommit(one, _message(bare, one.id), _changes(bare, one)) for one in found)
+    commits = object_reader.log(bare, since, until, limit)
+    return tuple(BranchCommit(one, _message(bare, one.id), _changes(bare, one)) for one in commits)
 
 
 def _message(bare: BareRepository, commit: CommitId) -> str:

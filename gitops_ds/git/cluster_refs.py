@@ -47,15 +47,15 @@ def fetch(bare: BareRepository, path: str, clusters: Sequence[str]) -> tuple[Rep
     remote.fetch_refs(bare, _folder(path))
     _prune(bare)
     rows = bare.run("for-each-ref", "--format=%(objectname) %(refname)", _folder(path)).text
-    found = []
+    refs = []
     for row in rows.splitlines():
         id, _, ref = row.partition(" ")
         name = ref.removeprefix(_folder(path))
         if name in clusters:
             commit = revision.commit_id(id)
             data = object_reader.file(bare, commit, FILE, LONGEST)
-            found.append(ReportRef(name, commit, data or b""))
-    return tuple(found)
+            refs.append(ReportRef(name, commit, data or b""))
+    return tuple(refs)
 
 
 def publish(

@@ -30,11 +30,11 @@ def find(
     files = _differing(bare, since, tip, path)
     if not files:
         return since
-    known = _newest_first(bare, among)
-    if not known or any("\n" in name for name in files):
+    newest_first = _newest_first(bare, among)
+    if not newest_first or any("\n" in name for name in files):
         return None
     history = _changing(bare, since, files)
-    commits = tuple(dict.fromkeys((tip, since, *known, *history)))
+    commits = tuple(dict.fromkeys((tip, since, *newest_first, *history)))
     if len(history) >= MOST_CHANGES or len(commits) * len(files) > _MOST_CONTENTS:
         return None
     contents = _contents(bare, commits, files)
@@ -42,7 +42,7 @@ def find(
     first = next((one for one in history if contents[one] in (now, before)), None)
     if first is None or contents[first] != now:
         return None
-    return next((one for one in known if contents[one] == now), None)
+    return next((one for one in newest_first if contents[one] == now), None)
 
 
 def _differing(bare: BareRepository, since: CommitId, tip: CommitId, path: str) -> Sequence[str]:
@@ -58,15 +58,15 @@ def _newest_first(bare: BareRepository, commits: Iterable[CommitId]) -> Sequence
     here = [one for one in sorted(commits) if object_reader.has(bare, one)]
     if not here:
         return ()
-    found = bare.run("rev-list", "--no-walk=sorted", "--end-of-options", *here).text
-    return tuple(map(CommitId, found.split()))
+    ids = bare.run("rev-list", "--no-walk=sorted", "--end-of-options", *here).text
+    return tuple(map(CommitId, ids.split()))
 
 
 def _changing(bare: BareRepository, until: CommitId, files: Sequence[str]) -> Sequence[CommitId]:
     """The commits of the branch itself that changed one of the files, oldest first."""
     words = ("rev-list", "--first-parent", "--reverse", f"--max-count={MOST_CHANGES}", until, "--")
-    found = bare.run(*words, *files).text  # pathspecs are literal (`hardening`)
-    return tuple(map(CommitId, found.split()))
+    ids = bare.run(*words, *files).text  # pathspecs are literal (`hardening`)
+    return tuple(map(CommitId, ids.split()))
 
 
 def _contents(

@@ -55,42 +55,42 @@ def files(
     """The files that are read, and what was found on the way; none where they are too many or too
     large together.
     """
-    first = list(choice(sifted.wanted))
+    first = list(choice(sifted.files))
     if (finding := _too_much(first, limits)) is not None:
         return {}, (*sifted.findings, finding)
-    found = read(first)
+    contents = read(first)
     if choice is not manifests:
-        return found, sifted.findings
-    missing = [named for named in sifted.wanted if named[0] not in found]
-    second = _named_by(found, missing) if missing else []
+        return contents, sifted.findings
+    missing = [named for named in sifted.files if named[0] not in contents]
+    second = _named_by(contents, missing) if missing else []
     if (finding := _too_much([*first, *second], limits)) is not None:
         return {}, (*sifted.findings, finding)
-    return (found | read(second) if second else found), sifted.findings
+    return (contents | read(second) if second else contents), sifted.findings
 
 
 def _named_by(
-    found: Mapping[PurePosixPath, bytes], candidates: Sequence[NamedEntry]
+    contents: Mapping[PurePosixPath, bytes], candidates: Sequence[NamedEntry]
 ) -> list[NamedEntry]:
     """What kustomizations name, and the archives of charts whose names stand in an agent's
     source.yaml.
     """
-    named = set(kustomization.named_files(found))
+    named = set(kustomization.named_files(contents))
     archives = {path: entry for path, entry in candidates if path.suffix == ".tgz"}
     sources = (
-        [data for path, data in found.items() if path.name == "source.yaml"] if archives else []
+        [data for path, data in contents.items() if path.name == "source.yaml"] if archives else []
     )
     named |= {path for path in archives if any(path.name.encode() in data for data in sources)}
     return [(path, entry) for path, entry in candidates if path in named]
 
 
-def _too_much(wanted: Sequence[NamedEntry], limits: RepositoryLimits) -> Finding | None:
+def _too_much(entries: Sequence[NamedEntry], limits: RepositoryLimits) -> Finding | None:
     most = memory.here().snapshot if limits.snapshot_bytes is None else limits.snapshot_bytes
-    total = sum(entry.size for _, entry in wanted)
-    if len(wanted) <= limits.files and total <= most:
+    total = sum(entry.size for _, entry in entries)
+    if len(entries) <= limits.files and total <= most:
         return None
-    largest = max(wanted, key=lambda named: named[1].size)
+    largest = max(entries, key=lambda named: named[1].size)
     message = (
-        f"{len(wanted):,} files with {total:,} bytes are more than the {limits.files:,} files or "
+        f"{len(entries):,} files with {total:,} bytes are more than the {limits.files:,} files or "
         f"{most:,} bytes that are read "
         f"(the largest is {tree.shown(largest[1].name)} with {largest[1].size:,}); name a smaller "
         "directory (repository.path) or "

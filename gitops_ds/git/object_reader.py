@@ -58,18 +58,20 @@ def snapshot(
             f"{bare.address.display} has no directory {path} in commit {commit[:12]}; check "
             "repository.path"
         )
-    found = _entries(bare, f"{commit}:{prefix}")
-    if len(found) > tree.MOST_ENTRIES:
+    entries = _entries(bare, f"{commit}:{prefix}")
+    if len(entries) > tree.MOST_ENTRIES:
         message = (
             f"the commit has more than {tree.MOST_ENTRIES:,} files: name a smaller directory "
             "(repository.path)"
         )
         return SourceTree(info(bare, commit), {}, (refusal("SRC005", message),))
     sifted = tree.sift(
-        found, bare.limits, lambda links: dict(_blobs(bare, [(link.name, link) for link in links]))
+        entries,
+        bare.limits,
+        lambda links: dict(_blobs(bare, [(link.name, link) for link in links])),
     )
     files, findings = file_selection.files(
-        sifted, bare.limits, lambda wanted: dict(_blobs(bare, wanted)), choice
+        sifted, bare.limits, lambda chosen: dict(_blobs(bare, chosen)), choice
     )
     return SourceTree(info(bare, commit), files, findings)
 
@@ -79,22 +81,22 @@ def _entries(bare: BareRepository, tree_ish: str) -> list[TreeEntry]:
     with bare.stream(
         "ls-tree", "-r", "-z", "-l", "--full-tree", "--end-of-options", tree_ish, input=b""
     ) as listing:
-        found = list(
+        entries = list(
             islice(tree.entries(iter(lambda: listing.read(_PIECE), b"")), tree.MOST_ENTRIES + 1)
         )
         for _ in iter(lambda: listing.read(_PIECE), b""):  # read to the end, so that git can exit
             pass
-    return found
+    return entries
 
 
 def _blobs(
-    bare: BareRepository, wanted: Sequence[tuple[N, TreeEntry]]
+    bare: BareRepository, entries: Sequence[tuple[N, TreeEntry]]
 ) -> Iterator[tuple[N, bytes]]:
     """The content of each blob by its name, in one run of git; equal blobs are one object."""
-    if not wanted:
+    if not entries:
         return
     names: dict[str, list[N]] = {}
-    for name, entry in wanted:
+    for name, entry in entries:
         names.setdefault(entry.id, []).append(name)
     with bare.stream(
         "cat-file", "--batch", "--buffer", input="".join(f"{id}\n" for id in names).encode()
@@ -159,8 +161,8 @@ def log(
         if commit is not None:
             _commit(bare, commit)
     span = f"{since}..{until}" if since else str(until)
-    found: Iterator[git.Commit] = bare.objects.iter_commits(span, max_count=limit)
-    return tuple(_info(commit) for commit in found)
+    commits: Iterator[git.Commit] = bare.objects.iter_commits(span, max_count=limit)
+    return tuple(_info(commit) for commit in commits)
 
 
 def is_ancestor(bare: BareRepository, ancestor: CommitId, descendant: CommitId) -> bool:
@@ -170,8 +172,8 @@ def is_ancestor(bare: BareRepository, ancestor: CommitId, descendant: CommitId) 
 
 def merge_base(bare: BareRepository, one: CommitId, other: CommitId) -> CommitId | None:
     """The best common ancestor of two commits; None without one, or if it was not fetched."""
-    found = bare.run("merge-base", one, other, may_fail=True)
-    return CommitId(found.text.strip()) if found.status == 0 else None
+    answer = bare.run("merge-base", one, other, may_fail=True)
+    return CommitId(answer.text.strip()) if answer.status == 0 else None
 
 
 def movement(bare: BareRepository, last: CommitId, tip: CommitId) -> BranchMovement:

@@ -36,12 +36,12 @@ _RACE = (
 _EVERYTHING = ("+refs/heads/*:refs/gitops-ds/heads/*", "+refs/tags/*:refs/gitops-ds/tags/*")
 
 
-def refs(bare: BareRepository, wanted: RevisionSpec) -> dict[str, CommitId]:
+def refs(bare: BareRepository, spec: RevisionSpec) -> dict[str, CommitId]:
     """The refs of `git ls-remote`: names to ids, `NAME^{}` for the target of an annotated tag. Only
     the kinds that the revision needs.
     """
     kinds: tuple[str, ...]
-    match wanted:
+    match spec:
         case Branch():
             kinds = ("--heads",)
         case Tag() | Semver():
@@ -61,45 +61,45 @@ def refs(bare: BareRepository, wanted: RevisionSpec) -> dict[str, CommitId]:
     return result
 
 
-def tip(bare: BareRepository, wanted: RevisionSpec) -> CommitId:
+def tip(bare: BareRepository, spec: RevisionSpec) -> CommitId:
     """The current commit of a revision. A full commit id needs no request, an abbreviated one all
     branches.
 
     A clone's own names (`origin/main`, `@{u}`) resolve if the address is a clone. Raises
     RevisionUnknown with similar names.
     """
-    if isinstance(wanted, Commit):
-        return wanted.id
-    if isinstance(wanted, Ancestor):
-        return _ancestor(bare, wanted)
-    known = refs(bare, wanted)
-    found = revision.resolve(wanted, known)
-    if found is None and isinstance(wanted, ShortName | Reflog):
+    if isinstance(spec, Commit):
+        return spec.id
+    if isinstance(spec, Ancestor):
+        return _ancestor(bare, spec)
+    known_refs = refs(bare, spec)
+    commit = revision.resolve(spec, known_refs)
+    if commit is None and isinstance(spec, ShortName | Reflog):
         if bare.address.scheme is Scheme.FILE:
-            found = local_revision.resolve(Path(bare.address.display), wanted.name)
-        elif isinstance(wanted, Reflog):
+            commit = local_revision.resolve(Path(bare.address.display), spec.name)
+        elif isinstance(spec, Reflog):
             raise errors.RevisionUnknown(
-                f"{wanted.name} exists in a clone only, and {bare.address.display} is a server: "
+                f"{spec.name} exists in a clone only, and {bare.address.display} is a server: "
                 "use a branch"
             )
-        elif known and revision.could_be_abbreviated(wanted.name):
+        elif known_refs and revision.could_be_abbreviated(spec.name):
             _fetch(bare, *_EVERYTHING, prune=True)
-            found = _verified(bare, wanted.name)
-    if found is None:
-        raise revision.unknown(wanted, known, bare.address.display)
-    return found
+            commit = _verified(bare, spec.name)
+    if commit is None:
+        raise revision.unknown(spec, known_refs, bare.address.display)
+    return commit
 
 
-def _ancestor(bare: BareRepository, wanted: Ancestor) -> CommitId:
-    start = tip(bare, wanted.of)
+def _ancestor(bare: BareRepository, spec: Ancestor) -> CommitId:
+    start = tip(bare, spec.of)
     fetch(bare, start)
-    found = _verified(bare, f"{start}{wanted.steps}")
-    if found is None:
+    commit = _verified(bare, f"{start}{spec.steps}")
+    if commit is None:
         raise errors.RevisionUnknown(
-            f"{bare.address.display} has no {revision.show(wanted)}: the history of {start[:12]} "
+            f"{bare.address.display} has no {revision.show(spec)}: the history of {start[:12]} "
             "ends before it, or was not fetched"
         )
-    return found
+    return commit
 
 
 def _verified(bare: BareRepository, expression: str) -> CommitId | None:

@@ -260,10 +260,10 @@ def unknown(
         for r in refs
         if r.startswith(("refs/heads/", "refs/tags/")) and not r.endswith("^{}")
     ]
-    wanted = show(revision).rsplit(" ", 1)[-1]
+    text = show(revision).rsplit(" ", 1)[-1]
     # `origin/main` is what a clone calls `main` of its server.
-    near = [name for name in names if wanted.endswith(f"/{name}")] or difflib.get_close_matches(
-        wanted, names, 3, 0.6
+    near = [name for name in names if text.endswith(f"/{name}")] or difflib.get_close_matches(
+        text, names, 3, 0.6
     )
     branches = sorted(r.removeprefix("refs/heads/") for r in refs if r.startswith("refs/heads/"))
     hint = (

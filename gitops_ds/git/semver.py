@@ -77,9 +77,9 @@ Range = tuple[RangeGroup, ...]
 
 def version(text: str) -> Version | None:
     """The version that a tag names (`v1.2.3`, `1.2.3-rc.1`), or None."""
-    if not (found := _VERSION.fullmatch(text)):
+    if not (match := _VERSION.fullmatch(text)):
         return None
-    major, minor, patch, pre = found.groups()
+    major, minor, patch, pre = match.groups()
     return Version((int(major), int(minor), int(patch)), tuple(pre.split(".")) if pre else ())
 
 

@@ -32,7 +32,7 @@ def is_signed(bare: BareRepository, commit: CommitId) -> bool:
 
 
 def verify(
-    bare: BareRepository, wanted: RevisionSpec, tip: CommitId, since: CommitId | None, trust: Trust
+    bare: BareRepository, spec: RevisionSpec, tip: CommitId, since: CommitId | None, trust: Trust
 ) -> Verified | Unverified:
     """Whether a fetched tip is trusted. `since` is the last verified commit; without one, mode ALL
     verifies the tip only.
@@ -42,7 +42,7 @@ def verify(
     """
     with _keys(trust) as keys:
         if trust.mode is Mode.TAG:
-            return _tag(bare, wanted, tip, keys)
+            return _tag(bare, spec, tip, keys)
         commits = [tip]
         if trust.mode is Mode.ALL and since is not None:
             if not object_reader.has(bare, since):
@@ -56,20 +56,20 @@ def verify(
 
 
 def verify_kept(
-    bare: BareRepository, wanted: RevisionSpec, commit: CommitId, trust: Trust
+    bare: BareRepository, spec: RevisionSpec, commit: CommitId, trust: Trust
 ) -> Verified | Unverified:
     """Whether a former tip is signed; in mode TAG, whether one of its current tags is."""
     with _keys(trust) as keys:
         if trust.mode is not Mode.TAG:
             return _commits(bare, [commit], keys)
-        known = remote.refs(bare, wanted)
+        refs = remote.refs(bare, spec)
         tags = [
             ref.removeprefix("refs/tags/").removesuffix("^{}")
-            for ref, id in known.items()
+            for ref, id in refs.items()
             if id == commit and ref.endswith("^{}")
         ]
         return _first_good(
-            commit, [_tag_named(bare, name, known, commit, keys) for name in sorted(tags)]
+            commit, [_tag_named(bare, name, refs, commit, keys) for name in sorted(tags)]
         )
 
 
@@ -104,14 +104,14 @@ def _first_good(
 
 
 def newest(
-    bare: BareRepository, wanted: RevisionSpec, tip: CommitId, trust: Trust
+    bare: BareRepository, spec: RevisionSpec, tip: CommitId, trust: Trust
 ) -> CommitId | None:
     """The newest first-parent ancestor of the tip with a trusted signature (of a tag: its commit);
     None if none of 200 has one.
     """
     with _keys(trust) as keys:
         if trust.mode is Mode.TAG:
-            return tip if isinstance(_tag(bare, wanted, tip, keys), Verified) else None
+            return tip if isinstance(_tag(bare, spec, tip, keys), Verified) else None
         line = bare.run(
             "rev-list", "--first-parent", "--max-count=200", "--end-of-options", tip
         ).text.split()
@@ -221,10 +221,10 @@ def _why(bare: BareRepository, what: str, id: str, keys: _Keys) -> str:
     raw = bare.run_as(
         keys.environment, *keys.config, *words, purpose="verify", may_fail=True
     ).stderr
-    found = complaint(raw)
-    if found is _BAD and _check(bare, keys.without_revoked, keys, what, [id]) is not None:
+    reason = complaint(raw)
+    if reason is _BAD and _check(bare, keys.without_revoked, keys, what, [id]) is not None:
         return _REVOKED.format(key="the key")
-    return found.format(key=signer(raw)[1] or "a key")
+    return reason.format(key=signer(raw)[1] or "a key")
 
 
 _UNSIGNED = (
@@ -285,22 +285,22 @@ def signer(raw: str) -> tuple[str, str]:
 
 
 def _tag(
-    bare: BareRepository, wanted: RevisionSpec, tip: CommitId, keys: _Keys
+    bare: BareRepository, spec: RevisionSpec, tip: CommitId, keys: _Keys
 ) -> Verified | Unverified:
-    known = remote.refs(bare, wanted)
-    name = revision.tag(wanted, known)
+    refs = remote.refs(bare, spec)
+    name = revision.tag(spec, refs)
     if name is None:
         raise errors.UsageError(
-            f"repository.verify.mode is tag, but the revision is {revision.show(wanted)}: set "
+            f"repository.verify.mode is tag, but the revision is {revision.show(spec)}: set "
             "repository.tag or repository.semver"
         )
-    return _tag_named(bare, name, known, tip, keys)
+    return _tag_named(bare, name, refs, tip, keys)
 
 
 def _tag_named(
-    bare: BareRepository, name: str, known: Mapping[str, str], tip: CommitId, keys: _Keys
+    bare: BareRepository, name: str, refs: Mapping[str, str], tip: CommitId, keys: _Keys
 ) -> Verified | Unverified:
-    id, commit = known.get(f"refs/tags/{name}"), known.get(f"refs/tags/{name}^{{}}")
+    id, commit = refs.get(f"refs/tags/{name}"), refs.get(f"refs/tags/{name}^{{}}")
     if id is None or commit is None:
         return Unverified(
             tip,

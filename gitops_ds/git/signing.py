@@ -63,15 +63,15 @@ def prepared(signing: Signing) -> Iterator[tuple[tuple[str, ...], Mapping[str, s
                     listed = verification_keys.run(
                         ("gpg", "--with-colons", "--list-secret-keys"), environment
                     )
-                    found = re.search(r"^fpr:(?::*)([0-9A-F]{40,}):", listed, re.MULTILINE)
-                    if found is None:
+                    match = re.search(r"^fpr:(?::*)([0-9A-F]{40,}):", listed, re.MULTILINE)
+                    if match is None:
                         raise errors.UsageError(
                             "the OpenPGP key to sign with is no secret key: `gpg --armor "
                             "--export-secret-keys`"
                         )
                     yield (
                         verification_keys.config(
-                            "gpg.format=openpgp", f"user.signingKey={found[1]}"
+                            "gpg.format=openpgp", f"user.signingKey={match[1]}"
                         ),
                         environment,
                     )

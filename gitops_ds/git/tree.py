@@ -65,7 +65,7 @@ class TreeEntry:
 class Sifted:
     """The entries to be read, each with its checked path, and what was found on the way."""
 
-    wanted: tuple[tuple[PurePosixPath, TreeEntry], ...]
+    files: tuple[tuple[PurePosixPath, TreeEntry], ...]
     findings: tuple[Finding, ...]
 
 
@@ -84,7 +84,7 @@ def entries(pieces: Iterable[bytes]) -> Iterator[TreeEntry]:
 
 
 def sift(
-    found: Sequence[TreeEntry],
+    entries: Sequence[TreeEntry],
     limits: RepositoryLimits,
     targets: Callable[[Sequence[TreeEntry]], Mapping[bytes, bytes]],
 ) -> Sifted:
@@ -92,15 +92,15 @@ def sift(
     names.
     """
     findings: list[Finding] = []
-    wanted: list[tuple[PurePosixPath, TreeEntry]] = []
+    files: list[tuple[PurePosixPath, TreeEntry]] = []
     open_links = [
         entry
-        for entry in found
+        for entry in entries
         if entry.kind is EntryKind.LINK and entry.size <= _LONGEST_TARGET and _may_lead(entry)
     ]
     leads = targets(open_links) if open_links else {}
-    folders = _folders_read(found) if leads else frozenset()
-    for entry in found:
+    folders = _folders_read(entries) if leads else frozenset()
+    for entry in entries:
         path = plain_path(entry.name)
         if path is None:
             findings.append(_finding("SRC004", entry, is_read(entry.name), _NAME))
@@ -111,7 +111,7 @@ def sift(
             )
             findings.append(_finding("SRC003", entry, is_read(entry.name), message))
         elif entry.kind is EntryKind.FILE:
-            wanted.append((path, entry))
+            files.append((path, entry))
         elif entry.kind is EntryKind.LINK:
             refused = is_read(entry.name) or (
                 entry.name in leads and _end(entry, leads[entry.name]) in folders
@@ -121,7 +121,7 @@ def sift(
             findings.append(_finding("SRC002", entry, not _hidden(entry.name), _SUBMODULE))
         else:
             findings.append(_finding("SRC004", entry, is_read(entry.name), _ODD))
-    return Sifted(tuple(wanted), _first(findings))
+    return Sifted(tuple(files), _first(findings))
 
 
 def _first(findings: list[Finding]) -> tuple[Finding, ...]:
@@ -190,10 +190,10 @@ def _end(link: TreeEntry, target: bytes) -> bytes:
     return posixpath.normpath(posixpath.join(posixpath.dirname(link.name), target))
 
 
-def _folders_read(found: Sequence[TreeEntry]) -> frozenset[bytes]:
+def _folders_read(entries: Sequence[TreeEntry]) -> frozenset[bytes]:
     """The folders with a file that is read, at any depth."""
     folders = {b"."}
-    for entry in found:
+    for entry in entries:
         folder = posixpath.dirname(entry.name) if is_read(entry.name) else b""
         while folder and folder not in folders:
             folders.add(folder)

@@ -42,10 +42,10 @@ def snapshot(directory: Path, path: str = "", limits: RepositoryLimits = DEFAULT
     if not root.is_dir():
         raise errors.RevisionUnknown(f"{root} is not a directory; name one that holds manifests")
     try:
-        found = list(_entries(root, limits))
+        entries = list(_entries(root, limits))
         base = os.fsencode(root)
         sifted = tree.sift(
-            found,
+            entries,
             limits,
             lambda links: {
                 link.name: os.readlink(_file(base, link))  # noqa: PTH115  bytes
@@ -53,7 +53,7 @@ def snapshot(directory: Path, path: str = "", limits: RepositoryLimits = DEFAULT
             },
         )
         files, findings = file_selection.files(
-            sifted, limits, lambda wanted: dict(_contents(root, wanted))
+            sifted, limits, lambda chosen: dict(_contents(root, chosen))
         )
     except OSError as error:
         raise errors.SourceError(
@@ -67,10 +67,10 @@ def _file(base: bytes, entry: TreeEntry) -> bytes:
 
 
 def _contents(
-    root: Path, wanted: Sequence[file_selection.NamedEntry]
+    root: Path, entries: Sequence[file_selection.NamedEntry]
 ) -> Iterator[tuple[PurePosixPath, bytes]]:
     base = os.fsencode(root)
-    for path, entry in wanted:
+    for path, entry in entries:
         try:
             # Not through a symlink that replaced the file since the listing.
             descriptor = os.open(_file(base, entry), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -108,25 +108,25 @@ def _entries(root: Path, limits: RepositoryLimits) -> Iterator[TreeEntry]:
             yield entry
 
 
-def _is_below_link(base: bytes, folder: bytes, known: dict[bytes, bool]) -> bool:
-    if folder not in known:
-        above = _is_below_link(base, os.path.dirname(folder), known)  # noqa: PTH120  names are bytes
-        known[folder] = above or os.path.islink(os.path.join(base, folder))  # noqa: PTH114, PTH118  names are bytes
-    return known[folder]
+def _is_below_link(base: bytes, folder: bytes, links: dict[bytes, bool]) -> bool:
+    if folder not in links:
+        above = _is_below_link(base, os.path.dirname(folder), links)  # noqa: PTH120  names are bytes
+        links[folder] = above or os.path.islink(os.path.join(base, folder))  # noqa: PTH114, PTH118  names are bytes
+    return links[folder]
 
 
 def _entry(base: bytes, name: bytes) -> TreeEntry | None:
     try:
-        found = os.lstat(os.path.join(base, name))  # noqa: PTH118  names are bytes
+        status = os.lstat(os.path.join(base, name))  # noqa: PTH118  names are bytes
     except (FileNotFoundError, NotADirectoryError):
         return None
-    if stat.S_ISREG(found.st_mode):
-        return TreeEntry(name, EntryKind.FILE, found.st_size)
-    if stat.S_ISLNK(found.st_mode):
+    if stat.S_ISREG(status.st_mode):
+        return TreeEntry(name, EntryKind.FILE, status.st_size)
+    if stat.S_ISLNK(status.st_mode):
         return TreeEntry(name, EntryKind.LINK)
     # git lists a submodule, and a repository in the repository, as a directory.
     return TreeEntry(
-        name.rstrip(b"/"), EntryKind.SUBMODULE if stat.S_ISDIR(found.st_mode) else EntryKind.OTHER
+        name.rstrip(b"/"), EntryKind.SUBMODULE if stat.S_ISDIR(status.st_mode) else EntryKind.OTHER
     )
 
 

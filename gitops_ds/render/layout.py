@@ -151,7 +151,7 @@ class Layout:
         """The objects of the file, cached for all clusters."""
         if (objects := self.parsed.get(path)) is None:
             objects = self.parsed[path] = parsed_objects.read(
-                str(path), self.files[path], self.snapshot.known
+                str(path), self.files[path], self.snapshot.cached
             )
         return objects
 

@@ -94,7 +94,7 @@ def _prepared(job: Job) -> Prepared:
         )
     expanded = asyncio.run(open_repository.expanded(snapshot, job.allowed))
     return prepare.prepare(
-        replace(expanded, known=CachedResults(clean=job.clean)), cluster=job.cluster, advice=False
+        replace(expanded, cached=CachedResults(clean=job.clean)), cluster=job.cluster, advice=False
     )
 
 

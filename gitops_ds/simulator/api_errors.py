@@ -97,10 +97,10 @@ def conflict(resource: Resource, name: str, why: str = MODIFIED) -> errors.Confl
     )
 
 
-def other_uid(resource: Resource, name: str, expected: str, found: str) -> errors.Conflict:
+def other_uid(resource: Resource, name: str, expected: str, actual: str) -> errors.Conflict:
     """A delete's precondition does not hold."""
     why = (
-        f"the UID in the precondition ({expected}) does not match the UID in record ({found}). "
+        f"the UID in the precondition ({expected}) does not match the UID in record ({actual}). "
         "The object might have been deleted and then recreated"
     )
     return errors.Conflict(
@@ -108,12 +108,12 @@ def other_uid(resource: Resource, name: str, expected: str, found: str) -> error
     )
 
 
-def replaced_uid(resource: Resource, name: str, new: str, found: str) -> errors.Conflict:
+def replaced_uid(resource: Resource, name: str, new: str, actual: str) -> errors.Conflict:
     """A replacement of an object with another UID; in a patch it is an immutable field."""
     return conflict(
         resource,
         name,
-        f"Precondition failed: UID in precondition: {new}, UID in object meta: {found}",
+        f"Precondition failed: UID in precondition: {new}, UID in object meta: {actual}",
     )
 
 

@@ -19,10 +19,10 @@ def put(
 
 
 def among(
-    known: Any, type: str, value: str, now: float, why: tuple[str, str] = ("", "")
+    conditions: Any, type: str, value: str, now: float, why: tuple[str, str] = ("", "")
 ) -> list[dict[str, Any]]:
     """The conditions with that one set; it stays at its place."""
-    before = next((c for c in known if c["type"] == type), None)
+    before = next((c for c in conditions if c["type"] == type), None)
     since = (
         before["lastTransitionTime"]
         if before and before["status"] == value
@@ -31,8 +31,8 @@ def among(
     made = {"type": type, "status": value, "lastTransitionTime": since}
     made |= {name: text for name, text in zip(("reason", "message"), why, strict=True) if text}
     if before is None:
-        return [*known, made]
-    return [made if c is before else c for c in known]
+        return [*conditions, made]
+    return [made if c is before else c for c in conditions]
 
 
 def true(body: Body, type: str) -> bool:

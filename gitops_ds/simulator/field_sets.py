@@ -58,19 +58,19 @@ def encode(fields: FieldSet) -> Mapping[str, Any]:
 
 def decode(encoded: Mapping[str, Any]) -> FieldSet:
     """The paths of a `fieldsV1`."""
-    found: list[FieldPath] = []
+    paths: list[FieldPath] = []
 
     def walk(value: Mapping[str, Any], path: FieldPath) -> None:
         for step, below in value.items():
             if step == ".":
-                found.append(path)
+                paths.append(path)
             elif below:
                 walk(below, (*path, step))
             else:
-                found.append((*path, step))
+                paths.append((*path, step))
 
     walk(encoded, ())
-    return frozenset(found)
+    return frozenset(paths)
 
 
 def show(path: FieldPath) -> str:
@@ -95,9 +95,9 @@ class Schema:
 
     def of(self, type: Type, value: Any) -> FieldSet:
         """The fields that a configuration states, as an applier owns them."""
-        found: set[FieldPath] = set()
-        self._collect(type, value, (), found)
-        return frozenset(found)
+        paths: set[FieldPath] = set()
+        self._collect(type, value, (), paths)
+        return frozenset(paths)
 
     @staticmethod
     def copy(value: Any) -> Any:
@@ -110,19 +110,19 @@ class Schema:
             return [Schema.copy(item) for item in value]
         return value
 
-    def _collect(self, type: Type, value: Any, path: FieldPath, found: set[FieldPath]) -> None:
+    def _collect(self, type: Type, value: Any, path: FieldPath, paths: set[FieldPath]) -> None:
         if _is_leaf(type, value):
-            found.add(path)
+            paths.add(path)
         elif isinstance(type, ListOf):
             for step, item in items(type, value).items():
-                self._collect(type.element, item, (*path, step), found)
-                found.add((*path, step))
+                self._collect(type.element, item, (*path, step), paths)
+                paths.add((*path, step))
         elif isinstance(value, Mapping):
             for name, below in value.items():
                 child = (*path, f"f:{name}")
-                self._collect(self.child(type, name), below, child, found)
+                self._collect(self.child(type, name), below, child, paths)
                 if below is None or below == {} or not isinstance(type, Struct):
-                    found.add(child)
+                    paths.add(child)
 
     def child(self, type: Type, name: str) -> Type:
         """The type of a field or key below a struct or map."""
@@ -150,8 +150,8 @@ class Schema:
                 if before is None or after is None:
                     leaf(before, after, path)
                 return
-            known = after if after is not None else before
-            if _is_leaf(type, known) or (
+            present = after if after is not None else before
+            if _is_leaf(type, present) or (
                 before is not None and after is not None and _shape(before) != _shape(after)
             ):
                 leaf(before, after, path)
@@ -201,12 +201,12 @@ class Schema:
         left, right = items(type, live), items(type, config)
         order, shared = list(left), [step for step in right if step in left]
         merged: dict[str, Any] = {}
-        wanted = list(right)
-        while order or wanted:
+        order_of_right = list(right)
+        while order or order_of_right:
             if (
                 order
-                and wanted
-                and order[0] != wanted[0]
+                and order_of_right
+                and order[0] != order_of_right[0]
                 and order[0] in right
                 and shared
                 and shared[0] != order[0]
@@ -220,7 +220,7 @@ class Schema:
             if order and order[0] in merged:
                 order.pop(0)
                 continue
-            step = wanted.pop(0)
+            step = order_of_right.pop(0)
             merged[step] = (
                 self.merge(type.element, left[step], right[step]) if step in left else right[step]
             )
@@ -262,24 +262,24 @@ class Schema:
 
     def with_parents(self, type: Type, fields: FieldSet) -> FieldSet:
         """The set, and the named fields of structs that lie above its members."""
-        found = set(fields)
+        paths = set(fields)
         for path in fields:
             here: Type = type
             for n, step in enumerate(path):
                 if isinstance(here, Struct) and n + 1 < len(path):
-                    found.add(path[: n + 1])
+                    paths.add(path[: n + 1])
                 here = here.element if isinstance(here, ListOf) else self.child(here, step[2:])
-        return frozenset(found)
+        return frozenset(paths)
 
 
 def items(type: ListOf, value: Iterable[Any]) -> dict[str, Any]:
     """The items of a set or keyed list by their step; raises KeyMissing. The first of two equal
     ones counts.
     """
-    found: dict[str, Any] = {}
+    by_key: dict[str, Any] = {}
     for item in value:
-        found.setdefault(_step(type, item), item)
-    return found
+        by_key.setdefault(_step(type, item), item)
+    return by_key
 
 
 def _step(type: ListOf, item: Any) -> str:

@@ -48,8 +48,8 @@ def _faults(structures: Structures, type: Type, value: Any, place: str) -> Itera
         case Opaque():
             return
         case ScalarType(name):
-            wanted = _EXPECTED[name]
-            if not isinstance(value, wanted) or (isinstance(value, bool) and name != "boolean"):
+            expected = _EXPECTED[name]
+            if not isinstance(value, expected) or (isinstance(value, bool) and name != "boolean"):
                 yield f"{place}: {_type_fault(name, value)}"
         case ListOf():
             if not isinstance(value, (list, tuple)):
@@ -72,12 +72,12 @@ def _struct_faults(structures: Structures, type: Struct, value: Any, place: str)
     if not isinstance(value, Mapping):
         yield f"{place}: expected map, got {_plain(value)}"
         return
-    known = structures.fields(type)
+    fields = structures.fields(type)
     for name, item in value.items():
-        if name not in known:
+        if name not in fields:
             yield f"{place}.{name}: field not declared in schema"
         else:
-            yield from _faults(structures, known[name], item, f"{place}.{name}")
+            yield from _faults(structures, fields[name], item, f"{place}.{name}")
 
 
 def _item_faults(type: ListOf, value: Sequence[Any], place: str) -> Iterator[str]:
@@ -103,10 +103,10 @@ def known_fields(
     A part that the body shares with the stored object `old` (the same Python object) has none of
     these, and no part of a stored object ever changes: it is not copied.
     """
-    known, kept = structures.fields(type), old or {}
+    fields, kept = structures.fields(type), old or {}
     copied: dict[str, Any] = {}
     for name, value in body.items():
-        field, before = known.get(name), kept.get(name)
+        field, before = fields.get(name), kept.get(name)
         if field is None:
             continue
         if value is before and name in kept:
@@ -124,8 +124,10 @@ def known_only(structures: Structures, type: Type, value: Any) -> Any:
         return value
     match type:
         case Struct() if isinstance(value, Mapping):
-            known = structures.fields(type)
-            return {k: known_only(structures, known[k], v) for k, v in value.items() if k in known}
+            fields = structures.fields(type)
+            return {
+                k: known_only(structures, fields[k], v) for k, v in value.items() if k in fields
+            }
         case ListOf() if isinstance(value, (list, tuple)):
             return [known_only(structures, type.element, item) for item in value]
         case MapOf() if isinstance(value, Mapping):

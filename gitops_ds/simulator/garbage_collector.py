@@ -64,17 +64,17 @@ class Garbage:
             left = self._owners[dependent] - {uid}
             if any(other in self._alive for other in left):
                 self._disown(dependent, uid)
-            elif (found := self._found(dependent)) is not None:
-                self._delete(dependent, found["metadata"]["uid"])
+            elif (current := self._found(dependent)) is not None:
+                self._delete(dependent, current["metadata"]["uid"])
         if place[1] in self._ending:
             self._empty(place[1])
         if place[0] == NAMESPACE:
             self._ending.discard(place[2])
 
     def _again(self, place: _Place) -> None:
-        found = self._found(place)
-        if found is not None and "deletionTimestamp" in found["metadata"]:
-            self._end(place, found)
+        body = self._found(place)
+        if body is not None and "deletionTimestamp" in body["metadata"]:
+            self._end(place, body)
 
     def _end(self, place: _Place, body: Body) -> None:
         finalizers = body["metadata"].get("finalizers") or ()
@@ -89,12 +89,12 @@ class Garbage:
         elif FOREGROUND in finalizers:
             waiting = False
             for dependent in dependents:
-                found = self._found(dependent)
-                if found is None:
+                current = self._found(dependent)
+                if current is None:
                     continue
-                waiting = waiting or _blocks(found, body["metadata"]["uid"])
-                if "deletionTimestamp" not in found["metadata"]:
-                    self._delete(dependent, found["metadata"]["uid"])
+                waiting = waiting or _blocks(current, body["metadata"]["uid"])
+                if "deletionTimestamp" not in current["metadata"]:
+                    self._delete(dependent, current["metadata"]["uid"])
             if not waiting:
                 self._without(place, body, FOREGROUND)
 
@@ -112,28 +112,28 @@ class Garbage:
                 self._delete(
                     (resource, namespace, body["metadata"]["name"]), body["metadata"]["uid"]
                 )
-        if not left and (found := self._server.store.get(NAMESPACE, "", namespace)) is not None:
-            self._server.finalize(found)
+        if not left and (current := self._server.store.get(NAMESPACE, "", namespace)) is not None:
+            self._server.finalize(current)
 
     def _found(self, place: _Place) -> Body | None:
         return self._server.store.get(*place)
 
     def _delete(self, place: _Place, uid: str) -> None:
-        found = self._found(place)
-        if found is not None and found["metadata"]["uid"] == uid:
+        body = self._found(place)
+        if body is not None and body["metadata"]["uid"] == uid:
             try:
                 self._server.delete(*place)
             except errors.ClusterError:
                 return  # gone meanwhile, or its kind is
 
     def _disown(self, place: _Place, uid: str) -> None:
-        found = self._found(place)
-        if found is not None:
+        body = self._found(place)
+        if body is not None:
             left = [
-                ref for ref in found["metadata"].get("ownerReferences") or () if ref["uid"] != uid
+                ref for ref in body["metadata"].get("ownerReferences") or () if ref["uid"] != uid
             ]
             self._server.put(
-                place[0], found, metadata=_with(found["metadata"], "ownerReferences", left)
+                place[0], body, metadata=_with(body["metadata"], "ownerReferences", left)
             )
 
     def _without(self, place: _Place, body: Body, finalizer: str) -> None:

@@ -77,7 +77,7 @@ class Write:
 
 def read(body: Body) -> dict[Manager, ManagerEntry]:
     """The managers of an object."""
-    found = {}
+    entries = {}
     for entry in (body.get("metadata") or {}).get("managedFields") or ():
         manager = Manager(
             entry.get("manager", ""),
@@ -85,10 +85,10 @@ def read(body: Body) -> dict[Manager, ManagerEntry]:
             entry.get("apiVersion", ""),
             entry.get("subresource", ""),
         )
-        found[manager] = ManagerEntry(
+        entries[manager] = ManagerEntry(
             field_sets.decode(entry.get("fieldsV1") or {}), entry.get("time", "")
         )
-    return found
+    return entries
 
 
 def show(managers: Managers) -> list[dict[str, Any]]:
@@ -192,11 +192,11 @@ def _put(
     """The writer's entry; its time is that of its last write that changed something (apimachinery,
     managedfieldsupdater.go).
     """
-    known = managers.pop(write.manager, None)
+    entry = managers.pop(write.manager, None)
     if owned:
         managers[write.manager] = (
-            known
-            if known and known.fields == owned and not changed
+            entry
+            if entry and entry.fields == owned and not changed
             else ManagerEntry(owned, write.time)
         )
 

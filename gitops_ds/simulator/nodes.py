@@ -84,12 +84,12 @@ class Lifecycle:
 
     def set_ready(self, node: str, value: str, reason: str) -> None:
         """Sets a node's Ready condition, as its kubelet or the node controller does."""
-        found = self._server.store.get(NODE, "", node)
-        if found is not None:
+        body = self._server.store.get(NODE, "", node)
+        if body is not None:
             self._server.put(
                 NODE,
-                found,
-                status=conditions.put(found, "Ready", value, self._server.now(), (reason, "")),
+                body,
+                status=conditions.put(body, "Ready", value, self._server.now(), (reason, "")),
             )
 
     def heartbeats_lost(self, node: str) -> None:
@@ -146,9 +146,9 @@ class Lifecycle:
             return
         new = uid not in self._pods.setdefault(node, {})
         self._pods[node][uid] = pod
-        found = self._server.store.get(NODE, "", node)
-        if new and found is not None:
-            self._evict(pod, (found.get("spec") or {}).get("taints") or [])
+        body = self._server.store.get(NODE, "", node)
+        if new and body is not None:
+            self._evict(pod, (body.get("spec") or {}).get("taints") or [])
         elif new:
             self._later(node, _FORGOTTEN_AFTER, lambda: self._forget(node))
 
@@ -170,8 +170,8 @@ class Lifecycle:
 
     def _delete(self, pod: Body, grace: int | None) -> None:
         metadata = pod["metadata"]
-        found = self._server.store.get(POD, metadata["namespace"], metadata["name"])
-        if found is not None and found["metadata"]["uid"] == metadata["uid"]:
+        body = self._server.store.get(POD, metadata["namespace"], metadata["name"])
+        if body is not None and body["metadata"]["uid"] == metadata["uid"]:
             self._server.delete(
                 POD, metadata["namespace"], metadata["name"], DeleteOptions(grace=grace)
             )

@@ -51,9 +51,9 @@ class Scheduler:
         if change.type is EventType.DELETED:
             self._nodes.pop(name, None)
             return
-        known = self._nodes.get(name)
+        load = self._nodes.get(name)
         now = (nodes.node_of(change.body), capacity.allocatable(change.body))
-        if now != known:
+        if now != load:
             self._nodes[name] = now
             self._retry(name)
 
@@ -78,8 +78,8 @@ class Scheduler:
 
     def _account(self, name: _Name, node: str, body: Body | None) -> None:
         load = self._loads.setdefault(node, _Load())
-        known = name in load.pods
-        if known == (body is not None):
+        is_counted = name in load.pods
+        if is_counted == (body is not None):
             return
         taken = load.pods.pop(name) if body is None else body
         sign = -1 if body is None else 1

@@ -80,12 +80,12 @@ def _split(selector: str) -> list[str]:
 
 
 def _label(part: str) -> _LabelTest:
-    found = _SET.match(part)
-    if not found or (found[1] and (found[3] or found[5])):
+    match = _SET.match(part)
+    if not match or (match[1] and (match[3] or match[5])):
         raise api_errors.bad_request(
             f"unable to parse requirement: {part!r} is no label requirement"
         )
-    negated, key, sign, value, word, listed = found.groups()
+    negated, key, sign, value, word, listed = match.groups()
     if sign == "!=":
         return lambda labels: labels.get(key) != value
     if sign:
@@ -101,23 +101,23 @@ def _label(part: str) -> _LabelTest:
 
 
 def _fields(resource: Resource, selector: str) -> list[Test]:
-    known = {**_COMMON, **_FIELDS.get((resource.group, resource.kind), {})}
+    paths = {**_COMMON, **_FIELDS.get((resource.group, resource.kind), {})}
     tests: list[Test] = []
     for part in filter(None, (p.strip() for p in selector.split(","))):
-        found = re.match(r"^([^=!]+)(!=|==|=)(.*)$", part)
-        if not found:
+        match = re.match(r"^([^=!]+)(!=|==|=)(.*)$", part)
+        if not match:
             raise api_errors.bad_request(
                 f"invalid selector: '{selector}'; can't understand '{part}'"
             )
-        name, sign, value = found.groups()
-        if name not in known:
-            names = ", ".join(f'"{n}"' for n in known)
+        name, sign, value = match.groups()
+        if name not in paths:
+            names = ", ".join(f'"{n}"' for n in paths)
             raise api_errors.bad_request(f'"{name}" is not a known field selector: only {names}')
-        tests.append(_field(known[name], value, sign == "!="))
+        tests.append(_field(paths[name], value, sign == "!="))
     return tests
 
 
-def _field(path: tuple[str, ...], wanted: str, differs: bool) -> Test:
+def _field(path: tuple[str, ...], expected: str, differs: bool) -> Test:
     def matches(body: Body) -> bool:
         value: Any = body
         for step in path:
@@ -131,6 +131,6 @@ def _field(path: tuple[str, ...], wanted: str, differs: bool) -> Test:
             value is None and path[-1] in ("unschedulable", "hostNetwork")
         ):
             text = "true" if value else "false"
-        return (str(text) == wanted) != differs
+        return (str(text) == expected) != differs
 
     return matches

@@ -64,10 +64,10 @@ class Server:
     def get(self, resource: Resource, namespace: str, name: str) -> Body:
         """The object; raises NotFound."""
         self.require(resource)
-        found = self.store.get(resource, namespace if resource.namespaced else "", name)
-        if found is None:
+        body = self.store.get(resource, namespace if resource.namespaced else "", name)
+        if body is None:
             raise api_errors.not_found(resource, name)
-        return found
+        return body
 
     def require(self, resource: Resource) -> None:
         """Raises NotFound unless the kind is served."""
@@ -136,10 +136,10 @@ class Server:
             return
         if not namespace:
             raise api_errors.not_allowed()
-        found = self.store.get(NAMESPACE, "", namespace)
-        if found is None:
+        stored_namespace = self.store.get(NAMESPACE, "", namespace)
+        if stored_namespace is None:
             raise api_errors.not_found(NAMESPACE, namespace)
-        if "deletionTimestamp" in found["metadata"]:
+        if "deletionTimestamp" in stored_namespace["metadata"]:
             cause = api_errors.FieldError(
                 "metadata.namespace",
                 "NamespaceTerminating",
@@ -154,8 +154,8 @@ class Server:
     def _insert(self, resource: Resource, body: dict[str, Any]) -> Body:
         stored = self.store.put(resource, body)
         if resource == registry_strategy.CRD:
-            for custom, known in crds.served(stored):
-                self.structures.add(custom, known)
+            for custom, structure in crds.served(stored):
+                self.structures.add(custom, structure)
                 if not self._is_custom(custom):
                     self.store.begin(custom)
                 self._custom.add((custom.group, custom.kind))
@@ -352,11 +352,11 @@ class Server:
         These fields get no owner; no applier of ours states them.
         """
         metadata = seen["metadata"]
-        found = self.store.get(resource, metadata.get("namespace", ""), metadata["name"])
-        if found is None or found["metadata"]["uid"] != metadata["uid"]:
+        stored = self.store.get(resource, metadata.get("namespace", ""), metadata["name"])
+        if stored is None or stored["metadata"]["uid"] != metadata["uid"]:
             return None
-        made = {**found, **parts}
-        return found if made == found else self._settled(resource, made)
+        made = {**stored, **parts}
+        return stored if made == stored else self._settled(resource, made)
 
     # --- ending
 

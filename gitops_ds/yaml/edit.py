@@ -57,14 +57,14 @@ def apply(data: bytes, edits: Sequence[Edit]) -> bytes:
     if not edits:
         return data
     ordered = _in_order(edits)
-    wanted = _values(data)
+    values = _values(data)
     for edit in ordered:
-        if edit.document not in wanted:
+        if edit.document not in values:
             raise ValueError(f"there is no document {edit.document}")
-        _put(wanted[edit.document], edit)
+        _put(values[edit.document], edit)
     for way in (_spliced, _round_trip, _spliced_in_flow):
         made = way(data, ordered)
-        if made is not None and _values(made) == wanted:
+        if made is not None and _values(made) == values:
             return made
     raise ValueError("what is written there also stands elsewhere, by an alias or a merge key")
 
@@ -186,11 +186,11 @@ def _round(text: str, edits: Sequence[Edit], in_flow: bool) -> tuple[str, list[E
             waiting.append(edit)
             held.update((edit.document, edit.path[:length]) for length in range(len(edit.path)))
             continue
-        found = _splices(source, trail, edit, in_flow)
-        if found is None:
+        new_splices = _splices(source, trail, edit, in_flow)
+        if new_splices is None:
             return None
         taken.add(around)
-        splices += found
+        splices += new_splices
     return splice.joined(text, splices), waiting
 
 
@@ -201,10 +201,10 @@ Trail = list[tuple[Node | None, Node]]
 def _trail(root: Node, path: Path) -> Trail:
     trail: Trail = [(None, root)]
     for step in path:
-        found = _child(trail[-1][1], step)
-        if found is None:
+        child = _child(trail[-1][1], step)
+        if child is None:
             break
-        trail.append(found)
+        trail.append(child)
     return trail
 
 

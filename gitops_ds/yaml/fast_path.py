@@ -174,10 +174,10 @@ def _line(text: str) -> Line:
 
 
 def _value(text: str) -> Any:
-    found = VALUE.match(text)
-    if found is None:
+    match = VALUE.match(text)
+    if match is None:
         raise _Unsure
-    word: str = found[1]
+    word: str = match[1]
     if word[0] == "{":
         return {}
     return [_scalar(one) for one in ITEMS.findall(word)] if word[0] == "[" else _scalar(word)

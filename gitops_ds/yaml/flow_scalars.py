@@ -22,7 +22,7 @@ def veiled(data: bytes) -> bytes:
     """The file with them hidden; as it is where the file has such characters of its own."""
     if any(veil in data for veil in _VEILS.values()):
         return data
-    return _NO_INDICATOR.sub(lambda found: _VEILS[found[0]], data)
+    return _NO_INDICATOR.sub(lambda match: _VEILS[match[0]], data)
 
 
 def unveil(root: Node) -> None:

@@ -113,8 +113,8 @@ def _compare(one: str, other: str) -> int:
 
 def _digits(text: str, at: int) -> str:
     """The digits from a place on."""
-    found = re.compile("[0-9]*").match(text, at)
-    return found[0] if found else ""
+    match = re.compile("[0-9]*").match(text, at)
+    return match[0] if match else ""
 
 
 def _digits_before(text: str, at: int) -> str:

@@ -144,11 +144,11 @@ def _scalar(text: _Text, at: _Entry) -> Span:
     """Of the value in the line of an entry; an empty value is after the colon."""
     row, column, key = at
     rest, start = _rest(text, at)
-    found = fast_path.VALUE.match(rest)
-    if found is None:
+    match = fast_path.VALUE.match(rest)
+    if match is None:
         end = column + len(key or "") + 1
         return (row, end), (row, end)
-    return (row, start + found.start(1)), (row, start + found.end(1))
+    return (row, start + match.start(1)), (row, start + match.end(1))
 
 
 def _rest(text: _Text, at: _Entry) -> tuple[str, int]:
@@ -160,11 +160,11 @@ def _rest(text: _Text, at: _Entry) -> tuple[str, int]:
 def _flow_item(text: _Text, at: _Entry, step: str | int) -> Span | None:
     """The item of a flow list."""
     rest, start = _rest(text, at)
-    found = fast_path.VALUE.match(rest)
-    if found is None or not found[1].startswith("[") or not isinstance(step, int):
+    match = fast_path.VALUE.match(rest)
+    if match is None or not match[1].startswith("[") or not isinstance(step, int):
         return None
-    items = list(fast_path.ITEMS.finditer(found[1]))
+    items = list(fast_path.ITEMS.finditer(match[1]))
     if not 0 <= step < len(items):
         return None
-    start += found.start(1)
+    start += match.start(1)
     return (at.row, start + items[step].start()), (at.row, start + items[step].end())

@@ -49,7 +49,7 @@ class Text:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self._starts = [0, *(found.end() for found in _BREAK.finditer(text))]
+        self._starts = [0, *(line_break.end() for line_break in _BREAK.finditer(text))]
         self._newline = "\r\n" if "\r\n" in text else "\n"
 
     def replaced(self, node: Node, value: Any) -> list[Splice] | None:

@@ -38,7 +38,7 @@ def test_blocking_findings_are_the_same_with_advice_and_without(seed: int) -> No
     bad, _ = mutations.mutated(random, good)
     after = snapshot(bad, other)
     prepared = prepare.prepare(after, namespace="default")
-    few = prepare.prepare(replace(after, known=known), namespace="default", advice=False)
+    few = prepare.prepare(replace(after, cached=known), namespace="default", advice=False)
     assert few.findings == tuple(finding for finding in prepared.findings if finding.refused)
     assert few.deployable == prepared.deployable
     assert few.bundle == prepared.bundle

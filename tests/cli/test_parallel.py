@@ -75,7 +75,7 @@ def what_the_other_found() -> None:
         assert (
             outcome(
                 run.of(
-                    whole.with_head(replace(whole.head, known=CachedResults(clean=clean))),
+                    whole.with_head(replace(whole.head, cached=CachedResults(clean=clean))),
                     CheckOptions(),
                 )
             )
@@ -114,7 +114,7 @@ def where_it_is_not_worth_it() -> None:
     for one in (
         CheckInput(SourceTree(None, dict(list(files().items())[:100])), None, {}),
         replace(sides(), base=SourceTree(None, {})),
-        sides(known=CachedResults({"a": b"b"})),
+        sides(cached=CachedResults({"a": b"b"})),
         sides(consumed=frozenset([PurePosixPath("000.yaml")])),
     ):
         with parallel.shared(one, CheckOptions()) as same:

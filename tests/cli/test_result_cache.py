@@ -40,7 +40,7 @@ def judged(
     snapshot: SourceTree, known: CachedResults = NOTHING, namespace: str = ""
 ) -> CheckResult:
     return check_run.of(
-        CheckInput(replace(snapshot, known=known), None, {}),
+        CheckInput(replace(snapshot, cached=known), None, {}),
         CheckOptions(namespace=namespace),
     )
 

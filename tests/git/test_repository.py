@@ -161,7 +161,7 @@ def test_a_tree_that_leads_out_is_not_even_fetched(upstream: Upstream) -> None:
 )
 def test_a_name_that_leaves_the_tree_is_rejected(name: bytes) -> None:
     sifted = tree.sift([TreeEntry(name, EntryKind.FILE, 1)], DEFAULT, lambda _: {})
-    assert (sifted.wanted, [f.rule for f in sifted.findings]) == ((), ["SRC004"])
+    assert (sifted.files, [f.rule for f in sifted.findings]) == ((), ["SRC004"])
 
 
 def test_a_file_of_200_mb_gives_a_finding_and_not_its_bytes(upstream: Upstream) -> None:

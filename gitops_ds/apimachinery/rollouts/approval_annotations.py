@@ -18,17 +18,17 @@ from gitops_ds.model.rollouts.stage_approval import StageApproval
 from gitops_ds.model.rollouts.staged_rollout import RolloutTarget
 
 
-def approvals(known: Iterable[Revision], target: RolloutTarget) -> tuple[StageApproval, ...]:
+def approvals(revisions: Iterable[Revision], target: RolloutTarget) -> tuple[StageApproval, ...]:
     """The approvals of the target; none where they can't be read, or name another template."""
-    found = next((one for one in known if one.uid == target.uid), None)
-    annotations = annotations_of(found) if found else {}
+    revision = next((one for one in revisions if one.uid == target.uid), None)
+    annotations = annotations_of(revision) if revision else {}
     read = _derived if names.APPROVERS in annotations else _annotated
     return tuple(one for one in read(annotations) if one.hash in ("", target.hash))
 
 
-def approved_stages(known: Iterable[Revision], target: RolloutTarget) -> frozenset[str]:
+def approved_stages(revisions: Iterable[Revision], target: RolloutTarget) -> frozenset[str]:
     """The stages of the target that are approved."""
-    return frozenset(one.stage for one in approvals(known, target))
+    return frozenset(one.stage for one in approvals(revisions, target))
 
 
 def annotated(stages: Iterable[StageApproval]) -> str:
@@ -45,10 +45,10 @@ def encoded(derived: Iterable[StageApproval]) -> str:
 def decoded(text: str) -> tuple[StageApproval, ...]:
     """The approvals of `gitops-ds.io/approvals`; none where they can't be read."""
     try:
-        found = msgspec.json.decode(text or "[]", type=tuple[StageApproval, ...])
+        approvals = msgspec.json.decode(text or "[]", type=tuple[StageApproval, ...])
     except (msgspec.DecodeError, msgspec.ValidationError):
         return ()
-    return tuple(one for one in found if one.hash)  # without a hash it could be of any target
+    return tuple(one for one in approvals if one.hash)  # without a hash it could be of any target
 
 
 def annotations_of(revision: Revision) -> Mapping[str, Any]:

@@ -58,23 +58,25 @@ def remembered(
     A template among the DaemonSet's `own` revisions was proved after a release, and leaves the
     list, unless its rollout is not complete.
     """
-    found = {one.hash: one for one in parse(metadata.get("annotations") or {})}
+    by_hash = {one.hash: one for one in parse(metadata.get("annotations") or {})}
     for target in targets:
         hash = revisions.labels_of(target).get(names.ROLLOUT, "")
         record = target_revisions.record_in(target)
         if hash and record.halt is not None:
-            found[hash] = _halted(hash, target, record)
+            by_hash[hash] = _halted(hash, target, record)
     proved = {one.hash for one in own if not target_revisions.is_unproved(one)}
-    kept = [one for one in found.values() if one.hash not in proved]
+    kept = [one for one in by_hash.values() if one.hash not in proved]
     return tuple(sorted(kept, key=lambda one: (-one.at, one.hash))[:MOST])
 
 
 def hold_reason(annotations: Mapping[str, str], hash: str) -> str:
     """Why a rollout of the template with this hash is on hold; empty where it is not."""
-    found = next((one for one in parse(annotations) if hash and one.hash == hash), None)
-    if found is None:
+    template = next((one for one in parse(annotations) if hash and one.hash == hash), None)
+    if template is None:
         return ""
-    return f"this template was halted before, with commit {found.commit[:12]}: {found.message}"
+    return (
+        f"this template was halted before, with commit {template.commit[:12]}: {template.message}"
+    )
 
 
 def named(annotations: Mapping[str, str], commit: str) -> frozenset[str]:

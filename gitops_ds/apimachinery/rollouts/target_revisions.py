@@ -57,21 +57,25 @@ def body_of(daemonset: DaemonSet, template: Body, commit: str) -> dict[str, Any]
     }
 
 
-def renewed(daemonset: DaemonSet, known: Revision) -> dict[str, Any]:
+def renewed(daemonset: DaemonSet, revision: Revision) -> dict[str, Any]:
     """The target revision as it was applied, from the one in the cluster."""
-    annotations = (known.raw.get("metadata") or {}).get("annotations") or {}
+    annotations = (revision.raw.get("metadata") or {}).get("annotations") or {}
     kept = {name: annotations[name] for name in _APPLIED if name in annotations}
-    body = body_of(daemonset, known.template, "")
-    body["metadata"] |= {"name": known.name, "labels": _rollout_label(known), "annotations": kept}
+    body = body_of(daemonset, revision.template, "")
+    body["metadata"] |= {
+        "name": revision.name,
+        "labels": _rollout_label(revision),
+        "annotations": kept,
+    }
     return body
 
 
-def _rollout_label(known: Revision) -> dict[str, str]:
-    return {names.ROLLOUT: revisions.labels_of(known).get(names.ROLLOUT, "")}
+def _rollout_label(revision: Revision) -> dict[str, str]:
+    return {names.ROLLOUT: revisions.labels_of(revision).get(names.ROLLOUT, "")}
 
 
 def target_of(
-    daemonset: DaemonSet, known: Iterable[Revision], commit: str = ""
+    daemonset: DaemonSet, own_revisions: Iterable[Revision], commit: str = ""
 ) -> RolloutTarget | None:
     """The target of the DaemonSet's rollout among the revisions of its namespace.
 
@@ -82,22 +86,29 @@ def target_of(
     name = daemonset.annotations.get(names.TARGET, "")
     if not name:
         return RolloutTarget("", daemonset.template, commit=commit)
-    found = next((one for one in known if one.name == name), None)
-    if found is None:
+    revision = next((one for one in own_revisions if one.name == name), None)
+    if revision is None:
         return None
-    if revisions.same_template(found.template, daemonset.template) and not record_in(found).early:
+    if (
+        revisions.same_template(revision.template, daemonset.template)
+        and not record_in(revision).early
+    ):
         return RolloutTarget("", daemonset.template, commit=commit)
-    annotations = (found.raw.get("metadata") or {}).get("annotations") or {}
-    hash = found.hash or revisions.labels_of(found).get(names.ROLLOUT, "")
+    annotations = (revision.raw.get("metadata") or {}).get("annotations") or {}
+    hash = revision.hash or revisions.labels_of(revision).get(names.ROLLOUT, "")
     return RolloutTarget(
-        hash, found.template, found.name, found.uid, str(annotations.get(names.COMMIT) or "")
+        hash,
+        revision.template,
+        revision.name,
+        revision.uid,
+        str(annotations.get(names.COMMIT) or ""),
     )
 
 
-def record_of(known: Iterable[Revision], target: RolloutTarget) -> RolloutRecord:
+def record_of(own_revisions: Iterable[Revision], target: RolloutTarget) -> RolloutRecord:
     """What was kept about the rollout; an empty record where nothing was, or it can't be read."""
-    found = next((one for one in known if one.uid == target.uid), None)
-    return record_in(found) if found else RolloutRecord()
+    revision = next((one for one in own_revisions if one.uid == target.uid), None)
+    return record_in(revision) if revision else RolloutRecord()
 
 
 def record_in(target: Revision) -> RolloutRecord:
@@ -189,13 +200,14 @@ def policy_of(daemonset: DaemonSet) -> tuple[RolloutPolicy, tuple[Pool, ...]] | 
     if not text:
         return None
     try:
-        found = msgspec.json.decode(text, type=_PolicyText)
+        policy_text = msgspec.json.decode(text, type=_PolicyText)
     except (msgspec.DecodeError, msgspec.ValidationError) as error:
         raise ValueError(f"{names.ROLLOUT_POLICY}: {error}") from None
     pools = tuple(
-        Pool(pool.name, tuple(Requirement(*one) for one in pool.match)) for pool in found.pools
+        Pool(pool.name, tuple(Requirement(*one) for one in pool.match))
+        for pool in policy_text.pools
     )
-    return decode(found.policy), pools
+    return decode(policy_text.policy), pools
 
 
 def _pool_names(stage: Any) -> tuple[str, ...]:

@@ -295,9 +295,12 @@ def _values_of_binding(body: Body) -> Iterator[Violation]:
             "a ClusterRoleBinding requires a ClusterRole: use a RoleBinding for a Role",
         )
     for index, one in enumerate(items(body.get("subjects"))):
-        group, wanted = one.get("apiGroup"), "" if one.get("kind") == "ServiceAccount" else _GROUP
-        if group is not None and group != wanted and group:
-            shown = f"is {wanted}" if wanted else "is empty"
+        group, expected_group = (
+            one.get("apiGroup"),
+            "" if one.get("kind") == "ServiceAccount" else _GROUP,
+        )
+        if group is not None and group != expected_group and group:
+            shown = f"is {expected_group}" if expected_group else "is empty"
             yield Violation(
                 ("subjects", index, "apiGroup"),
                 f'the apiGroup of a {one.get("kind")} {shown}, not "{group}"',

@@ -161,9 +161,11 @@ def resource_of_container(place: Path, reference: Spec) -> Iterator[Violation]:
         yield Violation((*place, "divisor"), str(wrong))
         return
     if divisor != "0" and divisor not in (("1", "1m") if resource.endswith(".cpu") else _DIVISORS):
-        known = "1 or 1m" if resource.endswith(".cpu") else "1 with a unit or without, such as 1Mi"
+        examples = (
+            "1 or 1m" if resource.endswith(".cpu") else "1 with a unit or without, such as 1Mi"
+        )
         yield Violation(
-            (*place, "divisor"), f"the divisor of {resource} must be {known}, not {divisor}"
+            (*place, "divisor"), f"the divisor of {resource} must be {examples}, not {divisor}"
         )
 
 

@@ -72,8 +72,8 @@ _FINALIZERS: Final = frozenset(("foregroundDeletion", "orphan", "kubernetes"))
 
 def _is_of_whole_cluster(body: Body) -> bool:
     """Whether the kind is cluster-scoped. The API server drops the namespace of such an object."""
-    known = builtin_resources.RESOURCES.get((group_of(body), str(body.get("kind"))))
-    return known is not None and not known.namespaced
+    resource = builtin_resources.RESOURCES.get((group_of(body), str(body.get("kind"))))
+    return resource is not None and not resource.namespaced
 
 
 def _metadata(body: Body) -> Iterator[Violation]:

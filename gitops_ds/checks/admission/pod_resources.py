@@ -56,8 +56,8 @@ def _meant(text: str) -> str:
     """The valid quantity for a typo: a suffix in the wrong case, with the B of bytes, or after a
     space; empty without one.
     """
-    found = _SLIP.match(text)
-    return f"{found[1]}{_SUFFIXES[found[2].lower()]}" if found else ""
+    match = _SLIP.match(text)
+    return f"{match[1]}{_SUFFIXES[match[2].lower()]}" if match else ""
 
 
 def _quantities(body: Body) -> Iterator[tuple[Path, Any]]:
@@ -182,8 +182,8 @@ def volumes(body: Body) -> Iterator[Violation]:
             for field in ("volumeMounts", "volumeDevices"):
                 for index, mount in enumerate(items(container.get(field))):
                     if mount.get("name") not in named:
-                        known = ", ".join(sorted(str(name) for name in named)) or "none"
-                        message = f'volume "{mount.get("name")}" not found: the pod has {known}'
+                        names = ", ".join(sorted(str(name) for name in named)) or "none"
+                        message = f'volume "{mount.get("name")}" not found: the pod has {names}'
                         yield Violation((*way, field, index, "name"), message)
 
 

@@ -22,15 +22,15 @@ _HUGE: Final = "hugepages-"
 _GROUPS: Final = ("containers", "initContainers")
 
 
-def known(amounts: Any) -> dict[str, Fraction]:
+def valid_amounts(amounts: Any) -> dict[str, Fraction]:
     """The valid amounts, rounded up as the API server does. DS010 reports the others."""
-    found: dict[str, Fraction] = {}
+    valid: dict[str, Fraction] = {}
     for name, value in section(amounts).items():
         try:
-            found[name] = Fraction(0) if value is None else quantities.parse(value)
+            valid[name] = Fraction(0) if value is None else quantities.parse(value)
         except ValueError:
             continue
-    return found
+    return valid
 
 
 def requests_within_limits(body: Body) -> Iterator[Violation]:
@@ -39,7 +39,7 @@ def requests_within_limits(body: Body) -> Iterator[Violation]:
         if resources := section(container.get("resources")):
             yield from _requests((*way, "resources"), resources)
     for path, spec in pod_specs(body):
-        for name, amount in known(spec.get("overhead")).items():
+        for name, amount in valid_amounts(spec.get("overhead")).items():
             if name not in _OF_CONTAINERS:
                 yield from _resource((*path, "overhead", name), name, amount)
         if resources := section(spec.get("resources")):
@@ -48,18 +48,21 @@ def requests_within_limits(body: Body) -> Iterator[Violation]:
 
 
 def _requests(way: Path, resources: Spec) -> Iterator[Violation]:
-    requests, limits = known(resources.get("requests")), known(resources.get("limits"))
-    for name, wanted in requests.items():
+    requests, limits = (
+        valid_amounts(resources.get("requests")),
+        valid_amounts(resources.get("limits")),
+    )
+    for name, least in requests.items():
         limit, path = limits.get(name), (*way, "requests", name)
         if limit is None:
             if whole(name):
                 yield Violation(
                     path, f"{name} cannot be overcommitted: set a limit of the same amount"
                 )
-        elif wanted > limit:
+        elif least > limit:
             request, limit = resources["requests"][name], resources["limits"][name]
             yield Violation(path, f"the request of {request} {name} exceeds its limit of {limit}")
-        elif whole(name) and wanted != limit:
+        elif whole(name) and least != limit:
             yield Violation(
                 path,
                 f"{name} cannot be overcommitted: its request must equal its limit, "
@@ -118,18 +121,18 @@ def _of_whole_pod(path: Path, spec: Spec, resources: Spec) -> Iterator[Violation
                     (*path, "resources", field, name),
                     f"resources of a pod must be cpu, memory or hugepages-SIZE, not {name}",
                 )
-    limits = known(resources.get("limits"))
+    limits = valid_amounts(resources.get("limits"))
     for index, one in enumerate(items(spec.get("containers"))):
-        for name, limit in known(section(one.get("resources")).get("limits")).items():
+        for name, limit in valid_amounts(section(one.get("resources")).get("limits")).items():
             if name in limits and limit > limits[name]:
                 yield Violation(
                     (*path, "containers", index, "resources", "limits", name),
                     f"the limit of {name} exceeds the limit of the pod",
                 )
-    requests = known(resources.get("requests"))
+    requests = valid_amounts(resources.get("requests"))
     for name in requests:
         container_requests = (
-            known(section(one.get("resources")).get("requests")).get(name, 0)
+            valid_amounts(section(one.get("resources")).get("requests")).get(name, 0)
             for one in items(spec.get("containers"))
         )
         if sum(container_requests) > requests[name]:

@@ -33,8 +33,8 @@ def selector_matches(body: Body) -> Iterator[Violation]:
     selector = section(at(body, _SELECTOR))
     if body.get("kind") not in _SELECTING or not _has_conditions(selector):
         return
-    labels, wanted = section(at(body, _LABELS)), section(selector.get("matchLabels"))
-    for key, value in wanted.items():
+    labels, match_labels = section(at(body, _LABELS)), section(selector.get("matchLabels"))
+    for key, value in match_labels.items():
         if (labels.get(key) or "") != (value or "") or key not in labels:
             has = f'has "{labels[key]}"' if key in labels else "does not have it"
             message = f"the selector requires the label {key}: {value}; the pod template {has}"
@@ -48,7 +48,7 @@ def selector_matches(body: Body) -> Iterator[Violation]:
             if (
                 requirement.operator == "In"
                 and len(requirement.values) == 1
-                and requirement.key not in wanted
+                and requirement.key not in match_labels
             ):
                 yield Violation(path, message, _labelled(requirement.key, requirement.values[0]))
             else:

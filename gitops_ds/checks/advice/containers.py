@@ -63,13 +63,13 @@ def memory_limits(body: Body) -> Iterator[Violation]:
             continue
         for way, container in containers(body):
             if not _limit(container, "memory"):
-                wanted = (
+                request = (
                     section(section(container.get("resources")).get("requests")).get("memory")
                     or _PROPOSED["memory"]
                 )
                 fix = Fix(
                     "set a limit of twice the request",
-                    (Mend((*way, "resources", "limits", "memory"), _twice(wanted)),),
+                    (Mend((*way, "resources", "limits", "memory"), _twice(request)),),
                 )
                 message = (
                     f'"{container.get("name")}" has no memory limit: a leak exhausts the memory of '
@@ -157,9 +157,9 @@ def named_ports(body: Body) -> Iterator[Violation]:
     for way, container in containers(body):
         for path, port in _probe_ports(way, container):
             if isinstance(port, str) and not port.isdigit():
-                known = [one.get("name") for one in items(container.get("ports"))]
-                if port not in known:
-                    named = [str(name) for name in known if name]
+                names = [one.get("name") for one in items(container.get("ports"))]
+                if port not in names:
+                    named = [str(name) for name in names if name]
                     message = (
                         f'the container has no port "{port}" '
                         f"({', '.join(named) or 'no port has a name'}): it never becomes ready"
@@ -208,12 +208,12 @@ def one_success(body: Body) -> Iterator[Violation]:
     """DS409: successThreshold above 1 is allowed for readiness probes only."""
     for way, container in containers(body):
         for name in ("livenessProbe", "startupProbe"):
-            wanted = section(container.get(name)).get("successThreshold")
-            if wanted not in (None, 0, 1):
+            threshold = section(container.get(name)).get("successThreshold")
+            if threshold not in (None, 0, 1):
                 path = (*way, name, "successThreshold")
                 yield Violation(
                     path,
-                    f"successThreshold of a {name} must be 1, not {wanted}",
+                    f"successThreshold of a {name} must be 1, not {threshold}",
                     Fix("remove it", (Mend(path),), safe=True),
                 )
 

@@ -54,13 +54,13 @@ def common_labels(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
     """DS015: the recommended labels are missing."""
     metadata = section(body.get("metadata"))
     labels, name = section(metadata.get("labels")), metadata.get("name")
-    known = labels.get("app.kubernetes.io/name") or name
-    wanted = {
-        "app.kubernetes.io/name": known,
-        "app.kubernetes.io/part-of": known,
+    label = labels.get("app.kubernetes.io/name") or name
+    expected = {
+        "app.kubernetes.io/name": label,
+        "app.kubernetes.io/part-of": label,
         "app.kubernetes.io/managed-by": names.FIELD_MANAGER,
     }
-    missing = {key: value for key, value in wanted.items() if not labels.get(key)}
+    missing = {key: value for key, value in expected.items() if not labels.get(key)}
     if missing:
         words = ", ".join(f"{key}: {value}" for key, value in missing.items())
         mends = (

@@ -67,12 +67,12 @@ def against(level: str, spec: Mapping[str, Any]) -> list[str]:
     """The short reasons for which a level does not admit the pod; empty for a level that admits it,
     and for an unknown level.
     """
-    found: dict[str, None] = {}
+    fields: dict[str, None] = {}
     if level in ("baseline", "restricted"):
-        found |= dict.fromkeys(_baseline(spec))
+        fields |= dict.fromkeys(_baseline(spec))
     if level == "restricted":
-        found |= dict.fromkeys(_restricted(spec))
-    return list(found)
+        fields |= dict.fromkeys(_restricted(spec))
+    return list(fields)
 
 
 def _baseline(spec: Mapping[str, Any]) -> Iterator[str]:

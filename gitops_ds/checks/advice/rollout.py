@@ -188,12 +188,12 @@ def _sleep(hook: Spec) -> int:
     """The minimum duration of a hook's sleep in seconds."""
     if seconds := section(hook.get("sleep")).get("seconds"):
         return int(seconds)
-    found = (
+    match = (
         _SLEEP.search(" ".join(map(str, items(section(hook.get("exec")).get("command")))))
         if hook
         else None
     )
-    return int(found[1]) if found else 0
+    return int(match[1]) if match else 0
 
 
 @of_daemonsets

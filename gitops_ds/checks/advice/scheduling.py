@@ -274,12 +274,12 @@ def priority(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
 def hard_limits(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
     """DS317: a required label, other than of the platform, excludes nodes that lack or lose it."""
     chosen = [((*_NODE_SELECTOR, key), key) for key in section(pod.get("nodeSelector"))]
-    wanted = [
+    terms = [
         ((*way, "key"), str(one.get("key")))
         for way, one in _conditions(pod)
         if one.get("operator") in ("In", "Exists")
     ]
-    for path, key in (*chosen, *wanted):
+    for path, key in (*chosen, *terms):
         if key not in _PLATFORM:
             message = (
                 f"a node without the label {key} does not run the agent: require it only if the "

@@ -32,9 +32,9 @@ def filled_in(body: Body) -> Iterator[Violation]:
     text = orjson.dumps(body)
     if any(hint in text for hint in _HINTS):
         for path, value, free in _texts(body, (), False):
-            found = _NEVER_MEANT.search(value) or (None if free else _TEMPLATE.search(value))
-            if found:
-                yield Violation(path, f'"{found[0]}" is an unrendered placeholder: set a value')
+            match = _NEVER_MEANT.search(value) or (None if free else _TEMPLATE.search(value))
+            if match:
+                yield Violation(path, f'"{match[0]}" is an unrendered placeholder: set a value')
 
 
 def _texts(value: Any, path: Path, free: bool) -> Iterator[tuple[Path, str, bool]]:

@@ -81,10 +81,10 @@ def _is_idle(container: Spec) -> bool:
 
 def _has_work(container: Spec) -> bool:
     """Whether the command of an idle container does something before its sleep."""
-    found = _IDLE.match(_command(container))
-    return found is not None and any(
+    match = _IDLE.match(_command(container))
+    return match is not None and any(
         not word.startswith("-") and word.rpartition("/")[2] not in _SHELLS
-        for word in found["work"].split()
+        for word in match["work"].split()
     )
 
 

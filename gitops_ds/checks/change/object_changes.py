@@ -72,8 +72,10 @@ def stays(sides: ChangeSides) -> Iterator[Violation]:
 
 
 def _selector(body: Body) -> frozenset[tuple[str, str, frozenset[str]]]:
-    found = label_selector.of_label_selector(section(section(body.get("spec")).get("selector")))
-    return frozenset((one.key, one.operator, frozenset(one.values)) for one in found)
+    selector_value = label_selector.of_label_selector(
+        section(section(body.get("spec")).get("selector"))
+    )
+    return frozenset((one.key, one.operator, frozenset(one.values)) for one in selector_value)
 
 
 def _same_agent(before: Body, after: Body) -> bool:

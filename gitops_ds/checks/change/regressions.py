@@ -155,8 +155,10 @@ def _requests(was: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[tuple[
 
 
 def _priority(sides: ChangeSides, name: str) -> int | None:
-    found = sides.head.get(Key("scheduling.k8s.io", "PriorityClass", "", name))
-    value = section(found.body if found else None).get("value", _PRIORITIES.get(name))
+    priority_class = sides.head.get(Key("scheduling.k8s.io", "PriorityClass", "", name))
+    value = section(priority_class.body if priority_class else None).get(
+        "value", _PRIORITIES.get(name)
+    )
     return value if isinstance(value, int) else None
 
 

@@ -97,23 +97,23 @@ def known_keys(fleet: ClusterContext) -> Iterator[Violation]:
     certificates, so its keys are unknown.
     """
     for manifest in fleet.daemonsets:
-        for path, kind, name, wanted in references.keys(pod_spec(manifest)):
+        for path, kind, name, expected_key in references.keys(pod_spec(manifest)):
             key = Key("", kind, manifest.key.namespace, name)
             there = fleet.manifests.get(key)
             body = there.body if there else {}
-            known = {
+            keys = {
                 one
                 for field in ("data", "binaryData", "stringData")
                 for one in section(body.get(field))
             }
-            if known and wanted not in known:
+            if keys and expected_key not in keys:
                 hint = (
-                    phrases.did_you_mean(wanted, known)
-                    or f": it has {phrases.one_of(sorted(known))}"
+                    phrases.did_you_mean(expected_key, keys)
+                    or f": it has {phrases.one_of(sorted(keys))}"
                 )
                 yield Violation(
                     (*POD, *path),
-                    f"{kind} {name} has no key {wanted}{hint}; no pod starts without it",
+                    f"{kind} {name} has no key {expected_key}{hint}; no pod starts without it",
                     object=manifest.key,
                     related=key,
                 )
@@ -147,12 +147,12 @@ def admitted(fleet: ClusterContext) -> Iterator[Violation]:
             "labels"
         )
         level = str(section(labels).get(pod_security.ENFORCE) or "")
-        found = pod_security.against(level, pod_spec(manifest))
-        if found:
+        fields = pod_security.against(level, pod_spec(manifest))
+        if fields:
             message = (
                 f"the namespace enforces the level {level}, so that no pod can be created; "
                 f"violations: "
-                f"{', '.join(found)}"
+                f"{', '.join(fields)}"
             )
             yield Violation(POD, message, object=manifest.key, related=key)
 

@@ -151,7 +151,7 @@ def monitored(fleet: ClusterContext) -> Iterator[Violation]:
             and (selector := _selector(body, ("spec", "selector"), plain=True))
             and label_selector.all_match(selector, pods)
         ]
-        found = [
+        matches = [
             key
             for key, spec in monitors
             for labels in (
@@ -161,7 +161,7 @@ def monitored(fleet: ClusterContext) -> Iterator[Violation]:
                 label_selector.of_label_selector(section(spec.get("selector"))), labels
             )
         ]
-        if str(annotations.get("prometheus.io/scrape")).lower() != "true" and not found:
+        if str(annotations.get("prometheus.io/scrape")).lower() != "true" and not matches:
             message = (
                 "nothing here collects its metrics: no PodMonitor, no ServiceMonitor, no "
                 "prometheus.io/scrape"
@@ -189,8 +189,8 @@ def budgets_for_others(fleet: ClusterContext) -> Iterator[Violation]:
 
 
 def _selector(body: Body, path: Path, *, plain: bool) -> tuple[Requirement, ...]:
-    found: Mapping[str, Any] = section(at(body, path))
-    return label_selector.of_label_selector({"matchLabels": found} if plain else found)
+    selector: Mapping[str, Any] = section(at(body, path))
+    return label_selector.of_label_selector({"matchLabels": selector} if plain else selector)
 
 
 def _pod_labels(body: Body) -> Mapping[str, str]:

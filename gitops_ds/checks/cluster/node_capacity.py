@@ -74,7 +74,7 @@ def misfits(fleet: ClusterContext) -> tuple[Misfit, ...]:
     # a large module that most checks do not need
     from gitops_ds.model.decision import FreeCapacity
 
-    found: dict[tuple[Key, str, bool], list[str]] = {}
+    by_cause: dict[tuple[Key, str, bool], list[str]] = {}
     for tenants, room, nodes in _houses(fleet):
         free = dict(room)
         for tenant in tenants:
@@ -83,7 +83,7 @@ def misfits(fleet: ClusterContext) -> tuple[Misfit, ...]:
             twice = {resource: 2 * amount for resource, amount in tenant.requests.items()}
             why = why or (capacity.misfit(twice, (), FreeCapacity(free)) if surging else "")
             if why and tenant.ours:
-                found.setdefault((tenant.key, why, surging), []).extend(nodes)
+                by_cause.setdefault((tenant.key, why, surging), []).extend(nodes)
             if not why or surging:
                 free = {
                     resource: amount - tenant.requests.get(resource, 0)
@@ -91,7 +91,7 @@ def misfits(fleet: ClusterContext) -> tuple[Misfit, ...]:
                 }
     return tuple(
         Misfit(key, why, tuple(sorted(nodes)), surging)
-        for (key, why, surging), nodes in sorted(found.items())
+        for (key, why, surging), nodes in sorted(by_cause.items())
     )
 
 

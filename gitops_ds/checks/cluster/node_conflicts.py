@@ -80,7 +80,7 @@ def _written(spec: Mapping[str, object]) -> dict[str, int]:
     containers = (*items(spec.get("containers")), *items(spec.get("initContainers")))
     mounts = [mount for container in containers for mount in items(container.get("volumeMounts"))]
     writable = {mount.get("name") for mount in mounts if not mount.get("readOnly")}
-    found = {}
+    paths = {}
     for index, volume in enumerate(items(spec.get("volumes"))):
         host = section(volume.get("hostPath"))
         path = str(host.get("path") or "").rstrip("/")
@@ -91,5 +91,5 @@ def _written(spec: Mapping[str, object]) -> dict[str, int]:
             and host.get("type") not in _MEETING_POINTS
             and not shared
         ):
-            found[path] = index
-    return found
+            paths[path] = index
+    return paths

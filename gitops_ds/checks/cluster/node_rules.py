@@ -185,8 +185,8 @@ def _required_labels(spec: Mapping[str, Any]) -> Iterator[tuple[Path, str, tuple
 def _missing_label(key: str, values: tuple[str, ...], census: Census) -> str:
     held = {node.labels[key] for node in census.nodes if key in node.labels}
     if not held:
-        known = {label for node in census.nodes for label in node.labels}
-        hint = phrases.did_you_mean(key, known)
+        labels = {label for node in census.nodes for label in node.labels}
+        hint = phrases.did_you_mean(key, labels)
         return (
             ""
             if census.declared and key not in census.keys
@@ -304,14 +304,14 @@ def _variants(fleet: ClusterContext) -> Iterable[tuple[Manifest, Manifest]]:
     """Pairs of DaemonSets that run the same image as the same agent: in one folder, or with one
     name label in a namespace.
     """
-    found: dict[tuple[object, ...], list[Manifest]] = {}
+    groups: dict[tuple[object, ...], list[Manifest]] = {}
     for manifest, _ in fleet.placed():
         programs, name = _programs(manifest), pod_labels(manifest).get("app.kubernetes.io/name", "")
         if manifest.agent:
-            found.setdefault((manifest.agent, programs), []).append(manifest)
+            groups.setdefault((manifest.agent, programs), []).append(manifest)
         if name:
-            found.setdefault((manifest.key.namespace, name, programs), []).append(manifest)
-    pairs = (pair for members in found.values() for pair in combinations(members, 2))
+            groups.setdefault((manifest.key.namespace, name, programs), []).append(manifest)
+    pairs = (pair for members in groups.values() for pair in combinations(members, 2))
     return {(one.key, other.key): (one, other) for one, other in pairs}.values()
 
 
@@ -327,7 +327,7 @@ def variants_everywhere(fleet: ClusterContext) -> Iterator[Violation]:
     """DS603: an expected node matches no variant of the agent."""
     if fleet.census is None:
         return
-    for agent, (wanted, never) in fleet.expected.items():
+    for agent, (expected, never) in fleet.expected.items():
         members = [manifest for manifest in fleet.daemonsets if manifest.agent == agent]
         if not members or any(member.key in fleet.unknown for member in members):
             continue
@@ -335,7 +335,7 @@ def variants_everywhere(fleet: ClusterContext) -> Iterator[Violation]:
         counted = (
             node
             for node in fleet.census.nodes
-            if _meets(node, wanted) and not _meets(node, (*never, *fleet.ignored))
+            if _meets(node, expected) and not _meets(node, (*never, *fleet.ignored))
         )
         missed = [node.name for node in counted if node.name not in taken]
         if missed:

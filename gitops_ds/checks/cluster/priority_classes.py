@@ -66,16 +66,16 @@ def held_back(fleet: ClusterContext) -> Iterator[Violation]:
         if body is None:
             continue
         value = body.get("value")
-        found = []
+        problems = []
         if isinstance(value, int) and value < 0:
-            found.append(
+            problems.append(
                 f"has the value {value}: pods without a class are scheduled first, and preempt "
                 f"this agent"
             )
         if body.get("preemptionPolicy") == "Never":
-            found.append("never preempts: on a full node the agent stays Pending")
-        if found:
-            message = f"the PriorityClass {name} {'; it '.join(found)}"
+            problems.append("never preempts: on a full node the agent stays Pending")
+        if problems:
+            message = f"the PriorityClass {name} {'; it '.join(problems)}"
             yield (
                 Violation(_PATH, message, object=manifest.key, related=key)
                 if key

@@ -49,7 +49,7 @@ def check(
     shapes_are_valid = True
     enabled = tuple(rule for rule in rule_table.enabled(bundle.rules) if advice or rule.refused)
     own_rules = custom_rules.read(bundle.custom if advice else ())
-    clean = snapshot.known.clean.get(circumstances(bundle), ())
+    clean = snapshot.cached.clean.get(circumstances(bundle), ())
     for broken, fault in own_rules.faults:
         yield _unusable(broken, fault, snapshot)
     # File by file: the caller may prepare the later ones in parallel.

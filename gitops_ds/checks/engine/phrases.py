@@ -7,11 +7,11 @@ from collections.abc import Iterable
 from typing import Any
 
 
-def nearest(word: str, known: Iterable[str]) -> str | None:
+def nearest(word: str, candidates: Iterable[str]) -> str | None:
     """The most similar known word: equal but for case, otherwise similar enough; None without
     one.
     """
-    words = sorted(set(known))
+    words = sorted(set(candidates))
     same = [one for one in words if one.lower() == word.lower()]
     if same:
         return same[0]
@@ -32,10 +32,10 @@ def distance(word: str, other: str) -> int:
     return row[-1]
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
+def did_you_mean(word: str, words: Iterable[str]) -> str:
     """`: did you mean "X"?`, or nothing."""
-    found = nearest(word, known)
-    return f': did you mean "{found}"?' if found else ""
+    near = nearest(word, words)
+    return f': did you mean "{near}"?' if near else ""
 
 
 def one_of(values: Iterable[Any]) -> str:

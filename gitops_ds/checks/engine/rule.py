@@ -257,11 +257,11 @@ def _pod_specs(body: Body) -> Sequence[tuple[Path, Mapping[str, Any]]]:
 
 
 def _containers(
-    found: Sequence[tuple[Path, Mapping[str, Any]]],
+    all_containers: Sequence[tuple[Path, Mapping[str, Any]]],
 ) -> Sequence[tuple[Path, Mapping[str, Any]]]:
     return [
         ((*path, group, index), container)
-        for path, spec in found
+        for path, spec in all_containers
         for group in ("initContainers", "containers")
         for index, container in enumerate(spec.get(group) or ())
         if isinstance(container, _MAPPING)

@@ -163,8 +163,8 @@ def _comments(file: str, text: str) -> Iterator[Suppression]:
     """
     lines = text.splitlines()
     for number, line in enumerate(lines, 1):
-        found = _COMMENT.search(line) if "gitops-ds:" in line else None
-        if found:
+        match = _COMMENT.search(line) if "gitops-ds:" in line else None
+        if match:
             about = number
             if _NO_VALUE.match(line):
                 about = next(
@@ -176,7 +176,7 @@ def _comments(file: str, text: str) -> Iterator[Suppression]:
                     number,
                 )
             yield from _read(
-                found[2], Place(file, number, found.start(1) + 1), _on_line(file, about)
+                match[2], Place(file, number, match.start(1) + 1), _on_line(file, about)
             )
 
 
@@ -216,12 +216,12 @@ class _Facts:
             self._environments[""] = bundles[0].cluster.environment
         self._bundles = bundles
 
-    def matching(self, wanted: Mapping[str, str]) -> Callable[[Finding], bool]:
+    def matching(self, labels: Mapping[str, str]) -> Callable[[Finding], bool]:
         def covers(finding: Finding) -> bool:
             return all(
-                fnmatchcase(self._fact(name, finding), wanted[name])
+                fnmatchcase(self._fact(name, finding), labels[name])
                 for name in _CONDITIONS
-                if name in wanted
+                if name in labels
             )
 
         return covers
@@ -238,8 +238,8 @@ class _Facts:
                 return self._class(finding.object)
 
     def _class(self, key: Key | None) -> str:
-        found = (bundle.manifests.get(key) for bundle in self._bundles) if key else ()
-        return next((class_of(manifest.body) for manifest in found if manifest), "")
+        manifests = (bundle.manifests.get(key) for bundle in self._bundles) if key else ()
+        return next((class_of(manifest.body) for manifest in manifests if manifest), "")
 
 
 _CONDITIONS: Final = ("object", "path", "environment", "class")

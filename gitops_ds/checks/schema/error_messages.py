@@ -277,13 +277,13 @@ def _properties(validator: Any, properties: Any, instance: Any, _schema: Any) ->
 def _additional(validator: Any, rest: Any, instance: Any, schema: Any) -> Iterator[Any]:
     if not validator.is_type(instance, "object"):
         return
-    known = schema.get("properties", {})
+    properties = schema.get("properties", {})
     for name, value in instance.items():
-        if name in known:
+        if name in properties:
             continue
         if rest is False:
             yield _error(
-                "", validator="unknown", validator_value=known, instance=value, path=(name,)
+                "", validator="unknown", validator_value=properties, instance=value, path=(name,)
             )
         elif value is not None:
             yield from validator.descend(value, rest, path=name)

@@ -52,12 +52,12 @@ class Checks:
 
     def of(self, name: str) -> SchemaPredicate:
         """The check of a definition."""
-        found = self._compiled.get(name)
-        if found is None:
+        compiled = self._compiled.get(name)
+        if compiled is None:
             # placeholder for recursive definitions
             self._compiled[name] = partial(self._late, name)
-            found = self._compiled[name] = self._compile(self._definitions[name])
-        return found
+            compiled = self._compiled[name] = self._compile(self._definitions[name])
+        return compiled
 
     def _late(self, name: str, value: Any) -> bool:
         return self._compiled[name](value)

@@ -32,8 +32,8 @@ class Schemas:
 @cache
 def schemas(version: str) -> Schemas:
     """The schemas of a version in VERSIONS."""
-    found = openapi.definitions(version)
-    return Schemas(version, found, openapi.kinds(version), fastcheck.Checks(found))
+    definitions = openapi.definitions(version)
+    return Schemas(version, definitions, openapi.kinds(version), fastcheck.Checks(definitions))
 
 
 def nearest(version: str) -> str:
@@ -44,4 +44,4 @@ def nearest(version: str) -> str:
         minor = int(version.removeprefix("v").split(".")[1])
     except (IndexError, ValueError):
         return NEWEST
-    return min(VERSIONS, key=lambda known: abs(int(known.split(".")[1]) - minor))
+    return min(VERSIONS, key=lambda candidate: abs(int(candidate.split(".")[1]) - minor))

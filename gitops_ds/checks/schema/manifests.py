@@ -86,11 +86,11 @@ def check(body: Body, versions: Iterable[str] = ()) -> Iterator[SchemaViolation]
     A field or value that only some versions lack is DS009; others are reported once. A kind without
     a schema yields one violation of severity info, or a blocking one if it can only be a typo.
     """
-    wanted = tuple(dict.fromkeys(kubernetes.nearest(version) for version in versions)) or (
-        kubernetes_versions.NEWEST,
-    )
+    nearest_versions = tuple(
+        dict.fromkeys(kubernetes.nearest(version) for version in versions)
+    ) or (kubernetes_versions.NEWEST,)
     api_version, kind = str(body.get("apiVersion", "")), str(body.get("kind", ""))
-    schemas = [kubernetes.schemas(version) for version in wanted]
+    schemas = [kubernetes.schemas(version) for version in nearest_versions]
     name = f"{api_version}/{kind}"
     serving = [one for one in schemas if name in one.kinds]
     if not serving:
@@ -102,15 +102,17 @@ def check(body: Body, versions: Iterable[str] = ()) -> Iterator[SchemaViolation]
     suspicious = [one for one in serving if not one.passes(api_version, kind, body)]
     if not suspicious:
         return
-    found = {
+    errors_by_version = {
         one.version: {
             p.path: p
             for p in error_messages.violations(one.definitions, one.kinds[name], body, one.checks)
         }
         for one in serving
     }
-    for path in dict.fromkeys(path for problems in found.values() for path in problems):
-        yield _across(path, {version: problems.get(path) for version, problems in found.items()})
+    for path in dict.fromkeys(path for problems in errors_by_version.values() for path in problems):
+        yield _across(
+            path, {version: problems.get(path) for version, problems in errors_by_version.items()}
+        )
 
 
 def _across(path: Path, by_version: dict[str, SchemaViolation | None]) -> SchemaViolation:
@@ -151,22 +153,22 @@ def _unserved(body: Body, schemas: kubernetes.Schemas) -> SchemaViolation:
         hint = f"use {instead}" if instead else "remove it; Pod Security Admission replaces it"
         message = f"{kind} of {api_version} was removed in Kubernetes {version}: {hint}"
         return SchemaViolation(API_VERSION, at, message, fix=_newer(body, instead, schemas))
-    pairs = [known.rsplit("/", 1) for known in schemas.kinds]
+    pairs = [served.rsplit("/", 1) for served in schemas.kinds]
     group = group_of({"apiVersion": api_version})
-    of_kind = sorted({known for known, its in pairs if its == kind})
-    if any(known == api_version for known, _ in pairs):
-        hint = phrases.did_you_mean(kind, (its for known, its in pairs if known == api_version))
+    of_kind = sorted({served for served, its in pairs if its == kind})
+    if any(served == api_version for served, _ in pairs):
+        hint = phrases.did_you_mean(kind, (its for served, its in pairs if served == api_version))
         hint = hint or (f": it is in {phrases.one_of(of_kind)}" if of_kind else "")
         return SchemaViolation(
             error_messages.VALUE, ("kind",), f'{api_version} has no kind "{kind}"{hint}'
         )
-    if group in {group_of({"apiVersion": known}) for known, _ in pairs} or "." not in group:
+    if group in {group_of({"apiVersion": served}) for served, _ in pairs} or "." not in group:
         # A CustomResourceDefinition needs a dot in its group: anything without one can only be
         # Kubernetes' own.
         hint = (
             f": use {phrases.one_of(of_kind)}"
             if of_kind
-            else phrases.did_you_mean(api_version, (known for known, _ in pairs))
+            else phrases.did_you_mean(api_version, (served for served, _ in pairs))
         )
         return SchemaViolation(
             API_VERSION,

@@ -51,8 +51,8 @@ def schema_for(path: PurePosixPath) -> str | None:
 @cache
 def schema(name: str) -> Mapping[str, Any]:
     """The schema of a gitops-ds file by name: `cluster`, `rollout`, `settings`."""
-    found: Mapping[str, Any] = orjson.loads((_SCHEMAS / f"{name}.schema.json").read_bytes())
-    return found
+    document: Mapping[str, Any] = orjson.loads((_SCHEMAS / f"{name}.schema.json").read_bytes())
+    return document
 
 
 def check_repository(snapshot: SourceTree) -> Iterator[Finding]:
@@ -77,9 +77,15 @@ def check_own(
     """The violations of the schema `kind_of_file` by a document, each with line and column."""
     for problem in problems(kind_of_file, parsed.value):
         start, end = parser.span(file, data, parsed.index, problem.path, key=problem.on_key)
-        found = refusal(problem.rule, problem.message, start, path=problem.path)
+        finding = refusal(problem.rule, problem.message, start, path=problem.path)
         yield Finding(
-            found.rule, found.severity, found.message, start, refused=True, path=found.path, end=end
+            finding.rule,
+            finding.severity,
+            finding.message,
+            start,
+            refused=True,
+            path=finding.path,
+            end=end,
         )
 
 
@@ -104,11 +110,14 @@ def _is_likely(path: PurePosixPath, data: bytes) -> bool:
 
 
 def _unknown_keys(error: Any, path: Path) -> Iterator[error_messages.SchemaViolation]:
-    known = error.schema.get("properties", {})
+    properties = error.schema.get("properties", {})
     inside = f" in {show_path(path)}" if path else ""
     for key in error.instance:
-        if key not in known:
-            hint = phrases.did_you_mean(str(key), known) or f": known are {phrases.one_of(known)}"
+        if key not in properties:
+            hint = (
+                phrases.did_you_mean(str(key), properties)
+                or f": known are {phrases.one_of(properties)}"
+            )
             yield error_messages.SchemaViolation(
                 error_messages.UNKNOWN,
                 (*path, key),
@@ -135,11 +144,11 @@ def _violations_of(error: Any) -> Iterator[error_messages.SchemaViolation]:
         case "required":
             yield from _missing_keys(error, path)
         case "type":
-            wanted = phrases.wanted(error.validator_value)
+            expected = phrases.wanted(error.validator_value)
             yield error_messages.SchemaViolation(
                 error_messages.TYPE,
                 path,
-                f"{name} must be {wanted}, not {phrases.shown(error.instance)}",
+                f"{name} must be {expected}, not {phrases.shown(error.instance)}",
             )
         case "enum" | "const":
             allowed = (

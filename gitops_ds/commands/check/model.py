@@ -28,7 +28,7 @@ class CheckOptions:
     `base_from` is the address at which the base is read; empty: in the repository itself.
     `snapshots` are cluster snapshots, each as FILE for every cluster or as CLUSTER=FILE. `live` is
     how to reach the clusters without a snapshot; None: they are not read. `require_live`: a cluster
-    that can't be read is an error. `known` is what earlier runs found out.
+    that can't be read is an error. `cached` are the results of earlier runs.
     """
 
     clusters: tuple[str, ...] = ()
@@ -38,7 +38,7 @@ class CheckOptions:
     snapshots: tuple[str, ...] = ()
     live: Connection | None = None
     require_live: bool = False
-    known: CachedResults = NOTHING
+    cached: CachedResults = NOTHING
 
 
 @dataclass(frozen=True, slots=True)

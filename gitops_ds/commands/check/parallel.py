@@ -51,7 +51,7 @@ def shared(sides: CheckInput, options: CheckOptions) -> Iterator[CheckInput]:
     settings = {path: data for path, data in head.files.items() if path == _SETTINGS}
     other = SecondProcess(replace(head, files=settings | later), options)
     try:
-        yield sides.with_head(replace(head, known=CachedResults(clean=_Soon(other.clean))))
+        yield sides.with_head(replace(head, cached=CachedResults(clean=_Soon(other.clean))))
     finally:
         other.end()
 
@@ -66,7 +66,7 @@ def _is_plain(sides: CheckInput) -> bool:
         or rendering.clusters(head)
         or rendering.agents(head)
     )
-    return sides.base is None and not (sides.live or made or head.known.files)
+    return sides.base is None and not (sides.live or made or head.cached.files)
 
 
 def _can_fork() -> bool:

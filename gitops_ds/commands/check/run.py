@@ -47,13 +47,13 @@ async def sides(
         if standing
         else open_repository.snapshot(repository, at)
     )
-    head = replace(await read, known=options.known)
+    head = replace(await read, cached=options.cached)
     live = _snapshots(options.snapshots, head)
     base = None
     if options.base is not None:
         base = replace(
             await open_repository.base_snapshot(repository, options.base, at, options.base_from),
-            known=options.known,
+            cached=options.cached,
         )
     twice = b"DS805" in head.files.get(PurePosixPath("gitops-ds.yaml"), b"")
     again = await open_repository.snapshot(repository, at) if twice else None

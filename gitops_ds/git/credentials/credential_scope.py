@@ -61,26 +61,24 @@ def parse(text: str) -> CredentialScope:
         "ssh://HOST/PATH"
     )
     try:
-        found = urls.urlsplit(text)
-        port = found.port
+        url = urls.urlsplit(text)
+        port = url.port
     except ValueError:
         raise errors.UsageError(advice) from None
-    if found.username is not None or found.password is not None:
+    if url.username is not None or url.password is not None:
         raise errors.UsageError(f"{advice}, without a user or a password")
     if (
-        found.scheme not in _PORTS
-        or not found.hostname
-        or found.query
-        or found.fragment
+        url.scheme not in _PORTS
+        or not url.hostname
+        or url.query
+        or url.fragment
         or re.search(r"[*\s]", text)
     ):
         raise errors.UsageError(f"{advice}; a * stands for nothing in it")
-    parts = _parts(found.path)
+    parts = _parts(url.path)
     if parts is None:
         raise errors.UsageError(f"{advice}, with a plain path: no .., no // and no %")
-    return CredentialScope(
-        found.scheme, found.hostname.lower(), port or _PORTS[found.scheme], parts
-    )
+    return CredentialScope(url.scheme, url.hostname.lower(), port or _PORTS[url.scheme], parts)
 
 
 def covers(scope: CredentialScope, where: CredentialScope) -> bool:

@@ -36,7 +36,7 @@ class SourceTree:
     are refused. `expanded` holds, for a directory with a kustomization.yaml, the plain manifests
     that kustomize made of it, and `placed` by the number of the document the sources of its values;
     `charts` holds, by its source.yaml, the output of helm. The source files of these are in
-    `consumed` and are not read again. `known` are results of earlier runs.
+    `consumed` and are not read again. `cached` are results of earlier runs.
     """
 
     commit: CommitInfo | None
@@ -46,4 +46,4 @@ class SourceTree:
     consumed: frozenset[PurePosixPath] = frozenset()
     placed: Mapping[PurePosixPath, Mapping[int, Places]] = field(default_factory=dict)
     charts: Mapping[PurePosixPath, RenderedChart] = field(default_factory=dict)
-    known: CachedResults = NOTHING
+    cached: CachedResults = NOTHING

@@ -29,7 +29,7 @@ def placed(chart: Chart, output: bytes, files: Files) -> RenderedChart:
         template = file_of(chart, _source(lines, first - 1), files)
         if template is not None:
             by_template.setdefault(template, []).append(document)
-    found: dict[int, Places] = {}
+    by_document: dict[int, Places] = {}
     values_of: dict[PurePosixPath, Any] = {}
     for template, made in by_template.items():
         text = files[template].decode("utf-8", "replace")
@@ -37,8 +37,10 @@ def placed(chart: Chart, output: bytes, files: Files) -> RenderedChart:
         several = helm_template.places(
             text, str(template), values, list(layers(chart, files, template, values_of))
         )
-        found |= {document.index: places for document, places in zip(made, several, strict=True)}
-    return RenderedChart(output, found)
+        by_document |= {
+            document.index: places for document, places in zip(made, several, strict=True)
+        }
+    return RenderedChart(output, by_document)
 
 
 def file_of(chart: Chart, named: str, files: Files) -> PurePosixPath | None:
@@ -63,12 +65,12 @@ def layers(
     """
 
     def values(file: PurePosixPath) -> Any:
-        if file not in known:
-            found = parser.read(str(file), files[file]).documents if file in files else ()
-            known[file] = found[0].value if found else None
-        return known[file]
+        if file not in content:
+            documents = parser.read(str(file), files[file]).documents if file in files else ()
+            content[file] = documents[0].value if documents else None
+        return content[file]
 
-    known = {} if read is None else read
+    content = {} if read is None else read
     sub = _subchart(chart, template)
     below = (sub.name,) if sub else ()
     yield from _below(ChartValues(chart.values, str(chart.file), ("helm", "values")), below)

@@ -76,9 +76,9 @@ class _TemplateLine:
 
     def reads(self) -> list[str]:
         """The values that its text prints."""
-        found = _VALUE.findall(self.text)
+        names = _VALUE.findall(self.text)
         dotted = [a for a in _ACTION.findall(self.text) if _DOT.match(a)]
-        return [*found, *([self.within] if dotted and self.within else [])]
+        return [*names, *([self.within] if dotted and self.within else [])]
 
     @property
     def prints_one(self) -> bool:
@@ -99,7 +99,7 @@ def places(
     for outline in outlines:
         for kind in outline.keyed("kind"):
             by_kind.setdefault(kind.text, []).append(outline)
-    found = []
+    all_places = []
     for number, each in enumerate(objects):
         same = by_kind.get(str(each.get("kind")), []) if isinstance(each, Mapping) else []
         # The document that it is of, by its kind or else its number; the whole file where that is
@@ -113,8 +113,8 @@ def places(
             if len(objects) == len(outlines)
             else []
         )
-        found.append(_Laid(file, layers).over(each, only[0] if only else _TemplateLine(1, -1)))
-    return found
+        all_places.append(_Laid(file, layers).over(each, only[0] if only else _TemplateLine(1, -1)))
+    return all_places
 
 
 def _outlines(template: str) -> Iterator[_TemplateLine]:
@@ -161,10 +161,10 @@ class _Reader:
             rest = text[1:].lstrip()
             self._add(_TemplateLine(number, indent, text=rest), same=True)
             indent, text = indent + len(text) - len(rest), rest
-        if found := _KEY.match(text):
-            value = (found[2] or "").strip()
+        if match := _KEY.match(text):
+            value = (match[2] or "").strip()
             self._add(
-                _TemplateLine(number, indent, found[1].strip("\"'"), value, within=self._within)
+                _TemplateLine(number, indent, match[1].strip("\"'"), value, within=self._within)
             )
             self._text_below = indent if _BLOCK.fullmatch(value) else None
 
@@ -295,7 +295,9 @@ class _Laid:
                 self._values(item, (*way, step), (*path, step), here)
             return
         certain = [
-            pointer for pointer, found in self._found_at(way)[:1] if _shown(found) == _shown(value)
+            pointer
+            for pointer, value_there in self._found_at(way)[:1]
+            if _shown(value_there) == _shown(value)
         ]
         self._found[path] = (*certain, here)
 

@@ -46,10 +46,10 @@ def placed(
     """
     bases = [one for file in resources for one in _read(file, files)]
     changes = [one for file in patches for one in _read(file, files)]
-    found: dict[int, Places] = {}
+    by_document: dict[int, Places] = {}
     made = parser.read("", output).documents
     if len(made) * (len(bases) + len(changes)) > _MOST_PAIRS:
-        return found
+        return by_document
     for document in made:
         own = _same_object(document.value, bases)
         exact = [one for one in own if _name(one.value) == _name(document.value)]
@@ -63,8 +63,8 @@ def placed(
             ]
             places: dict[Path, tuple[Pointer, ...]] = {(): (base.at,)}
             _lay(document.value, [*reversed(changed), base], (), places)
-            found[document.index] = places
-    return found
+            by_document[document.index] = places
+    return by_document
 
 
 def _read(file: PurePosixPath, files: Files) -> list[_Written]:

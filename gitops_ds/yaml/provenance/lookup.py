@@ -22,9 +22,9 @@ def pointers(origin: Origin, path: Path) -> tuple[Pointer, ...]:
     nearest parent, else the base.
     """
     for length in range(len(path), -1, -1):
-        found = origin.set_by.get(path[:length])
-        if found:
-            return tuple(replace(one, path=one.path + path[length:]) for one in found)
+        sources = origin.set_by.get(path[:length])
+        if sources:
+            return tuple(replace(one, path=one.path + path[length:]) for one in sources)
     return (replace(origin.base, path=origin.base.path + path),)
 
 
