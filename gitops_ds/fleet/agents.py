@@ -12,6 +12,7 @@ from typing import Any
 
 from gitops_ds import errors
 from gitops_ds.apimachinery import revisions, rollout_status, timestamps
+from gitops_ds.apimachinery.rollouts import target_revisions
 from gitops_ds.daemonset import cache, competing_controller
 from gitops_ds.deployer import source_status_store, state_store
 from gitops_ds.fleet import failed_create_events, health, staged_rollouts
@@ -54,8 +55,16 @@ class Agent:
 
     @property
     def counts(self) -> Counts:
-        """The counters of its status."""
-        return self.seen.daemonset.counts or Counts()
+        """The counters of its status; during a staged rollout `updated` are the nodes with the
+        target, while the status counts the DaemonSet's own template.
+        """
+        counts = self.seen.daemonset.counts or Counts()
+        if names.TARGET not in self.seen.daemonset.annotations:
+            return counts
+        target = target_revisions.target_of(self.seen.daemonset, self.seen.revisions)
+        if target is None or not target.revision:
+            return counts
+        return replace(counts, updated=self.nodes_by_hash()[target.hash])
 
     @property
     def history(self) -> tuple[Revision, ...]:
@@ -424,7 +433,7 @@ def nodes(agent: Agent) -> list[dict[str, Any]]:
 def nodes_done(agent: Agent) -> RolloutProgress:
     """The nodes with a healthy pod of the wanted template; the proved ones of a staged rollout."""
     if agent.rollout is not None:
-        return staged_rollouts.nodes_done(agent.rollout)
+        return staged_rollouts.nodes_done(agent.rollout, agent.seen.now)
     desired = agent.counts.desired
     return RolloutProgress(min(agent.health.tally.updated, desired), desired)
 

@@ -33,7 +33,7 @@ from gitops_ds.model.rollouts.staged_rollout import (
     StagesDecision,
     StageState,
 )
-from gitops_ds.rollouts import stages
+from gitops_ds.rollouts import stages, time_left
 
 SHOWN = 4  # stages in one line; of more, the passed ones are counted
 
@@ -180,10 +180,14 @@ def counts(rollout: StagedRollout) -> RolloutCounts:
     )
 
 
-def nodes_done(rollout: StagedRollout) -> RolloutProgress:
-    """The proved nodes, of all nodes that the rollout can update."""
+def nodes_done(rollout: StagedRollout, now: float) -> RolloutProgress:
+    """The proved nodes, of all nodes that the rollout can update, with the time left by its stages
+    at `now`, in seconds since 1970.
+    """
     numbers = counts(rollout)
-    return RolloutProgress(numbers.proved, numbers.total - numbers.parked)
+    left = time_left.time_left(rollout.inputs.policy, rollout.stages, now)
+    seconds = left.seconds if left is not None and not left.at_least else 0.0
+    return RolloutProgress(numbers.proved, numbers.total - numbers.parked, seconds)
 
 
 def as_json(rollout: StagedRollout) -> dict[str, Any]:

@@ -41,6 +41,8 @@ def at(done: int, nodes: int = 40) -> RolloutProgress:
         (at(0), at(40), 100, 400, 0),
         (at(0, 0), at(0, 0), 5, 30, 25),  # the nodes are not known yet
         (at(0), at(5), 100, 400, (100 * 7 + 350) / 2),
+        (at(0), RolloutProgress(2, 40, 900.0), 100, 400, 900),  # a staged rollout
+        (at(0), RolloutProgress(2, 40, 0.0), 100, 400, None),  # which waits for people
     ],
 )
 def test_the_remaining_time_is_by_the_pace_and_at_first_by_the_estimate(
@@ -111,6 +113,18 @@ def test_the_bar_shows_nodes_done_of_nodes_and_the_time_left() -> None:
         "DaemonSet node-agents/node-exporter: 20 of 40 nodes after 60 s\n"
         "DaemonSet node-agents/fluentd: 5 of 5 nodes after 60 s\n"
     )
+
+
+def test_the_time_left_of_a_staged_rollout_is_counted_from_its_last_report() -> None:
+    terminal = Terminal()
+    with terminal.bar({AGENT: 400.0}) as bar:
+        bar.progress(AGENT, RolloutProgress(1, 40, 600.0))
+        terminal.now = 60.0
+        assert bar.left() == "about 9 min left"
+        bar.progress(AGENT, RolloutProgress(1, 40, 600.0))
+        assert bar.left() == "about 10 min left"
+        bar.progress(AGENT, RolloutProgress(1, 40, 0.0))
+        assert bar.left() == ""
 
 
 def test_a_wait_that_fails_leaves_no_line_of_the_bar() -> None:

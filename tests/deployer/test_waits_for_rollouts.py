@@ -57,6 +57,7 @@ def test_an_apply_that_waits_ends_with_the_rollout() -> None:
         assert sum("is under way" in one for one in messages) == 1
         staged = [one for one in shown if 0 < one.done < one.nodes]
         assert RolloutProgress(2, 10) in staged
+        assert all(one.left for one in staged)
         assert [one.done for one in staged] == sorted(one.done for one in staged)
         assert shown[-1] == RolloutProgress(10, 10)
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from dataclasses import replace
 from typing import Any
 
 from gitops_ds.web.page import node_map, rows
@@ -71,6 +72,7 @@ def test_the_facts_count_the_nodes_of_the_target() -> None:
     there.rounds(6)
     counts = rows.row(there.agent()).counts
     assert (counts.desired, counts.updated) == (10, 2)
+    assert replace(there.agent(), rollout=None).counts == counts  # without a right to nodes
     drawn = asyncio.run(Book(Show(found=(there.agent(),))).page(PATH, {}))
     assert any("2 of 10 have it" in piece for piece in drawn.pieces.values())
 

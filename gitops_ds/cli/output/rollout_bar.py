@@ -74,7 +74,7 @@ class RolloutBar(RolloutLines):
     def progress(self, key: Key, progress: RolloutProgress) -> None:
         """Moves the bar."""
         self._first.setdefault(key, progress)
-        if self._now.get(key) != progress:
+        if self._now.get(key) != progress or progress.left is not None:
             self._moved[key] = self._clock() - self._began
         self._now[key] = progress
         total = self._total()

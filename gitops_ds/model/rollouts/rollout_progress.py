@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 # the share of a rollout from which on its own pace counts alone
 _PACE_KNOWN = 0.25
@@ -10,10 +10,15 @@ _PACE_KNOWN = 0.25
 
 @dataclass(frozen=True, slots=True)
 class RolloutProgress:
-    """The nodes of a rollout that are done, of all its nodes."""
+    """The nodes of a rollout that are done, of all its nodes.
+
+    `left` are the remaining seconds by the stages of a staged rollout, 0 if they can't be
+    estimated; None for other rollouts.
+    """
 
     done: int
     nodes: int
+    left: float | None = field(default=None, compare=False)
 
     @property
     def share(self) -> float:
@@ -24,12 +29,14 @@ class RolloutProgress:
 def seconds_left(
     first: RolloutProgress, now: RolloutProgress, elapsed: float, estimate: float | None = None
 ) -> float | None:
-    """The remaining seconds, None if unknown: by the pace since the progress `first`, which was
-    `elapsed` seconds ago; at the beginning by `estimate`, the simulated seconds of the whole
-    rollout.
+    """The remaining seconds, None if unknown: by the stages of a staged rollout, else by the pace
+    since the progress `first`, which was `elapsed` seconds ago; at the beginning by `estimate`, the
+    simulated seconds of the whole rollout.
     """
     if now.nodes and now.done >= now.nodes:
         return 0.0
+    if now.left is not None:
+        return now.left or None
     moved = now.share - first.share
     by_pace = elapsed * (1 - now.share) / moved if moved > 0 else None
     if estimate is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from gitops_ds.fleet import agents as fleet_agents
 from gitops_ds.fleet import rollout_timing
@@ -80,7 +80,7 @@ def row(agent: Agent) -> AgentRow:
         agent.health,
         sync,
         word,
-        _counts(agent),
+        agent.counts,
         commit,
         current.number if current else 0,
         bar,
@@ -88,15 +88,6 @@ def row(agent: Agent) -> AgentRow:
         rollout_timing.timing(agent),
         agent.source.id if agent.source is not None else "",
     )
-
-
-def _counts(agent: Agent) -> Counts:
-    """The counters; in a rollout the nodes that are up to date are those that run its target, while
-    the status counts the DaemonSet's own template.
-    """
-    if agent.rollout is None:
-        return agent.counts
-    return replace(agent.counts, updated=agent.nodes_by_hash()[agent.rollout.target.hash])
 
 
 def _fill(reason: str, blame: Blame) -> str:
