@@ -168,12 +168,17 @@ def _report(error: Exception, arguments: Sequence[str]) -> int:
 
 
 def _drop_output() -> None:
-    """Drops buffered output, whose flush at the exit would fail.
+    """Drops buffered output without a reader, whose flush at the exit would fail; both streams may
+    be the same pipe.
 
     https://docs.python.org/3/library/signal.html#note-on-sigpipe
     """
-    with contextlib.suppress(OSError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 COMPLETION_VARIABLE = "_GITOPS_DS_COMPLETE"
@@ -215,7 +220,11 @@ def execute(arguments: Sequence[str]) -> int:
 def main() -> None:
     """Runs the command line of the process, and ends the process with its exit code."""
     cpu_timer.install()
-    code = execute(sys.argv[1:])
+    try:
+        code = execute(sys.argv[1:])
+    except BrokenPipeError:  # of a message about an error
+        _drop_output()
+        code = 141
     # without it, garbage collection at exit takes a sixth of the time of a check
     gc.freeze()
     sys.exit(code)

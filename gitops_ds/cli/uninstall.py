@@ -103,6 +103,6 @@ def _show(args: UninstallArgs, what: Any, *, handed_back: int) -> None:
         )
         stays = (
             "the label app.kubernetes.io/managed-by, the annotation kubernetes.io/change-cause, "
-            "and events until they expire"
+            f"the namespace {args.state_namespace}, and events until they expire"
         )
         options.say(f"remaining: {stays}")

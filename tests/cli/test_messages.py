@@ -88,6 +88,26 @@ def test_a_reader_that_closes_the_pipe_is_no_verdict(tmp_path: Path) -> None:
     assert (run.returncode, run.stderr) == (141, b"")
 
 
+@pytest.mark.parametrize("command", ["help", "get", "nonsense"])
+def test_a_reader_of_both_streams_that_closes_the_pipe_is_no_verdict(
+    tmp_path: Path, command: str
+) -> None:
+    at = program.desk(tmp_path, tmp_path / "no-kubeconfig")
+    reading, writing = os.pipe()
+    os.close(reading)
+    run = subprocess.run(
+        (program.PROGRAM, command),
+        cwd=at.tree,
+        env=at.environment,
+        stdout=writing,
+        stderr=writing,
+        timeout=60,
+        check=False,
+    )
+    os.close(writing)
+    assert run.returncode == 141
+
+
 @pytest.mark.parametrize("command", ["plan", "diff"])
 def test_without_a_kubeconfig_the_options_without_a_cluster_are_named(
     tmp_path: Path, command: str

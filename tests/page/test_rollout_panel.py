@@ -5,10 +5,12 @@ nodes; the map has the colours of the target.
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from dataclasses import replace
 from typing import Any
 
+from gitops_ds.model import names
 from gitops_ds.web.page import node_map, rows
 from gitops_ds.web.page.pages import Book
 from tests.fleet.staged_world import FAST, Watched, watched
@@ -75,6 +77,18 @@ def test_the_facts_count_the_nodes_of_the_target() -> None:
     assert replace(there.agent(), rollout=None).counts == counts  # without a right to nodes
     drawn = asyncio.run(Book(Show(found=(there.agent(),))).page(PATH, {}))
     assert any("2 of 10 have it" in piece for piece in drawn.pieces.values())
+
+
+def test_the_update_strategy_that_a_policy_replaces_is_no_difference_to_git() -> None:
+    there = watched()
+    key, body = there.agent().key, there.world.body
+    gentle = {"rollingUpdate": {"maxUnavailable": "10%"}}
+    body["metadata"]["annotations"][names.UPDATE_STRATEGY] = json.dumps(gentle)
+    for strategy, same in ((gentle, True), ({"type": "OnDelete"}, False)):
+        wanted = {**body, "spec": {**body["spec"], "updateStrategy": strategy}}
+        show = Show(found=(there.agent(),), wants={key: wanted})
+        html = asyncio.run(Book(show).page(PATH, {})).html.decode()
+        assert ("Every field that Git sets is as Git sets it." in html) == same
 
 
 def test_the_map_shows_the_target_as_the_wanted_revision() -> None:

@@ -9,13 +9,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+import orjson
+
 from gitops_ds import errors
 from gitops_ds.fleet import agents as fleet_agents
 from gitops_ds.fleet.agents import Agent
 from gitops_ds.model import names
 from gitops_ds.model.daemonset import OnDelete, RollingUpdate, Share
 from gitops_ds.model.live import Node, Revision
-from gitops_ds.model.objects import Key, show_path
+from gitops_ds.model.objects import Body, Key, show_path
 from gitops_ds.plan import diff, side_by_side_diff
 from gitops_ds.redaction import objects, report, texts
 from gitops_ds.web.page import formatting, node_map, rollout_panel
@@ -32,7 +34,8 @@ async def agent(view: View, pages: Pages, agent: Agent) -> dict[str, Any]:
     """One agent: map, progress, history, diff, events."""
     one, drawn = row(agent), pages.map_of(agent)
     desired = view.wanted(agent.key)
-    pair = None if desired is None else side_by_side_diff.compare(agent.seen.daemonset.raw, desired)
+    live = _with_strategy_of_git(agent.seen.daemonset.raw)
+    pair = None if desired is None else side_by_side_diff.compare(live, desired)
     good = one.bar[0][1]
     return {
         "tab": "Agents",
@@ -51,6 +54,20 @@ async def agent(view: View, pages: Pages, agent: Agent) -> dict[str, Any]:
         "sides": pair,
         "events": [event for event in view.events() if event.key == agent.key][:EVENTS_OF_ONE],
     }
+
+
+def _with_strategy_of_git(live: Body) -> Body:
+    """The DaemonSet with the update strategy that Git had at the last apply: a rollout policy
+    replaces it in the cluster.
+    """
+    annotations = live["metadata"].get("annotations") or {}
+    if names.UPDATE_STRATEGY not in annotations:
+        return live
+    try:
+        strategy = orjson.loads(annotations[names.UPDATE_STRATEGY])
+    except orjson.JSONDecodeError:  # edited by hand
+        return live
+    return {**live, "spec": {**live["spec"], "updateStrategy": strategy}}
 
 
 def _strategy(agent: Agent) -> str:
