@@ -37,15 +37,22 @@ _ROOT: Final = _Entry(-1, -1, "")
 
 def span(data: bytes, document: int, path: Path, *, key: bool) -> Span | None:
     """The span of the value at `path`, or of its key; of the nearest parent's key if the path does
-    not exist. None if the file has other syntax, or no such document.
+    not exist. None if the file or the value has other syntax, or no such document exists.
 
     libyaml's marks: a block ends with its last scalar (`nodes.last`).
     """
     for number, row, text in _documents(data):
         if number == document:
-            (start, column), (end, last) = _span(text, path, of_key=key)
+            try:
+                (start, column), (end, last) = _span(text, path, of_key=key)
+            except _OtherSyntax:
+                return None
             return (row + start, column), (row + end, last)
     return None
+
+
+class _OtherSyntax(Exception):
+    """The place is in a flow mapping, or the end of a text in literal style."""
 
 
 class _Text(NamedTuple):
@@ -144,6 +151,8 @@ def _scalar(text: _Text, at: _Entry) -> Span:
     """Of the value in the line of an entry; an empty value is after the colon."""
     row, column, key = at
     rest, start = _rest(text, at)
+    if rest.startswith("|"):
+        raise _OtherSyntax
     match = fast_path.VALUE.match(rest)
     if match is None:
         end = column + len(key or "") + 1
@@ -160,6 +169,8 @@ def _rest(text: _Text, at: _Entry) -> tuple[str, int]:
 def _flow_item(text: _Text, at: _Entry, step: str | int) -> Span | None:
     """The item of a flow list."""
     rest, start = _rest(text, at)
+    if rest.startswith("{"):
+        raise _OtherSyntax
     match = fast_path.VALUE.match(rest)
     if match is None or not match[1].startswith("[") or not isinstance(step, int):
         return None

@@ -40,6 +40,12 @@ def parsed_text(data: bytes) -> str:
             "args:\n  - --a=b\n  - -c\n  - $(NODE):http://x/?y=z&q\nf: 10%\n"
         ),
         "a: b c  d   \nb:   x\n",
+        "a: {b: c}\nd:\n- {e: 1, f: 'g, h' } # i\n- { }\n",
+        "a: |\n  b\n",
+        "a: |-\n  b\n\n   c # d\n\n\n# e\nf: g\n",
+        "a: |  \n\n    b: c\n      - d\n\n    e\n  # f\ng:\n- |-\n h\n",
+        "a:\n- |\n  b\n  \n- c: |\n    d\n\n  e: f\n",
+        "a:\n  b: |\n    c\n    \n     \n  d: e\n---\nf: |\n  g\n---\nh: i\n",
     ],
 )
 def test_the_common_syntax_of_manifests_is_read(text: str) -> None:
@@ -58,7 +64,21 @@ def test_the_common_syntax_of_manifests_is_read(text: str) -> None:
         "a: 0644\n",
         "a: .inf\n",
         "a: &x b\n",
-        "a: |\n  b\n",
+        "a: {b: c, b: d}\n",
+        "a: {b: y}\n",
+        "a: {b: {c: d}}\n",
+        "a: {b}\n",
+        "a: {b: }\n",
+        "a: >\n  b\n",
+        "a: |+\n  b\n",
+        "a: |2\n  b\n",
+        "a: | # b\n  c\n",
+        "a: |\n  b",
+        "a: |\nb: c\n",
+        "a: |\n    b\n  c\n",
+        "a: |\n    \n  b\n",
+        "a: |\n  b\tc\n",
+        "a: |\n\tb\n",
         "a: 'b''c'\n",
         'a: "b\\n"\n',
         "a: [b: c]\n",
@@ -122,6 +142,9 @@ WORDS = [
     "{}",
     "[a, 'b']",
     "[a,b]",
+    "{a: b}",
+    "{a: 1, b: 'c'}",
+    "{a:b}",
     "-",
     "--a",
     ".5",
@@ -129,6 +152,8 @@ WORDS = [
     "null",
     ":",
     "a:b",
+    "|",
+    "|-",
 ]
 VALUES = st.one_of(
     st.sampled_from(WORDS), st.text(st.sampled_from("ab1 :#-.,[]{}'\"?&*!|>%@=~"), max_size=8)
@@ -148,9 +173,30 @@ LINES = st.builds(
         "\n".join
     )
 )
+@example("a: |\n b\n  \n   \n  c\n\n")
+@example("a: |\n\n  \n b\n")
+@example("a: |-\n b\n---\n")
 @example("a: - b")
 @example("a:\n  b: c\n d: e")
 @example("a:\n- b:\n c: d")
 def test_the_result_is_that_of_libyaml_or_none(text: str) -> None:
     value = fast_path.read(text.encode())
     assert value is None or repr(value) == parsed_text(text.encode())
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.sampled_from(
+                ["a: |", "b: |-", "- |", "- c: |", "  d: |-", "  - |-", "e:", "---", ""]
+            ),
+            st.text(st.sampled_from(" ab:-#|"), max_size=8),
+        ),
+        max_size=12,
+    ).map("\n".join)
+)
+@example("a:\n  - b: |\n    c\n    d: |\n      e")
+def test_texts_in_literal_style_are_those_of_libyaml(text: str) -> None:
+    for end in ("", "\n", "\n\n", "\n  \n"):
+        value = fast_path.read((text + end).encode())
+        assert value is None or repr(value) == parsed_text((text + end).encode())

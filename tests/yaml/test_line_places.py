@@ -42,11 +42,9 @@ def assert_same(data: bytes) -> int:
         for number, body in fast_path.read(data) or ():
             for path in paths(body) if number == document else ():
                 for key in (False, True):
-                    marks = line_places.span(data, document, path, key=key)
-                    assert marks is not None
+                    count += line_places.span(data, document, path, key=key) is not None
                     expected = parser.span_of_nodes("f", data, document, path, key=key)
                     assert parser.span("f", data, document, path, key=key) == expected, path
-                    count += 1
     return count
 
 
@@ -61,6 +59,7 @@ def assert_same(data: bytes) -> int:
         "# first\n---\n---\na: b\n---\n# nothing\n---\nc: d\n---\n",
         "a: b\n---\nc:\n  d: e\n\n---\n\nf:\n- g\n",
         "a: b c  d   \nb:   x # why\n",
+        "a:\n- |\n  b\nc: |-\n\n  d\n   e: f\n\ng:\n  h: i\n",
         "a:\n  b: # why\nc:\n- d:\n  e:\n",
         "a:\n- b:\n  - c:\n    - d\n  e: f\n- g\nh:\n  i:\n  - j\n  k: l",
     ],
@@ -74,7 +73,9 @@ def test_manifests_of_the_project(path: Path) -> None:
     assert_same(path.read_bytes())
 
 
-_SCALARS = st.sampled_from(["x", "'y z'", '"q"', "1", "true", "[]", "{}", "[a, 'b c']", ""])
+_SCALARS = st.sampled_from(
+    ["x", "'y z'", '"q"', "1", "true", "[]", "{}", "[a, 'b c']", "{d: e, f: 'g'}", ""]
+)
 _KEYS = st.sampled_from(["a", "bb", "c.d/e", "name"])
 
 
