@@ -2,8 +2,11 @@
 memory.
 
 python -m benchmarks check; GITOPS_DS_BENCH_FILES (10000), GITOPS_DS_BENCH_RUNS (5). kubeconform is
-`-strict` in one goroutine, with our own definitions of a DaemonSet as its one local schema; it has
+`-strict` in one goroutine, with our own definitions as its local schemas, one for each kind; it has
 no rules.
+
+The manifests are those of benchmarks/inputs.py (companions, comments, texts) with no finding, with
+one of severity info, and with five each; and DaemonSets alone without findings (validate.TEMPLATE).
 """
 
 from __future__ import annotations
@@ -16,13 +19,15 @@ import tempfile
 from pathlib import Path
 from statistics import median
 
-from benchmarks import processes, validate
+from benchmarks import inputs, processes, validate
 from gitops_ds.apimachinery import kubernetes_versions
 from gitops_ds.checks.engine import rule_table
 from gitops_ds.checks.schema import kubernetes
 
 COUNT = int(os.environ.get("GITOPS_DS_BENCH_FILES", "10000"))
 RUNS = int(os.environ.get("GITOPS_DS_BENCH_RUNS", "5"))
+# the ratio of files a second of CPU to kubeconform's, by the number of findings of a file
+GOALS = {0: 1.3, 1: 1.1, 5: 0.9}
 ROOT = Path(__file__).parents[1]
 PROGRAM = Path(sys.executable).with_name("gitops-ds")
 
@@ -37,19 +42,21 @@ def kubeconform(folder: Path) -> list[str | Path]:
     ]
     where = subprocess.run(build, stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
     schemas = kubernetes.schemas(kubernetes_versions.NEWEST)
-    schema = {
-        "$schema": "http://json-schema.org/draft-07/schema#",
-        "$ref": f"#/definitions/{schemas.kinds['apps/v1/DaemonSet']}",
-        "definitions": dict(schemas.definitions),
-    }
-    (folder / "daemonset.json").write_text(json.dumps(schema))
+    for kind in ("apps/v1/DaemonSet", "v1/ConfigMap", "v1/Namespace", "v1/ServiceAccount"):
+        schema = {
+            "$schema": "http://json-schema.org/draft-07/schema#",
+            "$ref": f"#/definitions/{schemas.kinds[kind]}",
+            "definitions": dict(schemas.definitions),
+        }
+        name = kind.rpartition("/")[2].lower()
+        (folder / f"{name}.json").write_text(json.dumps(schema))
     return [
         Path(where) / "kubeconform",
         "-strict",
         "-n",
         "1",
         "-schema-location",
-        folder / "daemonset.json",
+        f"{folder}/{{{{ .ResourceKind }}}}.json",
     ]
 
 
@@ -57,6 +64,33 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         for count in sorted({1_000, COUNT}):
             compare(Path(name), count)
+        findings(Path(name))
+
+
+def findings(folder: Path) -> None:
+    """Manifests as in real repositories, with findings."""
+    peer = kubeconform(folder)
+    for number, wanted in GOALS.items():
+        files = folder / f"findings-{number}"
+        files.mkdir()
+        # beside them a file of namespaces: a repository has at most 10,000 files
+        inputs.write(files, COUNT - 1, findings=(number,))
+        check: list[str | Path] = [
+            PROGRAM,
+            "check",
+            "-q",
+            "-o",
+            f"json={os.devnull}",
+            "--no-cache",
+            files,
+        ]
+        theirs, ours = [], []
+        for _ in range(RUNS):
+            theirs.append(processes.cost([*peer, files], folder / "cache"))
+            ours.append(processes.cost(check, folder / "cache"))
+        processes.show(f"{COUNT:,} files, {number} findings each", ours, theirs)
+        ratio = median(run.cpu for run in theirs) / median(run.cpu for run in ours)
+        print(f"  files a second of CPU: {ratio:.2f} of kubeconform's (wanted: {wanted})")
 
 
 def compare(folder: Path, count: int) -> None:
