@@ -277,7 +277,6 @@ class Cache:
                 self._daemonsets.pop(daemonset.key, None)
             return {daemonset.key}
         self._daemonsets[daemonset.key] = daemonset
-        self._moved.add(daemonset.key)
         return (
             set()
             if self._written_daemonsets.is_own(daemonset.uid, daemonset.version)

@@ -193,6 +193,18 @@ def moved(cache: Cache) -> bool:
     return KEY in cache.take_moved()
 
 
+def test_the_event_of_an_own_write_is_no_second_change() -> None:
+    cache, body = filled(settled()), daemonset()
+    body["metadata"]["resourceVersion"] = "300"
+    cache.wrote(DAEMONSET, body, START)
+    assert moved(cache)
+    cache.apply(DAEMONSET, MODIFIED, body, "300")
+    assert not moved(cache)
+    body["metadata"]["resourceVersion"] = "301"
+    cache.apply(DAEMONSET, MODIFIED, body, "301")
+    assert moved(cache)
+
+
 def test_changes_are_returned_once() -> None:
     cache = filled(settled())
     assert moved(cache)

@@ -218,6 +218,22 @@ def test_orphans_are_adopted_and_pods_that_left_the_selector_are_released() -> N
     assert [pod.node for pod in world.parsed() if pod.name.startswith("agent-")] == ["node-1"]
 
 
+def test_an_orphan_is_adopted_and_counts_only_afterwards() -> None:
+    world = World(daemonset(), 2)
+    world.settle()
+    own = set(world.pods)
+    world.existing("orphan", "node-0", owned=False)
+    world.existing("stranger", "node-0", owned=False, labels={"app": "x"})
+    ending = world.existing("ending", "node-0", owned=False)
+    ending["metadata"]["deletionTimestamp"] = "2027-01-01T00:00:00Z"
+    claim = claims.claim(world.observe())
+    assert {pod.name for pod in claim.pods} == own
+    (adopt,) = claim.actions
+    assert isinstance(adopt, Adopt)
+    assert adopt.key.name == "orphan"
+    assert claim.adopts
+
+
 def test_a_pod_of_another_owner_is_neither_claimed_nor_released() -> None:
     world = World(daemonset(), 2)
     world.settle()
@@ -325,3 +341,17 @@ def test_the_name_of_a_pod_ends_in_ten_letters() -> None:
     base, _, suffix = pod_factory.name("node-agent\nuid").rpartition("-")
     assert base == "node-agent"
     assert len(suffix) == 10
+
+
+@pytest.mark.parametrize(("taints", "creates"), [([], 1), ([NO_SCHEDULE], 0)])
+def test_with_surge_an_ended_pod_is_replaced_where_the_node_needs_one(
+    taints: list[dict[str, str]], creates: int
+) -> None:
+    world = World(daemonset(updateStrategy=rolling(0, 1)), 1)
+    world.settle()
+    (pod,) = world.pods.values()
+    pod["status"]["phase"] = "Failed"
+    world.nodes[0]["spec"]["taints"] = taints
+    decision = world.turn()
+    assert sum(isinstance(one, CreatePod) for one in decision.actions) == creates
+    assert any(isinstance(one, DeletePod) for one in decision.actions)

@@ -104,6 +104,26 @@ def test_a_definition_takes_the_objects_of_its_kind_along() -> None:
 
 
 @pytest.mark.parametrize(
+    ("path", "by", "kept"),
+    [
+        ("configmap/infra/source/a.yaml", "", True),
+        ("configmap/infra/source/a.yaml", "configmap/infra/source", False),
+        ("configmap/infra/source/a.yaml", "configmap/infra/other", True),
+        ("configmap/infra/other/a.yaml", "", False),
+        ("", "", False),
+    ],
+)
+def test_objects_of_a_source_with_errors_stay(path: str, by: str, kept: bool) -> None:
+    git = replace(NOTHING, kept=frozenset({"configmap/infra/source"}))
+    body = there(CONFIG, annotations={names.PATH: path} if path else {})
+    skipped = deletions.quarantined(CONFIG, body, git, by=by)
+    assert (skipped is not None) is kept
+    if not by:
+        found, refused = of({CONFIG: body}, git)
+        assert (found == {}, len(refused)) == (kept, int(kept))
+
+
+@pytest.mark.parametrize(
     ("metadata", "ending", "orphaning"),
     [
         ({}, False, False),

@@ -220,3 +220,59 @@ def test_a_set_is_held_by_its_owned_members(
     assert ownership.holds_part(body, {"metadata": {"finalizers": wanted}}, there) is holds
     del body["metadata"]["managedFields"]
     assert not ownership.holds_part(body, {"metadata": {"finalizers": wanted}}, there)
+
+
+def owning(fields: dict[str, Any], **live: Any) -> dict[str, Any]:
+    entry = {"manager": "gitops-ds", "operation": "Apply", "fieldsV1": fields}
+    return {"metadata": {"managedFields": [entry]}, **live}
+
+
+@pytest.mark.parametrize(
+    ("fields", "live", "part"),
+    [
+        ({'v:"a"': {}}, ["a", "b"], ["a"]),
+        ({'v:"c"': {}}, ["a", "b"], []),
+        ({"v:1": {}}, [1, 2], [1]),
+        ({'k:{"name":"a"}': {".": {}, "f:name": {}}}, [{"name": "a", "x": 1}], [{"name": "a"}]),
+        ({'k:{"name":"c"}': {".": {}}}, [{"name": "a"}], []),
+        (
+            {'k:{"port":1,"protocol":"TCP"}': {"f:port": {}}},
+            [{"port": 1, "x": 2}, {"port": 2}],
+            [{"port": 1}],
+        ),
+        ({}, ["a", "b"], ["a", "b"]),
+        ({"f:x": {}}, {"x": 1, "y": 2}, {"x": 1}),
+        ({"f:z": {}}, {"x": 1}, {}),
+        ({"f:x": {}}, "text", "text"),
+    ],
+)
+def test_the_owned_part_of_a_value(fields: dict[str, Any], live: Any, part: Any) -> None:
+    body = owning({"f:spec": {"f:items": fields}}, spec={"items": live})
+    assert ownership.owned_part(body, ("spec", "items")) == part
+
+
+@pytest.mark.parametrize(
+    ("owned", "wanted", "live", "holds"),
+    [
+        (["a"], {"a": 1}, {"a": 1}, True),
+        (["a"], {"a": 1}, {"a": 1, "b": 2}, True),
+        (["a"], {"a": 1, "b": None}, {"a": 1}, True),
+        (["a"], {"a": 1, "l": []}, {"a": 1}, True),  # an empty list is owned as nothing
+        (["a"], {"a": 1, "l": []}, {"a": 1, "l": []}, True),
+        (["a"], {"a": 1, "l": []}, {"a": 1, "l": [1]}, False),
+        (["a"], {"a": 1, "l": [1]}, {"a": 1, "l": [1]}, False),
+        (["a", "l"], {"a": 1, "l": []}, {"a": 1, "l": []}, True),
+        (["a", "b"], {"a": 1}, {"a": 1, "b": 2}, False),
+        (["a"], {"a": 2}, {"a": 1}, False),
+        (["a"], {"a": 1}, {}, False),
+        (["n"], {"n": None}, {}, True),  # a null may be owned
+        (["n"], {"n": None}, {"n": 1}, False),
+    ],
+)
+def test_a_mapping_is_held_by_its_owned_fields(
+    owned: list[str], wanted: dict[str, Any], live: dict[str, Any], holds: bool
+) -> None:
+    body = owning({"f:spec": {f"f:{name}": {} for name in owned}}, spec=live)
+    assert ownership.holds_part(body, {"spec": wanted}, ("spec",)) is holds
+    assert not ownership.holds_part(body, {"spec": "text"}, ("spec",))
+    assert not ownership.holds_part({**body, "spec": "text"}, {"spec": wanted}, ("spec",))

@@ -1,0 +1,140 @@
+"""The body that is applied under ignore rules, one field and its owners a row."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gitops_ds.plan import ignore_differences
+from gitops_ds.plan.ignore_differences import IgnoreRule
+
+OURS, HPA = "gitops-ds", "hpa"
+AGENT = 'k:{"name":"agent"}'
+
+
+def live_object(replicas: int, owner: str, cpu: str = "9") -> dict[str, Any]:
+    """The object in the cluster, whose `replicas` and CPU have this owner."""
+    fields = {
+        "f:spec": {"f:replicas": {}, "f:containers": {AGENT: {"f:cpu": {}}}},
+    }
+    entry = {"manager": owner, "operation": "Apply" if owner == OURS else "Update"}
+    return {
+        "kind": "X",
+        "metadata": {
+            "name": "x",
+            "resourceVersion": "7",
+            "managedFields": [{**entry, "fieldsV1": fields}],
+        },
+        "spec": {
+            "replicas": replicas,
+            "containers": [{"name": "sidecar"}, {"name": "agent", "cpu": cpu}],
+        },
+    }
+
+
+def body(**spec: Any) -> dict[str, Any]:
+    return {"kind": "X", "metadata": {"name": "x"}, "spec": {"a": 1, **spec}}
+
+
+CPU = [{"name": "agent", "cpu": "1"}]
+
+
+@pytest.mark.parametrize(
+    ("spec", "owner", "rule", "expected", "adopted"),
+    [
+        ({"replicas": 2}, HPA, IgnoreRule(("/spec/replicas",)), {}, False),
+        ({"replicas": 2}, OURS, IgnoreRule(("/spec/replicas",)), {"replicas": 5}, True),
+        ({"replicas": 5}, OURS, IgnoreRule(("/spec/replicas",)), {"replicas": 5}, False),
+        ({"replicas": 2}, HPA, IgnoreRule(("/spec/replicas",), (HPA,)), {}, False),
+        ({"replicas": 2}, HPA, IgnoreRule(("/spec/replicas",), ("vpa",)), {"replicas": 2}, False),
+        ({"replicas": 2}, OURS, IgnoreRule(("/spec/replicas",), (HPA,)), {"replicas": 2}, False),
+        ({"replicas": 2}, HPA, IgnoreRule((), (HPA,)), {}, False),
+        ({"replicas": 2}, HPA, IgnoreRule(), {"replicas": 2}, False),
+        ({"replicas": 2}, HPA, IgnoreRule(("/spec/missing",)), {"replicas": 2}, False),
+        (
+            {"replicas": 2, "new": 1},
+            HPA,
+            IgnoreRule(("/spec/new",)),
+            {"replicas": 2, "new": 1},
+            False,
+        ),
+        (
+            {"containers": CPU},
+            HPA,
+            IgnoreRule(("/spec/containers/agent/cpu",)),
+            {"containers": [{"name": "agent"}]},
+            False,
+        ),
+        (
+            {"containers": CPU},
+            HPA,
+            IgnoreRule(("/spec/containers/0/cpu",)),
+            {"containers": [{"name": "agent"}]},
+            False,
+        ),
+        (
+            {"containers": CPU},
+            OURS,
+            IgnoreRule(("/spec/containers/0/cpu",)),
+            {"containers": [{"name": "agent", "cpu": "9"}]},
+            True,
+        ),
+        (
+            {"containers": CPU},
+            HPA,
+            IgnoreRule(("/spec/containers/1/cpu",)),
+            {"containers": CPU},
+            False,
+        ),
+        (
+            {"containers": CPU},
+            HPA,
+            IgnoreRule(("/spec/containers",)),
+            {"containers": [{"name": "agent"}]},
+            False,
+        ),
+        (
+            {"containers": [{"name": "other", "cpu": "1"}]},
+            HPA,
+            IgnoreRule(("/spec/containers/0/cpu",)),
+            {"containers": [{"name": "other", "cpu": "1"}]},
+            False,
+        ),
+    ],
+)
+def test_an_ignored_field_is_left_to_its_owner_or_keeps_its_live_value(
+    spec: dict[str, Any], owner: str, rule: IgnoreRule, expected: dict[str, Any], adopted: bool
+) -> None:
+    found = ignore_differences.applied(body(**spec), live_object(5, owner), [rule])
+    metadata = {"name": "x", **({"resourceVersion": "7"} if adopted else {})}
+    assert found == {"kind": "X", "metadata": metadata, "spec": {"a": 1, **expected}}
+
+
+def test_a_mapping_that_is_empty_then_is_left_out() -> None:
+    live = live_object(5, HPA)
+    only = {"kind": "X", "metadata": {"name": "x"}, "spec": {"replicas": 2}}
+    found = ignore_differences.applied(only, live, [IgnoreRule(("/spec/replicas",))])
+    assert found == {"kind": "X", "metadata": {"name": "x"}}
+
+
+@pytest.mark.parametrize(
+    ("pointer", "path"),
+    [
+        ("/spec/a", ("spec", "a")),
+        ("spec/a", ("spec", "a")),
+        ("/spec/l/0", ("spec", "l", 0)),
+        ("/spec/l/1/x", ("spec", "l", 1, "x")),
+        ("/spec/l/two/x", ("spec", "l", 1, "x")),
+        ("/spec/l/2", None),
+        ("/spec/l/three", None),
+        ("/spec/a~1b", ("spec", "a/b")),
+        ("/spec/c~0d", ("spec", "c~d")),
+        ("/spec/missing", None),
+        ("/spec/a/b", None),
+    ],
+)
+def test_a_pointer_leads_to_a_path(pointer: str, path: tuple[str | int, ...] | None) -> None:
+    items = [{"name": "one", "x": 1}, {"name": "two", "x": 2}]
+    spec = {"spec": {"a": 1, "a/b": 2, "c~d": 3, "l": items}}
+    assert ignore_differences.resolve(spec, pointer) == ((path,) if path else ())
