@@ -202,6 +202,12 @@ def test_the_message_of_a_failed_gate_has_its_evidence() -> None:
     assert text[-1] == "- n19: Failed"
 
 
+def test_a_long_line_of_the_message_is_cut() -> None:
+    long = Halt(1000.0, "canary", "x" * 2000, gate=GateEvidence("errors", "q" * 2000, "7"))
+    text = rollout_reverts.reason(halted(halt=long)).splitlines()
+    assert [len(one) for one in text] == [1000, 0, 14, 1000, 10]
+
+
 def test_a_commit_without_files_of_the_agent_is_taken_back_by_its_own_files() -> None:
     bad = commit(2, "environments/prod/base.yaml", content=(1, 2))
     message = f"Revert\n\nGitops-Ds-Reverts: {id(2)}\n"

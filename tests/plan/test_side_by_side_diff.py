@@ -112,4 +112,11 @@ def test_each_line_of_a_block_has_its_own_number() -> None:
         ("new", "", 0, '  c: "5"', first + 2),
         ("new", "", 0, '  d: "6"', first + 3),
     ]
+    live = {"apiVersion": "v1", "kind": "X", "metadata": {"name": "x"}, "spec": {"l": [1, 2, 3]}}
+    rows = changed(live, {**live, "spec": {"l": [9]}})
+    assert [(row.kind, row.left, row.right) for row in rows] == [
+        ("changed", "  - 1", "  - 9"),
+        ("gone", "  - 2", ""),
+        ("gone", "  - 3", ""),
+    ]
     assert DiffRow("skipped") == DiffRow("skipped", "", "", 0, 0, 0)
