@@ -32,9 +32,9 @@ FLEET = Fleet(
 )
 RUNS = int(os.environ.get("GITOPS_DS_BENCH_RUNS", "5"))
 # The bounds: seconds of wall and of CPU from the start to readiness, MiB, milliseconds of CPU.
-READY, READY_CPU = 45.0, 15.0
-MEMORY, PEAK = 220.0, 320.0
-HEARTBEAT = 1.0
+READY, READY_CPU = 60.0, 20.0
+MEMORY, PEAK = 200.0, 300.0
+HEARTBEAT = 0.6
 BEATS, A_SECOND = 1_000, 50  # of 5,000 kubelets come 17 a second
 
 
