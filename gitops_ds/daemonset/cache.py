@@ -399,7 +399,9 @@ class Cache:
     def _forget_all_but(self, uids: set[str]) -> None:
         self._memories.forget_all_but(uids)
         self._placers = {uid: placer for uid, placer in self._placers.items() if uid in uids}
-        self._wanted = {uid: wanted for uid, wanted in self._wanted.items() if uid in uids}
+        self._wanted = {
+            uid: name_inputs for uid, name_inputs in self._wanted.items() if uid in uids
+        }
 
 
 def _scope_of_pod(pod: Pod) -> tuple[str, str]:

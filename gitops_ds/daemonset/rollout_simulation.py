@@ -203,12 +203,15 @@ class _Stage:
         )
 
     def estimated(self) -> Rehearsal:
-        latest, wanted = self.updated(), self.wanted & self.ready
+        latest, eligible = self.updated(), self.wanted & self.ready
         before = {pod.node for pod in self.pods.values() if self.serves(pod)} - latest
-        done, begun = len(wanted & latest), len(wanted - before)
+        done, begun = len(eligible & latest), len(eligible - before)
         if not done:
             return self.rehearsal()
-        seconds, steps = self.moved_at * len(wanted) / done, -(-self.steps * len(wanted) // begun)
+        seconds, steps = (
+            self.moved_at * len(eligible) / done,
+            -(-self.steps * len(eligible) // begun),
+        )
         return Rehearsal(
             seconds, steps, self.at_once, tuple(sorted(self.wanted - self.ready)), estimated=True
         )

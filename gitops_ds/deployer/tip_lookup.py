@@ -57,21 +57,21 @@ class TipLookup:
         """Whether an answer is due whatever the schedule says: one is under way, or it is free."""
         return self._always or self._running is not None
 
-    async def request(self, known: CommitId | None) -> TipAnswer:
-        """The tip; the known one when the answer takes long.
+    async def request(self, last_tip: CommitId | None) -> TipAnswer:
+        """The tip; the last one when the answer takes long.
 
         Raises ClusterError where the source is in the cluster.
         """
         running = self._running = self._running or asyncio.ensure_future(self._request())
-        await asyncio.wait({running}, timeout=None if known is None else PATIENCE)
+        await asyncio.wait({running}, timeout=None if last_tip is None else PATIENCE)
         if not running.done():
             running.add_done_callback(lambda _: self._wake())
-            return TipAnswer(known)
+            return TipAnswer(last_tip)
         self._running = None
         try:
             return TipAnswer(running.result(), received=True)
         except errors.SourceError as error:
-            return TipAnswer(known, received=True, error=error)
+            return TipAnswer(last_tip, received=True, error=error)
 
     async def close(self) -> None:
         """Cancels a request that is under way."""
@@ -82,16 +82,16 @@ class TipLookup:
 
 
 async def request_when_due(
-    lookup: TipLookup, schedule: ReconcileSchedule, known: CommitId | None
+    lookup: TipLookup, schedule: ReconcileSchedule, last_tip: CommitId | None
 ) -> TipAnswer:
-    """Git's answer where a look is due; else the known tip. Raises ClusterError."""
+    """Git's answer where a look is due; else the last tip. Raises ClusterError."""
     now = asyncio.get_running_loop().time()
     is_due = lookup.pending or loop_state.tip_is_due(schedule.state, now)
-    if known is not None and not is_due:
-        return TipAnswer(known)
+    if last_tip is not None and not is_due:
+        return TipAnswer(last_tip)
     schedule.feed(loop_inputs.TipRequested())
     try:
-        answer = await lookup.request(known)
+        answer = await lookup.request(last_tip)
     except errors.ClusterError:
         schedule.feed(loop_inputs.GitFailed())
         raise

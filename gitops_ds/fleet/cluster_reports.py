@@ -44,7 +44,7 @@ class ReportInput:
     cluster: str
     status: SourceStatus
     state: DeployerState
-    wanted: Set[Key]
+    daemonsets: Set[Key]
     agents: Sequence[Agent]
     url: str = ""
 
@@ -115,7 +115,7 @@ def _judge(inputs: ReportInput) -> tuple[ClusterState, str]:
     whole = applied is not None and applied == state.last_good == state.last_attempted
     if status.condition not in _CURRENT or not whole:
         return ClusterState.PROGRESSING, texts.words(status.message)
-    waiting = sorted(inputs.wanted - {agent.key for agent in inputs.agents})
+    waiting = sorted(inputs.daemonsets - {agent.key for agent in inputs.agents})
     late = [*waiting, *(one.key for one in inputs.agents if not _is_well(inputs, one))]
     if late:
         rolling = next((a.rollout for a in inputs.agents if a.key == late[0]), None)

@@ -141,12 +141,12 @@ class _Unknown:
 
     path: Path
     value: Any
-    known: Mapping[str, Any]
+    fields: Mapping[str, Any]
     body: Any
 
     def problem(self, home: _Home | None, checks: fastcheck.Checks) -> SchemaViolation:
         field = str(self.path[-1])
-        near = phrases.nearest(field, self.known)
+        near = phrases.nearest(field, self.fields)
         hint, fix = "", None
         if near:
             hint, fix = f': did you mean "{near}"?', self._renamed(near, checks)
@@ -158,9 +158,11 @@ class _Unknown:
 
     def _renamed(self, near: str, checks: fastcheck.Checks) -> Fix | None:
         """The fix that renames the field; safe if exactly one known field is similar."""
-        if near in at(self.body, self.path[:-1]) or not checks.passes(self.known[near], self.value):
+        if near in at(self.body, self.path[:-1]) or not checks.passes(
+            self.fields[near], self.value
+        ):
             return None
-        close = [one for one in self.known if phrases.distance(str(self.path[-1]), one) <= _SLIP]
+        close = [one for one in self.fields if phrases.distance(str(self.path[-1]), one) <= _SLIP]
         return Fix(f"write {near}", (Mend(self.path, key=near),), safe=close == [near])
 
     def _moved(self, home: _Home) -> Fix | None:
@@ -198,7 +200,7 @@ def _belongs(
     """The object of the kind that has a field of this name and type: preferably an existing one,
     then the one with the longest common path, then the shortest path.
     """
-    if phrases.nearest(str(unknown.path[-1]), unknown.known):
+    if phrases.nearest(str(unknown.path[-1]), unknown.fields):
         return None
     field, parent = (
         unknown.path[-1],
