@@ -24,15 +24,13 @@ error of a watch but 429 and a refused connection ends in another list).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
-from types import MappingProxyType
-from typing import Generic, TypeVar, cast
 
-from gitops_ds.errors import ClusterError, ClusterUnreachable, Expired, ServerFault, TooManyRequests
+from gitops_ds.errors import ClusterError, Expired, ServerFault, TooManyRequests
 from gitops_ds.model.backoff import Backoff
-from gitops_ds.model.cluster import Cluster, EventType, Listing, Selection, WatchEvent
-from gitops_ds.model.objects import Body, Key, Resource, key_of
+from gitops_ds.model.cluster import Cluster, Listing, Selection, WatchEvent
+from gitops_ds.model.objects import Resource
 
 # Seconds; jitter makes it up to twice as long. The first as client-go's reflector; the longest is
 # shorter than its 30, so that stores are current half a minute after the API server recovers.
@@ -193,17 +191,8 @@ async def run(
     `before_list` is called right before each list, full or empty: its answer includes every write
     up to then.
     """
-    clock = asyncio.get_running_loop().time
+    source = _Source(cluster, resource, which, before_list)
     state: InformerState = Start()
-    proved = clock()  # when the objects were last known to be up to date
-
-    async def read() -> Listing:
-        nonlocal proved
-        before_list()
-        began = clock()
-        listing = await cluster.list(resource, which)
-        proved = began
-        return listing
 
     async def feed(input: InformerInput) -> None:
         nonlocal state
@@ -219,191 +208,70 @@ async def run(
             match state:
                 case Start():
                     # no variable of this function, which runs for days, may hold the objects
-                    await feed(await read())
+                    await feed(await source.list())
                 case Returning():
-                    before_list()
-                    await feed(WorldVersion(await _world_version(cluster, resource, which)))
+                    await feed(await source.world_version())
                 case Watching(version=version):
-                    began = clock()
-                    watch = await _watch(cluster, resource, which, version, sink)
+                    watch = await source.watch(version, sink)
                     state = replace(state, version=watch.version)
-                    proved = proved if watch.last_event is None else watch.last_event
-                    had_events = watch.last_event is not None
-                    ended = clock()
-                    await feed(WatchEnded(ended - began, watch.error, ended - proved, had_events))
+                    await feed(watch.ended)
         except ClusterError as error:
             await feed(error)
 
 
 @dataclass(frozen=True, slots=True)
 class _WatchResult:
-    """The end of a watch: the last version, the time of the last event (None without one), and
-    the error that ended it.
-    """
+    """The last version of a watch, and its end."""
 
     version: str
-    last_event: float | None
-    error: ClusterError | None
+    ended: WatchEnded
 
 
-async def _watch(
-    cluster: Cluster, resource: Resource, which: Selection, since: str, sink: Sink
-) -> _WatchResult:
-    """Publishes the events of one watch to the sink until it ends."""
-    clock = asyncio.get_running_loop().time
-    version, last_event = since, None
-    try:
-        async for event in cluster.watch(resource, since, which):
-            version, last_event = event.version or version, clock()
-            sink(event)
-    except ClusterError as error:
-        return _WatchResult(version, last_event, error)
-    return _WatchResult(version, last_event, None)
-
-
-V = TypeVar("V")
-Listener = Callable[[tuple[WatchEvent, ...]], None]
-
-
-class InformerStore(Generic[V]):
-    """The objects of one informer: `handle` is for its one writer, everything else for readers.
-
-    `parse` converts a body to the value that is stored. The listener receives the changes, those
-    that a new list reveals as well: an object that is missing from it is DELETED, in its last form
-    where bodies are stored.
-
-    `level` is set while the store matches the cluster: the API server answers, and the watch has
-    returned every write that is expected (`expect`).
+class _Source:
+    """The objects that an informer follows, and the time when they were last known to be up to
+    date.
     """
 
-    def __init__(self, parse: Callable[[Body], V], listener: Listener | None = None) -> None:
-        self._parse, self._listener = parse, listener
-        self._objects: dict[Key, V] = {}
-        self._versions: dict[Key, str] = {}
-        self.version = ""
-        self._expected: dict[Key, int] = {}
-        self.synced, self.level, self._tried = asyncio.Event(), asyncio.Event(), asyncio.Event()
-        self.failing: Failing | None = None
-        self.level.set()
+    def __init__(
+        self,
+        cluster: Cluster,
+        resource: Resource,
+        which: Selection,
+        before_list: Callable[[], None],
+    ) -> None:
+        self._cluster, self._resource, self._which = cluster, resource, which
+        self._before_list = before_list
+        self._clock = asyncio.get_running_loop().time
+        self._proved = self._clock()
 
-    @property
-    def objects(self) -> Mapping[Key, V]:
-        """The objects by key; a view, not a copy."""
-        return MappingProxyType(self._objects)
+    async def list(self) -> Listing:
+        self._before_list()
+        began = self._clock()
+        listing = await self._cluster.list(self._resource, self._which)
+        self._proved = began
+        return listing
 
-    async def listed(self) -> None:
-        """Waits for the first list. Raises its ClusterError as long as no list succeeded."""
-        await self._tried.wait()
-        if self.failing is not None and not self.synced.is_set():
-            raise self.failing.error
+    async def world_version(self) -> WorldVersion:
+        self._before_list()
+        return WorldVersion(await _world_version(self._cluster, self._resource, self._which))
 
-    def handle(self, event: InformerEvent) -> None:
-        """Updates the objects by an event of the informer."""
-        self._tried.set()
-        changes: tuple[WatchEvent, ...] = ()
-        match event:
-            case Failing():
-                self.failing = event
-            case WorldVersion():
-                self.failing = None
-            case Listing(version=version):
-                changes = self._replace(event)
-                self.version, self.failing = version, None
-                self.synced.set()
-            case WatchEvent(version=version):
-                changes = self._apply(event)
-                self.version, self.failing = version, None
-        self._update_level()
-        if changes and self._listener is not None:
-            self._listener(changes)
-
-    @property
-    def away(self) -> bool:
-        """Whether the API server gives no answer; other errors of one kind block no reader."""
-        return self.failing is not None and isinstance(
-            self.failing.error, ClusterUnreachable | ServerFault
-        )
-
-    def expect(self, key: Key, version: str) -> None:
-        """Waits for the watch to return an object that was just written, with its version; "" for
-        a deletion.
-        """
-        if (
-            key in self._objects
-            if version == ""
-            else _number(self._versions.get(key, "")) < _number(version)
-        ):
-            self._expected[key] = _number(version)
-            self._update_level()
-
-    def expect_nothing(self) -> None:
-        """Drops every expected write."""
-        self._expected = {}
-        self._update_level()
-
-    def _update_level(self) -> None:
-        if self._expected or self.away:
-            self.level.clear()
-        else:
-            self.level.set()
-
-    def _apply(self, event: WatchEvent) -> tuple[WatchEvent, ...]:
-        if event.type is EventType.BOOKMARK:
-            return ()
-        key = key_of(event.object)
-        ending = "deletionTimestamp" in (event.object.get("metadata") or {})
-        if (expected := self._expected.get(key)) is not None and (
-            event.type is EventType.DELETED or ending or 0 < expected <= _number(event.version)
-        ):
-            del self._expected[key]
-        if event.type is EventType.DELETED:
-            self._objects.pop(key, None)
-            self._versions.pop(key, None)
-        else:
-            self._objects[key] = self._parse(event.object)
-            self._versions[key] = event.version
-        return (event,)
-
-    def _replace(self, listing: Listing) -> tuple[WatchEvent, ...]:
-        objects, versions, changes = dict[Key, V](), dict[Key, str](), list[WatchEvent]()
-        for body in listing.items:
-            key, version = (
-                key_of(body),
-                str((body.get("metadata") or {}).get("resourceVersion") or ""),
-            )
-            if key in self._objects and self._versions[key] == version:
-                objects[key] = self._objects[key]
-            else:
-                type = EventType.MODIFIED if key in self._objects else EventType.ADDED
-                objects[key] = self._parse(body)
-                changes.append(WatchEvent(type, body, version))
-            versions[key] = version
-        gone = self._objects.keys() - objects.keys()
-        changes += [
-            WatchEvent(EventType.DELETED, self._last(key), listing.version) for key in sorted(gone)
-        ]
-        self._objects, self._versions, self._expected = objects, versions, {}
-        return tuple(changes)
-
-    def _last(self, key: Key) -> Body:
-        """The object's last body, or its name alone where no body is stored."""
-        kept = self._objects[key]
-        if isinstance(kept, Mapping):
-            return cast("Body", kept)
-        return {
-            "apiVersion": f"{key.group}/v1" if key.group else "v1",
-            "kind": key.kind,
-            "metadata": _names(key),
-        }
+    async def watch(self, since: str, sink: Sink) -> _WatchResult:
+        """Publishes the events of one watch to the sink until it ends."""
+        began, version, had_events = self._clock(), since, False
+        error: ClusterError | None = None
+        try:
+            async for event in self._cluster.watch(self._resource, since, self._which):
+                version, had_events, self._proved = event.version or version, True, self._clock()
+                sink(event)
+        except ClusterError as caught:
+            error = caught
+        now = self._clock()
+        return _WatchResult(version, WatchEnded(now - began, error, now - self._proved, had_events))
 
 
 async def _world_version(cluster: Cluster, resource: Resource, which: Selection) -> str:
     namespace = (which.namespace or "default") if resource.namespaced else ""
     return (await cluster.list(resource, Selection(namespace, fields=_NO_SUCH))).version
-
-
-def _names(key: Key) -> dict[str, str]:
-    return {"namespace": key.namespace, "name": key.name} if key.namespace else {"name": key.name}
 
 
 def _version(state: InformerState) -> str:
@@ -427,7 +295,7 @@ def _retry_after(error: ClusterError) -> float:
     return error.retry_after if isinstance(error, TooManyRequests | ServerFault) else 0.0
 
 
-def _number(version: str) -> int:
+def version_number(version: str) -> int:
     """A version as a number; 0 for one that is not numeric, which is never expected."""
     return int(version) if version.isascii() and version.isdigit() else 0
 

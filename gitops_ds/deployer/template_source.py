@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 
 from gitops_ds.checks.engine.cluster_context import ClusterContext
 from gitops_ds.client import informer
-from gitops_ds.client.informer import InformerStore
+from gitops_ds.client.informer_store import InformerStore
 from gitops_ds.client.supervisor import Supervisor
 from gitops_ds.deployer import revision_selector, template_object
 from gitops_ds.deployer.template_object import RenderedTemplates, TemplateObject

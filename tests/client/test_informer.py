@@ -18,13 +18,13 @@ from gitops_ds.client import informer
 from gitops_ds.client.informer import (
     Failing,
     InformerState,
-    InformerStore,
     Returning,
     Start,
     WatchEnded,
     Watching,
     WorldVersion,
 )
+from gitops_ds.client.informer_store import InformerStore
 from gitops_ds.model.cluster import EventType, Listing, Selection, WatchEvent
 from gitops_ds.model.objects import CONFIG_MAP, Body, Resource
 from gitops_ds.simulator import faults, virtual_time
