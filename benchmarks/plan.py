@@ -19,6 +19,7 @@ from tests.controlplane import ControlPlane, Wanted
 RUNS = int(os.environ.get("GITOPS_DS_BENCH_RUNS", "5"))
 PROGRAM = Path(sys.executable).with_name("gitops-ds")
 GOAL_SECONDS = 0.25
+DIFF = ("diff", "--server-side", "--field-manager", "gitops-ds", "-f")
 
 
 def main() -> None:
@@ -50,8 +51,6 @@ def show(what: str, plane: ControlPlane, work: Path) -> None:
     ours: list[Run] = []
     theirs: list[Run] = []
     for _ in range(RUNS):
-        theirs.append(
-            clusters.run(plane, clusters.kubectl(plane, "diff", "--server-side", "-f", work))
-        )
+        theirs.append(clusters.run(plane, clusters.kubectl(plane, *DIFF, work)))
         ours.append(clusters.run(plane, [PROGRAM, "plan", work, "-q"]))
     clusters.show(f"plan of {what} (wanted: {GOAL_SECONDS} s)", ours, theirs, None)

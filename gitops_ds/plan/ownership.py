@@ -7,9 +7,10 @@ https://kubernetes.io/docs/reference/using-api/server-side-apply/#field-manageme
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import cache
 from typing import Any
 
 from gitops_ds.apimachinery import defaults, quantities
@@ -209,8 +210,9 @@ _SERVER_METADATA = frozenset(
     )
 )
 
-# The stored form of a value that was not computed; None is a value that is not stored at all.
-_UNKNOWN: Any = object()
+# The stored form of a value, None for a value that is not stored at all. It is computed where a
+# value differs from the live one only: most objects have no such value.
+Stored = Callable[[], Any]
 
 
 def would_change_nothing(live: Body, body: Body) -> bool:
@@ -233,9 +235,7 @@ def would_change_nothing(live: Body, body: Body) -> bool:
     desired["metadata"] = metadata
     if not metadata:
         del desired["metadata"]
-    if _same(fields, desired, _UNKNOWN, live, ()):
-        return True
-    stored = defaults.defaulted(body)
+    stored = cache(lambda: defaults.defaulted(body))
     return _same(fields, desired, stored, live, ()) and _written_words(body, stored, live)
 
 
@@ -244,10 +244,8 @@ def holds_part(live: Body, body: Body, path: Path) -> bool:
     fields = _at(owned_fields(live) or {}, [f"f:{step}" for step in path])
     if fields is None:
         return False
-    desired, present = _at(body, path), _at(live, path)
-    if _same(fields, desired, _UNKNOWN, present, path):
-        return True
-    return _same(fields, desired, _at(defaults.defaulted(body), path), present, path)
+    stored = cache(lambda: _at(defaults.defaulted(body), path))
+    return _same(fields, _at(body, path), stored, _at(live, path), path)
 
 
 def owned_part(live: Body, path: Path) -> Any:
@@ -290,58 +288,63 @@ def _owned(value: Any, fields: Fields) -> Any:
     return kept
 
 
-def _written_words(body: Body, stored: Body, live: Body) -> bool:
+def _written_words(body: Body, stored: Stored, live: Body) -> bool:
     """Whether `data` holds a Secret's `stringData`, which is write-only."""
-    expected, data = stored.get("data") or {}, live.get("data") or {}
-    return all(data.get(key) == expected.get(key) for key in body.get("stringData") or ())
+    words = body.get("stringData")
+    if not words:
+        return True
+    expected, data = stored().get("data") or {}, live.get("data") or {}
+    return all(data.get(key) == expected.get(key) for key in words)
 
 
-def _same(fields: Fields, desired: Any, stored: Any, live: Any, path: Path) -> bool:
+def _same(fields: Fields, desired: Any, stored: Stored, live: Any, path: Path) -> bool:
     """Whether `live` has what we want under the owned fields; `stored` is the stored form of it."""
     inner = {key: below for key, below in fields.items() if key != "."}
     if not inner:
-        return _equal(desired, live, path) or (
-            stored is not _UNKNOWN and _equal(stored, live, path)
-        )
+        return _equal(desired, live, path) or _equal(stored(), live, path)
     if isinstance(desired, Mapping) and (
-        isinstance(live, Mapping) or (live is None and stored is None)
+        isinstance(live, Mapping) or (live is None and stored() is None)
     ):
-        filled = stored if isinstance(stored, Mapping) else {}
-        there = live if isinstance(live, Mapping) else {}
-
-        def below(key: str) -> bool:
-            stored_value = _UNKNOWN if stored is _UNKNOWN else filled.get(key)
-            return _same(
-                inner[f"f:{key}"], desired[key], stored_value, there.get(key), (*path, key)
-            )
-
-        needed = {f"f:{key}" for key, value in desired.items() if value not in (None, [])}
-        named = {f"f:{key}": key for key in desired}
-        # An API server counts a null as owned, and the empty list of a keyed kind as nothing; both
-        # hold where nothing is.
-        nothing = all(
-            there.get(key) in (None, [])
-            for name, key in named.items()
-            if name not in inner and desired[key] == []
-        )
-        return (
-            needed <= inner.keys() <= named.keys()
-            and nothing
-            and all(below(named[name]) for name in inner)
-        )
+        return _same_mapping(inner, desired, stored, live or {}, path)
     if isinstance(desired, list) and isinstance(live, list):
-        stored_items = stored if isinstance(stored, list) else []
         return len(inner) == len(desired) and all(
-            _same_member(
-                key, below, (desired, _UNKNOWN if stored is _UNKNOWN else stored_items, live), path
-            )
-            for key, below in inner.items()
+            _same_member(key, below, (desired, stored, live), path) for key, below in inner.items()
         )
     return False
 
 
+def _same_mapping(
+    inner: Fields,
+    desired: Mapping[str, Any],
+    stored: Stored,
+    live: Mapping[str, Any],
+    path: Path,
+) -> bool:
+    for key, value in desired.items():
+        # An API server counts a null as owned, and the empty list of a keyed kind as nothing; both
+        # hold where nothing is.
+        is_nothing = value is None or (value == [] and live.get(key) in (None, []))
+        if not is_nothing and f"f:{key}" not in inner:
+            return False
+    for name, below in inner.items():
+        key = name[2:]
+        if not name.startswith("f:") or key not in desired:
+            return False
+        if not _same(below, desired[key], _value_of(stored, key), live.get(key), (*path, key)):
+            return False
+    return True
+
+
+def _value_of(stored: Stored, key: str) -> Stored:
+    def value() -> Any:
+        whole = stored()
+        return whole.get(key) if isinstance(whole, Mapping) else None
+
+    return value
+
+
 def _same_member(
-    key: str, fields: Fields, lists: tuple[list[Any], Any, list[Any]], path: Path
+    key: str, fields: Fields, lists: tuple[list[Any], Stored, list[Any]], path: Path
 ) -> bool:
     kind, _, text = key.partition(":")
     token = json.loads(text)
@@ -349,7 +352,11 @@ def _same_member(
     if kind == "v":
         return token in desired and token in live
     mine, theirs = member(desired, token), member(live, token)
-    filled = _UNKNOWN if stored is _UNKNOWN else member(stored, token)
+
+    def filled() -> Any:
+        items = stored()
+        return member(items, token) if isinstance(items, list) else None
+
     return (
         mine is not None
         and theirs is not None
