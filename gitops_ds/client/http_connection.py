@@ -107,15 +107,15 @@ class Connection(asyncio.Protocol):
         """The next head that is no 1xx, such as 103 Early Hints."""
         while True:
             lines = (await self._until(b"\r\n\r\n")).split(b"\r\n")
-            found = _STATUS_LINE.match(lines[0])
-            if found is None:
+            status_line = _STATUS_LINE.match(lines[0])
+            if status_line is None:
                 raise HttpError(f"the reply is no HTTP/1.1: {lines[0][:80]!r}")
-            if not 100 <= int(found[2]) < 200:
+            if not 100 <= int(status_line[2]) < 200:
                 break
         headers = [_header(line) for line in lines[1:]]
         wishes = {value.lower() for name, value in headers if name == "connection"}
-        is_kept = "close" not in wishes if found[1] == b"1" else "keep-alive" in wishes
-        return Head(int(found[2]), headers, is_kept)
+        is_kept = "close" not in wishes if status_line[1] == b"1" else "keep-alive" in wishes
+        return Head(int(status_line[2]), headers, is_kept)
 
     async def line(self) -> bytes:
         """The next line, without its end."""
@@ -206,11 +206,11 @@ async def opened(endpoint: Endpoint, new_socket: NewSocket) -> Connection:
 
 def proxy_authorization(proxy: str) -> Headers:
     """The header with the name and the password of a proxy's URL, if it has them."""
-    found = urllib.parse.urlsplit(proxy)
-    if found.username is None:
+    url = urllib.parse.urlsplit(proxy)
+    if url.username is None:
         return ()
-    words = f"{urllib.parse.unquote(found.username)}:{urllib.parse.unquote(found.password or '')}"
-    return (("Proxy-Authorization", f"Basic {base64.b64encode(words.encode()).decode()}"),)
+    credentials = f"{urllib.parse.unquote(url.username)}:{urllib.parse.unquote(url.password or '')}"
+    return (("Proxy-Authorization", f"Basic {base64.b64encode(credentials.encode()).decode()}"),)
 
 
 async def _direct(

@@ -97,8 +97,8 @@ class Transport:
                     await asyncio.sleep(0.001)
 
     def _endpoint(self) -> Endpoint:
-        found = self._access
-        return Endpoint(found.url, found.tls, found.server_name, found.proxy)
+        access = self._access
+        return Endpoint(access.url, access.tls, access.server_name, access.proxy)
 
     def _socket(self, address: Any) -> socket.socket:
         made = _socket(address)

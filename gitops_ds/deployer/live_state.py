@@ -29,6 +29,7 @@ from gitops_ds.model.live import Live, Node, Revision
 from gitops_ds.model.objects import (
     CONTROLLER_REVISION,
     DAEMONSET,
+    NAMESPACE,
     NODE,
     POD,
     Body,
@@ -194,12 +195,27 @@ async def read(cluster: Cluster, resources: Mapping[Key, Resource], owner: str) 
         for key, resource in resources.items()
         if key not in objects and resource.kind != "DaemonSet"
     }
-    objects |= await single(cluster, missing)
+    objects |= await _existing(cluster, missing)
     relevant = {
         key: body for key, body in objects.items() if key in resources or label(body) == owner
     }
     live = assemble(relevant, all_revisions.items, node_list)
     return replace(live, nodes=None, unlisted=unlisted) if unlisted else live
+
+
+async def _existing(cluster: Cluster, missing: Mapping[Key, Resource]) -> dict[Key, Body]:
+    """The existing ones of objects that no list has. Namespaces come first: nothing is in those
+    that do not exist.
+    """
+    spaces = {key: resource for key, resource in missing.items() if resource == NAMESPACE}
+    existing = await single(cluster, spaces)
+    absent = {key.name for key in spaces.keys() - existing.keys()}
+    others = {
+        key: resource
+        for key, resource in missing.items()
+        if key not in spaces and key.namespace not in absent
+    }
+    return existing | await single(cluster, others)
 
 
 def targets_of(all_revisions: Iterable[Body], owner: str) -> list[Body]:
