@@ -9,22 +9,17 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Set
 from dataclasses import dataclass, replace
-from functools import partial
 
 from gitops_ds import errors
 from gitops_ds.apimachinery import (
     builtin_resources,
     config_maps,
-    daemonsets,
     nodes,
-    pods,
     revisions,
 )
 from gitops_ds.apimachinery.rollouts import target_revisions
 from gitops_ds.model import content_hash, names
 from gitops_ds.model.cluster import Cluster, Selection
-from gitops_ds.model.daemonset import DaemonSet
-from gitops_ds.model.decision import Observation
 from gitops_ds.model.live import Live, Node, Revision
 from gitops_ds.model.objects import (
     CONTROLLER_REVISION,
@@ -280,53 +275,6 @@ def assemble(
     sorted_nodes: list[Node] = sorted(map(nodes.node_of, node_list), key=lambda node: node.name)
     rollouts = {key: tuple(some) for key, some in targets.items()}
     return Live(dict(objects), history, tuple(sorted_nodes), targets=rollouts)
-
-
-async def with_pods(cluster: Cluster, live: Live, keys: Iterable[Key]) -> Live:
-    """Adds a preview of these DaemonSets' pods after a change: one list each.
-
-    A DaemonSet without a pod, or with pods that may not be listed, has a preview by its nodes
-    alone; none where nodes are unknown.
-    """
-    if live.nodes is None:
-        return live
-    from gitops_ds.daemonset import preview  # slow to import, and needed where pods move only
-
-    changing = [key for key in keys if key in live.objects]
-    observations = await asyncio.gather(*(_seen(cluster, live, key) for key in changing))
-    return replace(
-        live,
-        foresee={
-            key: partial(preview.of_change, seen)
-            for key, seen in zip(changing, observations, strict=True)
-            if seen
-        },
-    )
-
-
-async def _seen(cluster: Cluster, live: Live, key: Key) -> Observation | None:
-    """The controller's view of a DaemonSet; None without a pod."""
-    daemonset = daemonsets.daemonset_of(live.objects[key])
-    try:
-        listing = await cluster.list(
-            POD, Selection(namespace=key.namespace, labels=_selector(daemonset), brief=True)
-        )
-    except errors.Forbidden:
-        return None
-    matching = sorted(map(pods.pod_of, listing.items), key=lambda pod: pod.name)
-    ours = tuple(pod for pod in matching if pod.owner is None or pod.owner.uid == daemonset.uid)
-    seen = Observation(0.0, daemonset, live.nodes or (), ours, live.revisions.get(key, ()))
-    return seen if ours and daemonset.selector else None
-
-
-def _selector(daemonset: DaemonSet) -> str:
-    """The part of a selector that a list supports; the rest is compared afterwards."""
-    one = [
-        requirement
-        for requirement in daemonset.selector or ()
-        if requirement.operator == "In" and len(requirement.values) == 1
-    ]
-    return ",".join(f"{requirement.key}={requirement.values[0]}" for requirement in one)
 
 
 async def with_config_maps_in_use(cluster: Cluster, live: Live, leaving: Collection[Key]) -> Live:

@@ -20,7 +20,7 @@ from gitops_ds.model.deployer_state import DeployerState
 from gitops_ds.model.events.base import Emit
 from gitops_ds.model.events.deployer import Applied, NotApplied, Planned, Reconciled
 from gitops_ds.model.events.drift import DriftCorrected
-from gitops_ds.plan import drift
+from gitops_ds.plan import drift, drift_events
 from gitops_ds.plan.options import ApplyOptions
 
 _SAVE_ATTEMPTS = 5
@@ -92,7 +92,7 @@ def _publish_plan(prepared: PreparedPlan, emit: Emit, clock: Callable[[], float]
     if plan.writes or plan.refusals:
         emit(Planned(clock(), plan))
     hold_for = context.options.hold_for
-    for event in drift.events(plan.drifted, context.state.drift, context.now, hold_for):
+    for event in drift_events.changed(plan.drifted, context.state.drift, context.now, hold_for):
         emit(event)
 
 

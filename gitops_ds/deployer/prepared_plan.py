@@ -131,7 +131,9 @@ async def _plan(applier: Applier, bundle: Bundle) -> Plan:
     kept = bundle.manifests.keys() - {manifest.key for manifest in undecided}
     plan = planner.plan(bundle, live, context, answers, kept=kept)
     if moving := planner.moving(plan):
-        live = await live_state.with_pods(applier.cluster, live, moving)
+        from gitops_ds.deployer import pod_previews  # few plans move pods
+
+        live = await pod_previews.with_pods(applier.cluster, live, moving)
         plan = planner.plan(bundle, live, context, answers, kept=kept)
     return plan
 

@@ -6,14 +6,12 @@ cluster can have changed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from gitops_ds.model import names
 from gitops_ds.model.change import Author, Drifted, FieldChange
 from gitops_ds.model.deployer_state import KnownDrift
-from gitops_ds.model.events.base import Event
-from gitops_ds.model.events.drift import DriftContested, DriftDetected, DriftPaused
 from gitops_ds.model.live import Revision
 from gitops_ds.model.objects import Body, Key, show_path
 from gitops_ds.model.skipped import DriftPolicy
@@ -261,16 +259,3 @@ def standing(
                 words(one),
             )
     return stored
-
-
-def events(
-    drifted: Mapping[Key, Drifted], before: Mapping[Key, KnownDrift], now: float, hold_for: float
-) -> Iterator[Event]:
-    """The events for the drift that a reconciliation found: one for each change."""
-    for key, left in standing(drifted, before, now).items():
-        was, one = before.get(key), drifted[key]
-        if was is not None and (was.choice, was.words) == (left.choice, left.words):
-            continue
-        yield (DriftContested if one.contested else DriftDetected)(now, key, one, left.words)
-        if one.choice is DriftPolicy.HOLD:
-            yield DriftPaused(now, key, one, left.words, left.since + hold_for)
