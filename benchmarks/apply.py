@@ -110,6 +110,7 @@ INPUTS: Mapping[str, Callable[[Path, int], None]] = {
 
 
 def main() -> None:
+    clusters.compile_program()
     for count in COUNTS:
         for name, write in INPUTS.items():
             ours: Runs = defaultdict(list)

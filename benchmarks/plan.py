@@ -23,6 +23,7 @@ DIFF = ("diff", "--server-side", "--field-manager", "gitops-ds", "-f")
 
 
 def main() -> None:
+    clusters.compile_program()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         plane = ControlPlane(folder / "plane", Wanted(nodes=5))
