@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from gitops_ds.model.objects import Key
 from gitops_ds.web.page.view import PageEvent
@@ -117,6 +117,26 @@ def test_the_keyboard_alone_is_enough(looker: Looker, served: Served) -> None:
     page.keyboard.press("g")
     page.keyboard.press("e")
     expect(page.locator("h1")).to_have_text("Events")
+
+
+def test_a_filter_that_is_answered_late_keeps_the_focus(looker: Looker, served: Served) -> None:
+    page = looker.open(served.url)
+    expect(page.locator("#link")).to_have_text("live")
+    late = list[Route]()
+
+    def hold(route: Route) -> None:
+        late.append(route)
+
+    page.route(re.compile("[?]q=fluent$"), hold)
+    page.get_by_label("Filter").focus()
+    link = page.locator("tbody th a", has_text="fluent-bit")
+    with page.expect_request(re.compile("[?]q=fluent$")):
+        page.keyboard.type("fluent")
+    link.focus()
+    page.evaluate("document.getElementById('results').firstElementChild.dataset.old = '1'")
+    late.pop().continue_()
+    expect(page.locator("[data-old]")).to_have_count(0)
+    expect(link).to_be_focused()
 
 
 def test_the_filter_applies_while_typing_also_after_the_page_came_whole(

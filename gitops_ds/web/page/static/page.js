@@ -53,7 +53,10 @@
     try {
       const fresh = await load();
       if (mine !== typed || !fresh) return;
+      const held = $("results").contains(document.activeElement) && document.activeElement.outerHTML;
       $("results").replaceChildren(...fresh.getElementById("results").childNodes);
+      const next = held && [...$("results").querySelectorAll("a,button,summary,[tabindex]")].find((one) => one.outerHTML === held);
+      if (next) next.focus({ preventScroll: true });
       dress();
       connect(fresh.body.dataset.live);
     } catch { /* the rows on the page are filtered */ }
