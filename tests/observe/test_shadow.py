@@ -442,6 +442,21 @@ def test_a_daemonset_that_ends_or_is_another_one_is_not_judged(change: dict[str,
     assert [record for record in there.records if isinstance(record, Compared)] == []
 
 
+def test_what_happens_while_a_daemonset_cannot_be_reconciled_is_not_judged() -> None:
+    there = scene()
+    there.look()
+    spec = there.world.body["spec"]
+    there.world.body["spec"] = {**spec, "selector": {}}
+    there.touch()
+    there.look()
+    double(there)
+    there.world.body["spec"] = spec
+    there.touch()
+    there.look()
+    there.rest()
+    assert there.differences == []
+
+
 def test_a_difference_is_reported_once_and_no_comparison_lasts_indefinitely() -> None:
     there = scene(theirs=decide.decide)
     there.theirs = without(lambda action: isinstance(action, CreatePod))
