@@ -1,5 +1,6 @@
 """`gitops-ds plan` of one file on a small cluster, as a whole process: a new file, the same file in
-the cluster, and one with another image; in turns with `kubectl diff --server-side`.
+the cluster, and a changed one, also in a work tree of Git; in turns with `kubectl diff
+--server-side`. The requests include those of the control plane's own controllers.
 
 python -m benchmarks plan; GITOPS_DS_BENCH_RUNS (5).
 """
@@ -37,7 +38,6 @@ def compare(folder: Path, plane: ControlPlane) -> None:
     work = folder / "files"
     work.mkdir()
     namespaces, file = inputs.write(work, 1, findings=(2,))
-    local_worktree.begin(work, "one agent", "Bench <bench@example.com>")
     plane.kubectl("apply", "--server-side", "-f", str(namespaces))
     clusters.rest(plane)
     show("a new file", plane, work)
@@ -46,6 +46,8 @@ def compare(folder: Path, plane: ControlPlane) -> None:
     show("a file of the cluster", plane, work)
     file.write_text(file.read_text().replace("cpu: ", "cpu: 1"))
     show("a changed file", plane, work)
+    local_worktree.begin(work, "one agent", "Bench <bench@example.com>")
+    show("a changed file in a work tree of Git", plane, work)
 
 
 def show(what: str, plane: ControlPlane, work: Path) -> None:
