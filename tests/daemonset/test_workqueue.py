@@ -22,6 +22,15 @@ def test_a_key_added_twice_is_taken_once_at_the_earlier_time() -> None:
     assert queue.next_due() is None
 
 
+def test_the_length_is_the_number_of_waiting_keys() -> None:
+    queue: WorkQueue[str] = WorkQueue()
+    assert len(queue) == 0
+    queue.add("a", 5.0)
+    queue.add("a", 2.0)
+    queue.add("b", 3.0)
+    assert len(queue) == 2
+
+
 def test_a_key_added_during_its_processing_is_processed_again() -> None:
     queue: WorkQueue[str] = WorkQueue()
     queue.add("a", 0.0)
