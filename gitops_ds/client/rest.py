@@ -1,4 +1,4 @@
-"""A real API server behind the `Cluster` protocol: JSON over HTTP, unmodified bodies.
+"""A real API server behind the `Cluster` protocol: JSON over aiohttp, unmodified bodies.
 
 Lists are read in pages, watches as a stream of lines.
 """
@@ -12,6 +12,7 @@ from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Any, Self
 
+import aiohttp
 import orjson
 
 from gitops_ds import errors
@@ -19,7 +20,6 @@ from gitops_ds.apimachinery import field_projection
 from gitops_ds.client import wire
 from gitops_ds.client.body_interning import BodyCache
 from gitops_ds.client.config import ClientConfig
-from gitops_ds.client.http_pool import Limits, Reply
 from gitops_ds.client.request_counter import RequestCounter
 from gitops_ds.client.transport import REQUEST_SECONDS, Request, Transport
 from gitops_ds.model import names
@@ -154,25 +154,27 @@ class HttpCluster:
             "allowWatchBookmarks": "true",
             "timeoutSeconds": str(seconds),
         }
-        limits = Limits(connect=REQUEST_SECONDS, piece=seconds + 15)
+        wait = aiohttp.ClientTimeout(total=None, connect=REQUEST_SECONDS, sock_read=seconds + 15)
         decode = wire.decoder(field_projection.EVENTS, resource, which)
         async with self._send(
             Request(
                 "GET",
                 wire.path_of(resource, which.namespace),
                 query=query,
-                limits=limits,
+                wait=wait,
                 is_watch=True,
             )
         ) as reply:
             try:
-                async for line in _lines(reply):
+                async for line in _lines(reply.content):
                     event = decode(line)
                     if decode is orjson.loads:
                         event["object"] = self._bodies.intern(event["object"])
                     yield wire.watch_event(event, self._who)
             except (orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:
                 raise self._transport.garbage() from error
+            except (aiohttp.ClientError, TimeoutError, OSError) as error:
+                raise self._transport.unreachable(error) from error
 
     async def get(self, resource: Resource, namespace: str, name: str) -> Body:
         """One object."""
@@ -222,7 +224,7 @@ class HttpCluster:
         ) as reply:
             return ApplyResult(
                 await self._parsed(reply),
-                tuple(wire.warning_text(text) for text in reply.values("warning")),
+                tuple(wire.warning_text(text) for text in reply.headers.getall("Warning", ())),
             )
 
     async def patch(
@@ -264,13 +266,16 @@ class HttpCluster:
         """
         async with self._send(Request("GET", path, query=query)) as reply:
             data = bytearray()
-            async for piece in reply.pieces():
-                data += piece
-                if len(data) >= most:
-                    break
+            try:
+                async for piece in reply.content.iter_any():
+                    data += piece
+                    if len(data) >= most:
+                        break
+            except (aiohttp.ClientError, TimeoutError, OSError) as error:
+                raise self._transport.unreachable(error) from error
             return data[:most].decode("utf-8", "replace")
 
-    def _send(self, request: Request) -> AbstractAsyncContextManager[Reply]:
+    def _send(self, request: Request) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
         return self._transport.send(request, self._acting)
 
     async def _json(
@@ -280,10 +285,10 @@ class HttpCluster:
             return await self._parsed(reply, decode)
 
     async def _parsed(
-        self, reply: Reply, decode: field_projection.Decode = orjson.loads
+        self, reply: aiohttp.ClientResponse, decode: field_projection.Decode = orjson.loads
     ) -> dict[str, Any]:
         try:
-            content = decode(await reply.read())
+            content = decode(await self._transport.whole(reply))
         except orjson.JSONDecodeError as error:
             raise self._transport.garbage() from error
         if not isinstance(content, dict):
@@ -291,11 +296,11 @@ class HttpCluster:
         return content
 
 
-async def _lines(reply: Reply) -> AsyncIterator[bytes]:
-    """The lines of a body, of any length."""
+async def _lines(stream: aiohttp.StreamReader) -> AsyncIterator[bytes]:
+    """Lines of any length: the reader's own `readline` is limited to some hundred KiB."""
     pending = b""
-    async for piece in reply.pieces():
-        *whole, pending = (pending + piece).split(b"\n")
+    async for chunk in stream.iter_any():
+        *whole, pending = (pending + chunk).split(b"\n")
         for line in whole:
             if line:
                 yield line

@@ -7,24 +7,24 @@ credentials after 401. Nothing else is retried here: the loops decide that.
 from __future__ import annotations
 
 import asyncio
+import asyncio.sslproto
 import contextlib
 import os
 import socket
 import ssl
 import time
-import urllib.parse
 import weakref
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import aiohttp
 import orjson
+import yarl
 
 from gitops_ds import errors
 from gitops_ds.client import status_errors
 from gitops_ds.client.config import ClientConfig
-from gitops_ds.client.http_connection import Endpoint, HttpError
-from gitops_ds.client.http_pool import HttpPool, HttpRequest, Limits, Reply
 from gitops_ds.client.reconnect_throttle import ReconnectThrottle
 from gitops_ds.client.request_counter import RequestCounter
 
@@ -35,20 +35,19 @@ CONNECTIONS = 64  # for requests; more only wait inside the API server
 # maxRetries), and for so many seconds at most: API Priority and Fairness names up to 32 s
 # (apiserver util/flowcontrol/dropped_requests_tracker.go).
 PATIENCE, LONGEST_WAIT_SECONDS = 10, 120.0
-_LIMITS = Limits(total=REQUEST_SECONDS)
 _NO_BACKEND = (502, 503, 504)  # the answers of a load balancer without a reachable API server
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request: a body is sent as JSON, `limits` bound it."""
+    """One request: a body is sent as JSON, `wait` bounds it."""
 
     method: str
     path: str
     body: Any = None
     query: Mapping[str, str] = field(default_factory=dict)
     headers: Mapping[str, str] = field(default_factory=dict)
-    limits: Limits = _LIMITS
+    wait: aiohttp.ClientTimeout = aiohttp.ClientTimeout(total=REQUEST_SECONDS)  # noqa: RUF009  a frozen value
     is_watch: bool = False
 
 
@@ -74,36 +73,60 @@ class Transport:
         self._access = access
         self._user_agent = user_agent
         self._guard = guard
-        self._pool: HttpPool | None = None
-        self._watch_pool: HttpPool | None = None
+        self._session: aiohttp.ClientSession | None = None
+        self._watch_session: aiohttp.ClientSession | None = None
         self._throttle = ReconnectThrottle(time.monotonic)
         self._sockets: weakref.WeakSet[socket.socket] = weakref.WeakSet()
 
     def open(self) -> None:
         """Opens the pools."""
-        self._pool, self._watch_pool = (
-            HttpPool(self._endpoint, limit, self._socket, self._guard) for limit in (CONNECTIONS, 0)
-        )
+        self._session, self._watch_session = self._open(CONNECTIONS), self._open(0)
 
     async def close(self) -> None:
         """Closes every connection."""
-        for pool in (self._pool, self._watch_pool):
-            if pool is not None:
-                pool.close()
-        # sockets are closed in later steps of the event loop
+        for session in (self._session, self._watch_session):
+            if session is not None:
+                await session.close()
+        # Connections that were dropped before, as of a cancelled watch, close in later steps of the
+        # event loop, for which `close` of aiohttp does not wait.
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(CLOSING_SECONDS):
                 while any(each.fileno() != -1 for each in self._sockets):  # noqa: ASYNC110  a socket has no event
                     await asyncio.sleep(0.001)
 
-    def _endpoint(self) -> Endpoint:
-        access = self._access
-        return Endpoint(access.url, access.tls, access.server_name, access.proxy)
+    def _open(self, connections: int) -> aiohttp.ClientSession:
+        """A pool of at most so many connections; 0 is no limit."""
+        connector = aiohttp.TCPConnector(
+            limit=connections, ssl=self._access.tls or True, socket_factory=self._socket
+        )
+        headers = {"User-Agent": self._user_agent, "Accept-Encoding": "identity"}
+        return aiohttp.ClientSession(
+            connector=connector, headers=headers, trace_configs=[self._guarded()]
+        )
 
     def _socket(self, address: Any) -> socket.socket:
         made = _socket(address)
         self._sockets.add(made)
         return made
+
+    def _guarded(self) -> aiohttp.TraceConfig:
+        """Calls the guard when a body, which every write has and no read, is passed to the
+        connection: the last moment before it is sent.
+        """
+
+        async def check(*_: object) -> None:
+            self._guard()
+
+        tracing = aiohttp.TraceConfig()
+        tracing.on_request_chunk_sent.append(check)
+        return tracing
+
+    async def whole(self, reply: aiohttp.ClientResponse) -> bytes:
+        """The whole body of a response. Raises ClusterUnreachable."""
+        try:
+            return await reply.read()
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise self.unreachable(error) from error
 
     def garbage(self) -> errors.ServerFault:
         """The error for a response that no API server sends."""
@@ -115,13 +138,13 @@ class Transport:
     @contextlib.asynccontextmanager
     async def send(
         self, request: Request, acting: Sequence[tuple[str, str]]
-    ) -> AsyncIterator[Reply]:
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
         """The response to a request with the headers `acting`. Raises ClusterError."""
         refused: str | None = None
         waited = 0.0
         for attempt in range(PATIENCE + 1):
             authorization = await self._access.authorization(refuse=refused)
-            async with self._request(request, acting, authorization) as reply:
+            async with await self._request(request, acting, authorization) as reply:
                 if 300 <= reply.status < 400:
                     raise self.garbage()
                 if reply.status < 400:
@@ -129,8 +152,8 @@ class Transport:
                     return
                 error = status_errors.error_for(
                     reply.status,
-                    await reply.read(),
-                    reply.header("retry-after"),
+                    await self.whole(reply),
+                    reply.headers.get("Retry-After"),
                     self._access.who,
                     dict(acting).get("Impersonate-User", ""),
                 )
@@ -147,60 +170,52 @@ class Transport:
                 raise error
             await asyncio.sleep(wait)
 
-    @contextlib.asynccontextmanager
     async def _request(
-        self, request: Request, acting: Sequence[tuple[str, str]], authorization: str | None
-    ) -> AsyncIterator[Reply]:
-        pool = self._watch_pool if request.is_watch else self._pool
-        if pool is None:
+        self,
+        request: Request,
+        acting: Sequence[tuple[str, str]],
+        authorization: str | None,
+    ) -> aiohttp.ClientResponse:
+        session = self._watch_session if request.is_watch else self._session
+        if session is None:
             raise errors.ClusterError("the connection to the cluster is not open")
         await self._throttle.wait()
         self.tally.sent += 1
-        status = ""
-        try:
-            async with pool.request(self._encoded(request, acting, authorization)) as reply:
-                status = str(reply.status)
-                self.tally.answered[request.method, status] += 1
-                if reply.status in _NO_BACKEND:
-                    self._throttle.failed()
-                else:
-                    self._throttle.answered()
-                yield reply
-        except (HttpError, TimeoutError, OSError) as error:
-            if not status:
-                self.tally.answered[request.method, ""] += 1
-                self._throttle.failed()
-            raise self._unreachable(error) from error
-
-    def _encoded(
-        self, request: Request, acting: Sequence[tuple[str, str]], authorization: str | None
-    ) -> HttpRequest:
-        query = f"?{urllib.parse.urlencode(request.query)}" if request.query else ""
-        headers = {
-            "User-Agent": self._user_agent,
-            "Accept": "*/*",
-            "Accept-Encoding": "identity",
-            "Content-Type": "application/json",
-            **request.headers,
-        }
+        headers = [*{"Content-Type": "application/json", **request.headers}.items(), *acting]
         if authorization:
-            headers["Authorization"] = authorization
-        return HttpRequest(
-            request.method,
-            request.path + query,
-            [*headers.items(), *acting],
-            None if request.body is None else orjson.dumps(request.body),
-            request.limits,
-        )
+            headers.append(("Authorization", authorization))
+        try:
+            reply = await session.request(
+                request.method,
+                yarl.URL(self._access.url + request.path, encoded=True),
+                data=None if request.body is None else orjson.dumps(request.body),
+                params=request.query,
+                headers=headers,
+                proxy=self._access.proxy,
+                server_hostname=self._access.server_name,
+                timeout=request.wait,
+                allow_redirects=False,
+            )
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            self.tally.answered[request.method, ""] += 1
+            self._throttle.failed()
+            raise self.unreachable(error) from error
+        self.tally.answered[request.method, str(reply.status)] += 1
+        if reply.status in _NO_BACKEND:
+            self._throttle.failed()
+        else:
+            self._throttle.answered()
+        return reply
 
-    def _unreachable(self, error: BaseException) -> errors.ClusterUnreachable:
+    def unreachable(self, error: BaseException) -> errors.ClusterUnreachable:
         """The error of a failed connection, with its cause."""
+        system = getattr(error, "os_error", None)
         if isinstance(error, TimeoutError):
             why = "no answer in time"
-        elif isinstance(error, ssl.SSLError):  # its errno is OpenSSL's
+        elif isinstance(system, ssl.SSLError):  # its errno is OpenSSL's
             why = " ".join(str(error).split())
-        elif isinstance(error, OSError) and error.errno and error.errno > 0:
-            why = os.strerror(error.errno).lower()
+        elif isinstance(system, OSError) and system.errno and system.errno > 0:
+            why = os.strerror(system.errno).lower()
         else:
             why = " ".join(str(error).split()) or type(error).__name__
         return errors.ClusterUnreachable(
