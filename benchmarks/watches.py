@@ -22,7 +22,7 @@ from gitops_ds.client.body_interning import BodyCache
 from gitops_ds.client.supervisor import Supervisor
 from gitops_ds.deployer.watch_cache import WatchCache
 from gitops_ds.model.cluster import EVERYTHING, Listing, Selection, WatchEvent
-from gitops_ds.model.objects import DAEMONSET, Resource
+from gitops_ds.model.objects import DAEMONSET, NODE, Resource
 from gitops_ds.simulator import virtual_time
 
 AGENTS = int(os.environ.get("GITOPS_DS_BENCH_AGENTS", "100"))
@@ -35,14 +35,19 @@ class Wire:
 
     def __init__(self, client: simulator.Client) -> None:
         self._client, self._bodies, self.watches = client, BodyCache(), 0
+        self.kept: dict[Resource, tuple[Any, ...]] = {}
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._client, name)
 
     async def list(self, resource: Resource, which: Selection = EVERYTHING) -> Listing:
         listing = await self._client.list(resource, which)
-        bodies = (self._bodies.intern(orjson.loads(orjson.dumps(one))) for one in listing.items)
-        return Listing(tuple(bodies), listing.version)
+        bodies = tuple(
+            self._bodies.intern(orjson.loads(orjson.dumps(one))) for one in listing.items
+        )
+        if resource != NODE:  # the controller keeps these bodies
+            self.kept[resource] = bodies
+        return Listing(bodies, listing.version)
 
     async def watch(
         self, resource: Resource, since: str, which: Selection = EVERYTHING

@@ -50,3 +50,14 @@ class BodyCache:
         for entry in metadata.get("managedFields") or ():
             if fields := entry.get("fieldsV1"):
                 entry["fieldsV1"] = self._field_set(orjson.dumps(fields))
+
+
+class EqualBodies:
+    """One body for each content, as long as it is referenced."""
+
+    def __init__(self) -> None:
+        self._held: WeakValueDictionary[bytes, _Held] = WeakValueDictionary()
+
+    def intern(self, body: dict[str, Any]) -> dict[str, Any]:
+        """The cached body with this content, or this one."""
+        return self._held.setdefault(orjson.dumps(body), _Held(body))

@@ -17,6 +17,7 @@ from gitops_ds.apimachinery import revisions
 from gitops_ds.apimachinery.builtin_resources import RESOURCES
 from gitops_ds.apimachinery.rollouts import approval_annotations, target_revisions
 from gitops_ds.client import informer
+from gitops_ds.client.body_interning import EqualBodies
 from gitops_ds.client.informer import Failing
 from gitops_ds.client.informer_store import InformerStore
 from gitops_ds.client.supervisor import Supervisor, ended
@@ -35,6 +36,7 @@ from gitops_ds.model.objects import (
 )
 
 _WHOLE = (DAEMONSET, CONTROLLER_REVISION, NODE)
+_NODES = EqualBodies()  # each deployer of a service keeps all nodes
 LAG = 10.0  # seconds that a reader waits for the watches
 # Seconds. A working watch receives an event or a bookmark about each minute; one that was silent
 # for its whole life, which is at most 605 s, is followed by a list (client/informer).
@@ -293,11 +295,13 @@ def _lean(body: Body) -> Body:
             for key, value in (body.get("spec") or {}).items()
             if key in ("taints", "unschedulable")
         }
-        return {
-            "apiVersion": "v1",
-            "kind": "Node",
-            "metadata": kept,
-            "spec": spec,
-            "status": {"conditions": ready},
-        }
+        return _NODES.intern(
+            {
+                "apiVersion": "v1",
+                "kind": "Node",
+                "metadata": kept,
+                "spec": spec,
+                "status": {"conditions": ready},
+            }
+        )
     return {key: value for key, value in body.items() if key != "status"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 from typing import Any
 
-from gitops_ds.client.body_interning import BodyCache
+from gitops_ds.client.body_interning import BodyCache, EqualBodies
 
 
 def body(version: str = "1", api: str = "apps/v1", **more: Any) -> dict[str, Any]:
@@ -70,3 +70,14 @@ def test_the_order_of_fields_is_kept() -> None:
     cache.intern(owned("1", "f:a", "f:b"))
     other = cache.intern(owned("2", "f:b", "f:a"))
     assert list(other["metadata"]["managedFields"][0]["fieldsV1"]) == ["f:b", "f:a"]
+
+
+def test_equal_bodies_are_one_while_they_are_referenced() -> None:
+    cache = EqualBodies()
+    one = cache.intern(body(spec={"a": 1}))
+    assert one == body(spec={"a": 1})
+    assert cache.intern(body(spec={"a": 1})) is one
+    assert cache.intern(body(spec={"a": 2})) is not one
+    del one
+    gc.collect()
+    assert cache.intern(body(spec={"a": 1})) == body(spec={"a": 1})
