@@ -24,6 +24,7 @@ from gitops_ds.fleet.agents import Agent
 from gitops_ds.fleet.tracker import StatusTracker
 from gitops_ds.model import names
 from gitops_ds.model.cluster import Cluster
+from gitops_ds.model.daemonset import Counts
 from gitops_ds.model.health import HealthState
 from gitops_ds.model.objects import DAEMONSET, CommitId, Key, short
 from gitops_ds.model.rollouts.rollout_progress import RolloutProgress
@@ -253,8 +254,10 @@ async def _rolled_out(
         if agent.health.state is HealthState.FAILED:
             raise errors.FailedRollout(f"{agent.key}: {agent.health.message}")
         # Under OnDelete an agent is healthy with old pods; the wait for a commit ends with the last
-        # of them.
-        updated = agent.counts.updated >= agent.counts.desired or not options.commit
+        # of them. The counters are those of the DaemonSet's own template, which a staged rollout
+        # sets at its end.
+        counts = agent.seen.daemonset.counts or Counts()
+        updated = counts.updated >= counts.desired or not options.commit
         if agent.health.state is HealthState.HEALTHY and updated:
             return agent
         await anext(changes)
