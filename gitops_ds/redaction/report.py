@@ -11,9 +11,9 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 from gitops_ds.model.finding import Finding
@@ -48,6 +48,14 @@ class ReportSecrets:
 
     def within(self, text: str) -> str:
         """The text with every known secret, and all that looks like one, hidden."""
+        return self._within(text)
+
+    @cached_property
+    def _within(self) -> Callable[[str], str]:
+        """Hides the secrets of each text once: most findings of a rule have the same message."""
+        return lru_cache(1_024)(self._hidden)
+
+    def _hidden(self, text: str) -> str:
         for value in self._longest_first:
             if value in text:
                 text = re.sub(rf"(?<!\w){re.escape(value)}(?!\w)", HIDDEN, text)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Final
 
 from gitops_ds.redaction.patterns import HIDDEN, MAY_HAVE_SHAPE, SHAPES, is_reference, names_secret
@@ -65,7 +64,6 @@ def shapes(text: str) -> str:
     return SHAPES.sub(HIDDEN, text) if MAY_HAVE_SHAPE.search(text) else text
 
 
-@lru_cache(1_024)  # most findings of a rule have the same message
 def words(text: str) -> str:
     """A message without the secrets that it quotes: of an event, a log line, an API server."""
     return _hidden(text, _forget, _BEARER_IN_WORDS, _IN_WORDS)

@@ -77,10 +77,10 @@ class Outcome:
 
 
 NOTHING_AMISS = Outcome((), ())
-# The beginnings of the names that no test creates.
+# The beginnings of the names that no test creates, by the path of their resource.
 _OF_THE_PLANE = {
-    "namespaces": ("default", "kube-", NAMESPACE),
-    "priorityclasses": ("system-",),
+    "/api/v1/namespaces": ("default", "kube-", NAMESPACE),
+    "/apis/scheduling.k8s.io/v1/priorityclasses": ("system-",),
 }
 # The contents of a Namespace that was removed from Git: the guard that keeps it names the kinds
 # that the account must not list, until an approval.
@@ -280,13 +280,10 @@ def removed(plane: controlplane.ControlPlane) -> None:
             if one["metadata"]["name"].startswith("gitops-ds")
         ]
         plane.kubectl("delete", plural, *ours)
-    for plural, kept in _OF_THE_PLANE.items():
-        path = "/api/v1" if plural == "namespaces" else "/apis/scheduling.k8s.io/v1"
-        names = {
-            one["metadata"]["name"] for one in plane.request("GET", f"{path}/{plural}")["items"]
-        }
+    for path, kept in _OF_THE_PLANE.items():
+        names = {one["metadata"]["name"] for one in plane.request("GET", path)["items"]}
         if left := [name for name in sorted(names) if not name.startswith(kept)]:
-            plane.kubectl("delete", plural, *left)
+            plane.kubectl("delete", path.rpartition("/")[2], *left)
 
 
 def kubeconfig(plane: controlplane.ControlPlane, directory: Path) -> Path:
