@@ -8,10 +8,11 @@ fast because files repeat the same lines: each distinct line is analyzed once.
 
 from __future__ import annotations
 
+import hashlib
 import math
 import re
 from enum import Enum
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from gitops_ds.yaml import scalars
 
@@ -21,9 +22,10 @@ _MOST_BYTES: Final = 100_000
 _LONGEST: Final = 1_000
 _DEEPEST: Final = 40
 _SEEN_AT_MOST: Final = 20_000
+_READ_AT_MOST: Final = 20_000
 
 _COMMENT: Final = r"#[\t\x20-\x7e]*"
-_KEY: Final = r"[A-Za-z_][A-Za-z0-9./_-]*"
+KEY: Final = r"[A-Za-z_][A-Za-z0-9./_-]*"
 # Begins and ends as nothing else can, and holds neither ": " nor " #".
 _BARE: Final = (
     r"(?:(?:--?|\.)?[A-Za-z0-9]|[$(/_~])(?:[!$%&()*+,\-./0-9;<=>?@A-Z^_a-z|~]|:(?=[^ ])|(?<=[^ "
@@ -33,10 +35,10 @@ _QUOTED: Final = r"\"[\x20\x21\x23-\x5b\x5d-\x7e]*\"|'[\x20-\x26\x28-\x7e]*'"
 _ITEM: Final = rf"[A-Za-z0-9/_][A-Za-z0-9./_-]*|{_QUOTED}"
 _LIST: Final = rf"\[ *(?:(?:{_ITEM})(?: *, *(?:{_ITEM}))*)? *\]"
 
-_PAIR: Final = rf"({_KEY}): +({_ITEM})"
-_MAPPING: Final = rf"\{{ *(?:{_KEY}: +(?:{_ITEM})(?: *, *{_KEY}: +(?:{_ITEM}))*)? *\}}"
+_PAIR: Final = rf"({KEY}): +({_ITEM})"
+_MAPPING: Final = rf"\{{ *(?:{KEY}: +(?:{_ITEM})(?: *, *{KEY}: +(?:{_ITEM}))*)? *\}}"
 
-LINE: Final = re.compile(rf"( *)(- +)?(?:({_KEY}):(?: +|\Z))?(.*)\Z")
+LINE: Final = re.compile(rf"( *)(- +)?(?:({KEY}):(?: +|\Z))?(.*)\Z")
 _NOTHING: Final = re.compile(rf" *(?:{_COMMENT})?\Z")
 VALUE: Final = re.compile(rf"({_BARE}|{_QUOTED}|{_LIST}|{_MAPPING})(?: +{_COMMENT})? *\Z")
 ITEMS: Final = re.compile(_ITEM)
@@ -48,6 +50,8 @@ _NEW: Final = "---"
 Line = tuple[int, bool, int, str | None, bool, Any]
 BLANK: Final[Line] = (-1, False, 0, None, False, None)
 _SEEN: Final[dict[str, Line]] = {}
+# The digests of files of this syntax: the place of a finding needs no second reading of the file.
+_READ: Final[set[bytes]] = set()
 
 
 class _Literal(Enum):
@@ -64,42 +68,31 @@ class _Unsure(Exception):
     """This is for libyaml to read."""
 
 
-class Lines(NamedTuple):
-    """The lines of one document that is not empty."""
-
-    number: int  # of the document, from 0
-    row: int  # of the first line, from 0
-    lines: list[Line]
-
-
 def read(data: bytes) -> list[tuple[int, dict[str, Any]]] | None:
     """The documents that are not empty, each with its number from 0; None if the file has other
     syntax.
     """
-    both = _read(data)
-    return None if both is None else both[1]
-
-
-def documents(data: bytes) -> list[Lines]:
-    """The lines of the documents of a file that `read` reads; none of another file."""
-    both = _read(data)
-    return [] if both is None else both[0]
-
-
-def _read(data: bytes) -> tuple[list[Lines], list[tuple[int, dict[str, Any]]]] | None:
     if len(data) > _MOST_BYTES or not data.isascii():
         return None
     try:
-        lines = _documents(data)
-        return lines, [(one.number, _document(one.lines)) for one in lines]
+        documents = [(number, _document(lines)) for number, lines in _documents(data)]
     except _Unsure:
         return None
+    if len(_READ) < _READ_AT_MOST:
+        _READ.add(hashlib.sha256(data).digest())
+    return documents
 
 
-def _documents(data: bytes) -> list[Lines]:
-    result: list[Lines] = []
+def reads(data: bytes) -> bool:
+    """Whether a file has this syntax."""
+    return hashlib.sha256(data).digest() in _READ or read(data) is not None
+
+
+def _documents(data: bytes) -> list[tuple[int, list[Line]]]:
+    """The number and the lines of each document that is not empty."""
+    result: list[tuple[int, list[Line]]] = []
     lines: list[Line] = []
-    begun, number, row, is_empty = False, 0, 0, True
+    begun, number, is_empty = False, 0, True
     texts = data.decode("ascii").split("\n")
     at = 0
     while at < len(texts):
@@ -109,9 +102,9 @@ def _documents(data: bytes) -> list[Lines]:
         if line is None:
             if text == _NEW:
                 if not is_empty:
-                    result.append(Lines(number, row, lines))
+                    result.append((number, lines))
                 number += begun
-                begun, lines, is_empty, row = True, [], True, at
+                begun, lines, is_empty = True, [], True
                 continue
             line = _line(text)
             if len(_SEEN) < _SEEN_AT_MOST:
@@ -126,7 +119,7 @@ def _documents(data: bytes) -> list[Lines]:
         else:
             lines.append(line)
     if not is_empty:
-        result.append(Lines(number, row, lines))
+        result.append((number, lines))
     return result
 
 
