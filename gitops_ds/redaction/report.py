@@ -111,6 +111,7 @@ def found_in(bodies: Iterable[Body]) -> ReportSecrets:
     """
     values: set[str] = set()
     places: set[tuple[Key, Path]] = set()
+    harmless: set[str] = set()
     for body in bodies:
         key = key_of(body)
         for path, value in _data(body):
@@ -118,7 +119,7 @@ def found_in(bodies: Iterable[Body]) -> ReportSecrets:
             values.update(_lines(str(value)))
             if key.kind == "Secret" and path[0] == "data":
                 values.update(_lines(_decoded(str(value))))
-        walk = _Walk(only_variables=key.kind == "Secret")
+        walk = _Walk(key.kind == "Secret", harmless)
         walk.mapping(body)
         places.update((key, path) for path in walk.places)
         values.update(line for value in walk.values for line in _lines(value))
@@ -129,10 +130,12 @@ def found_in(bodies: Iterable[Body]) -> ReportSecrets:
 class _Walk:
     """Collects the secrets of one object: every {name, value} whose name implies a secret (env of
     containers, parameters of custom kinds), and the parts of texts that are hidden in place (an
-    argument, a line of a ConfigMap's file), unless `only_variables`.
+    argument, a line of a ConfigMap's file), unless `only_variables`. `harmless` are texts without
+    a secret: objects of a repository have most texts in common.
     """
 
     only_variables: bool
+    harmless: set[str]
     places: list[Path] = field(default_factory=list)
     values: list[str] = field(default_factory=list)
     path: list[str | int] = field(default_factory=list)  # of the mapping or list
@@ -142,30 +145,40 @@ class _Walk:
         if isinstance(name, str) and names_secret(name) and objects.is_scalar(held):
             self._add("value", str(held), everywhere=True)
         for key, below in value.items():
-            if isinstance(below, str) and not self.only_variables and names_secret(str(key)):
-                self._add(str(key), below)
-            else:
+            if not isinstance(below, str):
                 self._below(str(key), below)
+            elif self.only_variables:
+                continue
+            elif names_secret(str(key)):
+                self._add(str(key), below)
+            elif below not in self.harmless:
+                self._text(str(key), below)
 
     def _list(self, value: list[Any]) -> None:
         words = [""] * len(value) if self.only_variables else objects.secret_words(value)
         for index, (below, secret) in enumerate(zip(value, words, strict=True)):
             if secret:
                 self._add(index, secret)
-            else:
+            elif not isinstance(below, str):
                 self._below(index, below)
+            elif not self.only_variables and below not in self.harmless:
+                self._text(index, below)
 
     def _below(self, step: str | int, value: Any) -> None:
-        if isinstance(value, str):
-            if not self.only_variables and texts.may_hide(value):
-                texts.content(value, lambda secret: self._add(step, secret))
-        elif isinstance(value, (dict, list, Mapping)):  # a test for dict is a fast one
+        if isinstance(value, (dict, list, Mapping)):  # a test for dict is a fast one
             self.path.append(step)
             if isinstance(value, list):
                 self._list(value)
             else:
                 self.mapping(value)
             self.path.pop()
+
+    def _text(self, step: str | int, text: str) -> None:
+        before = len(self.places)
+        if texts.may_hide(text):
+            texts.content(text, lambda secret: self._add(step, secret))
+        if len(self.places) == before:
+            self.harmless.add(text)
 
     def _add(self, step: str | int, secret: str, *, everywhere: bool = False) -> None:
         self.places.append((*self.path, step))

@@ -9,7 +9,6 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import groupby
 from operator import attrgetter
 from typing import Any, Final
 
@@ -242,7 +241,10 @@ def in_order(findings: Iterable[Finding]) -> list[Finding]:
     """Unique findings by severity, file, line and rule. `fingerprints` numbers equal findings in
     this order.
     """
-    return [next(same) for _, same in groupby(sorted(findings, key=_order), key=_order)]
+    by_order: dict[tuple[Any, ...], Finding] = {}
+    for finding in findings:
+        by_order.setdefault(_order(finding), finding)
+    return [by_order[order] for order in sorted(by_order)]
 
 
 def _order(finding: Finding) -> tuple[Any, ...]:

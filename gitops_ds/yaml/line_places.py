@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from functools import cache, lru_cache
-from itertools import islice
 from typing import Final, NamedTuple
 
 from gitops_ds.model.objects import Path
@@ -127,11 +126,12 @@ def _child(within: _Document, block: _Block, step: str | int) -> _Entry | None:
 
 
 def _item(within: _Document, block: _Block, number: int) -> _Entry | None:
-    items = _items(block.column).finditer(within.text, block.line, within.end)
-    item = next(islice(items, number, None), None)
-    if item is None or not _holds(within, block, item.start()):
-        return None
-    return _Entry(item.start(), block.column, None)
+    dash = f"\n{' ' * block.column}- "
+    line = within.text.find(dash, block.line, within.end)
+    while number and line >= 0:
+        line = within.text.find(dash, line + 1, within.end)
+        number -= 1
+    return _Entry(line, block.column, None) if line >= 0 and _holds(within, block, line) else None
 
 
 def _named(within: _Document, block: _Block, name: str) -> _Entry | None:

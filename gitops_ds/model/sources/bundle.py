@@ -26,6 +26,10 @@ class Pointer:
     path: Path
     line: int = 0
 
+    def below(self, path: Path) -> Pointer:
+        """The value at a path in this value."""
+        return Pointer(self.file, self.document, self.path + path, self.line)
+
 
 @dataclass(frozen=True, slots=True)
 class Origin:

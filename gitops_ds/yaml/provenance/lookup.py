@@ -5,7 +5,7 @@ on request.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from functools import lru_cache
 from pathlib import PurePosixPath
 
 from gitops_ds.model.finding import Place
@@ -21,11 +21,11 @@ def pointers(origin: Origin, path: Path) -> tuple[Pointer, ...]:
     """All sources of the value at `path`, the effective one first: those of the value or its
     nearest parent, else the base.
     """
-    for length in range(len(path), -1, -1):
+    for length in range(len(path), -1, -1) if origin.set_by else ():
         sources = origin.set_by.get(path[:length])
         if sources:
-            return tuple(replace(one, path=one.path + path[length:]) for one in sources)
-    return (replace(origin.base, path=origin.base.path + path),)
+            return tuple(one.below(path[length:]) for one in sources)
+    return (origin.base.below(path),)
 
 
 def locate(
@@ -44,10 +44,15 @@ def locate_span(
     answered as a whole.
     """
     pointer = pointers(origin, path)[0]
-    data = files.get(PurePosixPath(pointer.file))
+    data = files.get(_path(pointer.file))
     if data is None:
         return Place(pointer.file), Place(pointer.file)
     return span(pointer, data, key=key)
+
+
+@lru_cache(maxsize=4)  # findings come in groups
+def _path(file: str) -> PurePosixPath:
+    return PurePosixPath(file)
 
 
 def span(pointer: Pointer, data: bytes, *, key: bool = False) -> tuple[Place, Place]:
