@@ -158,6 +158,55 @@ def test_the_filter_applies_while_typing_also_after_the_page_came_whole(
     expect(page.locator("tbody tr:visible")).to_contain_text("gpu-plugin")
 
 
+def test_a_change_between_the_filter_and_its_answer_is_shown(
+    looker: Looker, served: Served
+) -> None:
+    page = looker.open(served.url)
+    expect(page.locator("#link")).to_have_text("live")
+
+    def answer_after_a_change(route: Route) -> None:
+        served.change(lambda show: show.move(*show.found[:4]))
+        route.continue_()
+
+    page.route(re.compile("[?]q=fluent$"), answer_after_a_change, times=1)
+    page.get_by_label("Filter").fill("fluent")
+    expect(page.locator("#counts")).to_contain_text("4 all")
+    expect(page.locator("tbody tr:visible")).to_have_count(1)
+
+
+def test_a_change_while_the_page_is_loaded_again_is_shown(looker: Looker, served: Served) -> None:
+    page = looker.open(served.url)
+    expect(page.locator("#link")).to_have_text("live")
+
+    def change_after_the_answer(route: Route) -> None:
+        answer = route.fetch()
+        served.change(lambda show: show.move(*show.found[:4]))
+        route.fulfill(response=answer)
+
+    page.route(re.compile("[?]q=gpu$"), change_after_the_answer, times=1)
+    page.get_by_label("Filter").fill("gpu")
+    expect(page.locator("#counts")).to_contain_text("4 all")
+
+
+@pytest.mark.parametrize("refused", ["/live", "/?"], ids=["stream", "page"])
+def test_a_page_that_a_proxy_answers_for_its_service_returns_later(
+    looker: Looker, served: Served, refused: str
+) -> None:
+    page = looker.open(served.url + "/?sort=name")
+    expect(page.locator("#link")).to_have_text("live")
+    page.clock.install()
+    path = re.compile(re.escape(served.url + refused))
+    page.route(path, lambda route: route.fulfill(status=503, body="no healthy upstream"))
+    served.change(lambda show: show.move(*show.found[:4]))
+    expect(page.locator("#link")).to_have_text("not connected")
+    page.unroute(path)
+    served.change(lambda show: show.move(*show.found[:3]))
+    page.clock.run_for(5_000)
+    expect(page.locator("#counts")).to_contain_text("3 all")
+    expect(page.locator("#link")).to_have_text("live")
+    looker.complaints.clear()  # the browser logs each answer of 503
+
+
 def test_the_filter_of_nodes_finds_those_of_other_parts(looker: Looker) -> None:
     with serving(fleets.story(600)) as made:
         page = looker.open(made.url + "/nodes")

@@ -177,7 +177,9 @@ class _PageHandler:
         shown = await book.page(*of)
         await answer.write(b"retry: 2000\n\n")
         await answer.write(self._time(version))
-        if since != book.token(version):
+        # what was rendered while the view changed is of neither version
+        if since != book.token(version) or version != view.version:
+            await asyncio.sleep(SETTLE)  # the page loads again and returns with its version
             await answer.write(_event("whole", book.token(version), {}))
         while True:
             with contextlib.suppress(TimeoutError):

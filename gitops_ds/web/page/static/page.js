@@ -39,27 +39,13 @@
       row.hidden = !words.every((word) => text.includes(word));
     }
   };
-  const load = async () => {
-    const answer = await fetch(location.href, { credentials: "same-origin", redirect: "error" });
-    return answer.ok ? new DOMParser().parseFromString(await answer.text(), "text/html") : null;
-  };
-  let typed = 0;
-  const find = async (field) => {
+  // The address of the page with the filter: rows that the server left out come with it.
+  const find = (field) => {
     const url = new URL(location.href);
     url.searchParams.delete("first");
     if (field.value) url.searchParams.set("q", field.value); else url.searchParams.delete("q");
     history.replaceState(null, "", url);
-    const mine = ++typed;
-    try {
-      const fresh = await load();
-      if (mine !== typed || !fresh) return;
-      const held = $("results").contains(document.activeElement) && document.activeElement.outerHTML;
-      $("results").replaceChildren(...fresh.getElementById("results").childNodes);
-      const next = held && [...$("results").querySelectorAll("a,button,summary,[tabindex]")].find((one) => one.outerHTML === held);
-      if (next) next.focus({ preventScroll: true });
-      dress();
-      connect(fresh.body.dataset.live);
-    } catch { /* the rows on the page are filtered */ }
+    refresh();
   };
   let pause = 0;
   document.addEventListener("input", (event) => {
@@ -158,12 +144,15 @@
 
   // What changed since, and only that. A piece that holds the focus keeps it.
   const within = (piece, change) => {
+    const stops = (one) => [...one.querySelectorAll("a,button,summary,[tabindex]")];
     const held = piece.contains(document.activeElement) ? document.activeElement : null;
-    const same = held && held !== piece && [...piece.querySelectorAll("a,button,summary,[tabindex]")].indexOf(held);
+    const html = held && held.outerHTML, number = held && stops(piece).indexOf(held);
     const opened = new Map([...piece.querySelectorAll("details[id]")].map((one) => [one.id, one.open]));
     const fresh = change();
     for (const one of fresh.querySelectorAll("details[id]")) if (opened.has(one.id)) one.open = opened.get(one.id);
-    if (held) { const next = same === false ? fresh : [...fresh.querySelectorAll("a,button,summary,[tabindex]")][same]; if (next) next.focus({ preventScroll: true }); }
+    if (!held || held.isConnected) return;
+    const all = stops(fresh), next = held === piece ? fresh : (held.id && $(held.id)) || all.find((one) => one.outerHTML === html) || all[number];
+    if (next) next.focus({ preventScroll: true });
   };
   const place = (id, html) => {
     const old = $(id);
@@ -195,24 +184,48 @@
     document.body.dataset.updated = (Number(document.body.dataset.updated) || 0) + 1;
     performance.measure("update", { start: began });
   };
-  let again = false;
-  const whole = async () => {
-    if (again) return;
-    again = true;
-    try {
-      const fresh = await load();
-      if (!fresh) { location.reload(); return; }
-      const focused = document.activeElement && document.activeElement.id, old = search(), caret = old && [old.value, old.selectionStart, old.selectionEnd];
-      within($("main"), () => { $("main").replaceChildren(...fresh.getElementById("main").childNodes); return $("main"); });
-      stop = null;
-      if (focused && $(focused)) $(focused).focus({ preventScroll: true });
-      const field = search();
-      if (caret && field) { field.value = caret[0]; if (focused === field.id) field.setSelectionRange(caret[1], caret[2]); }
-      dress();
-      document.body.dataset.updated = (Number(document.body.dataset.updated) || 0) + 1;
-    } catch { /* the stream repeats it */ } finally { again = false; }
+  // All of main, except the field of the filter: it depends on the address alone, and keeps its caret.
+  const replace = (fresh) => {
+    const main = $("main"), form = main.querySelector("form.filter"), nodes = [...fresh.getElementById("main").childNodes];
+    const place = nodes.findIndex((node) => node.localName === "form");
+    within(main, () => {
+      for (const node of [...main.childNodes]) if (node !== form) node.remove();
+      if (form) { form.before(...nodes.slice(0, place)); form.after(...nodes.slice(place + 1)); } else main.append(...nodes);
+      return main;
+    });
+    stop = null;
+    dress();
+    document.body.dataset.updated = (Number(document.body.dataset.updated) || 0) + 1;
   };
+  // The page is loaded again: the last request wins, and the stream continues from what is shown.
+  let loading = false, outdated = false;
+  const refresh = async () => {
+    outdated = true;
+    if (loading) return;
+    loading = true;
+    try {
+      while (outdated) {
+        outdated = false;
+        const answer = await fetch(location.href, { credentials: "same-origin", redirect: "manual" });
+        if (answer.status >= 500) throw new Error(answer.statusText);
+        if (!answer.ok) { location.reload(); return; } // signed out, or the object is deleted
+        const fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
+        if (outdated) continue;
+        replace(fresh);
+        connect(fresh.body.dataset.live);
+      }
+    } catch { if (stream) stream.close(); unlinked(); } finally { loading = false; }
+  };
+  const RETRY = 5000; // milliseconds
   let stream = null;
+  let retry = 0;
+  // The browser connects a cut stream again, but not after a 503, a 401 or a redirection to a sign-in: then the page loads again.
+  const unlinked = () => {
+    const link = $("link");
+    link.textContent = "not connected";
+    link.classList.add("off");
+    retry ||= setTimeout(() => { retry = 0; if (!stream || stream.readyState !== EventSource.OPEN) refresh(); }, RETRY);
+  };
   const connect = (live) => {
     if (stream) stream.close();
     stream = null;
@@ -222,10 +235,10 @@
     link.hidden = false;
     if (!link.textContent) link.textContent = "connecting";
     stream.onopen = () => { link.textContent = "live"; link.classList.remove("off"); };
-    stream.onerror = () => { link.textContent = "not connected"; link.classList.add("off"); };
+    stream.onerror = unlinked;
     stream.addEventListener("time", (event) => { skew = JSON.parse(event.data).now * 1000 - Date.now(); ages(); });
     stream.addEventListener("change", (event) => update(JSON.parse(event.data)));
-    stream.addEventListener("whole", whole);
+    stream.addEventListener("whole", () => { stream.close(); refresh(); });
     stream.addEventListener("over", () => { stream.close(); location.reload(); });
   };
   connect(document.body.dataset.live);
