@@ -17,6 +17,7 @@ from playwright.sync_api import (
     ConsoleMessage,
     Page,
     Route,
+    expect,
     sync_playwright,
 )
 
@@ -28,6 +29,7 @@ from tests.thread_loop import ThreadLoop
 AXE = (resources.files("axe_playwright_python") / "axe.min.js").read_text("utf-8")
 # WCAG 2.2 at level AA, and what axe-core's authors recommend beyond it.
 STANDARDS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22a", "wcag22aa", "best-practice"]
+expect.set_options(timeout=60_000)  # milliseconds, as of the contexts: the default is 5 s
 _CHECK = """(runOnly) => axe.run(document, {runOnly, resultTypes: ["violations"]}).then(
   (found) => found.violations.flatMap((one) => one.nodes.map(
     (node) => one.id + " at " + node.target.join(" ") + ": " + node.failureSummary)))"""
