@@ -28,6 +28,30 @@ print(full - resident())
 """
 
 
+# Like a TLS read: a buffer of 256 KiB, of which a few bytes stay.
+READS = """
+import os, resource, tempfile
+from gitops_ds.service import allocator
+
+allocator.return_large_blocks()
+with tempfile.TemporaryFile() as file:
+    file.write(b"x" * 3000)
+    file.flush()
+    kept = []
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(1000):
+        kept.append(os.pread(file.fileno(), 256 * 1024, 0))
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="ru_minflt")
+def test_the_buffer_of_a_read_is_not_mapped_again_by_each_read() -> None:
+    run = subprocess.run([sys.executable, "-c", READS], capture_output=True, text=True, check=True)
+    # the 3,000 bytes of each are a page at most
+    assert int(run.stdout) < 1500
+
+
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="/proc")
 def test_large_blocks_between_small_ones_that_are_kept_are_returned() -> None:
     run = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True)
