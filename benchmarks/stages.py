@@ -10,7 +10,6 @@ import copy
 import os
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from statistics import median
 from typing import Any
 
@@ -27,6 +26,7 @@ from gitops_ds.model.objects import Body
 from gitops_ds.model.rollouts import rollout_policy
 from gitops_ds.model.rollouts.rollout_gates import GateSample, Reading
 from gitops_ds.model.rollouts.staged_rollout import RolloutRecord, RolloutTarget, StageInputs
+from gitops_ds.model.values import replace
 from gitops_ds.rollouts import (
     gate_requests,
     gate_results,

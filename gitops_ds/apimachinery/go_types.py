@@ -8,16 +8,15 @@ for.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from typing import Any
 
+import msgspec
 import orjson
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
+class Field(msgspec.Struct, frozen=True):
     """One field. `type` is a scalar, a struct (`core/v1.Container`), `[]T` or `{}T`."""
 
     type: str

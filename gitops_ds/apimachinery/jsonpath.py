@@ -11,8 +11,9 @@ import json
 import operator
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 _FIELD = r"(?:\\.|[^\s.\[\]{}()'\"\\,*?@$=!<>|])+"
 _TOKEN = re.compile(
@@ -44,8 +45,7 @@ class InvalidPath(ValueError):
     """A template or path that cannot be parsed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Path:
+class Path(msgspec.Struct, frozen=True):
     """A parsed path; from the root of the document if `rooted`."""
 
     steps: tuple[Step, ...]
@@ -59,8 +59,7 @@ class Path:
         return values
 
 
-@dataclass(frozen=True, slots=True)
-class Range:
+class Range(msgspec.Struct, frozen=True):
     """A part of a template that is repeated for each value at the path."""
 
     path: Path

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
+import msgspec
+
 from gitops_ds.apimachinery import label_selector, tolerations
 from gitops_ds.model.live import Node, Taint
 from gitops_ds.model.objects import Body
@@ -30,8 +32,7 @@ class Placement(Enum):
     EVICT = "evict"
 
 
-@dataclass(frozen=True, slots=True)
-class Term:
+class Term(msgspec.Struct, frozen=True):
     """One usable node selector term: conditions on labels, and on the node's name."""
 
     labels: tuple[Requirement, ...]

@@ -8,15 +8,14 @@ names the target of a staged rollout is not rolled out before it has the templat
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from gitops_ds.model import names
 from gitops_ds.model.objects import Body
 from gitops_ds.model.rollouts.rollout_progress import RolloutProgress
 
 
-@dataclass(frozen=True, slots=True)
-class RolloutStatus:
+class RolloutStatus(msgspec.Struct, frozen=True):
     """`message` says what is waited for, or that all is done."""
 
     done: bool

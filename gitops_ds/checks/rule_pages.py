@@ -8,17 +8,17 @@ part of a DaemonSet.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import cache
 from importlib import resources
+
+import msgspec
 
 _SECTION = re.compile(r"^## (.+)$", re.MULTILINE)
 _YAML = re.compile(r"^```yaml\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"https?://\S+")
 
 
-@dataclass(frozen=True, slots=True)
-class RulePage:
+class RulePage(msgspec.Struct, frozen=True):
     """The text of a page, and its examples and sources."""
 
     text: str

@@ -9,6 +9,7 @@ from datetime import date
 from typing import TYPE_CHECKING
 
 import click
+import msgspec
 
 from gitops_ds.cli.output import check_output
 from gitops_ds.cli.parameters import arguments, candidates, options
@@ -230,8 +231,7 @@ def _baseline(file: str | None) -> frozenset[str]:
     return suppress.read_baseline(file)
 
 
-@dataclass(frozen=True, slots=True)
-class _CheckRequest:
+class _CheckRequest(msgspec.Struct, frozen=True):
     """The arguments of a check, resolved. A check of a revision has no `work_tree`."""
 
     args: CheckArgs

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
+import msgspec
 
 from gitops_ds.cli import plan
 from gitops_ds.cli.parameters import arguments, options
@@ -47,8 +48,7 @@ def diff(args: DiffArgs) -> int:
         return options.run(_diff(args))
 
 
-@dataclass(frozen=True, slots=True)
-class _Diffs:
+class _Diffs(msgspec.Struct, frozen=True):
     """The differences of a plan, and what it skips."""
 
     diffs: list[ObjectDiff]

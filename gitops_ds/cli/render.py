@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import click
 
 from gitops_ds.cli.parameters import arguments, candidates, options
+from gitops_ds.model.values import replace
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,7 +20,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from gitops_ds import errors
 from gitops_ds.client import kubeconfig as reader
 from gitops_ds.client import static_kubeconfig
 from gitops_ds.client.kubeconfig import KubeconfigEntry
+from gitops_ds.model.values import replace
 
 TOKEN_KEPT_SECONDS = 10.0
 RENEWED_SECONDS_BEFORE_END = 20.0

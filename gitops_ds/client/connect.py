@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+
+import msgspec
 
 from gitops_ds import errors
 from gitops_ds.client.fence import Fence
 from gitops_ds.client.request_counter import RequestCounter
 from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.sources.bundle import ClusterFacts
+from gitops_ds.model.values import replace
 
 
-@dataclass(frozen=True, slots=True)
-class Connection:
+class Connection(msgspec.Struct, frozen=True):
     """How to reach the cluster; None leaves the choice to kubectl's rules.
 
     `trusted` are the clusters of the repository whose files may choose the context: those that the

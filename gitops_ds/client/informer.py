@@ -25,12 +25,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+
+import msgspec
 
 from gitops_ds.errors import ClusterError, Expired, ServerFault, TooManyRequests
 from gitops_ds.model.backoff import Backoff
 from gitops_ds.model.cluster import Cluster, Listing, Selection, WatchEvent
 from gitops_ds.model.objects import Resource
+from gitops_ds.model.values import replace
 
 # Seconds; jitter makes it up to twice as long. The first as client-go's reflector; the longest is
 # shorter than its 30, so that stores are current half a minute after the API server recovers.
@@ -44,16 +46,14 @@ STEADY_AFTER = 10.0  # seconds; a watch that lasted so long resets the count of 
 _NO_SUCH = "metadata.name=gitops-ds-asks-for-the-version"
 
 
-@dataclass(frozen=True, slots=True)
-class Start:
+class Start(msgspec.Struct, frozen=True):
     """The objects are unknown: list them."""
 
     failures: int = 0
     fruitless: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Watching:
+class Watching(msgspec.Struct, frozen=True):
     """Every change up to `version` is published: watch from there.
 
     `resumed`: the watch follows an empty list instead of a full one. `fruitless`: the number of
@@ -66,8 +66,7 @@ class Watching:
     fruitless: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Returning:
+class Returning(msgspec.Struct, frozen=True):
     """The watch ended: check that the cluster is not older than `version`."""
 
     version: str
@@ -78,8 +77,7 @@ class Returning:
 InformerState = Start | Watching | Returning
 
 
-@dataclass(frozen=True, slots=True)
-class WatchEnded:
+class WatchEnded(msgspec.Struct, frozen=True):
     """The end of a watch after `lasted` seconds: by the server, or with an error.
 
     `silent_for`: seconds since the last list, event or bookmark; `had_events`: this watch received
@@ -92,8 +90,7 @@ class WatchEnded:
     had_events: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class WorldVersion:
+class WorldVersion(msgspec.Struct, frozen=True):
     """The cluster's current version, from an empty list. As an event: it is not older than the
     followed version, so the watch continues.
     """
@@ -101,8 +98,7 @@ class WorldVersion:
     version: str
 
 
-@dataclass(frozen=True, slots=True)
-class Failing:
+class Failing(msgspec.Struct, frozen=True):
     """A request failed; the retry follows after `retry_in` seconds."""
 
     error: ClusterError
@@ -114,8 +110,7 @@ InformerEvent = Listing | WatchEvent | WorldVersion | Failing
 Sink = Callable[[InformerEvent], None]
 
 
-@dataclass(frozen=True, slots=True)
-class Transition:
+class Transition(msgspec.Struct, frozen=True):
     """The next state, the event to publish (None: nothing), and the seconds to wait before it."""
 
     state: InformerState
@@ -219,8 +214,7 @@ async def run(
             await feed(error)
 
 
-@dataclass(frozen=True, slots=True)
-class _WatchResult:
+class _WatchResult(msgspec.Struct, frozen=True):
     """The last version of a watch, and its end."""
 
     version: str

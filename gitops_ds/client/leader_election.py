@@ -21,11 +21,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from typing import Any
+
+import msgspec
 
 from gitops_ds.apimachinery import timestamps
 from gitops_ds.model.objects import LEASE, Body
+from gitops_ds.model.values import replace
 
 # seconds; a longer duration in a lease is an error, and must not block every candidate
 LONGEST = 300.0
@@ -34,8 +36,7 @@ _DECAY = 0.8  # of the latency, with each request that is faster
 _RELEASED = 1  # the duration that a released lease is left with, as client-go does
 
 
-@dataclass(frozen=True, slots=True)
-class LeaseTiming:
+class LeaseTiming(msgspec.Struct, frozen=True):
     """Seconds, as client-go's LeaseDuration, RenewDeadline and RetryPeriod."""
 
     duration: float = 10.0
@@ -50,8 +51,7 @@ class LeaseTiming:
         return LeaseTiming(self.duration * factor, self.renew_deadline * factor, self.retry)
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(msgspec.Struct, frozen=True):
     """The view of one candidate. `me` is its identity, unique to the process.
 
     `body` is the lease as last observed (also after its deletion), `version` its resourceVersion,
@@ -64,7 +64,7 @@ class Candidate:
     namespace: str
     lease: str
     me: str
-    timing: LeaseTiming = field(default_factory=LeaseTiming)
+    timing: LeaseTiming = msgspec.field(default_factory=LeaseTiming)
     body: Body | None = None
     version: str = ""
     since: float = -math.inf

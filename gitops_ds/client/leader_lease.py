@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
+
+import msgspec
 
 from gitops_ds import errors
 from gitops_ds.client import leader_election
@@ -30,8 +31,7 @@ from gitops_ds.model.objects import LEASE, NAMESPACE, Body
 RELEASE_SECONDS = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class Clocks:
+class Clocks(msgspec.Struct, frozen=True):
     """Seconds that never go back (as the fence's), seconds since 1970, and numbers in [0, 1)."""
 
     steady: Callable[[], float]

@@ -13,9 +13,10 @@ import binascii
 import os
 import urllib.request
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from gitops_ds.client.kubeconfig import KubeconfigEntry
 from gitops_ds.yaml import parser
@@ -42,8 +43,7 @@ class _Unusual(Exception):
     """The official package must read these files."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Kubeconfig:
+class _Kubeconfig(msgspec.Struct, frozen=True):
     """The content of one kubeconfig, and the directory of its relative paths."""
 
     directory: Path

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+
+import msgspec
 
 from gitops_ds.model.events.base import Emit, TaskRestarted
 
@@ -17,8 +18,7 @@ FIRST_RESTART, LONGEST_RESTART = 1.0, 60.0  # seconds
 HEALTHY_AFTER = 300.0  # seconds; a task that ran so long has paid off earlier failures
 
 
-@dataclass(frozen=True, slots=True)
-class Supervisor:
+class Supervisor(msgspec.Struct, frozen=True):
     """Starts tasks and keeps them running. `clock` gives seconds since 1970."""
 
     emit: Emit

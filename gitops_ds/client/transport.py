@@ -15,10 +15,10 @@ import ssl
 import time
 import weakref
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import aiohttp
+import msgspec
 import orjson
 import yarl
 
@@ -38,16 +38,15 @@ PATIENCE, LONGEST_WAIT_SECONDS = 10, 120.0
 _NO_BACKEND = (502, 503, 504)  # the answers of a load balancer without a reachable API server
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(msgspec.Struct, frozen=True):
     """One request: a body is sent as JSON, `wait` bounds it."""
 
     method: str
     path: str
     body: Any = None
-    query: Mapping[str, str] = field(default_factory=dict)
-    headers: Mapping[str, str] = field(default_factory=dict)
-    wait: aiohttp.ClientTimeout = aiohttp.ClientTimeout(total=REQUEST_SECONDS)  # noqa: RUF009  a frozen value
+    query: Mapping[str, str] = msgspec.field(default_factory=dict)
+    headers: Mapping[str, str] = msgspec.field(default_factory=dict)
+    wait: aiohttp.ClientTimeout = aiohttp.ClientTimeout(total=REQUEST_SECONDS)
     is_watch: bool = False
 
 

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
 
+import msgspec
+
 from gitops_ds import errors
 from gitops_ds.apimachinery import builtin_resources, defaults
 from gitops_ds.checks.cluster import references
@@ -88,8 +90,7 @@ _ALLOCATED: Mapping[str, tuple[tuple[str | int, ...], ...]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Adopted:
+class Adopted(msgspec.Struct, frozen=True):
     """The files of the repository by their paths, and notes for the user, a sentence each.
 
     `of_tools`: another tool applied some of the DaemonSets.

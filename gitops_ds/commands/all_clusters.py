@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from gitops_ds import errors
 from gitops_ds.fleet import cluster_overview
 from gitops_ds.fleet.cluster_overview import ClusterRow
 from gitops_ds.git import address
 from gitops_ds.model.sources.signatures import Mode, Trust
+from gitops_ds.model.values import replace
 from gitops_ds.pipeline import open_repository
 from gitops_ds.pipeline.open_repository import RepositoryRef
 from gitops_ds.render import bundle

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+
+import msgspec
 
 from gitops_ds import errors
 from gitops_ds.apimachinery import defaults
@@ -22,8 +23,7 @@ from gitops_ds.pipeline import open_repository
 from gitops_ds.plan.options import ApplyOptions
 
 
-@dataclass(frozen=True, slots=True)
-class AppliedCommit:
+class AppliedCommit(msgspec.Struct, frozen=True):
     """The plan of an apply and its end; `live` is the cluster before it."""
 
     plan: Plan

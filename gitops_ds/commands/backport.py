@@ -6,9 +6,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
+
+import msgspec
 
 from gitops_ds.apimachinery import defaults
 from gitops_ds.model.change import FieldChange
@@ -26,8 +27,7 @@ from gitops_ds.yaml.path import MISSING
 from gitops_ds.yaml.provenance import lookup
 
 
-@dataclass(frozen=True, slots=True)
-class BackportOptions:
+class BackportOptions(msgspec.Struct, frozen=True):
     """The template to restore (None: the one that the commit renders) and its commit (None:
     not recorded).
     """

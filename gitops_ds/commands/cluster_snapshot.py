@@ -5,7 +5,6 @@ printed, or generated nodes.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from gitops_ds.apimachinery import capacity
 from gitops_ds.deployer import live_state
 from gitops_ds.model.live import Live
 from gitops_ds.model.objects import Body, key_of
+from gitops_ds.model.values import replace
 
 
 def read(file: str) -> Live:

@@ -5,8 +5,9 @@ comments kept.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
+
+import msgspec
 
 from gitops_ds import errors
 from gitops_ds.commands import backport, git_commit
@@ -17,19 +18,19 @@ from gitops_ds.model.change import Drifted, FieldChange
 from gitops_ds.model.objects import CommitId, Key, show_path
 from gitops_ds.model.sources.bundle import Manifest
 from gitops_ds.model.sources.source_tree import SourceTree
+from gitops_ds.model.values import replace
 from gitops_ds.pipeline import open_repository
 from gitops_ds.plan import drift
 from gitops_ds.plan.options import ApplyOptions
 from gitops_ds.render import bundle as rendering
 
 
-@dataclass(frozen=True, slots=True)
-class DriftCommitOptions:
+class DriftCommitOptions(msgspec.Struct, frozen=True):
     """Where to look, why the commit is written, and what becomes of it."""
 
     target: ApplyTarget
     reason: str = ""
-    proposal: Proposal = field(default_factory=Proposal)
+    proposal: Proposal = msgspec.field(default_factory=Proposal)
 
 
 async def look(named: open_repository.RepositoryRef, target: ApplyTarget) -> Mapping[Key, Drifted]:

@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
+
+import msgspec
 
 from gitops_ds.apimachinery import timestamps
 from gitops_ds.client import informer
@@ -24,8 +25,7 @@ from gitops_ds.service import event_recorder
 _SPEAKERS = frozenset((event_recorder.COMPONENT, event_recorder.CONTROLLER))
 
 
-@dataclass(frozen=True, slots=True)
-class Happening:
+class Happening(msgspec.Struct, frozen=True):
     """One event: when it was last seen (seconds since 1970), what it is about, who says it, and how
     often. `name` is the name of the Event.
     """

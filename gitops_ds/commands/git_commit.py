@@ -6,9 +6,10 @@ import os
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+
+import msgspec
 
 from gitops_ds import __version__, errors
 from gitops_ds.forges import access
@@ -19,6 +20,7 @@ from gitops_ds.git import identity, revision
 from gitops_ds.git.commit_writer import Signature
 from gitops_ds.git.repository import Repository
 from gitops_ds.model.objects import CommitId
+from gitops_ds.model.values import replace
 from gitops_ds.pipeline import open_repository
 from gitops_ds.service.git import forge_discovery
 
@@ -26,8 +28,7 @@ PATIENCE = 120.0  # seconds for the forge
 _AUTHOR = re.compile(r"\s*([^<>\n]+?)\s*<([^<>\s]+)>\s*")
 
 
-@dataclass(frozen=True, slots=True)
-class Proposal:
+class Proposal(msgspec.Struct, frozen=True):
     """Which branch (None: the default one), whether the commit is pushed there, and who writes it
     (None: the person there).
 
@@ -44,8 +45,7 @@ class Proposal:
     home: Path | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Proposed:
+class Proposed(msgspec.Struct, frozen=True):
     """The commit, the branch that it is for, its patch, and where its pull request is shown, if it
     became one.
     """
@@ -56,8 +56,7 @@ class Proposed:
     pull_request: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class WriteTarget:
+class WriteTarget(msgspec.Struct, frozen=True):
     """The repository that a commit is written to, and the commit with its branch."""
 
     repository: open_repository.RepositoryRef

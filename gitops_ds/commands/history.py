@@ -5,9 +5,10 @@ that leads back.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
+
+import msgspec
 
 from gitops_ds import errors
 from gitops_ds.apimachinery import defaults, revisions
@@ -82,8 +83,7 @@ def revision_before(agent: Agent) -> Revision:
     return earlier[-1]
 
 
-@dataclass(frozen=True, slots=True)
-class RestoringCommit:
+class RestoringCommit(msgspec.Struct, frozen=True):
     """A commit that brings a template back, and how: it reverts one commit, restores files of an
     older one, or edits values.
     """

@@ -11,9 +11,10 @@ import os
 import re
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
+
+import msgspec
 
 from gitops_ds import errors
 from gitops_ds.apimachinery import defaults
@@ -32,8 +33,7 @@ _ARGUMENT = re.compile(r"[a-zA-Z0-9-=]+")
 _HIDDEN, _BEFORE, _AFTER = "***", "*** (before)", "*** (after)"
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectDiff:
+class ObjectDiff(msgspec.Struct, frozen=True):
     """An object before and after an apply; None where it does not exist."""
 
     key: Key
@@ -139,8 +139,7 @@ def _masked_data(one: ObjectDiff) -> tuple[Body | None, Body | None]:
     return bodies[0], bodies[1]
 
 
-@dataclass(frozen=True, slots=True)
-class DiffOutput:
+class DiffOutput(msgspec.Struct, frozen=True):
     """The exit code of the diff program (0: no differences, 1: differences, more: an error), and
     what it printed; empty if it printed to the terminal itself.
     """

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+
+import msgspec
 
 from gitops_ds import errors
 from gitops_ds.client import connect
@@ -22,6 +23,7 @@ from gitops_ds.model.live import Live
 from gitops_ds.model.plural import counted
 from gitops_ds.model.sources.bundle import Bundle
 from gitops_ds.model.sources.source_tree import SourceTree
+from gitops_ds.model.values import replace
 from gitops_ds.pipeline import open_repository, prepare
 from gitops_ds.pipeline.prepare import Prepared
 from gitops_ds.plan import inventory as plan_inventory
@@ -30,8 +32,7 @@ from gitops_ds.plan.options import ApplyOptions, PlanContext
 from gitops_ds.plan.tracking_labels import Stamp
 
 
-@dataclass(frozen=True, slots=True)
-class ApplyTarget:
+class ApplyTarget(msgspec.Struct, frozen=True):
     """Which cluster of the repository, and how it is reached; `snapshot_file` or `simulate` take
     the place of a connection.
 
@@ -40,7 +41,7 @@ class ApplyTarget:
 
     cluster: str = ""
     namespace: str = ""
-    connection: connect.Connection = field(default_factory=connect.Connection)
+    connection: connect.Connection = msgspec.field(default_factory=connect.Connection)
     snapshot_file: str | None = None
     simulate: int | None = None
     force_local: bool = False
@@ -136,8 +137,7 @@ async def plan(
     return with_stages(made.plan, made.bundle, made.live)
 
 
-@dataclass(frozen=True, slots=True)
-class SnapshotPlan:
+class SnapshotPlan(msgspec.Struct, frozen=True):
     """A plan without a cluster, with its inputs."""
 
     plan: Plan

@@ -7,8 +7,9 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from typing import Final
+
+import msgspec
 
 from gitops_ds import __version__, errors
 from gitops_ds.commands import ci_event
@@ -18,6 +19,7 @@ from gitops_ds.forges.client import Clock, CommentChange, Forge
 from gitops_ds.forges.contract import CommitStatus, ForgeKind, StatusState
 from gitops_ds.forges.sticky_comment import Sticky
 from gitops_ds.model.finding import Severity
+from gitops_ds.model.values import replace
 from gitops_ds.report import (
     comment_data,
     comment_validation,
@@ -30,8 +32,7 @@ from gitops_ds.report.comment_validation import CommentPage
 _PROJECT: Final = re.compile(r"[\w.-]+(/[\w.-]+)*")
 
 
-@dataclass(frozen=True, slots=True)
-class CommentOptions:
+class CommentOptions(msgspec.Struct, frozen=True):
     """The request. Empty fields are taken from the environment of the CI; `only` is `comment`,
     `status` or empty for both.
     """
@@ -49,8 +50,7 @@ class CommentOptions:
     allow_http: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Task:
+class Task(msgspec.Struct, frozen=True):
     """What is to be done. `sha` is the commit that the report is of; empty: the head of the pull
     request, if it fits the report.
 
@@ -76,8 +76,7 @@ class Task:
         return f"{self.project}{'!' if self.kind is ForgeKind.GITLAB else '#'}{self.number}"
 
 
-@dataclass(frozen=True, slots=True)
-class CommentResult:
+class CommentResult(msgspec.Struct, frozen=True):
     """What was done, in words, and what was refused."""
 
     messages: tuple[str, ...]

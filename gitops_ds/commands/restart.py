@@ -7,9 +7,10 @@ https://kubernetes.io/docs/reference/kubectl/generated/kubectl_rollout/kubectl_r
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import PurePosixPath
+
+import msgspec
 
 from gitops_ds import errors
 from gitops_ds.commands import git_commit
@@ -18,6 +19,7 @@ from gitops_ds.fleet import agents
 from gitops_ds.model.objects import CommitId, Key
 from gitops_ds.model.sources.bundle import Manifest
 from gitops_ds.model.sources.source_tree import SourceTree
+from gitops_ds.model.values import replace
 from gitops_ds.pipeline import open_repository
 from gitops_ds.render import bundle as rendering
 from gitops_ds.yaml import edit as yaml_edit
@@ -28,15 +30,14 @@ RESTARTED_AT = "kubectl.kubernetes.io/restartedAt"
 _WHERE = ("spec", "template", "metadata", "annotations", RESTARTED_AT)
 
 
-@dataclass(frozen=True, slots=True)
-class RestartOptions:
+class RestartOptions(msgspec.Struct, frozen=True):
     """Which DaemonSet (`ds/NAME`) of which cluster's files, why, and what becomes of the commit."""
 
     name: str
     namespace: str = ""
     cluster: str = ""
     reason: str = ""
-    proposal: Proposal = field(default_factory=Proposal)
+    proposal: Proposal = msgspec.field(default_factory=Proposal)
 
 
 async def restart(

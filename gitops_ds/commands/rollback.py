@@ -4,7 +4,7 @@ shows or pushes it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+import msgspec
 
 from gitops_ds.commands import git_commit, history
 from gitops_ds.commands.backport import BackportOptions
@@ -15,22 +15,21 @@ from gitops_ds.git.commit_writer import CommitReason
 from gitops_ds.git.repository import Repository
 from gitops_ds.model.health import HealthState
 from gitops_ds.model.objects import CommitId
+from gitops_ds.model.values import replace
 from gitops_ds.pipeline import open_repository
 
 
-@dataclass(frozen=True, slots=True)
-class RollbackOptions:
+class RollbackOptions(msgspec.Struct, frozen=True):
     """Where to go back to (at most one of the two; else to the revision before), why, and how."""
 
     to_revision: int | None
     to_commit: str | None
     reason: str = ""
     cluster: str = ""
-    proposal: Proposal = field(default_factory=Proposal)
+    proposal: Proposal = msgspec.field(default_factory=Proposal)
 
 
-@dataclass(frozen=True, slots=True)
-class RollbackResult:
+class RollbackResult(msgspec.Struct, frozen=True):
     """The way back, and its commit."""
 
     way: history.RestoringCommit

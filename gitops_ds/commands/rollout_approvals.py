@@ -7,7 +7,7 @@ repository have approvers: then signed commits and reviews of pull requests coun
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from gitops_ds import errors
 from gitops_ds.apimachinery import daemonsets, revisions
@@ -22,8 +22,7 @@ from gitops_ds.model.rollouts.stage_approval import StageApproval
 from gitops_ds.model.rollouts.staged_rollout import RolloutTarget
 
 
-@dataclass(frozen=True, slots=True)
-class ApprovedStage:
+class ApprovedStage(msgspec.Struct, frozen=True):
     """A stage that is approved, and the target of its rollout."""
 
     daemonset: Key
@@ -31,8 +30,7 @@ class ApprovedStage:
     target: RolloutTarget
 
 
-@dataclass(frozen=True, slots=True)
-class StageRequest:
+class StageRequest(msgspec.Struct, frozen=True):
     """A stage of the rollout of `ds/NAME`; `hash` is that of its target, empty: the present one."""
 
     name: str

@@ -9,7 +9,8 @@ import functools
 import random
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from gitops_ds import errors
 from gitops_ds.apimachinery import revisions, rollout_status
@@ -36,8 +37,7 @@ def ignore(_key: Key, _progress: RolloutProgress) -> None:
     """Drops the progress."""
 
 
-@dataclass(frozen=True, slots=True)
-class RolloutListener:
+class RolloutListener(msgspec.Struct, frozen=True):
     """`report` receives each new message, also errors that are retried; `progress` the nodes that
     are done. `clock` returns seconds since 1970.
     """

@@ -10,9 +10,10 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
+
+import msgspec
 
 from gitops_ds import errors
 from gitops_ds.deployer import requests, source_status_store, state_store
@@ -32,8 +33,7 @@ _TRIES = 5
 AnnotationChange = Callable[[Body], Mapping[str, str | None]]
 
 
-@dataclass(frozen=True, slots=True)
-class Where:
+class Where(msgspec.Struct, frozen=True):
     """The namespace of the states, and which is meant: by its `id`, or by a `repository` (a
     directory or URL).
     """
@@ -43,8 +43,7 @@ class Where:
     repository: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class StateObject:
+class StateObject(msgspec.Struct, frozen=True):
     """A state: the owner's id, and what it remembers."""
 
     id: str
@@ -146,8 +145,7 @@ async def answered(cluster: Cluster, where: Where, id: str, value: str, seconds:
         ) from None
 
 
-@dataclass(frozen=True, slots=True)
-class Suspension:
+class Suspension(msgspec.Struct, frozen=True):
     """What is suspended or resumed; `changed` is False if it was so before."""
 
     name: str

@@ -4,13 +4,13 @@ asked.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from gitops_ds.apimachinery import timestamps
 from gitops_ds.deployer import source_status_store, state_store
 from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.sources.source_status import Condition, SourceStatus
+from gitops_ds.model.values import replace
 
 NONE = "no running service follows this repository"
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-import msgspec
-
 from gitops_ds import errors
 from gitops_ds.apimachinery import revisions
 from gitops_ds.apimachinery.rollouts import halted_templates, target_revisions
@@ -14,6 +12,7 @@ from gitops_ds.model import names
 from gitops_ds.model.cluster import Cluster, PatchType, Selection
 from gitops_ds.model.live import Revision
 from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, Body, Key, key_of
+from gitops_ds.model.values import replace
 
 
 async def release(cluster: Cluster, owner: str, commit: str) -> tuple[Key, ...]:
@@ -59,7 +58,7 @@ async def _release(cluster: Cluster, body: Body, targets: Iterable[Revision], co
     for target in own:
         record = target_revisions.record_in(target)
         if _hash(target) in hashes and record.halt is not None:
-            text = target_revisions.encoded(msgspec.structs.replace(record, halt=None))
+            text = target_revisions.encoded(replace(record, halt=None))
             await _annotate(cluster, target.raw, {names.ROLLOUT_RECORD: text})
     left = halted_templates.without(_annotations(body), hashes)
     patch = {"metadata": {"annotations": {names.HALTED: left}}}

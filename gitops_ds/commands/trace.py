@@ -5,8 +5,9 @@ revision, commit, author, file, line.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from gitops_ds import errors
 from gitops_ds.commands import history
@@ -27,8 +28,7 @@ KINDS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class CommitLookup:
+class CommitLookup(msgspec.Struct, frozen=True):
     """Where commits are looked up (None: nowhere), and the directory inside."""
 
     repository: Repository | None = None

@@ -4,7 +4,7 @@ takes the commit.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from gitops_ds import errors
 from gitops_ds.model.sources.source_tree import SourceTree
@@ -13,8 +13,7 @@ from gitops_ds.pipeline import open_repository
 _SHOWN = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Uncommitted:
+class Uncommitted(msgspec.Struct, frozen=True):
     """The files, of those that are read, that differ from the commit (empty: there is no commit
     yet).
     """

@@ -11,8 +11,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
 
 from gitops_ds import errors
 from gitops_ds.commands import uninstall_rollouts
@@ -40,8 +41,7 @@ _ATTEMPTS = 10
 _OF_REVISIONS = (names.COMMIT, names.ROLLOUT_RECORD, names.TEMPLATE_DIGEST)
 
 
-@dataclass(frozen=True, slots=True)
-class Handover:
+class Handover(msgspec.Struct, frozen=True):
     """What is to be handed back: by owner what it remembers, and where each object lives; `unknown`
     kinds are no longer served.
 
@@ -51,7 +51,7 @@ class Handover:
     owners: Mapping[str, DeployerState]
     objects: Mapping[Key, Resource]
     unknown: tuple[Key, ...] = ()
-    elsewhere: Mapping[Key, str] = field(default_factory=dict)
+    elsewhere: Mapping[Key, str] = msgspec.field(default_factory=dict)
 
 
 async def look(cluster: Cluster, namespace: str, owner: str) -> Handover:

@@ -12,7 +12,8 @@ import contextlib
 import math
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+
+import msgspec
 
 from gitops_ds import errors
 from gitops_ds.commands import polled_agents, rollout_waiter, watched_agents
@@ -28,12 +29,12 @@ from gitops_ds.model.daemonset import Counts
 from gitops_ds.model.health import HealthState
 from gitops_ds.model.objects import DAEMONSET, CommitId, Key, short
 from gitops_ds.model.rollouts.rollout_progress import RolloutProgress
+from gitops_ds.model.values import replace
 
 POLL_SECONDS = 2.0  # between two reads of the deployer's state, until it has applied the commit
 
 
-@dataclass(frozen=True, slots=True)
-class WaitOptions:
+class WaitOptions(msgspec.Struct, frozen=True):
     """The DaemonSet (`ds/NAME`), the commit (an ID or its prefix; empty: any commit) and the time
     limit in seconds.
 

@@ -6,7 +6,8 @@ import asyncio
 import contextlib
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+
+import msgspec
 
 from gitops_ds import errors
 from gitops_ds.commands import polled_agents, watched_agents
@@ -16,8 +17,7 @@ from gitops_ds.fleet.agents import Agent, Owners
 from gitops_ds.model.cluster import Cluster
 
 
-@dataclass(frozen=True, slots=True)
-class WatchOptions:
+class WatchOptions(msgspec.Struct, frozen=True):
     """The namespace of the deployer's state, and the clock, in seconds since 1970.
 
     `say` receives errors that are retried.

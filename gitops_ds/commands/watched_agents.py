@@ -6,8 +6,9 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import Any, TypeVar
+
+import msgspec
 
 from gitops_ds import errors
 from gitops_ds.controller.controller import Controller, Powers
@@ -28,8 +29,7 @@ _LASTING = (
 STATE_SECONDS = 5.0  # between two reads of the owner's state
 
 
-@dataclass(frozen=True, slots=True)
-class WatchedAgents:
+class WatchedAgents(msgspec.Struct, frozen=True):
     """The status of all agents, kept current by watches; `failure` gets the error that ends
     them.
     """

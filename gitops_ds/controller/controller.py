@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Mapping, Set
-from dataclasses import replace
 from enum import StrEnum
 
 from gitops_ds.apimachinery import pods
@@ -32,6 +31,7 @@ from gitops_ds.model.decision import Action, Decision, Observation
 from gitops_ds.model.events.base import Decided, Emit, Listed, WatchFailed
 from gitops_ds.model.objects import DAEMONSET, NODE, POD, Body, Key, Resource
 from gitops_ds.model.rollouts.staged_rollout import StageInputs
+from gitops_ds.model.values import replace
 from gitops_ds.rollouts import pinned_pods, stage_inputs
 from gitops_ds.rollouts.pinned_pods import StagedDecision
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence, Set
-from dataclasses import dataclass
 from typing import Any, TypeVar
+
+import msgspec
 
 from gitops_ds.apimachinery import daemonsets
 from gitops_ds.controller.actions import ActionWriter, Remember
@@ -41,8 +42,7 @@ from gitops_ds.model.events.base import (
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class ExecutionContext:
+class ExecutionContext(msgspec.Struct, frozen=True):
     """The cluster, the clock (seconds since 1970), the cache for own writes, and the receiver of
     events.
 
@@ -56,8 +56,7 @@ class ExecutionContext:
     requests: asyncio.Semaphore
 
 
-@dataclass(frozen=True, slots=True)
-class ExecutionOutcome:
+class ExecutionOutcome(msgspec.Struct, frozen=True):
     """The result of a decision.
 
     `errors` ended it, and it must be executed again. `refused` are the actions that the API server

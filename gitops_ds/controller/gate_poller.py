@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol
 
 from gitops_ds.model.objects import Key
 from gitops_ds.model.rollouts.rollout_gates import GateRequest, Probe, Reading
+from gitops_ds.model.values import replace
 
 
 class GateMeter(Protocol):

@@ -5,7 +5,6 @@ they are.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 
 from gitops_ds.controller.executor import ExecutionOutcome
 from gitops_ds.controller.gate_poller import GatePoller
@@ -30,6 +29,7 @@ from gitops_ds.model.rollouts.staged_rollout import (
     StageState,
 )
 from gitops_ds.model.token_bucket import TokenBucket
+from gitops_ds.model.values import replace
 from gitops_ds.rollouts import (
     earlier_agents,
     gate_requests,

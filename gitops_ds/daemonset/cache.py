@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-import msgspec
-
 from gitops_ds.apimachinery import (
     daemonsets,
     label_selector,
@@ -31,6 +29,7 @@ from gitops_ds.model.daemonset import DaemonSet, Owner, Pod
 from gitops_ds.model.decision import Decision, Observation
 from gitops_ds.model.live import Node, Revision
 from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, NODE, POD, Body, Key, Resource
+from gitops_ds.model.values import replace
 
 WATCHED = (NODE, DAEMONSET, CONTROLLER_REVISION, POD)
 
@@ -336,7 +335,7 @@ class Cache:
                 if orphaned
                 else self._owners(pod.owner, pod.namespace)
             )
-        if before is not None and msgspec.structs.replace(before, version=pod.version) == pod:
+        if before is not None and replace(before, version=pod.version) == pod:
             return set()
         keys = self._owners(pod.owner, pod.namespace) | self._owners(
             before.owner if before else None, pod.namespace

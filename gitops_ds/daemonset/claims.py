@@ -9,7 +9,8 @@ duplicate, would be deleted.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from gitops_ds.apimachinery import label_selector, revisions
 from gitops_ds.model.daemonset import DaemonSet, Owner, Pod
@@ -19,8 +20,7 @@ from gitops_ds.model.objects import CONTROLLER_REVISION, POD, Key, Resource
 from gitops_ds.model.sources.bundle import Requirement
 
 
-@dataclass(frozen=True, slots=True)
-class Claim:
+class Claim(msgspec.Struct, frozen=True):
     """The objects that the DaemonSet controls and selects, and the writes that adopt or release the
     others.
     """
@@ -71,8 +71,7 @@ def _is_settled(daemonset: DaemonSet, selector: tuple[Requirement, ...], pod: Po
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _ClaimCandidate:
+class _ClaimCandidate(msgspec.Struct, frozen=True):
     resource: Resource
     name: str
     uid: str

@@ -6,8 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import msgspec
-
 from gitops_ds.daemonset import (
     claims,
     competing_controller,
@@ -24,6 +22,7 @@ from gitops_ds.daemonset.pending_writes import LAPSES_AFTER
 from gitops_ds.daemonset.pod_changes import BURST, PodChanges
 from gitops_ds.model.daemonset import Pod
 from gitops_ds.model.decision import Action, Decision, Observation
+from gitops_ds.model.values import replace
 
 SELECTING_ALL = "This daemon set is selecting all pods. A non-empty selector is required."
 
@@ -97,9 +96,7 @@ def _relabelled(all_pods: Sequence[Pod], revisions: RevisionHistory) -> Sequence
     if not revisions.relabelled:
         return all_pods
     return [
-        msgspec.structs.replace(pod, hash=revisions.hash)
-        if pod.hash in revisions.relabelled
-        else pod
+        replace(pod, hash=revisions.hash) if pod.hash in revisions.relabelled else pod
         for pod in all_pods
     ]
 

@@ -8,7 +8,8 @@ that a pod still names.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from gitops_ds.apimachinery import revisions
 from gitops_ds.daemonset.claims import Claim
@@ -26,8 +27,7 @@ from gitops_ds.model.live import Revision
 from gitops_ds.model.objects import CONTROLLER_REVISION, POD, Key
 
 
-@dataclass(frozen=True, slots=True)
-class RevisionHistory:
+class RevisionHistory(msgspec.Struct, frozen=True):
     """The hash of the wanted template, the other revisions (lowest number first), and the writes
     that make it so.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 import msgspec
 
@@ -37,8 +36,7 @@ class NodePods(msgspec.Struct, frozen=True, gc=False):
         return [pod for pod in self.pods if not pod.terminating]
 
 
-@dataclass(frozen=True, slots=True)
-class NodePodLayout:
+class NodePodLayout(msgspec.Struct, frozen=True):
     """All nodes with their pods, sorted by node, including vanished nodes that pods still name.
     `hash` is the wanted revision's.
 

@@ -8,7 +8,8 @@ until it is gone.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from gitops_ds.apimachinery import capacity
 from gitops_ds.apimachinery.capacity import Amounts, Port
@@ -20,8 +21,7 @@ from gitops_ds.model.objects import NODE, POD, Body, Key, Resource
 _ENDED = frozenset(("Failed", "Succeeded"))
 
 
-@dataclass(frozen=True, slots=True)
-class _Taken:
+class _Taken(msgspec.Struct, frozen=True):
     node: str
     amounts: Amounts
     ports: tuple[Port, ...]

@@ -14,16 +14,16 @@ https://kubernetes.io/docs/reference/using-api/api-concepts/#semantics-for-get-a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Generic, TypeVar
+
+import msgspec
 
 T = TypeVar("T")
 
 LAPSES_AFTER = 300.0  # seconds
 
 
-@dataclass(frozen=True, slots=True)
-class _WriteReply(Generic[T]):
+class _WriteReply(msgspec.Struct, Generic[T], frozen=True):
     value: T
     version: int
     at: float

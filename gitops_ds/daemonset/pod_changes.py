@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+import msgspec
 
 from gitops_ds.daemonset.node_pods import NodePods
 from gitops_ds.model.daemonset import Pod
@@ -16,8 +17,7 @@ from gitops_ds.model.objects import POD, Key
 BURST = 250
 
 
-@dataclass(frozen=True, slots=True)
-class PodChanges:
+class PodChanges(msgspec.Struct, frozen=True):
     """Creates and deletes, each sorted by node. `wake_at` is the time of the next change without
     any event (seconds since 1970).
 
@@ -27,9 +27,9 @@ class PodChanges:
 
     creates: tuple[CreatePod, ...] = ()
     deletes: tuple[DeletePod, ...] = ()
-    backoffs: Mapping[str, FailedPodBackoff] = field(default_factory=dict)
+    backoffs: Mapping[str, FailedPodBackoff] = msgspec.field(default_factory=dict)
     wake_at: float | None = None
-    unplaced: Mapping[str, str] = field(default_factory=dict)
+    unplaced: Mapping[str, str] = msgspec.field(default_factory=dict)
     later: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:

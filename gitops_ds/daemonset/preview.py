@@ -9,9 +9,6 @@ do.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
-
-import msgspec
 
 from gitops_ds.apimachinery import daemonsets, revisions
 from gitops_ds.daemonset import claims, decide
@@ -19,6 +16,7 @@ from gitops_ds.model.daemonset import DaemonSet, Owner, Phase, Pod, RollingUpdat
 from gitops_ds.model.decision import Adopt, CreateRevision, Observation
 from gitops_ds.model.impact import NodeImpact
 from gitops_ds.model.objects import DAEMONSET, Body
+from gitops_ds.model.values import replace
 
 _EVERY_NODE = 10**9
 _MOST_TURNS = 12
@@ -130,9 +128,7 @@ def _adopted(seen: Observation) -> Observation:
     if not uids:
         return seen
     owner = _owner(seen.daemonset)
-    pods = tuple(
-        msgspec.structs.replace(pod, owner=owner) if pod.uid in uids else pod for pod in seen.pods
-    )
+    pods = tuple(replace(pod, owner=owner) if pod.uid in uids else pod for pod in seen.pods)
     return replace(
         seen, pods=pods, revisions=tuple(one for one in seen.revisions if one.uid not in uids)
     )
@@ -140,7 +136,7 @@ def _adopted(seen: Observation) -> Observation:
 
 def _well(pod: Pod) -> Pod:
     """The pod if nothing ails it: what fails is replaced with or without the change."""
-    return msgspec.structs.replace(
+    return replace(
         pod, bound=True, phase=Phase.RUNNING, terminating=False, ready=True, ready_since=_LONG_AGO
     )
 

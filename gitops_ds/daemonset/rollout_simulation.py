@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -21,6 +20,7 @@ from gitops_ds.model.daemonset import Owner, Phase, Pod, RollingUpdate
 from gitops_ds.model.decision import Action, CreatePod, CreateRevision, DeletePod, Observation
 from gitops_ds.model.live import Node, Revision
 from gitops_ds.model.objects import DAEMONSET, Body
+from gitops_ds.model.values import replace
 
 _UID, _LONG_AGO = "rehearsal", -1e9
 # One observation of a node is cheap, but a thousand nodes one by one need a million of them: then
@@ -28,8 +28,7 @@ _UID, _LONG_AGO = "rehearsal", -1e9
 _MOST_LOOKS, _FEWEST_TURNS = 60_000, 60
 
 
-@dataclass(frozen=True, slots=True)
-class RolloutPace:
+class RolloutPace(msgspec.Struct, frozen=True):
     """How long a pod takes, in seconds: from its creation to readiness, and from its deletion until
     it is gone.
     """
@@ -41,8 +40,7 @@ class RolloutPace:
 USUAL = RolloutPace()
 
 
-@dataclass(frozen=True, slots=True)
-class Rehearsal:
+class Rehearsal(msgspec.Struct, frozen=True):
     """How a rollout goes: seconds until it ends, the steps, and the most nodes at once without an
     available pod of their own.
 
@@ -143,7 +141,7 @@ class _Stage:
             if pod is not None and pod.terminating:
                 del self.pods[pod.uid]
             elif pod is not None and pod.node in self.ready:
-                self.pods[pod.uid] = msgspec.structs.replace(
+                self.pods[pod.uid] = replace(
                     pod, ready=True, ready_since=self.now, phase=Phase.RUNNING
                 )
         return True
@@ -155,7 +153,7 @@ class _Stage:
             case CreatePod(node=node, body=body):
                 self.later(self.pace.start, self.add(node, _hash(body)))
             case DeletePod(uid=uid):
-                self.pods[uid] = msgspec.structs.replace(self.pods[uid], terminating=True)
+                self.pods[uid] = replace(self.pods[uid], terminating=True)
                 self.later(self.pace.stop, uid)
             case _:
                 pass  # no other action occurs: the DaemonSet owns all these objects

@@ -35,7 +35,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Set
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import msgspec
 
@@ -61,6 +61,7 @@ from gitops_ds.model.events.base import (
     Event,
 )
 from gitops_ds.model.objects import Key
+from gitops_ds.model.values import replace
 
 QUIET = 5.0  # seconds without a change, after which a DaemonSet with healthy pods has settled
 STALLED = 60.0  # the same with unhealthy pods
@@ -68,8 +69,7 @@ STANDSTILL = 120.0  # seconds without a change, after which a missing action is 
 LONGEST_BACKOFF = failed_pod_backoff.LONGEST_DELAY + STANDSTILL
 
 
-@dataclass(frozen=True, slots=True)
-class ShadowReport:
+class ShadowReport(msgspec.Struct, frozen=True):
     """The events of an observation, and the seconds without a change after which the next one is
     due.
     """
@@ -185,7 +185,7 @@ class _Watched:
                 if pod.uid not in before or (pod.uid in there and not there[pod.uid].terminating):
                     continue
                 last = there.get(pod.uid) or self.last.pop(pod.uid, pod)
-                last = msgspec.structs.replace(last, terminating=False)
+                last = replace(last, terminating=False)
                 available = self.layout.available(pod) and layout.available(last) and not last.ended
                 self.departures[pod.uid] = ObservedAct(
                     last, seen.now, frozenset(node_pods.uids), available

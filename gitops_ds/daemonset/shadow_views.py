@@ -5,16 +5,17 @@ that ours would create or delete then.
 from __future__ import annotations
 
 from collections.abc import Container, Mapping
-from dataclasses import dataclass, replace
+
+import msgspec
 
 from gitops_ds.daemonset import decide, one_pod_per_node, rolling_update
 from gitops_ds.daemonset.pod_changes import PodChanges
 from gitops_ds.model.daemonset import Pod
 from gitops_ds.model.decision import Observation
+from gitops_ds.model.values import replace
 
 
-@dataclass(frozen=True, slots=True)
-class ObservedAct:
+class ObservedAct(msgspec.Struct, frozen=True):
     """A pod that was created, is being deleted or is gone: its last state, and the time of the
     observation.
 

@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
+import msgspec
+
 from gitops_ds import errors
 from gitops_ds.apimachinery import builtin_resources
 from gitops_ds.deployer.dependencies import Dependencies
@@ -35,8 +37,7 @@ AT_ONCE = 16
 DEFINITION_SECONDS, DEFINITION_PAUSE = 10.0, 0.2
 
 
-@dataclass(frozen=True, slots=True)
-class AppliedObject:
+class AppliedObject(msgspec.Struct, frozen=True):
     """An object after its write (None: deleted), with the API server's warnings."""
 
     change: Change
@@ -55,8 +56,7 @@ class ApplyOutcome:
     refused: list[tuple[Change, Skipped]] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
-class Applier:
+class Applier(msgspec.Struct, frozen=True):
     """The inputs of a write: the cluster, the resource of each object, the live objects, and the
     context of the plan.
     """

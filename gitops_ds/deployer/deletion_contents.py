@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
-from dataclasses import replace
 from typing import Any
 
 from gitops_ds import errors
@@ -17,6 +16,7 @@ from gitops_ds.deployer import live_state
 from gitops_ds.model.cluster import Cluster, Selection
 from gitops_ds.model.live import Contents, Live
 from gitops_ds.model.objects import Body, Key, Resource, key_of
+from gitops_ds.model.values import replace
 
 KEPT = 60.0  # seconds for which a container that holds something is not listed again
 AT_ONCE = 8

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from gitops_ds import errors
 from gitops_ds.apimachinery import rollout_status
@@ -15,8 +16,7 @@ from gitops_ds.model.sources.bundle import Bundle
 POLL_SECONDS = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class Dependencies:
+class Dependencies(msgspec.Struct, frozen=True):
     """Waits, with a time limit, for agents to be ready and for DaemonSets to be gone.
 
     Each returns the reasons why not, or an empty string.

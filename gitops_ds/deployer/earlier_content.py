@@ -7,7 +7,8 @@ them. The earlier commits are those of the DaemonSets' revisions, which this clu
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection
-from dataclasses import dataclass
+
+import msgspec
 
 from gitops_ds import errors
 from gitops_ds.model.deployer_state import DeployerState
@@ -26,8 +27,7 @@ async def none_earlier(
     return None
 
 
-@dataclass(frozen=True, slots=True)
-class _Comparison:
+class _Comparison(msgspec.Struct, frozen=True):
     """The result for a tip, and what it depends on."""
 
     tip: CommitId

@@ -8,7 +8,8 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Set
-from dataclasses import dataclass, replace
+
+import msgspec
 
 from gitops_ds import errors
 from gitops_ds.apimachinery import (
@@ -36,13 +37,13 @@ from gitops_ds.model.skip_reasons import SkipReason
 from gitops_ds.model.skipped import Skipped
 from gitops_ds.model.sources.bundle import Bundle, Manifest
 from gitops_ds.model.sources.source_tree import CommitInfo
+from gitops_ds.model.values import replace
 from gitops_ds.plan import prune
 
 AT_ONCE = 16
 
 
-@dataclass(frozen=True, slots=True)
-class LocatedBundle:
+class LocatedBundle(msgspec.Struct, frozen=True):
     """A bundle with its namespaces, the resource of each object of it and of the inventory, and the
     refusals of objects without one. `commit` is the commit that it was rendered from.
     """

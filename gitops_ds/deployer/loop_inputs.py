@@ -5,7 +5,8 @@ Pure.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from gitops_ds import errors
 from gitops_ds.model.events.base import Event
@@ -15,108 +16,90 @@ from gitops_ds.model.skipped import Skipped
 # Inputs: requests.
 
 
-@dataclass(frozen=True, slots=True)
-class LookRequested:
+class LookRequested(msgspec.Struct, frozen=True):
     """A reconciliation that reads Git is requested."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReconcileRequested:
+class ReconcileRequested(msgspec.Struct, frozen=True):
     """A reconciliation of the known tip is requested: a late answer of Git has arrived."""
 
 
-@dataclass(frozen=True, slots=True)
-class PushExpected:
+class PushExpected(msgspec.Struct, frozen=True):
     """A push was received, maybe before the Git server shows its commit."""
 
     commit: CommitId | None
 
 
-@dataclass(frozen=True, slots=True)
-class PushReported:
+class PushReported(msgspec.Struct, frozen=True):
     """The annotation in which another replica reports the last push, and the commit it names."""
 
     annotation: str
     commit: CommitId | None
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterChanged:
+class ClusterChanged(msgspec.Struct, frozen=True):
     """An object that a plan reads has changed."""
 
 
-@dataclass(frozen=True, slots=True)
-class TimerFired:
+class TimerFired(msgspec.Struct, frozen=True):
     """The timer of the last `SetTimer` fired."""
 
 
-@dataclass(frozen=True, slots=True)
-class StopRequested:
+class StopRequested(msgspec.Struct, frozen=True):
     """The loop is to end after the running reconciliation."""
 
 
-@dataclass(frozen=True, slots=True)
-class LeadershipGained:
+class LeadershipGained(msgspec.Struct, frozen=True):
     """This replica reconciles from now on."""
 
 
-@dataclass(frozen=True, slots=True)
-class LeadershipLost:
+class LeadershipLost(msgspec.Struct, frozen=True):
     """This replica only prefetches from now on."""
 
 
 # Inputs: the course of a reconciliation.
 
 
-@dataclass(frozen=True, slots=True)
-class Woken:
+class Woken(msgspec.Struct, frozen=True):
     """The loop is ready to serve the requests so far."""
 
 
-@dataclass(frozen=True, slots=True)
-class TipRequested:
+class TipRequested(msgspec.Struct, frozen=True):
     """A request for the tip of the branch is sent to Git."""
 
 
-@dataclass(frozen=True, slots=True)
-class TipReceived:
+class TipReceived(msgspec.Struct, frozen=True):
     """The tip that Git answered with."""
 
     tip: CommitId
 
 
-@dataclass(frozen=True, slots=True)
-class GitFailed:
+class GitFailed(msgspec.Struct, frozen=True):
     """Git answered with an error, or did not give the files of a commit."""
 
 
-@dataclass(frozen=True, slots=True)
-class Replanned:
+class Replanned(msgspec.Struct, frozen=True):
     """The cluster is not known to be in sync: a plan is made."""
 
 
-@dataclass(frozen=True, slots=True)
-class RevisionSelected:
+class RevisionSelected(msgspec.Struct, frozen=True):
     """A revision was selected for a new tip, or again for the same one."""
 
 
-@dataclass(frozen=True, slots=True)
-class DriftReverted:
+class DriftReverted(msgspec.Struct, frozen=True):
     """A correction of drift was written."""
 
     key: Key
 
 
-@dataclass(frozen=True, slots=True)
-class Settled:
+class Settled(msgspec.Struct, frozen=True):
     """Nothing can be written now for this commit, as of this generation."""
 
     tip: CommitId
     generation: int
 
 
-@dataclass(frozen=True, slots=True)
-class PlanApplied:
+class PlanApplied(msgspec.Struct, frozen=True):
     """A plan was applied, as of this generation.
 
     `compare_due_unix`: when the cluster is compared again though nothing changes. `chance` is a
@@ -131,29 +114,25 @@ class PlanApplied:
     chance: float
 
 
-@dataclass(frozen=True, slots=True)
-class Prefetched:
+class Prefetched(msgspec.Struct, frozen=True):
     """A standby has read all that a reconciliation reads, as of this generation."""
 
     tip: CommitId
     generation: int
 
 
-@dataclass(frozen=True, slots=True)
-class Succeeded:
+class Succeeded(msgspec.Struct, frozen=True):
     """The reconciliation ended without an error."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReconciliationFailed:
+class ReconciliationFailed(msgspec.Struct, frozen=True):
     """A reconciliation or a prefetch raised an error; `chance` is a number in [0, 1)."""
 
     error: errors.GitopsError
     chance: float
 
 
-@dataclass(frozen=True, slots=True)
-class ReconciliationEnded:
+class ReconciliationEnded(msgspec.Struct, frozen=True):
     """The reconciliation or prefetch is over, whatever its outcome; a cancelled one as well."""
 
 
@@ -189,35 +168,29 @@ Input = (
 # Effects.
 
 
-@dataclass(frozen=True, slots=True)
-class Wake:
+class Wake(msgspec.Struct, frozen=True):
     """Feed `Woken` as soon as no reconciliation runs."""
 
 
-@dataclass(frozen=True, slots=True)
-class SetTimer:
+class SetTimer(msgspec.Struct, frozen=True):
     """Feed `TimerFired` at this time in place of any earlier timer; never where it is infinite."""
 
     at: float
 
 
-@dataclass(frozen=True, slots=True)
-class CancelReconciliation:
+class CancelReconciliation(msgspec.Struct, frozen=True):
     """Cancel the running reconciliation: another replica leads."""
 
 
-@dataclass(frozen=True, slots=True)
-class ForgetDeployerState:
+class ForgetDeployerState(msgspec.Struct, frozen=True):
     """Read the stored state again: another process may have written it."""
 
 
-@dataclass(frozen=True, slots=True)
-class ForgetReports:
+class ForgetReports(msgspec.Struct, frozen=True):
     """Report commits and signatures again: another replica reported since."""
 
 
-@dataclass(frozen=True, slots=True)
-class Publish:
+class Publish(msgspec.Struct, frozen=True):
     """Publish an event."""
 
     event: Event

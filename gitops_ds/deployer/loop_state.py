@@ -31,8 +31,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
 from enum import Enum
+
+import msgspec
 
 from gitops_ds import errors
 from gitops_ds.deployer.loop_inputs import (
@@ -74,6 +75,7 @@ from gitops_ds.model.events.requests import PushForwarded
 from gitops_ds.model.objects import CommitId, Key
 from gitops_ds.model.skip_reasons import SkipReason
 from gitops_ds.model.skipped import Skipped
+from gitops_ds.model.values import replace
 from gitops_ds.plan import drift_damping
 
 LONGEST_RETRY = 300.0  # seconds
@@ -88,8 +90,7 @@ JITTER = 0.1  # share of a retry's delay
 _TIMER_RESOLUTION = 0.01  # seconds by which a timer may fire early
 
 
-@dataclass(frozen=True, slots=True)
-class Moment:
+class Moment(msgspec.Struct, frozen=True):
     """One instant on both clocks: seconds of the event loop, and seconds since 1970."""
 
     loop: float
@@ -105,8 +106,7 @@ class LoopPhase(Enum):
     STOPPED = "stopped"
 
 
-@dataclass(frozen=True, slots=True)
-class FailureStreak:
+class FailureStreak(msgspec.Struct, frozen=True):
     """Failed reconciliations in a row, and the message of the last one.
 
     `unreachable_at`: when the API server last gave no answer; `held_off_until`: changes in the
@@ -119,8 +119,7 @@ class FailureStreak:
     held_off_until: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class SkippedRetry:
+class SkippedRetry(msgspec.Struct, frozen=True):
     """When objects that were skipped are tried again, and how often they were.
 
     Until `not_before` the `deferred` objects, which the API server refused, are not sent again.
@@ -129,27 +128,24 @@ class SkippedRetry:
     attempts: int = 0
     due: float = math.inf
     not_before: float = 0.0
-    deferred: Mapping[Key, Skipped] = field(default_factory=dict)
+    deferred: Mapping[Key, Skipped] = msgspec.field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class InSync:
+class InSync(msgspec.Struct, frozen=True):
     """The cluster matches the commit, as of this generation of the cluster's changes."""
 
     commit: CommitId
     generation: int
 
 
-@dataclass(frozen=True, slots=True)
-class ExpectedPush:
+class ExpectedPush(msgspec.Struct, frozen=True):
     """A commit that was pushed, and since when the Git server should show it."""
 
     commit: CommitId
     since: float
 
 
-@dataclass(frozen=True, slots=True)
-class LoopState:
+class LoopState(msgspec.Struct, frozen=True):
     """The schedule of one deployer.
 
     `retry` is the back-off of failed reconciliations, `damping` that of corrected drift.
@@ -174,7 +170,7 @@ class LoopState:
     git_failing: bool = False
     failures: FailureStreak = FailureStreak()
     skipped: SkippedRetry = SkippedRetry()
-    drift: drift_damping.Rows = field(default_factory=dict)
+    drift: drift_damping.Rows = msgspec.field(default_factory=dict)
     expected: ExpectedPush | None = None
     last_push: str | None = None
 
@@ -193,8 +189,7 @@ def initial(retry: float, longest_damping: float) -> LoopState:
     return LoopState(Backoff(retry, LONGEST_RETRY, jitter=JITTER), Backoff(retry, longest_damping))
 
 
-@dataclass(frozen=True, slots=True)
-class LoopTransition:
+class LoopTransition(msgspec.Struct, frozen=True):
     """The next state, and the effects in their order."""
 
     state: LoopState

@@ -6,12 +6,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from typing import ParamSpec, TypeVar
 
 from gitops_ds.deployer.report_once import LeaderEmitter
 from gitops_ds.deployer.revision_selector import RevisionSource
 from gitops_ds.model.events.deployer import GitTimed
+from gitops_ds.model.values import replace
 from gitops_ds.telemetry import spans
 
 P = ParamSpec("P")

@@ -8,7 +8,8 @@ state of the cluster.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+
+import msgspec
 
 from gitops_ds import errors
 from gitops_ds.deployer import applier, dependencies, state_store, state_update
@@ -20,14 +21,14 @@ from gitops_ds.model.deployer_state import DeployerState
 from gitops_ds.model.events.base import Emit
 from gitops_ds.model.events.deployer import Applied, NotApplied, Planned, Reconciled
 from gitops_ds.model.events.drift import DriftCorrected
+from gitops_ds.model.values import replace
 from gitops_ds.plan import drift, drift_events
 from gitops_ds.plan.options import ApplyOptions
 
 _SAVE_ATTEMPTS = 5
 
 
-@dataclass(frozen=True, slots=True)
-class Reconciliation:
+class Reconciliation(msgspec.Struct, frozen=True):
     """The result of an applied plan: its event, and the stored state from now on."""
 
     ended: Reconciled

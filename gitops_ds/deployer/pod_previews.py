@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from dataclasses import replace
 from functools import partial
 
 from gitops_ds import errors
@@ -15,6 +14,7 @@ from gitops_ds.model.daemonset import DaemonSet
 from gitops_ds.model.decision import Observation
 from gitops_ds.model.live import Live
 from gitops_ds.model.objects import POD, Key
+from gitops_ds.model.values import replace
 
 
 async def with_pods(cluster: Cluster, live: Live, keys: Iterable[Key]) -> Live:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+
+import msgspec
 
 from gitops_ds.deployer import dry_runs, live_state, state_store
 from gitops_ds.deployer.applier import Applier
@@ -15,14 +16,14 @@ from gitops_ds.model.live import Live
 from gitops_ds.model.objects import CONTROLLER_REVISION, Key, Resource
 from gitops_ds.model.sources.bundle import Bundle
 from gitops_ds.model.sources.source_tree import CommitInfo
+from gitops_ds.model.values import replace
 from gitops_ds.plan import deletions, ignore_differences, planner, suspension
 from gitops_ds.plan.options import ApplyOptions, PlanContext
 from gitops_ds.plan.rollouts import staging
 from gitops_ds.plan.tracking_labels import Stamp
 
 
-@dataclass(frozen=True, slots=True)
-class PreparedPlan:
+class PreparedPlan(msgspec.Struct, frozen=True):
     """A plan with its inputs, ready to be applied."""
 
     plan: Plan

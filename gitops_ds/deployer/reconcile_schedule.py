@@ -7,15 +7,15 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+
+import msgspec
 
 from gitops_ds.deployer import loop_inputs, loop_state
 from gitops_ds.deployer.loop_inputs import Input, LoopEffect, SetTimer, Wake
 from gitops_ds.deployer.loop_state import LoopState, Moment
 
 
-@dataclass(frozen=True, slots=True)
-class LoopTiming:
+class LoopTiming(msgspec.Struct, frozen=True):
     """Seconds until a failed reconciliation is retried, the clock (seconds since 1970), and numbers
     in [0, 1) for jitter.
     """

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from gitops_ds import errors
 from gitops_ds.client.supervisor import Supervisor, ended
@@ -51,6 +51,7 @@ from gitops_ds.model.events.requests import RequestHandled
 from gitops_ds.model.objects import CommitId, Key
 from gitops_ds.model.rollouts.halted_rollout import AppliedRollouts
 from gitops_ds.model.sources.source_status import SourceStatus
+from gitops_ds.model.values import replace
 from gitops_ds.plan import plan_hash
 from gitops_ds.plan.options import ApplyOptions
 from gitops_ds.plan.rollouts import halted_rollouts, stage_approvals

@@ -7,7 +7,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 
 from gitops_ds.model.change import Plan
 from gitops_ds.model.control_requests import Steering
@@ -23,6 +22,7 @@ from gitops_ds.model.objects import CommitId
 from gitops_ds.model.plural import counted
 from gitops_ds.model.skip_reasons import SkipReason
 from gitops_ds.model.skipped import Skipped
+from gitops_ds.model.values import replace
 
 
 class LeaderEmitter:

@@ -8,7 +8,8 @@ local copy. A new commit, a rejected one and a failed verification are published
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+
+import msgspec
 
 from gitops_ds import errors
 from gitops_ds.deployer.wave_gate import (
@@ -33,6 +34,7 @@ from gitops_ds.model.objects import CommitId
 from gitops_ds.model.rollouts.cluster_order import ClusterOrder
 from gitops_ds.model.sources.signatures import Unverified, Verified
 from gitops_ds.model.sources.source_tree import SourceTree
+from gitops_ds.model.values import replace
 from gitops_ds.pipeline.prepare import Prepared
 from gitops_ds.redaction import report
 
@@ -56,8 +58,7 @@ async def no_verification_of_last_good(commit: CommitId) -> None:
     """As `no_verification`, for the last good commit."""
 
 
-@dataclass(frozen=True, slots=True)
-class RevisionSource:
+class RevisionSource(msgspec.Struct, frozen=True):
     """The source of the revisions: the current tip, a commit's files, the movement of the branch,
     and the rendered files.
 
@@ -84,8 +85,7 @@ class RevisionSource:
     waves: WaveSource = NO_WAVES
 
 
-@dataclass(frozen=True, slots=True)
-class SelectedRevision:
+class SelectedRevision(msgspec.Struct, frozen=True):
     """The revision to apply for a tip of the branch; `prepared` is None before the first good
     commit.
 

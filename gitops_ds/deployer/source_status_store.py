@@ -11,9 +11,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import orjson
 
 from gitops_ds import errors
@@ -26,6 +26,7 @@ from gitops_ds.model.events.deployer import Reconciled
 from gitops_ds.model.objects import CONFIG_MAP, CommitId, short
 from gitops_ds.model.plural import counted
 from gitops_ds.model.sources.source_status import Condition, SourceStatus
+from gitops_ds.model.values import replace
 from gitops_ds.redaction import texts
 
 if TYPE_CHECKING:  # Git and the renderers take 10 MiB, which a reader does not need
@@ -39,8 +40,7 @@ _LABEL = f"{names.DOMAIN}/source-of"  # label: the id of the owner
 _BYTES = 1024  # of a message
 
 
-@dataclass(frozen=True, slots=True)
-class Facts:
+class Facts(msgspec.Struct, frozen=True):
     """The results of a reconciliation. `waiting`: the number of changes that a suspension of the
     repository holds back, None without a suspension.
     """
@@ -211,7 +211,7 @@ def _body(namespace: str, status: SourceStatus) -> dict[str, Any]:
         "appliedCommit": status.applied or "",
         "looked": timestamps.text(status.looked) if status.looked else "",
     }
-    whole = orjson.dumps(asdict(status), option=orjson.OPT_SORT_KEYS).decode()
+    whole = orjson.dumps(msgspec.to_builtins(status), option=orjson.OPT_SORT_KEYS).decode()
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",

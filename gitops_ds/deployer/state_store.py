@@ -17,7 +17,6 @@ import gzip
 import hashlib
 import zlib
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -29,6 +28,7 @@ from gitops_ds.model.cluster import Cluster, Selection
 from gitops_ds.model.deployer_state import DeployerState, Generation, KnownDrift
 from gitops_ds.model.objects import CONFIG_MAP, NAMESPACE, Body, CommitId, Digest, Key
 from gitops_ds.model.skipped import DriftPolicy
+from gitops_ds.model.values import replace
 
 CHUNK_BYTES = 512 * 1024
 _KEY = "state.json.gz"

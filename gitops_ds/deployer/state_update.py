@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 
 from gitops_ds.deployer.applier import ApplyOutcome
 from gitops_ds.deployer.prepared_plan import PreparedPlan
@@ -13,6 +12,7 @@ from gitops_ds.model.change import Change, Operation, Plan
 from gitops_ds.model.deployer_state import DeployerState, Generation
 from gitops_ds.model.objects import DAEMONSET, CommitId, Key
 from gitops_ds.model.skipped import DriftPolicy
+from gitops_ds.model.values import replace
 from gitops_ds.plan import deletions, drift
 from gitops_ds.plan.options import ApplyOptions
 

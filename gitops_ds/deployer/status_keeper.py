@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from gitops_ds import errors
 from gitops_ds.deployer import source_status_store
 from gitops_ds.deployer.reconcile_schedule import ReconcileSchedule
@@ -12,6 +10,7 @@ from gitops_ds.deployer.target import DeployTarget
 from gitops_ds.model.control_requests import Steering
 from gitops_ds.model.events.deployer import SourceChanged
 from gitops_ds.model.sources.source_status import SourceStatus
+from gitops_ds.model.values import replace
 
 
 class StatusKeeper:

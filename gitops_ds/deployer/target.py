@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+
+import msgspec
 
 from gitops_ds.deployer import deletion_contents
 from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.objects import Key
 
 
-@dataclass(frozen=True, slots=True)
-class DeployTarget:
+class DeployTarget(msgspec.Struct, frozen=True):
     """The cluster, the namespace of the state, the owner id of the objects, and the clock there.
 
     `wrote` is called for each written object with its version, "" for a deletion. `contents` lists

@@ -8,8 +8,9 @@ import base64
 import binascii
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
+
+import msgspec
 
 from gitops_ds.deployer.template_selector import TemplateSelector
 from gitops_ds.model.finding import Finding
@@ -18,6 +19,7 @@ from gitops_ds.model.skip_reasons import SkipReason
 from gitops_ds.model.skipped import Skipped
 from gitops_ds.model.sources.bundle import Manifest, ManifestOrigin
 from gitops_ds.model.sources.source_tree import SourceTree
+from gitops_ds.model.values import replace
 from gitops_ds.pipeline import prepare
 
 _SUFFIXES = (".yaml", ".yml", ".json")
@@ -27,8 +29,7 @@ _SUFFIXES = (".yaml", ".yml", ".json")
 _OBJECT = re.compile(rb"""(?:^|[{,])[ \t-]*["']?apiVersion["']?\s*:""", re.MULTILINE)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class TemplateObject:
+class TemplateObject(msgspec.Struct, frozen=True, eq=False):
     """An object with templates, at one version. `unread` are the keys with binary values."""
 
     kind: str
@@ -56,8 +57,7 @@ class TemplateObject:
         return self.kind == SECRET.kind
 
 
-@dataclass(frozen=True, slots=True)
-class RenderedTemplates:
+class RenderedTemplates(msgspec.Struct, frozen=True):
     """The manifests of a template object, and what is skipped: all of them where a finding is
     `broken`. `keeps`: no object of it is deleted.
     """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from gitops_ds.model import names
 from gitops_ds.model.objects import CONFIG_MAP, SECRET, Resource
@@ -10,8 +10,7 @@ from gitops_ds.model.objects import CONFIG_MAP, SECRET, Resource
 OWNER = "templates-in-cluster"
 
 
-@dataclass(frozen=True, slots=True)
-class TemplateSelector:
+class TemplateSelector(msgspec.Struct, frozen=True):
     """Selects the objects with templates: labels in selector syntax, namespaces (`*`: all), kinds.
 
     Those in `home`, the namespace of the service itself, may contain objects of any namespace;

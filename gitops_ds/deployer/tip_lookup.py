@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+
+import msgspec
 
 from gitops_ds import errors
 from gitops_ds.deployer import loop_inputs, loop_state
@@ -20,8 +21,7 @@ from gitops_ds.model.objects import CommitId
 PATIENCE = 5.0
 
 
-@dataclass(frozen=True, slots=True)
-class TipAnswer:
+class TipAnswer(msgspec.Struct, frozen=True):
     """The tip as far as it is known, None before the first answer. `received`: Git answered just
     now, or failed with `error`.
     """

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+
+import msgspec
 
 from gitops_ds import errors
 from gitops_ds.deployer import earlier_content
@@ -29,8 +30,7 @@ async def no_reports(order: ClusterOrder) -> ClusterReports:
     return ClusterReports({}, {})
 
 
-@dataclass(frozen=True, slots=True)
-class WaveSource:
+class WaveSource(msgspec.Struct, frozen=True):
     """The reports of the clusters of an order, and the earlier commit whose files a tip brings
     back.
     """
@@ -42,8 +42,7 @@ class WaveSource:
 NO_WAVES = WaveSource()
 
 
-@dataclass(frozen=True, slots=True)
-class WaitingCommit:
+class WaitingCommit(msgspec.Struct, frozen=True):
     """A tip that waits: the place of the cluster, why, and the commit that is applied instead."""
 
     order: ClusterOrder
@@ -54,8 +53,7 @@ class WaitingCommit:
 Movement = Callable[[CommitId, CommitId], Awaitable[BranchMovement]]
 
 
-@dataclass(frozen=True, slots=True)
-class WaveContext:
+class WaveContext(msgspec.Struct, frozen=True):
     """What a gate works with; `prepared` renders a commit."""
 
     source: WaveSource

@@ -6,9 +6,10 @@ import asyncio
 import difflib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
+
+import msgspec
 
 from gitops_ds import errors
 from gitops_ds.apimachinery import revisions, rollout_status, timestamps
@@ -29,11 +30,11 @@ from gitops_ds.model.rollouts.rollout_progress import RolloutProgress
 from gitops_ds.model.rollouts.staged_rollout import StageProgress
 from gitops_ds.model.skipped import DriftPolicy
 from gitops_ds.model.sources.source_status import EFFECTS, Condition, SourceStatus
+from gitops_ds.model.values import replace
 from gitops_ds.plan import inventory
 
 
-@dataclass(frozen=True, slots=True)
-class Agent:
+class Agent(msgspec.Struct, frozen=True):
     """One DaemonSet at one moment.
 
     `source` is the status of its owner's repository; None if no service follows one. `stale` is
@@ -157,8 +158,7 @@ async def list_agents(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Owners:
+class Owners(msgspec.Struct, frozen=True):
     """The states of owners, and the status of their repositories, by the ID of the owner."""
 
     states: Mapping[str, DeployerState]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from gitops_ds.apimachinery import timestamps
 from gitops_ds.model.rollouts.cluster_order import NO_ORDER, ClusterOrder
@@ -15,8 +16,7 @@ UNKNOWN = "Unknown"
 NO_REPORT = "no report was published"
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterRow:
+class ClusterRow(msgspec.Struct, frozen=True):
     """One cluster: its place in the order, and its report; None with the reason in `problem`.
 
     `verified`: the report is signed by a trusted key. `unverified`: it is not known whether it is,

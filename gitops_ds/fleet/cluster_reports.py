@@ -7,7 +7,6 @@ commit stays so while later ones roll out; after a failure the proofs start agai
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence, Set
-from dataclasses import dataclass
 
 import msgspec
 
@@ -18,6 +17,7 @@ from gitops_ds.model.health import HealthState
 from gitops_ds.model.objects import CommitId, Key, short
 from gitops_ds.model.rollouts.cluster_report import KEPT, ClusterReport, ClusterState, ProvedCommit
 from gitops_ds.model.sources.source_status import Condition, SourceStatus
+from gitops_ds.model.values import replace
 from gitops_ds.redaction import texts
 
 COUNTS_EVERY = 60.0  # seconds between two reports that differ in counts and messages only
@@ -35,8 +35,7 @@ _CURRENT = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ReportInput:
+class ReportInput(msgspec.Struct, frozen=True):
     """What a report is made of: the status of the repository, the stored state, the DaemonSets in
     Git, and the agents of the repository as the watches show them.
     """
@@ -84,7 +83,7 @@ def due(
     """
     if published is None or _essence(published) != _essence(current):
         return current.at
-    same = msgspec.structs.replace(current, at=published.at) == published
+    same = replace(current, at=published.at) == published
     times = [] if same else [published.at + COUNTS_EVERY]
     if current.state is not ClusterState.FAILED:
         ends = (one.at + soak for one in current.proved for soak in soaks)

@@ -9,7 +9,8 @@ change is judged is fixed when the change begins.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, replace
+
+import msgspec
 
 from gitops_ds.apimachinery import daemonsets, node_eligibility
 from gitops_ds.apimachinery.node_eligibility import Placement, Placer
@@ -19,6 +20,7 @@ from gitops_ds.model import names
 from gitops_ds.model.daemonset import OnDelete, Pod
 from gitops_ds.model.health import Blame, NodeHealth
 from gitops_ds.model.live import Node
+from gitops_ds.model.values import replace
 from gitops_ds.rollouts import node_steps
 from gitops_ds.rollouts.node_steps import LEAVING
 
@@ -51,8 +53,7 @@ _COMING = frozenset(
 NODES_OWN = _ILL | _COMING | LEAVING
 
 
-@dataclass(frozen=True, slots=True)
-class FaultScope:
+class FaultScope(msgspec.Struct, frozen=True):
     """The `deadline` in seconds, and the reason why pods are refused at present, else empty.
 
     `rollout` is the staged rollout that is under way, if any.
@@ -63,8 +64,7 @@ class FaultScope:
     rollout: StagedRollout | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class NodeFaults:
+class NodeFaults(msgspec.Struct, frozen=True):
     """The number of nodes that must run an agent (`eligible`), and an entry for each without a
     healthy one of the current template.
 

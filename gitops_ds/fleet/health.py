@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+
+import msgspec
 
 from gitops_ds.daemonset import decide
 from gitops_ds.daemonset.node_pods import NodePodLayout
@@ -19,18 +20,17 @@ from gitops_ds.fleet.staged_rollouts import Assemble, StagedRollout
 from gitops_ds.model import names
 from gitops_ds.model.decision import Observation
 from gitops_ds.model.health import Blame, Health, HealthState, NodeCounts, NodeHealth
+from gitops_ds.model.values import replace
 
 
-@dataclass(frozen=True, slots=True)
-class ProgressMarker:
+class ProgressMarker(msgspec.Struct, frozen=True):
     """The last progress, and its time in seconds since 1970."""
 
     mark: object = None
     at: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Judged:
+class Judged(msgspec.Struct, frozen=True):
     """The health at one moment, and the progress to pass to the next call."""
 
     health: Health
@@ -85,8 +85,7 @@ def follow(before: ProgressMarker, seen: Observation, scope: FaultScope | None =
     return Judged(Health(state, message, blames.nodes, tally, min(again, default=None)), course)
 
 
-@dataclass(frozen=True, slots=True)
-class _Summary:
+class _Summary(msgspec.Struct, frozen=True):
     """The input of a state; `late` if no progress was made for the whole deadline."""
 
     layout: NodePodLayout

@@ -9,7 +9,8 @@ time are reported together.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Set
-from dataclasses import dataclass, field, replace
+
+import msgspec
 
 from gitops_ds.apimachinery import node_eligibility, node_pools, tolerations
 from gitops_ds.apimachinery.node_eligibility import Placement, Placer
@@ -19,19 +20,19 @@ from gitops_ds.model.agent_status import LossCause, NodeLoss
 from gitops_ds.model.daemonset import DaemonSet
 from gitops_ds.model.decision import Observation
 from gitops_ds.model.live import Node
+from gitops_ds.model.values import replace
 
 QUIET, LONGEST = 5.0, 30.0  # seconds without a further loss, and at most, until losses are reported
 
 
-@dataclass(frozen=True, slots=True)
-class Lost:
+class Lost(msgspec.Struct, frozen=True):
     """The present losses by node, those that are reported, and the times of the first and the last
     unreported one (seconds since 1970).
 
     `bare` are nodes that need a pod and lost theirs.
     """
 
-    losses: Mapping[str, NodeLoss] = field(default_factory=dict)
+    losses: Mapping[str, NodeLoss] = msgspec.field(default_factory=dict)
     reported: frozenset[str] = frozenset()
     bare: frozenset[str] = frozenset()
     first: float = 0.0

@@ -7,7 +7,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from gitops_ds.fleet import agents, staged_rollouts
 from gitops_ds.fleet.agents import Agent
@@ -24,8 +25,7 @@ from gitops_ds.model.sources.source_status import SourceStatus
 AGED = 30.0  # seconds between two checks of the age of the watches
 
 
-@dataclass(frozen=True, slots=True)
-class StatusTarget:
+class StatusTarget(msgspec.Struct, frozen=True):
     """The cluster and namespace of the status objects, and the `deadline` of a rollout in seconds.
 
     `beside`: another controller creates the pods.
@@ -37,8 +37,7 @@ class StatusTarget:
     beside: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ReporterInput:
+class ReporterInput(msgspec.Struct, frozen=True):
     """The `states` and `sources` of each owner by its ID, and the seconds since each watch last
     received anything, by plural.
     """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from gitops_ds.daemonset import decide
 from gitops_ds.fleet.agents import Agent
@@ -14,8 +14,7 @@ from gitops_ds.rollouts import time_left
 _RECENT = 20  # pods whose creation times give the pace of an unstaged rollout
 
 
-@dataclass(frozen=True, slots=True)
-class RolloutTiming:
+class RolloutTiming(msgspec.Struct, frozen=True):
     """A rollout in time. `since` and `ends` are seconds since 1970; `ends` is None where it can't
     be estimated, and the earliest end with `at_least`. `batch` is the number of nodes that are
     updated together, 0 if unknown or if none are updated.

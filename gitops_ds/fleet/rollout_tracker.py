@@ -4,7 +4,7 @@ emitted once.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import msgspec
 
 from gitops_ds.apimachinery import daemonsets, revisions, timestamps
 from gitops_ds.fleet.staged_rollouts import StagedRollout
@@ -20,10 +20,10 @@ from gitops_ds.model.events.base import Event
 from gitops_ds.model.health import Health, HealthState
 from gitops_ds.model.live import Revision
 from gitops_ds.model.objects import CommitId
+from gitops_ds.model.values import replace
 
 
-@dataclass(frozen=True, slots=True)
-class TrackedRollout:
+class TrackedRollout(msgspec.Struct, frozen=True):
     """The last rollout of an agent: its commit and revision, its start (seconds since 1970),
     whether it is in progress, and whether its failure is reported.
     """
@@ -36,8 +36,7 @@ class TrackedRollout:
     failed: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class RolloutView:
+class RolloutView(msgspec.Struct, frozen=True):
     """What a rollout is judged by: an observation, its health, and the staged rollout under way."""
 
     seen: Observation

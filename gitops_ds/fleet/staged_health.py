@@ -8,12 +8,11 @@ is never Healthy.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from gitops_ds.fleet.fault_attribution import OUTDATED, NodeFaults
 from gitops_ds.fleet.staged_rollouts import StagedRollout
 from gitops_ds.model.health import Blame, NodeHealth
 from gitops_ds.model.rollouts.staged_rollout import NodeProgress, NodeStep
+from gitops_ds.model.values import replace
 
 
 def faults(judged: NodeFaults, rollout: StagedRollout) -> NodeFaults:

@@ -6,8 +6,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from gitops_ds.apimachinery import revisions, timestamps
 from gitops_ds.apimachinery.rollouts import target_revisions
@@ -38,8 +39,7 @@ from gitops_ds.rollouts import stages, time_left
 SHOWN = 4  # stages in one line; of more, the passed ones are counted
 
 
-@dataclass(frozen=True, slots=True)
-class StagedRollout:
+class StagedRollout(msgspec.Struct, frozen=True):
     """A rollout that is under way: the DaemonSet does not have the template of the target yet."""
 
     inputs: StageInputs

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Protocol
 from weakref import WeakSet
 
@@ -39,6 +39,7 @@ from gitops_ds.model.health import Health
 from gitops_ds.model.objects import DAEMONSET, CommitId, Key
 from gitops_ds.model.rollouts.staged_rollout import StageInputs
 from gitops_ds.model.sources.source_status import SourceStatus
+from gitops_ds.model.values import replace
 
 GATHERED = 0.5  # seconds for which changes are collected
 # As deployer.watch_cache.OLDEST_PICTURE: a command that reads the status does not load that module.

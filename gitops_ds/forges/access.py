@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import urlsplit
 
+import msgspec
+
 from gitops_ds import errors
 from gitops_ds.forges import kinds
 from gitops_ds.forges.contract import ForgeKind
@@ -35,8 +37,7 @@ class ForgeToken:
     of_job: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ForgeAccess:
+class ForgeAccess(msgspec.Struct, frozen=True):
     """A forge's API, its token, and a repository: OWNER/NAME, with GitLab also its number."""
 
     kind: ForgeKind

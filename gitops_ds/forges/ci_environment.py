@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from gitops_ds.forges import kinds
 from gitops_ds.forges.contract import ForgeKind
 
 
-@dataclass(frozen=True, slots=True)
-class CiEnvironment:
+class CiEnvironment(msgspec.Struct, frozen=True):
     """The job's context; unknown values are empty (the forge: None).
 
     `sha` is the head of the pull request, not the merge commit that GitHub checks out. `branch` is

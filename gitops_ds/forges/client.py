@@ -11,13 +11,13 @@ import itertools
 import time
 import urllib.request
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, replace
 from enum import StrEnum
 from types import TracebackType
 from typing import Any, Final, TypeVar
 from urllib.parse import urljoin, urlsplit
 
 import aiohttp
+import msgspec
 import orjson
 import yarl
 
@@ -33,6 +33,7 @@ from gitops_ds.forges.contract import (
     RequestPurpose,
 )
 from gitops_ds.forges.sticky_comment import Sticky
+from gitops_ds.model.values import replace
 
 T = TypeVar("T")
 _REQUEST_SECONDS: Final = 30.0
@@ -51,16 +52,14 @@ class CommentChange(StrEnum):
     NEWER = "newer"  # written by a later run for the same commit
 
 
-@dataclass(frozen=True, slots=True)
-class Clock:
+class Clock(msgspec.Struct, frozen=True):
     """The time of one client: seconds since the epoch, and a sleep."""
 
     now: Callable[[], float] = time.time
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
 
 
-@dataclass(frozen=True, slots=True)
-class _ForgeReply:
+class _ForgeReply(msgspec.Struct, frozen=True):
     status: int
     headers: Mapping[str, str]
     body: bytes

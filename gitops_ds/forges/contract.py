@@ -7,9 +7,12 @@ ForgeKind to its implementation: github.py, gitlab.py, gitea.py (Forgejo as well
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Final, Protocol
+
+import msgspec
+
+from gitops_ds.model.values import replace
 
 PER_PAGE: Final = 100  # the largest page of GitHub and GitLab
 
@@ -49,8 +52,7 @@ class RequestPurpose(StrEnum):
     GET_MEMBER = "return the member of the team"
 
 
-@dataclass(frozen=True, slots=True)
-class ForgeRequest:
+class ForgeRequest(msgspec.Struct, frozen=True):
     """An HTTP request: the path, with its query, is relative to the API's address; the body is sent
     as JSON.
     """
@@ -61,8 +63,7 @@ class ForgeRequest:
     body: Mapping[str, Any] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class CommitStatus:
+class CommitStatus(msgspec.Struct, frozen=True):
     """A commit status: its name (GitHub's context), state, short description and link. `run` is the
     id of the CI pipeline, used by GitLab.
     """
@@ -74,8 +75,7 @@ class CommitStatus:
     run: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class NewPullRequest:
+class NewPullRequest(msgspec.Struct, frozen=True):
     """A pull request to open: source branch, target branch, title and description."""
 
     source: str
@@ -84,8 +84,7 @@ class NewPullRequest:
     text: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Comment:
+class Comment(msgspec.Struct, frozen=True):
     """A comment on a pull request; `author` has the form that `ForgeApi.read_user` returns."""
 
     id: int
@@ -93,8 +92,7 @@ class Comment:
     body: str
 
 
-@dataclass(frozen=True, slots=True)
-class PullRequestRef:
+class PullRequestRef(msgspec.Struct, frozen=True):
     """A repository on a forge (OWNER/NAME, with GitLab also its number), and the number of a pull
     request (0: none).
     """
@@ -110,8 +108,7 @@ class ReviewState(StrEnum):
     OTHER = "other"
 
 
-@dataclass(frozen=True, slots=True)
-class MergedPullRequest:
+class MergedPullRequest(msgspec.Struct, frozen=True):
     """A merged pull request: the head that was merged, and its author."""
 
     number: int
@@ -119,16 +116,14 @@ class MergedPullRequest:
     author: str
 
 
-@dataclass(frozen=True, slots=True)
-class PullRequestHead:
+class PullRequestHead(msgspec.Struct, frozen=True):
     """A head of a pull request, and since when, in seconds since 1970."""
 
     commit: str
     since: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class Review:
+class Review(msgspec.Struct, frozen=True):
     """A review; `state` is None for a mere comment. `commit` is the head that was reviewed, empty
     where the forge states the time `at` instead.
     """

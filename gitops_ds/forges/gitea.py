@@ -6,15 +6,13 @@ The documentation is /api/swagger of a server.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from gitops_ds.forges.contract import ForgeRequest, PullRequestRef, RequestPurpose, text
 from gitops_ds.forges.github import GitHub
 
 
-@dataclass(frozen=True, slots=True)
-class Gitea(GitHub):
+class Gitea(GitHub, frozen=True):
     """Implements ForgeApi."""
 
     name: str = "Gitea"

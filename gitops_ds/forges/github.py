@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, urlencode
+
+import msgspec
 
 from gitops_ds.forges.contract import (
     PER_PAGE,
@@ -23,8 +24,7 @@ from gitops_ds.forges.contract import (
 _LONGEST_DESCRIPTION = 140
 
 
-@dataclass(frozen=True, slots=True)
-class GitHub:
+class GitHub(msgspec.Struct, frozen=True):
     """Implements ForgeApi."""
 
     name: str = "GitHub"

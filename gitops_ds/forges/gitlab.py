@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import quote
+
+import msgspec
 
 from gitops_ds.forges.contract import (
     PER_PAGE,
@@ -31,8 +32,7 @@ _STATES: Final[Mapping[StatusState, str]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class GitLab:
+class GitLab(msgspec.Struct, frozen=True):
     """Implements ForgeApi."""
 
     name: str = "GitLab"

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
 from urllib.parse import quote
+
+import msgspec
 
 from gitops_ds.forges.contract import (
     PER_PAGE,
@@ -56,8 +57,7 @@ class ReviewApi(Protocol):
         """Whether it is an active member."""
 
 
-@dataclass(frozen=True, slots=True)
-class GitHubReviews:
+class GitHubReviews(msgspec.Struct, frozen=True):
     """Implements ReviewApi: https://docs.github.com/rest/pulls/reviews."""
 
     def list_merged(self, ref: PullRequestRef, commit: str) -> ForgeRequest:
@@ -105,8 +105,7 @@ class GitHubReviews:
         return reply is not None and reply["state"] == "active"
 
 
-@dataclass(frozen=True, slots=True)
-class GiteaReviews(GitHubReviews):
+class GiteaReviews(GitHubReviews, frozen=True):
     """Implements ReviewApi: /api/swagger of a server."""
 
     def list_merged(self, ref: PullRequestRef, commit: str) -> ForgeRequest:
@@ -144,8 +143,7 @@ class GiteaReviews(GitHubReviews):
         return reply is not None and text(reply["login"]).lower() == user
 
 
-@dataclass(frozen=True, slots=True)
-class GitLabReviews(GitHubReviews):
+class GitLabReviews(GitHubReviews, frozen=True):
     """Implements ReviewApi: https://docs.gitlab.com/api/merge_request_approvals/.
 
     An approval names its time and no commit, so it counts for the head of that time. A server that

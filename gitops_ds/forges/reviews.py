@@ -7,8 +7,9 @@ dismissed; the author's own does not. The number of requests is bounded.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
+
+import msgspec
 
 from gitops_ds import errors
 from gitops_ds.forges.contract import (
@@ -33,8 +34,7 @@ class ReviewRequests(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class ApprovingReview:
+class ApprovingReview(msgspec.Struct, frozen=True):
     """A review that approves the merged head of a pull request."""
 
     number: int

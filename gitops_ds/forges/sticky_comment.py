@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+import msgspec
 
 from gitops_ds.forges.contract import Comment
 
 
-@dataclass(frozen=True, slots=True)
-class Sticky:
+class Sticky(msgspec.Struct, frozen=True):
     """A comment to write: the marker (one line), the text below it, the commit, and the numbers of
     the run.
     """

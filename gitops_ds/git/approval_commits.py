@@ -6,7 +6,8 @@ https://git-scm.com/docs/git-interpret-trailers
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from gitops_ds.git import commit_writer, object_reader
 from gitops_ds.git.bare_repository import BareRepository
@@ -18,16 +19,14 @@ MOST = 100  # commits with the trailer, the newest
 _FORMAT = f"%H%x1f%(trailers:key={TRAILER},valueonly,unfold,separator=%x1f)"
 
 
-@dataclass(frozen=True, slots=True)
-class ApprovalCommit:
+class ApprovalCommit(msgspec.Struct, frozen=True):
     """A commit and the values of its trailers; nothing about its signature is known."""
 
     id: CommitId
     values: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ChangedFiles:
+class ChangedFiles(msgspec.Struct, frozen=True):
     """A commit and the files that differ from its first parent."""
 
     id: CommitId

@@ -12,11 +12,11 @@ import subprocess
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
 import git
+import msgspec
 
 from gitops_ds import errors
 from gitops_ds.git import error_messages, hardening
@@ -28,8 +28,7 @@ from gitops_ds.model.sources.repository_limits import RepositoryLimits
 from gitops_ds.sandbox import memory
 
 
-@dataclass(frozen=True, slots=True)
-class GitOutput:
+class GitOutput(msgspec.Struct, frozen=True):
     """The exit status and the output of a git command."""
 
     status: int
@@ -42,8 +41,7 @@ class GitOutput:
         return self.stdout.decode("utf-8", "replace").removesuffix("\n")
 
 
-@dataclass(frozen=True, slots=True)
-class _GitCommand:
+class _GitCommand(msgspec.Struct, frozen=True):
     """A git command: its arguments, its purpose in messages ("fetch from"), environment and stdin.
 
     `accepted` are the exit statuses without an error; `largest_file` limits the bytes of each file
@@ -52,7 +50,7 @@ class _GitCommand:
 
     arguments: tuple[str, ...]
     purpose: str
-    environment: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = msgspec.field(default_factory=dict)
     input: bytes = b""
     accepted: tuple[int, ...] = (0,)
     largest_file: int | None = None

@@ -7,7 +7,8 @@ start no CI for it. The commit has no parent, so a replaced report leaves no his
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from gitops_ds.git import commit_writer, object_reader, remote, revision
 from gitops_ds.git.bare_repository import BareRepository
@@ -22,8 +23,7 @@ _PREFIX = "refs/gitops-ds/clusters"
 _LOOSE = 2000
 
 
-@dataclass(frozen=True, slots=True)
-class ReportRef:
+class ReportRef(msgspec.Struct, frozen=True):
     """The report of one cluster as it is in Git: the commit of its ref, and the file."""
 
     cluster: str

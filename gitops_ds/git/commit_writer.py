@@ -7,9 +7,10 @@ from __future__ import annotations
 import re
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+
+import msgspec
 
 from gitops_ds import errors
 from gitops_ds.git import object_reader, signing, tree
@@ -18,8 +19,7 @@ from gitops_ds.git.signing import Signing
 from gitops_ds.model.objects import CommitId
 
 
-@dataclass(frozen=True, slots=True)
-class Signature:
+class Signature(msgspec.Struct, frozen=True):
     """Author and committer, date (with a time zone), and signing key of a commit (None: unsigned).
 
     `signoff`: the message ends in a Signed-off-by line, which states the Developer Certificate of
@@ -47,8 +47,7 @@ class Signature:
             raise errors.UsageError("the date of a commit needs a time zone")
 
 
-@dataclass(frozen=True, slots=True)
-class CommitReason:
+class CommitReason(msgspec.Struct, frozen=True):
     """The reason of a revert or restore, for the commit message, its author, and its trailers
     (https://git-scm.com/docs/git-interpret-trailers).
     """

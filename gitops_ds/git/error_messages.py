@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+import msgspec
 
 from gitops_ds import errors
 from gitops_ds.git import address
 
 
-@dataclass(frozen=True, slots=True)
-class CommandFailure:
+class CommandFailure(msgspec.Struct, frozen=True):
     """A failed git command: its purpose ("fetch from"), the repository as displayed, and stderr."""
 
     purpose: str

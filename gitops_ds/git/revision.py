@@ -7,7 +7,8 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from gitops_ds import errors
 from gitops_ds.git import semver
@@ -28,62 +29,53 @@ _REF_FORBIDDEN = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Head:
+class Head(msgspec.Struct, frozen=True):
     """The server's default branch."""
 
 
-@dataclass(frozen=True, slots=True)
-class Branch:
+class Branch(msgspec.Struct, frozen=True):
     """`refs/heads/NAME`."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class Tag:
+class Tag(msgspec.Struct, frozen=True):
     """The commit under `refs/tags/NAME`."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class Semver:
+class Semver(msgspec.Struct, frozen=True):
     """The tag with the highest version in a range."""
 
     range: str
 
 
-@dataclass(frozen=True, slots=True)
-class Ref:
+class Ref(msgspec.Struct, frozen=True):
     """Any full ref: `refs/pull/420/head`."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class Commit:
+class Commit(msgspec.Struct, frozen=True):
     """One commit, by its full id."""
 
     id: CommitId
 
 
-@dataclass(frozen=True, slots=True)
-class ShortName:
+class ShortName(msgspec.Struct, frozen=True):
     """A short name: a branch, else a tag, else the first characters of a commit's id."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class Reflog:
+class Reflog(msgspec.Struct, frozen=True):
     """A name that only a clone can resolve: `@{upstream}`, `main@{1}`."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class Ancestor:
+class Ancestor(msgspec.Struct, frozen=True):
     """A commit reached from another one by Git's steps: `HEAD~2`, `v1^`."""
 
     of: Head | Ref | Commit | ShortName | Reflog

@@ -12,6 +12,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import total_ordering
 
+import msgspec
+
 from gitops_ds import errors
 
 _NUMBER = r"(?:0|[1-9]\d{0,9})"
@@ -43,8 +45,7 @@ class Version:
         return (*self.numbers, not self.pre, pre)
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
+class Comparison(msgspec.Struct, frozen=True):
     """One condition: `>=`, `<`, `<=`, `>`, `=` or `!=` a version."""
 
     operator: str
@@ -63,8 +64,7 @@ class Comparison:
         }[self.operator]
 
 
-@dataclass(frozen=True, slots=True)
-class RangeGroup:
+class RangeGroup(msgspec.Struct, frozen=True):
     """Conditions that must all be met, and whether one of them named a pre-release."""
 
     comparisons: tuple[Comparison, ...]

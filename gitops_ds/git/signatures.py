@@ -11,8 +11,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from gitops_ds import errors
 from gitops_ds.git import object_reader, remote, revision, verification_keys
@@ -142,8 +143,7 @@ def _agree(tip: CommitId) -> str:
     return f"look at the branch, then agree by `gitops-ds apply --revision {tip[:12]}`"
 
 
-@dataclass(frozen=True, slots=True)
-class _Keys:
+class _Keys(msgspec.Struct, frozen=True):
     """git's configuration and environment for one check."""
 
     config: tuple[str, ...]
@@ -331,8 +331,7 @@ def _tag_object(
     return Verified(*signer(output))
 
 
-@dataclass(frozen=True, slots=True)
-class OpenPgpKey:
+class OpenPgpKey(msgspec.Struct, frozen=True):
     """An OpenPGP key: expiry (seconds since 1970, None: never), and whether it is revoked."""
 
     id: str

@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+import msgspec
+
 from gitops_ds import errors
 from gitops_ds.git import verification_keys
 
@@ -31,8 +33,7 @@ class SigningKey:
     format: KeyFormat = KeyFormat.SSH
 
 
-@dataclass(frozen=True, slots=True)
-class UserSigningConfig:
+class UserSigningConfig(msgspec.Struct, frozen=True):
     """As the person's git signs, by these settings of theirs."""
 
     settings: tuple[tuple[str, str], ...]

@@ -21,9 +21,10 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from pathlib import PurePosixPath
+
+import msgspec
 
 from gitops_ds import errors
 from gitops_ds.model.finding import Finding, Place, Severity
@@ -48,8 +49,7 @@ class EntryKind(Enum):
 _KINDS = {"100": EntryKind.FILE, "120": EntryKind.LINK, "160": EntryKind.SUBMODULE}
 
 
-@dataclass(frozen=True, slots=True)
-class TreeEntry:
+class TreeEntry(msgspec.Struct, frozen=True):
     """A name as git or the file system gives it, what it is, its size in bytes, and the blob's id
     (empty in a work tree).
     """
@@ -61,8 +61,7 @@ class TreeEntry:
     mode: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Sifted:
+class Sifted(msgspec.Struct, frozen=True):
     """The entries to be read, each with its checked path, and what was found on the way."""
 
     files: tuple[tuple[PurePosixPath, TreeEntry], ...]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+import msgspec
 
 from gitops_ds.model.health import HealthState, NodeCounts
 
@@ -17,8 +18,7 @@ class LossCause(StrEnum):
     REFUSED = "refused"
 
 
-@dataclass(frozen=True, slots=True)
-class NodeLoss:
+class NodeLoss(msgspec.Struct, frozen=True):
     """A node that lost its agent: its pool (empty for no pool), and the cause, also in words, which
     are equal for similar nodes.
     """
@@ -29,8 +29,7 @@ class NodeLoss:
     words: str
 
 
-@dataclass(frozen=True, slots=True)
-class RolloutCounts:
+class RolloutCounts(msgspec.Struct, frozen=True):
     """The nodes of a staged rollout that is under way: those at risk and their limit, the parked
     ones, those that are set aside too, the proved ones, and all of them.
     """
@@ -43,8 +42,7 @@ class RolloutCounts:
     halted: bool
 
 
-@dataclass(frozen=True, slots=True)
-class AgentStatus:
+class AgentStatus(msgspec.Struct, frozen=True):
     """The status of one agent, for metrics."""
 
     namespace: str

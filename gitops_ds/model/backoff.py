@@ -5,13 +5,12 @@ The back-off of failed pods, which is upstream's, is in `gitops_ds.daemonset.fai
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 _MOST_DOUBLINGS = 30  # the float stays finite, however often a request has failed
 
 
-@dataclass(frozen=True, slots=True)
-class Backoff:
+class Backoff(msgspec.Struct, frozen=True):
     """Delays in seconds: `first`, then each one `factor` times the one before, up to `longest`.
 
     `jitter` is the share of the delay that chance adds at most, so that many clients do not retry

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
+
+import msgspec
 
 from gitops_ds.model.impact import NodeImpact
 from gitops_ds.model.objects import CommitId, Digest, Key, Path
@@ -30,8 +31,7 @@ class Operation(StrEnum):
         return self.value + ("d" if self.value.endswith("e") else "ed")
 
 
-@dataclass(frozen=True, slots=True)
-class FieldChange:
+class FieldChange(msgspec.Struct, frozen=True):
     """One field that differs; None stands for absent."""
 
     path: Path
@@ -39,8 +39,7 @@ class FieldChange:
     new: Any
 
 
-@dataclass(frozen=True, slots=True)
-class Rollout:
+class Rollout(msgspec.Struct, frozen=True):
     """The effect of a change on the pod template, compared with the live ControllerRevisions.
 
     `known_as` is the number of the revision that already holds the new template: equal to `current`
@@ -61,8 +60,7 @@ class Rollout:
         return self.old is not None and self.old != self.new
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(msgspec.Struct, frozen=True):
     """The change of one object. `manifest` is None for a delete, `stages` if nothing is staged."""
 
     operation: Operation
@@ -74,8 +72,7 @@ class Change:
     stages: StagedPreview | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Author:
+class Author(msgspec.Struct, frozen=True):
     """A field manager that owns a differing field; `at` is the time of its last write, as the API
     server writes it.
 
@@ -88,8 +85,7 @@ class Author:
     at: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Drifted:
+class Drifted(msgspec.Struct, frozen=True):
     """The differences of a live object from the manifest that was applied: of each field `old` is
     live, `new` is Git's.
 
@@ -105,8 +101,7 @@ class Drifted:
     contested: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(msgspec.Struct, frozen=True):
     """All changes of an apply of one commit to one cluster, in order.
 
     `hash` identifies the result: the objects of Git, the deleted objects and how they are deleted,
@@ -121,7 +116,7 @@ class Plan:
     changes: tuple[Change, ...]
     refusals: tuple[Skipped, ...]
     hash: str
-    drifted: Mapping[Key, Drifted] = field(default_factory=dict)
+    drifted: Mapping[Key, Drifted] = msgspec.field(default_factory=dict)
     approved: frozenset[Key] = frozenset()
     held: tuple[Change, ...] = ()
     order: ClusterOrder = NO_ORDER

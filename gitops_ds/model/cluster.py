@@ -8,9 +8,10 @@ are plain JSON values; neither the caller nor the cluster may change a body that
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol
+
+import msgspec
 
 from gitops_ds.model.objects import Body, Resource
 
@@ -44,16 +45,14 @@ class PatchType(StrEnum):
     JSON = "application/json-patch+json"
 
 
-@dataclass(frozen=True, slots=True)
-class Listing:
+class Listing(msgspec.Struct, frozen=True):
     """The objects of a list, complete (all its pages), and its resource version."""
 
     items: Collection[Body]
     version: str
 
 
-@dataclass(frozen=True, slots=True)
-class WatchEvent:
+class WatchEvent(msgspec.Struct, frozen=True):
     """One event; of a bookmark only the version counts."""
 
     type: EventType
@@ -61,8 +60,7 @@ class WatchEvent:
     version: str
 
 
-@dataclass(frozen=True, slots=True)
-class Selection:
+class Selection(msgspec.Struct, frozen=True):
     """The selected objects of a resource: all, those of a namespace, those with labels (selector
     syntax), those with fields.
 
@@ -79,16 +77,14 @@ class Selection:
 EVERYTHING = Selection()
 
 
-@dataclass(frozen=True, slots=True)
-class ApplyResult:
+class ApplyResult(msgspec.Struct, frozen=True):
     """The object after a server-side apply, and the warnings that came with the reply."""
 
     body: Body
     warnings: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Identity:
+class Identity(msgspec.Struct, frozen=True):
     """The user of an impersonated request, never empty.
 
     https://kubernetes.io/docs/reference/access-authn-authz/authentication/#user-impersonation

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+import msgspec
 
 from gitops_ds.model.live import Node
 from gitops_ds.model.objects import Body
 
 
-@dataclass(frozen=True)
-class Census:
+class Census(msgspec.Struct, frozen=True):
     """The nodes of a cluster, by name.
 
     `pools` holds the pool of each node that is in one, `room` a node's capacity for pods (in
@@ -20,8 +20,8 @@ class Census:
     """
 
     nodes: tuple[Node, ...]
-    pools: Mapping[str, str] = field(default_factory=dict)
-    room: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    pools: Mapping[str, str] = msgspec.field(default_factory=dict)
+    room: Mapping[str, Mapping[str, int]] = msgspec.field(default_factory=dict)
     daemonsets: tuple[Body, ...] = ()
     declared: bool = False
     keys: frozenset[str] = frozenset()

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from gitops_ds.model.objects import CommitId
 
 
-@dataclass(frozen=True, slots=True)
-class Steering:
+class Steering(msgspec.Struct, frozen=True):
     """The requests in the annotations of a state's ConfigMap.
 
     `requested` is the value of a pending request; `held` are commits on hold, by their first seven
@@ -32,8 +31,7 @@ class Steering:
         return any(commit.startswith(held) for held in self.held)
 
 
-@dataclass(frozen=True, slots=True)
-class Push:
+class Push(msgspec.Struct, frozen=True):
     """The notification of a push to one repository. `commit` only limits how long to look for it,
     and never selects the revision.
     """

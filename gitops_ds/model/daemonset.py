@@ -5,7 +5,6 @@ fields.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 
 import msgspec
@@ -87,8 +86,7 @@ class Pod(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
         return since is not None and since <= now
 
 
-@dataclass(frozen=True, slots=True)
-class Share:
+class Share(msgspec.Struct, frozen=True):
     """A number of nodes: absolute, or per cent of those wanted."""
 
     amount: int
@@ -99,24 +97,21 @@ class Share:
         return -(-self.amount * total // 100) if self.percent else self.amount
 
 
-@dataclass(frozen=True, slots=True)
-class RollingUpdate:
+class RollingUpdate(msgspec.Struct, frozen=True):
     """Replaces pods automatically, with a limit on unavailable or surplus pods."""
 
     max_unavailable: Share = Share(1)
     max_surge: Share = Share(0)
 
 
-@dataclass(frozen=True, slots=True)
-class OnDelete:
+class OnDelete(msgspec.Struct, frozen=True):
     """Replaces a pod only after its deletion."""
 
 
 Strategy = RollingUpdate | OnDelete
 
 
-@dataclass(frozen=True, slots=True)
-class Counts:
+class Counts(msgspec.Struct, frozen=True):
     """The counters of a DaemonSet's status, under the field names of the API without `number`."""
 
     desired: int = 0
@@ -132,8 +127,7 @@ class Counts:
         return self.desired - self.available
 
 
-@dataclass(frozen=True, slots=True)
-class DaemonSet:
+class DaemonSet(msgspec.Struct, frozen=True):
     """A DaemonSet; `raw` is the object as the server wrote it, byte for byte.
 
     `template_generation` is the text of its annotation if that is a number, else empty. `selector`
@@ -153,7 +147,7 @@ class DaemonSet:
     min_ready_seconds: int = 0
     history_limit: int = 10
     template_generation: str = ""
-    annotations: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = msgspec.field(default_factory=dict)
     counts: Counts | None = None
     observed_generation: int = 0
     collision_count: int | None = None

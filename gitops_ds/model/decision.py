@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 
 import msgspec
@@ -13,8 +12,7 @@ from gitops_ds.model.live import Node, Revision
 from gitops_ds.model.objects import Body, Key
 
 
-@dataclass(frozen=True, slots=True)
-class FailedPodBackoff:
+class FailedPodBackoff(msgspec.Struct, frozen=True):
     """The delay after a pod failed on a node: `delay` seconds from `since`."""
 
     since: float
@@ -37,8 +35,7 @@ class FreeCapacity(msgspec.Struct, frozen=True):
     ports: tuple[tuple[str, str, int], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Observation:
+class Observation(msgspec.Struct, frozen=True):
     """The complete input of a decision, read at one time.
 
     `pods` and `revisions` are those that name the DaemonSet's UID as their controller, regardless
@@ -56,8 +53,8 @@ class Observation:
     nodes: tuple[Node, ...]
     pods: tuple[Pod, ...] = ()
     revisions: tuple[Revision, ...] = ()
-    backoffs: Mapping[str, FailedPodBackoff] = field(default_factory=dict)
-    vanished: Mapping[str, str] = field(default_factory=dict)
+    backoffs: Mapping[str, FailedPodBackoff] = msgspec.field(default_factory=dict)
+    vanished: Mapping[str, str] = msgspec.field(default_factory=dict)
     rooms: Mapping[str, FreeCapacity] | None = None
     own_node: str = ""
     namesake: Revision | None = None
@@ -74,8 +71,7 @@ class DeleteCause(StrEnum):
     OUTDATED = "outdated"
 
 
-@dataclass(frozen=True, slots=True)
-class CreatePod:
+class CreatePod(msgspec.Struct, frozen=True):
     """A pod for a node. The name is made from `seed`, which depends on the observed pods of the
     node (`gitops_ds.daemonset.pod_factory.name`).
     """
@@ -86,8 +82,7 @@ class CreatePod:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class DeletePod:
+class DeletePod(msgspec.Struct, frozen=True):
     """The deletion of exactly this pod."""
 
     key: Key
@@ -97,8 +92,7 @@ class DeletePod:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class RelabelPod:
+class RelabelPod(msgspec.Struct, frozen=True):
     """Another revision hash on a pod that runs the same template."""
 
     key: Key
@@ -107,8 +101,7 @@ class RelabelPod:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class Adopt:
+class Adopt(msgspec.Struct, frozen=True):
     """An orphan (a pod or a revision) becomes the DaemonSet's, if the DaemonSet is still itself."""
 
     key: Key
@@ -116,8 +109,7 @@ class Adopt:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class Release:
+class Release(msgspec.Struct, frozen=True):
     """A pod or a revision that the selector left stops being the DaemonSet's."""
 
     key: Key
@@ -125,8 +117,7 @@ class Release:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class CreateRevision:
+class CreateRevision(msgspec.Struct, frozen=True):
     """A new ControllerRevision. If its name is taken by other data, the collision count is raised
     from `collision_count`.
     """
@@ -137,8 +128,7 @@ class CreateRevision:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class RenumberRevision:
+class RenumberRevision(msgspec.Struct, frozen=True):
     """An earlier template is wanted again: its revision gets the highest number."""
 
     key: Key
@@ -147,8 +137,7 @@ class RenumberRevision:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class LabelRevision:
+class LabelRevision(msgspec.Struct, frozen=True):
     """A revision without a hash gets one."""
 
     key: Key
@@ -157,8 +146,7 @@ class LabelRevision:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteRevision:
+class DeleteRevision(msgspec.Struct, frozen=True):
     """The deletion of exactly this revision."""
 
     key: Key
@@ -166,8 +154,7 @@ class DeleteRevision:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class ReleasePod:
+class ReleasePod(msgspec.Struct, frozen=True):
     """The scheduling gate of a pinned pod is removed at `at`: the earlier pod of its node is
     gone.
     """
@@ -179,8 +166,7 @@ class ReleasePod:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class RecordRollout:
+class RecordRollout(msgspec.Struct, frozen=True):
     """The record of a rollout, the text of an annotation, is written to its target revision."""
 
     key: Key
@@ -189,8 +175,7 @@ class RecordRollout:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class PromoteRevision:
+class PromoteRevision(msgspec.Struct, frozen=True):
     """A target revision becomes one of the DaemonSet's own, because its rollout is complete.
 
     `labels` are the template's, with the hash. Its number stays 0, below every other: the
@@ -220,16 +205,14 @@ Action = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class StatusUpdate:
+class StatusUpdate(msgspec.Struct, frozen=True):
     """The new values of the DaemonSet's status."""
 
     counts: Counts
     observed_generation: int
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(msgspec.Struct, frozen=True):
     """The actions, in steps that build on each other: a step with an error stops the later ones,
     not the status.
 
@@ -242,9 +225,9 @@ class Decision:
     steps: tuple[tuple[Action, ...], ...] = ()
     status: StatusUpdate | None = None
     wake_after: float | None = None
-    backoffs: Mapping[str, FailedPodBackoff] = field(default_factory=dict)
+    backoffs: Mapping[str, FailedPodBackoff] = msgspec.field(default_factory=dict)
     complaint: str = ""
-    unplaced: Mapping[str, str] = field(default_factory=dict)
+    unplaced: Mapping[str, str] = msgspec.field(default_factory=dict)
 
     @property
     def actions(self) -> tuple[Action, ...]:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+import msgspec
 
 from gitops_ds.model.objects import CommitId, Digest, Key
 from gitops_ds.model.skipped import DriftPolicy
 
 
-@dataclass(frozen=True, slots=True)
-class KnownDrift:
+class KnownDrift(msgspec.Struct, frozen=True):
     """Uncorrected drift: its policy, the time of its detection (seconds since 1970), and its
     description.
     """
@@ -20,8 +20,7 @@ class KnownDrift:
     words: str
 
 
-@dataclass(frozen=True, slots=True)
-class Generation:
+class Generation(msgspec.Struct, frozen=True):
     """The metadata.generation of a DaemonSet when it was last applied or compared, and the commit
     that it carried then.
 
@@ -34,8 +33,7 @@ class Generation:
     commit: CommitId
 
 
-@dataclass(frozen=True, slots=True)
-class DeployerState:
+class DeployerState(msgspec.Struct, frozen=True):
     """The state that must survive a restart and is not in Git or on the objects themselves.
 
     `inventory` holds the objects that were applied and not yet deleted, `agents` the agent of the
@@ -52,11 +50,11 @@ class DeployerState:
     last_good: CommitId | None = None
     last_attempted: CommitId | None = None
     inventory: frozenset[Key] = frozenset()
-    agents: Mapping[Key, str] = field(default_factory=dict)
-    digests: Mapping[Key, Digest] = field(default_factory=dict)
-    revisions: Mapping[Key, Mapping[int, CommitId]] = field(default_factory=dict)
-    drift: Mapping[Key, KnownDrift] = field(default_factory=dict)
+    agents: Mapping[Key, str] = msgspec.field(default_factory=dict)
+    digests: Mapping[Key, Digest] = msgspec.field(default_factory=dict)
+    revisions: Mapping[Key, Mapping[int, CommitId]] = msgspec.field(default_factory=dict)
+    drift: Mapping[Key, KnownDrift] = msgspec.field(default_factory=dict)
     approved: frozenset[Key] = frozenset()
     waiting: frozenset[Key] = frozenset()
-    generations: Mapping[Key, Generation] = field(default_factory=dict)
+    generations: Mapping[Key, Generation] = msgspec.field(default_factory=dict)
     version: str = ""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+import msgspec
+
 from gitops_ds.model.objects import Key, Path
+from gitops_ds.model.values import replace
 
 
 class Severity(StrEnum):
@@ -19,8 +22,7 @@ class Severity(StrEnum):
     INFO = "info"
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Place:
+class Place(msgspec.Struct, frozen=True, order=True):
     """A place in a file: line and column start at 1. (0, 0) means the file as a whole."""
 
     file: str
@@ -43,8 +45,7 @@ class Mend:
     key: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Fix:
+class Fix(msgspec.Struct, frozen=True):
     """The fix of a finding, as text and as steps. `safe`: it changes nothing else; otherwise it is
     a proposal.
     """
@@ -54,8 +55,7 @@ class Fix:
     safe: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(msgspec.Struct, frozen=True):
     """One violation: the rule, the problem and its fix, and the place.
 
     `refused`: the API server, or the creation of every pod, would refuse it, or our own format is

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+import msgspec
 
 
 class HealthState(StrEnum):
@@ -31,8 +32,7 @@ class Blame(StrEnum):
     UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True, slots=True)
-class NodeHealth:
+class NodeHealth(msgspec.Struct, frozen=True):
     """A node with an unhealthy agent: the reason in one word, the cause, and the message of the
     kubelet or scheduler.
     """
@@ -43,8 +43,7 @@ class NodeHealth:
     message: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class NodeCounts:
+class NodeCounts(msgspec.Struct, frozen=True):
     """The nodes that need an agent, each counted once.
 
     `updated` run the wanted template and are healthy, `starting` are about to, `old` run an earlier
@@ -63,8 +62,7 @@ class NodeCounts:
     joining: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Health:
+class Health(msgspec.Struct, frozen=True):
     """The health of a DaemonSet: the state, a sentence for people, and the unhealthy nodes, sorted
     by name.
 

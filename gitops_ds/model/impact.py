@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 
-@dataclass(frozen=True, slots=True)
-class NodeImpact:
+class NodeImpact(msgspec.Struct, frozen=True):
     """Names of nodes that get, lose, or see restarted an agent's pod; each sorted."""
 
     gained: tuple[str, ...] = ()

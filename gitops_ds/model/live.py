@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+
+import msgspec
 
 from gitops_ds.model.impact import NodeImpact
 from gitops_ds.model.objects import Body, Key
 
 
-@dataclass(frozen=True, slots=True)
-class Taint:
+class Taint(msgspec.Struct, frozen=True):
     """A node's taint. https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration/"""
 
     key: str
@@ -18,8 +18,7 @@ class Taint:
     value: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+class Node(msgspec.Struct, frozen=True):
     """The fields of a node for its eligibility and its health.
 
     `created` and `ready_since`, the last change of the condition Ready, are in seconds since 1970,
@@ -28,7 +27,7 @@ class Node:
     """
 
     name: str
-    labels: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = msgspec.field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
     ready: bool = True
     unschedulable: bool = False
@@ -39,8 +38,7 @@ class Node:
     ready_since: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Revision:
+class Revision(msgspec.Struct, frozen=True):
     """A ControllerRevision of a DaemonSet: its pod template without the `$patch` directive, and the
     whole object as `raw`.
     """
@@ -58,19 +56,17 @@ class Revision:
         return (self.raw.get("metadata") or {}).get("deletionTimestamp") is not None
 
 
-@dataclass(frozen=True, slots=True)
-class Contents:
+class Contents(msgspec.Struct, frozen=True):
     """The objects that the deletion of a Namespace or of a CustomResourceDefinition takes along,
     without those that another of them owns. `unlisted` are the plural names of kinds that could not
     be listed.
     """
 
-    objects: Mapping[Key, Body] = field(default_factory=dict)
+    objects: Mapping[Key, Body] = msgspec.field(default_factory=dict)
     unlisted: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Live:
+class Live(msgspec.Struct, frozen=True):
     """The state of a cluster for a plan.
 
     `revisions` are those of each DaemonSet, oldest first; `nodes` are sorted by name, None if they
@@ -83,12 +79,12 @@ class Live:
     complete.
     """
 
-    objects: Mapping[Key, Body] = field(default_factory=dict)
-    revisions: Mapping[Key, tuple[Revision, ...]] = field(default_factory=dict)
+    objects: Mapping[Key, Body] = msgspec.field(default_factory=dict)
+    revisions: Mapping[Key, tuple[Revision, ...]] = msgspec.field(default_factory=dict)
     nodes: tuple[Node, ...] | None = None
     named_config_maps: frozenset[tuple[str, str]] = frozenset()
-    foresee: Mapping[Key, Callable[[Body], NodeImpact]] = field(default_factory=dict)
-    allocatable: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    contents: Mapping[Key, Contents] = field(default_factory=dict)
+    foresee: Mapping[Key, Callable[[Body], NodeImpact]] = msgspec.field(default_factory=dict)
+    allocatable: Mapping[str, Mapping[str, int]] = msgspec.field(default_factory=dict)
+    contents: Mapping[Key, Contents] = msgspec.field(default_factory=dict)
     unlisted: str = ""
-    targets: Mapping[Key, tuple[Revision, ...]] = field(default_factory=dict)
+    targets: Mapping[Key, tuple[Revision, ...]] = msgspec.field(default_factory=dict)

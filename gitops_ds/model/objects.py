@@ -5,8 +5,9 @@ body.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, NewType
+
+import msgspec
 
 # A commit's full hexadecimal id, 40 (SHA-1) or 64 (SHA-256) characters. Where a template comes from
 # an object of the cluster, in its place stands `configmap/NAMESPACE/NAME@RESOURCEVERSION`, and for
@@ -31,8 +32,7 @@ class ListMember(str):
 Body = Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Resource:
+class Resource(msgspec.Struct, frozen=True, order=True):
     """A kind that an API server serves: its path, and whether its objects have a namespace."""
 
     group: str
@@ -47,8 +47,7 @@ class Resource:
         return f"{self.group}/{self.version}" if self.group else self.version
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Key:
+class Key(msgspec.Struct, frozen=True, order=True):
     """Names one object in one cluster. The version of the API is left out: it is a view, not an
     identity.
     """

@@ -4,12 +4,12 @@ reconciliation, events and notifications.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 
+import msgspec
 
-@dataclass(frozen=True, slots=True)
-class SkipEffect:
+
+class SkipEffect(msgspec.Struct, frozen=True):
     """What follows from a skipped object.
 
     `event_reason` is that of the Kubernetes Event on the state; empty where another Event reports

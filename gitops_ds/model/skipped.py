@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+import msgspec
 
 from gitops_ds.model.objects import Key
 from gitops_ds.model.skip_reasons import SkipReason
 
 
-@dataclass(frozen=True, slots=True)
-class Skipped:
+class Skipped(msgspec.Struct, frozen=True):
     """A part of the plan that is not applied, its reason, and a message with the advice. `key` is
     None for the plan as a whole; then `held` are the objects that wait.
     """

@@ -6,15 +6,17 @@ import os
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from gitops_ds import errors
 from gitops_ds.git import address, worktree
 from gitops_ds.model.objects import CommitId
 from gitops_ds.model.sources.allowed_renderers import PROGRAMS, AllowedRenderers
 from gitops_ds.model.sources.source_tree import SourceTree
+from gitops_ds.model.values import replace
 from gitops_ds.yaml.provenance.lookup import KUSTOMIZATIONS
 
 if TYPE_CHECKING:  # a work tree is checked without any of it
@@ -22,8 +24,7 @@ if TYPE_CHECKING:  # a work tree is checked without any of it
     from gitops_ds.git.repository import Repository
 
 
-@dataclass(frozen=True, slots=True)
-class RepositoryRef:
+class RepositoryRef(msgspec.Struct, frozen=True):
     """A repository as named: its address (None: outside Git), the path inside it, and its root
     directory where it is local.
 

@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from gitops_ds.apimachinery import capacity, defaults, node_eligibility, node_groups
 from gitops_ds.apimachinery.node_eligibility import Placement
 from gitops_ds.checks.change import regressions
@@ -24,8 +26,7 @@ from gitops_ds.model.objects import Body, Key
 from gitops_ds.model.plural import counted
 
 
-@dataclass(frozen=True, slots=True)
-class Cost:
+class Cost(msgspec.Struct, frozen=True):
     """The additional (or lower) request of a resource, in thousandths of its unit: each pod,
     and all nodes together.
 
@@ -39,8 +40,7 @@ class Cost:
     total: int
 
 
-@dataclass(frozen=True, slots=True)
-class WayBack:
+class WayBack(msgspec.Struct, frozen=True):
     """Which revision a revert brings back (None: not known), under which number, and why it can't
     be had (empty: it can).
     """
@@ -50,8 +50,7 @@ class WayBack:
     obstacles: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Outlook:
+class Outlook(msgspec.Struct, frozen=True):
     """What is known of one change. `configuration` says in sentences what a change of ConfigMaps
     and Secrets does to pods.
     """

@@ -4,8 +4,9 @@ command line and a pull request.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from gitops_ds.apimachinery import node_pools
 from gitops_ds.checks.engine import check
@@ -16,6 +17,7 @@ from gitops_ds.model.live import Live
 from gitops_ds.model.objects import Digest
 from gitops_ds.model.sources.bundle import Bundle
 from gitops_ds.model.sources.source_tree import SourceTree
+from gitops_ds.model.values import replace
 from gitops_ds.render import bundle as rendering
 from gitops_ds.telemetry import spans
 
@@ -23,8 +25,7 @@ if TYPE_CHECKING:
     from gitops_ds.checks.engine.change_context import ChangeSides
 
 
-@dataclass(frozen=True, slots=True)
-class Prepared:
+class Prepared(msgspec.Struct, frozen=True):
     """A bundle and its findings, ordered by place. `deployable`: nothing that the
     API server would refuse.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from gitops_ds.apimachinery import defaults
 from gitops_ds.apimachinery.rollouts import target_revisions
@@ -15,6 +15,7 @@ from gitops_ds.model.objects import Body, Key
 from gitops_ds.model.rollouts import rollout_policy
 from gitops_ds.model.rollouts.staged_preview import StagedPreview
 from gitops_ds.model.sources.bundle import Bundle
+from gitops_ds.model.values import replace
 from gitops_ds.rollouts import staged_simulation
 from gitops_ds.rollouts.staged_simulation import RolloutNodes
 

@@ -7,7 +7,7 @@ say otherwise, and its memory and its leases always are.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from gitops_ds.model.objects import Key
 from gitops_ds.model.skip_reasons import SkipReason
@@ -18,8 +18,7 @@ _OURS = "gitops-ds"
 _RIGHTS = "rbac.authorization.k8s.io"
 
 
-@dataclass(frozen=True, slots=True)
-class AllowList:
+class AllowList(msgspec.Struct, frozen=True):
     """The settings `apply.allow`: None allows every namespace or kind; a kind is `DaemonSet` or
     `apps/DaemonSet`.
 

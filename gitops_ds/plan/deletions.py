@@ -5,7 +5,8 @@ Namespace or a definition.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from gitops_ds.model import names
 from gitops_ds.model.live import Live
@@ -19,8 +20,7 @@ from gitops_ds.plan.prune import Policy
 from gitops_ds.plan.rollouts import rollout_impact
 
 
-@dataclass(frozen=True, slots=True)
-class Leaving:
+class Leaving(msgspec.Struct, frozen=True):
     """An object of ours that left Git: the deletion policy, the nodes that would lose an agent, and
     the objects that would be deleted with it.
 

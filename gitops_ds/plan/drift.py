@@ -7,7 +7,6 @@ cluster can have changed.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 
 from gitops_ds.model import names
 from gitops_ds.model.change import Author, Drifted, FieldChange
@@ -16,6 +15,7 @@ from gitops_ds.model.live import Revision
 from gitops_ds.model.objects import Body, Key, show_path
 from gitops_ds.model.skipped import DriftPolicy
 from gitops_ds.model.sources.bundle import Manifest
+from gitops_ds.model.values import replace
 from gitops_ds.plan import field_managers
 from gitops_ds.plan.options import PlanContext
 from gitops_ds.plan.rollouts import rollout_impact

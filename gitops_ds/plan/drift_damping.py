@@ -9,7 +9,8 @@ a quiet cluster is compared.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from gitops_ds.model.backoff import Backoff
 from gitops_ds.model.objects import Key
@@ -19,8 +20,7 @@ AT_ONCE = 2  # corrections in a row that do not wait
 QUIET = 60.0
 
 
-@dataclass(frozen=True, slots=True)
-class Damping:
+class Damping(msgspec.Struct, frozen=True):
     """Corrections of one object in a row: their number, the time of the last one, and the delay of
     the next one in seconds.
     """

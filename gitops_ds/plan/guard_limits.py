@@ -5,7 +5,8 @@ approval by its hash. Pure.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from gitops_ds.model import names
 from gitops_ds.model.change import Change, Operation
@@ -22,8 +23,7 @@ from gitops_ds.plan.prune import Policy
 SHOWN = 10  # objects in a message; the plan names all
 
 
-@dataclass(frozen=True, slots=True)
-class Losses:
+class Losses(msgspec.Struct, frozen=True):
     """The losses of a plan: objects that left Git, and updates with the nodes that lose an agent.
 
     `in_use` holds by Namespace or definition the objects in it that are still in Git. `empty`: no

@@ -9,22 +9,23 @@ and none is lost.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Any
+
+import msgspec
 
 from gitops_ds.model import names
 from gitops_ds.model.live import Live
 from gitops_ds.model.objects import Body, Key, Path
 from gitops_ds.model.sources.bundle import Bundle, Manifest
+from gitops_ds.model.values import replace
 from gitops_ds.plan import field_managers
 from gitops_ds.plan.diff import MEMBER_KEYS
 from gitops_ds.yaml import path as yaml_path
 from gitops_ds.yaml.path import MISSING
 
 
-@dataclass(frozen=True, slots=True)
-class IgnoreRule:
+class IgnoreRule(msgspec.Struct, frozen=True):
     """Which fields of which objects are left alone.
 
     `paths` are JSON pointers (https://www.rfc-editor.org/rfc/rfc6901); the member of a list may be

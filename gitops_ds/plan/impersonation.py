@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+import msgspec
 
 from gitops_ds.model.cluster import Identity
 from gitops_ds.model.objects import Key
@@ -17,8 +18,7 @@ from gitops_ds.model.sources.bundle import Manifest
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
-@dataclass(frozen=True, slots=True)
-class Impersonation:
+class Impersonation(msgspec.Struct, frozen=True):
     """The accounts for applies. A `user` applies everything, with `groups`; else service accounts.
 
     `service_account` is a NAME in the namespace of each object, or NAMESPACE/NAME for one account
@@ -31,7 +31,7 @@ class Impersonation:
     groups: tuple[str, ...] = ()
     service_account: str = ""
     cluster_service_account: str = ""
-    agents: Mapping[str, str] = field(default_factory=dict)
+    agents: Mapping[str, str] = msgspec.field(default_factory=dict)
     cross_namespace: bool = False
 
     def of(self, key: Key, agent: str = "") -> Identity | Skipped:

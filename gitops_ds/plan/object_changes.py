@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from gitops_ds.apimachinery import defaults
 from gitops_ds.model.change import Change, Drifted, Operation
@@ -16,8 +17,7 @@ from gitops_ds.plan.options import DryRunResult, PlanContext
 from gitops_ds.plan.rollouts import rollout_impact
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectOutcome:
+class ObjectOutcome(msgspec.Struct, frozen=True):
     """The change of one object, the reason to skip it, and its drift."""
 
     change: Change | None
@@ -32,8 +32,7 @@ def probe(manifest: Manifest, live: Body, context: PlanContext) -> Body:
     return tracking_labels.stamped(manifest, tracking_labels.as_live(context.stamp, live))
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectPlanner:
+class ObjectPlanner(msgspec.Struct, frozen=True):
     """Plans one object after the other, from a commit and a cluster."""
 
     bundle: Bundle

@@ -5,7 +5,8 @@ dry runs.
 from __future__ import annotations
 
 from collections.abc import Mapping, Set
-from dataclasses import dataclass, field
+
+import msgspec
 
 from gitops_ds.model.deployer_state import DeployerState
 from gitops_ds.model.objects import Body, Key
@@ -17,8 +18,7 @@ from gitops_ds.plan.prune import Guards
 from gitops_ds.plan.tracking_labels import Stamp
 
 
-@dataclass(frozen=True, slots=True)
-class OtherOwners:
+class OtherOwners(msgspec.Struct, frozen=True):
     """The other owners of the same service: Git and templates in the cluster may name the same
     object.
 
@@ -28,7 +28,7 @@ class OtherOwners:
     objects; nothing is deleted before.
     """
 
-    ahead: Mapping[Key, str] = field(default_factory=dict)
+    ahead: Mapping[Key, str] = msgspec.field(default_factory=dict)
     heirs: frozenset[Key] = frozenset()
     behind: frozenset[str] = frozenset()
     complete: bool = True
@@ -38,8 +38,7 @@ ALONE = OtherOwners()
 HOLD_SECONDS = 24 * 3600.0
 
 
-@dataclass(frozen=True, slots=True)
-class ApplyOptions:
+class ApplyOptions(msgspec.Struct, frozen=True):
     """The options of an apply, from the settings, the command line and the requests.
 
     `approved` is the hash of an approved plan. `patience`: seconds of waiting for the dependencies
@@ -66,12 +65,11 @@ class ApplyOptions:
     other_owners: OtherOwners = ALONE
     contested: frozenset[Key] = frozenset()
     live_annotations: bool = True
-    deferred: Mapping[Key, Skipped] = field(default_factory=dict)
+    deferred: Mapping[Key, Skipped] = msgspec.field(default_factory=dict)
     approvers: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class PlanContext:
+class PlanContext(msgspec.Struct, frozen=True):
     """The inputs of a plan besides the manifests and the live objects.
 
     `state` is the stored state: the digests that were applied, the approved deletions, the known
@@ -82,14 +80,13 @@ class PlanContext:
 
     stamp: Stamp
     options: ApplyOptions = ApplyOptions()
-    state: DeployerState = field(default_factory=DeployerState)
+    state: DeployerState = msgspec.field(default_factory=DeployerState)
     now: float = 0.0
-    drift_of_agent: Mapping[str, DriftPolicy] = field(default_factory=dict)
+    drift_of_agent: Mapping[str, DriftPolicy] = msgspec.field(default_factory=dict)
     inventory: Set[Key] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class FieldConflict:
+class FieldConflict(msgspec.Struct, frozen=True):
     """A field that another manager owns with another value; the field as the API server writes
     it.
     """
@@ -98,8 +95,7 @@ class FieldConflict:
     field: str
 
 
-@dataclass(frozen=True, slots=True)
-class DryRunResult:
+class DryRunResult(msgspec.Struct, frozen=True):
     """The API server's answer to a dry run: the resulting object, the fields in conflict, or the
     reason of a refusal.
     """

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from functools import cache
 from typing import Any
+
+import msgspec
 
 from gitops_ds.apimachinery import defaults, quantities
 from gitops_ds.model import names
@@ -35,8 +36,7 @@ class Hold(Enum):
     FOREIGN = "foreign"
 
 
-@dataclass(frozen=True, slots=True)
-class LiveOwner:
+class LiveOwner(msgspec.Struct, frozen=True):
     """Who holds a live object; `name` says it in words when it is foreign."""
 
     hold: Hold

@@ -8,7 +8,8 @@ same for every caller.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from gitops_ds.model import content_hash
 from gitops_ds.model.change import Change, Drifted, Operation, Plan
@@ -108,8 +109,7 @@ def plan(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Deletes:
+class _Deletes(msgspec.Struct, frozen=True):
     """The deletes of a plan without guards, and the guards' refusals of them and of updates that
     remove agents.
 

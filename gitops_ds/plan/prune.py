@@ -5,8 +5,9 @@ collected by use.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import Enum
+
+import msgspec
 
 from gitops_ds.apimachinery import config_maps
 from gitops_ds.model import names
@@ -29,8 +30,7 @@ class Policy(Enum):
     DISABLED = "disabled"
 
 
-@dataclass(frozen=True, slots=True)
-class Limit:
+class Limit(msgspec.Struct, frozen=True):
     """At most so many: a `number`, else a `share` of all there are (0 to 1)."""
 
     share: float = 1.0
@@ -45,8 +45,7 @@ class Limit:
         return f"{self.share * 100:g}%" if self.number is None else str(self.number)
 
 
-@dataclass(frozen=True, slots=True)
-class Guards:
+class Guards(msgspec.Struct, frozen=True):
     """`prune` turns deleting on. Without approval only so many nodes may lose an agent: `share` of
     all (0 to 1), or `nodes`; by deletions and by updates together.
 

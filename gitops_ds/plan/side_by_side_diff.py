@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from gitops_ds.apimachinery import defaults
 from gitops_ds.model.change import FieldChange
@@ -17,8 +18,7 @@ from gitops_ds.yaml import writer
 CONTEXT = 3  # equal lines that stay around a difference
 
 
-@dataclass(frozen=True, slots=True)
-class DiffRow:
+class DiffRow(msgspec.Struct, frozen=True):
     """A pair of lines; `kind` is same, changed, gone (live only), new (desired only), or skipped
     with the number of equal lines.
     """
@@ -31,8 +31,7 @@ class DiffRow:
     skipped: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class TextDiff:
+class TextDiff(msgspec.Struct, frozen=True):
     """The rows of the diff, and the paths of secret values that differ, whose values are hidden."""
 
     rows: tuple[DiffRow, ...]

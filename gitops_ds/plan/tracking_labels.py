@@ -7,17 +7,18 @@ commit that touches other files writes nothing here.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from typing import Any
+
+import msgspec
 
 from gitops_ds.model import names
 from gitops_ds.model.objects import Body
 from gitops_ds.model.sources.bundle import Manifest
+from gitops_ds.model.values import replace
 from gitops_ds.plan import inventory
 
 
-@dataclass(frozen=True, slots=True)
-class Stamp:
+class Stamp(msgspec.Struct, frozen=True):
     """What is known of the commit that is applied; `repository` is free of credentials, `owner` a
     label value, `uid` that of the object that a manifest was taken from. `tracks`: the mark that is
     bound to the object is written.

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
+
+import msgspec
 
 from gitops_ds.model.finding import Finding, refusal
 from gitops_ds.model.sources.bundle import ClusterFacts, Pointer
@@ -24,8 +25,7 @@ _OUR_FILES = frozenset(
 _OUR_FOLDERS = frozenset(["values", "patches", "config"])
 
 
-@dataclass(frozen=True, slots=True)
-class RenderContext:
+class RenderContext(msgspec.Struct, frozen=True):
     """The context of an agent beyond its folder: the cluster, its environment, the repository."""
 
     layout: Layout
@@ -35,8 +35,7 @@ class RenderContext:
     definition: Definition
 
 
-@dataclass(frozen=True)
-class AgentFolder:
+class AgentFolder(msgspec.Struct, frozen=True):
     """An agent's parsed files."""
 
     name: str

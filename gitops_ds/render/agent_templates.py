@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from pathlib import PurePosixPath
 
 from gitops_ds.model.finding import Finding, Severity, refusal
 from gitops_ds.model.sources.chart import RenderedChart
+from gitops_ds.model.values import replace
 from gitops_ds.render import (
     agent_folder,
     charts,

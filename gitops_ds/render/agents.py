@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from gitops_ds.model.finding import Finding, Severity, refusal
 from gitops_ds.render import agent as one
@@ -18,8 +19,7 @@ if TYPE_CHECKING:
     from gitops_ds.model.skipped import DriftPolicy
 
 
-@dataclass(frozen=True, slots=True)
-class All:
+class All(msgspec.Struct, frozen=True):
     """The result of all agents. `held` are those on hold, each with its file; `drift` their drift
     policies.
 

@@ -5,23 +5,24 @@ twice.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import Any
+
+import msgspec
 
 from gitops_ds.apimachinery import builtin_resources
 from gitops_ds.model import content_hash, names
 from gitops_ds.model.finding import Finding, Severity, refusal
 from gitops_ds.model.objects import Body, Key, Path, group_of, key_of
 from gitops_ds.model.sources.bundle import Manifest, Origin, Pointer
+from gitops_ds.model.values import replace
 from gitops_ds.render.parsed_objects import ParsedObject, PlaceOf
 
 # The order of keys themselves, without asking them in pairs.
 _PARTS = attrgetter("group", "kind", "namespace", "name")
 
 
-@dataclass(frozen=True, slots=True)
-class Default:
+class Default(msgspec.Struct, frozen=True):
     """A text that is put where an object does not say it itself, and what says so (None: the
     command line).
     """
@@ -30,15 +31,14 @@ class Default:
     at: Pointer | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Defaults:
+class Defaults(msgspec.Struct, frozen=True):
     """What is added to objects: a namespace, labels by key, and the class of a DaemonSet by its
     agent's name.
     """
 
     namespace: Default | None = None
-    labels: Mapping[str, Default] = field(default_factory=dict)
-    classes: Mapping[str, Default] = field(default_factory=dict)
+    labels: Mapping[str, Default] = msgspec.field(default_factory=dict)
+    classes: Mapping[str, Default] = msgspec.field(default_factory=dict)
 
 
 def finish(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from gitops_ds.errors import UsageError
 from gitops_ds.model.finding import Place
@@ -25,8 +26,7 @@ from gitops_ds.render.layout import Layout
 from gitops_ds.render.traced_values import TracedTree
 
 
-@dataclass(frozen=True, slots=True)
-class Setting:
+class Setting(msgspec.Struct, frozen=True):
     """One place that set a value, and the path of the scalar that it set (empty: the value asked
     for).
     """
@@ -35,8 +35,7 @@ class Setting:
     path: Path = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Explanation:
+class Explanation(msgspec.Struct, frozen=True):
     """A value of an agent, and who set it, the winner first.
 
     `key` is the DaemonSet that was looked at, `variant` its variant (empty without variants). Of a

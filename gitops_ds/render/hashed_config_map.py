@@ -9,9 +9,10 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
+
+import msgspec
 
 from gitops_ds.model import content_hash, names
 from gitops_ds.model.finding import Finding, Place, refusal
@@ -26,8 +27,7 @@ _KEY = re.compile(r"[-._a-zA-Z0-9]{1,253}")
 _MOST_BYTES = 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class Config:
+class Config(msgspec.Struct, frozen=True):
     """The content of an agent's config/ folder: what the ConfigMap holds, its name, and the file
     that stands for it.
     """

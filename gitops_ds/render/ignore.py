@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import PurePosixPath
 
+import msgspec
 
-@dataclass(frozen=True, slots=True)
-class Pattern:
+
+class Pattern(msgspec.Struct, frozen=True):
     """One line: its parts between slashes (None: any folders), whether it takes paths back (`!`),
     whether it means folders only.
     """
@@ -51,8 +51,7 @@ class Pattern:
             yield at + 1
 
 
-@dataclass(frozen=True, slots=True)
-class Patterns:
+class Patterns(msgspec.Struct, frozen=True):
     """Patterns in the order of their lines: the last that matches decides, and nothing below a
     taken folder is taken back.
     """

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
 
+import msgspec
+
 from gitops_ds.model.finding import Finding, Place, refusal
 from gitops_ds.model.objects import Path
 from gitops_ds.yaml import parser
@@ -49,16 +51,14 @@ _REMOTE = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class NamedPath:
+class NamedPath(msgspec.Struct, frozen=True):
     """A text that names something, and the way to it in the file."""
 
     text: str
     path: Path
 
 
-@dataclass(frozen=True, slots=True)
-class Kustomization:
+class Kustomization(msgspec.Struct, frozen=True):
     """A parsed kustomization file: what it names. A `component` is a part of others, never built by
     itself.
     """

@@ -15,6 +15,8 @@ from operator import attrgetter
 from pathlib import PurePosixPath
 from typing import Any
 
+import msgspec
+
 from gitops_ds.apimachinery import capacity
 from gitops_ds.model.finding import Finding, Place, Severity
 from gitops_ds.model.live import Taint
@@ -33,14 +35,13 @@ MANIFEST_SUFFIXES = frozenset([".yaml", ".yml", ".json"])
 _OURS = frozenset(["params.schema.json", "variants.yaml", "source.yaml", "agent.yaml"])
 
 
-@dataclass(frozen=True, slots=True)
-class File:
+class File(msgspec.Struct, frozen=True):
     """A parsed file of ours: its first document's value (a mapping, else empty), and where it
     stands.
     """
 
     name: str
-    value: Mapping[str, Any] = field(default_factory=dict)
+    value: Mapping[str, Any] = msgspec.field(default_factory=dict)
 
     def at(self, *path: str | int) -> Pointer:
         """The pointer to a value of this file."""

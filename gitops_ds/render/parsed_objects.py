@@ -6,11 +6,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import PurePosixPath
 from typing import Any
 
+import msgspec
 import orjson
 
 from gitops_ds.model import content_hash, progress
@@ -19,6 +19,7 @@ from gitops_ds.model.objects import Digest, Path
 from gitops_ds.model.sources.bundle import Pointer
 from gitops_ds.model.sources.cached_results import NOTHING, CachedResults
 from gitops_ds.model.sources.chart import Places
+from gitops_ds.model.values import replace
 from gitops_ds.yaml import parser
 from gitops_ds.yaml.parser import Document
 from gitops_ds.yaml.provenance.lookup import KUSTOMIZATION
@@ -27,8 +28,7 @@ from gitops_ds.yaml.provenance.lookup import KUSTOMIZATION
 PlaceOf = Callable[[Pointer], Place]
 
 
-@dataclass(frozen=True, slots=True)
-class ParsedObject:
+class ParsedObject(msgspec.Struct, frozen=True):
     """An object before it has its namespace, its labels and its digest. `literal`: `${x}` in it is
     a text like any other.
 
@@ -37,7 +37,7 @@ class ParsedObject:
 
     body: dict[str, Any]
     base: Pointer
-    set_by: Mapping[Path, tuple[Pointer, ...]] = field(default_factory=dict)
+    set_by: Mapping[Path, tuple[Pointer, ...]] = msgspec.field(default_factory=dict)
     agent: str = ""
     variant: str = ""
     depends_on: tuple[str, ...] = ()
@@ -45,8 +45,7 @@ class ParsedObject:
     digest: Digest | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Objects:
+class Objects(msgspec.Struct, frozen=True):
     """What a file holds: objects, and complaints. A file with neither holds nothing for a cluster.
 
     `remembered`: an earlier run read it.

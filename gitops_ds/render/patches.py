@@ -5,8 +5,9 @@ Patch operations.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from gitops_ds.apimachinery import json_patch, strategic_merge
 from gitops_ds.apimachinery.json_patch import PatchFailed
@@ -22,8 +23,7 @@ _IDENTITY = ("apiVersion", "kind")
 _IDENTITY_METADATA = ("name", "namespace")
 
 
-@dataclass(frozen=True, slots=True)
-class Patch:
+class Patch(msgspec.Struct, frozen=True):
     """One change and which objects it is for; an empty name means all of the kind.
 
     `change` is a traced tree: a list of JSON Patch operations, or a mapping to merge.

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
 import orjson
 
 from gitops_ds.model.sources.bundle import Pointer
@@ -21,8 +22,7 @@ from gitops_ds.render.traced_values import TracedScalar, TracedTree
 _REFERENCE = re.compile(r"(\$?)\$\{([A-Za-z_][A-Za-z0-9_.-]*)\}")
 
 
-@dataclass(frozen=True, slots=True)
-class Undefined:
+class Undefined(msgspec.Struct, frozen=True):
     """A reference to a name that has no value, and where it stands."""
 
     name: str

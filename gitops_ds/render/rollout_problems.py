@@ -8,9 +8,10 @@ requirements that depend on other keys, on pools and agents, and on the calendar
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any
+
+import msgspec
 
 from gitops_ds.apimachinery import node_pools, node_scope
 from gitops_ds.apimachinery.rollouts import rollout_windows
@@ -27,6 +28,7 @@ from gitops_ds.model.rollouts.rollout_policy import (
     Stage,
 )
 from gitops_ds.model.sources.bundle import Pool
+from gitops_ds.model.values import replace
 from gitops_ds.render import layout
 from gitops_ds.render.agent_folder import RenderContext
 
@@ -37,8 +39,7 @@ _NODES = "$nodes"
 _MOST_SECONDS = 60.0
 
 
-@dataclass(frozen=True, slots=True)
-class PolicyProblem:
+class PolicyProblem(msgspec.Struct, frozen=True):
     """A finding of a policy: its rule, the path of the key, and the message."""
 
     rule: str
@@ -46,8 +47,7 @@ class PolicyProblem:
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class PolicySurroundings:
+class PolicySurroundings(msgspec.Struct, frozen=True):
     """What a policy names outside of itself: the agents, and the pools of every cluster of the
     repository.
 

@@ -13,9 +13,10 @@ Labels only: taints and tolerations say who may stay, not whom an agent is meant
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
+
+import msgspec
 
 from gitops_ds.model.sources.bundle import Requirement
 
@@ -30,8 +31,7 @@ _FIELD = "metadata.name"
 _Box = dict[str, int]
 
 
-@dataclass(frozen=True, slots=True)
-class Witness:
+class Witness(msgspec.Struct, frozen=True):
     """A node by its labels, as few as will do, and the labels that it must not have."""
 
     labels: Mapping[str, str]
@@ -48,8 +48,7 @@ class Witness:
         return ", ".join(has + lacks) or "with any labels"
 
 
-@dataclass(frozen=True, slots=True)
-class Overlap:
+class Overlap(msgspec.Struct, frozen=True):
     """Two parts, and a node that both take."""
 
     first: str

@@ -9,9 +9,10 @@ place and checked as one; merging would keep hidden keys of lower layers.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
+
+import msgspec
 
 from gitops_ds.model.finding import Finding, refusal
 from gitops_ds.model.objects import Path
@@ -21,8 +22,7 @@ from gitops_ds.render.layout import File, Layout
 from gitops_ds.render.traced_values import TracedTree
 
 
-@dataclass(frozen=True, slots=True)
-class ValuesLayer:
+class ValuesLayer(msgspec.Struct, frozen=True):
     """Values at a place. `own`: written for this agent, so that a name it has not is a mistake."""
 
     values: Mapping[str, Any]
@@ -34,8 +34,7 @@ class ValuesLayer:
         return Pointer(self.at.file, self.at.document, (*self.at.path, *path))
 
 
-@dataclass(frozen=True, slots=True)
-class Parameters:
+class Parameters(msgspec.Struct, frozen=True):
     """An agent's parameters: names, the schema (empty: none), its defaults by name."""
 
     names: frozenset[str]

@@ -5,8 +5,9 @@ excludes those before it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from gitops_ds.model import names
 from gitops_ds.model.finding import Finding, Place, refusal
@@ -22,8 +23,7 @@ MOST_TERMS = 16
 _BLOW_UP = 512
 
 
-@dataclass(frozen=True, slots=True)
-class Variant:
+class Variant(msgspec.Struct, frozen=True):
     """One entry of variants.yaml; `terms` are its nodes without those of the entries before it.
 
     `never`: its nodes get no pod, on purpose. `absent`: this cluster has none of its
@@ -229,8 +229,7 @@ def _negated(requirement: Requirement) -> Requirement:
     return Requirement(requirement.key, opposite[requirement.operator], requirement.values)
 
 
-@dataclass(frozen=True, slots=True)
-class _Values:
+class _Values(msgspec.Struct, frozen=True):
     """What a key may be: these values or (`cofinite`) any but these, and whether it may be
     absent.
     """

@@ -10,13 +10,15 @@ from __future__ import annotations
 import asyncio
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
+
+import msgspec
 
 from gitops_ds import errors
 from gitops_ds.model.finding import Finding, Place, refusal
 from gitops_ds.model.sources.chart import Chart
 from gitops_ds.model.sources.source_tree import SourceTree
+from gitops_ds.model.values import replace
 from gitops_ds.render import kustomization
 from gitops_ds.render.kustomization import Kustomization, Reached
 from gitops_ds.renderers import disk_cache, kustomize_error_messages, process
@@ -28,8 +30,7 @@ NO_PROGRAM, FAILED, NOT_ALLOWED = "SRC010", "SRC013", "DS801"
 _WAY = "kustomize 1"
 
 
-@dataclass(frozen=True, slots=True)
-class Which:
+class Which(msgspec.Struct, frozen=True):
     """The kustomizations and charts to render: `skip` excludes files; `also` are bases of others to
     build as well.
     """

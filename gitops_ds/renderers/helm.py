@@ -13,9 +13,10 @@ import json
 import re
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from urllib.parse import urlsplit
+
+import msgspec
 
 from gitops_ds import errors
 from gitops_ds.model import objects
@@ -23,6 +24,7 @@ from gitops_ds.model.finding import Finding, Place, refusal
 from gitops_ds.model.sources.chart import Chart, Remote
 from gitops_ds.model.sources.repository_limits import MIB
 from gitops_ds.model.sources.source_tree import Files, SourceTree
+from gitops_ds.model.values import replace
 from gitops_ds.renderers import disk_cache, helm_error_messages, process
 from gitops_ds.renderers.helm_error_messages import RULE
 from gitops_ds.renderers.process import Means
@@ -134,8 +136,7 @@ def _options(chart: Chart) -> list[str]:
     return ["--include-crds", f"--namespace={chart.namespace}", *versions]
 
 
-@dataclass(frozen=True, slots=True)
-class _ChartInput:
+class _ChartInput(msgspec.Struct, frozen=True):
     """The files of a chart and the contents of its values files, in order."""
 
     files: Files

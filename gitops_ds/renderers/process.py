@@ -17,13 +17,15 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import IO
 
+import msgspec
+
 from gitops_ds.model.sources.allowed_renderers import PROGRAMS, AllowedRenderers
 from gitops_ds.model.sources.repository_limits import MIB, RepositoryLimits
+from gitops_ds.model.values import replace
 from gitops_ds.sandbox import memory
 
 # A render takes about a second; its output is read as one file of manifests, with that limit.
@@ -45,8 +47,7 @@ _OF_NETWORK = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Means:
+class Means(msgspec.Struct, frozen=True):
     """The resources of a render: programs on the path `search` (None: PATH), limits, and the cache
     directory.
 
@@ -68,8 +69,7 @@ class Means:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class ProgramResult:
+class ProgramResult(msgspec.Struct, frozen=True):
     """The result of a program: its complete stdout, or `problem` with the reason for its absence;
     and stderr.
     """

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from gitops_ds.model.finding import Severity
 from gitops_ds.report import markdown
@@ -28,8 +29,7 @@ _COMMAND = re.compile(r"^(\s*)/(?=\w)", re.MULTILINE)
 _MENTION = re.compile(r"(?<!\w)@(?=\w)")
 
 
-@dataclass(frozen=True, slots=True)
-class CommentPage:
+class CommentPage(msgspec.Struct, frozen=True):
     """A report to post: the key of its marker, the number of findings, the abbreviated ID of its
     commit (or empty), and the text below the marker.
     """

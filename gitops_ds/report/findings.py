@@ -8,14 +8,15 @@ import hashlib
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import Any, Final
 
+import msgspec
 import orjson
 
 from gitops_ds.model.finding import Finding, Place, Severity
 from gitops_ds.model.objects import Key, show_path
+from gitops_ds.model.values import replace
 from gitops_ds.redaction import report as redaction_report
 from gitops_ds.redaction import texts
 from gitops_ds.report import printable
@@ -29,8 +30,7 @@ SEVERITY_ORDER: Final = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.INFO: 
 _PARTS: Final = attrgetter("cluster", "key.group", "key.kind", "key.namespace", "key.name", "file")
 
 
-@dataclass(frozen=True, slots=True)
-class CheckedObject:
+class CheckedObject(msgspec.Struct, frozen=True):
     """A checked object, its cluster, and the file that defines it."""
 
     cluster: str
@@ -38,8 +38,7 @@ class CheckedObject:
     file: str
 
 
-@dataclass(frozen=True, slots=True)
-class RuleText:
+class RuleText(msgspec.Struct, frozen=True):
     """The ID, title, default severity and page (Markdown) of a rule."""
 
     id: str
@@ -49,8 +48,7 @@ class RuleText:
     page: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ReportContext:
+class ReportContext(msgspec.Struct, frozen=True):
     """The metadata of a report.
 
     `key` distinguishes the reports of a pull request, `scope` (the clusters) the runs of code
@@ -68,11 +66,10 @@ class ReportContext:
     full: str = ""
     at: str = ""
     fail_on: Severity = Severity.ERROR
-    rules: Mapping[str, RuleText] = field(default_factory=dict)
+    rules: Mapping[str, RuleText] = msgspec.field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class ReportedChange:
+class ReportedChange(msgspec.Struct, frozen=True):
     """A change that is the same on some clusters: the diffs of the changed objects, and the number
     of nodes that gain, lose or restart a pod.
 
@@ -89,8 +86,7 @@ class ReportedChange:
     cost: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Replacement:
+class Replacement(msgspec.Struct, frozen=True):
     """A part of a file that a fix replaces, from a line and column (starting at 1) up to but
     without the end, and the new text.
     """
@@ -101,8 +97,7 @@ class Replacement:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(msgspec.Struct, frozen=True):
     """Printable findings by severity, file, line and rule, and their fingerprints in the same
     order.
 
@@ -118,11 +113,13 @@ class Report:
     fingerprints: tuple[str, ...]
     files: Mapping[str, bytes]
     checked: tuple[CheckedObject, ...] = ()
-    hidden: redaction_report.ReportSecrets = field(default_factory=redaction_report.ReportSecrets)
+    hidden: redaction_report.ReportSecrets = msgspec.field(
+        default_factory=redaction_report.ReportSecrets
+    )
     root: str = ""
     suppressed: tuple[tuple[Finding, str], ...] = ()
     changed: tuple[ReportedChange, ...] | None = None
-    document: Mapping[str, Any] = field(default_factory=dict)
+    document: Mapping[str, Any] = msgspec.field(default_factory=dict)
     replacements: tuple[tuple[Replacement, ...], ...] = ()
     fixable: tuple[int, int] = (0, 0)
     notes: tuple[str, ...] = ()

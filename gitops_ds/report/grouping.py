@@ -5,7 +5,8 @@ Pure.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from gitops_ds.model.finding import Finding
 from gitops_ds.model.plural import counted
@@ -14,8 +15,7 @@ from gitops_ds.report.findings import SEVERITY_ORDER
 SHOWN_NAMES = 8
 
 
-@dataclass(frozen=True, slots=True)
-class FindingGroup:
+class FindingGroup(msgspec.Struct, frozen=True):
     """Findings of one rule at one place with one message; they differ in cluster and object."""
 
     findings: tuple[Finding, ...]

@@ -12,9 +12,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import quote
+
+import msgspec
 
 from gitops_ds.model.finding import Finding, Severity
 from gitops_ds.model.plural import counted
@@ -30,8 +31,7 @@ _FOOTER: Final = 2_000  # reserved for the last lines
 _LONGEST_TITLE: Final = 300
 
 
-@dataclass(frozen=True, slots=True)
-class Section:
+class Section(msgspec.Struct, frozen=True):
     """A heading and blocks of Markdown, of which the last ones are omitted if the page is too long.
 
     A block is omitted as a whole, so its markup stays balanced. `head` belongs to the first block

@@ -7,11 +7,11 @@ and commands to CI runners are escaped, and long texts are cut.
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import Final
 
 from gitops_ds.model.finding import Finding, Place
 from gitops_ds.model.objects import Key, ListMember, Path
+from gitops_ds.model.values import replace
 from gitops_ds.redaction import report as redaction_report
 
 _LONGEST_MESSAGE: Final = 2_000

@@ -20,9 +20,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+
+import msgspec
 
 from gitops_ds.model.rollouts.staged_rollout import UPDATING, NodeProgress, NodeStep
+from gitops_ds.model.values import replace
 
 OVERDUE = "Overdue"  # the reason of a node whose earlier pod does not end
 _ENDURED = frozenset({"NodeCordoned", "NodeDeleting"})  # no condition of a node
@@ -30,8 +33,7 @@ _BROKEN = (NodeStep.FAILED, NodeStep.SET_ASIDE)
 _WELL = (NodeStep.SOAKING, NodeStep.PROVED)
 
 
-@dataclass(frozen=True, slots=True)
-class AttributedNodes:
+class AttributedNodes(msgspec.Struct, frozen=True):
     """The nodes after the attribution: failures that nodes cause are set aside. `template` are the
     nodes whose failure the template causes, `suspected` those for which peers that start decide,
     `alone` those for which one more node of their stage does.

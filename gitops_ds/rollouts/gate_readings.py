@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from gitops_ds.model.plain_text import line
 from gitops_ds.model.rollouts.rollout_gates import GateSample, ProbeKind, Reading, Verdict
@@ -22,8 +23,7 @@ from gitops_ds.model.rollouts.rollout_policy import Gate, PercentChange
 _LONGEST = 200  # characters of a text about a reading
 
 
-@dataclass(frozen=True, slots=True)
-class Assessment:
+class Assessment(msgspec.Struct, frozen=True):
     """A verdict, with the value and its bound in words; without data `text` is the cause."""
 
     verdict: Verdict
@@ -32,8 +32,7 @@ class Assessment:
     text: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class _Compared:
+class _Compared(msgspec.Struct, frozen=True):
     """A value, its limit, and the direction of the limit."""
 
     value: float

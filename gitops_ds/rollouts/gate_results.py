@@ -14,9 +14,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from urllib.parse import urlsplit
+
+import msgspec
 
 from gitops_ds.model import duration
 from gitops_ds.model.live import Node
@@ -51,8 +52,7 @@ class GateState(StrEnum):
     PENDING = "pending"
 
 
-@dataclass(frozen=True, slots=True)
-class GateResult:
+class GateResult(msgspec.Struct, frozen=True):
     """The result of one probe: its state, what is kept of it, why it is pending, and what
     failed.
     """

@@ -8,7 +8,6 @@ node that breaks afterwards failed; failure_cause has the rules for the cause.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import lru_cache
 
 from gitops_ds.apimachinery import node_eligibility
@@ -25,6 +24,7 @@ from gitops_ds.model.rollouts.staged_rollout import (
     RolloutTarget,
     StageInputs,
 )
+from gitops_ds.model.values import replace
 from gitops_ds.rollouts import failure_cause, stage_members
 from gitops_ds.rollouts.failure_cause import OVERDUE, AttributedNodes
 

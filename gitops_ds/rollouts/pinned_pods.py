@@ -18,8 +18,9 @@ that ends.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
 from functools import cached_property
+
+import msgspec
 
 from gitops_ds.apimachinery import revisions
 from gitops_ds.apimachinery.rollouts import target_revisions
@@ -48,6 +49,7 @@ from gitops_ds.model.rollouts.staged_rollout import (
     StageInputs,
     StagesDecision,
 )
+from gitops_ds.model.values import replace
 from gitops_ds.rollouts import node_steps, stages
 
 _REPLACED = RolloutRecord(unproved=True)
@@ -55,8 +57,7 @@ LOOK_AGAIN = 15.0  # seconds until other agents and the pods of nodes are observ
 WRITES_OF_A_NODE = 3  # its pod is deleted, another one created, and its gate removed
 
 
-@dataclass(frozen=True, slots=True)
-class StagedDecision:
+class StagedDecision(msgspec.Struct, frozen=True):
     """The writes of a rollout, and the stages and the pods of nodes that they follow from."""
 
     decision: Decision

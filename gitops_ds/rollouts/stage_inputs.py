@@ -5,12 +5,11 @@ Pure, so that a journal repeats the decision of a turn from its line.
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
-
 from gitops_ds.apimachinery.rollouts import approval_annotations, halted_templates, target_revisions
 from gitops_ds.model.decision import Observation
 from gitops_ds.model.rollouts.staged_rollout import StageInputs
 from gitops_ds.model.rollouts.staged_turn import OutsideInputs, StagedTurn, outcome_of
+from gitops_ds.model.values import replace
 from gitops_ds.rollouts import pinned_pods
 from gitops_ds.rollouts.pinned_pods import StagedDecision
 
@@ -64,4 +63,4 @@ def repeated(seen: Observation, turn: StagedTurn) -> StagedDecision | None:
     return (pinned_pods.decide_owned if turn.owned else pinned_pods.decide_pinned)(seen, inputs)
 
 
-_OUTSIDE = tuple(one.name for one in fields(OutsideInputs))
+_OUTSIDE = OutsideInputs.__struct_fields__

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass
+
+import msgspec
 
 from gitops_ds.apimachinery import node_scope
 from gitops_ds.model.live import Node
@@ -20,8 +21,7 @@ from gitops_ds.model.sources.bundle import Pool
 ZONE = "topology.kubernetes.io/zone"
 
 
-@dataclass(frozen=True, slots=True)
-class Candidates:
+class Candidates(msgspec.Struct, frozen=True):
     """The nodes to divide into stages: all eligible ones, those that are touched, those that are
     parked.
     """

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from gitops_ds.apimachinery.node_eligibility import Placement
 from gitops_ds.daemonset.node_pods import NodePodLayout, NodePods
@@ -15,8 +16,7 @@ from gitops_ds.rollouts.node_steps import TOUCHED, NodeSteps
 from gitops_ds.rollouts.stage_members import Candidates
 
 
-@dataclass(frozen=True, slots=True)
-class StagedNodes:
+class StagedNodes(msgspec.Struct, frozen=True):
     """The eligible nodes, `members` by stage in the order of their updates; `risky` are at risk."""
 
     layout: NodePodLayout

@@ -37,14 +37,14 @@ from gitops_ds.model.rollouts.staged_rollout import (
     StagesDecision,
 )
 from gitops_ds.model.sources.bundle import Pool
+from gitops_ds.model.values import replace
 from gitops_ds.rollouts import gate_results, node_steps, pinned_pods
 
 _UID, _LONG_AGO = "simulated", -1e9
 _MOST_LOOKS = 400_000  # some seconds of CPU
 
 
-@dataclass(frozen=True, slots=True)
-class RolloutNodes:
+class RolloutNodes(msgspec.Struct, frozen=True):
     """The nodes of a rollout, the pools that the policy may name, and the node of the controller,
     if known. The simulation ends after `most_looks` nodes times turns.
     """
@@ -167,13 +167,13 @@ class _Simulation:
         """Performs a write to a pod; returns whether it is one."""
         match action:
             case DeletePod(uid=uid):
-                self.pods[uid] = msgspec.structs.replace(self.pods[uid], terminating=True)
+                self.pods[uid] = replace(self.pods[uid], terminating=True)
                 self._later(self.pace.stop, uid)
             case CreatePod(node=node):
                 self._add(node, self.target.hash, None)
             case ReleasePod(uid=uid):
                 pod = self.pods[uid]
-                self.pods[uid] = msgspec.structs.replace(pod, gated=False, released=self.now)
+                self.pods[uid] = replace(pod, gated=False, released=self.now)
                 self._later(self.pace.start, uid)
             case _:
                 return False
@@ -212,7 +212,7 @@ class _Simulation:
 
 
 def _ready(pod: Pod, since: float) -> Pod:
-    return msgspec.structs.replace(pod, ready=True, ready_since=since, phase=Phase.RUNNING)
+    return replace(pod, ready=True, ready_since=since, phase=Phase.RUNNING)
 
 
 def _daemonset(body: Body) -> DaemonSet:
@@ -242,16 +242,15 @@ def _parsed(body: Body) -> Iterator[Revision]:
 def _without_waits(policy: RolloutPolicy) -> RolloutPolicy:
     """The policy without what a simulation can't foresee."""
     stages = tuple(
-        msgspec.structs.replace(stage, windows=(), approval=None, nodes_when="any")
-        for stage in policy.stages
+        replace(stage, windows=(), approval=None, nodes_when="any") for stage in policy.stages
     )
     gates = {
-        name: msgspec.structs.replace(
+        name: replace(
             gate, prometheus="", webhook=None, memory_of_limit=None, neighbours=Neighbours()
         )
         for name, gate in policy.gates.items()
     }
-    return msgspec.structs.replace(policy, stages=stages, gates=gates, freeze=(), after=())
+    return replace(policy, stages=stages, gates=gates, freeze=(), after=())
 
 
 def _waits(policy: RolloutPolicy, stage: Stage) -> Iterator[str]:

@@ -20,7 +20,6 @@ need no stage and no soak.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import msgspec
 
@@ -35,6 +34,7 @@ from gitops_ds.model.rollouts.staged_rollout import (
     StagesDecision,
     StageState,
 )
+from gitops_ds.model.values import replace
 from gitops_ds.rollouts import (
     gate_results,
     idle_nodes,
@@ -49,8 +49,7 @@ from gitops_ds.rollouts.staged_nodes import StagedNodes
 _ENDED = (NodeStep.PROVED, NodeStep.PARKED, NodeStep.SET_ASIDE)
 
 
-@dataclass(frozen=True, slots=True)
-class _Stages:
+class _Stages(msgspec.Struct, frozen=True):
     """The stages that passed, with the times, the current one with the results of its gates, and
     all that are open.
     """
@@ -62,8 +61,7 @@ class _Stages:
     gates: Sequence[GateResult]
 
 
-@dataclass(frozen=True, slots=True)
-class _SelectedNodes:
+class _SelectedNodes(msgspec.Struct, frozen=True):
     """The nodes to update now, or why there are none; `times` are those of later batches."""
 
     take: tuple[str, ...]
@@ -90,7 +88,7 @@ def decide(layout: NodePodLayout, inputs: StageInputs) -> StagesDecision:
         stages=tuple(_progress(fleet, stages, selection)),
         at_risk=fleet.at_risk,
         cap=fleet.cap,
-        record=msgspec.structs.replace(
+        record=replace(
             inputs.record,
             began=inputs.record.began or fleet.now,
             passed=stages.passed,

@@ -12,6 +12,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import msgspec
+
 from gitops_ds.daemonset.rollout_simulation import USUAL, RolloutPace
 from gitops_ds.model.rollouts.rollout_policy import RolloutPolicy, Stage
 from gitops_ds.model.rollouts.staged_rollout import (
@@ -27,8 +29,7 @@ from gitops_ds.rollouts.node_selection import batch_at
 _TOUCHED = (*MOVING, NodeStep.PROVED, NodeStep.FAILED, NodeStep.SET_ASIDE)
 
 
-@dataclass(frozen=True, slots=True)
-class TimeLeft:
+class TimeLeft(msgspec.Struct, frozen=True):
     """Seconds until every node is proved. `at_least`: a remaining stage also waits for people,
     windows, metrics or idle nodes.
     """

@@ -14,9 +14,10 @@ import signal
 import sys
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final, NoReturn
+
+import msgspec
 
 from gitops_ds.sandbox import confine, memory
 
@@ -41,8 +42,7 @@ _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
 _LAST = 8192  # bytes at the end of what it writes beside
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessLimits:
+class ProcessLimits(msgspec.Struct, frozen=True):
     """`seconds` from start to end; `memory` of its data and the length of the `answer` in bytes."""
 
     seconds: float
@@ -50,8 +50,7 @@ class ProcessLimits:
     answer: int
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessResult:
+class ProcessResult(msgspec.Struct, frozen=True):
     """The answer of the process, or the `problem`. `last` is the last line of its stderr."""
 
     data: bytes = b""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Final
+
+import msgspec
 
 from gitops_ds.model.sources.repository_limits import MIB
 
@@ -17,8 +18,7 @@ _NO_LIMIT = 1 << 60
 _SMALLEST = 256 * MIB  # less cannot be divided: helm alone needs 96 MiB
 
 
-@dataclass(frozen=True, slots=True)
-class Budget:
+class Budget(msgspec.Struct, frozen=True):
     """Shares in bytes: for the process that prepares a commit, for each program that renders, for
     git while it fetches.
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from gitops_ds.controller.controller import Controller, Powers
 from gitops_ds.fleet import reporter
@@ -14,6 +15,7 @@ from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.deployer_state import DeployerState
 from gitops_ds.model.events.base import Emit
 from gitops_ds.model.sources.source_status import SourceStatus
+from gitops_ds.model.values import replace
 from gitops_ds.service.http import EventBus
 from gitops_ds.service.rollouts.gate_meter import HttpGateMeter
 from gitops_ds.service.runnable import Runnable
@@ -25,8 +27,7 @@ if TYPE_CHECKING:
     from gitops_ds.service.template_deployer import TemplateDeployer
 
 
-@dataclass(frozen=True, slots=True)
-class ServiceParts:
+class ServiceParts(msgspec.Struct, frozen=True):
     """The parts of a service. The deployers of repositories follow that of templates."""
 
     deployers: Sequence[GitDeployer | TemplateDeployer]
@@ -41,8 +42,7 @@ class ServiceParts:
         return [*self.deployers, self.controller, self.status, *notifications]
 
 
-@dataclass(frozen=True, slots=True)
-class PartsContext:
+class PartsContext(msgspec.Struct, frozen=True):
     """The cluster, behind the fence and without it, and the events of the parts.
 
     `emit_recorded` emits an event and writes its Kubernetes event.

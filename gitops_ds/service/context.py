@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+
+import msgspec
 
 from gitops_ds.deployer.object_claims import Claims
 from gitops_ds.model.cluster import Cluster
@@ -13,8 +14,7 @@ from gitops_ds.service import prepare_process
 from gitops_ds.settings.service import Service
 
 
-@dataclass(frozen=True, slots=True)
-class ServiceContext:
+class ServiceContext(msgspec.Struct, frozen=True):
     """The shared state; `owners` maps the ids of owners to their repositories.
 
     `unfenced` is the cluster without the fence, for requests to the leader. `emit` gets the events
@@ -26,11 +26,11 @@ class ServiceContext:
     unfenced: Cluster
     emit: Emit
     at_desk: bool
-    owners: dict[str, str] = field(default_factory=dict)
-    claims: Claims = field(default_factory=Claims)
-    fetching: asyncio.Semaphore = field(
+    owners: dict[str, str] = msgspec.field(default_factory=dict)
+    claims: Claims = msgspec.field(default_factory=Claims)
+    fetching: asyncio.Semaphore = msgspec.field(
         default_factory=lambda: asyncio.Semaphore(memory.here().fetches)
     )
-    preparing: prepare_process.Preparing = field(
+    preparing: prepare_process.Preparing = msgspec.field(
         default_factory=lambda: prepare_process.Preparing(memory.here())
     )

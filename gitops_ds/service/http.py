@@ -9,6 +9,8 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from gitops_ds.client.leader_lease import Election
 from gitops_ds.client.request_counter import RequestCounter
 from gitops_ds.controller.controller import Controller
@@ -41,8 +43,7 @@ class EventBus:
             handle(event)
 
 
-@dataclass(frozen=True, slots=True)
-class Probes:
+class Probes(msgspec.Struct, frozen=True):
     """The probes of the kubelet. A blocked event loop answers none of them."""
 
     parts: Sequence[Runnable]
@@ -78,8 +79,7 @@ class Probes:
         return ""
 
 
-@dataclass(frozen=True, slots=True)
-class MetricsInputs:
+class MetricsInputs(msgspec.Struct, frozen=True):
     """The sources of gauges; counters follow from events."""
 
     observed: reporter.StatusReporter

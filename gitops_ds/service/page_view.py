@@ -8,9 +8,10 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
+
+import msgspec
 
 from gitops_ds import errors
 from gitops_ds.fleet.agents import Agent
@@ -54,11 +55,10 @@ class FirstLists(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class RepositoryView:
+class RepositoryView(msgspec.Struct, frozen=True):
     """One repository: the manifests of its commit, and its history if it is available."""
 
-    manifests: Mapping[Key, Manifest] = field(default_factory=dict)
+    manifests: Mapping[Key, Manifest] = msgspec.field(default_factory=dict)
     history: History | None = None
     pools: Sequence[Pool] = ()
     status: SourceStatus | None = None

@@ -13,9 +13,11 @@ import heapq
 import pickle
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import count
 from typing import Final
+
+import msgspec
 
 from gitops_ds import errors
 from gitops_ds.checks.engine.cluster_context import ClusterContext
@@ -25,6 +27,7 @@ from gitops_ds.model.finding import Finding, Place, refusal
 from gitops_ds.model.objects import CommitId
 from gitops_ds.model.sources.bundle import Bundle, ClusterFacts
 from gitops_ds.model.sources.repository_limits import MIB
+from gitops_ds.model.values import replace
 from gitops_ds.pipeline import open_repository
 from gitops_ds.pipeline.prepare import Prepared
 from gitops_ds.renderers import disk_cache
@@ -82,8 +85,7 @@ class Queue:
                 return
 
 
-@dataclass(frozen=True, slots=True)
-class _Work:
+class _Work(msgspec.Struct, frozen=True):
     """The request of a process, and the seconds of its attempts. `private` content is not written
     to disk or messages.
     """

@@ -14,8 +14,9 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Set
-from dataclasses import dataclass, replace
 from pathlib import Path
+
+import msgspec
 
 from gitops_ds import errors
 from gitops_ds.git import file_selection, object_reader
@@ -26,6 +27,7 @@ from gitops_ds.model.objects import CommitId, Digest
 from gitops_ds.model.sources.allowed_renderers import AllowedRenderers
 from gitops_ds.model.sources.cached_results import CachedResults
 from gitops_ds.model.sources.repository_limits import RepositoryLimits
+from gitops_ds.model.values import replace
 from gitops_ds.pipeline import open_repository, prepare
 from gitops_ds.pipeline.prepare import Prepared
 from gitops_ds.sandbox import cpu_timer, limited_process
@@ -35,8 +37,7 @@ MOST_FINDINGS = 1000
 _ABANDONED = 3600.0  # seconds
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
+class Job(msgspec.Struct, frozen=True):
     """The fetched commit to prepare, for a cluster. `clean` is `CachedResults.clean` of an earlier
     commit.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from enum import StrEnum
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -12,6 +12,7 @@ from msgspec import UNSET, UnsetType
 from gitops_ds.errors import SettingsError
 from gitops_ds.model.duration import Duration
 from gitops_ds.model.skipped import DriftPolicy
+from gitops_ds.model.values import replace
 from gitops_ds.plan.allow_list import AllowList
 from gitops_ds.plan.ignore_differences import IgnoreRule
 from gitops_ds.plan.impersonation import Impersonation
@@ -223,11 +224,11 @@ class ApplySettings(RepositoryApplySettings, frozen=True):
 
     def of_repository(self, own: RepositoryApplySettings) -> ApplySettings:
         """These settings with a repository's own over them: key by key, guards limit by limit."""
-        return msgspec.structs.replace(
+        return replace(
             self,
             **{
                 **_set_fields(own),
-                "guards": msgspec.structs.replace(self.guards, **_set_fields(own.guards)),
+                "guards": replace(self.guards, **_set_fields(own.guards)),
             },
         )
 
@@ -271,6 +272,6 @@ class ApplySettings(RepositoryApplySettings, frozen=True):
         )
 
 
-def _set_fields(group: SettingsGroup) -> dict[str, object]:
+def _set_fields(group: SettingsGroup) -> dict[str, Any]:
     values = {name: getattr(group, name) for name in group.__struct_fields__}
     return {name: value for name, value in values.items() if value is not UNSET}

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from gitops_ds.errors import SettingsError
+from gitops_ds.model.values import replace
 from gitops_ds.settings.base import SettingsGroup, describe
 
 
@@ -84,7 +85,7 @@ class PageSettings(SettingsGroup, frozen=True):
                 "listen.page.trustedProxies is required: without it any client could set the user "
                 "header"
             )
-        return msgspec.structs.replace(self, enabled=True, access=access)
+        return replace(self, enabled=True, access=access)
 
 
 def is_loopback(host: str) -> bool:

@@ -9,7 +9,6 @@ Keys that have no effect in this version are refused, never ignored.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -22,6 +21,7 @@ from gitops_ds.errors import SettingsError
 from gitops_ds.model.duration import Duration
 from gitops_ds.model.sources import allowed_renderers
 from gitops_ds.model.sources.allowed_renderers import AllowedRenderers
+from gitops_ds.model.values import replace
 from gitops_ds.plan.options import ApplyOptions
 from gitops_ds.settings.apply import ApplySettings
 from gitops_ds.settings.base import Positive, SettingsGroup, decode, default_duration, describe

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from gitops_ds import errors
 from gitops_ds.model.objects import Resource
 
 
-@dataclass(frozen=True, slots=True)
-class FieldError:
+class FieldError(msgspec.Struct, frozen=True):
     """One field of an object that is refused. `reason` is the API's: FieldValueInvalid,
     FieldValueRequired, ...
     """

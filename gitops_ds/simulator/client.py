@@ -10,6 +10,8 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from gitops_ds import errors
 from gitops_ds.apimachinery import kubernetes_versions
 from gitops_ds.model import names
@@ -41,8 +43,7 @@ from gitops_ds.simulator.store import StoredChange
 VERSION = f"v{kubernetes_versions.RELEASES[kubernetes_versions.NEWEST]}"
 
 
-@dataclass(frozen=True, slots=True)
-class Habits:
+class Habits(msgspec.Struct, frozen=True):
     """How the connection behaves, in seconds: what a request takes, between two bookmarks, until a
     watch is ended.
     """
@@ -75,7 +76,7 @@ class Client:
 
     server: Server
     manager: str = names.FIELD_MANAGER
-    habits: Habits = Habits()
+    habits: Habits = field(default_factory=Habits)
     faults: Faults = simulator_faults.none
     count: Count = field(default_factory=Count)
     lag: Lag = simulator_faults.prompt
@@ -285,8 +286,7 @@ class Client:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _Stream:
+class _Stream(msgspec.Struct, frozen=True):
     """One open watch."""
 
     server: Server

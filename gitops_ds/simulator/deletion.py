@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from gitops_ds.apimachinery import timestamps
 from gitops_ds.model.cluster import Propagation
@@ -14,8 +15,7 @@ FOREGROUND = "foregroundDeletion"
 ORPHAN = "orphan"
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteOptions:
+class DeleteOptions(msgspec.Struct, frozen=True):
     """The options of a delete: the expected uid, the propagation to dependents, and the grace
     period of a pod in seconds (None: that of the pod).
     """

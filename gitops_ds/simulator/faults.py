@@ -6,14 +6,15 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+import msgspec
+
 from gitops_ds import errors
 from gitops_ds.model.objects import Resource
 
 READS = frozenset({"get", "list", "watch", "discover"})
 
 
-@dataclass(frozen=True, slots=True)
-class SimulatedRequest:
+class SimulatedRequest(msgspec.Struct, frozen=True):
     """One request as it arrives, at `now` seconds since 1970, the `number`-th of its client (from
     1).
 
@@ -33,8 +34,7 @@ class SimulatedRequest:
     user: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Silence:
+class Silence(msgspec.Struct, frozen=True):
     """No answer: after `seconds` the client gives up (ClusterUnreachable). `done`: the request was
     carried out all the same.
     """

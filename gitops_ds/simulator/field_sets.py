@@ -10,8 +10,9 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeGuard
+
+import msgspec
 
 from gitops_ds.simulator import type_schema
 from gitops_ds.simulator.type_schema import (
@@ -33,8 +34,7 @@ class KeyMissing(ValueError):
     """An item of a keyed list has none of its keys, or two items have the same."""
 
 
-@dataclass(frozen=True, slots=True)
-class FieldDifference:
+class FieldDifference(msgspec.Struct, frozen=True):
     """The fields that only the new object has, only the old one, or both with other values."""
 
     added: FieldSet

@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+import msgspec
+
 from gitops_ds.apimachinery import timestamps
 from gitops_ds.model.cluster import EventType
 from gitops_ds.model.objects import POD, Body
@@ -41,8 +43,7 @@ class Trouble(StrEnum):
 _CRASHING = (Trouble.CRASHES, Trouble.OUT_OF_MEMORY)
 
 
-@dataclass(frozen=True, slots=True)
-class PodFault:
+class PodFault(msgspec.Struct, frozen=True):
     """Images and nodes by shell pattern, and their trouble."""
 
     image: str
@@ -50,8 +51,7 @@ class PodFault:
     nodes: str = "*"
 
 
-@dataclass(frozen=True, slots=True)
-class Behaviour:
+class Behaviour(msgspec.Struct, frozen=True):
     """Delays in seconds: the first pull of an image on a node, from start to ready, from a delete
     to the end, to a crash.
 

@@ -6,8 +6,9 @@ https://kubernetes.io/docs/reference/using-api/server-side-apply/#field-manageme
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from gitops_ds import errors
 from gitops_ds.model.objects import Body
@@ -42,8 +43,7 @@ _SYSTEM = frozenset(
 _BEFORE = "before-first-apply"
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Manager:
+class Manager(msgspec.Struct, frozen=True, order=True):
     """The identity of an entry of managedFields."""
 
     name: str
@@ -52,8 +52,7 @@ class Manager:
     subresource: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ManagerEntry:
+class ManagerEntry(msgspec.Struct, frozen=True):
     """What a manager owns, and since when it is so."""
 
     fields: FieldSet
@@ -63,8 +62,7 @@ class ManagerEntry:
 Managers = Mapping[Manager, ManagerEntry]
 
 
-@dataclass(frozen=True, slots=True)
-class Write:
+class Write(msgspec.Struct, frozen=True):
     """Who writes, by which way, when; `type` is the kind's struct, `ignored` its fields that this
     way doesn't reach.
     """

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
 
 from gitops_ds.apimachinery import tolerations
 from gitops_ds.model.cluster import EventType
@@ -29,16 +30,15 @@ MISSED_AFTER = 50.0
 _FORGOTTEN_AFTER = 40.0  # seconds until the pods of a node that is no more are collected
 
 
-@dataclass(frozen=True, slots=True)
-class NodeSpec:
+class NodeSpec(msgspec.Struct, frozen=True):
     """A node to be: its name, labels beyond the usual ones, taints, and what it offers to pods."""
 
     name: str
-    labels: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = msgspec.field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
     system: str = "linux"
     machine: str = "amd64"
-    room: Mapping[str, str] = field(
+    room: Mapping[str, str] = msgspec.field(
         default_factory=lambda: {"cpu": "8", "memory": "32Gi", "pods": "110"}
     )
 

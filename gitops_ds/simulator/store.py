@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from gitops_ds.model.cluster import EventType
 from gitops_ds.model.objects import Body, Resource
 from gitops_ds.simulator import api_errors
@@ -16,8 +18,7 @@ from gitops_ds.simulator import api_errors
 Name = tuple[str, str]  # namespace, name
 
 
-@dataclass(frozen=True, slots=True)
-class StoredChange:
+class StoredChange(msgspec.Struct, frozen=True):
     """Something happened to an object: `body` is what it is now (or was, when deleted), `before`
     what it was.
     """
@@ -43,8 +44,7 @@ class _Table:
     waiting: dict[asyncio.Event, None] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Backup:
+class Backup(msgspec.Struct, frozen=True):
     """The objects of each (group, kind) at a version."""
 
     version: int

@@ -14,18 +14,18 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
+import msgspec
+
 from gitops_ds.model.objects import Resource
 
 
-@dataclass(frozen=True, slots=True)
-class ScalarType:
+class ScalarType(msgspec.Struct, frozen=True):
     """One value: string, integer, number, boolean, intOrString or quantity."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class Opaque:
+class Opaque(msgspec.Struct, frozen=True):
     """Any JSON. `atomic`: it is owned and replaced as one; else its maps are merged and its lists
     are not.
     """
@@ -33,8 +33,7 @@ class Opaque:
     atomic: bool
 
 
-@dataclass(frozen=True, slots=True)
-class ListOf:
+class ListOf(msgspec.Struct, frozen=True):
     """A list: of items identified by `keys`, a set, or (neither) one value. `merge` is the key of
     strategic merge patches.
     """
@@ -45,8 +44,7 @@ class ListOf:
     merge: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class MapOf:
+class MapOf(msgspec.Struct, frozen=True):
     """A map with keys of the user's choice."""
 
     element: Type

@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TypeGuard, TypeVar
+
+import msgspec
 
 from gitops_ds.model.decision import Action, DeleteCause, DeletePod
 from gitops_ds.model.events.agents import AgentEvent
@@ -22,6 +24,7 @@ from gitops_ds.model.events.drift import DriftEvent
 from gitops_ds.model.events.leader_election import LeaderElected
 from gitops_ds.model.events.rollouts import RolloutProgressed
 from gitops_ds.model.objects import DAEMONSET, LEASE, Key
+from gitops_ds.model.values import replace
 from gitops_ds.telemetry import rejections
 
 ALIKE = 10  # different messages of one reason, before the next ones are combined
@@ -31,8 +34,7 @@ REMEMBERED = 4096
 COMBINED = "(combined from similar events): "
 
 
-@dataclass(frozen=True, slots=True)
-class InvolvedObject:
+class InvolvedObject(msgspec.Struct, frozen=True):
     """The object that a Kubernetes event is about."""
 
     api_version: str
@@ -42,8 +44,7 @@ class InvolvedObject:
     uid: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class KubeEvent:
+class KubeEvent(msgspec.Struct, frozen=True):
     """A Kubernetes event: its object, reason, message, and whether its type is Warning."""
 
     about: InvolvedObject
@@ -147,8 +148,7 @@ def _ended(action: DeletePod, about: InvolvedObject) -> KubeEvent:
     return KubeEvent(about, "SucceededDaemonPod", f"Found succeeded {pod}, will try to delete it")
 
 
-@dataclass(frozen=True, slots=True)
-class EventSeries:
+class EventSeries(msgspec.Struct, frozen=True):
     """A Kubernetes event to create where `count` is 1, else to update. `first` and `last` are
     seconds since 1970.
 

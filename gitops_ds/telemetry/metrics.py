@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections import Counter as Tallied
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import islice
 
+import msgspec
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
@@ -26,8 +26,7 @@ PASS_SECONDS = (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300, 1000)
 GIT_SECONDS = (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 60)
 
 
-@dataclass(frozen=True, slots=True)
-class MetricsSource:
+class MetricsSource(msgspec.Struct, frozen=True):
     """The state of the service, read at each scrape.
 
     `requests` counts those to the API server by method and code, `waiting` the agents in the work
@@ -104,7 +103,7 @@ def _agents(agents: Sequence[AgentStatus]) -> Iterator[Metric]:
         name = [agent.namespace, agent.name]
         values = [_bool(agent.ready), agent.health, agent.sync, _bool(agent.suspended)]
         info.add_metric([*name, *values, agent.commit], 1)
-        for state in NodeCounts.__dataclass_fields__:
+        for state in NodeCounts.__struct_fields__:
             nodes.add_metric([*name, state], getattr(agent.tally, state))
         for (pool, cause), count in sorted(
             Tallied((loss.pool, loss.cause.value) for loss in agent.losses).items()
@@ -173,8 +172,7 @@ def _bool(value: bool) -> str:
     return "true" if value else "false"
 
 
-@dataclass(frozen=True, slots=True)
-class _Definition:
+class _Definition(msgspec.Struct, frozen=True):
     """A metric that events change; `buckets` are for histograms."""
 
     name: str
@@ -268,8 +266,7 @@ _DEFINITIONS = (
 _LABELLED = frozenset(one.name for one in _DEFINITIONS if one.label)
 
 
-@dataclass(frozen=True, slots=True)
-class MetricDescription:
+class MetricDescription(msgspec.Struct, frozen=True):
     """One metric, for the documentation; `labels` are names."""
 
     name: str

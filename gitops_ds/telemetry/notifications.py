@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+import msgspec
 import orjson
 
 from gitops_ds.apimachinery import timestamps
@@ -80,8 +81,7 @@ class MessageFormat(StrEnum):
     SLACK = "slack"
 
 
-@dataclass(frozen=True, slots=True)
-class NotificationBatch:
+class NotificationBatch(msgspec.Struct, frozen=True):
     """What is sent at once: the news, how many more were left out because there were too many, and
     of which cluster.
     """

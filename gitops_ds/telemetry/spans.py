@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
-from dataclasses import dataclass
+
+import msgspec
 
 # Starts a span with a name and attributes.
 Begin = Callable[[str, Mapping[str, str]], AbstractContextManager[None]]
@@ -16,8 +17,7 @@ Begin = Callable[[str, Mapping[str, str]], AbstractContextManager[None]]
 listener: ContextVar[Begin | None] = ContextVar("listener", default=None)
 
 
-@dataclass(frozen=True, slots=True)
-class EndedSpan:
+class EndedSpan(msgspec.Struct, frozen=True):
     """A span that another process measured; times are in nanoseconds since 1970."""
 
     name: str

@@ -20,10 +20,10 @@ import hashlib
 import hmac
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 from urllib import parse as urls
 
+import msgspec
 import orjson
 
 from gitops_ds.model.objects import CommitId
@@ -37,16 +37,14 @@ class Malformed(Exception):
     """A body that no forge sends; the message says what is wrong with it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Proof:
+class Proof(msgspec.Struct, frozen=True):
     """A verified signature of a delivery. `seen_as` are the identifiers that detect a replay."""
 
     forge: str
     seen_as: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class PushEvent:
+class PushEvent(msgspec.Struct, frozen=True):
     """A push: the names of the repository, the ref and its new commit, if any; or a ping."""
 
     repositories: tuple[str, ...] = ()
@@ -56,8 +54,7 @@ class PushEvent:
     ping: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class _Signature:
+class _Signature(msgspec.Struct, frozen=True):
     """A header with the HMAC-SHA256 of the body in hexadecimal digits, and the header with the
     delivery's id.
     """

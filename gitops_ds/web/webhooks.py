@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
+import msgspec
 import orjson
 from aiohttp import web
 
@@ -28,8 +28,7 @@ BYTES_AT_ONCE, BYTES_A_SECOND = 8 << 20, 2 << 20  # of bodies that are hashed
 REMEMBERED, REMEMBERED_FOR = 4096, 86400.0  # deliveries, seconds
 
 
-@dataclass(frozen=True, slots=True)
-class WebhookTarget:
+class WebhookTarget(msgspec.Struct, frozen=True):
     """A repository that may be woken. `id` names its state, `addresses` are its own; `branch` is
     what it follows, where it says so.
 
@@ -61,8 +60,7 @@ class DeliveryLog:
         return True
 
 
-@dataclass(frozen=True, slots=True)
-class WebhookResponse:
+class WebhookResponse(msgspec.Struct, frozen=True):
     """What is answered: the status, a result for the metric, and words."""
 
     status: int

@@ -12,9 +12,9 @@ from __future__ import annotations
 import copy
 import io
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 from ruamel.yaml.error import YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, SequenceNode
 
@@ -31,8 +31,7 @@ from gitops_ds.yaml import (
 from gitops_ds.yaml.splice import Splice
 
 
-@dataclass(frozen=True, slots=True)
-class Edit:
+class Edit(msgspec.Struct, frozen=True):
     """A value to set at a path of one document (counted from 0); None takes the key or the list's
     entry away.
 

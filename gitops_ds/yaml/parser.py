@@ -12,15 +12,17 @@ import contextlib
 import json
 import math
 from collections import deque
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final, cast
 
+import msgspec
 from ruamel.yaml.error import YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from gitops_ds.model.finding import Finding, Fix, Mend, Place, Severity, refusal
 from gitops_ds.model.objects import Path
+from gitops_ds.model.values import replace
 from gitops_ds.yaml import fast_path, line_places, long_keyed_json, nodes, scalars, syntax_errors
 from gitops_ds.yaml.nodes import MAX_DEPTH, MAX_NODES
 
@@ -34,8 +36,7 @@ DUPLICATE: Final = "DS002"
 AMBIGUOUS: Final = "DS007"
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
+class Document(msgspec.Struct, frozen=True):
     """One document of a file: its index, from 0, and its value as dict, list, str, int, float, bool
     or None.
     """
@@ -44,8 +45,7 @@ class Document:
     value: Any
 
 
-@dataclass(frozen=True, slots=True)
-class Parsed:
+class Parsed(msgspec.Struct, frozen=True):
     """The documents of a file (empty ones are omitted but counted), and the findings on its YAML.
 
     After a syntax error or an exceeded limit, the documents before it.

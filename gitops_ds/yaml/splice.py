@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from dataclasses import dataclass
 from typing import Any, Final
 
+import msgspec
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from gitops_ds.yaml import nodes, style
@@ -25,8 +25,7 @@ _DASH: Final = re.compile(r" *- +\Z")
 _DASHES: Final = re.compile(r" *(?:- +)+\Z")
 
 
-@dataclass(frozen=True, slots=True)
-class Splice:
+class Splice(msgspec.Struct, frozen=True):
     """Characters from `start` to `end` give way to a text. Of two at one place the one of the
     greater depth comes first.
     """

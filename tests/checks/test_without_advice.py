@@ -5,7 +5,6 @@ must not miss one for that.
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import PurePosixPath
 from random import Random
 
@@ -15,6 +14,7 @@ from gitops_ds.checks.cluster import cluster_rules
 from gitops_ds.checks.engine import check
 from gitops_ds.model.sources.cached_results import CachedResults
 from gitops_ds.model.sources.source_tree import SourceTree
+from gitops_ds.model.values import replace
 from gitops_ds.pipeline import prepare
 from tests.truth import bases, mutations
 

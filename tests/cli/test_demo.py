@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,6 +16,7 @@ from gitops_ds.model.decision import Observation
 from gitops_ds.model.deployer_state import DeployerState
 from gitops_ds.model.health import Health, HealthState, NodeCounts
 from gitops_ds.model.objects import Key
+from gitops_ds.model.values import replace
 from tests.cluster.program import PROGRAM
 
 

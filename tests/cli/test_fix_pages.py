@@ -5,7 +5,6 @@ does nothing else.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 from pathlib import PurePosixPath
@@ -19,6 +18,7 @@ from gitops_ds.commands.check import autofix, run
 from gitops_ds.commands.check.model import CheckInput, CheckOptions, CheckResult
 from gitops_ds.model.finding import Finding
 from gitops_ds.model.sources.source_tree import SourceTree
+from gitops_ds.model.values import replace
 from gitops_ds.yaml import parser, writer
 from tests.checks import test_node_pages
 from tests.checks.test_rule_pages import manifest

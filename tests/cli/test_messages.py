@@ -6,7 +6,6 @@ import json
 import os
 import socket
 import subprocess
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ from gitops_ds import errors
 from gitops_ds.commands import service_requests, trace
 from gitops_ds.model.events import requests
 from gitops_ds.model.objects import CommitId
+from gitops_ds.model.values import replace
 from tests.cluster import program
 from tests.plan.world import daemonset
 

@@ -9,7 +9,6 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import replace
 from multiprocessing import get_context
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -20,6 +19,7 @@ from gitops_ds.commands.check import parallel, run
 from gitops_ds.commands.check.model import CheckInput, CheckOptions, CheckResult
 from gitops_ds.model.sources.cached_results import CachedResults
 from gitops_ds.model.sources.source_tree import SourceTree
+from gitops_ds.model.values import replace
 from tests.checks.test_rule_pages import GOOD
 
 PROGRAM = Path(sys.executable).with_name("gitops-ds")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 import pytest
@@ -18,6 +17,7 @@ from gitops_ds.commands.check.result_cache import ResultCache
 from gitops_ds.model.finding import Finding, Fix, Mend, Place, Severity
 from gitops_ds.model.objects import Key, ListMember
 from gitops_ds.model.sources.source_tree import SourceTree
+from gitops_ds.model.values import replace
 from gitops_ds.redaction.report import ReportSecrets
 from gitops_ds.renderers import disk_cache
 from gitops_ds.report.findings import CheckedObject, Report

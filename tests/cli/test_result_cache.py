@@ -8,7 +8,6 @@ import math
 import stat
 import tempfile
 from collections.abc import Callable
-from dataclasses import replace
 from functools import cache
 from pathlib import Path, PurePosixPath
 
@@ -24,6 +23,7 @@ from gitops_ds.commands.check.model import CheckInput, CheckOptions, CheckResult
 from gitops_ds.commands.check.result_cache import ResultCache
 from gitops_ds.model.sources.cached_results import NOTHING, CachedResults
 from gitops_ds.model.sources.source_tree import SourceTree
+from gitops_ds.model.values import replace
 from gitops_ds.render import parsed_objects
 from gitops_ds.yaml import parser
 from tests import profiles

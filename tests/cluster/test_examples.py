@@ -5,7 +5,6 @@ reconciliation neither dry-runs nor writes.
 from __future__ import annotations
 
 import contextlib
-from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -15,6 +14,7 @@ from gitops_ds.deployer import plan_execution, prepared_plan
 from gitops_ds.deployer.target import DeployTarget
 from gitops_ds.model.objects import CommitId
 from gitops_ds.model.sources.source_tree import CommitInfo
+from gitops_ds.model.values import replace
 from gitops_ds.pipeline import prepare
 from gitops_ds.plan import planner
 from gitops_ds.plan.options import ApplyOptions

@@ -5,7 +5,6 @@ timeout, and reports the reason.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -22,6 +21,7 @@ from gitops_ds.model.deployer_state import DeployerState
 from gitops_ds.model.health import HealthState
 from gitops_ds.model.objects import DAEMONSET, NODE, POD, CommitId, Key
 from gitops_ds.model.rollouts.rollout_progress import RolloutProgress
+from gitops_ds.model.values import replace
 from gitops_ds.simulator import virtual_time
 from gitops_ds.simulator.faults import SimulatedRequest, failure
 from tests.simulator.stand import (

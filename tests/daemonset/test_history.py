@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import replace
 from typing import Any
 
 from gitops_ds.apimachinery import revisions
@@ -17,6 +16,7 @@ from gitops_ds.model.decision import (
     LabelRevision,
     RelabelPod,
 )
+from gitops_ds.model.values import replace
 from tests.daemonset.world import OWNER, World, daemonset
 
 

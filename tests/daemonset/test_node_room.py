@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import pytest
@@ -12,6 +11,7 @@ from gitops_ds.daemonset.node_room import NodeCapacity
 from gitops_ds.model.cluster import EventType
 from gitops_ds.model.decision import CreatePod, Decision, FreeCapacity
 from gitops_ds.model.objects import DAEMONSET, NODE, POD, Key
+from gitops_ds.model.values import replace
 from tests.daemonset import world
 
 KEY = Key("apps", "DaemonSet", "logging", "agent")
@@ -145,7 +145,7 @@ def placed(cpu: str, **more: Any) -> tuple[dict[str, str], list[str]]:
         "node-2": FreeCapacity({"cpu": 1000, "pods": 10_000}, (("TCP", "", 80),)),
     }
     fleet.pods.clear()
-    decision = decide.decide(dataclasses.replace(fleet.observe(), rooms=rooms))
+    decision = decide.decide(replace(fleet.observe(), rooms=rooms))
     creates = [action for action in decision.actions if isinstance(action, CreatePod)]
     nodes = {action.node: action.body["spec"].get("nodeName", "") for action in creates}
     return nodes, sorted(decision.unplaced)

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -22,6 +21,7 @@ from gitops_ds.model.decision import (
     FailedPodBackoff,
     Release,
 )
+from gitops_ds.model.values import replace
 from tests.daemonset.world import OWNER, World, daemonset, node, rolling
 
 NO_SCHEDULE = {"key": "dedicated", "value": "gpu", "effect": "NoSchedule"}

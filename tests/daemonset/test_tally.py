@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections import Counter
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from gitops_ds.daemonset import decide
 from gitops_ds.fleet import fault_attribution, health
@@ -61,7 +61,7 @@ def test_every_node_is_counted_once_and_every_problem_has_one_entry(
     if seen.daemonset.deleting or seen.daemonset.selector is None:
         return
     eligible = fault_attribution.judge(decide.layout(seen), FaultScope(600.0, refused)).eligible
-    counted = dataclasses.asdict(judged.tally)
+    counted = structs.asdict(judged.tally)
     assert min(counted.values()) >= 0
     assert sum(counted.values()) == eligible
     names = [node.node for node in judged.nodes]

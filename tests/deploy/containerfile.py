@@ -17,8 +17,10 @@ import shlex
 import shutil
 import subprocess
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
+
+from gitops_ds.model.values import replace
 
 ROOT = Path(__file__).resolve().parents[2]
 _PACKAGES = "python3,python3-venv,python-is-python3,ca-certificates"

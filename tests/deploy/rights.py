@@ -12,11 +12,12 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from gitops_ds.model.values import replace
 from tests import controlplane, deploy, gitservers
 from tests.service.test_service import until
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from dataclasses import replace
 
 import pytest
 
@@ -21,6 +20,7 @@ from gitops_ds.model.events.commits import VerificationFailed
 from gitops_ds.model.objects import DAEMONSET, NODE, CommitId
 from gitops_ds.model.sources.signatures import Unverified, Verified
 from gitops_ds.model.sources.source_status import Condition
+from gitops_ds.model.values import replace
 from gitops_ds.pipeline import prepare
 from gitops_ds.plan.options import ApplyOptions
 from gitops_ds.simulator import NodeSpec, virtual_time

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -58,6 +57,7 @@ from gitops_ds.model.events.requests import PushForwarded
 from gitops_ds.model.objects import CommitId, Key
 from gitops_ds.model.skip_reasons import SkipReason
 from gitops_ds.model.skipped import Skipped
+from gitops_ds.model.values import replace
 
 NOW = Moment(100.0, 1e9)
 A, B = CommitId("a" * 40), CommitId("b" * 40)

@@ -7,13 +7,14 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pytest
 
 from gitops_ds.controller.controller import Powers
 from gitops_ds.model.objects import NODE
 from gitops_ds.model.rollouts.staged_rollout import NodeStep, StageState
+from gitops_ds.model.values import replace
 from gitops_ds.simulator import NodeSpec, PodFault, SimulatedRequest, Trouble
 from gitops_ds.simulator import faults as simulator_faults
 from gitops_ds.simulator.faults import RequestFault, failure

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-from dataclasses import replace
 
 import pytest
 
@@ -14,6 +13,7 @@ from gitops_ds.model.events.deployer import Reconciled
 from gitops_ds.model.events.rollouts import RolloutHalted
 from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, POD
 from gitops_ds.model.skip_reasons import SkipReason
+from gitops_ds.model.values import replace
 from gitops_ds.simulator import NodeSpec, PodFault, Trouble
 from gitops_ds.simulator.faults import RequestFault, SimulatedRequest, failure, none
 from tests.deployer.rollout_scene import NODES, POLICY, Scene, play

@@ -8,7 +8,7 @@ import asyncio
 import base64
 import random
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 
 from gitops_ds import errors, simulator
@@ -23,6 +23,7 @@ from gitops_ds.model import names
 from gitops_ds.model.events import deployer
 from gitops_ds.model.events.base import Event
 from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, POD, SECRET, Body, Key, Resource
+from gitops_ds.model.values import replace
 from gitops_ds.pipeline import prepare
 from gitops_ds.plan.allow_list import AllowList
 from gitops_ds.plan.options import ApplyOptions

@@ -22,8 +22,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
+
+from gitops_ds.model.values import replace
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = (

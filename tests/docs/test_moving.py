@@ -11,13 +11,14 @@ import re
 import subprocess
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gitops_ds.model.values import replace
 from tests import controlplane, definitions, renderers
 from tests.cluster.program import eventually
 from tests.docs import pages

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-from dataclasses import replace
 
 import pytest
 
@@ -19,6 +18,7 @@ from gitops_ds.model.duration import Duration
 from gitops_ds.model.events import deployer
 from gitops_ds.model.events.base import Event
 from gitops_ds.model.objects import DAEMONSET
+from gitops_ds.model.values import replace
 from gitops_ds.pipeline import prepare
 from gitops_ds.plan.options import ApplyOptions
 from gitops_ds.service.git import git_schedule

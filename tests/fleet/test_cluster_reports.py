@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,6 +14,7 @@ from gitops_ds.model.health import Health
 from gitops_ds.model.objects import CommitId
 from gitops_ds.model.rollouts.cluster_report import KEPT, ClusterReport, ClusterState, ProvedCommit
 from gitops_ds.model.sources.source_status import Condition, SourceStatus
+from gitops_ds.model.values import replace
 from tests.notifications.test_commit_progress import (
     BROKEN,
     ILL,
@@ -151,7 +149,7 @@ def test_a_change_is_due_at_once_counts_after_a_minute_and_nothing_else() -> Non
 
 def replace_message(report: ClusterReport) -> ClusterReport:
     """The same content for others, another message."""
-    return msgspec.structs.replace(report, message="other words")
+    return replace(report, message="other words")
 
 
 @given(st.lists(st.floats(1, 10_000), max_size=4), st.floats(0, 20_000))

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 import pytest
@@ -18,6 +18,7 @@ from gitops_ds.forges.access import ForgeAccess, ForgeToken
 from gitops_ds.forges.client import Clock, CommentChange, Forge
 from gitops_ds.forges.contract import CommitStatus, ForgeKind, PullRequestRef, StatusState
 from gitops_ds.forges.sticky_comment import Sticky
+from gitops_ds.model.values import replace
 from tests.forges.servers import HEAD, Fault, GitHub, GitLab, Server, User
 
 T = TypeVar("T")

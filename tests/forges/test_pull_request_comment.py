@@ -8,7 +8,6 @@ import asyncio
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from gitops_ds.commands import pull_request_comment
 from gitops_ds.commands.pull_request_comment import CommentOptions, CommentResult
 from gitops_ds.forges.contract import ForgeKind, StatusState
 from gitops_ds.model.finding import Severity
+from gitops_ds.model.values import replace
 from gitops_ds.report import markdown
 from tests.forges.servers import HEAD, Fault, GitHub, GitLab, Server, User
 from tests.forges.test_pure import ACTIONS, GITLAB, OF_PULL, OF_RUN

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from gitops_ds.git.cluster_refs import ReportRef
 from gitops_ds.git.repository import Repository
 from gitops_ds.model.objects import CommitId
 from gitops_ds.model.rollouts.cluster_report import LONGEST
+from gitops_ds.model.values import replace
 from tests.git.test_repository import AT, BOT, MAIN, use
 from tests.gitservers import Upstream
 

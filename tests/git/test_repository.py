@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from typing import TypeVar
@@ -25,6 +24,7 @@ from gitops_ds.git.tree import EntryKind, TreeEntry
 from gitops_ds.model.objects import CommitId
 from gitops_ds.model.sources.repository_limits import DEFAULT, RepositoryLimits
 from gitops_ds.model.sources.source_tree import SourceTree
+from gitops_ds.model.values import replace
 from tests.gitservers import GIT_ENVIRONMENT, Upstream
 
 T = TypeVar("T")

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,6 +17,7 @@ from gitops_ds.git.repository import Repository
 from gitops_ds.git.revision import Branch, RevisionSpec, Semver, Tag
 from gitops_ds.model.objects import CommitId
 from gitops_ds.model.sources.signatures import Mode, Trust, Unverified, Verified
+from gitops_ds.model.values import replace
 from tests import gitservers, signing
 from tests.gitservers import Upstream
 from tests.signing import Gpg, SshSigner

@@ -8,13 +8,13 @@ import asyncio
 import base64
 import json
 import time
-from dataclasses import replace
 
 import pytest
 
 from gitops_ds.deployer import template_object
 from gitops_ds.deployer.template_object import TemplateObject
 from gitops_ds.deployer.template_selector import TemplateSelector
+from gitops_ds.model.values import replace
 from gitops_ds.sandbox import limited_process, memory
 from gitops_ds.sandbox.limited_process import ProcessLimits, ProcessResult
 from gitops_ds.service.prepare_process import RULE, Preparing

@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,6 +19,7 @@ from gitops_ds.model.events.base import (
     Listed,
 )
 from gitops_ds.model.objects import POD
+from gitops_ds.model.values import replace
 from gitops_ds.settings import service
 from tests.journal import story
 

@@ -6,7 +6,6 @@ import copy
 import json
 import random
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,6 +15,7 @@ from hypothesis import strategies as st
 from gitops_ds.controller.journal import codec, delta
 from gitops_ds.daemonset import decide
 from gitops_ds.model.events.base import Decided
+from gitops_ds.model.values import replace
 from tests.daemonset import world
 from tests.daemonset.world import World
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,6 +16,7 @@ from gitops_ds.model.decision import PromoteRevision, RecordRollout
 from gitops_ds.model.events.base import Decided
 from gitops_ds.model.rollouts.rollout_gates import GateSample, Probe, ProbeKind, Reading
 from gitops_ds.model.rollouts.staged_turn import OutsideInputs, StagedTurn
+from gitops_ds.model.values import replace
 from gitops_ds.simulator import NodeSpec, PodFault, Trouble
 from tests.deployer import rollout_scene
 from tests.deployer.rollout_scene import Scene

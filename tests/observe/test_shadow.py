@@ -7,7 +7,7 @@ from __future__ import annotations
 import copy
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -35,6 +35,7 @@ from gitops_ds.model.events.base import (
     DifferenceKind,
     Event,
 )
+from gitops_ds.model.values import replace
 from tests.daemonset import world
 from tests.daemonset.world import World
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from playwright.sync_api import Page, expect
 from gitops_ds.fleet.cluster_overview import ClusterRow
 from gitops_ds.model.objects import CommitId
 from gitops_ds.model.sources.source_status import Condition, SourceStatus
+from gitops_ds.model.values import replace
 from gitops_ds.web.page.access import AccessKind, PageGuard, PageToken
 from tests.fleet.staged_world import Watched, watched
 from tests.page import fleets

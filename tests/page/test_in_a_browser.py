@@ -5,13 +5,13 @@ with hostile text in it.
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, Route, expect
 
 from gitops_ds.model.objects import Key
+from gitops_ds.model.values import replace
 from gitops_ds.web.page.view import PageEvent
 from tests.fleet.staged_world import watched
 from tests.page import fleets

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-from dataclasses import replace
 
 import pytest
 
@@ -17,6 +16,7 @@ from gitops_ds.model.health import HealthState
 from gitops_ds.model.objects import CommitId, Key
 from gitops_ds.model.sources.bundle import Pool, Requirement
 from gitops_ds.model.sources.source_status import Condition, SourceStatus
+from gitops_ds.model.values import replace
 from gitops_ds.web.page import wall_squares
 from gitops_ds.web.page.event_feed import EventFeed
 from gitops_ds.web.page.pages import Book

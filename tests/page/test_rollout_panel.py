@@ -7,10 +7,10 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from dataclasses import replace
 from typing import Any
 
 from gitops_ds.model import names
+from gitops_ds.model.values import replace
 from gitops_ds.web.page import node_map, rows
 from gitops_ds.web.page.pages import Book
 from tests.fleet.staged_world import FAST, Watched, watched

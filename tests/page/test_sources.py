@@ -5,7 +5,6 @@ trouble of its own.
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 
 import pytest
 
@@ -16,6 +15,7 @@ from gitops_ds.model.events.base import WatchFailed
 from gitops_ds.model.events.deployer import GitTimed
 from gitops_ds.model.objects import NODE, CommitId
 from gitops_ds.model.sources.source_status import EFFECTS, Condition, SourceStatus
+from gitops_ds.model.values import replace
 from gitops_ds.service.page_view import Shown
 from gitops_ds.web.page.pages import Book
 from tests.page import fleets

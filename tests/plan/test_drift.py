@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,6 +15,7 @@ from gitops_ds.model.events.drift import DriftDetected, DriftEvent
 from gitops_ds.model.live import Revision
 from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, Key, ListMember
 from gitops_ds.model.skipped import DriftPolicy
+from gitops_ds.model.values import replace
 from gitops_ds.plan import drift
 from gitops_ds.plan.options import ApplyOptions
 from tests.plan.world import World, config_map, daemonset, play

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +10,7 @@ from gitops_ds.model import names
 from gitops_ds.model.live import Contents, Live, Node
 from gitops_ds.model.objects import Key
 from gitops_ds.model.sources.bundle import Bundle
+from gitops_ds.model.values import replace
 from gitops_ds.plan import deletions, prune
 from gitops_ds.plan.deletions import Leaving
 from gitops_ds.plan.options import ApplyOptions, OtherOwners, PlanContext

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,6 +14,7 @@ from gitops_ds.model.live import Live, Node
 from gitops_ds.model.objects import Key
 from gitops_ds.model.skip_reasons import SkipReason
 from gitops_ds.model.skipped import DriftPolicy
+from gitops_ds.model.values import replace
 from gitops_ds.plan import predict, refusals
 from gitops_ds.plan.object_changes import ObjectPlanner
 from gitops_ds.plan.options import (

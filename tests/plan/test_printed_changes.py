@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import pytest
@@ -15,6 +14,7 @@ from gitops_ds.model.rollouts.staged_preview import StagedPreview, StagePreview
 from gitops_ds.model.skip_reasons import SkipReason
 from gitops_ds.model.skipped import Skipped
 from gitops_ds.model.sources.bundle import Manifest
+from gitops_ds.model.values import replace
 from gitops_ds.plan import apply_order, guard_limits, planner, printers, tracking_labels
 from gitops_ds.plan.tracking_labels import Stamp
 from tests.plan.test_show import planned
@@ -25,9 +25,7 @@ KEY = Key("apps", "DaemonSet", "default", "agent")
 def manifest(agent: str = "agent", *needs: str, **spec: Any) -> Manifest:
     written = next(change.manifest for change in planned().writes if change.manifest)
     body = {"spec": spec}
-    return dataclasses.replace(
-        written, key=KEY, body=body, digest=Digest(""), agent=agent, depends_on=needs
-    )
+    return replace(written, key=KEY, body=body, digest=Digest(""), agent=agent, depends_on=needs)
 
 
 def rolling(**budget: Any) -> Change:
@@ -117,7 +115,7 @@ def test_an_agent_follows_all_agents_that_it_depends_on() -> None:
 
 def test_only_updates_of_the_spec_of_daemonsets_may_move_pods() -> None:
     spec, label = FieldChange(("spec", "x"), 1, 2), FieldChange(("metadata", "labels", "x"), 1, 2)
-    plain, other = Key("", "ConfigMap", "default", "a"), dataclasses.replace(KEY, name="other")
+    plain, other = Key("", "ConfigMap", "default", "a"), replace(KEY, name="other")
     changes = (
         Change(Operation.UPDATE, KEY, None, (label, spec)),
         Change(Operation.UPDATE, other, None, (label,)),
@@ -125,7 +123,7 @@ def test_only_updates_of_the_spec_of_daemonsets_may_move_pods() -> None:
         Change(Operation.CREATE, other, None, (spec,)),
         Change(Operation.KEEP, other, None, (spec,)),
     )
-    assert planner.moving(dataclasses.replace(planned(), changes=changes)) == (KEY,)
+    assert planner.moving(replace(planned(), changes=changes)) == (KEY,)
 
 
 def test_only_an_object_taken_over_from_another_owner_has_its_uid() -> None:
@@ -168,7 +166,7 @@ BEGINS = FieldChange(("metadata", "annotations", names.TARGET), None, "agent-2")
 
 def on_delete(type: str = "OnDelete", **annotations: str) -> Manifest:
     one = manifest(updateStrategy={"type": type} if type else {})
-    return dataclasses.replace(one, body={**one.body, "metadata": {"annotations": annotations}})
+    return replace(one, body={**one.body, "metadata": {"annotations": annotations}})
 
 
 @pytest.mark.parametrize(
@@ -232,11 +230,11 @@ def test_the_lines_about_pods(change: Change, lines: list[str]) -> None:
 
 def test_a_plan_in_markdown_has_the_stages_of_its_rollouts() -> None:
     change = Change(Operation.UPDATE, KEY, on_delete(), rollout=ROLLS, stages=STAGES)
-    plan = dataclasses.replace(planned(), changes=(change,), refusals=(), held=())
+    plan = replace(planned(), changes=(change,), refusals=(), held=())
     text = printers.as_markdown(plan)
     stages = "```text\nstaged rollout in 2 stages: canary, rest\n```"
     assert f"\n\n`{KEY}`:\n\n{stages}" in text
-    plain = dataclasses.replace(plan, changes=(dataclasses.replace(change, stages=None),))
+    plain = replace(plan, changes=(replace(change, stages=None),))
     assert "```" not in printers.as_markdown(plain)
     assert "<details>" not in printers.as_markdown(plain)
 
@@ -244,8 +242,8 @@ def test_a_plan_in_markdown_has_the_stages_of_its_rollouts() -> None:
 def test_an_empty_line_separates_changes_and_refusals_from_the_summary() -> None:
     change = Change(Operation.UPDATE, KEY, on_delete(), rollout=ROLLS)
     refusal = Skipped(SkipReason.HELD, "it is held", KEY)
-    plan = dataclasses.replace(planned(), changes=(), refusals=(), held=())
+    plan = replace(planned(), changes=(), refusals=(), held=())
     assert printers.as_text(plan).startswith("Source: ")
     for more in ({"changes": (change,)}, {"refusals": (refusal,)}):
-        text = printers.as_text(dataclasses.replace(plan, **more))
+        text = printers.as_text(replace(plan, **more))
         assert "\n\nSource: " in text

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -14,6 +13,7 @@ from gitops_ds.model.rollouts.rollout_gates import GateEvidence
 from gitops_ds.model.rollouts.rollout_policy import Revert
 from gitops_ds.model.rollouts.staged_rollout import FailedNode, Halt
 from gitops_ds.model.sources.source_tree import CommitInfo
+from gitops_ds.model.values import replace
 from gitops_ds.plan.rollouts import rollout_reverts
 from gitops_ds.plan.rollouts.rollout_reverts import (
     BranchHistory,

@@ -4,7 +4,6 @@ those that end first; and the commits without a new template.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -20,6 +19,7 @@ from gitops_ds.model.rollouts.rollout_policy import Revert
 from gitops_ds.model.rollouts.stage_approval import Approver, StageApproval, WaitingStage
 from gitops_ds.model.rollouts.staged_rollout import Halt, RolloutRecord
 from gitops_ds.model.sources.bundle import ManifestOrigin, Origin, Pointer, RolloutSource
+from gitops_ds.model.values import replace
 from gitops_ds.plan.rollouts import (
     earlier_manifests,
     first_rollout,

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from gitops_ds.apimachinery.rollouts import approval_annotations
 from gitops_ds.model.objects import CommitId, Key
 from gitops_ds.model.rollouts.stage_approval import Approver, StageApproval, WaitingStage
 from gitops_ds.model.sources.signatures import Verified
+from gitops_ds.model.values import replace
 from gitops_ds.plan.rollouts import stage_approvals
 
 COMMIT = CommitId("0123456789abcdef" * 2 + "01234567")

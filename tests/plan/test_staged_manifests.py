@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,6 +15,7 @@ from gitops_ds.model.objects import CommitId, Key
 from gitops_ds.model.rollouts.staged_rollout import Halt, RolloutRecord
 from gitops_ds.model.skip_reasons import SkipReason
 from gitops_ds.model.sources.bundle import Bundle, Manifest
+from gitops_ds.model.values import replace
 from gitops_ds.plan.options import ApplyOptions, DryRunResult, FieldConflict, PlanContext
 from gitops_ds.plan.rollouts import staging
 from gitops_ds.plan.tracking_labels import Stamp

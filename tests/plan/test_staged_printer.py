@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from gitops_ds.model.cluster_nodes import Census
 from gitops_ds.model.rollouts.staged_preview import StagedPreview, StagePreview
+from gitops_ds.model.values import replace
 from gitops_ds.plan.rollouts import staged_printer
 
 NODES = tuple(f"n{index}" for index in range(8))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +10,7 @@ from gitops_ds.model import names
 from gitops_ds.model.change import Change, Operation
 from gitops_ds.model.objects import Body, Digest, Key, key_of
 from gitops_ds.model.sources.bundle import Manifest, Origin, Pointer
+from gitops_ds.model.values import replace
 from gitops_ds.plan import suspension
 from tests.plan.world import config_map, daemonset
 

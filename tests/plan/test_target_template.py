@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,6 +11,7 @@ from gitops_ds.model.impact import NodeImpact
 from gitops_ds.model.live import Live, Node, Revision
 from gitops_ds.model.objects import Key
 from gitops_ds.model.sources.bundle import Manifest
+from gitops_ds.model.values import replace
 from gitops_ds.plan.rollouts import target_template
 from tests.plan.staged_objects import KEY, live, live_object, manifest, own, target
 

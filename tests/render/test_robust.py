@@ -5,7 +5,6 @@ exceptions.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -17,6 +16,7 @@ from gitops_ds import render
 from gitops_ds.errors import UsageError
 from gitops_ds.model.objects import Path
 from gitops_ds.model.sources.source_tree import SourceTree
+from gitops_ds.model.values import replace
 from gitops_ds.yaml import parser
 from tests import profiles
 from tests.render import snapshots

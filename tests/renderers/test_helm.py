@@ -7,7 +7,6 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 import pytest
@@ -17,6 +16,7 @@ from gitops_ds.model.objects import Path as Way
 from gitops_ds.model.sources.allowed_renderers import NOTHING
 from gitops_ds.model.sources.bundle import Bundle, Manifest
 from gitops_ds.model.sources.source_tree import SourceTree
+from gitops_ds.model.values import replace
 from gitops_ds.render import bundle, charts
 from gitops_ds.renderers import expand
 from gitops_ds.renderers.process import RENDER, Means

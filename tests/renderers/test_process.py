@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from pathlib import Path
 
 from gitops_ds.model.sources.repository_limits import RepositoryLimits
+from gitops_ds.model.values import replace
 from gitops_ds.renderers import process
 from gitops_ds.renderers.process import Means, ProgramResult
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import random
 import re
 import unicodedata
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from gitops_ds.model.finding import Finding, Fix, Place, Severity
+from gitops_ds.model.values import replace
 from gitops_ds.report import findings, formats, text
 from gitops_ds.report.findings import Report
 from tests.report import made

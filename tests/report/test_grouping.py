@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from gitops_ds.model.finding import Finding, Place, Severity
 from gitops_ds.model.objects import Key
+from gitops_ds.model.values import replace
 from gitops_ds.report import grouping, text
 from tests.report import made
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 from gitops_ds.model.rollouts.rollout_gates import (
@@ -15,6 +14,7 @@ from gitops_ds.model.rollouts.rollout_gates import (
     Reading,
 )
 from gitops_ds.model.rollouts.staged_rollout import Halt, StageInputs
+from gitops_ds.model.values import replace
 from gitops_ds.rollouts import gate_requests
 from gitops_ds.rollouts.pinned_pods import StagedDecision
 from tests.rollouts.rollout_world import RolloutWorld

@@ -8,7 +8,6 @@ import json
 import math
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ from gitops_ds.model.rollouts.rollout_gates import (
     Subject,
     WebhookRequest,
 )
+from gitops_ds.model.values import replace
 from gitops_ds.service.rollouts import gate_http, gate_meter
 from gitops_ds.service.rollouts.gate_http import NoData
 from gitops_ds.service.rollouts.gate_meter import HttpGateMeter

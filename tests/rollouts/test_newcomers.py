@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from gitops_ds.daemonset import decide
 from gitops_ds.model.rollouts.staged_rollout import NodeProgress, NodeStep
+from gitops_ds.model.values import replace
 from gitops_ds.rollouts import newcomers
 from gitops_ds.rollouts.failure_cause import AttributedNodes
 from gitops_ds.rollouts.staged_nodes import StagedNodes

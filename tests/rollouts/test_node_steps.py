@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from gitops_ds.apimachinery import nodes
+from gitops_ds.model.values import replace
 from gitops_ds.rollouts import node_steps
 from tests.daemonset.world import node
 from tests.rollouts.rollout_world import SECOND, RolloutWorld

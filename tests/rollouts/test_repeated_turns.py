@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from gitops_ds.apimachinery.rollouts import target_revisions
 from gitops_ds.model import names
+from gitops_ds.model.values import replace
 from gitops_ds.rollouts import pinned_pods, stage_inputs
 from tests.rollouts.rollout_world import SECOND, RolloutWorld
 from tests.rollouts.test_stages import FAST

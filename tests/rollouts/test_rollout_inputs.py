@@ -5,7 +5,6 @@ selectors.
 from __future__ import annotations
 
 import copy
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,6 +15,7 @@ from gitops_ds.controller.rollouts import Rollouts
 from gitops_ds.model import names
 from gitops_ds.model.rollouts.rollout_policy import After
 from gitops_ds.model.rollouts.staged_rollout import NodeStep, RolloutTarget, StageInputs
+from gitops_ds.model.values import replace
 from gitops_ds.rollouts import earlier_agents
 from tests.daemonset.world import World, daemonset, node
 from tests.rollouts.rollout_world import SECOND, RolloutWorld

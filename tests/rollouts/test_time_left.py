@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -19,6 +18,7 @@ from gitops_ds.model.rollouts.staged_rollout import (
     StagesDecision,
     StageState,
 )
+from gitops_ds.model.values import replace
 from gitops_ds.rollouts import time_left
 from tests.fleet.staged_world import FAST, Watched, watched
 from tests.rollouts.rollout_world import SECOND

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
@@ -27,6 +27,7 @@ from gitops_ds.model.objects import CommitId, Key
 from gitops_ds.model.rollouts.halted_rollout import AppliedRollouts
 from gitops_ds.model.rollouts.stage_approval import WaitingStage
 from gitops_ds.model.rollouts.staged_rollout import RolloutTarget
+from gitops_ds.model.values import replace
 from gitops_ds.pipeline import open_repository
 from gitops_ds.service.rollouts.approval_writer import ApprovalContext, ApprovalWriter
 from gitops_ds.settings.approvers import ApproverSettings

@@ -15,7 +15,7 @@ import math
 import random
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from gitops_ds import simulator
@@ -37,6 +37,7 @@ from gitops_ds.model.objects import (
     Key,
     key_of,
 )
+from gitops_ds.model.values import replace
 from gitops_ds.pipeline import prepare
 from gitops_ds.plan.options import ApplyOptions
 from gitops_ds.plan.prune import Guards

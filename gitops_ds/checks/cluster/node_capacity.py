@@ -7,8 +7,9 @@ fits.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
+
+import msgspec
 
 from gitops_ds.apimachinery import (
     capacity,
@@ -31,8 +32,7 @@ _MOST_OF_A_NODE: Final = 30  # per cent of a node's CPU, memory or pods, for all
 _SYSTEM: Final = {"system-node-critical": 2_000_001_000, "system-cluster-critical": 2_000_000_000}
 
 
-@dataclass(frozen=True, slots=True)
-class Tenant:
+class Tenant(msgspec.Struct, frozen=True):
     """A DaemonSet on a node. `surges`: the node runs two of its pods during an update. `ours`: the
     repository contains it.
     """
@@ -44,8 +44,7 @@ class Tenant:
     ours: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Misfit:
+class Misfit(msgspec.Struct, frozen=True):
     """A DaemonSet that does not fit beside the agents of higher priority: the nodes by reason.
     `surging`: only during an update.
     """

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+
+import msgspec
 
 from gitops_ds.checks.engine.cluster_context import ClusterContext
 from gitops_ds.checks.engine.rule import Rule, template
@@ -12,8 +13,7 @@ from gitops_ds.model.objects import Body, Key, Path
 from gitops_ds.model.sources.bundle import ClusterFacts, Manifest
 
 
-@dataclass(frozen=True, slots=True)
-class ChangeSides:
+class ChangeSides(msgspec.Struct, frozen=True):
     """A cluster before and after a change.
 
     `drift`: the fields of the cluster that differ from the base, by object; empty without a
@@ -22,7 +22,7 @@ class ChangeSides:
 
     before: ClusterContext
     after: ClusterContext
-    drift: Mapping[Key, tuple[Path, ...]] = field(default_factory=dict)
+    drift: Mapping[Key, tuple[Path, ...]] = msgspec.field(default_factory=dict)
 
     @property
     def base(self) -> Mapping[Key, Manifest]:
@@ -62,8 +62,7 @@ class ChangeSides:
         return [key for key in self.head if key.is_daemonset and key not in self.base]
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterStep:
+class ClusterStep(msgspec.Struct, frozen=True):
     """The effect of a change on one cluster of a repository."""
 
     facts: ClusterFacts

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
@@ -17,6 +16,7 @@ from gitops_ds.model.finding import Finding, Fix, Place, Severity
 from gitops_ds.model.objects import Key
 from gitops_ds.model.sources.bundle import Bundle, Custom, Manifest
 from gitops_ds.model.sources.source_tree import Files, SourceTree
+from gitops_ds.model.values import replace
 from gitops_ds.yaml import parser, scalars
 from gitops_ds.yaml.provenance import lookup
 

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from functools import wraps
 from typing import Any, Final, Generic, TypeVar
+
+import msgspec
 
 from gitops_ds.model import names
 from gitops_ds.model.finding import Fix, Severity
 from gitops_ds.model.objects import Body, Key, Path
+from gitops_ds.model.values import replace
 
 # A part of an object's body: a pod spec, a container, a volume.
 Spec = Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Violation:
+class Violation(msgspec.Struct, frozen=True):
     """A violation of a rule: the path of the value, a message, and a fix if one is known.
 
     Rules over several objects set `object`, and `related` for the other object of the conflict;
@@ -40,8 +41,7 @@ Switch = bool | Mapping[str, Any]
 STRICT = "strict"
 
 
-@dataclass(frozen=True)  # without slots: `Rule[Body](…)` sets an attribute, see typing.Generic
-class Rule(Generic[Context]):
+class Rule(msgspec.Struct, Generic[Context], frozen=True):
     """A rule over a context: an object's body, a cluster, a change, or a change over clusters.
 
     `refused`: blocking, since the object cannot be rendered, or the API server or the creation of
@@ -57,7 +57,7 @@ class Rule(Generic[Context]):
     summary: str
     check: Check[Context]
     on: bool = True
-    classes: Mapping[str, Severity] = field(default_factory=dict)
+    classes: Mapping[str, Severity] = msgspec.field(default_factory=dict)
     from_settings: Callable[[Mapping[str, Any]], Check[Context]] | None = None
     certain: bool = False
 

@@ -7,8 +7,9 @@ Rules over a cluster, a change or a repository have their own tables; catalogue.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from gitops_ds.checks.admission import all_kinds, pod_resources, resources, workloads
 from gitops_ds.checks.advice import (
@@ -345,8 +346,7 @@ RULES: Final[tuple[ObjectRule, ...]] = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Hit:
+class Hit(msgspec.Struct, frozen=True):
     """A violation of an object, with the rule and the severity for the object's class."""
 
     rule: ObjectRule

@@ -14,6 +14,8 @@ from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
 from typing import Any, Final
 
+import msgspec
+
 from gitops_ds.checks.engine.rule import advice, class_of, items, no_violations, section
 from gitops_ds.model import names
 from gitops_ds.model.finding import Finding, Place, Severity
@@ -70,8 +72,7 @@ class Suppression:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Answered:
+class Answered(msgspec.Struct, frozen=True):
     """The findings to report, and the suppressed ones with their reasons."""
 
     findings: tuple[Finding, ...]

@@ -5,14 +5,16 @@ downloaded.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
 from typing import Any, Final
+
+import msgspec
 
 from gitops_ds.apimachinery import json_schema
 from gitops_ds.checks.engine.rule import ObjectRule, Violation, advice, no_violations
 from gitops_ds.model.finding import Severity
 from gitops_ds.model.objects import show_path
 from gitops_ds.model.sources.bundle import Custom, Manifest
+from gitops_ds.model.values import replace
 
 RULE: Final[ObjectRule] = advice(
     "DS901", Severity.ERROR, "object violates a custom rule", no_violations
@@ -20,8 +22,7 @@ RULE: Final[ObjectRule] = advice(
 _MOST_COMPLAINTS: Final = 5
 
 
-@dataclass(frozen=True, slots=True)
-class Rules:
+class Rules(msgspec.Struct, frozen=True):
     """The custom rules of a repository, each with its validator; `faults` are unusable rules, each
     with the reason.
     """

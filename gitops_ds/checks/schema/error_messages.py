@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
+
+import msgspec
 
 from gitops_ds.checks.engine import phrases
 from gitops_ds.checks.engine.rule import at
 from gitops_ds.checks.schema import fastcheck
 from gitops_ds.model.finding import Fix, Mend, Severity
 from gitops_ds.model.objects import Path, show_path
+from gitops_ds.model.values import replace
 
 UNKNOWN, TYPE, MISSING, VALUE, TWIN = "DS003", "DS004", "DS005", "DS006", "DS414"
 
 _REFERENCE = "#/definitions/"
 
 
-@dataclass(frozen=True, slots=True)
-class SchemaViolation:
+class SchemaViolation(msgspec.Struct, frozen=True):
     """A violation of a schema: the rule, the path of the value (of its key, if `on_key`), a message
     and a fix. `refused`: blocking.
     """
@@ -135,8 +136,7 @@ def _reads_as(text: str) -> set[str]:
 _Home = tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _Unknown:
+class _Unknown(msgspec.Struct, frozen=True):
     """An unknown field, its value, the known fields of its object, and the whole body."""
 
     path: Path

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
+
+import msgspec
 
 from gitops_ds.apimachinery import openapi
 from gitops_ds.apimachinery.kubernetes_versions import NEWEST, VERSIONS
 from gitops_ds.checks.schema import fastcheck
 
 
-@dataclass(frozen=True, slots=True)
-class Schemas:
+class Schemas(msgspec.Struct, frozen=True):
     """The schemas of a version: definitions by name, and the name of the definition of each
     `apiVersion/kind`.
     """

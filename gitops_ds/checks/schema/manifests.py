@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from typing import Final
 
 from gitops_ds.apimachinery import kubernetes_versions
@@ -12,6 +11,7 @@ from gitops_ds.checks.schema import error_messages, kubernetes
 from gitops_ds.checks.schema.error_messages import SchemaViolation
 from gitops_ds.model.finding import Fix, Mend, Severity
 from gitops_ds.model.objects import Body, Path, group_of
+from gitops_ds.model.values import replace
 
 API_VERSION, ELSEWHERE = "DS008", "DS009"
 

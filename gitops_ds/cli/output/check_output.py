@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +15,7 @@ import click
 
 from gitops_ds.cli.parameters import options
 from gitops_ds.model.plural import counted
+from gitops_ds.model.values import replace
 
 if TYPE_CHECKING:
     from gitops_ds.commands.check.autofix import Fixed

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import click
+import msgspec
 
 from gitops_ds.apimachinery import timestamps
 from gitops_ds.fleet import agents as fleets
@@ -172,8 +172,7 @@ WAITING_ROWS, PROBLEM_ROWS = 5, 20
 _NAMED = 3
 
 
-@dataclass(frozen=True, slots=True)
-class GroupedNodes:
+class GroupedNodes(msgspec.Struct, frozen=True):
     """The entries with a row of their own, and a line for each reason of more nodes."""
 
     rows: list[dict[str, Any]]

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+import msgspec
 
 from gitops_ds.cli.parameters import options
 
@@ -24,8 +25,7 @@ T = TypeVar("T")
 JSONPATH = "jsonpath="
 
 
-@dataclass(frozen=True, slots=True)
-class Output:
+class Output(msgspec.Struct, frozen=True):
     """A format of `-o`, with the parts of the template of `jsonpath`."""
 
     format: str
@@ -101,8 +101,7 @@ class SelectorType(click.ParamType["tuple[Requirement, ...]"]):
             self.fail(str(error), param, ctx)
 
 
-@dataclass(frozen=True, slots=True)
-class FieldCondition:
+class FieldCondition(msgspec.Struct, frozen=True):
     """A term of a field selector: a field has, or has not, a value."""
 
     field: str

@@ -11,10 +11,12 @@ from __future__ import annotations
 import contextlib
 import difflib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from types import MappingProxyType
 from typing import Final
+
+import msgspec
 
 from gitops_ds.commands.check import source_edits
 from gitops_ds.commands.check.model import CheckResult
@@ -24,6 +26,7 @@ from gitops_ds.model.change import Operation
 from gitops_ds.model.finding import Finding, Mend
 from gitops_ds.model.objects import Body, Key, Path
 from gitops_ds.model.sources.source_tree import Files, SourceTree
+from gitops_ds.model.values import replace
 from gitops_ds.pipeline import open_repository
 from gitops_ds.render import bundle as rendering
 from gitops_ds.report.findings import Replacement
@@ -47,8 +50,7 @@ _RESTARTS: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Fixed:
+class Fixed(msgspec.Struct, frozen=True):
     """The files that change, and a check of the repository with them. `done` and `left` are in the
     order they were met.
 
@@ -63,8 +65,7 @@ class Fixed:
     restarts: tuple[Key, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class _FixCandidate:
+class _FixCandidate(msgspec.Struct, frozen=True):
     """What mends some findings, all of them by the same edits."""
 
     edits: tuple[FileEdit, ...]

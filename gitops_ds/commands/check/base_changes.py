@@ -5,7 +5,6 @@ not what the base says.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from gitops_ds.checks.engine import check as check_rules
@@ -28,6 +27,7 @@ from gitops_ds.model.live import Live
 from gitops_ds.model.objects import Key, show_path
 from gitops_ds.model.sources.bundle import Bundle
 from gitops_ds.model.sources.source_tree import SourceTree
+from gitops_ds.model.values import replace
 from gitops_ds.pipeline import outlook, prepare
 from gitops_ds.pipeline.prepare import Prepared
 from gitops_ds.pipeline.staged_outlook import StagedPreviews

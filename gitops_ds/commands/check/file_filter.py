@@ -5,11 +5,11 @@ in these files are reported.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gitops_ds import errors
+from gitops_ds.model.values import replace
 from gitops_ds.pipeline.open_repository import RepositoryRef
 
 if TYPE_CHECKING:

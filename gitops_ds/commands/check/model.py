@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from gitops_ds.model.finding import Finding
 from gitops_ds.model.live import Live
 from gitops_ds.model.sources.cached_results import NOTHING, CachedResults
 from gitops_ds.model.sources.source_tree import SourceTree
+from gitops_ds.model.values import replace
 from gitops_ds.pipeline.prepare import Prepared
 
 if TYPE_CHECKING:
@@ -20,8 +22,7 @@ if TYPE_CHECKING:
     from gitops_ds.pipeline.outlook import Outlook
 
 
-@dataclass(frozen=True, slots=True)
-class CheckOptions:
+class CheckOptions(msgspec.Struct, frozen=True):
     """What to check: clusters (none: all), a namespace for objects that name none, the base of a
     change, what is known of nodes.
 
@@ -41,18 +42,16 @@ class CheckOptions:
     cached: CachedResults = NOTHING
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterChange:
+class ClusterChange(msgspec.Struct, frozen=True):
     """What a change does to some clusters, alike in each."""
 
     clusters: tuple[str, ...]
     changes: tuple[Change, ...]
-    outlooks: Mapping[Key, Outlook] = field(default_factory=dict)
+    outlooks: Mapping[Key, Outlook] = msgspec.field(default_factory=dict)
     census: Census | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class BaseDrift:
+class BaseDrift(msgspec.Struct, frozen=True):
     """Where a cluster is not what the base says, by object: old is what the cluster has, new what
     the base says.
     """
@@ -61,8 +60,7 @@ class BaseDrift:
     objects: Mapping[Key, tuple[FieldChange, ...]]
 
 
-@dataclass(frozen=True, slots=True)
-class CheckResult:
+class CheckResult(msgspec.Struct, frozen=True):
     """What was found, and with a base what changes; `prepared` holds a bundle for each cluster.
 
     `suppressed` are suppressed findings, each with the reason. `drift` is None if no cluster's
@@ -78,8 +76,7 @@ class CheckResult:
     unread: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class CheckInput:
+class CheckInput(msgspec.Struct, frozen=True):
     """What a check looks at: a snapshot, that of the base (None: no change is looked at), and what
     is known of each cluster.
 

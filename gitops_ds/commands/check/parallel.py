@@ -15,7 +15,6 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Set
-from dataclasses import replace
 from itertools import islice
 from pathlib import PurePosixPath
 from typing import NoReturn, TypeVar
@@ -28,6 +27,7 @@ from gitops_ds.commands.check.run import of
 from gitops_ds.model.objects import Digest
 from gitops_ds.model.sources.cached_results import CachedResults
 from gitops_ds.model.sources.source_tree import SourceTree
+from gitops_ds.model.values import replace
 from gitops_ds.render import bundle as rendering
 
 # Fewer are checked before another process is at work; of more, what both hold would be too much

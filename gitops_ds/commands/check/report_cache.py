@@ -5,7 +5,6 @@ The entry is sealed as those of `result_cache`. A repository has one entry, the 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import Final
 
 import msgspec
@@ -13,6 +12,7 @@ import msgspec
 from gitops_ds.commands.check import result_cache
 from gitops_ds.commands.check.result_cache import ResultCache
 from gitops_ds.model.sources.source_tree import SourceTree
+from gitops_ds.model.values import replace
 from gitops_ds.redaction.report import ReportSecrets
 from gitops_ds.renderers import disk_cache
 from gitops_ds.report.findings import Report
@@ -38,8 +38,7 @@ _MOST_BYTES: Final = 16 * 1024 * 1024
 _NO_SECRETS: Final = ReportSecrets()
 
 
-@dataclass(frozen=True, slots=True)
-class CachedReport:
+class CachedReport(msgspec.Struct, frozen=True):
     """The report of a work tree; `inputs` are all inputs of the report other than the files, the
     day included.
     """

@@ -15,13 +15,13 @@ import stat
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Set
-from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import msgspec
 import orjson
 
 from gitops_ds.model.objects import Digest
@@ -41,8 +41,7 @@ _NAME: Final = 64  # characters of a hash
 _JUDGES: Final = ("apimachinery", "checks", "model", "render", "schemas", "yaml")
 
 
-@dataclass(frozen=True, slots=True)
-class ResultCache:
+class ResultCache(msgspec.Struct, frozen=True):
     """The cache of a repository: its directory, its secret, and the minimum number of files."""
 
     directory: Path

@@ -8,7 +8,6 @@ start of the program.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -20,6 +19,7 @@ from gitops_ds.model.live import Live
 from gitops_ds.model.plural import counted
 from gitops_ds.model.rollouts.cluster_order import ClusterOrder
 from gitops_ds.model.sources.source_tree import SourceTree
+from gitops_ds.model.values import replace
 from gitops_ds.pipeline import open_repository, prepare
 from gitops_ds.pipeline.prepare import Prepared
 from gitops_ds.plan.rollouts import cluster_waves

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from gitops_ds.checks.engine import rule_table, suppressions
 from gitops_ds.commands.check.model import CheckResult
 from gitops_ds.errors import UsageError
 from gitops_ds.model.finding import Finding
+from gitops_ds.model.values import replace
 from gitops_ds.render import bundle as rendering
 from gitops_ds.report import findings as report
 

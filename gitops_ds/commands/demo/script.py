@@ -12,7 +12,6 @@ import contextlib
 import re
 import tempfile
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
@@ -45,6 +44,7 @@ from gitops_ds.model.events.rollouts import (
 )
 from gitops_ds.model.health import HealthState
 from gitops_ds.model.objects import CommitId
+from gitops_ds.model.values import replace
 from gitops_ds.pipeline import open_repository
 from gitops_ds.pipeline.staged_outlook import StagedPreviews
 from gitops_ds.plan import printers

@@ -7,10 +7,11 @@ import random
 import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from functools import partial
 from importlib import resources
 from pathlib import Path
+
+import msgspec
 
 from gitops_ds import simulator
 from gitops_ds.controller.controller import Controller, Powers
@@ -44,8 +45,7 @@ onFailure: {revert: {after: 30s, how: commit}}
 """
 
 
-@dataclass(frozen=True, slots=True)
-class DemoStage:
+class DemoStage(msgspec.Struct, frozen=True):
     """What the scenes play on. `say` prints a line, `show` shows the agent of the scene."""
 
     cluster: simulator.SimulatedCluster

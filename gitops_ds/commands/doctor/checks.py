@@ -11,8 +11,9 @@ import platform
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, Final
+
+import msgspec
 
 from gitops_ds import __version__, errors
 from gitops_ds.apimachinery import builtin_resources, kubernetes_versions, openapi
@@ -35,6 +36,7 @@ from gitops_ds.model.objects import (
     Resource,
 )
 from gitops_ds.model.sources.bundle import Bundle
+from gitops_ds.model.values import replace
 from gitops_ds.renderers import expand, process
 from gitops_ds.settings import service as settings
 from gitops_ds.settings.service import Service
@@ -219,8 +221,7 @@ def _version(version: str) -> Line:
     )
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Right:
+class Right(msgspec.Struct, frozen=True, order=True):
     """A verb on the objects of a resource, in one namespace or (empty) in all."""
 
     verb: str

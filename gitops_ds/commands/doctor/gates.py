@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from gitops_ds.commands.doctor.result import CheckVerdict, Line
 from gitops_ds.model.rollouts import rollout_policy
@@ -17,8 +18,7 @@ from gitops_ds.settings.metrics import MetricsSettings
 _ADVICE = "docs/rollouts.md, section Gates; the rollout holds until it can be measured"
 
 
-@dataclass(frozen=True, slots=True)
-class _Used:
+class _Used(msgspec.Struct, frozen=True):
     """A measured gate that a stage of an agent names."""
 
     agent: str

@@ -7,7 +7,8 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import AsyncIterator, Awaitable
-from dataclasses import dataclass
+
+import msgspec
 
 from gitops_ds import errors
 from gitops_ds.client import connect
@@ -81,8 +82,7 @@ async def _followed(
                     yield line
 
 
-@dataclass(frozen=True, slots=True)
-class _Followed:
+class _Followed(msgspec.Struct, frozen=True):
     """One repository of the settings, and as whom the service comes to it."""
 
     settings: RepositorySettings

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from dataclasses import dataclass, field
 from enum import StrEnum
+
+import msgspec
 
 from gitops_ds import errors
 from gitops_ds.client import connect
@@ -18,8 +19,7 @@ class CheckVerdict(StrEnum):
     BAD = "bad"
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(msgspec.Struct, frozen=True):
     """One thing that was looked at, how it is, and what to do where it is not well."""
 
     name: str
@@ -28,8 +28,7 @@ class Line:
     advice: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class DoctorOptions:
+class DoctorOptions(msgspec.Struct, frozen=True):
     """What to look at: the repository as named (None: the one around), a settings file, the cluster
     and its name in `clusters/`.
     """
@@ -38,7 +37,7 @@ class DoctorOptions:
     path: str = ""
     settings: str | None = None
     cluster: str = ""
-    connection: connect.Connection = field(default_factory=connect.Connection)
+    connection: connect.Connection = msgspec.field(default_factory=connect.Connection)
 
 
 async def probe(name: str, well: str, looking: Awaitable[str], advice: str) -> Line:

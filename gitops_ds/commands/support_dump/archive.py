@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
 import orjson
 
 from gitops_ds import errors
@@ -22,8 +23,7 @@ ROOT: Final = "gitops-ds-support"
 Parts = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class DumpLimits:
+class DumpLimits(msgspec.Struct, frozen=True):
     """How large a file of the archive, a log, and all files together may be, in bytes before they
     are compressed.
     """

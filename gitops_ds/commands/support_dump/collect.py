@@ -11,10 +11,11 @@ import importlib.metadata
 import platform
 import re
 from collections.abc import Awaitable, Mapping
-from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final, Protocol
+
+import msgspec
 
 from gitops_ds import __version__, errors
 from gitops_ds.apimachinery import pods
@@ -53,15 +54,14 @@ class Raw(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class DumpOptions:
+class DumpOptions(msgspec.Struct, frozen=True):
     """What is dumped: the state's namespace, a settings file of this machine, and how much. `raw`
     reads logs and metrics.
     """
 
     namespace: str = "gitops-ds"
     settings: str | None = None
-    limits: DumpLimits = field(default_factory=DumpLimits)
+    limits: DumpLimits = msgspec.field(default_factory=DumpLimits)
 
 
 async def local(options: DumpOptions) -> Dump:

@@ -8,7 +8,6 @@ API server (`raw`) are kept, and parsed again by the reading version.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
 from typing import Any, get_args
 
 import msgspec
@@ -213,7 +212,7 @@ def encoded(decision: Decision) -> dict[str, Any]:
 def _action(action: Action, first: list[Body]) -> dict[str, Any]:
     data = {
         "do": type(action).__name__,
-        **{field.name: getattr(action, field.name) for field in fields(action)},
+        **msgspec.structs.asdict(action),
     }
     if isinstance(action, model.CreatePod):
         data["body"] = delta.between(first[0] if first else {}, action.body)

@@ -12,6 +12,8 @@ import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
+
 from gitops_ds.controller.journal import codec
 from gitops_ds.model.events.base import (
     Decided,
@@ -28,8 +30,7 @@ SHARES = 8  # the approximate number of files of a full journal
 MOST_FILES = 100  # a service that restarts repeatedly writes many small ones
 
 
-@dataclass(frozen=True, slots=True)
-class JournalLimits:
+class JournalLimits(msgspec.Struct, frozen=True):
     """The limits of the journal: bytes and days. The file being written is kept, regardless of its
     size.
     """

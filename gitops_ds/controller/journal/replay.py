@@ -27,8 +27,7 @@ LONGEST = 200  # characters of a value that is shown
 _ABSENT = object()
 
 
-@dataclass(frozen=True, slots=True)
-class DecisionDifference:
+class DecisionDifference(msgspec.Struct, frozen=True):
     """A difference of two decisions: the former and the present value, each `nothing` where it is
     missing.
     """
@@ -48,8 +47,7 @@ class DecisionDifference:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Unread:
+class Unread(msgspec.Struct, frozen=True):
     """A line that can't be read; `torn` is the end of a file whose writer was killed, or whose disk
     was full.
     """

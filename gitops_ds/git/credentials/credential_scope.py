@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from urllib import parse as urls
+
+import msgspec
 
 from gitops_ds import errors
 from gitops_ds.git import address
@@ -22,8 +23,7 @@ _PORTS = {"https": 443, "ssh": 22}
 _ODD = re.compile(r"%|\\|//|(?:^|/)\.{1,2}(?:/|$)")
 
 
-@dataclass(frozen=True, slots=True)
-class CredentialScope:
+class CredentialScope(msgspec.Struct, frozen=True):
     """A URL prefix at a Git server; `path` as its parts, None if the path is ambiguous
     there.
     """

@@ -7,6 +7,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
+import msgspec
+
 
 @dataclass(frozen=True, slots=True)
 class Password:
@@ -33,8 +35,7 @@ class SshKey:
     known_hosts: bytes = field(repr=False)
 
 
-@dataclass(frozen=True, slots=True)
-class OwnSsh:
+class OwnSsh(msgspec.Struct, frozen=True):
     """The user's own ssh: configuration, agent and known_hosts. For commands, never for the
     service.
     """

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from gitops_ds.model.agent_status import NodeLoss
 from gitops_ds.model.events.base import Event
@@ -16,8 +15,7 @@ from gitops_ds.model.plural import counted
 HALTED = "halted"  # the mark of notifications about a halted rollout
 
 
-@dataclass(frozen=True, slots=True)
-class AgentEvent(Event):
+class AgentEvent(Event, frozen=True):
     """An event about the agent that is this DaemonSet."""
 
     daemonset: Key
@@ -35,8 +33,7 @@ class AgentEvent(Event):
         return f"{self.daemonset}: {self.kube_reason} {self.kube_text()}"
 
 
-@dataclass(frozen=True, slots=True)
-class CoverageLost(AgentEvent):
+class CoverageLost(AgentEvent, frozen=True):
     """Nodes that lost the agent close together, of so many that had it, without a commit."""
 
     definition = EventDefinition(
@@ -73,8 +70,7 @@ def summarize_losses(losses: Sequence[NodeLoss], of: int) -> str:
 _LEVELS = {HealthState.DEGRADED: Level.WARNING, HealthState.MISSING: Level.WARNING}
 
 
-@dataclass(frozen=True, slots=True)
-class HealthChanged(AgentEvent):
+class HealthChanged(AgentEvent, frozen=True):
     """A new health of an agent; `before` is None at the first observation. `commit` is the one on
     the object, or empty.
     """
@@ -120,8 +116,7 @@ class HealthChanged(AgentEvent):
         return {"health": str(self.health.state), "message": self.health.message, **since}
 
 
-@dataclass(frozen=True, slots=True)
-class CommitArrived(AgentEvent):
+class CommitArrived(AgentEvent, frozen=True):
     """The DaemonSet carries another commit than before; `subject` is the commit's, where the object
     carries it.
     """
@@ -136,8 +131,7 @@ class CommitArrived(AgentEvent):
         return f"{short(self.commit)} {self.subject}".rstrip()
 
 
-@dataclass(frozen=True, slots=True)
-class RolloutStarted(AgentEvent):
+class RolloutStarted(AgentEvent, frozen=True):
     """`nodes` nodes run another template than the DaemonSet's; of a new agent the template is the
     first one.
     """
@@ -158,8 +152,7 @@ class RolloutStarted(AgentEvent):
         )
 
 
-@dataclass(frozen=True, slots=True)
-class RolloutCompleted(AgentEvent):
+class RolloutCompleted(AgentEvent, frozen=True):
     """Every node that can runs the DaemonSet's template, after `seconds`."""
 
     definition = EventDefinition(
@@ -189,8 +182,7 @@ class RolloutCompleted(AgentEvent):
         return Notice(Topic.DONE, text, str(self.revision), self.commit, self.daemonset)
 
 
-@dataclass(frozen=True, slots=True)
-class RolloutFailed(AgentEvent):
+class RolloutFailed(AgentEvent, frozen=True):
     """The health of a rollout is Failed; emitted once for each rollout. `halted`: a staged rollout
     is halted, which RolloutHalted reports too; receivers get one notification.
     """

@@ -7,9 +7,10 @@ class of events declares its public names as an `EventDefinition` and its texts 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import ClassVar
+
+import msgspec
 
 from gitops_ds.errors import ClusterError
 from gitops_ds.model.decision import (
@@ -31,8 +32,7 @@ from gitops_ds.model.rollouts.staged_turn import StagedTurn
 _TONES = {Level.ERROR: Tone.BAD, Level.WARNING: Tone.WARN}
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(msgspec.Struct, frozen=True):
     """Something that happened; `at` is in seconds since 1970."""
 
     definition: ClassVar[EventDefinition]
@@ -90,8 +90,7 @@ class Event:
         return Notice(self.definition.topic) if self.definition.topic else None
 
 
-@dataclass(frozen=True, slots=True)
-class ControllerEvent(Event):
+class ControllerEvent(Event, frozen=True):
     """An event of the DaemonSet controller."""
 
     daemonset: Key
@@ -102,8 +101,7 @@ class ControllerEvent(Event):
         return self.daemonset
 
 
-@dataclass(frozen=True, slots=True)
-class Decided(ControllerEvent):
+class Decided(ControllerEvent, frozen=True):
     """A reconciliation: all that was observed, and the decision, often to do nothing; `performed`
     is False where the controller only observes. `staged` is the turn of a staged rollout.
     """
@@ -141,8 +139,7 @@ _FAILURES: Mapping[type, tuple[str, str]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class ActionEvent(ControllerEvent):
+class ActionEvent(ControllerEvent, frozen=True):
     """The result of an action."""
 
     action: Action
@@ -168,8 +165,7 @@ class ActionEvent(ControllerEvent):
         return f"{type(self.action).__name__}{name}{f' on {node}' if node else ''}"
 
 
-@dataclass(frozen=True, slots=True)
-class Performed(ActionEvent):
+class Performed(ActionEvent, frozen=True):
     """An action that the API server accepted. `object` is its object, as named in the response."""
 
     # A rollout over 5,000 nodes performs 10,000 actions; the page has a map of nodes.
@@ -196,8 +192,7 @@ class Performed(ActionEvent):
         return f"{_SUCCESSES[type(self.action)][1]}: {self.object.name}"
 
 
-@dataclass(frozen=True, slots=True)
-class ActionFailed(ActionEvent):
+class ActionFailed(ActionEvent, frozen=True):
     """An action that the API server refused."""
 
     definition = EventDefinition("ActionFailed", Level.WARNING, warning=True)
@@ -219,8 +214,7 @@ class ActionFailed(ActionEvent):
         return f"Error {doing}: {self.error.server_message}"
 
 
-@dataclass(frozen=True, slots=True)
-class StatusWritten(ControllerEvent):
+class StatusWritten(ControllerEvent, frozen=True):
     """New counters in the status of a DaemonSet."""
 
     definition = EventDefinition("StatusWritten")
@@ -228,8 +222,7 @@ class StatusWritten(ControllerEvent):
     status: StatusUpdate
 
 
-@dataclass(frozen=True, slots=True)
-class StatusFailed(ControllerEvent):
+class StatusFailed(ControllerEvent, frozen=True):
     """Counters that the API server refused."""
 
     definition = EventDefinition("StatusFailed", Level.WARNING)
@@ -241,8 +234,7 @@ class StatusFailed(ControllerEvent):
         return f"{self.daemonset}: status update failed: {self.error}"
 
 
-@dataclass(frozen=True, slots=True)
-class Listed(Event):
+class Listed(Event, frozen=True):
     """A list of all objects of a kind: at the start, or after the loss of a watch."""
 
     definition = EventDefinition("Listed")
@@ -252,8 +244,7 @@ class Listed(Event):
     version: str
 
 
-@dataclass(frozen=True, slots=True)
-class WatchFailed(Event):
+class WatchFailed(Event, frozen=True):
     """A failed list or watch; the next attempt is `retry_in` seconds later."""
 
     definition = EventDefinition("WatchFailed", Level.WARNING, keys=("retry_in",))
@@ -270,8 +261,7 @@ class WatchFailed(Event):
         )
 
 
-@dataclass(frozen=True, slots=True)
-class TaskRestarted(Event):
+class TaskRestarted(Event, frozen=True):
     """An unexpected error of a background task, which starts again `retry_in` seconds later."""
 
     definition = EventDefinition(
@@ -294,8 +284,7 @@ class TaskRestarted(Event):
         return (Sample(self.definition.metric, self.task),)
 
 
-@dataclass(frozen=True, slots=True)
-class JournalFailed(Event):
+class JournalFailed(Event, frozen=True):
     """The journal is not writable. It lacks reconciliations until `JournalRecovered`."""
 
     definition = EventDefinition("JournalFailed", Level.WARNING)
@@ -307,8 +296,7 @@ class JournalFailed(Event):
         return f"journal is not writable, reconciliation continues without it: {self.message}"
 
 
-@dataclass(frozen=True, slots=True)
-class JournalRecovered(Event):
+class JournalRecovered(Event, frozen=True):
     """The journal is writable again; `missing` counts the reconciliations that it lacks."""
 
     definition = EventDefinition("JournalMended", Level.INFO, Tone.GOOD)
@@ -332,8 +320,7 @@ class DifferenceKind(StrEnum):
     STANDSTILL = "standstill"
 
 
-@dataclass(frozen=True, slots=True)
-class Differed(ControllerEvent):
+class Differed(ControllerEvent, frozen=True):
     """A difference to the built-in controller in an interval that began at `since` (seconds since
     1970): the decision of ours, the action of theirs.
     """
@@ -362,8 +349,7 @@ class Differed(ControllerEvent):
         return (Sample(self.definition.metric, self.what.value),)
 
 
-@dataclass(frozen=True, slots=True)
-class Compared(ControllerEvent):
+class Compared(ControllerEvent, frozen=True):
     """A completed interval; without `differences` both controllers did the same.
 
     Pods by node: those that both created and deleted, and of these `replaced` by a rollout with at
@@ -383,7 +369,7 @@ class Compared(ControllerEvent):
     deleted: Mapping[str, int]
     replaced: int = 0
     at_risk: int = 0
-    elsewhere: Mapping[str, int] = field(default_factory=dict)
+    elsewhere: Mapping[str, int] = msgspec.field(default_factory=dict)
 
     def samples(self) -> tuple[Sample, ...]:
         """One interval."""

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from gitops_ds.model import duration
 from gitops_ds.model.events.base import Event
 from gitops_ds.model.events.definition import EventDefinition, Level, Notice, Topic
 from gitops_ds.model.objects import CommitId, short
 
 
-@dataclass(frozen=True, slots=True)
-class CommitWaits(Event):
+class CommitWaits(Event, frozen=True):
     """The tip of the branch waits for another cluster; an earlier commit stays applied."""
 
     definition = EventDefinition("CommitWaits", Level.INFO, reason="CommitWaits", keys=("commit",))
@@ -24,8 +21,7 @@ class CommitWaits(Event):
         return f"commit {short(self.commit)} {self.reason}"
 
 
-@dataclass(frozen=True, slots=True)
-class CommitOverdue(Event):
+class CommitOverdue(Event, frozen=True):
     """The tip of the branch waits longer than the order allows: `waited` is in seconds."""
 
     definition = EventDefinition(
@@ -54,15 +50,13 @@ class CommitOverdue(Event):
         return Notice(Topic.STUCK, self.text(), commit=self.commit)
 
 
-@dataclass(frozen=True, slots=True)
-class ReportsRead(Event):
+class ReportsRead(Event, frozen=True):
     """The reports of the clusters changed; for the page only."""
 
     definition = EventDefinition("", on_page=False)
 
 
-@dataclass(frozen=True, slots=True)
-class ReportFailed(Event):
+class ReportFailed(Event, frozen=True):
     """The report of this cluster was not published; clusters behind it wait meanwhile."""
 
     definition = EventDefinition(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from gitops_ds.model.events.base import Event
 from gitops_ds.model.events.definition import EventDefinition, Level, Notice, Tone, Topic
 from gitops_ds.model.finding import Finding
@@ -15,8 +13,7 @@ def once(topic: Topic, commit: CommitId) -> Notice:
     return Notice(topic, mark="once", commit=commit)
 
 
-@dataclass(frozen=True, slots=True)
-class NewCommit(Event):
+class NewCommit(Event, frozen=True):
     """A new tip of the branch. `rewritten`: the last tip is not among its ancestors."""
 
     definition = EventDefinition(
@@ -59,8 +56,7 @@ class NewCommit(Event):
         return once(Topic.COMMIT, self.commit)
 
 
-@dataclass(frozen=True, slots=True)
-class CommitRejected(Event):
+class CommitRejected(Event, frozen=True):
     """Blocking findings of a commit; the last good commit stays applied.
 
     `gitops_ds.telemetry.rejections` writes the texts: they quote findings, which needs redaction.
@@ -84,8 +80,7 @@ class CommitRejected(Event):
         return once(Topic.REJECTED, self.commit or CommitId(""))
 
 
-@dataclass(frozen=True, slots=True)
-class SourceVerified(Event):
+class SourceVerified(Event, frozen=True):
     """A new commit with the required signatures: the signer's name among the trusted keys, the key,
     and the number of verified signatures.
     """
@@ -109,8 +104,7 @@ class SourceVerified(Event):
         return f"{short(self.commit)} is signed by {self.signer}"
 
 
-@dataclass(frozen=True, slots=True)
-class VerificationFailed(Event):
+class VerificationFailed(Event, frozen=True):
     """A new tip without trust: `commit`, the tip or one of its ancestors, lacks a required
     signature. The last good commit stays applied.
     """

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+import msgspec
 
 from gitops_ds.model.objects import CommitId, Key
 
@@ -42,8 +43,7 @@ class Topic(StrEnum):
     PRUNE = "prune"
 
 
-@dataclass(frozen=True, slots=True)
-class EventDefinition:
+class EventDefinition(msgspec.Struct, frozen=True):
     """What a class of events declares.
 
     `kind` is the name in JSON logs and on the page; without one no log contains the event. `tone`
@@ -63,8 +63,7 @@ class EventDefinition:
     on_page: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Sample:
+class Sample(msgspec.Struct, frozen=True):
     """An addition to a counter, an observation of a histogram, or the value of a gauge."""
 
     metric: str
@@ -72,8 +71,7 @@ class Sample:
     value: float = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class Notice:
+class Notice(msgspec.Struct, frozen=True):
     """The content of a notification: `text` defaults to the line in the log, `mark` to the text."""
 
     topic: Topic

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from gitops_ds.model.change import Change, Plan
 from gitops_ds.model.events import commits
 from gitops_ds.model.events.base import Event
@@ -17,8 +15,7 @@ from gitops_ds.model.sources.source_status import EFFECTS, Condition, SourceStat
 _RECONCILIATIONS = "gitopsds_reconcile"
 
 
-@dataclass(frozen=True, slots=True)
-class Planned(Event):
+class Planned(Event, frozen=True):
     """A plan with changes or refusals."""
 
     definition = EventDefinition("Planned")
@@ -26,8 +23,7 @@ class Planned(Event):
     plan: Plan
 
 
-@dataclass(frozen=True, slots=True)
-class Applied(Event):
+class Applied(Event, frozen=True):
     """A written object; `warnings` are the API server's."""
 
     definition = EventDefinition("Applied", Level.INFO, Tone.GOOD, metric="gitopsds_applied")
@@ -58,8 +54,7 @@ def _revision(change: Change) -> str:
     return f" (revision {rollout.becomes}{earlier})"
 
 
-@dataclass(frozen=True, slots=True)
-class RefusalEvent(Event):
+class RefusalEvent(Event, frozen=True):
     """A change that the deployer or the API server refused."""
 
     refusal: Skipped
@@ -84,8 +79,7 @@ class RefusalEvent(Event):
         return self.refusal.message
 
 
-@dataclass(frozen=True, slots=True)
-class NotApplied(RefusalEvent):
+class NotApplied(RefusalEvent, frozen=True):
     """An object that was not written."""
 
     definition = EventDefinition("NotApplied", Level.WARNING, topic=Topic.STUCK)
@@ -103,8 +97,7 @@ class NotApplied(RefusalEvent):
         return Notice(Topic.STUCK, key=self.refusal.key) if notifies else None
 
 
-@dataclass(frozen=True, slots=True)
-class ChangeSkipped(RefusalEvent):
+class ChangeSkipped(RefusalEvent, frozen=True):
     """A change that a plan leaves out. Emitted once while it lasts."""
 
     definition = EventDefinition("Withheld", Level.INFO, topic=Topic.STUCK)
@@ -122,8 +115,7 @@ class ChangeSkipped(RefusalEvent):
         return Notice(topic, key=self.refusal.key)
 
 
-@dataclass(frozen=True, slots=True)
-class Reconciled(Event):
+class Reconciled(Event, frozen=True):
     """A completed reconciliation; `writes` counts written objects. `repeated`: it wrote nothing,
     and the same refusals remain as after the previous one of the commit.
     """
@@ -226,8 +218,7 @@ class Reconciled(Event):
         )
 
 
-@dataclass(frozen=True, slots=True)
-class ReconcileFailed(Event):
+class ReconcileFailed(Event, frozen=True):
     """A reconciliation that ended early; `retry_in` is in seconds, None where a person must act."""
 
     definition = EventDefinition(
@@ -267,8 +258,7 @@ class ReconcileFailed(Event):
         return Notice(Topic.STUCK, self.message)
 
 
-@dataclass(frozen=True, slots=True)
-class Unchanged(Event):
+class Unchanged(Event, frozen=True):
     """Neither Git nor the cluster changed since the last reconciliation."""
 
     definition = EventDefinition("Unchanged", metric=_RECONCILIATIONS, keys=("commit",))
@@ -280,16 +270,14 @@ class Unchanged(Event):
         return (Sample(_RECONCILIATIONS, "unchanged"),)
 
 
-@dataclass(frozen=True, slots=True)
-class Timed(Event):
+class Timed(Event, frozen=True):
     """A duration in seconds, for metrics; `well` is True for a success."""
 
     seconds: float
     well: bool
 
 
-@dataclass(frozen=True, slots=True)
-class ReconcileTimed(Timed):
+class ReconcileTimed(Timed, frozen=True):
     """The duration of a reconciliation."""
 
     definition = EventDefinition("", metric="gitopsds_reconcile_duration_seconds")
@@ -301,8 +289,7 @@ class ReconcileTimed(Timed):
         return (duration, success) if self.well else (duration,)
 
 
-@dataclass(frozen=True, slots=True)
-class GitTimed(Timed):
+class GitTimed(Timed, frozen=True):
     """The duration of a request to the Git server: the tip of a branch or the files of a commit."""
 
     definition = EventDefinition("", metric="gitopsds_git_fetch_duration_seconds")
@@ -319,8 +306,7 @@ _UNREPORTED = (Condition.PARTLY_APPLIED, Condition.HELD, Condition.SUSPENDED)
 _NO_TROUBLE = frozenset((Condition.SYNCED, Condition.UNKNOWN, Condition.PROGRESSING))
 
 
-@dataclass(frozen=True, slots=True)
-class SourceChanged(Event):
+class SourceChanged(Event, frozen=True):
     """A new status of a repository; `before` is the previous condition."""
 
     definition = EventDefinition("SourceChanged", Level.INFO, topic=Topic.STUCK)

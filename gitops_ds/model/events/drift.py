@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from gitops_ds.model.change import Drifted
@@ -14,8 +13,7 @@ from gitops_ds.model.skipped import DriftPolicy
 _DRIFT = "gitopsds_drift"
 
 
-@dataclass(frozen=True, slots=True)
-class DriftEvent(Event):
+class DriftEvent(Event, frozen=True):
     """An event about an object that was changed in the cluster; `words` describe the change."""
 
     object: Key
@@ -35,8 +33,7 @@ class DriftEvent(Event):
         return Notice(Topic.DRIFT, key=self.object)
 
 
-@dataclass(frozen=True, slots=True)
-class DriftDetected(DriftEvent):
+class DriftDetected(DriftEvent, frozen=True):
     """A change of the object in the cluster. Emitted once, and again for another change."""
 
     definition = EventDefinition(
@@ -68,8 +65,7 @@ class DriftDetected(DriftEvent):
         return self._drift_notice()
 
 
-@dataclass(frozen=True, slots=True)
-class DriftCorrected(DriftEvent):
+class DriftCorrected(DriftEvent, frozen=True):
     """The object matches Git again."""
 
     definition = EventDefinition(
@@ -85,8 +81,7 @@ class DriftCorrected(DriftEvent):
         return (Sample(_DRIFT, "corrected"),)
 
 
-@dataclass(frozen=True, slots=True)
-class DriftContested(DriftEvent):
+class DriftContested(DriftEvent, frozen=True):
     """Another writer repeats its change after each correction: the next correction waits. Emitted
     once before each correction.
     """
@@ -116,8 +111,7 @@ class DriftContested(DriftEvent):
         return self._drift_notice()
 
 
-@dataclass(frozen=True, slots=True)
-class DriftPaused(DriftEvent):
+class DriftPaused(DriftEvent, frozen=True):
     """The change stays until then (seconds since 1970)."""
 
     definition = EventDefinition(

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from gitops_ds.model.events.base import Event
 from gitops_ds.model.events.definition import EventDefinition, Level, Sample
 
 _METRIC = "gitopsds_leader"
 
 
-@dataclass(frozen=True, slots=True)
-class LeaderElectionEvent(Event):
+class LeaderElectionEvent(Event, frozen=True):
     """An event about a lease, from the replica `me`."""
 
     namespace: str
@@ -19,8 +16,7 @@ class LeaderElectionEvent(Event):
     me: str
 
 
-@dataclass(frozen=True, slots=True)
-class StandbyStarted(LeaderElectionEvent):
+class StandbyStarted(LeaderElectionEvent, frozen=True):
     """The replica starts without leadership."""
 
     definition = EventDefinition("StandsBy", Level.INFO, metric=_METRIC)
@@ -34,8 +30,7 @@ class StandbyStarted(LeaderElectionEvent):
         return (Sample(_METRIC, value=0),)
 
 
-@dataclass(frozen=True, slots=True)
-class LeaderElected(LeaderElectionEvent):
+class LeaderElected(LeaderElectionEvent, frozen=True):
     """The replica is the leader."""
 
     definition = EventDefinition(
@@ -51,8 +46,7 @@ class LeaderElected(LeaderElectionEvent):
         return f"{self.me} leads"
 
 
-@dataclass(frozen=True, slots=True)
-class LeaderLost(LeaderElectionEvent):
+class LeaderLost(LeaderElectionEvent, frozen=True):
     """The replica lost leadership; `why` is the cause."""
 
     definition = EventDefinition("LeaderLost", Level.WARNING, metric=_METRIC)
@@ -69,8 +63,7 @@ class LeaderLost(LeaderElectionEvent):
         return (Sample(_METRIC, value=0),)
 
 
-@dataclass(frozen=True, slots=True)
-class LeaderObserved(LeaderElectionEvent):
+class LeaderObserved(LeaderElectionEvent, frozen=True):
     """Another replica leads: `holder`."""
 
     definition = EventDefinition("LeaderSeen", Level.INFO)
@@ -82,8 +75,7 @@ class LeaderObserved(LeaderElectionEvent):
         return f"on standby: {self.holder} is the leader"
 
 
-@dataclass(frozen=True, slots=True)
-class LeaseFailed(LeaderElectionEvent):
+class LeaseFailed(LeaderElectionEvent, frozen=True):
     """The lease is not readable or not writable."""
 
     definition = EventDefinition("LeaseFailed", Level.WARNING)

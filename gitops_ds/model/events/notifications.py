@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+
+import msgspec
 
 from gitops_ds.model.events.base import Event
 from gitops_ds.model.events.definition import EventDefinition, Level, Sample, Topic
@@ -21,8 +22,7 @@ _LOUD = frozenset(
 ONCE = frozenset((Topic.COMMIT, Topic.APPLIED, Topic.REJECTED, Topic.FAILED, Topic.DONE))
 
 
-@dataclass(frozen=True, slots=True)
-class Notification:
+class Notification(msgspec.Struct, frozen=True):
     """A sentence for people; `agent` is NAMESPACE/NAME. Fields that do not apply are empty.
 
     `mark` separates it from others of the same topic, repository, agent and commit.
@@ -51,15 +51,13 @@ class Notification:
 _METRIC = "gitopsds_news"
 
 
-@dataclass(frozen=True, slots=True)
-class NotificationEvent(Event):
+class NotificationEvent(Event, frozen=True):
     """An event about a receiver of notifications, or a forge, by its name in the settings."""
 
     receiver: str
 
 
-@dataclass(frozen=True, slots=True)
-class NotificationSent(NotificationEvent):
+class NotificationSent(NotificationEvent, frozen=True):
     """The receiver accepted `items` notifications."""
 
     definition = EventDefinition("Told", metric=_METRIC)
@@ -71,8 +69,7 @@ class NotificationSent(NotificationEvent):
         return (Sample(_METRIC, "told", self.items),)
 
 
-@dataclass(frozen=True, slots=True)
-class NotificationFailed(NotificationEvent):
+class NotificationFailed(NotificationEvent, frozen=True):
     """A failed delivery. `lost` counts dropped notifications; without any it is tried again.
     Emitted once for each message.
     """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 
 from gitops_ds.model.events.base import Event
@@ -11,8 +10,7 @@ from gitops_ds.model.objects import CommitId
 from gitops_ds.model.plural import counted
 
 
-@dataclass(frozen=True, slots=True)
-class RequestEvent(Event):
+class RequestEvent(Event, frozen=True):
     """An event about a request from outside."""
 
 
@@ -29,8 +27,7 @@ class WebhookResult(StrEnum):
     LIMITED = "limited"
 
 
-@dataclass(frozen=True, slots=True)
-class WebhookReceived(RequestEvent):
+class WebhookReceived(RequestEvent, frozen=True):
     """A request to the webhook. `forge` is empty without a valid signature; `woken` are ids of
     states.
     """
@@ -57,8 +54,7 @@ class WebhookReceived(RequestEvent):
         return (Sample(self.definition.metric, self.result.value),)
 
 
-@dataclass(frozen=True, slots=True)
-class PushForwarded(RequestEvent):
+class PushForwarded(RequestEvent, frozen=True):
     """A push that another replica received, and that this one, the leader, handles."""
 
     definition = EventDefinition("PassedOn", Level.INFO, keys=("commit",))
@@ -70,8 +66,7 @@ class PushForwarded(RequestEvent):
         return "another replica received a push: Git is read now"
 
 
-@dataclass(frozen=True, slots=True)
-class CommitHeld(RequestEvent):
+class CommitHeld(RequestEvent, frozen=True):
     """The tip of the branch is on hold; the last good commit stays applied."""
 
     definition = EventDefinition("CommitHeld", Level.WARNING, reason="CommitHeld", keys=("commit",))
@@ -91,8 +86,7 @@ class CommitHeld(RequestEvent):
         return f"{self.commit[:12]} is not applied: {self.reason}"
 
 
-@dataclass(frozen=True, slots=True)
-class Suspended(RequestEvent):
+class Suspended(RequestEvent, frozen=True):
     """The repository is suspended; `changes` of the commit wait. Emitted when that changes."""
 
     definition = EventDefinition("Suspended", Level.WARNING, reason="Suspended", keys=("commit",))
@@ -112,8 +106,7 @@ class Suspended(RequestEvent):
         return f"{counted(self.changes, 'change')} of {(self.commit or '')[:12]} not applied"
 
 
-@dataclass(frozen=True, slots=True)
-class Resumed(RequestEvent):
+class Resumed(RequestEvent, frozen=True):
     """The repository is no longer suspended."""
 
     definition = EventDefinition("Resumed", Level.INFO, Tone.GOOD, reason="Resumed")
@@ -127,8 +120,7 @@ class Resumed(RequestEvent):
         return "changes are written again"
 
 
-@dataclass(frozen=True, slots=True)
-class RequestHandled(RequestEvent):
+class RequestHandled(RequestEvent, frozen=True):
     """The outcome of a requested reconciliation; `request` is the value of the request."""
 
     definition = EventDefinition("Handled", Level.INFO)

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from gitops_ds.model.events.agents import AgentEvent
 from gitops_ds.model.events.definition import EventDefinition, Level, Notice, Tone, Topic
 from gitops_ds.model.objects import CommitId, short
 
 
-@dataclass(frozen=True, slots=True)
-class RevertEvent(AgentEvent):
+class RevertEvent(AgentEvent, frozen=True):
     """An event about the revert of the commit of a halted rollout."""
 
     commit: CommitId
@@ -25,8 +22,7 @@ class RevertEvent(AgentEvent):
         return Notice(Topic.FAILED, self.text(), mark, self.commit, self.daemonset)
 
 
-@dataclass(frozen=True, slots=True)
-class RevertCommitted(RevertEvent):
+class RevertCommitted(RevertEvent, frozen=True):
     """A commit that takes the template of a halted rollout back is on the branch."""
 
     definition = EventDefinition(
@@ -49,8 +45,7 @@ class RevertCommitted(RevertEvent):
         )
 
 
-@dataclass(frozen=True, slots=True)
-class RevertProposed(RevertEvent):
+class RevertProposed(RevertEvent, frozen=True):
     """A commit that takes the template of a halted rollout back waits for its merge.
 
     `url` is the page of the pull request, empty where another replica or cluster opened it.
@@ -74,8 +69,7 @@ class RevertProposed(RevertEvent):
         return f"merge the revert of commit {short(self.commit)}, whose rollout was halted: {where}"
 
 
-@dataclass(frozen=True, slots=True)
-class RevertFailed(RevertEvent):
+class RevertFailed(RevertEvent, frozen=True):
     """The revert of a halted rollout's commit is not in Git; the halt stays.
 
     `retry_in` is in seconds.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from gitops_ds.model.events.agents import HALTED
 from gitops_ds.model.events.base import ControllerEvent
 from gitops_ds.model.events.definition import (
@@ -21,8 +19,7 @@ from gitops_ds.model.rollouts.staged_rollout import Halt, StageHold, StagesDecis
 METRIC = "gitopsds_rollout_stage_events"
 
 
-@dataclass(frozen=True, slots=True)
-class RolloutProgressed(ControllerEvent):
+class RolloutProgressed(ControllerEvent, frozen=True):
     """A decision about a rollout that differs from the one before it.
 
     `uid` is that of the DaemonSet. `commit` is empty where the DaemonSet has the template already.
@@ -35,8 +32,7 @@ class RolloutProgressed(ControllerEvent):
     stages: StagesDecision
 
 
-@dataclass(frozen=True, slots=True)
-class RolloutEvent(ControllerEvent):
+class RolloutEvent(ControllerEvent, frozen=True):
     """A step of the rollout of a commit; the log adds the DaemonSet to the text of its Kubernetes
     event.
     """
@@ -48,8 +44,7 @@ class RolloutEvent(ControllerEvent):
         return f"{self.daemonset}: {self.kube_text()}"
 
 
-@dataclass(frozen=True, slots=True)
-class StageOpened(RolloutEvent):
+class StageOpened(RolloutEvent, frozen=True):
     """A stage of a rollout begins: its nodes are updated now."""
 
     definition = EventDefinition(
@@ -68,8 +63,7 @@ class StageOpened(RolloutEvent):
         return (Sample(METRIC, "opened"),)
 
 
-@dataclass(frozen=True, slots=True)
-class StagePassed(RolloutEvent):
+class StagePassed(RolloutEvent, frozen=True):
     """Every node of a stage is proved."""
 
     definition = EventDefinition(
@@ -95,8 +89,7 @@ class StagePassed(RolloutEvent):
         return (Sample(METRIC, "passed"),)
 
 
-@dataclass(frozen=True, slots=True)
-class RolloutHeld(RolloutEvent):
+class RolloutHeld(RolloutEvent, frozen=True):
     """No further node is updated, for a reason that is no failure: a window, an approval."""
 
     definition = EventDefinition(
@@ -114,8 +107,7 @@ class RolloutHeld(RolloutEvent):
         return (Sample(METRIC, "held"),)
 
 
-@dataclass(frozen=True, slots=True)
-class RolloutHalted(RolloutEvent):
+class RolloutHalted(RolloutEvent, frozen=True):
     """A failure that the template causes: no further node is updated with this commit."""
 
     definition = EventDefinition(

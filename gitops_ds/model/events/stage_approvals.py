@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from gitops_ds.model.events.agents import AgentEvent
 from gitops_ds.model.events.definition import EventDefinition, Level, Notice, Tone, Topic
 from gitops_ds.model.objects import CommitId, short
 
 
-@dataclass(frozen=True, slots=True)
-class ApprovalEvent(AgentEvent):
+class ApprovalEvent(AgentEvent, frozen=True):
     """An event about the approval of a stage of a commit's rollout."""
 
     commit: CommitId
@@ -21,8 +18,7 @@ class ApprovalEvent(AgentEvent):
         return f"{self.daemonset}: {self.kube_text()}"
 
 
-@dataclass(frozen=True, slots=True)
-class StageApproved(ApprovalEvent):
+class StageApproved(ApprovalEvent, frozen=True):
     """An approver agreed to a stage, by a signed commit or a review."""
 
     definition = EventDefinition(
@@ -40,8 +36,7 @@ class StageApproved(ApprovalEvent):
         return f"stage {self.stage} of commit {short(self.commit)} is approved by {self.approval}"
 
 
-@dataclass(frozen=True, slots=True)
-class ApprovalFailed(ApprovalEvent):
+class ApprovalFailed(ApprovalEvent, frozen=True):
     """Whether a stage is approved cannot be read; it waits. `retry_in` is in seconds."""
 
     definition = EventDefinition(

@@ -4,21 +4,19 @@ clusters/NAME.yaml.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 WITHIN = 86_400.0  # seconds
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterBehind:
+class ClusterBehind(msgspec.Struct, frozen=True):
     """A cluster that waits for another one, and the soak that it requires there, in seconds."""
 
     name: str
     soak: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterOrder:
+class ClusterOrder(msgspec.Struct, frozen=True):
     """The place of one cluster in the order.
 
     `after` are the clusters before it; each has to stay well with a commit for `soak` seconds. A

@@ -13,6 +13,7 @@ import msgspec
 
 from gitops_ds.model import plain_text
 from gitops_ds.model.objects import CommitId
+from gitops_ds.model.values import replace
 
 VERSION = 1
 LONGEST = 65_536  # bytes of a report
@@ -84,4 +85,4 @@ def decode(data: bytes) -> ClusterReport:
     if report.version != VERSION:
         raise ValueError(f"of version {report.version}, which this version can't read")
     message = plain_text.line(report.message, _MESSAGE)
-    return msgspec.structs.replace(report, message=message)
+    return replace(report, message=message)

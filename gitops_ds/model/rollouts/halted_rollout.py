@@ -5,7 +5,8 @@ reverted.
 from __future__ import annotations
 
 from collections.abc import Mapping, Set
-from dataclasses import dataclass
+
+import msgspec
 
 from gitops_ds.model.objects import CommitId, Digest, Key
 from gitops_ds.model.rollouts.rollout_policy import Revert
@@ -14,8 +15,7 @@ from gitops_ds.model.rollouts.staged_rollout import Halt
 from gitops_ds.model.sources.source_tree import CommitInfo
 
 
-@dataclass(frozen=True, slots=True)
-class RolloutIdentity:
+class RolloutIdentity(msgspec.Struct, frozen=True):
     """One halted rollout, whatever else becomes known about it."""
 
     daemonset: Key
@@ -24,8 +24,7 @@ class RolloutIdentity:
     halted_at: float
 
 
-@dataclass(frozen=True, slots=True)
-class HaltedRollout:
+class HaltedRollout(msgspec.Struct, frozen=True):
     """The rollout of a template that the applied commit still has.
 
     `commit` is the first applied one with the template, `since` the last applied one without it
@@ -55,8 +54,7 @@ class HaltedRollout:
         return self.halt.at + self.revert.after
 
 
-@dataclass(frozen=True, slots=True)
-class AppliedRollouts:
+class AppliedRollouts(msgspec.Struct, frozen=True):
     """The rollouts of an applied commit: the halted ones, and the stages that need an approval."""
 
     commit: CommitId
@@ -64,16 +62,14 @@ class AppliedRollouts:
     waiting: tuple[WaitingStage, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class FileChange:
+class FileChange(msgspec.Struct, frozen=True):
     """The content of a file before and after a commit, as ids of blobs; empty without the file."""
 
     before: str
     after: str
 
 
-@dataclass(frozen=True, slots=True)
-class BranchCommit:
+class BranchCommit(msgspec.Struct, frozen=True):
     """A commit of a branch with its message, and the files that differ from its first parent."""
 
     info: CommitInfo

@@ -6,7 +6,6 @@ All times are seconds since 1970.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 
 import msgspec
@@ -23,8 +22,7 @@ class ProbeKind(StrEnum):
     NEIGHBOURS = "neighbours"
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Probe:
+class Probe(msgspec.Struct, frozen=True, order=True):
     """One measured key of a gate of a stage."""
 
     stage: str
@@ -37,8 +35,7 @@ class Probe:
         return f"{self.stage}/{self.gate}.{self.kind}"
 
 
-@dataclass(frozen=True, slots=True)
-class GateSample:
+class GateSample(msgspec.Struct, frozen=True):
     """A measured number, which may be NaN or infinite. `labels` name what was measured, `bound` the
     key of the policy that limits it where a probe has several; `before` is the value of the same
     series before the first touch, None without one.
@@ -50,8 +47,7 @@ class GateSample:
     before: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(msgspec.Struct, frozen=True):
     """The result of one measurement.
 
     `nodes` are the touched nodes that it covers. `control` are the values of untouched nodes.
@@ -114,8 +110,7 @@ class GateEvidence(msgspec.Struct, frozen=True, omit_defaults=True):
         return tuple(f"{name}: {value}" for name, value in facts.items() if value)
 
 
-@dataclass(frozen=True, slots=True)
-class Subject:
+class Subject(msgspec.Struct, frozen=True):
     """What a measurement is about: the rollout, the probe, and the touched nodes."""
 
     daemonset: Key
@@ -125,8 +120,7 @@ class Subject:
     nodes: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class PrometheusRequest:
+class PrometheusRequest(msgspec.Struct, frozen=True):
     """A query about the touched nodes, the same before their first touch (at the time `before`),
     and about untouched nodes; empty for none.
     """
@@ -137,8 +131,7 @@ class PrometheusRequest:
     control: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class WebhookRequest:
+class WebhookRequest(msgspec.Struct, frozen=True):
     """A question to a webhook; `timeout` is in seconds."""
 
     subject: Subject
@@ -146,26 +139,25 @@ class WebhookRequest:
     timeout: float
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryRequest:
+class MemoryRequest(msgspec.Struct, frozen=True):
     """The memory of the pods of the target, on the touched nodes. `limits` are those of the
     containers, in bytes; `label` is the value of the rollout's label of the pods.
     """
 
     subject: Subject
     label: str
-    pods: Mapping[str, str] = field(default_factory=dict)  # the node of each pod, by its name
-    limits: Mapping[str, int] = field(default_factory=dict)
+    # the node of each pod, by its name
+    pods: Mapping[str, str] = msgspec.field(default_factory=dict)
+    limits: Mapping[str, int] = msgspec.field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class NeighboursRequest:
+class NeighboursRequest(msgspec.Struct, frozen=True):
     """The other pods on the touched nodes; `touched` is when the pod of the target was created on
     each.
     """
 
     subject: Subject
-    touched: Mapping[str, float] = field(default_factory=dict)
+    touched: Mapping[str, float] = msgspec.field(default_factory=dict)
 
 
 GateRequest = PrometheusRequest | WebhookRequest | MemoryRequest | NeighboursRequest

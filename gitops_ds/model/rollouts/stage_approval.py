@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Set
-from dataclasses import dataclass
 
 import msgspec
 
@@ -32,8 +31,7 @@ class StageApproval(msgspec.Struct, frozen=True, omit_defaults=True):
         return ", ".join(filter(None, (who, self.how)))
 
 
-@dataclass(frozen=True, slots=True)
-class Approver:
+class Approver(msgspec.Struct, frozen=True):
     """A name of `approval.from` in the settings of a repository.
 
     `keys` are fingerprints, and principals of ssh keys; `users` and `teams` are those of the forge.
@@ -45,8 +43,7 @@ class Approver:
     teams: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class WaitingStage:
+class WaitingStage(msgspec.Struct, frozen=True):
     """The current stage of a rollout, which needs an approval.
 
     `owner` is the uid of the DaemonSet. `revision`, `uid` and `hash` are those of the target

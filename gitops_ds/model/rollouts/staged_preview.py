@@ -4,11 +4,10 @@ faults.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 
-@dataclass(frozen=True, slots=True)
-class StagePreview:
+class StagePreview(msgspec.Struct, frozen=True):
     """One stage: its nodes in the order in which they are updated, and its times in seconds after
     the start.
 
@@ -23,8 +22,7 @@ class StagePreview:
     waits: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class StagedPreview:
+class StagedPreview(msgspec.Struct, frozen=True):
     """A whole rollout without faults. `seconds` is its length, None where it does not end.
 
     `cap` is the most nodes at risk at once. `parked` are the nodes that are broken now: they are

@@ -7,7 +7,6 @@ All times are seconds since 1970.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
 
@@ -21,8 +20,7 @@ from gitops_ds.model.rollouts.stage_approval import StageApproval
 from gitops_ds.model.sources.bundle import Pool
 
 
-@dataclass(frozen=True, slots=True)
-class RolloutTarget:
+class RolloutTarget(msgspec.Struct, frozen=True):
     """The template that a rollout brings to the nodes.
 
     `revision` is the name of the target revision, empty where the DaemonSet has the template
@@ -78,8 +76,7 @@ class RolloutRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     gates: Mapping[str, GateRecord] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class StageInputs:
+class StageInputs(msgspec.Struct, frozen=True):
     """What decides about a rollout beside pods and nodes.
 
     `approved` names the stages that are approved, and `approvals` states by whom, for people only;
@@ -98,8 +95,8 @@ class StageInputs:
     pools: tuple[Pool, ...] = ()
     approved: frozenset[str] = frozenset()
     approvals: tuple[StageApproval, ...] = ()
-    readings: Mapping[Probe, Reading] = field(default_factory=dict)
-    behind: Mapping[str, frozenset[str] | None] = field(default_factory=dict)
+    readings: Mapping[Probe, Reading] = msgspec.field(default_factory=dict)
+    behind: Mapping[str, frozenset[str] | None] = msgspec.field(default_factory=dict)
     busy: frozenset[str] = frozenset()
     refused: str = ""
     refused_until: float | None = None
@@ -128,8 +125,7 @@ UPDATING = (NodeStep.REPLACING, NodeStep.STARTING)
 MOVING = (*UPDATING, NodeStep.SOAKING)
 
 
-@dataclass(frozen=True, slots=True)
-class NodeProgress:
+class NodeProgress(msgspec.Struct, frozen=True):
     """One node of a rollout: its stage, its step, the reason in one word, and when time alone
     changes that.
     """
@@ -152,8 +148,7 @@ class StageState(StrEnum):
     PASSED = "passed"
 
 
-@dataclass(frozen=True, slots=True)
-class StageHold:
+class StageHold(msgspec.Struct, frozen=True):
     """Why no further node is updated now, and when that ends, None where no time ends it."""
 
     reason: str
@@ -168,8 +163,7 @@ class StageHold:
         return f"{self.reason}, until {ends}"
 
 
-@dataclass(frozen=True, slots=True)
-class StageProgress:
+class StageProgress(msgspec.Struct, frozen=True):
     """A stage with its nodes in the order in which they are updated."""
 
     name: str
@@ -178,8 +172,7 @@ class StageProgress:
     proved: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class StagesDecision:
+class StagesDecision(msgspec.Struct, frozen=True):
     """What a rollout does now.
 
     `take` are the nodes whose pods are replaced now, in order; `open` are all nodes that may run

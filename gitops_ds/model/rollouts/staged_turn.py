@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+import msgspec
 
 from gitops_ds.model.rollouts.rollout_gates import Probe, Reading
 from gitops_ds.model.rollouts.staged_rollout import StagesDecision, StageState
 
 
-@dataclass(frozen=True, slots=True)
-class OutsideInputs:
+class OutsideInputs(msgspec.Struct, frozen=True):
     """The inputs that do not follow from the objects of an observation; see StageInputs."""
 
-    readings: Mapping[Probe, Reading] = field(default_factory=dict)
-    behind: Mapping[str, frozenset[str] | None] = field(default_factory=dict)
+    readings: Mapping[Probe, Reading] = msgspec.field(default_factory=dict)
+    behind: Mapping[str, frozenset[str] | None] = msgspec.field(default_factory=dict)
     busy: frozenset[str] = frozenset()
     refused: str = ""
     refused_until: float | None = None
@@ -22,8 +22,7 @@ class OutsideInputs:
     at_once: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class StagesOutcome:
+class StagesOutcome(msgspec.Struct, frozen=True):
     """A decision about stages in short: the nodes to take, the stages that passed, why no further
     node is taken, and the nodes at risk with their limit.
     """
@@ -37,8 +36,7 @@ class StagesOutcome:
     complete: bool
 
 
-@dataclass(frozen=True, slots=True)
-class StagedTurn:
+class StagedTurn(msgspec.Struct, frozen=True):
     """The inputs and the outcome of a turn; `owned`: this process is the DaemonSet controller."""
 
     outside: OutsideInputs

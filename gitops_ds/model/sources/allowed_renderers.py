@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+import msgspec
 
 from gitops_ds.errors import UsageError
 
 WORDS = ("helm", "kustomize", "network")
 
 
-@dataclass(frozen=True, slots=True)
-class AllowedRenderers:
+class AllowedRenderers(msgspec.Struct, frozen=True):
     """`network`: charts that a source.yaml names elsewhere are fetched; what renders has no network
     even then.
     """

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
 
 from gitops_ds.model.finding import Finding, Severity
 from gitops_ds.model.live import Taint
@@ -13,8 +14,7 @@ from gitops_ds.model.rollouts.cluster_order import NO_ORDER, ClusterOrder
 from gitops_ds.model.skipped import DriftPolicy, Skipped
 
 
-@dataclass(frozen=True, slots=True)
-class Pointer:
+class Pointer(msgspec.Struct, frozen=True):
     """A value in a file of the snapshot: the index of its document (from 0), and its path.
 
     The position (line, column) is not kept; it is computed from the bytes on demand. Only in a
@@ -31,8 +31,7 @@ class Pointer:
         return Pointer(self.file, self.document, self.path + path, self.line)
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(msgspec.Struct, frozen=True):
     """Where a manifest comes from: one document, except for the values that something else set.
 
     `set_by` maps a path of the rendered body to the pointers that set it, the winner first: a
@@ -41,11 +40,10 @@ class Origin:
     """
 
     base: Pointer
-    set_by: Mapping[Path, tuple[Pointer, ...]] = field(default_factory=dict)
+    set_by: Mapping[Path, tuple[Pointer, ...]] = msgspec.field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class ManifestOrigin:
+class ManifestOrigin(msgspec.Struct, frozen=True):
     """The object of the cluster that a manifest was taken from, in words for people; `commit` and
     `uid` name its version.
     """
@@ -55,8 +53,7 @@ class ManifestOrigin:
     words: str
 
 
-@dataclass(frozen=True, slots=True)
-class Manifest:
+class Manifest(msgspec.Struct, frozen=True):
     """The wanted state of an object.
 
     `scope_unknown`: the kind is unknown here and the object has no namespace; only the cluster
@@ -75,8 +72,7 @@ class Manifest:
     holder: ManifestOrigin | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Requirement:
+class Requirement(msgspec.Struct, frozen=True):
     """A condition on one node label: key, operator (In, NotIn, Exists, DoesNotExist), values."""
 
     key: str
@@ -84,8 +80,7 @@ class Requirement:
     values: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Pool:
+class Pool(msgspec.Struct, frozen=True):
     """A named set of nodes: labels that all must match, and the declared number of nodes (None:
     unknown).
 
@@ -101,8 +96,7 @@ class Pool:
     allocatable: tuple[tuple[str, int], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterFacts:
+class ClusterFacts(msgspec.Struct, frozen=True):
     """The repository's facts about a cluster (`clusters/NAME.yaml`); the empty name is a repository
     without any.
 
@@ -124,8 +118,7 @@ class ClusterFacts:
 Alternatives = tuple[tuple[Requirement, ...], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Custom:
+class Custom(msgspec.Struct, frozen=True):
     """A rule of the repository's own (`custom:` of gitops-ds.yaml): the requirements for objects of
     these kinds, as a JSON Schema.
 
@@ -140,8 +133,7 @@ class Custom:
     message: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class RolloutSource:
+class RolloutSource(msgspec.Struct, frozen=True):
     """The rollout policy of an agent: the document with the defaults of its cluster and
     environment, and its place.
     """
@@ -150,8 +142,7 @@ class RolloutSource:
     at: Pointer
 
 
-@dataclass(frozen=True, slots=True)
-class Bundle:
+class Bundle(msgspec.Struct, frozen=True):
     """All objects of one commit for one cluster, sorted by key.
 
     `owner_hint` is the repository's own name (`name:` of gitops-ds.yaml), else empty. `skipped` are
@@ -170,13 +161,13 @@ class Bundle:
     findings: tuple[Finding, ...] = ()
     skipped: tuple[str, ...] = ()
     owner_hint: str = ""
-    held: Mapping[str, str] = field(default_factory=dict)
-    drift: Mapping[str, DriftPolicy] = field(default_factory=dict)
+    held: Mapping[str, str] = msgspec.field(default_factory=dict)
+    drift: Mapping[str, DriftPolicy] = msgspec.field(default_factory=dict)
     profile: str = "default"
-    rules: Mapping[str, bool | Mapping[str, Any]] = field(default_factory=dict)
+    rules: Mapping[str, bool | Mapping[str, Any]] = msgspec.field(default_factory=dict)
     custom: tuple[Custom, ...] = ()
-    expected: Mapping[str, tuple[Alternatives, Alternatives]] = field(default_factory=dict)
+    expected: Mapping[str, tuple[Alternatives, Alternatives]] = msgspec.field(default_factory=dict)
     refusals: tuple[Skipped, ...] = ()
     kept: frozenset[str] = frozenset()
-    rollouts: Mapping[str, RolloutSource] = field(default_factory=dict)
-    orders: Mapping[str, ClusterOrder] = field(default_factory=dict)
+    rollouts: Mapping[str, RolloutSource] = msgspec.field(default_factory=dict)
+    orders: Mapping[str, ClusterOrder] = msgspec.field(default_factory=dict)

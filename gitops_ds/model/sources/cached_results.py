@@ -5,14 +5,14 @@ result.
 from __future__ import annotations
 
 from collections.abc import Mapping, Set
-from dataclasses import dataclass, field
 from typing import Final
+
+import msgspec
 
 from gitops_ds.model.objects import Digest
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class CachedResults:
+class CachedResults(msgspec.Struct, frozen=True, eq=False):
     """Results of the same version of gitops-ds; the caller is responsible for them. Compared by
     identity.
 
@@ -21,8 +21,8 @@ class CachedResults:
     (`validate.check.circumstances`), the objects without findings.
     """
 
-    files: Mapping[str, bytes] = field(default_factory=dict)
-    clean: Mapping[str, Set[Digest]] = field(default_factory=dict)
+    files: Mapping[str, bytes] = msgspec.field(default_factory=dict)
+    clean: Mapping[str, Set[Digest]] = msgspec.field(default_factory=dict)
 
 
 NOTHING: Final = CachedResults()

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
+
+import msgspec
 
 from gitops_ds.model.finding import Finding
 from gitops_ds.model.objects import Path
 from gitops_ds.model.sources.bundle import Pointer
 
 
-@dataclass(frozen=True, slots=True)
-class Remote:
+class Remote(msgspec.Struct, frozen=True):
     """A chart in a repository of charts.
 
     `address` is `oci://HOST/PATH` (with the chart's name as its end) or the URL of a directory with
@@ -27,8 +27,7 @@ class Remote:
     digest: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Chart:
+class Chart(msgspec.Struct, frozen=True):
     """The `helm:` part of a source.yaml.
 
     `where` is a directory or an archive of the snapshot, or a remote chart. `values` take
@@ -40,7 +39,7 @@ class Chart:
     where: PurePosixPath | Remote
     release: str
     namespace: str = ""
-    values: Mapping[str, Any] = field(default_factory=dict)
+    values: Mapping[str, Any] = msgspec.field(default_factory=dict)
     values_files: tuple[PurePosixPath, ...] = ()
     kube_version: str = ""
     api_versions: tuple[str, ...] = ()
@@ -52,8 +51,7 @@ class Chart:
 Places = Mapping[Path, tuple[Pointer, ...]]
 
 
-@dataclass(frozen=True, slots=True)
-class RenderedChart:
+class RenderedChart(msgspec.Struct, frozen=True):
     """The output of helm, and by the number of each of its documents the sources of its values."""
 
     data: bytes

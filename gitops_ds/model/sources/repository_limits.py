@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 MIB = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class RepositoryLimits:
+class RepositoryLimits(msgspec.Struct, frozen=True):
     """Caps on one repository.
 
     `seconds` for each command of git, `bytes` for the pack of one fetch; `snapshot_bytes` for all

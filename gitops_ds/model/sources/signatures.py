@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+import msgspec
+
 from gitops_ds.model.objects import CommitId
 
 
@@ -34,8 +36,7 @@ class Trust:
     openpgp: bytes = field(default=b"", repr=False)
 
 
-@dataclass(frozen=True, slots=True)
-class Verified:
+class Verified(msgspec.Struct, frozen=True):
     """All that had to be signed is. `signer` and `key` are those of the tip, or of the tag;
     `checked` counts signatures.
     """
@@ -45,8 +46,7 @@ class Verified:
     checked: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Unverified:
+class Unverified(msgspec.Struct, frozen=True):
     """The commit that is not trusted, and the sentence that says why and what to do."""
 
     commit: CommitId

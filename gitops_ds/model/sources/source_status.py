@@ -5,8 +5,9 @@ that says how they relate.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
+
+import msgspec
 
 from gitops_ds.model.objects import CommitId
 
@@ -28,8 +29,7 @@ class Condition(StrEnum):
     SUSPENDED = "Suspended"
 
 
-@dataclass(frozen=True, slots=True)
-class SourceStatus:
+class SourceStatus(msgspec.Struct, frozen=True):
     """The status of one repository on one cluster. Times are in seconds since 1970.
 
     `id` is the owner's id. `newest` is the newest commit of the branch that was seen, `applied` the
@@ -60,8 +60,7 @@ class SourceStatus:
         return self.condition is Condition.SUSPENDED and not self.suspended
 
 
-@dataclass(frozen=True, slots=True)
-class Effect:
+class Effect(msgspec.Struct, frozen=True):
     """What a condition means wherever it is shown.
 
     `sync` is the SYNC of the repository's agents. `tone` is that of the page: good, warn, bad or

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import PurePosixPath
+
+import msgspec
 
 from gitops_ds.model.finding import Finding
 from gitops_ds.model.objects import CommitId
@@ -16,8 +17,7 @@ from gitops_ds.model.sources.chart import Places, RenderedChart
 Files = Mapping[PurePosixPath, bytes]
 
 
-@dataclass(frozen=True, slots=True)
-class CommitInfo:
+class CommitInfo(msgspec.Struct, frozen=True):
     """The metadata of a commit."""
 
     id: CommitId
@@ -27,8 +27,7 @@ class CommitInfo:
     subject: str
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class SourceTree:
+class SourceTree(msgspec.Struct, frozen=True, eq=False):
     """The files of one commit under the wanted path (names relative to it), and the entries that
     could not be read. Compared by identity.
 
@@ -42,8 +41,8 @@ class SourceTree:
     commit: CommitInfo | None
     files: Files
     findings: tuple[Finding, ...] = ()
-    expanded: Files = field(default_factory=dict)
+    expanded: Files = msgspec.field(default_factory=dict)
     consumed: frozenset[PurePosixPath] = frozenset()
-    placed: Mapping[PurePosixPath, Mapping[int, Places]] = field(default_factory=dict)
-    charts: Mapping[PurePosixPath, RenderedChart] = field(default_factory=dict)
+    placed: Mapping[PurePosixPath, Mapping[int, Places]] = msgspec.field(default_factory=dict)
+    charts: Mapping[PurePosixPath, RenderedChart] = msgspec.field(default_factory=dict)
     cached: CachedResults = NOTHING

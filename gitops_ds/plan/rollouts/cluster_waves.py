@@ -7,9 +7,10 @@ invalid, missing or late report never lets a commit continue.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
+
+import msgspec
 
 from gitops_ds.model import duration
 from gitops_ds.model.objects import CommitId, short
@@ -19,16 +20,14 @@ from gitops_ds.model.rollouts.cluster_report import ClusterReport, ClusterState
 STALE = 900.0  # seconds after which a wait names the age of a report
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterReports:
+class ClusterReports(msgspec.Struct, frozen=True):
     """The reports by cluster, and why others do not count (`problems`, by cluster)."""
 
     reports: Mapping[str, ClusterReport]
     problems: Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class WaveHold:
+class WaveHold(msgspec.Struct, frozen=True):
     """Why a commit waits: the cluster that it waits for, the reason, and when the soak ends, in
     seconds since 1970 (None where no time ends it). `failed`: that cluster has failed.
     """

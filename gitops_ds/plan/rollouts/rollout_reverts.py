@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import PurePosixPath
+
+import msgspec
 
 from gitops_ds.model.objects import CommitId
 from gitops_ds.model.plain_text import line
@@ -23,15 +24,13 @@ SHOWN = 20  # nodes in a message
 _TRAILER = re.compile(rf"^{TRAILER}: ([0-9a-f]{{40,64}})\s*$", re.MULTILINE)
 
 
-@dataclass(frozen=True, slots=True)
-class RevertCommits:
+class RevertCommits(msgspec.Struct, frozen=True):
     """Commits to take back as `git revert` does, newest first."""
 
     commits: tuple[CommitId, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class RestoreFiles:
+class RestoreFiles(msgspec.Struct, frozen=True):
     """Files to write as they were in an older commit: the commits also changed other things.
 
     `commits` are those that are taken back, newest first.
@@ -42,16 +41,14 @@ class RestoreFiles:
     files: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class NoRevert:
+class NoRevert(msgspec.Struct, frozen=True):
     """Why no revert is written. `settled`: nothing is left to do, else a person has to act."""
 
     reason: str
     settled: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class BranchHistory:
+class BranchHistory(msgspec.Struct, frozen=True):
     """The commits of the branch after `since`, newest first; `applied` is the one in the cluster.
 
     `path` is the followed folder of the repository.

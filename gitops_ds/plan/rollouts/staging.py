@@ -11,7 +11,6 @@ and is written at once; the update strategy OnDelete moves no pod.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
@@ -25,6 +24,7 @@ from gitops_ds.model.rollouts import rollout_policy
 from gitops_ds.model.rollouts.rollout_policy import RolloutPolicy
 from gitops_ds.model.skipped import Skipped
 from gitops_ds.model.sources.bundle import Bundle, Manifest
+from gitops_ds.model.values import replace
 from gitops_ds.plan import ownership, refusals
 from gitops_ds.plan.options import DryRunResult, PlanContext
 from gitops_ds.plan.rollouts import first_rollout, proven_template
@@ -75,8 +75,7 @@ def with_policy(bundle: Bundle) -> Iterator[Manifest]:
             yield manifest
 
 
-@dataclass(frozen=True, slots=True)
-class _Staging:
+class _Staging(msgspec.Struct, frozen=True):
     bundle: Bundle
     live: Live
     context: PlanContext

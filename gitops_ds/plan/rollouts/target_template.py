@@ -9,7 +9,6 @@ lost nodes count when the rollout begins, and no longer when the template follow
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from gitops_ds.apimachinery import revisions
 from gitops_ds.apimachinery.rollouts import target_revisions
@@ -19,6 +18,7 @@ from gitops_ds.model.impact import NodeImpact
 from gitops_ds.model.live import Live
 from gitops_ds.model.objects import CONTROLLER_REVISION, Body, Key
 from gitops_ds.model.sources.bundle import Manifest
+from gitops_ds.model.values import replace
 from gitops_ds.plan import diff
 from gitops_ds.plan.rollouts import rollout_impact
 

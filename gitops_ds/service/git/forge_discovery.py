@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from urllib.parse import urlsplit
+
+import msgspec
 
 from gitops_ds import errors
 from gitops_ds.forges import access
@@ -11,8 +12,7 @@ from gitops_ds.forges.contract import ForgeKind
 from gitops_ds.git.address import Address, Scheme
 
 
-@dataclass(frozen=True, slots=True)
-class NamedForge:
+class NamedForge(msgspec.Struct, frozen=True):
     """The options of a forge; `kind` may be unset where the host's name implies it."""
 
     kind: ForgeKind | None = None
@@ -21,8 +21,7 @@ class NamedForge:
     allow_http: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class DiscoveredForge:
+class DiscoveredForge(msgspec.Struct, frozen=True):
     """The forge's API, and the repository there."""
 
     kind: ForgeKind

@@ -10,7 +10,6 @@ import base64
 import ssl
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 
 from gitops_ds import errors
 from gitops_ds.git import verification_keys
@@ -28,6 +27,7 @@ from gitops_ds.git.credentials.credential_values import (
 from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.objects import SECRET
 from gitops_ds.model.sources.signatures import Trust
+from gitops_ds.model.values import replace
 from gitops_ds.pipeline import open_repository
 from gitops_ds.settings import named_files
 from gitops_ds.settings.repository import CredentialSettings, RepositorySettings

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Collection, Mapping, Set
-from dataclasses import replace
 
 from gitops_ds import errors
 from gitops_ds.checks.engine import check
@@ -19,6 +18,7 @@ from gitops_ds.model.rollouts.cluster_order import ClusterOrder
 from gitops_ds.model.sources.repository_limits import DEFAULT, RepositoryLimits
 from gitops_ds.model.sources.signatures import Mode, Unverified, Verified
 from gitops_ds.model.sources.source_tree import SourceTree
+from gitops_ds.model.values import replace
 from gitops_ds.pipeline import open_repository
 from gitops_ds.pipeline.prepare import Prepared
 from gitops_ds.plan.rollouts.cluster_waves import ClusterReports

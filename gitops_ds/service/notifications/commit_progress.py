@@ -7,8 +7,10 @@ The agents of a commit are those that it changed, which carry it; others do not 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence, Set
-from dataclasses import astuple, dataclass, field
+from dataclasses import dataclass, field
 from enum import IntEnum
+
+import msgspec
 
 from gitops_ds.fleet import cluster_reports
 from gitops_ds.fleet.agents import Agent
@@ -236,7 +238,7 @@ def _stage(
         return CommitStage(StageKind.FAILED, words=f"{_name(failed)}: {failed.health.message}")
     done, all = (
         sum(agent.health.tally.updated for agent in own),
-        sum(sum(astuple(agent.health.tally)) for agent in own),
+        sum(sum(msgspec.structs.astuple(agent.health.tally)) for agent in own),
     )
     if unseen or not cluster_reports.all_well(own):
         return CommitStage(

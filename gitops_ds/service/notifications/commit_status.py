@@ -6,8 +6,9 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Set
-from dataclasses import dataclass, replace
 from typing import Protocol
+
+import msgspec
 
 from gitops_ds import __version__, errors
 from gitops_ds.fleet import agents as fleet_agents
@@ -20,6 +21,7 @@ from gitops_ds.model.backoff import Backoff
 from gitops_ds.model.events.base import Emit, Event
 from gitops_ds.model.events.notifications import NotificationFailed, NotificationSent
 from gitops_ds.model.objects import Key
+from gitops_ds.model.values import replace
 from gitops_ds.redaction.report import ReportSecrets
 from gitops_ds.service.git import forge_discovery
 from gitops_ds.service.git.forge_discovery import DiscoveredForge, NamedForge
@@ -51,8 +53,7 @@ class AgentSource(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class FollowedCommits:
+class FollowedCommits(msgspec.Struct, frozen=True):
     """A started deployer: the id of its objects' owner, its cluster's name, the agents in Git."""
 
     owner: str
@@ -60,8 +61,7 @@ class FollowedCommits:
     agents: Set[Key]
 
 
-@dataclass(frozen=True, slots=True)
-class StatusRepository:
+class StatusRepository(msgspec.Struct, frozen=True):
     """The repository of the commits: its name, its address, the cluster's name in the settings, and
     the suffix of a status' name.
     """

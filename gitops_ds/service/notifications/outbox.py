@@ -7,8 +7,10 @@ is sent with the next ones.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec.structs import asdict
 
 from gitops_ds.model.events.definition import Topic
 from gitops_ds.model.events.notifications import ONCE, Notification

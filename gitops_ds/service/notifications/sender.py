@@ -12,10 +12,10 @@ import contextlib
 import random
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 import aiohttp
+import msgspec
 
 from gitops_ds import __version__, errors
 from gitops_ds.forges import client, retries
@@ -131,8 +131,7 @@ def _why(error: Exception) -> str:
     ).__name__
 
 
-@dataclass(frozen=True, slots=True)
-class SenderContext:
+class SenderContext(msgspec.Struct, frozen=True):
     """The context of all receivers: the cluster's name, the emitter of events, and the time in
     seconds since 1970.
     """

@@ -8,8 +8,9 @@ that this process did not derive is derived again, or removed.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
 from typing import Protocol
+
+import msgspec
 
 from gitops_ds import errors
 from gitops_ds.git.approval_commits import ApprovalCommit, ChangedFiles
@@ -23,6 +24,7 @@ from gitops_ds.model.objects import CONTROLLER_REVISION, CommitId
 from gitops_ds.model.rollouts.halted_rollout import AppliedRollouts
 from gitops_ds.model.rollouts.stage_approval import Approver, StageApproval, WaitingStage
 from gitops_ds.model.sources.signatures import Mode, Trust, Unverified, Verified
+from gitops_ds.model.values import replace
 from gitops_ds.plan.rollouts import stage_approvals
 from gitops_ds.service.git import git_auth, git_source
 from gitops_ds.service.timed_attempts import TimedAttempts
@@ -63,8 +65,7 @@ class ApprovalRepository(Protocol):
 Reviews = Callable[[WaitingStage, tuple[Approver, ...]], Awaitable[StageApproval | None]]
 
 
-@dataclass(frozen=True, slots=True)
-class ApprovalContext:
+class ApprovalContext(msgspec.Struct, frozen=True):
     """What a writer works with.
 
     `applied` returns the rollouts of the last reconciliation, None before the first and while
@@ -82,8 +83,7 @@ class ApprovalContext:
     reviews: Reviews | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _Look:
+class _Look(msgspec.Struct, frozen=True):
     """The last look for an approval: the applied commit, the time of the next look, the failures
     in a row and the last message.
     """

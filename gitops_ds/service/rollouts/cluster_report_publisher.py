@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable
-from dataclasses import dataclass
+
+import msgspec
 
 from gitops_ds import errors
 from gitops_ds.fleet import cluster_reports
@@ -37,16 +38,14 @@ _NO_PUSH = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class OwnPlace:
+class OwnPlace(msgspec.Struct, frozen=True):
     """The place of this cluster in the order, and what its report is made of."""
 
     order: ClusterOrder
     inputs: ReportInput
 
 
-@dataclass(frozen=True, slots=True)
-class PublisherContext:
+class PublisherContext(msgspec.Struct, frozen=True):
     """What a publisher works with.
 
     `place` returns None before the first reconciliation and while another replica leads. `clock`

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
 from typing import Protocol
+
+import msgspec
 
 from gitops_ds.git.cluster_refs import ReportRef
 from gitops_ds.git.commit_writer import Signature
@@ -13,6 +14,7 @@ from gitops_ds.model.objects import CommitId
 from gitops_ds.model.rollouts import cluster_report
 from gitops_ds.model.rollouts.cluster_report import ClusterReport
 from gitops_ds.model.sources.signatures import Mode, Trust, Unverified, Verified
+from gitops_ds.model.values import replace
 from gitops_ds.plan.rollouts.cluster_waves import ClusterReports
 
 
@@ -36,8 +38,7 @@ class ReportRepository(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class ReadReport:
+class ReadReport(msgspec.Struct, frozen=True):
     """A report with its commit; `report` is None, and `problem` the reason, where it does not
     count.
     """

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from gitops_ds import errors
 from gitops_ds.fleet import cluster_overview
@@ -22,8 +23,7 @@ EVERY = 60.0  # seconds between two reads
 SOON = 5.0  # seconds between two looks for an order, which cost no request
 
 
-@dataclass(frozen=True, slots=True)
-class WatchContext:
+class WatchContext(msgspec.Struct, frozen=True):
     """What a watch works with; `orders` returns the order of the applied commit, empty without one.
     `clock` returns seconds since 1970.
     """

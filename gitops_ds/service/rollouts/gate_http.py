@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from urllib.parse import urlencode
 
 import aiohttp
+import msgspec
 import yarl
 
 from gitops_ds import __version__
@@ -25,17 +25,16 @@ class NoData(Exception):
     """A request without a usable response."""
 
 
-@dataclass(frozen=True, slots=True)
-class GateCall:
+class GateCall(msgspec.Struct, frozen=True):
     """One request: a form (sent as the query of a GET if it is short), or a JSON body. `seconds` is
     the time for all of it.
     """
 
     url: str
     seconds: float
-    form: Mapping[str, str] = field(default_factory=dict)
+    form: Mapping[str, str] = msgspec.field(default_factory=dict)
     body: bytes = b""
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = msgspec.field(default_factory=dict)
     trust: ssl.SSLContext | None = None
 
 

@@ -9,7 +9,8 @@ meanwhile.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+
+import msgspec
 
 from gitops_ds import __version__, errors
 from gitops_ds.forges.access import ForgeAccess, ForgeToken
@@ -40,8 +41,7 @@ PATIENCE = 60.0  # seconds for the forge
 BACKOFF = Backoff(15.0, 900.0, jitter=0.1)
 
 
-@dataclass(frozen=True, slots=True)
-class RevertContext:
+class RevertContext(msgspec.Struct, frozen=True):
     """What a writer works with.
 
     `prepared` renders a commit; `applied` returns the rollouts of the last reconciliation, None
@@ -59,8 +59,7 @@ class RevertContext:
     chance: Callable[[], float]
 
 
-@dataclass(frozen=True, slots=True)
-class _Attempts:
+class _Attempts(msgspec.Struct, frozen=True):
     """The failed attempts of one revert: their number, the time of the next one, the last
     message.
     """

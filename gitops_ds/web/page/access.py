@@ -17,6 +17,8 @@ from enum import StrEnum
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import msgspec
+
 from gitops_ds.errors import UsageError
 
 COOKIE = "gitops-ds-page"
@@ -71,8 +73,7 @@ class PageToken:
         return self._value
 
 
-@dataclass(frozen=True, slots=True)
-class PageRequest:
+class PageRequest(msgspec.Struct, frozen=True):
     """What of a request decides; `headers` by their names in any case."""
 
     peer: str

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from gitops_ds.fleet.cluster_overview import ClusterRow
 from gitops_ds.model import duration
@@ -14,8 +15,7 @@ from gitops_ds.web.page.view import View
 _LINKS = ("https://", "http://")
 
 
-@dataclass(frozen=True, slots=True)
-class ShownCluster:
+class ShownCluster(msgspec.Struct, frozen=True):
     """One line. `url` is the page of the cluster, empty without a link that a browser may open."""
 
     name: str

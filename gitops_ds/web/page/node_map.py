@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 
 import msgspec
 
@@ -51,8 +50,7 @@ class Cell(msgspec.Struct, frozen=True, gc=False):
     revision: Revision | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class NodeGroup:
+class NodeGroup(msgspec.Struct, frozen=True):
     """The nodes of one pool in one zone; `states` counts them by state."""
 
     pool: str
@@ -71,8 +69,7 @@ class NodeGroup:
         return self.states.get("", 0)
 
 
-@dataclass(frozen=True, slots=True)
-class Shade:
+class Shade(msgspec.Struct, frozen=True):
     """One entry of the legend: a commit (or a revision without one), its letter, and how many nodes
     run it.
     """
@@ -84,8 +81,7 @@ class Shade:
     wanted: bool
 
 
-@dataclass(frozen=True, slots=True)
-class FleetMap:
+class FleetMap(msgspec.Struct, frozen=True):
     """The map; `states` counts the nodes in each state, `reasons` names what the codes number."""
 
     groups: tuple[NodeGroup, ...]
@@ -93,7 +89,7 @@ class FleetMap:
     states: Mapping[str, int]
     reasons: tuple[str, ...]
     troubles: tuple[tuple[str, str, tuple[Cell, ...]], ...] = ()
-    by_node: Mapping[str, Cell] = field(default_factory=dict)
+    by_node: Mapping[str, Cell] = msgspec.field(default_factory=dict)
 
     @property
     def codes(self) -> list[str]:
@@ -155,8 +151,7 @@ def draw(agent: Agent, where: Mapping[str, tuple[str, str]]) -> FleetMap:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Legend:
+class _Legend(msgspec.Struct, frozen=True):
     """What codes stand for: revision and letter by a pod's hash, the reasons in the order of their
     numbers.
     """

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from gitops_ds.model.health import HealthState
 from gitops_ds.redaction import texts
@@ -39,8 +40,7 @@ _SQUARES = 4000  # on a wall: of more nodes only the bars are shown
 _SHAPE = 1.4  # columns for each row of tiles on a wide screen
 
 
-@dataclass(frozen=True, slots=True)
-class AgentSection:
+class AgentSection(msgspec.Struct, frozen=True):
     """The agents of one repository, or those of none. `title` is empty for the only section."""
 
     source: SourceRow | None
@@ -95,8 +95,7 @@ def _meets(one: AgentRow, query: str) -> bool:
     return all(word in text for word in query.lower().split())
 
 
-@dataclass(frozen=True, slots=True)
-class Tile:
+class Tile(msgspec.Struct, frozen=True):
     """One agent on a wall. `hold` and `halt` are sentences, empty where they do not apply;
     `codes` are those of its nodes on the map, none where they are too many, and `shape` is that of
     their area, width by height.

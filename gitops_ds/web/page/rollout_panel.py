@@ -5,7 +5,8 @@ nodes. Pure.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from dataclasses import dataclass
+
+import msgspec
 
 from gitops_ds.fleet.rollout_timing import RolloutTiming
 from gitops_ds.fleet.staged_rollouts import StagedRollout
@@ -39,8 +40,7 @@ _TONES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class StageRow:
+class StageRow(msgspec.Struct, frozen=True):
     """A stage: `tone` is the class of its badge, `since` when it opened, passed or was halted, and
     `until` when its wait ends, in seconds since 1970 or None; `approved` states who approved it.
     """
@@ -58,8 +58,7 @@ class StageRow:
     until: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class RolloutPanel:
+class RolloutPanel(msgspec.Struct, frozen=True):
     """A rollout; `hold` and `halt` are sentences, empty where they do not apply."""
 
     commit: str

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+
+import msgspec
 
 from gitops_ds.fleet import agents as fleet_agents
 from gitops_ds.fleet import rollout_timing
@@ -16,8 +17,7 @@ from gitops_ds.model.sources.source_status import EFFECTS, SourceStatus
 from gitops_ds.redaction import texts
 
 
-@dataclass(frozen=True, slots=True)
-class AgentRow:
+class AgentRow(msgspec.Struct, frozen=True):
     """One agent in a table. `stage` is the stage of its staged rollout, `source` the ID of the
     repository that it comes from; both may be empty.
     """
@@ -98,8 +98,7 @@ def _fill(reason: str, blame: Blame) -> str:
     return "bad" if blame is Blame.TEMPLATE else "warn"
 
 
-@dataclass(frozen=True, slots=True)
-class SourceRow:
+class SourceRow(msgspec.Struct, frozen=True):
     """One followed repository."""
 
     id: str

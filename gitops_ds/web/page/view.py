@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol
+
+import msgspec
 
 from gitops_ds.fleet.agents import Agent
 from gitops_ds.fleet.cluster_overview import ClusterRow
@@ -14,8 +15,7 @@ from gitops_ds.model.sources.source_status import SourceStatus
 from gitops_ds.model.sources.source_tree import CommitInfo
 
 
-@dataclass(frozen=True, slots=True)
-class PageEvent:
+class PageEvent(msgspec.Struct, frozen=True):
     """One line of what happened, `at` seconds since 1970. `tone` is good, bad, warn or plain; it is
     about `key`, `commit`.
     """

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from typing import Any
 
+import msgspec
 import orjson
 
 from gitops_ds import errors
@@ -18,6 +18,7 @@ from gitops_ds.model import names
 from gitops_ds.model.daemonset import OnDelete, RollingUpdate, Share
 from gitops_ds.model.live import Node, Revision
 from gitops_ds.model.objects import Body, Key, show_path
+from gitops_ds.model.values import replace
 from gitops_ds.plan import diff, side_by_side_diff
 from gitops_ds.redaction import objects, report, texts
 from gitops_ds.web.page import formatting, node_map, rollout_panel
@@ -103,8 +104,7 @@ def steering(agent: Agent) -> list[tuple[str, str, str]]:
     return notices
 
 
-@dataclass(frozen=True, slots=True)
-class HistoryEntry:
+class HistoryEntry(msgspec.Struct, frozen=True):
     """One revision in the history. `badge`: wanted, or proven during a staged rollout, else
     empty.
     """
@@ -187,8 +187,7 @@ def _first(parameters: Mapping[str, str]) -> int:
     return max(1, int(text)) if text.isascii() and text.isdigit() and len(text) < 7 else 1
 
 
-@dataclass(frozen=True, slots=True)
-class NodeRow:
+class NodeRow(msgspec.Struct, frozen=True):
     """One node in a table: how many agents' pods it has, and which are not well."""
 
     node: Node
@@ -271,8 +270,7 @@ def node(view: View, name: str) -> dict[str, Any]:
     return {"tab": "Nodes", "node": node_seen, "rows": rows, "elsewhere": elsewhere, **place}
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(msgspec.Struct, frozen=True):
     """A revision that a commit made: who runs it, and which fields of the pod template it changed
     (None: nothing to compare).
     """

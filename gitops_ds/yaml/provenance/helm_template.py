@@ -13,6 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from gitops_ds.model.objects import Path
 from gitops_ds.model.sources.bundle import Pointer
 from gitops_ds.model.sources.chart import Places
@@ -32,8 +34,7 @@ _MOST_BRANCHES = 10
 _DOT = re.compile(r"(?:tpl\s*\(\s*)?(?:toYaml\s+)?\.(?:\s*\||$|\s*\))")
 
 
-@dataclass(frozen=True, slots=True)
-class ChartValues:
+class ChartValues(msgspec.Struct, frozen=True):
     """Values of a chart, and where they stand; `path` leads to them."""
 
     value: Any

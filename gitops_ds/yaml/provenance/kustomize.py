@@ -9,14 +9,16 @@ Everything else has the place of its nearest parent.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import Any
+
+import msgspec
 
 from gitops_ds.model.objects import Path
 from gitops_ds.model.sources.bundle import Pointer
 from gitops_ds.model.sources.chart import Places
 from gitops_ds.model.sources.source_tree import Files
+from gitops_ds.model.values import replace
 from gitops_ds.yaml import parser
 
 # What is compared with each other, so that no kustomization is worth more time than its build.
@@ -24,8 +26,7 @@ _MOST_PAIRS = 100_000
 _MOST_ITEMS = 200
 
 
-@dataclass(frozen=True, slots=True)
-class _Written:
+class _Written(msgspec.Struct, frozen=True):
     """A value in a file."""
 
     value: Any
