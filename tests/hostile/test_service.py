@@ -31,6 +31,8 @@ pytestmark = [
 ]
 DEPLOYMENT = Path(__file__).parents[2] / "deploy/base/deployment.yaml"
 PROBE_SECONDS = 5.0  # the kubelet's timeout
+# Of the hostile repositories. Each fetch of some takes a second of a core, for the limit of memory.
+INTERVAL = "20s"
 
 
 def limit_of_the_pod() -> int:
@@ -103,11 +105,12 @@ def good(space: str, tag: int) -> dict[str, str]:
     return {"agent.json": json.dumps(daemonset("good", image(tag), space))}
 
 
-def settings(tmp_path: Path, urls: list[str]) -> Path:
+def settings(tmp_path: Path, hostile: list[Path], fleet: Path) -> Path:
+    intervals = {**dict.fromkeys(hostile, INTERVAL), fleet: "1s"}
     content: dict[str, Any] = {
         "repositories": [
-            {"url": url, "interval": "1s", "retryInterval": "1s", "allowLocal": True}
-            for url in urls
+            {"url": str(path), "interval": interval, "retryInterval": "1s", "allowLocal": True}
+            for path, interval in intervals.items()
         ]
     }
     file = tmp_path / "settings.yaml"
@@ -126,7 +129,7 @@ def test_others_go_on_probes_are_answered_memory_stays_below_the_pods_limit_and_
         one.make(upstreams[one.name])
     fleet = gitservers.Upstream(tmp_path / "good")
     fleet.commit(good(space, 1))
-    file = settings(tmp_path, [str(one.path) for one in (*upstreams.values(), fleet)])
+    file = settings(tmp_path, [one.path for one in upstreams.values()], fleet.path)
     words = ("--settings", str(file), "--listen", f"127.0.0.1:{port}")
     variables = {
         "GITOPS_DS_MEMORY_LIMIT": str(limit),

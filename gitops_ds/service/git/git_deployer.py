@@ -112,6 +112,7 @@ class GitDeployer(runnable.DeployerPart):
         """Requests a reconciliation after a push, from the leader if this replica is not."""
         self._polling.webhook_received()
         if self.loop is None:
+            self._startup.wake()
             return
         self.loop.expect(push.commit)
         if not self._leading:

@@ -6,13 +6,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import random
 import time
 from collections.abc import AsyncIterator, Callable
 
 from gitops_ds import errors
 from gitops_ds.client.supervisor import ended
-from gitops_ds.deployer import source_status_store, state_store
+from gitops_ds.deployer import loop_state, source_status_store, state_store
 from gitops_ds.git.address import Address
+from gitops_ds.model.backoff import Backoff
 from gitops_ds.model.deployer_state import DeployerState
 from gitops_ds.model.events.deployer import ReconcileFailed
 from gitops_ds.model.objects import CommitId
@@ -34,7 +36,7 @@ class Startup:
         self, context: ServiceContext, settings: RepositorySettings, address: Address
     ) -> None:
         self._context, self._settings, self._address = context, settings, address
-        self._stopping = asyncio.Event()
+        self._stopping, self._wake = False, asyncio.Event()
         self._error: errors.GitopsError | None = None
         # from the state in the cluster: the owner's id and the last good commit
         self._applied: tuple[str, CommitId | None] = ("", None)
@@ -59,7 +61,12 @@ class Startup:
 
     def stop(self) -> None:
         """Ends `run` before the next attempt."""
-        self._stopping.set()
+        self._stopping = True
+        self._wake.set()
+
+    def wake(self) -> None:
+        """Requests the next attempt at once."""
+        self._wake.set()
 
     async def run(self, source: GitSource, leading: Callable[[], bool]) -> Prepared | None:
         """The commit that implies the owner's id; None after `stop`. The status is saved while
@@ -67,24 +74,25 @@ class Startup:
 
         Raises GitopsError where a retry cannot help, if there is one repository only.
         """
-        message = ""
+        message, failures, backoff = "", 0, _backoff(self._settings)
         async with self._saver() as saver:
-            while not self._stopping.is_set():
+            while not self._stopping:
+                self._wake.clear()
                 try:
                     return await self._newest_or_applied(source)
                 except errors.GitopsError as error:
                     if self._is_final(error):
                         raise
                     is_new, message, self._error = str(error) != message, str(error), error
+                failures += 1
+                wait = backoff.delay(failures, random.random())
                 if is_new:
-                    self._context.emit(
-                        ReconcileFailed(time.time(), message, self._settings.retry_interval)
-                    )
+                    self._context.emit(ReconcileFailed(time.time(), message, wait))
                 self.attempted = True
                 if leading() and (status := self.status) and status.id:
                     saver.update(status, write=is_new)
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._stopping.wait(), self._settings.retry_interval)
+                    await asyncio.wait_for(self._wake.wait(), wait)
             await saver.close()
         return None
 
@@ -151,3 +159,10 @@ class Startup:
             yield saver
         finally:
             await ended(saving)
+
+
+def _backoff(settings: RepositorySettings) -> Backoff:
+    """Up to the interval, at which a loop attempts to read a repository again."""
+    first = settings.retry_interval
+    longest = min(max(first, settings.interval), loop_state.LONGEST_RETRY)
+    return Backoff(first, longest, jitter=loop_state.JITTER)

@@ -1,0 +1,123 @@
+"""The attempts to read a repository before its loop starts, in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from gitops_ds import errors
+from gitops_ds.git import address
+from gitops_ds.git.repository import Repository
+from gitops_ds.model.duration import Duration
+from gitops_ds.pipeline.prepare import Prepared
+from gitops_ds.sandbox import memory
+from gitops_ds.service import prepare_process
+from gitops_ds.service.context import ServiceContext
+from gitops_ds.service.git.git_source import GitSource
+from gitops_ds.service.git.git_startup import Startup
+from gitops_ds.settings.repository import RepositorySettings
+from gitops_ds.settings.service import Service
+from gitops_ds.simulator import SimulatedCluster, virtual_time
+
+URL = "https://git.example.com/fleet"
+
+
+@dataclass
+class Attempts:
+    """The times of the attempts, in seconds since the start, and the events meanwhile."""
+
+    times: list[float] = field(default_factory=list)
+    events: list[object] = field(default_factory=list)
+
+    @property
+    def delays(self) -> list[float]:
+        return [after - before for before, after in itertools.pairwise(self.times)]
+
+
+class _Unreachable(GitSource):
+    """A repository whose server refuses each connection."""
+
+    attempts: Attempts
+
+    async def newest(self) -> Prepared:
+        self.attempts.times.append(asyncio.get_running_loop().time())
+        raise errors.SourceUnreachable("the server refuses the connection")
+
+
+@contextlib.asynccontextmanager
+async def starting(
+    cache: Path, settings: RepositorySettings
+) -> AsyncIterator[tuple[Startup, Attempts]]:
+    """A start whose attempts fail; it is stopped afterwards."""
+    attempts = Attempts()
+    where = address.parse(URL)
+    async with SimulatedCluster() as cluster, Repository(where, cache) as repository:
+        context = ServiceContext(Service(), cluster, cluster, attempts.events.append, at_desk=False)
+        preparing = prepare_process.Preparing(memory.here())
+        source = _Unreachable(repository, settings, "", preparing)
+        source.attempts = attempts
+        startup = Startup(context, settings, where)
+        running = asyncio.create_task(startup.run(source, lambda: True))
+        try:
+            yield startup, attempts
+        finally:
+            startup.stop()
+            assert await running is None
+
+
+@pytest.mark.parametrize(
+    ("interval", "retry", "expected"),
+    [
+        (60.0, 15.0, [15, 30, 60, 60]),
+        (10.0, 15.0, [15, 15, 15]),
+        (1.0, 1.0, [1, 1, 1]),
+        (3600.0, 60.0, [60, 120, 240, 300, 300]),
+    ],
+)
+def test_failed_attempts_are_retried_later_each_time_up_to_the_interval(
+    tmp_path: Path, interval: float, retry: float, expected: list[float]
+) -> None:
+    settings = RepositorySettings(URL, interval=Duration(interval), retry_interval=Duration(retry))
+
+    async def scene() -> None:
+        async with starting(tmp_path, settings) as (_, attempts):
+            await asyncio.sleep(sum(expected) * 1.1 + 1)
+            delays = attempts.delays[: len(expected)]
+            assert len(delays) == len(expected)
+            for delay, least in zip(delays, expected, strict=True):
+                assert least <= delay <= least * 1.1
+            assert len(attempts.events) == 1  # the same message is published once
+
+    virtual_time.run(scene())
+
+
+def test_a_webhook_causes_an_attempt_at_once(tmp_path: Path) -> None:
+    settings = RepositorySettings(URL, interval=Duration(600), retry_interval=Duration(300))
+
+    async def scene() -> None:
+        async with starting(tmp_path, settings) as (startup, attempts):
+            await asyncio.sleep(10)
+            assert len(attempts.times) == 1
+            startup.wake()
+            await asyncio.sleep(1)
+            assert attempts.times == [attempts.times[0], 10.0]
+
+    virtual_time.run(scene())
+
+
+def test_a_stop_ends_the_wait(tmp_path: Path) -> None:
+    settings = RepositorySettings(URL, interval=Duration(600), retry_interval=Duration(300))
+
+    async def scene() -> None:
+        async with starting(tmp_path, settings) as (_, attempts):
+            await asyncio.sleep(10)
+        assert asyncio.get_running_loop().time() == 10.0
+        assert len(attempts.times) == 1
+
+    virtual_time.run(scene())
