@@ -102,11 +102,12 @@ def run(args: RunArgs) -> int:
 
 
 async def _run(args: RunArgs) -> None:
-    import orjson
+    with options.importing():
+        import orjson
 
-    from gitops_ds.model.events.definition import Level
-    from gitops_ds.service import main
-    from gitops_ds.telemetry import log_lines
+        from gitops_ds.model.events.definition import Level
+        from gitops_ds.service import main
+        from gitops_ds.telemetry import log_lines
 
     settings = _settings(args)
 

@@ -5,10 +5,11 @@ its output.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import os
 import sys
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -233,6 +234,19 @@ def run(
             return runner.run(work)
     except KeyboardInterrupt:
         raise click.exceptions.Abort from None
+
+
+@contextlib.contextmanager
+def importing() -> Iterator[None]:
+    """Imports of a process that runs for months: without garbage collections, a tenth of their
+    time. Modules live as long as the process, so later collections do not visit them.
+    """
+    gc.disable()
+    try:
+        yield
+        gc.freeze()
+    finally:
+        gc.enable()
 
 
 def say(text: str, *, quiet: bool = False) -> None:
