@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from xml.etree import ElementTree as Xml
@@ -18,12 +20,18 @@ pytestmark = [pytest.mark.slow, pytest.mark.system, pytest.mark.xdist_group("ci_
 
 
 def job(
-    work: Work, environment: Mapping[str, str], builds: Path, path: str = ".", **more: str
+    work: Work,
+    environment: Mapping[str, str],
+    builds: Path,
+    path: str = ".",
+    *,
+    package: str = str(files.ROOT),
+    **more: str,
 ) -> subprocess.CompletedProcess[str]:
     """https://docs.gitlab.com/runner/shells/: the lines of the script one after the other, until
     one fails.
     """
-    _, text = files.template(package=str(files.ROOT), comment="true", path=path)
+    _, text = files.template(package=package, comment="true", path=path)
     (document,) = files.documents(text)
     own = document["gitops-ds-check"]
     script = "set -eo pipefail\n" + "\n".join(own["script"])
@@ -43,6 +51,14 @@ def job(
         check=False,
         timeout=600,
     )
+
+
+def in_the_image(
+    work: Work, environment: Mapping[str, str], builds: Path, path: str = "."
+) -> subprocess.CompletedProcess[str]:
+    """The job in an image that has gitops-ds: without the ten seconds of an installation."""
+    programs = f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
+    return job(work, {**environment, "PATH": programs}, builds, path, package="")
 
 
 def rules(work: Work) -> set[str]:
@@ -82,9 +98,9 @@ def test_a_merge_request_is_checked_reported_and_its_comment_requested(
     assert f"Checked `{sha[:12]}`" in (work.clone / ".gitops-ds/report.md").read_text()
 
     # Of the default branch, with and without findings.
-    assert job(work, wheels, tmp_path).returncode == 1
+    assert in_the_image(work, wheels, tmp_path).returncode == 1
     work.write("agent")
-    mended = job(work, wheels, tmp_path)
+    mended = in_the_image(work, wheels, tmp_path)
     assert mended.returncode == 0, mended.stdout + mended.stderr
     assert "gitops-ds/DS101" not in rules(work)
     assert not list(tmp_path.glob("tmp.*"))
@@ -118,7 +134,7 @@ def test_nothing_of_a_hostile_tree_runs_and_nothing_is_written_through_its_links
     assert not reports.is_symlink()
     assert not any(path.is_symlink() for path in reports.iterdir())
     assert program.read_text() == "#!/bin/sh\n"
-    assert job(work, wheels, tmp_path, path="away").returncode == 2
+    assert in_the_image(work, wheels, tmp_path, path="away").returncode == 2
     assert not [path for path in (marker, work.clone / marker.name) if path.exists()]
 
 
