@@ -9,6 +9,7 @@ from benchmarks import (
     changes,
     check,
     decide,
+    growth,
     large,
     page,
     plan,
@@ -36,6 +37,7 @@ PARTS = {
     "watches": watches.main,
     "service": service.main,
     "large": large.main,
+    "growth": growth.main,
 }
 
 for name in sys.argv[1:] or PARTS:

@@ -64,7 +64,7 @@ async def _measure(folder: Path) -> None:
         cluster_objects.fill_simulated(cluster.server, FLEET)
         starts, beat = list[Start](), 0.0
         for number in range(RUNS + 1):
-            with running(kubeconfig, upstream, folder, {"powers": "pace"}) as service:
+            with running(kubeconfig, [upstream], folder, {"powers": "pace"}) as service:
                 start = await _started(service)
                 if number:  # the first one clones the repository
                     starts.append(start)

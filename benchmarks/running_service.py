@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -92,13 +92,20 @@ class RunningService:
 
 @contextlib.contextmanager
 def running(
-    kubeconfig: Path, upstream: gitservers.Upstream, folder: Path, controller: Mapping[str, str]
+    kubeconfig: Path,
+    upstreams: Sequence[gitservers.Upstream],
+    folder: Path,
+    controller: Mapping[str, str],
 ) -> Iterator[RunningService]:
     """The service with the page, metrics and a webhook, and otherwise its default settings."""
     port, log, secret = controlplane.free_port(), folder / "log", folder / "secret"
     secret.write_text(SECRET)
+    repositories = [
+        {"url": f"file://{upstream.path}", "allowLocal": True, "branch": "main"}
+        for upstream in upstreams
+    ]
     settings = {
-        "repository": {"url": f"file://{upstream.path}", "allowLocal": True, "branch": "main"},
+        "repositories": repositories,
         "cluster": {"kubeconfig": str(kubeconfig)},
         "controller": dict(controller),
         "listen": {"address": f"127.0.0.1:{port}", "webhook": {"secretFile": str(secret)}},

@@ -188,7 +188,7 @@ def _at(event: dict[str, Any]) -> float:
 def served(plane: ControlPlane, upstream: gitservers.Upstream, folder: Path) -> Iterator[Scene]:
     """The service in the full cluster."""
     kubeconfig = folder / "kubeconfig"
-    with running_service.running(kubeconfig, upstream, folder, POWERS) as service:
+    with running_service.running(kubeconfig, [upstream], folder, POWERS) as service:
         yield Scene(service, plane)
 
 
