@@ -115,14 +115,15 @@ def _one_processor() -> Iterator[None]:
 
 
 def controllers() -> Iterator[Growth]:
-    """Our controller on the simulated cluster, in virtual time."""
+    """Our controller on the simulated cluster, in virtual time: a decision in the middle of a
+    rollout; a DaemonSet that is created and updated, with the CPU of the simulated cluster.
+    """
     decisions = {nodes: _in_new_process(decision, nodes) for nodes in NODES}
-    what = "a decision in the middle of a rollout, nodes"
     calls = {nodes: float(one.calls) for nodes, one in decisions.items()}
-    yield Growth(f"{what}: CPU", "ms", {nodes: one.ms for nodes, one in decisions.items()})
-    yield Growth(f"{what}: function calls", "calls", calls)
+    yield Growth("decision, nodes: CPU", "ms", {nodes: one.ms for nodes, one in decisions.items()})
+    yield Growth("decision, nodes: function calls", "calls", calls)
     rollouts = {nodes: _in_new_process(rollout, nodes) for nodes in NODES}
-    yield Growth("a DaemonSet created and updated, nodes: CPU with the cluster's", "s", rollouts)
+    yield Growth("rollout, nodes: CPU", "s", rollouts)
 
 
 @dataclass(frozen=True)
@@ -176,7 +177,9 @@ class Start:
 
 
 def services(folder: Path) -> Iterator[Growth]:
-    """The installed program as a service, each repository with an agent of its own."""
+    """The installed program as a service, each repository with an agent of its own, until all are
+    in sync.
+    """
     starts: dict[int, Start] = {}
     for count in REPOSITORIES:
         runs = [
@@ -187,8 +190,8 @@ def services(folder: Path) -> Iterator[Growth]:
     first = starts[REPOSITORIES[0]]
     cpu = {count: one.cpu for count, one in starts.items()}
     memory = {count: one.memory for count, one in starts.items()}
-    yield Growth("start of a service, repositories: CPU", "s", cpu, (1, first.cpu))
-    yield Growth("a service, repositories: memory", "MiB", memory, (1, first.memory))
+    yield Growth("service, repositories: CPU", "s", cpu, (1, first.cpu))
+    yield Growth("service, repositories: memory", "MiB", memory, (1, first.memory))
 
 
 async def _service(folder: Path, count: int) -> Start:

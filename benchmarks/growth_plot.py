@@ -27,10 +27,10 @@ def svg(lines: Mapping[str, Sequence[tuple[float, float]]]) -> str:
         parts += [f'<circle cx="{_x(x):.1f}" cy="{_y(y):.1f}" r="3.5" fill="{colour}"/>'
                   for x, y in multiples]  # fmt: skip
         names.append((name, colour))
-    for row, (name, colour) in enumerate(names):
-        y = TOP + 18 + 19 * row
-        parts.append(f'<rect x="{LEFT + 14}" y="{y - 9}" width="14" height="4" fill="{colour}"/>')
-        parts.append(_text(LEFT + 36, y, name, "start"))
+    for row, (name, colour) in enumerate(reversed(names)):
+        x, y = WIDTH - RIGHT - 230, HEIGHT - BOTTOM - 14 - 19 * row
+        parts.append(f'<rect x="{x}" y="{y - 6}" width="14" height="4" fill="{colour}"/>')
+        parts.append(_text(x + 22, y, name, "start"))
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
         f'font-family="sans-serif" font-size="13">\n'

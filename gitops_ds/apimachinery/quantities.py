@@ -33,7 +33,12 @@ def canonical(text: str | int | float, *, round_to_milli: bool = False) -> str:
 
     `round_to_milli`: amounts of resources are rounded up to a thousandth.
     """
-    amount, family = _parse(str(text).strip())
+    return _canonical(str(text).strip(), round_to_milli)
+
+
+@lru_cache(1024)
+def _canonical(text: str, round_to_milli: bool) -> str:
+    amount, family = _parse(text)
     scale = 10**3 if round_to_milli else 10**9
     amount = _away_from_zero(amount * scale) / Fraction(scale)
     if amount == 0:

@@ -146,7 +146,7 @@ def _hidden(checked: CheckResult, findings: Sequence[Finding]) -> ReportSecrets:
     files = {finding.place.file for finding in findings if finding.place}
     objects = (held for one in checked.prepared for held in one.bundle.manifests.values())
     return redaction_report.found_in(
-        held.body for held in objects if held.key in keys or held.origin.base.file in files
+        held.body for held in objects if held.origin.base.file in files or held.key in keys
     )
 
 
