@@ -200,3 +200,13 @@ def test_texts_in_literal_style_are_those_of_libyaml(text: str) -> None:
     for end in ("", "\n", "\n\n", "\n  \n"):
         value = fast_path.read((text + end).encode())
         assert value is None or repr(value) == parsed_text((text + end).encode())
+
+
+@pytest.mark.parametrize(
+    ("text", "reads"), [("a: b\n", True), ("a:\n- |\n  b\n", True), ("a: &b c\n", False)]
+)
+def test_the_syntax_of_a_file_is_known_before_and_after_it_is_read(text: str, reads: bool) -> None:
+    data = f"# a file of this test alone\n{text}".encode()
+    assert [fast_path.reads(data), fast_path.read(data) is not None, fast_path.reads(data)] == [
+        reads
+    ] * 3
