@@ -23,6 +23,7 @@ from playwright.sync_api import (
 
 from gitops_ds.web.page import routes
 from gitops_ds.web.page.access import PageGuard
+from tests.page import chromium
 from tests.page.fleets import Show, story
 from tests.thread_loop import ThreadLoop
 
@@ -130,9 +131,7 @@ def browser() -> Iterator[Browser]:
     event loop.
     """
     with sync_playwright() as playwright:
-        made = playwright.chromium.launch(
-            executable_path="/usr/bin/chromium", args=["--no-sandbox"]
-        )
+        made = chromium.launched(playwright)
         yield made
         made.close()
 

@@ -24,6 +24,7 @@ from gitops_ds.fleet.agents import Agent
 from gitops_ds.git import local_worktree
 from gitops_ds.model.rollouts.staged_rollout import StageState
 from tests.docs.pages import ROOT
+from tests.page import chromium
 
 NODES, SPEED = 96, 6.0
 POLICY = """\
@@ -169,9 +170,7 @@ def main(folder: Path | None) -> None:
     thread = threading.Thread(target=story.run, daemon=True)
     thread.start()
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path="/usr/bin/chromium", args=["--no-sandbox"]
-        )
+        browser = chromium.launched(playwright)
         while moment := story.moments.get():
             if folder is None:
                 documented(browser, *moment)
