@@ -27,6 +27,7 @@ def test_a_failed_pod_doubles_the_delay_up_to_15_minutes_and_for_half_an_hour(
 
 
 def test_the_same_target_is_futile_after_its_fifth_write_within_a_minute() -> None:
+    assert (OFTEN, WINDOW) == (5, 60.0)
     writes = Repetition()
     assert not any(writes.note(["a"], 100.0 + number) for number in range(OFTEN))
     assert not writes.note(["b"], 110.0)

@@ -337,10 +337,16 @@ def test_a_duplicate_names_the_pod_that_stays() -> None:
     }
 
 
-def test_the_name_of_a_pod_ends_in_ten_letters() -> None:
-    base, _, suffix = pod_factory.name("node-agent\nuid").rpartition("-")
-    assert base == "node-agent"
-    assert len(suffix) == 10
+@pytest.mark.parametrize(
+    ("attempt", "name"), [(0, "node-agent-v6f9wrclkd"), (1, "node-agent-mksdlpf5j7")]
+)
+def test_a_pod_has_the_same_name_in_every_version_of_the_controller(
+    attempt: int, name: str
+) -> None:
+    """Two leaders of an upgrade that create the same pod then meet at its name."""
+    assert pod_factory.name("node-agent\nuid", attempt) == name
+    if not attempt:
+        assert pod_factory.name("node-agent\nuid") == name
 
 
 @pytest.mark.parametrize(("taints", "creates"), [([], 1), ([NO_SCHEDULE], 0)])

@@ -7,7 +7,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from gitops_ds.daemonset.workqueue import BACKOFF, LONGEST_FAILED_DELAY, WorkQueue
+from gitops_ds.daemonset.workqueue import LONGEST_FAILED_DELAY, SHORTEST_DELAY, WorkQueue
 from tests import profiles
 
 
@@ -67,7 +67,7 @@ def test_failures_are_retried_with_increasing_delay_and_success_resets_it() -> N
         waits.append(due - now)
         now = due
     assert [round(wait, 6) for wait in waits[:3]] == [0.005, 0.01, 0.02]
-    assert round(waits[-1], 6) == BACKOFF.longest
+    assert round(waits[-1], 6) == 1000.0  # seconds, as client-go
     queue.take(now)
     queue.done("a", now)
     queue.add("a", now)
@@ -103,7 +103,54 @@ def test_news_of_a_key_that_fails_does_not_bring_it_back_at_once() -> None:
         assert queue.take(now) == "a"
         queue.done("a", now, failed=True)
     queue.add("a", now)
+    assert LONGEST_FAILED_DELAY == 1.0
     assert queue.next_due() == now + LONGEST_FAILED_DELAY
+
+
+def test_a_forgotten_key_fails_for_the_first_time_again() -> None:
+    queue: WorkQueue[str] = WorkQueue()
+    queue.add("a", 0.0)
+    assert queue.take(0.0) == "a"
+    for now in range(0, 80, 10):
+        queue.done("a", now, failed=True)
+        assert queue.take(now + 10.0) == "a"
+    queue.forget("a")
+    queue.done("a", 80.0, failed=True)
+    assert queue.next_due() == pytest.approx(80.005)
+
+
+def test_keys_that_are_due_at_the_same_time_are_taken_in_the_order_in_which_they_were_added() -> (
+    None
+):
+    queue: WorkQueue[str] = WorkQueue()
+    for key in "bca":
+        queue.add(key, 1.0)
+    assert [queue.take(1.0) for _ in range(3)] == ["b", "c", "a"]
+
+
+def test_a_sweep_of_obsolete_entries_loses_no_waiting_key_and_no_order() -> None:
+    queue: WorkQueue[int] = WorkQueue()
+    for key in range(100):
+        for earlier in range(4, -1, -1):  # four obsolete entries each
+            queue.add(key, 1000.0 + (key * 37) % 100 + 200 * earlier)
+    queue.add(-1, 0.0)
+    assert queue.take(0.0) == -1
+    queue.done(-1, 0.0)
+    taken = [queue.take(5000.0) for _ in range(100)]
+    assert taken == sorted(range(100), key=lambda key: (key * 37) % 100)
+    assert queue.take(5000.0) is None
+
+
+def test_a_sweep_of_past_delays_keeps_those_of_now() -> None:
+    queue: WorkQueue[int] = WorkQueue()
+    for key in range(200):
+        queue.add(key, float(key))
+        assert queue.take(float(key)) == key
+        queue.done(key, float(key))
+        queue.add(key, float(key))
+        assert queue.next_due() == key + SHORTEST_DELAY
+        assert queue.take(key + SHORTEST_DELAY) == key
+        queue.done(key, key + SHORTEST_DELAY)
 
 
 def test_many_keys_that_fail_share_a_rate() -> None:
@@ -112,11 +159,12 @@ def test_many_keys_that_fail_share_a_rate() -> None:
         queue.add(key, 0.0)
         assert queue.take(0.0) == key
         queue.done(key, 0.0, failed=True)
-    retried = 0
+    retried = list[float]()
     while (due := queue.next_due()) is not None and due <= 20.0:
         queue.take(due)
-        retried += 1
-    assert 250 <= retried <= 301
+        retried.append(due)
+    assert sum(due < 0.1 for due in retried) == 100  # the burst, then ten in a second, as client-go
+    assert 250 <= len(retried) <= 301
 
 
 class Traffic(RuleBasedStateMachine):
