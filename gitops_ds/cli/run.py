@@ -134,9 +134,8 @@ async def _run(args: RunArgs) -> None:
 
 def _settings(args: RunArgs) -> Service:
     """The settings of the file, overridden by the options."""
-    from msgspec.structs import replace
-
     from gitops_ds.controller.controller import Powers
+    from gitops_ds.model.values import replace
     from gitops_ds.settings import service as file
 
     settings = file.read(args.settings) if args.settings else file.Service()
@@ -149,8 +148,8 @@ def _settings(args: RunArgs) -> Service:
         "context": args.context,
         "namespace": namespace,
     }
-    powers = {"powers": Powers(args.powers)} if args.powers else {}
-    render = {} if args.allowed is None else {"allow": args.allowed.words}
+    powers: dict[str, Any] = {"powers": Powers(args.powers)} if args.powers else {}
+    render: dict[str, Any] = {} if args.allowed is None else {"allow": args.allowed.words}
     addresses = {"address": args.listen, "probes": args.listen_probes}
     return replace(
         settings,
@@ -166,7 +165,7 @@ def _settings(args: RunArgs) -> Service:
     )
 
 
-def _set(values: dict[str, str | None]) -> dict[str, str]:
+def _set(values: dict[str, str | None]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value}
 
 
@@ -174,8 +173,8 @@ def _repositories(
     args: RunArgs, configured: tuple[RepositorySettings, ...]
 ) -> tuple[RepositorySettings, ...]:
     """The repositories of the settings, or the one of `-C`, with the options applied."""
-    from msgspec.structs import replace
-
+    from gitops_ds.model.duration import Duration
+    from gitops_ds.model.values import replace
     from gitops_ds.settings.base import Ratio
     from gitops_ds.settings.repository import RepositorySettings
 
@@ -195,7 +194,7 @@ def _repositories(
         configured = configured or (RepositorySettings(url),)
         changes |= {"url": named.where.url, "path": named.path}
     if args.interval:
-        every = args.interval
+        every = Duration(args.interval)
         configured = tuple(
             replace(
                 one,
