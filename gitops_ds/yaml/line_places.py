@@ -23,7 +23,7 @@ _FIRST_KEY: Final = re.compile(rf"- +(?={fast_path.KEY}:[ \n])")
 _NO_VALUE: Final = re.compile(r" *(?:#.*)?$", re.MULTILINE)
 
 
-class _Document(NamedTuple):
+class _DocumentText(NamedTuple):
     """A document in the text of its file: from the line break before it up to its end."""
 
     text: str
@@ -69,14 +69,14 @@ class _OtherSyntax(Exception):
 
 
 @lru_cache(maxsize=4)
-def _documents(data: bytes) -> dict[int, _Document]:
+def _documents(data: bytes) -> dict[int, _DocumentText]:
     """The documents that are not empty, by number. Cached, because findings come in groups."""
     if not fast_path.reads(data):
         return {}
     text = f"\n{data.decode('ascii')}\n"
     breaks = [match.start() for match in re.finditer(r"\n---$", text, re.MULTILINE)]
     starts = [0, *(one + len("\n---") for one in breaks)]
-    every = [_Document(text, *ends) for ends in zip(starts, [*breaks, len(text)], strict=True)]
+    every = [_DocumentText(text, *ends) for ends in zip(starts, [*breaks, len(text)], strict=True)]
     filled = [_CONTENT.search(text, one.start, one.end) is not None for one in every]
     first = 0 if filled[0] else 1  # nothing before the first `---` is no document
     return {
@@ -86,7 +86,7 @@ def _documents(data: bytes) -> dict[int, _Document]:
     }
 
 
-def _span(within: _Document, path: Path, *, of_key: bool) -> Span:
+def _span(within: _DocumentText, path: Path, *, of_key: bool) -> Span:
     at = _Entry(within.start, -1, "")
     for step in path:
         block = _block(within, at)
@@ -98,7 +98,7 @@ def _span(within: _Document, path: Path, *, of_key: bool) -> Span:
     return _key(within, at) if of_key else _value(within, at)
 
 
-def _block(within: _Document, at: _Entry) -> _Block | None:
+def _block(within: _DocumentText, at: _Entry) -> _Block | None:
     """The value of an entry; None if it is a scalar or a flow collection."""
     text, _, end = within
     line, column, key = at
@@ -119,13 +119,13 @@ def _block(within: _Document, at: _Entry) -> _Block | None:
     return _Block(below.start(), indent, is_list) if is_below else None
 
 
-def _child(within: _Document, block: _Block, step: str | int) -> _Entry | None:
+def _child(within: _DocumentText, block: _Block, step: str | int) -> _Entry | None:
     if block.is_list:
         return _item(within, block, step) if isinstance(step, int) and step >= 0 else None
     return _named(within, block, step) if isinstance(step, str) and _KEY.fullmatch(step) else None
 
 
-def _item(within: _Document, block: _Block, number: int) -> _Entry | None:
+def _item(within: _DocumentText, block: _Block, number: int) -> _Entry | None:
     dash = f"\n{' ' * block.column}- "
     line = within.text.find(dash, block.line, within.end)
     while number and line >= 0:
@@ -134,7 +134,7 @@ def _item(within: _Document, block: _Block, number: int) -> _Entry | None:
     return _Entry(line, block.column, None) if line >= 0 and _holds(within, block, line) else None
 
 
-def _named(within: _Document, block: _Block, name: str) -> _Entry | None:
+def _named(within: _DocumentText, block: _Block, name: str) -> _Entry | None:
     text, column = within.text, block.column
     if text.startswith((f"{name}: ", f"{name}:\n"), block.line + 1 + column):  # after a dash, too
         return _Entry(block.line, column, name)
@@ -142,12 +142,12 @@ def _named(within: _Document, block: _Block, name: str) -> _Entry | None:
     return _Entry(line, column, name) if line >= 0 and _holds(within, block, line) else None
 
 
-def _holds(within: _Document, block: _Block, line: int) -> bool:
+def _holds(within: _DocumentText, block: _Block, line: int) -> bool:
     """Whether the line after this line break, further down, is in the block."""
     return _end(within, block, line) == line
 
 
-def _end(within: _Document, block: _Block, limit: int) -> int:
+def _end(within: _DocumentText, block: _Block, limit: int) -> int:
     """The line break before the first line after the block; `limit` if it is not before that."""
     line, column, is_list = block
     if column == 0 and not is_list:
@@ -177,7 +177,7 @@ def _keys(column: int) -> re.Pattern[str]:
     return re.compile(rf"\n {{{column}}}(?={fast_path.KEY}:)")
 
 
-def _last(within: _Document, block: _Block) -> _Entry:
+def _last(within: _DocumentText, block: _Block) -> _Entry:
     """The entry of the last scalar or flow collection in a block."""
     line, column, is_list = block
     pattern = _items(column) if is_list else _keys(column)
@@ -189,7 +189,7 @@ def _last(within: _Document, block: _Block) -> _Entry:
     return _last(within, below) if below else at
 
 
-def _key(within: _Document, at: _Entry) -> Span:
+def _key(within: _DocumentText, at: _Entry) -> Span:
     """Of an item and of the document the value."""
     if not at.key:
         return _value(within, at)
@@ -197,14 +197,14 @@ def _key(within: _Document, at: _Entry) -> Span:
     return (row, at.column), (row, at.column + len(at.key))
 
 
-def _value(within: _Document, at: _Entry) -> Span:
+def _value(within: _DocumentText, at: _Entry) -> Span:
     block = _block(within, at)
     if block is None:
         return _scalar(within, at)
     return (within.row(block.line), block.column), _scalar(within, _last(within, block))[1]
 
 
-def _scalar(within: _Document, at: _Entry) -> Span:
+def _scalar(within: _DocumentText, at: _Entry) -> Span:
     """Of the value in the line of an entry; an empty value is after the colon."""
     row, (rest, start) = within.row(at.line), _rest(within, at)
     if rest.startswith("|"):
@@ -216,14 +216,14 @@ def _scalar(within: _Document, at: _Entry) -> Span:
     return (row, start + match.start(1)), (row, start + match.end(1))
 
 
-def _rest(within: _Document, at: _Entry) -> tuple[str, int]:
+def _rest(within: _DocumentText, at: _Entry) -> tuple[str, int]:
     """The text after the key or the dash, and its column."""
     line = within.text[at.line + 1 : within.text.index("\n", at.line + 1)]
     rest = line[at.column + len(at.key or "") + 1 :].lstrip(" ")
     return rest, len(line) - len(rest)
 
 
-def _flow_item(within: _Document, at: _Entry, step: str | int) -> Span | None:
+def _flow_item(within: _DocumentText, at: _Entry, step: str | int) -> Span | None:
     """The item of a flow list."""
     rest, start = _rest(within, at)
     if rest.startswith("{"):
