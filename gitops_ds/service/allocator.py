@@ -5,16 +5,16 @@ from __future__ import annotations
 import ctypes
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # malloc.h
-LARGE = 512 * 1024  # bytes: more than the 256 KiB buffer of each TLS read of asyncio and uvloop
+LARGE = 272 * 1024  # bytes: just above the 256 KiB buffer of each TLS read of asyncio and uvloop
 
 
 def return_large_blocks() -> None:
-    """Returns each freed block of 512 KiB to the system at once, and keeps buffers of reads.
+    """Returns each freed block of 272 KiB to the system at once, and keeps buffers of reads.
 
     glibc raises this threshold to the size of the largest freed block. The pages of the first lists
     would then stay part of the heap, which objects that are kept divide: 25 MiB beside 1,000
-    DaemonSets. With glibc's initial 128 KiB, each TLS read maps and unmaps its buffer: 15 µs, more
-    than it decrypts. Other C libraries have no such options.
+    DaemonSets, and half of that with 512 KiB. With glibc's initial 128 KiB, each TLS read maps and
+    unmaps its buffer: 15 µs, more than to decrypt it. Other C libraries have no such options.
     https://man7.org/linux/man-pages/man3/mallopt.3.html
     """
     try:
