@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import compileall
 import contextlib
-import os
 import re
 import ssl
 import time
@@ -62,9 +61,8 @@ def rest(*planes: ControlPlane) -> None:
 
 def _cpu(plane: ControlPlane) -> float:
     """The seconds of CPU of an API server so far."""
-    fields = Path(f"/proc/{plane.processes['apiserver'].pid}/stat").read_text().rpartition(")")[2]
-    user, system = fields.split()[11:13]
-    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+    own, _ = processes.cpu(plane.processes["apiserver"].pid)
+    return own
 
 
 def kubectl(plane: ControlPlane, *arguments: str | Path) -> list[str | Path]:

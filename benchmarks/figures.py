@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import resource
-from pathlib import Path
+
+from benchmarks import processes
 
 
 def show(what: str, seconds: float, peer: float | None, note: str = "") -> None:
@@ -13,8 +15,7 @@ def show(what: str, seconds: float, peer: float | None, note: str = "") -> None:
 
 def memory(what: str) -> None:
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    lines = Path("/proc/self/status").read_text().splitlines()
-    now = next(int(line.split()[1]) for line in lines if line.startswith("VmRSS")) / 1024
+    now = processes.memory(os.getpid())
     print(f"memory of {what}: {now:.0f} MiB, at its peak {peak:.0f} MiB", flush=True)
 
 

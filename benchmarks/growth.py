@@ -34,7 +34,6 @@ from tests import gitservers
 MANIFESTS, NODES, REPOSITORIES = (100, 1_000, 10_000), (50, 500, 5_000), (1, 10, 50)
 RUNS = int(os.environ.get("GITOPS_DS_BENCH_RUNS", "3"))
 PLOT = Path(__file__).parents[1] / "docs/images/growth.svg"
-IDLE = 0.04  # seconds of CPU in a second
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -214,11 +213,8 @@ def _in_sync(service: RunningService) -> Start:
     """Until nothing is left to do: each repository is in sync, its status is written."""
     while not service.is_ready:  # each request for readiness costs the service 1 ms
         time.sleep(0.5)
-    before = -1.0
-    while (now := sum(service.cpu())) - before > IDLE:
-        before = now
-        time.sleep(1)
-    return Start(now, service.memory())
+    processes.idle(service.process.pid)
+    return Start(sum(service.cpu()), service.memory())
 
 
 if __name__ == "__main__":

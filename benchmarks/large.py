@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from benchmarks import cluster_objects, figures, rollouts, simulated_api
+from benchmarks import cluster_objects, figures, processes, simulated_api
 from benchmarks.cluster_objects import Fleet
 from benchmarks.running_service import PROGRAM, RunningService, running
 from gitops_ds.model.cluster import PatchType
@@ -95,7 +95,7 @@ def _apply(upstream: gitservers.Upstream, folder: Path, kubeconfig: Path) -> Non
 async def _started(service: RunningService) -> Start:
     wall = await asyncio.to_thread(service.ready)
     cpu, _ = service.cpu()
-    await asyncio.to_thread(rollouts.idle, service.process.pid)
+    await asyncio.to_thread(processes.idle, service.process.pid)
     return Start(wall, cpu, service.memory(), service.memory("VmHWM"))
 
 

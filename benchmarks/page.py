@@ -15,7 +15,7 @@ from functools import partial
 from playwright.sync_api import Page, sync_playwright
 
 from gitops_ds.fleet.agents import Agent
-from tests.page import fleets
+from tests.page import chromium, fleets
 from tests.page.conftest import Served, serving
 
 PATH = "/agents/logging/fluent-bit"
@@ -106,9 +106,7 @@ FRAMES = """async () => {
 
 def main(runs: int = 3) -> None:
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path="/usr/bin/chromium", args=["--no-sandbox"]
-        )
+        browser = chromium.launched(playwright)
         result: dict[int, list[dict[str, float]]] = {}
         for count in (60, 5000):
             with serving(fleets.story(count)) as served:

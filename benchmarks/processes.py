@@ -10,6 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
+TICKS = os.sysconf("SC_CLK_TCK")  # in a second
+IDLE = 0.04  # seconds of CPU in a second
+
 
 @dataclass(frozen=True)
 class Cost:
@@ -18,6 +21,32 @@ class Cost:
     cpu: float
     wall: float
     memory: float
+
+
+def cpu(process: int) -> tuple[float, float]:
+    """Seconds of CPU of a running process so far: its own, and those of the programs that it ran.
+
+    https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html
+    """
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    user, kernel, children, children_kernel = (int(field) / TICKS for field in fields[11:15])
+    return user + kernel, children + children_kernel
+
+
+def memory(process: int, which: str = "VmRSS") -> float:
+    """MiB of a running process: now, or at its peak (VmHWM)."""
+    lines = Path(f"/proc/{process}/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(which)) / 1024
+
+
+def idle(process: int) -> None:
+    """Waits until a process, with the programs that it ran, uses at most 4 % of a core for a
+    second.
+    """
+    before = -1.0
+    while (now := sum(cpu(process))) - before > IDLE:
+        before = now
+        time.sleep(1)
 
 
 def cost(

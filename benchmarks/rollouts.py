@@ -24,6 +24,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from benchmarks import processes
 from gitops_ds.apimachinery import timestamps
 from tests import controlplane
 from tests.controlplane import ControlPlane, Wanted
@@ -33,7 +34,6 @@ RUNS = int(os.environ.get("GITOPS_DS_BENCH_RUNS", "5"))
 PROGRAM = Path(sys.executable).with_name("gitops-ds")
 STEPS = ("create", "update", "undo")
 DAEMONSETS = "/apis/apps/v1/namespaces/default/daemonsets"
-TICKS = os.sysconf("SC_CLK_TCK")
 QUIET = 60.0  # seconds
 STARTED = 5.0  # seconds; ours looks for another controller for three, nearly idle, before it acts
 LIFTED = ("--kube-api-qps", "5000", "--kube-api-burst", "5000")
@@ -133,8 +133,8 @@ def quiet(plane: ControlPlane, nodes: int) -> float:
     """
     process = started(plane, our_command(plane))
     try:
-        idle(process.pid)
-        before, began, sent = cpu(process.pid), time.perf_counter(), 0
+        processes.idle(process.pid)
+        before, began, sent = _cpu(process), time.perf_counter(), 0
         while (now := time.perf_counter() - began) < QUIET:
             if sent < now * nodes / 300:
                 heartbeat = {
@@ -148,7 +148,7 @@ def quiet(plane: ControlPlane, nodes: int) -> float:
                 plane.request("PATCH", path, heartbeat, "application/strategic-merge-patch+json")
                 sent += 1
             time.sleep(0.05)
-        return (cpu(process.pid) - before) / now
+        return (_cpu(process) - before) / now
     finally:
         process.terminate()
         process.wait()
@@ -198,18 +198,18 @@ def measured(plane: ControlPlane, nodes: int, command: list[str | Path]) -> Run:
     process = started(plane, command)
     try:
         time.sleep(STARTED)
-        idle(process.pid)
+        processes.idle(process.pid)
         if process.poll() is not None:
             raise RuntimeError(f"{command[0]} ended; its log is {plane.directory}/controller.log")
-        before = cpu(process.pid)
+        before = _cpu(process)
         walls = [
             timed(plane, nodes, lambda: plane.request("POST", DAEMONSETS, daemonset("1"))),
             timed(plane, nodes, lambda: set_image(plane, "2")),
             timed(plane, nodes, lambda: set_image(plane, "1")),
         ]
-        idle(process.pid)
-        whole = cpu(process.pid)
-        return Run(tuple(walls), whole - before, whole, peak(process.pid))
+        processes.idle(process.pid)
+        whole = _cpu(process)
+        return Run(tuple(walls), whole - before, whole, processes.memory(process.pid, "VmHWM"))
     finally:
         clear(plane)
         process.terminate()
@@ -258,21 +258,6 @@ def clear(plane: ControlPlane) -> None:
             time.sleep(0.2)
 
 
-def idle(process: int) -> None:
-    """Waits until the process uses less than 4 % of a core for a second."""
-    before = -1.0
-    while (now := cpu(process)) - before > 0.04:
-        before = now
-        time.sleep(1)
-
-
-def cpu(process: int) -> float:
-    """Seconds that the operating system has counted, user and system."""
-    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / TICKS
-
-
-def peak(process: int) -> float:
-    """MiB of memory at most at any time."""
-    lines = Path(f"/proc/{process}/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024
+def _cpu(process: subprocess.Popen[bytes]) -> float:
+    own, _ = processes.cpu(process.pid)
+    return own

@@ -6,7 +6,6 @@ import contextlib
 import hashlib
 import hmac
 import json
-import os
 import re
 import subprocess
 import sys
@@ -16,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks import processes
 from tests import controlplane, gitservers
 
 SECRET = "a-secret-of-thirty-two-characters"
@@ -60,16 +60,11 @@ class RunningService:
 
     def cpu(self) -> tuple[float, float]:
         """Seconds of CPU: its own, and that of the programs that it ran."""
-        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
-        own, own_kernel, children, children_kernel = (
-            int(field) / os.sysconf("SC_CLK_TCK") for field in fields[11:15]
-        )
-        return own + own_kernel, children + children_kernel
+        return processes.cpu(self.process.pid)
 
     def memory(self, which: str = "VmRSS") -> float:
         """MiB."""
-        lines = Path(f"/proc/{self.process.pid}/status").read_text().splitlines()
-        return next(int(line.split()[1]) for line in lines if line.startswith(which)) / 1024
+        return processes.memory(self.process.pid, which)
 
     def requests(self) -> dict[str, int]:
         """To the API server, by method and code, as it counts them itself."""

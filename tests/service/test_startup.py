@@ -52,9 +52,10 @@ class _Unreachable(GitSource):
 
 @contextlib.asynccontextmanager
 async def starting(
-    cache: Path, settings: RepositorySettings
+    cache: Path, interval: float, retry: float
 ) -> AsyncIterator[tuple[Startup, Attempts]]:
-    """A start whose attempts fail; it is stopped afterwards."""
+    """A start whose attempts fail, with its intervals in seconds; it is stopped afterwards."""
+    settings = RepositorySettings(URL, interval=Duration(interval), retry_interval=Duration(retry))
     attempts = Attempts()
     where = address.parse(URL)
     async with SimulatedCluster() as cluster, Repository(where, cache) as repository:
@@ -83,10 +84,8 @@ async def starting(
 def test_failed_attempts_are_retried_later_each_time_up_to_the_interval(
     tmp_path: Path, interval: float, retry: float, expected: list[float]
 ) -> None:
-    settings = RepositorySettings(URL, interval=Duration(interval), retry_interval=Duration(retry))
-
     async def scene() -> None:
-        async with starting(tmp_path, settings) as (_, attempts):
+        async with starting(tmp_path, interval, retry) as (_, attempts):
             await asyncio.sleep(sum(expected) * 1.1 + 1)
             delays = attempts.delays[: len(expected)]
             assert len(delays) == len(expected)
@@ -98,10 +97,8 @@ def test_failed_attempts_are_retried_later_each_time_up_to_the_interval(
 
 
 def test_a_webhook_causes_an_attempt_at_once(tmp_path: Path) -> None:
-    settings = RepositorySettings(URL, interval=Duration(600), retry_interval=Duration(300))
-
     async def scene() -> None:
-        async with starting(tmp_path, settings) as (startup, attempts):
+        async with starting(tmp_path, 600, 300) as (startup, attempts):
             await asyncio.sleep(10)
             assert len(attempts.times) == 1
             startup.wake()
@@ -112,10 +109,8 @@ def test_a_webhook_causes_an_attempt_at_once(tmp_path: Path) -> None:
 
 
 def test_a_stop_ends_the_wait(tmp_path: Path) -> None:
-    settings = RepositorySettings(URL, interval=Duration(600), retry_interval=Duration(300))
-
     async def scene() -> None:
-        async with starting(tmp_path, settings) as (_, attempts):
+        async with starting(tmp_path, 600, 300) as (_, attempts):
             await asyncio.sleep(10)
         assert asyncio.get_running_loop().time() == 10.0
         assert len(attempts.times) == 1
