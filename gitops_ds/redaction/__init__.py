@@ -1,7 +1,7 @@
-"""One redaction for all that is shown: plan, report, comment, page, log, events, notifications,
-support dump. Pure.
+"""The redaction of every output: plan, report, comment, page, log, events, notifications, support
+dump. Pure.
 
-`patterns` says what gives a secret away, `texts` hides it in a text, `redact` in an object or a
-field, `secrets` in findings, `records` in facts of the service, `veil` in everything that a support
-dump collects.
+`patterns` has the marks of a secret. `texts` hides it in a string, `objects` in an object or a
+field, `report` in findings, `events` in events of the service, and `support_dump` in every part of
+a support dump.
 """

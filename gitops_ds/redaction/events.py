@@ -31,7 +31,7 @@ class RedactingEmit:
             case deployer.Applied(change=change, warnings=warnings) if change.key in self.secret:
                 return replace(
                     event,
-                    change=_bare(change),
+                    change=_redacted(change),
                     warnings=tuple(f"{change.key}: {HIDDEN}" for _ in warnings),
                 )
             case deployer.NotApplied(change=change, refusal=refusal):
@@ -51,7 +51,7 @@ class RedactingEmit:
         return replace(plan, changes=changes, refusals=refusals)
 
     def _change(self, change: Change) -> Change:
-        return _bare(change) if change.key in self.secret else change
+        return _redacted(change) if change.key in self.secret else change
 
     def _refusal(self, refusal: Skipped) -> Skipped:
         if refusal.key not in self.secret or not refusal.reason.effect.quotes_values:
@@ -62,15 +62,15 @@ class RedactingEmit:
         )
 
     def _words(self, event: Any) -> Event:
-        """The event without its `words`, if it is about a secret object."""
+        """The event, without its `words` if its object is secret."""
         key, words = getattr(event, "object", None), getattr(event, "words", None)
         is_secret = key in self.secret and isinstance(words, str)
         hidden: Event = replace(event, words=HIDDEN) if is_secret else event
         return hidden
 
 
-def _bare(change: Change) -> Change:
-    """The change without values, and with the name of the manifest only."""
+def _redacted(change: Change) -> Change:
+    """The change without values; its manifest has only a name."""
     fields = tuple(
         FieldChange(
             field.path, *(None if value is None else HIDDEN for value in (field.old, field.new))

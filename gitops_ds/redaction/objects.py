@@ -1,5 +1,5 @@
-"""Objects and fields without what may be secret in them. A change stays visible, its content does
-not. Pure.
+"""Objects and fields with their possible secrets hidden; a change stays visible without its
+content. Pure.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ def field(key: Key, change: FieldChange) -> FieldChange:
 
 
 def is_secret_change(change: FieldChange) -> bool:
-    """Whether the path ends in a secret's name: of an environment variable, or a key."""
+    """Whether the path ends in a key, or leads to an environment variable, whose name implies a
+    secret.
+    """
     path = change.path
     if len(path) >= 3 and path[-1] == "value" and path[-3] == "env":
         return names_secret(str(path[-2]))
@@ -49,16 +51,17 @@ def body(shown: Mapping[str, Any]) -> dict[str, Any]:
     return result
 
 
-def hidden(part: Any, take: Take, *, rather_too_much: bool = False) -> Any:
-    """A document or a text without what may be secret; `take` gets each value that was hidden.
+def hidden(part: Any, take: Take, *, over_redact: bool = False) -> Any:
+    """A document or a string without possible secrets; `take` gets each hidden value.
 
-    `rather_too_much`: also random words in variables, and the last words of a container.
+    `over_redact` also hides random words in variables, and the termination message of a
+    container.
     """
     match part:
         case Mapping():
-            return _of_mapping(part, take, rather_too_much)
+            return _of_mapping(part, take, over_redact)
         case list() | tuple():
-            return _of_list(list(part), take, rather_too_much)
+            return _of_list(list(part), take, over_redact)
         case str():
             return texts.content(part, take)
         case _:
@@ -66,51 +69,51 @@ def hidden(part: Any, take: Take, *, rather_too_much: bool = False) -> Any:
 
 
 def _forget(_: str) -> None:
-    """Takes no note of a secret."""
+    """Ignores a hidden value."""
 
 
-def _of_mapping(part: Mapping[str, Any], take: Take, rather_too_much: bool) -> dict[str, Any]:
+def _of_mapping(part: Mapping[str, Any], take: Take, over_redact: bool) -> dict[str, Any]:
     result: dict[str, Any] = {}
     whole = part.get("kind") == "Secret"
     for key, value in part.items():
         if whole and key in ("data", "stringData") and isinstance(value, Mapping):
             result[key] = {name: taken(held, take) for name, held in value.items()}
         elif (
-            rather_too_much
+            over_redact
             and key == "terminated"
             and isinstance(value, Mapping)
             and value.get("message")
         ):
-            # The container's own last words: whatever its program prints when it fails.
-            result[key] = {**_of_mapping(value, take, rather_too_much), "message": HIDDEN}
+            # A termination message is any output of a failed program.
+            result[key] = {**_of_mapping(value, take, over_redact), "message": HIDDEN}
         elif is_scalar(value) and (
             names_secret(str(key))
-            or (key == "value" and _is_variable(part.get("name"), value, rather_too_much))
+            or (key == "value" and _is_variable(part.get("name"), value, over_redact))
         ):
             result[key] = taken(value, take)
         else:
-            result[key] = hidden(value, take, rather_too_much=rather_too_much)
+            result[key] = hidden(value, take, over_redact=over_redact)
     return result
 
 
-def _is_variable(name: Any, value: Any, rather_too_much: bool) -> bool:
+def _is_variable(name: Any, value: Any, over_redact: bool) -> bool:
     return isinstance(name, str) and (
-        names_secret(name) or (rather_too_much and patterns.looks_random(value))
+        names_secret(name) or (over_redact and patterns.looks_random(value))
     )
 
 
-def _of_list(part: list[Any], take: Take, rather_too_much: bool) -> list[Any]:
+def _of_list(part: list[Any], take: Take, over_redact: bool) -> list[Any]:
     return [
         value.removesuffix(secret) + taken(secret, take)
         if secret
-        else hidden(value, take, rather_too_much=rather_too_much)
+        else hidden(value, take, over_redact=over_redact)
         for value, secret in zip(part, secret_words(part), strict=True)
     ]
 
 
 def secret_words(part: list[Any]) -> list[str]:
-    """Of each item of a command line the end that is a secret, else an empty text: the word after
-    `--token`, and what `mysql` has after `-p`.
+    """The secret end of each item of a command line, or an empty string: the word after `--token`,
+    and for `mysql` the text after `-p`.
     """
     words, before = [], ""
     texts_of = [one if isinstance(one, str) else "" for one in part]
@@ -128,7 +131,7 @@ def secret_words(part: list[Any]) -> list[str]:
 
 
 def taken(value: Any, take: Take) -> Any:
-    """What stands in a secret's place: nothing and a reference stay."""
+    """The replacement of a secret; an empty value and a reference are unchanged."""
     if value is None or value == "" or patterns.is_reference(str(value)):
         return value
     take(str(value))
@@ -136,5 +139,5 @@ def taken(value: Any, take: Take) -> Any:
 
 
 def is_scalar(value: Any) -> bool:
-    """Whether the value is a text or a number."""
+    """Whether the value is a string or a number."""
     return isinstance(value, str | int | float) and not isinstance(value, bool)

@@ -10,15 +10,15 @@ from typing import Any, Final
 
 HIDDEN: Final = "<redacted>"
 
-_TELLING: Final = re.compile(
+_IMPLIES_SECRET: Final = re.compile(
     r"pass$|passw|passphrase|pwd|secret|token|credential|cookie|bearer|authorization|webhook|hmac"
     r"|(^|[_.-])(auth|dsn|pat|sig|signature|salt)$|connection[_.-]?string"
     r"|(api|private|access|account|license|shared|signing|encryption|master)[_.-]?key"
     r"|last-applied-configuration$",  # the whole object again, as `kubectl apply` sent it
     re.IGNORECASE,
 )
-# Names that speak of a secret, and hold none.
-_SPEAKS_OF: Final = re.compile(
+# Names that mention a secret, but whose values are not secret: `secretName`, `tokenTTL`.
+_MENTIONS_SECRET: Final = re.compile(
     r"(file|files|path|paths|dir|directory|name|names|namespace|ref|refs|url|uri|mount|mounts|enabled|mode|optional|version|kind|type"
     r"|count|total|seconds|ttl|expiration\w*|secrets)$",
     re.IGNORECASE,
@@ -36,7 +36,7 @@ ISSUED: Final = "|".join(
         r"\bAGE-SECRET-KEY-1[0-9A-Z]{20,}",
     )
 )
-# A key, a token, what SOPS encrypted, a password in a URL or in the DSN of a database driver
+# A key, a token, text encrypted by SOPS, a password in a URL or in the DSN of a database driver
 # (user:password@tcp(host)).
 SHAPES: Final = re.compile(
     "|".join(
@@ -51,7 +51,8 @@ SHAPES: Final = re.compile(
     ),
     re.DOTALL,
 )
-# A part of each of them: most texts have none, and that is known a hundred times as fast.
+# A part of each of these patterns. Most strings match none, and this test takes a hundredth of the
+# time.
 MAY_HAVE_SHAPE: Final = re.compile(
     r"BEGIN |A[KS]IA|gh[pousr]_|github_pat_|glpat-|xox|AIza|_live_|AGE-SEC|eyJ|ENC\["
     r"|://[^\s/@]*@|@(?:tcp|udp|unix)"  # not each @: most images have a digest
@@ -60,13 +61,13 @@ ORDINARY: Final = frozenset(
     {"true", "false", "null", "none", "admin", "root", "default", "changeme", "daemonset", "opaque"}
 )
 _REFERENCE: Final = re.compile(r"\$\([^)]*\)|\$\{[^}]*\}|\$\w+")
-# for a character: a random hexadecimal word has some more, where the usual words of settings have
-# less
+# Entropy per character: that of a random hexadecimal word is above, that of words in settings
+# below.
 _BITS: Final = 3.2
 _RANDOM: Final = re.compile(r"[A-Za-z0-9+/_=.~-]{16,}")
 
-# The endings of a certain secret's name (DS514), and the values that are not secrets: variables,
-# templates, paths, booleans, numbers, words like "changeme" in brackets.
+# The endings of names that certainly mean a secret (DS514), and values that are not secrets:
+# variables, templates, paths, booleans, numbers, words like "changeme" in brackets.
 _NAMES_SECRET: Final = re.compile(
     r"(?:pass(?:word|wd|phrase)|secret|token|(?:api|access|private|secret|account|license)[_.-]?key|credentials?)\Z",
     re.IGNORECASE,
@@ -86,7 +87,7 @@ _CERTAIN_SHAPES: Final = re.compile(
 @lru_cache(4_096)
 def names_secret(name: str) -> bool:
     """Whether the name of a variable, an option or a key implies a secret value."""
-    return bool(_TELLING.search(name)) and not _SPEAKS_OF.search(name)
+    return bool(_IMPLIES_SECRET.search(name)) and not _MENTIONS_SECRET.search(name)
 
 
 def certain(name: str, value: str) -> bool:
@@ -101,7 +102,7 @@ def certain(name: str, value: str) -> bool:
 
 
 def is_reference(value: str) -> bool:
-    """Whether the value only stands for another: `$(VARIABLE)`, `${variable}`, `$variable`."""
+    """Whether the value is only a reference: `$(VARIABLE)`, `${variable}`, `$variable`."""
     return bool(_REFERENCE.fullmatch(value))
 
 

@@ -1,9 +1,8 @@
-"""What a report must not repeat: values that a name, a place or their own look gives away as
-secret. Pure.
+"""Secrets that a report hides, found by name, place or form. Pure.
 
-A finding may quote a value, and the excerpt below it shows a line. `found_in` reads the rendered
-objects, where an environment variable's name stands beside its value; what YAML can't be read is
-judged by its lines.
+A finding may quote a value, and its excerpt shows a line of the file. `found_in` reads the rendered
+objects, which have the name of an environment variable beside its value. Files that are not valid
+YAML are redacted line by line.
 """
 
 from __future__ import annotations
@@ -22,9 +21,9 @@ from gitops_ds.redaction import objects, patterns, texts
 from gitops_ds.redaction.patterns import HIDDEN, ORDINARY, names_secret
 
 _LONG = 8  # characters
-_SHORTEST = 4  # a shorter value is hidden where it stands, but not wherever its letters come again
-# A Secret may be made of a hundred thousand lines to keep a check busy. What is above these numbers
-# is hidden only where it stands.
+_SHORTEST = 4  # a shorter value is hidden only at its place
+# Limits the CPU time for a Secret of many lines: beyond these numbers a value is hidden only at its
+# place.
 _MOST = 1_000
 _MOST_LINES = 50
 _LINE = re.compile(
@@ -47,12 +46,12 @@ class ReportSecrets:
         return sorted(self.values, key=lambda one: (-len(one), one))
 
     def within(self, text: str) -> str:
-        """The text with every known secret, and all that looks like one, hidden."""
+        """The text with known and possible secrets hidden."""
         return self._within(text)
 
     @cached_property
     def _within(self) -> Callable[[str], str]:
-        """Hides the secrets of each text once: most findings of a rule have the same message."""
+        """A cache by text: most findings of a rule have the same message."""
         return lru_cache(1_024)(self._hidden)
 
     def _hidden(self, text: str) -> str:
@@ -68,13 +67,13 @@ class ReportSecrets:
         )
 
     def in_message(self, finding: Finding) -> str:
-        """What the finding says, without the value that it is about where that is a secret."""
+        """The message of the finding; a secret value in it is hidden."""
         return self.within(
             _QUOTED.sub(HIDDEN, finding.message) if self.at(finding) else finding.message
         )
 
     def in_line(self, finding: Finding, line: str) -> str | None:
-        """The line of a file that the finding is about; None where it had better not be shown."""
+        """The line of the finding with secrets hidden; None if it must not be shown."""
         return None if self.at(finding) else self.within(_LINE.sub(_without_value, line))
 
 
@@ -85,8 +84,8 @@ def line_of(finding: Finding) -> str:
 
 
 def quotable(file: bytes) -> bool:
-    """Whether lines of the file may be shown: of one that holds a Secret none is, for in it every
-    name may hide one.
+    """Whether lines of the file may be shown. No line of a file with a Secret is, because any key
+    in it may be secret.
     """
     return not _HOLDS_SECRET.search(file)
 
@@ -106,8 +105,8 @@ def _without_value(match: re.Match[str]) -> str:
 
 
 def found_in(bodies: Iterable[Body]) -> ReportSecrets:
-    """The secrets of rendered objects: a Secret's data, and what a name or its form gives away in
-    variables, arguments and data.
+    """The secrets of rendered objects: the data of Secrets, and values of variables, arguments and
+    data with a secret name or form.
     """
     values: set[str] = set()
     places: set[tuple[Key, Path]] = set()
@@ -165,7 +164,7 @@ class _Walk:
                 self._text(index, below)
 
     def _below(self, step: str | int, value: Any) -> None:
-        if isinstance(value, (dict, list, Mapping)):  # a test for dict is a fast one
+        if isinstance(value, (dict, list, Mapping)):  # faster than Mapping alone
             self.path.append(step)
             if isinstance(value, list):
                 self._list(value)
@@ -200,7 +199,7 @@ def _usable(value: str) -> bool:
 
 
 def _is_no_word(value: str) -> bool:
-    """Whether to look for it elsewhere: `auth: basic` in a file would else hide every `basic`."""
+    """Whether to hide the value elsewhere too: `auth: basic` must not hide every `basic`."""
     return len(value) >= _LONG or not value.isalpha()
 
 

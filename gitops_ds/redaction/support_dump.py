@@ -1,7 +1,7 @@
 """Redaction of a support dump, with false positives rather than false negatives. Pure.
 
-Every part is learned from before any is written: a value that one place shows to be a secret (the
-variable DB_PASSWORD) is hidden everywhere (an event's message, a log line).
+All parts are read before the first is written: a value that is a secret in one place (the variable
+DB_PASSWORD) is hidden everywhere (the message of an event, a log line).
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ _SHORTEST, _LONG = 4, 8  # characters
 
 
 class Redactor:
-    """Hides secrets by their place, name or form, and the secrets of learned parts everywhere."""
+    """Hides secrets by place, name or form, and the secrets of all learned parts everywhere."""
 
     def __init__(self) -> None:
         self._known: dict[str, str] = {}  # each with its JSON form
 
     def learn(self, part: Any) -> None:
-        """Remembers the secrets of a document or a text."""
-        hidden(part, self._take, rather_too_much=True)
+        """Adds the secrets of a document or a text."""
+        hidden(part, self._take, over_redact=True)
 
     def document(self, document: Any) -> Any:
         """The document without possible secrets."""
-        redacted = hidden(document, self._take, rather_too_much=True)
+        redacted = hidden(document, self._take, over_redact=True)
         present = self._in(orjson.dumps(redacted, option=orjson.OPT_NON_STR_KEYS).decode())
         return _without(redacted, present) if present else redacted
 
@@ -55,13 +55,15 @@ class Redactor:
         lines = [line.strip() for line in value.splitlines()]
         several = [line for line in lines if len(line) >= _LONG] if len(lines) > 1 else []
         for one in (value.strip(), *several):
-            if len(self._known) < _KNOWN_MOST and _worth_it(one):
+            if len(self._known) < _KNOWN_MOST and _is_distinctive(one):
                 escaped = orjson.dumps(one)[1:-1].decode()
                 self._known[one] = one if escaped == one else escaped
 
 
-def _worth_it(value: str) -> bool:
-    """Whether to hide the value elsewhere: a short or common word may mean something else there."""
+def _is_distinctive(value: str) -> bool:
+    """Whether to hide the value elsewhere too: a short or common word may mean something else
+    there.
+    """
     usual = value.lower() in ORDINARY or HIDDEN in value or (value.isdigit() and len(value) < _LONG)
     return len(value) >= _SHORTEST and not usual
 

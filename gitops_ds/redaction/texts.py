@@ -11,7 +11,7 @@ from gitops_ds.redaction.patterns import HIDDEN, MAY_HAVE_SHAPE, SHAPES, is_refe
 Take = Callable[[str], None]
 
 _NAME: Final = r"[A-Za-z0-9_.-]+"
-# else a search would start at each letter of a long word
+# without it a search starts at each letter of a long word
 _BEGINS: Final = r"(?<![A-Za-z0-9_.-])"
 # `user@` alone may be a token; git@ is the login of every forge.
 _LOGIN: Final = re.compile(r"(?<=://)(?!git@)[^\s/@\"'\\?#]+(?=@)")
@@ -21,7 +21,7 @@ _BEARER: Final = re.compile(rf"{_SCHEME}[A-Za-z0-9._~+/=-]{{6,}}", re.IGNORECASE
 _BEARER_IN_WORDS: Final = re.compile(
     rf"{_SCHEME}(?-i:(?=\S*[^a-z\s]))[A-Za-z0-9._~+/=-]{{6,}}", re.IGNORECASE
 )
-# Chat rooms: the address alone grants the right to write.
+# Webhooks of chat rooms: the address itself is the credential.
 _SENDER: Final = re.compile(
     r"(?<=://)(hooks\.[^\s/\"'\\]+|[^\s/\"'\\]+/(?:api/webhooks|services|webhookb2?))/[^\s\"'\\]+"
 )
@@ -43,9 +43,9 @@ _FLAG: Final = re.compile(
 _FLAG_IN_WORDS: Final = re.compile(
     rf"{_BEGINS}(?P<name>--?{_NAME})(?P<is>\s+)(?P<value>(?=\S*[0-9])[^\s\"'\\-][^\s\"'\\]*)"
 )
-# The password is attached to the option: with these programs any word is one
-# (https://dev.mysql.com/doc/refman/8.4/en/password-security-user.html), else one with a digit, a
-# letter, and no `=`, `/` or `:`, which no port, path or mapping has.
+# A password attached to the option: any word with these programs
+# (https://dev.mysql.com/doc/refman/8.4/en/password-security-user.html); with others a word of at
+# least one digit and one letter without `=`, `/` and `:`, which excludes ports, paths and mappings.
 _TAKES_ATTACHED: Final = re.compile(r"(?<![\w.-])(?:mysql\w*|mariadb[\w-]*|sshpass)(?![\w-])")
 _ATTACHED: Final = re.compile(r"(?<![^\s\"'(])-p(?P<value>[^\s\"'\\]+)")
 _LIKELY_ATTACHED: Final = re.compile(
@@ -54,7 +54,7 @@ _LIKELY_ATTACHED: Final = re.compile(
 )
 _IN_CONTENT: Final = (("=", (_ASSIGNED,)), (":", (_QUOTED, _LINE)), ("-", (_FLAG,)))
 _IN_WORDS: Final = (("=", (_ASSIGNED,)), (":", (_QUOTED,)), ("-", (_FLAG_IN_WORDS,)))
-# Whether a text has a part of one of the patterns above: most values of objects have none.
+# Whether a text can match a pattern above; most values of objects can't.
 may_hide: Final = re.compile(rf"[\s\"'=]|://|-p|{MAY_HAVE_SHAPE.pattern}").search
 _NOTHING: Final = frozenset({"true", "false", "null", "{}", "[]"})
 
@@ -82,7 +82,9 @@ def takes_attached_password(text: str) -> bool:
 
 
 def origin(url: str) -> str:
-    """The host of an address that is itself a secret, such as that of a chat room."""
+    """The scheme and host of an address that is itself a secret, such as the webhook of a chat
+    room.
+    """
     scheme, separator, rest = url.partition("://")
     host = re.split(r"[/?#]", rest, maxsplit=1)[0].rpartition("@")[2]
     return f"{scheme}://{host}/{HIDDEN}" if separator else HIDDEN
