@@ -19,8 +19,8 @@ class LossCause(StrEnum):
 
 
 class NodeLoss(msgspec.Struct, frozen=True):
-    """A node that lost its agent: its pool (empty for no pool), and the cause, also in words, which
-    are equal for similar nodes.
+    """A node that lost its agent: its pool (empty for none) and the cause. Similar nodes have the
+    same description.
     """
 
     node: str
@@ -30,8 +30,8 @@ class NodeLoss(msgspec.Struct, frozen=True):
 
 
 class RolloutCounts(msgspec.Struct, frozen=True):
-    """The nodes of a staged rollout that is under way: those at risk and their limit, the parked
-    ones, those that are set aside too, the proved ones, and all of them.
+    """Node counts of a staged rollout in progress: at risk and their limit, parked (including those
+    set aside), proved, and the total.
     """
 
     at_risk: int

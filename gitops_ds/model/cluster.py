@@ -108,8 +108,8 @@ class Cluster(Protocol):
         ...
 
     async def resources(self, *, refresh: bool = False) -> Mapping[tuple[str, str], Resource]:
-        """The served resources, by (group, kind): the preferred version of each; as of the first
-        request, or as of now (`refresh`).
+        """The served resources, by (group, kind), each in its preferred version. They are cached
+        from the first request until `refresh`.
         """
         ...
 
@@ -124,8 +124,8 @@ class Cluster(Protocol):
     def watch(
         self, resource: Resource, since: str, which: Selection = EVERYTHING
     ) -> AsyncIterator[WatchEvent]:
-        """Changes after the version `since`; ends when the server ends it; raises Expired when that
-        version is too old.
+        """Changes after the version `since`, until the server ends the watch. Raises Expired if
+        that version is too old.
         """
         ...
 
@@ -138,7 +138,7 @@ class Cluster(Protocol):
         ...
 
     async def replace(self, resource: Resource, body: Body) -> Body:
-        """Puts the object in place of the one at its resourceVersion."""
+        """Replaces the object at its resourceVersion."""
         ...
 
     async def apply(

@@ -13,10 +13,10 @@ from gitops_ds.model.objects import Body
 class Census(msgspec.Struct, frozen=True):
     """The nodes of a cluster, by name.
 
-    `pools` holds the pool of each node that is in one, `room` a node's capacity for pods (in
+    `pools` has the pool of each node in a pool, `room` the capacity of a node for pods (in
     thousandths of a resource's unit) if known, `daemonsets` those of the cluster. `declared`: the
-    nodes are those of the pools in the cluster's file, not observed ones; of their labels only the
-    `keys` are known then.
+    nodes are those of the pools in the cluster's file, not observed ones, and only the labels with
+    `keys` are known.
     """
 
     nodes: tuple[Node, ...]

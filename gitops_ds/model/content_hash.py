@@ -1,4 +1,4 @@
-"""One name for one content."""
+"""The hash of a value's content."""
 
 from __future__ import annotations
 

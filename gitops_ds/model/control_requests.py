@@ -12,7 +12,7 @@ class Steering(msgspec.Struct, frozen=True):
 
     `requested` is the value of a pending request; `held` are commits on hold, by their first seven
     or more digits; `approved` is the hash of a plan. `pushed` is the time at which another replica
-    received a push, and its commit. `released` are commits that wait for no other cluster.
+    received a push, and its commit. `released` are commits that need not wait for other clusters.
     """
 
     requested: str = ""
@@ -23,7 +23,7 @@ class Steering(msgspec.Struct, frozen=True):
     released: tuple[str, ...] = ()
 
     def releases(self, commit: CommitId) -> bool:
-        """Whether the commit waits for no other cluster."""
+        """Whether the commit need not wait for other clusters."""
         return any(commit.startswith(released) for released in self.released)
 
     def holds(self, commit: CommitId) -> bool:
@@ -32,8 +32,8 @@ class Steering(msgspec.Struct, frozen=True):
 
 
 class Push(msgspec.Struct, frozen=True):
-    """The notification of a push to one repository. `commit` only limits how long to look for it,
-    and never selects the revision.
+    """The notification of a push to one repository. `commit` only limits how long to poll for it;
+    it never selects the revision.
     """
 
     commit: CommitId | None = None

@@ -1,7 +1,7 @@
-"""A limit on the CPU time of what a repository can make run long: JSON Schemas of its own.
+"""A limit on the CPU time of checks that a repository can make slow: its own JSON Schemas.
 
-The limit goes with the context, as the listener of `spans` does. The shell sets it; without one
-nothing is limited.
+The limit is a context variable, like the listener of `spans`. The shell sets it; the default is no
+limit.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ from contextvars import ContextVar
 
 
 class CpuLimitExceeded(BaseException):
-    """The CPU time is used up. No Exception: the isolation of failing rules must not catch it."""
+    """The CPU time is used up. Not a subclass of Exception, because the isolation of failing rules
+    must not catch it.
+    """
 
 
 limiter: ContextVar[Callable[[], AbstractContextManager[None]] | None] = ContextVar(
@@ -22,8 +24,8 @@ _UNLIMITED = nullcontext()
 
 
 def limited() -> AbstractContextManager[None]:
-    """The work that a `with` encloses counts against the limit; raises CpuLimitExceeded when it is
-    used up.
+    """Counts the work inside the `with` against the limit. Raises CpuLimitExceeded when it is used
+    up.
     """
     begin = limiter.get()
     return _UNLIMITED if begin is None else begin()

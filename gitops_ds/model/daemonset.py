@@ -33,8 +33,8 @@ class Owner(msgspec.Struct, frozen=True, gc=False):
 
 
 class Pod(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """A pod. `node` is where it runs or is bound to run; empty when its affinity names no single
-    node.
+    """A pod. `node` is the node of the pod by its binding or affinity, empty if its affinity names
+    no single node.
 
     `bound`: `spec.nodeName` is set. Times are seconds since 1970. `ready_since` is the last change
     of the condition Ready, None if the kubelet set none. `trouble` is the reason why it does not
@@ -69,7 +69,7 @@ class Pod(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
     @property
     def ended(self) -> bool:
-        """Whether no container of it will ever run again."""
+        """Whether the pod has ended for good: none of its containers runs again."""
         return self.phase is Phase.FAILED or self.phase is Phase.SUCCEEDED
 
     def available_at(self, min_ready_seconds: int) -> float | None:
@@ -87,7 +87,7 @@ class Pod(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class Share(msgspec.Struct, frozen=True):
-    """A number of nodes: absolute, or per cent of those wanted."""
+    """A number of nodes: absolute, or a percentage of the desired number."""
 
     amount: int
     percent: bool = False
@@ -123,7 +123,7 @@ class Counts(msgspec.Struct, frozen=True):
 
     @property
     def unavailable(self) -> int:
-        """Nodes that should run an available pod and do not."""
+        """Nodes that should run an available pod but do not."""
         return self.desired - self.available
 
 
@@ -131,7 +131,7 @@ class DaemonSet(msgspec.Struct, frozen=True):
     """A DaemonSet; `raw` is the object as the server wrote it, byte for byte.
 
     `template_generation` is the text of its annotation if that is a number, else empty. `selector`
-    is None if it selects everything, which no controller may obey. `counts` and
+    is None if it selects everything; such a DaemonSet must not be reconciled. `counts` and
     `observed_generation` are those of its status.
     """
 

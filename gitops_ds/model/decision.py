@@ -28,7 +28,7 @@ class FreeCapacity(msgspec.Struct, frozen=True):
     """The free capacity of a node: amounts by resource, in thousandths of its unit, and the used
     host ports.
 
-    `free` holds the resources that the node names; a port is a protocol, a host IP and a number.
+    `free` has the resources in the node's status; a port is a protocol, a host IP and a number.
     """
 
     free: Mapping[str, int]
@@ -41,11 +41,11 @@ class Observation(msgspec.Struct, frozen=True):
     `pods` and `revisions` are those that name the DaemonSet's UID as their controller, regardless
     of their labels, and the orphans of its namespace that its selector matches; pods sorted by
     name, revisions by number and name, `nodes` by name. `backoffs` are those of failed pods, by
-    node. `vanished` holds by node the UID of the last pod that vanished there. `now` is in seconds
-    since 1970. `rooms` is None if the scheduler places the pods; else we do, and it holds the free
-    capacity of each node. `own_node` is our own node, if known: it is last in a rollout. `namesake`
-    is a revision that is not among `revisions` and has the name of this template's revision.
-    `unshown` is the number of created pods that the watch has not shown yet.
+    node. `vanished` maps a node to the UID of the last pod that vanished there. `now` is in seconds
+    since 1970. `rooms` is None if the scheduler places the pods; otherwise the controller does, and
+    it has the free capacity of each node. `own_node` is the node of this process, if known: it is
+    last in a rollout. `namesake` is a revision outside `revisions` with the name of this template's
+    revision. `unshown` is the number of created pods that the watch has not shown yet.
     """
 
     now: float
@@ -93,7 +93,7 @@ class DeletePod(msgspec.Struct, frozen=True):
 
 
 class RelabelPod(msgspec.Struct, frozen=True):
-    """Another revision hash on a pod that runs the same template."""
+    """Replaces the revision hash of a pod that runs the same template."""
 
     key: Key
     uid: str
@@ -102,7 +102,9 @@ class RelabelPod(msgspec.Struct, frozen=True):
 
 
 class Adopt(msgspec.Struct, frozen=True):
-    """An orphan (a pod or a revision) becomes the DaemonSet's, if the DaemonSet is still itself."""
+    """Sets the controller reference of an orphan (a pod or a revision), if the DaemonSet still has
+    the same UID.
+    """
 
     key: Key
     uid: str
@@ -110,7 +112,9 @@ class Adopt(msgspec.Struct, frozen=True):
 
 
 class Release(msgspec.Struct, frozen=True):
-    """A pod or a revision that the selector left stops being the DaemonSet's."""
+    """Removes the controller reference of a pod or a revision that the selector no longer
+    matches.
+    """
 
     key: Key
     uid: str
@@ -118,8 +122,8 @@ class Release(msgspec.Struct, frozen=True):
 
 
 class CreateRevision(msgspec.Struct, frozen=True):
-    """A new ControllerRevision. If its name is taken by other data, the collision count is raised
-    from `collision_count`.
+    """Creates a ControllerRevision. If its name is used by other data, increments the collision
+    count `collision_count`.
     """
 
     key: Key
@@ -129,7 +133,9 @@ class CreateRevision(msgspec.Struct, frozen=True):
 
 
 class RenumberRevision(msgspec.Struct, frozen=True):
-    """An earlier template is wanted again: its revision gets the highest number."""
+    """Gives the revision of an earlier template, which is the current one again, the highest
+    number.
+    """
 
     key: Key
     uid: str
@@ -138,7 +144,7 @@ class RenumberRevision(msgspec.Struct, frozen=True):
 
 
 class LabelRevision(msgspec.Struct, frozen=True):
-    """A revision without a hash gets one."""
+    """Adds the hash label to a revision without one."""
 
     key: Key
     uid: str
@@ -155,9 +161,7 @@ class DeleteRevision(msgspec.Struct, frozen=True):
 
 
 class ReleasePod(msgspec.Struct, frozen=True):
-    """The scheduling gate of a pinned pod is removed at `at`: the earlier pod of its node is
-    gone.
-    """
+    """Removes the scheduling gate of a pinned pod at `at`: the earlier pod of its node is gone."""
 
     key: Key
     uid: str
@@ -167,7 +171,7 @@ class ReleasePod(msgspec.Struct, frozen=True):
 
 
 class RecordRollout(msgspec.Struct, frozen=True):
-    """The record of a rollout, the text of an annotation, is written to its target revision."""
+    """Writes the record of a rollout, the text of an annotation, to its target revision."""
 
     key: Key
     uid: str
@@ -176,7 +180,7 @@ class RecordRollout(msgspec.Struct, frozen=True):
 
 
 class PromoteRevision(msgspec.Struct, frozen=True):
-    """A target revision becomes one of the DaemonSet's own, because its rollout is complete.
+    """Makes a target revision one of the DaemonSet's own, because its rollout is complete.
 
     `labels` are the template's, with the hash. Its number stays 0, below every other: the
     controller that manages the DaemonSet gives it the next number when the DaemonSet gets the
@@ -213,13 +217,13 @@ class StatusUpdate(msgspec.Struct, frozen=True):
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """The actions, in steps that build on each other: a step with an error stops the later ones,
-    not the status.
+    """The actions, in steps that depend on each other: an error in a step skips the later steps,
+    but not the status update.
 
     `status` is None without a change. `wake_after` is the number of seconds after which the
-    decision changes without any event, None if it never does. `backoffs` are to be remembered, by
-    node. `complaint` is the reason why the DaemonSet can't be reconciled. `unplaced` holds by node
-    why a pod does not fit there.
+    decision changes without any event, None if it never does. `backoffs` are the back-offs to keep,
+    by node. `complaint` is the reason why the DaemonSet can't be reconciled. `unplaced` maps a node
+    to the reason why a pod does not fit there.
     """
 
     steps: tuple[tuple[Action, ...], ...] = ()
@@ -231,5 +235,5 @@ class Decision(msgspec.Struct, frozen=True):
 
     @property
     def actions(self) -> tuple[Action, ...]:
-        """All steps in one row."""
+        """The actions of all steps."""
         return tuple(action for step in self.steps for action in step)

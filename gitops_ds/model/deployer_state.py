@@ -21,8 +21,8 @@ class KnownDrift(msgspec.Struct, frozen=True):
 
 
 class Generation(msgspec.Struct, frozen=True):
-    """The metadata.generation of a DaemonSet when it was last applied or compared, and the commit
-    that it carried then.
+    """The metadata.generation of a DaemonSet at the last apply or comparison, and its commit at
+    that time.
 
     The API server increments the generation with every change of the spec, by any writer:
     https://kubernetes.io/docs/reference/using-api/api-concepts/ and apps/v1 DaemonSet's
@@ -36,13 +36,13 @@ class Generation(msgspec.Struct, frozen=True):
 class DeployerState(msgspec.Struct, frozen=True):
     """The state that must survive a restart and is not in Git or on the objects themselves.
 
-    `inventory` holds the objects that were applied and not yet deleted, `agents` the agent of the
-    repository of each of them; `digests` the manifest of each as it was last applied; `revisions`,
-    for each DaemonSet, the commit of every revision number; `drift` is the uncorrected drift;
-    `approved` are the objects whose deletion a person approved, until they are gone; `waiting`
-    those that are not written because they, or the whole repository, are suspended; `generations`
-    those of the DaemonSets that were applied. `version` is the resourceVersion of the stored state,
-    empty for a new one.
+    `inventory` has the objects that were applied and not yet deleted, `agents` the agent of the
+    repository of each of them, `digests` the digest of the last applied manifest of each;
+    `revisions`, for each DaemonSet, the commit of every revision number; `drift` is the uncorrected
+    drift; `approved` are the objects whose deletion was approved, until they are gone; `waiting`
+    the objects that are not written because they or the whole repository are suspended;
+    `generations` those of the DaemonSets that were applied. `version` is the resourceVersion of the
+    stored state, empty for a new one.
     """
 
     repository: str = ""

@@ -10,7 +10,7 @@ _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 class Duration(float):
-    """A number of seconds; a file of ours writes it as `90s`, `5m` or `1h30m`."""
+    """A number of seconds; our files write it as `90s`, `5m` or `1h30m`."""
 
 
 def seconds(text: str, *, unit: str = "") -> Duration:
@@ -29,7 +29,7 @@ def seconds(text: str, *, unit: str = "") -> Duration:
 
 
 def text(seconds: float) -> str:
-    """A number of whole seconds as a file of ours writes it: 90 is `90s`, 120 is `2m`."""
+    """A number of whole seconds as our files write it: 90 is `90s`, 120 is `2m`."""
     for unit in ("d", "h", "m"):
         if seconds and seconds % _UNITS[unit] == 0:
             return f"{seconds / _UNITS[unit]:g}{unit}"

@@ -36,8 +36,8 @@ class Place(msgspec.Struct, frozen=True, order=True):
 
 @dataclass(frozen=True, slots=True)
 class Mend:
-    """One step of a fix, in the object: a value to set at a path, None to remove it; or another
-    `key` for the present one.
+    """One step of a fix in the object: a value to set at a path (None removes it), or another `key`
+    in place of the present one.
     """
 
     path: Path
@@ -46,8 +46,8 @@ class Mend:
 
 
 class Fix(msgspec.Struct, frozen=True):
-    """The fix of a finding, as text and as steps. `safe`: it changes nothing else; otherwise it is
-    a proposal.
+    """The fix of a finding, as text and as steps. `safe`: it has no other effect; otherwise it is a
+    proposal.
     """
 
     words: str
@@ -58,9 +58,10 @@ class Fix(msgspec.Struct, frozen=True):
 class Finding(msgspec.Struct, frozen=True):
     """One violation: the rule, the problem and its fix, and the place.
 
-    `refused`: the API server, or the creation of every pod, would refuse it, or our own format is
-    broken. Only this blocks a commit. `path` leads into `object`. `end` is the place just after the
-    last character, if known. `other` is a second object of the finding, with its place.
+    `refused`: the API server would refuse the object, or each of its pods, or the file violates our
+    own format. Only these findings block a commit. `path` leads into `object`. `end` is the place
+    just after the last character, if known. `other` is a second object of the finding, with its
+    place.
     """
 
     rule: str
@@ -76,7 +77,7 @@ class Finding(msgspec.Struct, frozen=True):
     other: tuple[Key, Place | None] | None = None
 
     def on_cluster(self, cluster: str) -> Finding:
-        """The same finding, met while rendering for that cluster."""
+        """The same finding, found when rendering for that cluster."""
         return self if self.cluster == cluster else replace(self, cluster=cluster)
 
 

@@ -8,7 +8,7 @@ import msgspec
 
 
 class HealthState(StrEnum):
-    """The healths of docs/guides/health.md."""
+    """The health of an agent, as in docs/guides/health.md."""
 
     HEALTHY = "Healthy"
     PROGRESSING = "Progressing"
@@ -21,7 +21,7 @@ class HealthState(StrEnum):
 class Blame(StrEnum):
     """The cause of a node without a healthy agent of the wanted template.
 
-    CLUSTER: the pod is refused, by a quota or an admission webhook. DESIGN: it waits, by the user's
+    CLUSTER: a quota or an admission webhook refuses the pod. DESIGN: it waits because of the user's
     settings. UNKNOWN: it is in progress.
     """
 
@@ -46,10 +46,10 @@ class NodeHealth(msgspec.Struct, frozen=True):
 class NodeCounts(msgspec.Struct, frozen=True):
     """The nodes that need an agent, each counted once.
 
-    `updated` run the wanted template and are healthy, `starting` are about to, `old` run an earlier
-    one until their replacement, `parked` by design; `joining` were added after the change began and
-    have no healthy agent yet. The other counters are named by the cause; `refused` are those whose
-    pod a quota or webhook refused.
+    `updated` nodes run the wanted template and are healthy, `starting` ones start it, `old` ones
+    run an earlier template until their replacement, `parked` ones do so by design; `joining` ones
+    were added after the change began and have no healthy agent yet. The other counters are named
+    after the cause; `refused` counts nodes whose pod a quota or webhook refused.
     """
 
     updated: int = 0

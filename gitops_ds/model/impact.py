@@ -1,4 +1,4 @@
-"""What a change does to the nodes."""
+"""The effect of a change on the nodes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import msgspec
 
 
 class NodeImpact(msgspec.Struct, frozen=True):
-    """Names of nodes that get, lose, or see restarted an agent's pod; each sorted."""
+    """Names of nodes on which an agent's pod is added, removed or restarted; each sorted."""
 
     gained: tuple[str, ...] = ()
     lost: tuple[str, ...] = ()

@@ -52,12 +52,12 @@ class Revision(msgspec.Struct, frozen=True):
 
     @property
     def deleting(self) -> bool:
-        """Whether it is being deleted; a finalizer may hold it for long."""
+        """Whether it is being deleted; finalizers can delay that."""
         return (self.raw.get("metadata") or {}).get("deletionTimestamp") is not None
 
 
 class Contents(msgspec.Struct, frozen=True):
-    """The objects that the deletion of a Namespace or of a CustomResourceDefinition takes along,
+    """The objects that the deletion of a Namespace or of a CustomResourceDefinition deletes too,
     without those that another of them owns. `unlisted` are the plural names of kinds that could not
     be listed.
     """
@@ -70,13 +70,12 @@ class Live(msgspec.Struct, frozen=True):
     """The state of a cluster for a plan.
 
     `revisions` are those of each DaemonSet, oldest first; `nodes` are sorted by name, None if they
-    were not listed, or may not be for the reason `unlisted`. `named_config_maps` are the ConfigMaps
-    (namespace, name) that pods name. `foresee` predicts, for a DaemonSet whose pods were listed,
-    the effect of another body on them. `allocatable` is the capacity of nodes for pods, in
-    thousandths of a resource's unit, if known. `contents` are those of Namespaces and
-    CustomResourceDefinitions that were listed. `targets`
-    are the target revisions of each DaemonSet, also those that it owns before their rollout is
-    complete.
+    were not listed; `unlisted` is the reason if listing is not permitted. `named_config_maps` are
+    the ConfigMaps (namespace, name) that pods refer to. `foresee` predicts, for a DaemonSet whose
+    pods were listed, the effect of another body on them. `allocatable` is the capacity of nodes for
+    pods, in thousandths of a resource's unit, if known. `contents` are those of the listed
+    Namespaces and CustomResourceDefinitions. `targets` are the target revisions of each DaemonSet,
+    including those that it owns before their rollout is complete.
     """
 
     objects: Mapping[Key, Body] = msgspec.field(default_factory=dict)

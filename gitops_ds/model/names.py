@@ -10,15 +10,15 @@ OWNER_LABEL = f"{DOMAIN}/owner"
 COMMIT = f"{DOMAIN}/commit"
 REPOSITORY = f"{DOMAIN}/repository"
 PATH = f"{DOMAIN}/path"
-# OWNER:GROUP/KIND:NAMESPACE/NAME, which a copy of the object does not match
+# OWNER:GROUP/KIND:NAMESPACE/NAME; a copy of the object under another name does not match
 TRACKING_ID = f"{DOMAIN}/tracking-id"
 PRUNE = f"{DOMAIN}/prune"
 DRIFT = f"{DOMAIN}/drift"
-# on the DaemonSet that shows whether another DaemonSet controller is at work
+# on the DaemonSet that detects another active DaemonSet controller
 PROBE = f"{DOMAIN}/probe"
 SUSPEND = f"{DOMAIN}/suspend"
 HOLD = f"{DOMAIN}/hold"
-RELEASE = f"{DOMAIN}/release"  # commits that wait for no other cluster
+RELEASE = f"{DOMAIN}/release"  # commits that need not wait for other clusters
 APPROVE = f"{DOMAIN}/approve"
 # on a target revision: the approved stages of its rollout, as JSON, by approvers of the repository
 APPROVALS = f"{DOMAIN}/approvals"
@@ -32,7 +32,7 @@ TEMPLATE_UID = f"{DOMAIN}/template-uid"  # the uid of the object that a manifest
 VARIANT = f"{DOMAIN}/variant"  # on the pods, and in the selector, of every variant but `default`
 REQUESTED_AT = f"{DOMAIN}/requested-at"
 HANDLED_AT = f"{DOMAIN}/handled-at"
-# the time and the commit of a push, from a replica that received it and does not lead
+# the time and the commit of a push, from a replica without leadership
 PUSHED = f"{DOMAIN}/pushed"
 OUTCOME = f"{DOMAIN}/outcome"  # of the requested reconciliation
 # on ConfigMaps whose name ends in the hash of their content
@@ -48,13 +48,13 @@ PHASE = f"{DOMAIN}/phase"
 UPDATE_STRATEGY = f"{DOMAIN}/update-strategy"
 # on a DaemonSet: the templates whose rollouts were halted, as JSON, newest first
 HALTED = f"{DOMAIN}/halted"
-# on a target revision: the commit that was applied before its template came
+# on a target revision: the last applied commit without its template
 SINCE = f"{DOMAIN}/since"
-# on a target revision: what the controller keeps about the rollout
+# on a target revision: the controller's record of the rollout
 ROLLOUT_RECORD = f"{DOMAIN}/rollout-record"
 # on a target revision: the name of the revision that the DaemonSet keeps during the rollout
 PROVEN_REVISION = f"{DOMAIN}/proven-revision"
-# on a target revision: the digest of the template in Git that it was made from
+# on a target revision: the digest of its template in Git
 TEMPLATE_DIGEST = f"{DOMAIN}/template-digest"
 ROLLOUT = f"{DOMAIN}/rollout"  # label on the pods of a target revision: its hash
 # on a pod of a target revision: when its scheduling gate was removed

@@ -9,15 +9,15 @@ from typing import Any, NewType
 
 import msgspec
 
-# A commit's full hexadecimal id, 40 (SHA-1) or 64 (SHA-256) characters. Where a template comes from
-# an object of the cluster, in its place stands `configmap/NAMESPACE/NAME@RESOURCEVERSION`, and for
-# all of them together `templates@HASH`.
+# A commit's full hexadecimal id, 40 (SHA-1) or 64 (SHA-256) characters. For a template from an
+# object of the cluster it is `configmap/NAMESPACE/NAME@RESOURCEVERSION`, and for all such templates
+# together `templates@HASH`.
 CommitId = NewType("CommitId", str)
 
 # sha256 of an object's canonical JSON, in hexadecimal.
 Digest = NewType("Digest", str)
 
-# The way from the root of a document to a value: keys and list indices.
+# The path from the root of a document to a value: keys and list indices.
 Path = tuple[str | int, ...]
 
 
@@ -27,8 +27,8 @@ class ListMember(str):
     __slots__ = ()
 
 
-# An object as the API server writes it in JSON. Never changed in place once it is in a value of
-# ours.
+# An object as the API server writes it in JSON. Never changed in place once it is part of one of
+# our values.
 Body = Mapping[str, Any]
 
 
@@ -48,8 +48,8 @@ class Resource(msgspec.Struct, frozen=True, order=True):
 
 
 class Key(msgspec.Struct, frozen=True, order=True):
-    """Names one object in one cluster. The version of the API is left out: it is a view, not an
-    identity.
+    """The identity of an object in a cluster. The API version is not part of it: it is only a
+    representation.
     """
 
     group: str
@@ -89,20 +89,22 @@ def group_of(body: Body) -> str:
 
 
 def short(commit: str | None) -> str:
-    """A commit for people: its first 12 characters; a value in place of a commit is unchanged."""
+    """An abbreviated commit: its first 12 characters. A value that replaces a commit is
+    unchanged.
+    """
     text = commit or ""
     return text if "@" in text else text[:12]
 
 
 def template_of(commit: str) -> str:
-    """The object of the cluster that the template was taken from, as `configmap/NAMESPACE/NAME`;
-    empty for a commit of Git.
+    """The cluster object that the template comes from, as `configmap/NAMESPACE/NAME`; empty for a
+    commit of Git.
     """
     return commit.partition("@")[0] if "@" in commit else ""
 
 
 def show_path(path: Path) -> str:
-    """A path for people: `spec.template.spec.containers[0].image`; a key with a dot is quoted."""
+    """A readable path: `spec.template.spec.containers[0].image`; a key with a dot is quoted."""
     text = ""
     for step in path:
         if isinstance(step, int | ListMember):

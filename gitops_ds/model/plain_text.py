@@ -1,4 +1,4 @@
-"""Text of other sources as one plain line, without effect on a terminal, event or table. Pure."""
+"""Text from other sources as one printable line, safe for a terminal, an event or a table. Pure."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ LONGEST: Final = 500
 
 
 def line(text: str, longest: int = LONGEST) -> str:
-    """The text with what is not printable (control, bidirectional, line ends) written out, and cut
-    where it is too long.
+    """The text with unprintable characters (control, bidirectional, line ends) escaped, truncated
+    if too long.
     """
     if len(text) > longest:
         text = f"{text[: longest - 1]}…"

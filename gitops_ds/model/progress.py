@@ -1,5 +1,5 @@
-"""The file that is being processed, for the message when the work is interrupted. Without a
-listener, nothing is reported.
+"""The file in progress, for the message after an interruption. Without a listener nothing is
+reported.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Why a plan leaves something undone, and what follows from it for the commit, the next
-reconciliation, events and notifications.
+"""Why a plan skips an object, and the effect on the commit, the next reconciliation, events and
+notifications.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ import msgspec
 
 
 class SkipEffect(msgspec.Struct, frozen=True):
-    """What follows from a skipped object.
+    """The effect of a skipped object.
 
-    `event_reason` is that of the Kubernetes Event on the state; empty where another Event reports
-    it. `fails_commit`: an object of the commit is not in the cluster, so the commit is applied in
-    part. `keeps_commit_good`: the commit counts as the last good one all the same, because waiting
-    or another owner is no fault of it. `retryable`: the reason may end though neither Git nor the
-    watched objects change. `deferrable`: the API server refused the object, and it is sent again
-    with back-off. `prunes`: objects that left Git are kept. `notifies`: people are notified.
-    `suspended`: the change waits until its agent is resumed. `approvable`: the approval of the
-    plan's hash passes it. `quotes_values`: the message quotes the API server or field values.
+    `event_reason` is that of the Kubernetes Event on the state; empty if another Event reports it.
+    `fails_commit`: an object of the commit is not in the cluster, so the commit is applied in part.
+    `keeps_commit_good`: the commit still counts as the last good one, because waiting or another
+    owner is not its fault. `retryable`: the reason may end without a change of Git or the watched
+    objects. `deferrable`: the API server refused the object, and it is sent again with back-off.
+    `prunes`: objects that left Git are kept. `notifies`: people are notified. `suspended`: the
+    change waits until its agent is resumed. `approvable`: the approval of the plan's hash overrides
+    it. `quotes_values`: the message quotes the API server or field values.
     """
 
     event_reason: str = ""
@@ -43,7 +43,7 @@ class SkipReason(StrEnum):
     effect: SkipEffect
 
     def __new__(cls, value: str, effect: SkipEffect) -> SkipReason:
-        """A member is a string, and carries its effect."""
+        """A string with its effect."""
         reason = str.__new__(cls, value)
         reason._value_ = value
         reason.effect = effect
@@ -76,7 +76,7 @@ class SkipReason(StrEnum):
         SkipEffect("OwnedByOther", fails_commit=True, keeps_commit_good=True),
     )
     WAITS = "waits", SkipEffect(fails_commit=True, keeps_commit_good=True, notifies=False)
-    # an event of the target revision, not time, ends it
+    # ended by an event of the target revision, not by time
     FINISH_FIRST = (
         "finish-first",
         SkipEffect(fails_commit=True, keeps_commit_good=True, notifies=False),
@@ -111,7 +111,7 @@ class SkipReason(StrEnum):
             "PruneRefused", keeps_commit_good=True, prunes=True, retryable=True, approvable=True
         ),
     )
-    PRUNE_OFF = "prune-off", SkipEffect(keeps_commit_good=True)  # the setting's own effect
+    PRUNE_OFF = "prune-off", SkipEffect(keeps_commit_good=True)  # intended by the setting
     PRUNE_DISABLED = "prune-disabled", SkipEffect(keeps_commit_good=True)
     NOT_IN_INVENTORY = "not-in-inventory", SkipEffect("PruneRefused", keeps_commit_good=True)
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 class TokenBucket:
     """Holds at most `burst` tokens and gains `rate` tokens per second; full at the beginning.
 
-    Times are seconds of any clock; time that goes backwards refills nothing.
+    Times are seconds of any clock; if time goes backwards, nothing is refilled.
     """
 
     __slots__ = ("_at", "_tokens", "burst", "rate")
@@ -30,7 +30,7 @@ class TokenBucket:
         return max(0.0, -self._tokens / self.rate)
 
     def held(self, now: float) -> float:
-        """The tokens that it holds; below zero while borrowed ones are missing."""
+        """The number of tokens, negative while borrowed ones are missing."""
         self._refill(now)
         return self._tokens
 

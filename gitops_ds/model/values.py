@@ -10,7 +10,7 @@ import msgspec
 __all__ = ["replace"]
 
 if TYPE_CHECKING:
-    from dataclasses import replace  # mypy checks the fields of a Struct in it as well
+    from dataclasses import replace  # mypy checks the fields of a Struct here too
 else:
 
     def replace(value: Any, /, **changes: Any) -> Any:

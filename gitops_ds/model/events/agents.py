@@ -34,7 +34,9 @@ class AgentEvent(Event, frozen=True):
 
 
 class CoverageLost(AgentEvent, frozen=True):
-    """Nodes that lost the agent close together, of so many that had it, without a commit."""
+    """Nodes that lost the agent at about the same time without a commit, and the number that had
+    it.
+    """
 
     definition = EventDefinition(
         "CoverageLost", Level.WARNING, reason="CoverageLost", warning=True, topic=Topic.COVERAGE
@@ -71,8 +73,8 @@ _LEVELS = {HealthState.DEGRADED: Level.WARNING, HealthState.MISSING: Level.WARNI
 
 
 class HealthChanged(AgentEvent, frozen=True):
-    """A new health of an agent; `before` is None at the first observation. `commit` is the one on
-    the object, or empty.
+    """A new health of an agent; `before` is None at the first observation. `commit` is that of the
+    object, or empty.
     """
 
     definition = EventDefinition("HealthChanged", Level.INFO, keys=("commit",))
@@ -117,8 +119,8 @@ class HealthChanged(AgentEvent, frozen=True):
 
 
 class CommitArrived(AgentEvent, frozen=True):
-    """The DaemonSet carries another commit than before; `subject` is the commit's, where the object
-    carries it.
+    """A DaemonSet has another commit than before; `subject` is that of the commit, empty if the
+    object lacks it.
     """
 
     definition = EventDefinition("CommitArrived", Level.INFO, reason="Applied", keys=("commit",))
@@ -132,7 +134,7 @@ class CommitArrived(AgentEvent, frozen=True):
 
 
 class RolloutStarted(AgentEvent, frozen=True):
-    """`nodes` nodes run another template than the DaemonSet's; of a new agent the template is the
+    """`nodes` nodes run another template than the DaemonSet's; for a new agent, the template is its
     first one.
     """
 
@@ -153,7 +155,7 @@ class RolloutStarted(AgentEvent, frozen=True):
 
 
 class RolloutCompleted(AgentEvent, frozen=True):
-    """Every node that can runs the DaemonSet's template, after `seconds`."""
+    """Every node that can be updated runs the DaemonSet's template, after `seconds`."""
 
     definition = EventDefinition(
         "RolloutCompleted",

@@ -60,7 +60,7 @@ class Event(msgspec.Struct, frozen=True):
         return None
 
     def text(self) -> str:
-        """The line in the log; empty for an event that is for programs only."""
+        """The line in the log; empty for an event only for programs."""
         return ""
 
     def details(self) -> Mapping[str, str]:
@@ -102,8 +102,8 @@ class ControllerEvent(Event, frozen=True):
 
 
 class Decided(ControllerEvent, frozen=True):
-    """A reconciliation: all that was observed, and the decision, often to do nothing; `performed`
-    is False where the controller only observes. `staged` is the turn of a staged rollout.
+    """A reconciliation: the observation and the decision, often without actions; `performed` is
+    False if the controller only observes. `staged` is the turn of a staged rollout.
     """
 
     definition = EventDefinition("Decided")
@@ -223,7 +223,7 @@ class StatusWritten(ControllerEvent, frozen=True):
 
 
 class StatusFailed(ControllerEvent, frozen=True):
-    """Counters that the API server refused."""
+    """A status update that the API server refused."""
 
     definition = EventDefinition("StatusFailed", Level.WARNING)
 
@@ -262,7 +262,7 @@ class WatchFailed(Event, frozen=True):
 
 
 class TaskRestarted(Event, frozen=True):
-    """An unexpected error of a background task, which starts again `retry_in` seconds later."""
+    """An unexpected error in a background task, which restarts `retry_in` seconds later."""
 
     definition = EventDefinition(
         "TaskRestarted", Level.ERROR, metric="gitopsds_task_restarts", keys=("retry_in",)
@@ -322,7 +322,7 @@ class DifferenceKind(StrEnum):
 
 class Differed(ControllerEvent, frozen=True):
     """A difference to the built-in controller in an interval that began at `since` (seconds since
-    1970): the decision of ours, the action of theirs.
+    1970): our decision, and the action of the built-in controller.
     """
 
     definition = EventDefinition(
@@ -352,9 +352,9 @@ class Differed(ControllerEvent, frozen=True):
 class Compared(ControllerEvent, frozen=True):
     """A completed interval; without `differences` both controllers did the same.
 
-    Pods by node: those that both created and deleted, and of these `replaced` by a rollout with at
-    most `at_risk` nodes without an available pod, or with one more, at once. `elsewhere` are pods
-    that were deleted by others, and that our controller would have kept.
+    Pods by node: those that both created and deleted; of these, `replaced` by a rollout with at
+    most `at_risk` nodes at once that lack an available pod or have a surplus one. `elsewhere` are
+    pods that were deleted by others and that our controller would have kept.
     """
 
     definition = EventDefinition(

@@ -1,4 +1,4 @@
-"""The events of a commit on its way through the clusters."""
+"""Events of a commit in the order of clusters."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class ReportsRead(Event, frozen=True):
 
 
 class ReportFailed(Event, frozen=True):
-    """The report of this cluster was not published; clusters behind it wait meanwhile."""
+    """The report of this cluster was not published; later clusters wait."""
 
     definition = EventDefinition(
         "ReportFailed", Level.WARNING, reason="ReportFailed", warning=True, topic=Topic.STUCK

@@ -9,12 +9,12 @@ from gitops_ds.model.objects import CommitId, short, template_of
 
 
 def once(topic: Topic, commit: CommitId) -> Notice:
-    """The notification that a commit gets at most once."""
+    """A notification that is sent at most once for each commit."""
     return Notice(topic, mark="once", commit=commit)
 
 
 class NewCommit(Event, frozen=True):
-    """A new tip of the branch. `rewritten`: the last tip is not among its ancestors."""
+    """A new tip of the branch. `rewritten`: the previous tip is not one of its ancestors."""
 
     definition = EventDefinition(
         "NewCommit", Level.INFO, reason="NewCommit", topic=Topic.COMMIT, keys=("commit",)
@@ -81,7 +81,7 @@ class CommitRejected(Event, frozen=True):
 
 
 class SourceVerified(Event, frozen=True):
-    """A new commit with the required signatures: the signer's name among the trusted keys, the key,
+    """A new commit with the required signatures: the signer's name in the trusted keys, the key,
     and the number of verified signatures.
     """
 
@@ -105,8 +105,8 @@ class SourceVerified(Event, frozen=True):
 
 
 class VerificationFailed(Event, frozen=True):
-    """A new tip without trust: `commit`, the tip or one of its ancestors, lacks a required
-    signature. The last good commit stays applied.
+    """An untrusted new tip: `commit`, the tip or one of its ancestors, lacks a required signature.
+    The last good commit stays applied.
     """
 
     definition = EventDefinition(

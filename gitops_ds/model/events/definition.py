@@ -10,8 +10,8 @@ from gitops_ds.model.objects import CommitId, Key
 
 
 class Level(StrEnum):
-    """The severity in logs: error needs a person, warning may need one, info is for people, debug
-    for programs.
+    """The severity in logs: error requires a person, warning may require one, info is for people,
+    debug for programs.
     """
 
     DEBUG = "debug"

@@ -65,7 +65,7 @@ class RefusalEvent(Event, frozen=True):
 
     @property
     def kube_reason(self) -> str:
-        """By the reason; `Reconciled` reports those that keep objects."""
+        """By the reason; `Reconciled` reports reasons that keep objects."""
         effect = self.refusal.reason.effect
         return "" if effect.prunes else effect.event_reason
 
@@ -80,7 +80,7 @@ class RefusalEvent(Event, frozen=True):
 
 
 class NotApplied(RefusalEvent, frozen=True):
-    """An object that was not written."""
+    """An object that is not written."""
 
     definition = EventDefinition("NotApplied", Level.WARNING, topic=Topic.STUCK)
 
@@ -137,9 +137,7 @@ class Reconciled(Event, frozen=True):
 
     @property
     def failed(self) -> tuple[Skipped, ...]:
-        """The refusals that leave a part of the commit undone; with one of them the commit is
-        applied in part.
-        """
+        """The refusals because of which the commit is only applied in part."""
         return tuple(refusal for refusal in self.refusals if refusal.reason.effect.fails_commit)
 
     @property
@@ -219,7 +217,7 @@ class Reconciled(Event, frozen=True):
 
 
 class ReconcileFailed(Event, frozen=True):
-    """A reconciliation that ended early; `retry_in` is in seconds, None where a person must act."""
+    """A reconciliation that ended early; `retry_in` is in seconds, None if a person must act."""
 
     definition = EventDefinition(
         "PassFailed",
@@ -316,7 +314,7 @@ class SourceChanged(Event, frozen=True):
 
     @property
     def recovered(self) -> bool:
-        """Whether it is the end of trouble."""
+        """Whether the previous condition was a failure and this one is not."""
         return self.status.condition is Condition.SYNCED and self.before not in _NO_TROUBLE
 
     @property
@@ -330,7 +328,7 @@ class SourceChanged(Event, frozen=True):
         return Tone(EFFECTS[self.status.condition].tone)
 
     def text(self) -> str:
-        """The line in the log; other trouble has lines of its own."""
+        """The line in the log; other events report the other conditions."""
         status = self.status
         if not (self.recovered or status.agents_suspended):
             return ""
@@ -341,7 +339,7 @@ class SourceChanged(Event, frozen=True):
 
     @property
     def kube_reason(self) -> str:
-        """By the condition, where no other event reports it; `Suspended` reports a suspended
+        """By the condition, if no other event reports it; `Suspended` reports a suspended
         repository.
         """
         status = self.status

@@ -56,7 +56,7 @@ class DriftDetected(DriftEvent, frozen=True):
         return f"drift: {self.object} was {self.words}{left}"
 
     def samples(self) -> tuple[Sample, ...]:
-        """One object, where drift is only reported."""
+        """One object, if drift is only reported."""
         report = self.drifted.choice is DriftPolicy.REPORT
         return (Sample(_DRIFT, "reported"),) if report else ()
 

@@ -10,7 +10,7 @@ from gitops_ds.model.events.base import Event
 from gitops_ds.model.events.definition import EventDefinition, Level, Sample, Topic
 from gitops_ds.model.plural import counted
 
-# the outbox; names of states begin with `gitops-ds-`, so none is equal
+# the outbox; different from the names of states, which begin with `gitops-ds-`
 CONFIG_MAP_NAME = "gitops-ds.news"
 
 
@@ -18,7 +18,7 @@ CONFIG_MAP_NAME = "gitops-ds.news"
 _LOUD = frozenset(
     (Topic.REJECTED, Topic.FAILED, Topic.DRIFT, Topic.COVERAGE, Topic.STUCK, Topic.PRUNE)
 )
-# A commit is part of these: they happen once and are never repeated.
+# These have a commit: they are sent once and never repeated.
 ONCE = frozenset((Topic.COMMIT, Topic.APPLIED, Topic.REJECTED, Topic.FAILED, Topic.DONE))
 
 
@@ -70,7 +70,7 @@ class NotificationSent(NotificationEvent, frozen=True):
 
 
 class NotificationFailed(NotificationEvent, frozen=True):
-    """A failed delivery. `lost` counts dropped notifications; without any it is tried again.
+    """A failed delivery. `lost` counts dropped notifications; if 0, the delivery is retried.
     Emitted once for each message.
     """
 

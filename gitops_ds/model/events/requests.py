@@ -55,7 +55,7 @@ class WebhookReceived(RequestEvent, frozen=True):
 
 
 class PushForwarded(RequestEvent, frozen=True):
-    """A push that another replica received, and that this one, the leader, handles."""
+    """A push that another replica received; this replica, the leader, handles it."""
 
     definition = EventDefinition("PassedOn", Level.INFO, keys=("commit",))
 

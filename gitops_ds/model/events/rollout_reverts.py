@@ -1,4 +1,4 @@
-"""The events of the way back into Git after a halted rollout."""
+"""Events of reverts in Git after a halted rollout."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class RevertEvent(AgentEvent, frozen=True):
 
 
 class RevertCommitted(RevertEvent, frozen=True):
-    """A commit that takes the template of a halted rollout back is on the branch."""
+    """A commit that reverts the template of a halted rollout is on the branch."""
 
     definition = EventDefinition(
         "RevertCommitted",
@@ -46,9 +46,9 @@ class RevertCommitted(RevertEvent, frozen=True):
 
 
 class RevertProposed(RevertEvent, frozen=True):
-    """A commit that takes the template of a halted rollout back waits for its merge.
+    """A commit that reverts the template of a halted rollout waits for its merge.
 
-    `url` is the page of the pull request, empty where another replica or cluster opened it.
+    `url` is the page of the pull request, empty if another replica or cluster opened it.
     """
 
     definition = EventDefinition(

@@ -20,9 +20,9 @@ METRIC = "gitopsds_rollout_stage_events"
 
 
 class RolloutProgressed(ControllerEvent, frozen=True):
-    """A decision about a rollout that differs from the one before it.
+    """A decision about a rollout that differs from the previous one.
 
-    `uid` is that of the DaemonSet. `commit` is empty where the DaemonSet has the template already.
+    `uid` is that of the DaemonSet. `commit` is empty if the DaemonSet already has the template.
     """
 
     definition = EventDefinition("", on_page=False)
@@ -90,7 +90,7 @@ class StagePassed(RolloutEvent, frozen=True):
 
 
 class RolloutHeld(RolloutEvent, frozen=True):
-    """No further node is updated, for a reason that is no failure: a window, an approval."""
+    """No further node is updated, for a reason other than a failure: a window, an approval."""
 
     definition = EventDefinition(
         "RolloutHeld", Level.INFO, reason="RolloutHeld", metric=METRIC, keys=("commit",)
@@ -108,7 +108,7 @@ class RolloutHeld(RolloutEvent, frozen=True):
 
 
 class RolloutHalted(RolloutEvent, frozen=True):
-    """A failure that the template causes: no further node is updated with this commit."""
+    """A failure caused by the template: no further node is updated with this commit."""
 
     definition = EventDefinition(
         "RolloutHalted",

@@ -19,7 +19,7 @@ class ApprovalEvent(AgentEvent, frozen=True):
 
 
 class StageApproved(ApprovalEvent, frozen=True):
-    """An approver agreed to a stage, by a signed commit or a review."""
+    """A stage was approved, by a signed commit or a review."""
 
     definition = EventDefinition(
         "StageApproved",
@@ -37,7 +37,7 @@ class StageApproved(ApprovalEvent, frozen=True):
 
 
 class ApprovalFailed(ApprovalEvent, frozen=True):
-    """Whether a stage is approved cannot be read; it waits. `retry_in` is in seconds."""
+    """The approvals of a stage can't be read; the stage waits. `retry_in` is in seconds."""
 
     definition = EventDefinition(
         "ApprovalFailed",

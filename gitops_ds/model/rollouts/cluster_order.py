@@ -1,6 +1,4 @@
-"""The order in which a commit goes through the clusters of a repository: `after` of
-clusters/NAME.yaml.
-"""
+"""The order in which the clusters of a repository apply a commit: `after` of clusters/NAME.yaml."""
 
 from __future__ import annotations
 
@@ -19,7 +17,7 @@ class ClusterBehind(msgspec.Struct, frozen=True):
 class ClusterOrder(msgspec.Struct, frozen=True):
     """The place of one cluster in the order.
 
-    `after` are the clusters before it; each has to stay well with a commit for `soak` seconds. A
+    `after` are the clusters before it; each must stay healthy with a commit for `soak` seconds. A
     commit that waits for more than `within` seconds is overdue. `wave` counts from 1, 0 in a cycle;
     `waves` is the number of waves of the repository, 0 without an order. `behind` are the clusters
     that wait for this one.

@@ -1,4 +1,4 @@
-"""The report of one cluster: the commit that it has, and whether that commit is proved there.
+"""The report of one cluster: its commit, and whether that commit is proved there.
 
 The service of the cluster publishes it; other clusters and people read it. All times are seconds
 since 1970 by the clock of the cluster.
@@ -30,7 +30,7 @@ class ClusterState(StrEnum):
 
 
 class ProvedCommit(msgspec.Struct, frozen=True):
-    """A commit that was applied as a whole with every agent well, since a time."""
+    """A commit that was applied as a whole, with every agent healthy since a time."""
 
     commit: CommitId
     at: float
@@ -39,11 +39,11 @@ class ProvedCommit(msgspec.Struct, frozen=True):
 class ClusterReport(msgspec.Struct, frozen=True, rename="camel"):
     """What the service of a cluster reports.
 
-    `condition` is that of the repository, `newest` the newest commit of the branch that the service
-    knows, `applied` the last one that it applied as a whole. `since`: the start of the state.
-    `proved` are the last proved commits, oldest first; the cluster was well from then until `at`,
-    the time of the report. `agents` are the agents of the repository, `well` those that are well.
-    `url` is the page of the service, empty without one.
+    `condition` is that of the repository, `newest` the newest observed commit of the branch,
+    `applied` the last commit that was applied as a whole. `since`: the start of the state. `proved`
+    are the last proved commits, oldest first; the cluster was healthy from then until `at`, the
+    time of the report. `agents` are the agents of the repository, `well` the healthy ones. `url` is
+    the page of the service, empty without one.
     """
 
     cluster: str
@@ -61,7 +61,7 @@ class ClusterReport(msgspec.Struct, frozen=True, rename="camel"):
     url: Annotated[str, msgspec.Meta(max_length=2048)] = ""
 
     def passed(self, soak: float) -> frozenset[CommitId]:
-        """The commits that stayed well for `soak` seconds; none after a failure."""
+        """The commits that stayed healthy for `soak` seconds; none after a failure."""
         if self.state is ClusterState.FAILED:
             return frozenset()
         return frozenset(one.commit for one in self.proved if one.at + soak <= self.at)

@@ -1,5 +1,5 @@
-"""A halted rollout as the way back into Git needs it, and the commits of a branch that may be
-reverted.
+"""The input for the revert of a halted rollout: the rollout, and the commits of a branch that may
+be reverted.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from gitops_ds.model.sources.source_tree import CommitInfo
 
 
 class RolloutIdentity(msgspec.Struct, frozen=True):
-    """One halted rollout, whatever else becomes known about it."""
+    """The identity of a halted rollout."""
 
     daemonset: Key
     commit: CommitId
@@ -45,7 +45,7 @@ class HaltedRollout(msgspec.Struct, frozen=True):
 
     @property
     def identity(self) -> RolloutIdentity:
-        """The values that differ between any two halted rollouts."""
+        """The values that differ between two halted rollouts."""
         return RolloutIdentity(self.daemonset, self.commit, self.template, self.halt.at)
 
     @property

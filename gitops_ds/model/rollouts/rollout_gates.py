@@ -1,4 +1,4 @@
-"""The measured gates of a staged rollout: what is measured, the readings, and what is kept of them.
+"""The measured gates of a staged rollout: the probes, the readings, and their records.
 
 All times are seconds since 1970.
 """
@@ -36,9 +36,9 @@ class Probe(msgspec.Struct, frozen=True, order=True):
 
 
 class GateSample(msgspec.Struct, frozen=True):
-    """A measured number, which may be NaN or infinite. `labels` name what was measured, `bound` the
-    key of the policy that limits it where a probe has several; `before` is the value of the same
-    series before the first touch, None without one.
+    """A measured number, which may be NaN or infinite. `labels` are those of the series, `bound` is
+    the key of the policy that limits it if a probe has several; `before` is the value of the series
+    before the first touched node, None if it did not exist.
     """
 
     value: float
@@ -75,8 +75,8 @@ class Verdict(StrEnum):
 
 
 class GateRecord(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The last verdict about a probe, since when each reading has shown it, and the measured values
-    of the first of these readings in words.
+    """The last verdict about a probe, the time since which every reading confirms it, and the
+    measured values of the first of these readings in words.
     """
 
     verdict: Verdict
@@ -85,8 +85,8 @@ class GateRecord(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class GateEvidence(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Why a gate failed: the query (of a webhook its address), the value, its bound, and the nodes,
-    of which a few are kept.
+    """Why a gate failed: the query (for a webhook, its address), the value, its bound, and some of
+    the nodes.
     """
 
     gate: str
@@ -98,7 +98,7 @@ class GateEvidence(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """The evidence for people, one fact a line."""
+        """The evidence as text, one fact per line."""
         more = f" and {self.count - len(self.nodes)} more" if self.count > len(self.nodes) else ""
         facts = {
             "gate": self.gate,
@@ -111,7 +111,7 @@ class GateEvidence(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Subject(msgspec.Struct, frozen=True):
-    """What a measurement is about: the rollout, the probe, and the touched nodes."""
+    """The subject of a measurement: the rollout, the probe, and the touched nodes."""
 
     daemonset: Key
     uid: str
@@ -121,8 +121,8 @@ class Subject(msgspec.Struct, frozen=True):
 
 
 class PrometheusRequest(msgspec.Struct, frozen=True):
-    """A query about the touched nodes, the same before their first touch (at the time `before`),
-    and about untouched nodes; empty for none.
+    """A query about the touched nodes, the same query for the time `before` they were touched, and
+    for untouched nodes; empty for none.
     """
 
     subject: Subject
@@ -132,7 +132,7 @@ class PrometheusRequest(msgspec.Struct, frozen=True):
 
 
 class WebhookRequest(msgspec.Struct, frozen=True):
-    """A question to a webhook; `timeout` is in seconds."""
+    """A request to a webhook; `timeout` is in seconds."""
 
     subject: Subject
     url: str

@@ -24,11 +24,11 @@ _IDLE_OR = "idle-or-"
 
 
 class PercentChange(float):
-    """A change in per cent with its sign; a policy file writes `+30%` or `-20%`."""
+    """A change in per cent with its sign; `+30%` or `-20%` in a policy file."""
 
 
 class NodeShare:
-    """A number of nodes, or a percentage of them; a policy file writes `3` or `2.5%`."""
+    """A number of nodes, or a percentage of them; `3` or `2.5%` in a policy file."""
 
     __slots__ = ("amount", "is_percent")
 
@@ -58,7 +58,7 @@ class _Part(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=T
 
 
 class NodeCount(_Part, frozen=True):
-    """How many nodes a stage takes. Of several numbers the largest counts: each is a minimum."""
+    """The number of nodes of a stage. Each number is a minimum, so the largest one counts."""
 
     count: int = 0
     percent: NodeShare | None = None
@@ -119,8 +119,8 @@ class Stage(_Part, frozen=True):
 
     @property
     def idle_for(self) -> float:
-        """For how many seconds after it opens the stage takes idle nodes only: infinite with
-        `nodesWhen: idle`, 24 h with `idle-or-24h`, else 0.
+        """The seconds for which an open stage takes only idle nodes: infinite with `nodesWhen:
+        idle`, 24 h with `idle-or-24h`, else 0.
         """
         if self.nodes_when == "idle":
             return math.inf
@@ -154,7 +154,7 @@ class RegistryLimits(_Part, frozen=True):
 
 
 class Limits(_Part, frozen=True):
-    """The caps of a rollout. `parked`: with more parked nodes than this the rollout holds."""
+    """The caps of a rollout. With more than `parked` parked nodes the rollout is on hold."""
 
     at_risk: AtRiskLimits = AtRiskLimits()
     parked: NodeShare = NodeShare("20%")
@@ -163,7 +163,7 @@ class Limits(_Part, frozen=True):
 
 
 class Neighbours(_Part, frozen=True):
-    """What may happen to the other pods of a touched node."""
+    """The limits for the other pods of a touched node."""
 
     newly_unready: int | None = None
     new_restarts: int | None = None
@@ -184,7 +184,7 @@ class GateComparison(_Part, frozen=True):
 
 
 class GateWebhook(_Part, frozen=True):
-    """An address that decides about a gate, and how many seconds it has to answer."""
+    """The address of a webhook that decides about a gate, and its timeout in seconds."""
 
     url: str
     timeout: Duration = Duration(10)
@@ -192,7 +192,8 @@ class GateWebhook(_Part, frozen=True):
 
 class Gate(_Part, frozen=True):
     """A condition that must hold for the touched nodes of a stage. `below` and `above` are fixed
-    bounds of `prometheus`; `for_` is how many seconds a condition must be met, or broken, to count.
+    bounds of `prometheus`; `for_` is the number of seconds for which a condition must be met, or
+    violated, to count.
     """
 
     ready_within: Duration = Duration(180)
@@ -211,14 +212,16 @@ class Gate(_Part, frozen=True):
 
 
 class Revert(_Part, frozen=True):
-    """How a failed commit leaves Git, and how many seconds a person has to act first."""
+    """How a failed commit is reverted in Git, after a delay in seconds in which a person can
+    act.
+    """
 
     after: Duration = Duration(120)
     how: Literal["commit", "pull-request", "none"] = "commit"
 
 
 class OnFailure(_Part, frozen=True):
-    """What a failed gate causes."""
+    """The effect of a failed gate."""
 
     halt: Literal["at-once", "after-batch"] = "at-once"
     scope: Literal["agent", "cluster"] = "agent"
@@ -233,7 +236,7 @@ class Progress(_Part, frozen=True):
 
 
 class NewNodes(_Part, frozen=True):
-    """Which template the nodes get that join during a rollout."""
+    """The template for nodes that join during a rollout."""
 
     get: Literal["stable", "target"] = "stable"
     until: Literal["every-variant-proved", "end"] = "end"
@@ -264,7 +267,7 @@ class Window(_Part, frozen=True):
 
 
 class Freeze(_Part, frozen=True):
-    """Days (both included, UTC) on which nothing rolls but what `except` names."""
+    """Days (inclusive, UTC) without rollouts, except those of `except`."""
 
     from_: str = msgspec.field(name="from")
     to: str
@@ -272,7 +275,7 @@ class Freeze(_Part, frozen=True):
 
 
 class After(_Part, frozen=True):
-    """An agent that is updated first: on each node (`same_node`), or in the whole cluster."""
+    """An agent that must be updated first: on each node (`same_node`), or in the whole cluster."""
 
     agent: str
     same_node: bool = False

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-# the share of a rollout from which on its own pace counts alone
+# from this share of a rollout on, only its own pace counts
 _PACE_KNOWN = 0.25
 
 
 @dataclass(frozen=True, slots=True)
 class RolloutProgress:
-    """The nodes of a rollout that are done, of all its nodes.
+    """The done nodes of a rollout, and their total.
 
     `left` are the remaining seconds by the stages of a staged rollout, 0 if they can't be
     estimated; None for other rollouts.
@@ -41,7 +41,7 @@ def seconds_left(
     by_pace = elapsed * (1 - now.share) / moved if moved > 0 else None
     if estimate is None:
         return by_pace
-    # a simulation whose time is up foresees nothing
+    # a simulation that has exceeded its time predicts nothing
     by_estimate = estimate * (1 - now.share) if moved > 0 else estimate - elapsed
     if by_pace is None:
         return by_estimate if by_estimate > 0 else None

@@ -13,7 +13,7 @@ TRAILER = "Gitops-Ds-Approve"  # of a signed commit
 
 
 class StageApproval(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An approval of a stage: for which name of `approval.from`, by whom, and how.
+    """An approval of a stage: the name of `approval.from`, the approver, and how it was given.
 
     `hash` is that of the target, empty for any target of the revision that holds the approval.
     """
@@ -47,10 +47,10 @@ class WaitingStage(msgspec.Struct, frozen=True):
     """The current stage of a rollout, which needs an approval.
 
     `owner` is the uid of the DaemonSet. `revision`, `uid` and `hash` are those of the target
-    revision, `commit` is the first applied
-    one with the template, `since` the last applied one without it (empty: unknown). `approvers` are
-    the names of `approval.from`. `files` are the files that the template is rendered from.
-    `annotation` is the text of the annotation with the approvals at present.
+    revision, `commit` is the first applied one with the template, `since` the last applied one
+    without it (empty: unknown). `approvers` are the names of `approval.from`. `files` are the files
+    that the template is rendered from. `annotation` is the present text of the annotation with the
+    approvals.
     """
 
     daemonset: Key

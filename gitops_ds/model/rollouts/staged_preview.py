@@ -1,5 +1,5 @@
-"""The preview of a staged rollout: its stages, their nodes in order, and their times without
-faults.
+"""The preview of a staged rollout without faults: its stages, their nodes in order, and their
+times.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ class StagePreview(msgspec.Struct, frozen=True):
     the start.
 
     `begins` is None for a stage without nodes, `ends` None where the simulation ended before the
-    stage. `waits` are conditions that no simulation foresees: approvals, windows, measured gates.
+    stage. `waits` are conditions that can't be simulated: approvals, windows, measured gates.
     """
 
     name: str
@@ -25,9 +25,9 @@ class StagePreview(msgspec.Struct, frozen=True):
 class StagedPreview(msgspec.Struct, frozen=True):
     """A whole rollout without faults. `seconds` is its length, None where it does not end.
 
-    `cap` is the most nodes at risk at once. `parked` are the nodes that are broken now: they are
-    updated when they are well again. `start` and `stop` are the assumed seconds of a pod until it
-    is ready, and until it is gone.
+    `cap` is the maximum of nodes at risk at once. `parked` are the nodes that are broken now: they
+    are updated after they recover. `start` and `stop` are the assumed seconds of a pod until it is
+    ready, and until it is gone.
     """
 
     stages: tuple[StagePreview, ...]

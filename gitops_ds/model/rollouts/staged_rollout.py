@@ -1,5 +1,4 @@
-"""A staged rollout as values: its target, what is kept about it, and how far each node and stage
-is.
+"""A staged rollout as values: its target, its record, and the progress of each node and stage.
 
 All times are seconds since 1970.
 """
@@ -23,9 +22,9 @@ from gitops_ds.model.sources.bundle import Pool
 class RolloutTarget(msgspec.Struct, frozen=True):
     """The template that a rollout brings to the nodes.
 
-    `revision` is the name of the target revision, empty where the DaemonSet has the template
-    already: then no pod is pinned, and the nodes are only updated. `hash` is the
-    `controller-revision-hash` of its pods.
+    `revision` is the name of the target revision, empty if the DaemonSet already has the template:
+    then no pod is pinned, and the nodes are only updated. `hash` is the `controller-revision-hash`
+    of its pods.
     """
 
     hash: str
@@ -36,7 +35,7 @@ class RolloutTarget(msgspec.Struct, frozen=True):
 
 
 class FailedNode(msgspec.Struct, frozen=True):
-    """A touched node that fails: the reason in one word, the message, and the cause."""
+    """A touched node that failed: the reason in one word, the message, and the cause."""
 
     node: str
     reason: str
@@ -45,8 +44,8 @@ class FailedNode(msgspec.Struct, frozen=True):
 
 
 class Halt(msgspec.Struct, frozen=True):
-    """Why a rollout is halted: failed nodes, or a gate. It stays so until another target replaces
-    it.
+    """Why a rollout is halted: failed nodes, or a gate. It stays halted until another target
+    replaces it.
     """
 
     at: float
@@ -57,14 +56,14 @@ class Halt(msgspec.Struct, frozen=True):
 
 
 class RolloutRecord(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What can't be derived from pods and nodes, kept as an annotation of the target revision.
+    """The state of a rollout that can't be derived from pods and nodes, an annotation of the target
+    revision.
 
     `passed` maps each stage that was passed to the time; a passed stage stays passed when its pods
     are replaced. `early`: the DaemonSet gets the template before every stage is passed. `unproved`:
     the DaemonSet owns the revision, but its rollout was replaced before it was complete. `before`
-    is when the current stage first touched a node, where a gate compares with the time before;
-    `gates` are the results of its measured gates. The size depends on the number of stages and
-    gates only.
+    is when the current stage first touched a node, if a gate compares with the time before; `gates`
+    are the results of its measured gates. The size depends on the number of stages and gates only.
     """
 
     began: float = 0.0
@@ -77,16 +76,16 @@ class RolloutRecord(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class StageInputs(msgspec.Struct, frozen=True):
-    """What decides about a rollout beside pods and nodes.
+    """The inputs of a decision about a rollout other than pods and nodes.
 
     `approved` names the stages that are approved, and `approvals` states by whom, for people only;
-    `readings` are the last measurements of
-    gates; `behind` maps each agent of `after` to the nodes where it is not up to date
-    (None: anywhere in the cluster); `busy` are the nodes with pods that belong to no DaemonSet;
-    `refused` is the message of the API server that refuses the pods, else empty: they are tried
-    again at `refused_until`; `held` is why a person must release the rollout first, else empty;
-    `halted_elsewhere` names the halted rollout that halts this one, else empty; `at_once` is the
-    most nodes that may be taken now by `limits.api`, None without a limit.
+    `readings` are the last measurements of gates; `behind` maps each agent of `after` to the nodes
+    where it is not up to date (None: anywhere in the cluster); `busy` are the nodes with pods that
+    belong to no DaemonSet; `refused` is the message of the API server that refuses the pods, else
+    empty: they are tried again at `refused_until`; `held` is the reason for which a person must
+    release the rollout first, else empty; `halted_elsewhere` names the halted rollout that halts
+    this one, else empty; `at_once` is the maximum of nodes that may be taken now by `limits.api`,
+    None without a limit.
     """
 
     policy: RolloutPolicy
@@ -106,7 +105,7 @@ class StageInputs(msgspec.Struct, frozen=True):
 
 
 class NodeStep(StrEnum):
-    """How far a node is. PARKED: broken before the rollout touched it. SET_ASIDE: it broke
+    """The progress of a node. PARKED: broken before the rollout touched it. SET_ASIDE: broken
     afterwards, by its own fault.
     """
 
@@ -126,8 +125,8 @@ MOVING = (*UPDATING, NodeStep.SOAKING)
 
 
 class NodeProgress(msgspec.Struct, frozen=True):
-    """One node of a rollout: its stage, its step, the reason in one word, and when time alone
-    changes that.
+    """One node of a rollout: its stage, its step, the reason in one word, and when the step changes
+    without an event.
     """
 
     node: str
@@ -149,7 +148,7 @@ class StageState(StrEnum):
 
 
 class StageHold(msgspec.Struct, frozen=True):
-    """Why no further node is updated now, and when that ends, None where no time ends it."""
+    """Why no further node is updated now, and when that ends, None if unknown."""
 
     reason: str
     until: float | None = None
@@ -173,11 +172,11 @@ class StageProgress(msgspec.Struct, frozen=True):
 
 
 class StagesDecision(msgspec.Struct, frozen=True):
-    """What a rollout does now.
+    """The decision about a rollout.
 
     `take` are the nodes whose pods are replaced now, in order; `open` are all nodes that may run
-    the target. `cap` is the most nodes that may be at risk. `complete`: every node that can be
-    updated is proved. `wake_at` is when time alone changes the decision, None if it never does.
+    the target. `cap` is the maximum of nodes at risk. `complete`: every node that can be updated is
+    proved. `wake_at` is when the decision changes without an event, None if it never does.
     """
 
     take: tuple[str, ...]

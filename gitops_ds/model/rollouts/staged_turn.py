@@ -1,4 +1,4 @@
-"""A turn of a staged rollout, as a journal keeps it beside the observation and the decision."""
+"""A turn of a staged rollout, which a journal has beside the observation and the decision."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class OutsideInputs(msgspec.Struct, frozen=True):
 
 
 class StagesOutcome(msgspec.Struct, frozen=True):
-    """A decision about stages in short: the nodes to take, the stages that passed, why no further
+    """The summary of a decision about stages: the nodes to take, the passed stages, why no further
     node is taken, and the nodes at risk with their limit.
     """
 
@@ -45,7 +45,7 @@ class StagedTurn(msgspec.Struct, frozen=True):
 
 
 def outcome_of(stages: StagesDecision) -> StagesOutcome:
-    """A decision in short."""
+    """The summary of a decision."""
     return StagesOutcome(
         stages.take,
         tuple(one.name for one in stages.stages if one.state is StageState.PASSED),

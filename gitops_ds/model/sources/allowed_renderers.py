@@ -12,8 +12,8 @@ WORDS = ("helm", "kustomize", "network")
 
 
 class AllowedRenderers(msgspec.Struct, frozen=True):
-    """`network`: charts that a source.yaml names elsewhere are fetched; what renders has no network
-    even then.
+    """`network`: remote charts of a source.yaml are fetched; the rendering programs never have
+    network.
     """
 
     helm: bool = False
@@ -22,18 +22,18 @@ class AllowedRenderers(msgspec.Struct, frozen=True):
 
     @property
     def words(self) -> tuple[str, ...]:
-        """As `parse` reads them."""
+        """The words that `parse` accepts."""
         return tuple(word for word in WORDS if getattr(self, word))
 
 
 NOTHING = AllowedRenderers()
-# For a commit that is to be applied anyway: who may write manifests there may as well write
-# templates of manifests.
+# For a commit to be applied: users who may write manifests there may write templates of manifests
+# too.
 PROGRAMS = AllowedRenderers(helm=True, kustomize=True)
 
 
 def parse(words: Iterable[str]) -> AllowedRenderers:
-    """What `--allow helm,kustomize` or the setting `render.allow` means; `none` adds nothing.
+    """The value of `--allow helm,kustomize` or of the setting `render.allow`; `none` adds nothing.
     Raises UsageError.
     """
     named = [word.strip() for text in words for word in text.split(",") if word.strip()]

@@ -17,8 +17,8 @@ from gitops_ds.model.skipped import DriftPolicy, Skipped
 class Pointer(msgspec.Struct, frozen=True):
     """A value in a file of the snapshot: the index of its document (from 0), and its path.
 
-    The position (line, column) is not kept; it is computed from the bytes on demand. Only in a
-    chart's template, which is no YAML, it is the `line`.
+    The position (line, column) is computed from the bytes on demand. Only for a chart's template,
+    which is not YAML, the `line` is stored.
     """
 
     file: str
@@ -32,11 +32,11 @@ class Pointer(msgspec.Struct, frozen=True):
 
 
 class Origin(msgspec.Struct, frozen=True):
-    """Where a manifest comes from: one document, except for the values that something else set.
+    """The source of a manifest: one document, except for values set elsewhere.
 
-    `set_by` maps a path of the rendered body to the pointers that set it, the winner first: a
-    parameter's value, a layer that it won over, a patch. A path without an entry comes from the
-    same path under `base`, or from its nearest parent that has one.
+    `set_by` maps a path of the rendered body to the pointers that set it, the effective one first:
+    a parameter's value, an overridden layer, a patch. A path without an entry comes from the same
+    path under `base`, or from its nearest parent with an entry.
     """
 
     base: Pointer
@@ -44,8 +44,8 @@ class Origin(msgspec.Struct, frozen=True):
 
 
 class ManifestOrigin(msgspec.Struct, frozen=True):
-    """The object of the cluster that a manifest was taken from, in words for people; `commit` and
-    `uid` name its version.
+    """The cluster object that a manifest comes from, as text; `commit` and `uid` identify its
+    version.
     """
 
     commit: CommitId
@@ -56,8 +56,8 @@ class ManifestOrigin(msgspec.Struct, frozen=True):
 class Manifest(msgspec.Struct, frozen=True):
     """The wanted state of an object.
 
-    `scope_unknown`: the kind is unknown here and the object has no namespace; only the cluster
-    knows whether it needs one (then `ClusterFacts.namespace`). `holder` is None for an object from
+    `scope_unknown`: the kind is unknown here and the object has no namespace; only the cluster can
+    decide whether it needs one (then `ClusterFacts.namespace`). `holder` is None for an object from
     Git.
     """
 
@@ -97,11 +97,11 @@ class Pool(msgspec.Struct, frozen=True):
 
 
 class ClusterFacts(msgspec.Struct, frozen=True):
-    """The repository's facts about a cluster (`clusters/NAME.yaml`); the empty name is a repository
-    without any.
+    """The repository's facts about a cluster (`clusters/NAME.yaml`); the name is empty for a
+    repository without clusters.
 
-    `namespace` is the default for objects without one: the command line's, else the cluster's, else
-    the repository's. `order` is its place among the clusters of the repository.
+    `namespace` is the default for objects without one, from the command line, the cluster or the
+    repository, in this order. `order` is its place among the clusters of the repository.
     """
 
     name: str = ""
@@ -114,13 +114,13 @@ class ClusterFacts(msgspec.Struct, frozen=True):
     order: ClusterOrder = NO_ORDER
 
 
-# Conditions that all must hold, and of several such sets one.
+# Alternatives of conditions: at least one set must match as a whole.
 Alternatives = tuple[tuple[Requirement, ...], ...]
 
 
 class Custom(msgspec.Struct, frozen=True):
-    """A rule of the repository's own (`custom:` of gitops-ds.yaml): the requirements for objects of
-    these kinds, as a JSON Schema.
+    """A rule that the repository defines (`custom:` of gitops-ds.yaml): a JSON Schema for objects
+    of these kinds.
 
     `at` is its place in the file; with an empty `message` the message is the schema's.
     """
@@ -148,11 +148,11 @@ class Bundle(msgspec.Struct, frozen=True):
     `owner_hint` is the repository's own name (`name:` of gitops-ds.yaml), else empty. `skipped` are
     YAML and JSON files without any Kubernetes object. `profile` is the repository's: `default` or
     `strict` (docs: checks); `rules` are those that it enables (possibly with settings) or disables,
-    `custom` its own ones. `expected` holds by agent the nodes that must get a pod (alternatives of
-    conditions), and those that must get none. `drift` is the drift policy of agents with one.
+    `custom` its own ones. `expected` has, by agent, the nodes that must get a pod (alternatives of
+    conditions), and the nodes that must not. `drift` is the drift policy of agents with one.
     `refusals` are the skipped parts of a bundle of many sources; of the sources in `kept`
-    (`configmap/NAMESPACE/NAME`) nothing is deleted. `rollouts` holds
-    the rollout policies by agent, `orders` the places of all clusters in their order.
+    (`configmap/NAMESPACE/NAME`) nothing is deleted. `rollouts` has the rollout policies by agent,
+    `orders` the places of all clusters in their order.
     """
 
     commit: CommitId | None

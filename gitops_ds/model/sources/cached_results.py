@@ -1,6 +1,4 @@
-"""Results of earlier runs for files and objects, by their content: they save work and change no
-result.
-"""
+"""Results of earlier runs for files and objects, by content. They only save time."""
 
 from __future__ import annotations
 
@@ -13,12 +11,11 @@ from gitops_ds.model.objects import Digest
 
 
 class CachedResults(msgspec.Struct, frozen=True, eq=False):
-    """Results of the same version of gitops-ds; the caller is responsible for them. Compared by
-    identity.
+    """Results of the same version of gitops-ds, which the caller ensures. Compared by identity.
 
-    `files` holds, by the sha256 of a file's bytes, its objects as `render.drafts` writes them, for
-    files without findings. `clean` holds, by the circumstances of a check
-    (`validate.check.circumstances`), the objects without findings.
+    `files` has, by the sha256 of a file's bytes, its objects as `render.parsed_objects` encodes
+    them, for files without findings. `clean` has, by the circumstances of a check
+    (`checks.engine.check.circumstances`), the objects without findings.
     """
 
     files: Mapping[str, bytes] = msgspec.field(default_factory=dict)

@@ -31,8 +31,8 @@ class Chart(msgspec.Struct, frozen=True):
     """The `helm:` part of a source.yaml.
 
     `where` is a directory or an archive of the snapshot, or a remote chart. `values` take
-    precedence over those of `values_files`, of which the last takes precedence. Empty strings are
-    left to helm. A chart with a blocking finding must not be rendered.
+    precedence over those of `values_files`, of which the last takes precedence. For empty strings
+    helm uses its defaults. A chart with a blocking finding must not be rendered.
     """
 
     file: PurePosixPath
@@ -46,13 +46,13 @@ class Chart(msgspec.Struct, frozen=True):
     findings: tuple[Finding, ...] = ()
 
 
-# Where the values of one document were written, by their path: the pointer of `()` is that of the
-# object, and what has none has that of its nearest parent.
+# The sources of the values of a document, by path: the pointer of `()` is that of the object. A
+# path without a pointer has that of its nearest parent.
 Places = Mapping[Path, tuple[Pointer, ...]]
 
 
 class RenderedChart(msgspec.Struct, frozen=True):
-    """The output of helm, and by the number of each of its documents the sources of its values."""
+    """The output of helm, and the sources of the values of each document, by its number."""
 
     data: bytes
     places: Mapping[int, Places]

@@ -1,4 +1,4 @@
-"""Whose signatures count, and what came of looking at them."""
+"""The trusted signers of commits, and the result of a verification."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from gitops_ds.model.objects import CommitId
 
 
 class Mode(StrEnum):
-    """What must be signed: nothing, the tip, every commit that came since the last good one, or the
-    tag that is followed.
+    """What must be signed: nothing, the tip, every commit after the last good one, or the followed
+    tag.
     """
 
     NONE = "none"
@@ -23,7 +23,7 @@ class Mode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Trust:
-    """What must be signed, and by whom.
+    """The required signatures and the trusted signers.
 
     `signers` is an allowed_signers file and `revoked` a list of revoked keys, both as ssh-keygen
     reads them; `openpgp` is an armored file of OpenPGP public keys.
@@ -37,7 +37,7 @@ class Trust:
 
 
 class Verified(msgspec.Struct, frozen=True):
-    """All that had to be signed is. `signer` and `key` are those of the tip, or of the tag;
+    """The required signatures are valid. `signer` and `key` are those of the tip or the tag;
     `checked` counts signatures.
     """
 
@@ -47,7 +47,7 @@ class Verified(msgspec.Struct, frozen=True):
 
 
 class Unverified(msgspec.Struct, frozen=True):
-    """The commit that is not trusted, and the sentence that says why and what to do."""
+    """The untrusted commit, and a message with the reason and the solution."""
 
     commit: CommitId
     message: str

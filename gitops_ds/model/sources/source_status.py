@@ -1,5 +1,5 @@
-"""What is known of a followed repository: its newest commit, the applied one, and one condition
-that says how they relate.
+"""The status of a followed repository: its newest commit, the applied one, and the relation between
+them as a condition.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from gitops_ds.model.objects import CommitId
 
 
 class Condition(StrEnum):
-    """How the cluster relates to the newest commit of a repository."""
+    """The relation of the cluster to the newest commit of a repository."""
 
     SYNCED = "Synced"
     UNKNOWN = "Unknown"
@@ -32,9 +32,9 @@ class Condition(StrEnum):
 class SourceStatus(msgspec.Struct, frozen=True):
     """The status of one repository on one cluster. Times are in seconds since 1970.
 
-    `id` is the owner's id. `newest` is the newest commit of the branch that was seen, `applied` the
-    last one that was applied as a whole. `since`: the start of the condition. `looked`: the last
-    answer of Git, 0 for none. `written`: when this was saved. `active`: a service follows the
+    `id` is the owner's id. `newest` is the newest observed commit of the branch, `applied` the last
+    one that was applied as a whole. `since`: the start of the condition. `looked`: the last
+    response of Git, 0 for none. `written`: when this was saved. `active`: a service follows the
     repository; False after it has ended.
     """
 
@@ -54,14 +54,14 @@ class SourceStatus(msgspec.Struct, frozen=True):
 
     @property
     def agents_suspended(self) -> bool:
-        """Whether the condition is Suspended because of single agents; the others are as the commit
-        says.
+        """Whether the condition is Suspended because of single agents; the others match the
+        commit.
         """
         return self.condition is Condition.SUSPENDED and not self.suspended
 
 
 class Effect(msgspec.Struct, frozen=True):
-    """What a condition means wherever it is shown.
+    """The effect of a condition on outputs.
 
     `sync` is the SYNC of the repository's agents. `tone` is that of the page: good, warn, bad or
     plain. `level` is the log's. `reason` is that of the Kubernetes event. `ready`: whether /readyz

@@ -28,14 +28,14 @@ class CommitInfo(msgspec.Struct, frozen=True):
 
 
 class SourceTree(msgspec.Struct, frozen=True, eq=False):
-    """The files of one commit under the wanted path (names relative to it), and the entries that
-    could not be read. Compared by identity.
+    """The files of one commit under the configured path (names relative to it), and the entries
+    that could not be read. Compared by identity.
 
     `commit` is None for a work tree. `findings` name symlinks, submodules and other entries that
-    are refused. `expanded` holds, for a directory with a kustomization.yaml, the plain manifests
-    that kustomize made of it, and `placed` by the number of the document the sources of its values;
-    `charts` holds, by its source.yaml, the output of helm. The source files of these are in
-    `consumed` and are not read again. `cached` are results of earlier runs.
+    are refused. `expanded` maps a directory with a kustomization.yaml to the output of kustomize,
+    and `placed` to the sources of its values by document number; `charts` maps a source.yaml to the
+    output of helm. The source files of both are in `consumed` and are not read again. `cached` are
+    results of earlier runs.
     """
 
     commit: CommitInfo | None
