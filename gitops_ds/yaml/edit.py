@@ -1,10 +1,10 @@
-"""Changes values inside a YAML file and leaves the rest as its author wrote it: comments, quotes,
-order, indentation.
+"""Changes values in a YAML file and keeps the rest as written: comments, quotes, order,
+indentation.
 
-First as splices of the text (splice.py), which change nothing else. If that is not possible,
-ruamel.yaml's round-trip mode writes the file, which keeps comments but may move them:
-https://yaml.dev/doc/ruamel.yaml/. Either way the result is parsed again and must be the intended
-value.
+The first method is splices of the text (splice.py), which change nothing else. If they are not
+possible, ruamel.yaml's round-trip mode writes the file, which keeps comments but may move them:
+https://yaml.dev/doc/ruamel.yaml/. The result of both is parsed again and must have the intended
+values.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from gitops_ds.yaml.splice import Splice
 
 
 class Edit(msgspec.Struct, frozen=True):
-    """A value to set at a path of one document (counted from 0); None takes the key or the list's
-    entry away.
+    """A value to set at a path of one document (counted from 0); None removes the key or the list
+    item.
 
-    With `key` the existing entry is renamed and keeps its value. With `make` missing mappings on
-    the path are created. An index that is a list's length adds an entry.
+    `key` renames the existing key and keeps its value. `make` creates missing mappings on the path.
+    An index equal to the length of the list appends an item.
     """
 
     document: int
@@ -47,11 +47,11 @@ class Edit(msgspec.Struct, frozen=True):
 
 
 def apply(data: bytes, edits: Sequence[Edit]) -> bytes:
-    """The file after the edits, whose paths are those of the file as it is, none of them inside
-    another one's.
+    """The file after the edits. Their paths refer to the original file, and none is inside another
+    one.
 
-    Raises ValueError for a file that isn't YAML, for a path whose parent isn't there, and for a
-    value that an alias shares.
+    Raises ValueError for invalid YAML, for a path without a parent, and for a value that is shared
+    by an alias.
     """
     if not edits:
         return data
@@ -65,12 +65,12 @@ def apply(data: bytes, edits: Sequence[Edit]) -> bytes:
         made = way(data, ordered)
         if made is not None and _values(made) == values:
             return made
-    raise ValueError("what is written there also stands elsewhere, by an alias or a merge key")
+    raise ValueError("the value is shared by an alias or a merge key")
 
 
 def changed(value: Any, edits: Sequence[Edit]) -> Any:
-    """A plain value after edits (of whatever document); what goes and isn't there is gone. Raises
-    ValueError as `apply` does.
+    """A plain value after edits, whose document is ignored; the removal of a missing value is
+    ignored. Raises ValueError as `apply` does.
     """
     made = copy.deepcopy(value)
     for edit in _in_order(edits):
@@ -84,8 +84,8 @@ def changed(value: Any, edits: Sequence[Edit]) -> Any:
 
 
 def _in_order(edits: Sequence[Edit]) -> list[Edit]:
-    """Values that are set or renamed first; then removals, entries of lists from the last, so that
-    the places of the others stay.
+    """The edits in a safe order: first those that set or rename, then removals, of list items from
+    the last, so that the indices of the others remain valid.
     """
     coming = [edit for edit in edits if edit.value is not None or edit.key]
     going = [edit for edit in edits if edit.value is None and not edit.key]
@@ -104,7 +104,7 @@ def _values(data: bytes) -> dict[int, Any]:
 
 
 def _put(root: Any, edit: Edit, styled: bool = False) -> None:
-    """The edit in a tree of plain values, or (styled) of the round trip."""
+    """Applies the edit to a tree of plain values or (styled) to one of the round trip."""
     *way, last = edit.path
     parent = root
     try:
@@ -122,15 +122,15 @@ def _put(root: Any, edit: Edit, styled: bool = False) -> None:
             old = parent.get(last) if isinstance(parent, dict) else parent[last]
             parent[last] = style.quoted(edit.value, old) if styled else edit.value
     except (KeyError, IndexError, TypeError, AttributeError) as error:
-        raise ValueError(f"there is no place for {'.'.join(map(str, edit.path))}") from error
+        raise ValueError(f"can't edit {'.'.join(map(str, edit.path))}") from error
 
 
 def _rename(parent: dict[Any, Any], old: Any, new: str) -> None:
-    """In the same place, with its comment."""
+    """Renames a key at its place, with its comment."""
     if new in parent:
         raise KeyError(new)
     entries = [(new if key == old else key, value) for key, value in parent.items()]
-    parent[old]  # must be there
+    parent[old]  # raises for a missing parent
     comments = getattr(getattr(parent, "ca", None), "items", {})
     parent.clear()
     parent.update(entries)
@@ -139,14 +139,14 @@ def _rename(parent: dict[Any, Any], old: Any, new: str) -> None:
 
 
 def _spliced_in_flow(data: bytes, edits: Sequence[Edit]) -> bytes | None:
-    """The same with collections between brackets: after a comment ruamel.yaml writes some that it
-    can't read again.
+    """The edits with new collections in flow style: after some comments, ruamel.yaml writes block
+    collections that it can't parse.
     """
     return _spliced(data, edits, in_flow=True)
 
 
 def _spliced(data: bytes, edits: Sequence[Edit], *, in_flow: bool = False) -> bytes | None:
-    """By splices of the text; None where one of the edits has none."""
+    """The text after the edits as splices; None if an edit is not possible as a splice."""
     try:
         text = data.decode("utf-8")
         waiting = list(edits)
@@ -163,8 +163,8 @@ def _spliced(data: bytes, edits: Sequence[Edit], *, in_flow: bool = False) -> by
 def _round(text: str, edits: Sequence[Edit], in_flow: bool) -> tuple[str, list[Edit]] | None:
     """The text after the edits with known positions in one parse, and the remaining edits.
 
-    A second edit of the same collection has to see what the first has done, and an entry of a list
-    goes only when no path that waits leads past it.
+    A second edit of the same collection needs the positions after the first one, and a list item is
+    removed only when no remaining path has a later index of the list.
     """
     trees = list(nodes.compose(text.encode()))
     source = splice.Text(text)
@@ -193,7 +193,7 @@ def _round(text: str, edits: Sequence[Edit], in_flow: bool) -> tuple[str, list[E
     return splice.joined(text, splices), waiting
 
 
-# The nodes on a way, each after the node of its key (None: an entry of a list, or the root).
+# The nodes on a path, each after the node of its key (None: a list item, or the root).
 Trail = list[tuple[Node | None, Node]]
 
 

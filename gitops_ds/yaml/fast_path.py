@@ -1,9 +1,9 @@
-"""The YAML that most manifests are, line by line: block mappings and lists of short scalars and of
-texts in literal style (`|`), four times as fast as libyaml.
+"""Parses the YAML of most manifests line by line, four times as fast as libyaml: block mappings and
+lists of short scalars and of literal block scalars (`|`).
 
-It reads a whole file or none of it: any construct whose value might differ from libyaml's
-(tests/yaml/test_fast_path.py compares them), and any with a finding, is left to `parser`. It is
-fast because files repeat the same lines: each distinct line is analyzed once.
+It parses a file as a whole or not at all: a file with a construct whose value might differ from
+libyaml's (tests/yaml/test_fast_path.py compares them), or with a finding, is parsed by `parser`. It
+is fast because files repeat the same lines: each distinct line is analyzed once.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _READ_AT_MOST: Final = 20_000
 
 _COMMENT: Final = r"#[\t\x20-\x7e]*"
 KEY: Final = r"[A-Za-z_][A-Za-z0-9./_-]*"
-# Begins and ends as nothing else can, and holds neither ": " nor " #".
+# Starts and ends with characters that exclude other syntax, and contains neither ": " nor " #".
 _BARE: Final = (
     r"(?:(?:--?|\.)?[A-Za-z0-9]|[$(/_~])(?:[!$%&()*+,\-./0-9;<=>?@A-Z^_a-z|~]|:(?=[^ ])|(?<=[^ "
     r"])#| +(?=[^ #]))*"
@@ -45,17 +45,17 @@ ITEMS: Final = re.compile(_ITEM)
 _PAIRS: Final = re.compile(_PAIR)
 
 _NEW: Final = "---"
-# How many columns the line is in, whether a dash comes first, the column of the key, the key,
+# The indentation of the line, whether it starts with a dash, the column of the key, the key,
 # whether a value follows, the value.
 Line = tuple[int, bool, int, str | None, bool, Any]
 BLANK: Final[Line] = (-1, False, 0, None, False, None)
 _SEEN: Final[dict[str, Line]] = {}
-# The digests of files of this syntax: the place of a finding needs no second reading of the file.
+# The digests of files of this syntax: the file is not parsed again for the place of a finding.
 _READ: Final[set[bytes]] = set()
 
 
 class _Literal(Enum):
-    """A text in literal style, by its header: with one final line break, or without it."""
+    """A literal block scalar by its header: with or without one final line break."""
 
     CLIP = "|"
     STRIP = "|-"
@@ -65,13 +65,11 @@ _LITERAL: Final = {style.value: style for style in _Literal}
 
 
 class _Unsure(Exception):
-    """This is for libyaml to read."""
+    """The syntax requires libyaml."""
 
 
 def read(data: bytes) -> list[tuple[int, dict[str, Any]]] | None:
-    """The documents that are not empty, each with its number from 0; None if the file has other
-    syntax.
-    """
+    """The non-empty documents, each with its number from 0; None if the file has other syntax."""
     if len(data) > _MOST_BYTES or not data.isascii():
         return None
     try:
@@ -89,7 +87,7 @@ def reads(data: bytes) -> bool:
 
 
 def _documents(data: bytes) -> list[tuple[int, list[Line]]]:
-    """The number and the lines of each document that is not empty."""
+    """The number and the lines of each non-empty document."""
     result: list[tuple[int, list[Line]]] = []
     lines: list[Line] = []
     begun, number, is_empty = False, 0, True
@@ -124,7 +122,7 @@ def _documents(data: bytes) -> list[tuple[int, list[Line]]]:
 
 
 def _literal(header: Line, texts: list[str], start: int) -> tuple[int, str]:
-    """The first line after a text in literal style, and the text."""
+    """The first line after a literal block scalar, and its text."""
     column, _, inner, key, _, style = header
     rows = range(start, len(texts))
     first = next((texts[row] for row in rows if texts[row].strip(" ")), "")
@@ -147,12 +145,12 @@ def _literal(header: Line, texts: list[str], start: int) -> tuple[int, str]:
 
 
 def _document(lines: list[Line]) -> dict[str, Any]:
-    """The mapping that the lines of a document are."""
+    """The mapping in the lines of a document."""
     root: dict[str, Any] = {}
-    box: Any = root  # where the last line went
+    box: Any = root  # the collection of the last line
     at, is_list = 0, False  # its column, and whether it is a list
     waiting: str | None = None  # the key there that has no value yet
-    around: list[tuple[int, Any, bool]] = []  # the boxes around that one
+    around: list[tuple[int, Any, bool]] = []  # its parents
     for column, dash, inner, key, has_value, value in lines:
         if column < at:
             if column < 0:  # BLANK
@@ -168,7 +166,7 @@ def _document(lines: list[Line]) -> dict[str, Any]:
             box[waiting] = new
             box, at, is_list, waiting = new, column, dash, None
         elif dash is not is_list:
-            if dash and waiting:  # a list may stand in the column of its key
+            if dash and waiting:  # a list may start in the column of its key
                 around.append((at, box, is_list))
                 box[waiting] = box = []
             elif is_list and around and around[-1][0] == at:

@@ -1,9 +1,9 @@
 """Plain scalars with a ":" or "?" inside a flow collection, such as `{image: foo:1}`, which kubectl
-reads.
+accepts.
 
-The libyaml inside ruamel.yaml.clib ends such a scalar at the character and complains. Where it
-does, those characters that can't be indicators are hidden behind characters of private use, one for
-one, so that every position stays.
+The libyaml of ruamel.yaml.clib ends such a scalar at the character and raises an error. Then those
+of these characters that can't be indicators are replaced by characters of private use, one by one,
+so that all positions are unchanged.
 """
 
 from __future__ import annotations
@@ -19,15 +19,17 @@ _UNVEILED: Final = str.maketrans("\ue000\ue001", ":?")
 
 
 def veiled(data: bytes) -> bytes:
-    """The file with them hidden; as it is where the file has such characters of its own."""
+    """The file with the characters replaced; unchanged if the file contains characters of private
+    use.
+    """
     if any(veil in data for veil in _VEILS.values()):
         return data
     return _NO_INDICATOR.sub(lambda match: _VEILS[match[0]], data)
 
 
 def unveil(root: Node) -> None:
-    """Puts the hidden characters back into every scalar below; a node that several aliases share is
-    met once.
+    """Restores the replaced characters in every scalar below; a node that aliases share is visited
+    once.
     """
     waiting, met = [root], set[int]()
     while waiting:

@@ -16,14 +16,14 @@ from ruamel.yaml import events
 from ruamel.yaml.cyaml import CEmitter  # type: ignore[attr-defined]  # None without the C parser
 
 _WIDTH = 80  # columns: a longer text is folded at a space
-# Texts that a reader of YAML 1.1 takes for another type: they are quoted.
+# Strings that YAML 1.1 parsers read as another type: they are quoted.
 _WORDS = frozenset(
     word
     for lower in ("y", "yes", "on", "n", "no", "off", "true", "false", "null")
     for word in (lower, lower.capitalize(), lower.upper())
 ) | {"", "~", ".nan", ".NaN", ".NAN", ".inf", ".Inf", ".INF"}
 _WORDS |= {sign + word for sign in "+-" for word in (".inf", ".Inf", ".INF")}
-# of a text without `_`, which go-yaml drops from numbers
+# without `_`, which go-yaml removes from numbers
 _NUMBER = re.compile(
     r"[-+]?(?:0b[01]+|0x[0-9a-fA-F]+|0o?[0-7]+"
     r"|(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?)",
@@ -95,7 +95,7 @@ def _reads_as_another_type(text: str) -> bool:
 
 
 def _compare(one: str, other: str) -> int:
-    """The natural order: digits as numbers, letters behind other characters."""
+    """The natural order: digits as numbers, letters after other characters."""
     for at, (a, b) in enumerate(zip(one, other, strict=False)):
         if a == b:
             continue
@@ -103,7 +103,7 @@ def _compare(one: str, other: str) -> int:
             return -1 if a < b else 1
         if a.isalpha() or b.isalpha():
             return -1 if b.isalpha() else 1
-        # behind a digit above zero, a zero does not lead its number
+        # a zero after another digit is not a leading zero
         lead = "1" if "0" in (a, b) and _digits_before(one, at).strip("0") else ""
         numbers = [_digits(text, at) for text in (one, other)]
         sizes = [(int(lead + digits or 0), len(digits)) for digits in numbers]
@@ -112,13 +112,13 @@ def _compare(one: str, other: str) -> int:
 
 
 def _digits(text: str, at: int) -> str:
-    """The digits from a place on."""
+    """The digits from a position on."""
     match = re.compile("[0-9]*").match(text, at)
     return match[0] if match else ""
 
 
 def _digits_before(text: str, at: int) -> str:
-    """The digits that end at a place."""
+    """The digits that end at a position."""
     return text[len(text[:at].rstrip("0123456789")) : at]
 
 

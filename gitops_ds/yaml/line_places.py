@@ -1,7 +1,7 @@
 """Places of values in a file of the common syntax (`fast_path`), found in its text: a hundredth of
 the time that libyaml needs to compose the nodes of the file.
 
-A block of this syntax starts each key or item in the same column, and all that is in it is further
+In this syntax all keys or items of a block start in the same column, and their values are further
 right. So a search for a line break, the indentation and the key finds the line.
 """
 
@@ -31,7 +31,9 @@ class _DocumentText(NamedTuple):
     end: int
 
     def row(self, line: int) -> int:
-        """The number of the line after a line break, from 0. The first one is before the file."""
+        """The number of the line after a line break, from 0. The first line break is before the
+        file.
+        """
         return self.text.count("\n", 0, line)
 
 
@@ -65,12 +67,12 @@ def span(data: bytes, document: int, path: Path, *, key: bool) -> Span | None:
 
 
 class _OtherSyntax(Exception):
-    """The place is in a flow mapping, or the end of a text in literal style."""
+    """The place is in a flow mapping, or at the end of a literal block scalar."""
 
 
 @lru_cache(maxsize=4)
 def _documents(data: bytes) -> dict[int, _DocumentText]:
-    """The documents that are not empty, by number. Cached, because findings come in groups."""
+    """The non-empty documents, by number. Cached, because a file often has several findings."""
     if not fast_path.reads(data):
         return {}
     text = f"\n{data.decode('ascii')}\n"
@@ -78,7 +80,7 @@ def _documents(data: bytes) -> dict[int, _DocumentText]:
     starts = [0, *(one + len("\n---") for one in breaks)]
     every = [_DocumentText(text, *ends) for ends in zip(starts, [*breaks, len(text)], strict=True)]
     filled = [_CONTENT.search(text, one.start, one.end) is not None for one in every]
-    first = 0 if filled[0] else 1  # nothing before the first `---` is no document
+    first = 0 if filled[0] else 1  # an empty part before the first `---` is not a document
     return {
         number: one
         for number, (one, has_content) in enumerate(zip(every, filled, strict=True), -first)
@@ -136,14 +138,14 @@ def _item(within: _DocumentText, block: _Block, number: int) -> _Entry | None:
 
 def _named(within: _DocumentText, block: _Block, name: str) -> _Entry | None:
     text, column = within.text, block.column
-    if text.startswith((f"{name}: ", f"{name}:\n"), block.line + 1 + column):  # after a dash, too
+    if text.startswith((f"{name}: ", f"{name}:\n"), block.line + 1 + column):  # also after a dash
         return _Entry(block.line, column, name)
     line = text.find(f"\n{' ' * column}{name}:", block.line, within.end)
     return _Entry(line, column, name) if line >= 0 and _holds(within, block, line) else None
 
 
 def _holds(within: _DocumentText, block: _Block, line: int) -> bool:
-    """Whether the line after this line break, further down, is in the block."""
+    """Whether the line after this later line break is in the block."""
     return _end(within, block, line) == line
 
 
@@ -158,8 +160,8 @@ def _end(within: _DocumentText, block: _Block, limit: int) -> int:
 
 @cache
 def _outside(column: int, is_list: bool) -> re.Pattern[str]:
-    """A line further left; for a list, in whose column its parent has keys, also one without a
-    dash. Comments are anywhere.
+    """Matches a line with less indentation; for a list, whose parent may have keys in its column,
+    also a line without a dash. Comments may have any indentation.
     """
     patterns = [rf"\n {{0,{column - 1}}}[^ \n#]"] if column else []
     if is_list:
@@ -190,7 +192,7 @@ def _last(within: _DocumentText, block: _Block) -> _Entry:
 
 
 def _key(within: _DocumentText, at: _Entry) -> Span:
-    """Of an item and of the document the value."""
+    """The span of the key of an entry; for an item and for the document, of the value."""
     if not at.key:
         return _value(within, at)
     row = within.row(at.line)
@@ -205,7 +207,7 @@ def _value(within: _DocumentText, at: _Entry) -> Span:
 
 
 def _scalar(within: _DocumentText, at: _Entry) -> Span:
-    """Of the value in the line of an entry; an empty value is after the colon."""
+    """The span of a value in the line of its entry; an empty value is after the colon."""
     row, (rest, start) = within.row(at.line), _rest(within, at)
     if rest.startswith("|"):
         raise _OtherSyntax

@@ -22,7 +22,7 @@ def read(data: bytes) -> dict[str, Any] | None:
         return None
     try:
         value: dict[str, Any] = json.loads(data, object_pairs_hook=_without_duplicates)
-        # Python also accepts NaN, lone surrogates, and numbers beyond the range of other parsers.
+        # Python also accepts NaN, unpaired surrogates, and numbers out of range for other parsers.
         is_portable = _is_flat_enough(value) and orjson.loads(orjson.dumps(value)) == value
     except (ValueError, TypeError, RecursionError):
         return None

@@ -54,7 +54,9 @@ def _sort(kind: type[Node], _value: object, implicit: Any) -> Tag:
 
 
 class _Parser(CParser or object):  # type: ignore[misc]  # the extension has no types
-    """libyaml's composer; instead of ruamel's tag resolver a stub that returns the kind of node."""
+    """libyaml's composer, with a stub in place of ruamel's tag resolver that returns the kind of
+    the node.
+    """
 
     def __init__(self, data: bytes) -> None:
         CParser.__init__(self, data)
@@ -64,7 +66,9 @@ class _Parser(CParser or object):  # type: ignore[misc]  # the extension has no 
         self.nodes = 0
 
     def close(self) -> None:
-        """Breaks the reference cycle, which would keep memory until the next garbage collection."""
+        """Breaks the reference cycle, so that memory is released before the next garbage
+        collection.
+        """
         self._parser = self._composer = None
 
     # Called for every node: functions in C take a third of the time of methods.
@@ -80,7 +84,7 @@ class _CountingParser(_Parser):
 
     def descend_resolver(self, _parent: object, _index: object) -> None:
         self.depth += 1
-        if self.depth > MAX_DEPTH + 1:  # a scalar is a step down too
+        if self.depth > MAX_DEPTH + 1:  # a scalar is a level, too
             raise LimitPassed(f"the document is nested more than {MAX_DEPTH} levels deep")
 
     def ascend_resolver(self) -> None:
@@ -151,7 +155,7 @@ def _composed(data: bytes) -> Iterator[Node]:
 
 
 def _joined(pair: re.Match[bytes]) -> bytes:
-    """A surrogate pair, JSON's escapes for a character beyond 16 bits, as YAML's escape of eight
+    """A surrogate pair (JSON's escapes for a character beyond 16 bits) as YAML's escape of eight
     digits.
     """
     high, low = int(pair[1], 16), int(pair[2], 16)

@@ -27,8 +27,8 @@ from gitops_ds.yaml import fast_path, line_places, long_keyed_json, nodes, scala
 from gitops_ds.yaml.nodes import MAX_DEPTH, MAX_NODES
 
 MAX_BYTES: Final = 10 * 1024 * 1024
-# The limit of values with aliases expanded, per byte of the file and at least. Without aliases each
-# value takes a byte.
+# The limit of values with aliases expanded: per byte of the file, and the minimum. Without aliases
+# each value takes a byte.
 _ALIASED, _ALIASED_AT_LEAST = 10, 10_000
 
 SYNTAX: Final = syntax_errors.RULE
@@ -59,8 +59,8 @@ def read(file: str, data: bytes) -> Parsed:
     """All documents of a file. `file` is its name in findings.
 
     Findings: DS001 (invalid YAML, not UTF-8, limit exceeded; blocking), DS002 (duplicate key;
-    blocking, the last one wins as with kubectl), DS007 (a plain scalar with different values in
-    YAML 1.1, YAML 1.2 and kubectl; a warning).
+    blocking, kubectl uses the last one), DS007 (a plain scalar with different values in YAML 1.1,
+    YAML 1.2 and kubectl; a warning).
     """
     plain = fast_path.read(data)
     return (
@@ -158,7 +158,7 @@ _UNSEEN: Final = object()
 
 @dataclass(slots=True)
 class _Build:
-    """The constructor of one file's values, with its findings."""
+    """Constructs the values of one file, with its findings."""
 
     file: str
     findings: list[Finding] = field(default_factory=list)
@@ -295,8 +295,8 @@ class _Build:
         return self.sequence(node, depth + 1)
 
     def merged(self, node: Node, depth: int) -> dict[str, Any]:
-        """The keys of a merge key `<<:`; of several mappings the first wins. As with kubectl they
-        override keys before it in the mapping.
+        """The keys of a merge key `<<:`; the first of several mappings takes precedence. As in
+        kubectl they override keys before it in the mapping.
         """
         if node.ctag is nodes.MAPPING:
             return self.mapping(node, depth + 1)
@@ -381,7 +381,9 @@ def _advice(text: str, value: scalars.Scalar) -> str:
 
 @lru_cache(maxsize=4)
 def _trees(data: bytes) -> tuple[Node, ...]:
-    """The nodes of a file up to the first error. Cached, because findings come in groups."""
+    """The nodes of a file up to the first error. Cached, because a file often has several
+    findings.
+    """
     trees: list[Node] = []
     with contextlib.suppress(YAMLError, nodes.LimitPassed):
         trees.extend(nodes.compose(data))
@@ -389,7 +391,7 @@ def _trees(data: bytes) -> tuple[Node, ...]:
 
 
 def _step(node: Node, step: str | int) -> tuple[Node, Node] | None:
-    """The key node of a child, and the child; of a list both are the item."""
+    """The key node of a child, and the child; in a list both are the item."""
     if isinstance(node, SequenceNode):
         items = node.value
         return (

@@ -1,4 +1,4 @@
-"""What stands at a path of plain data."""
+"""The value at a path of plain data."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MISSING: Final = object()
 
 
 def at(value: Any, path: Path) -> Any:
-    """The value at a path, which may be None; MISSING where the path leads nowhere."""
+    """The value at a path, which may be None; MISSING if the path does not exist."""
     for step in path:
         if isinstance(value, Mapping) and step in value:
             value = value[str(step)]

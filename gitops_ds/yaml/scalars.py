@@ -1,10 +1,10 @@
-"""What a plain YAML scalar means to kubectl: neither YAML 1.1 nor 1.2, but Go's reading, passed
-through JSON.
+"""The value of a plain YAML scalar in kubectl, which follows neither YAML 1.1 nor 1.2, but Go's
+parser and JSON.
 
-kubectl reads with sigs.k8s.io/yaml: a YAML 1.1 resolver of its own, then JSON, where `1.0` becomes
-1 and an integer beyond 64 bits a float. The rules here were compared with kubectl 1.32 and 1.37,
-text by text (tests/yaml/test_scalars.py has them all). Sources: resolve.go and decode.go of
-sigs.k8s.io/yaml/goyaml.v2; unstructured numbers in k8s.io/apimachinery/pkg/util/json.
+kubectl uses sigs.k8s.io/yaml: its own YAML 1.1 resolver, then JSON, where `1.0` becomes 1 and an
+integer beyond 64 bits a float. The rules here were compared with kubectl 1.32 and 1.37 for every
+text of tests/yaml/test_scalars.py. Sources: resolve.go and decode.go of sigs.k8s.io/yaml/goyaml.v2;
+unstructured numbers in k8s.io/apimachinery/pkg/util/json.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?\
 _FLOAT_FROM_POINT = re.compile(r"\.[0-9]+(?:[eE][-+]?[0-9]+)?\Z")
 _MOST_DIGITS = 20
 _ODD = re.compile(
-    r"[-+]?0[0-9_]+\Z"  # octal to kubectl, decimal to a YAML 1.2 reader
+    r"[-+]?0[0-9_]+\Z"  # octal in kubectl, decimal in YAML 1.2
     r"|[-+]?0[bB][01_]+\Z"
     r"|[-+]?[0-9][0-9a-fA-FxXoO]*_[0-9a-fA-F_.]*\Z"
-    r"|[-+]?[0-9]+(?::[0-5]?[0-9])+(?:\.[0-9]*)?\Z"  # a number of base 60 to YAML 1.1
-    r"|[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}(?:[Tt \t].*)?\Z"  # a date to YAML 1.1
+    r"|[-+]?[0-9]+(?::[0-5]?[0-9])+(?:\.[0-9]*)?\Z"  # a number of base 60 in YAML 1.1
+    r"|[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}(?:[Tt \t].*)?\Z"  # a date in YAML 1.1
 )
 _INT64 = 1 << 63
 
 
 def read(text: str) -> Scalar:
-    """The value of a plain scalar. Infinity and NaN come as floats although JSON has no word for
-    them: the caller refuses them.
+    """The value of a plain scalar. Infinity and NaN are floats, although JSON lacks them: the
+    caller refuses them.
     """
     if text in _WORDS:
         return _WORDS[text]
@@ -68,15 +68,15 @@ def read(text: str) -> Scalar:
 
 
 def ambiguous(text: str) -> bool:
-    """Whether YAML 1.1 readers, YAML 1.2 readers and kubectl differ about this plain scalar."""
+    """Whether YAML 1.1, YAML 1.2 and kubectl differ in the value of this plain scalar."""
     if text in _WORDS:
         return isinstance(_WORDS[text], bool) and text not in _BOOLEANS_BOTH_READ
     return text[0] in "+-0123456789" and _ODD.match(text) is not None
 
 
 def key(text: str) -> str | None:
-    """The text that a plain mapping key becomes; None where kubectl refuses it (null, an integer
-    beyond 64 bits).
+    """The string of a plain mapping key; None if kubectl refuses it (null, an integer beyond 64
+    bits).
     """
     value = read(text)
     match value:
@@ -95,10 +95,10 @@ def key(text: str) -> str | None:
 def _integer(
     sign: str, hexadecimal: str | None, binary: str | None, octal: str | None, decimal: str | None
 ) -> Scalar:
-    """Go's ParseInt with base 0, then ParseUint; None where neither has room (a decimal one may
-    still be a float).
+    """Go's ParseInt with base 0, then ParseUint; None if both overflow (a decimal number may still
+    be a float).
     """
-    # Python reads no decimal of more than 4,300 digits; none of more than 20 has room.
+    # Python does not parse more than 4,300 digits; more than 20 overflow anyway.
     if (
         decimal
         and len(decimal) > _MOST_DIGITS
@@ -121,9 +121,7 @@ def _integer(
 
 
 def _float(text: str) -> Scalar:
-    """A float as it comes out of JSON: a whole one is an integer again; None beyond the range of a
-    float.
-    """
+    """A float after JSON: a whole number is an integer; None if out of range."""
     value = float(text)
     if math.isinf(value):
         return None
@@ -131,8 +129,8 @@ def _float(text: str) -> Scalar:
 
 
 def _float_key(value: float) -> str:
-    """Go prints a float key with the shortest digits that 32 bits keep, and an exponent below -4
-    and from 6 on.
+    """A float key as Go prints it: the fewest digits that are exact in 32 bits, with an exponent
+    below -4 and from 6 on.
     """
     if math.isnan(value):
         return ".nan"

@@ -1,8 +1,7 @@
-"""An edit of a YAML file as splices of its text: what comes or goes takes its own lines, and not a
-byte beside them moves.
+"""An edit of a YAML file as splices of its text, which change only the lines of the edited value.
 
-The places are libyaml's marks. Not every way to write YAML is known here: the answer is then None,
-or a text that means something else. Who asks must read the text again (`yaml_edit` does).
+Positions are libyaml's marks. For unsupported syntax the result is None, or a text with another
+value: callers must parse the result (`edit` does).
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from gitops_ds.yaml import nodes, style
 
-# What libyaml ends a line with.
+# libyaml's line breaks.
 _BREAK: Final = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
 _REST: Final = re.compile("[ \t]*(?:#[^\n\r\x85\u2028\u2029]*)?(?:\r\n|[\n\r\x85\u2028\u2029]|\\Z)")
 _COLON: Final = re.compile("[ \t]*:")
@@ -26,7 +25,7 @@ _DASHES: Final = re.compile(r" *(?:- +)+\Z")
 
 
 class Splice(msgspec.Struct, frozen=True):
-    """Characters from `start` to `end` give way to a text. Of two at one place the one of the
+    """The replacement of the characters from `start` to `end`. Of two at one position, the one of
     greater depth comes first.
     """
 
@@ -37,14 +36,14 @@ class Splice(msgspec.Struct, frozen=True):
 
 
 def joined(text: str, splices: list[Splice]) -> str:
-    """The text after the splices, none of which may touch what another takes away."""
+    """The text after the splices, which must not overlap."""
     for one in sorted(splices, key=lambda one: (-one.start, one.start - one.end, one.depth)):
         text = text[: one.start] + one.text + text[one.end :]
     return text
 
 
 class Text:
-    """A text whose nodes are known, and the splices that change it."""
+    """A text with its nodes, and the splices of its edits."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -52,7 +51,7 @@ class Text:
         self._newline = "\r\n" if "\r\n" in text else "\n"
 
     def replaced(self, node: Node, value: Any) -> list[Splice] | None:
-        """A scalar on one line gives way to another one."""
+        """Replaces a scalar on one line."""
         if not isinstance(node, ScalarNode) or node.start_mark.line != node.end_mark.line:
             return None
         start, end = self._span(node)
@@ -60,7 +59,7 @@ class Text:
         return None if new is None else [Splice(start, end, new)]
 
     def rewritten(self, node: Node, value: Any) -> list[Splice]:
-        """A collection between brackets takes the place of whatever stands there."""
+        """Replaces a value with a flow collection."""
         return [
             Splice(
                 self._at(node.start_mark), self._at(nodes.last(node).end_mark), style.flow(value)
@@ -70,8 +69,7 @@ class Text:
     def added(
         self, parent: tuple[Node | None, Node], key: str | None, value: Any, depth: int
     ) -> list[Splice] | None:
-        """A key with its value comes to a mapping, or (without a key) an entry to the end of a
-        list.
+        """Adds a key with its value to a mapping, or (without a key) an item to the end of a list.
 
         `parent` is the collection, with the node of its key before it.
         """
@@ -92,7 +90,7 @@ class Text:
         return [self._lines(where, style.block(made, self.text, node.start_mark.column), depth)]
 
     def removed(self, parent: tuple[Node | None, Node], index: int) -> list[Splice] | None:
-        """An entry of a collection goes; `parent` is the collection, with the node of its key
+        """Removes an entry of a collection; `parent` is the collection, with the node of its key
         before it.
         """
         name, node = parent
@@ -118,7 +116,7 @@ class Text:
             return None
         if not self.text[first:start].strip(" "):
             return [Splice(first, end, "")]
-        # The first key of a list's entry stands after the dash: the next one takes its place.
+        # The first key of a list item is after the dash: the next one moves there.
         if index == 0 and _DASHES.fullmatch(self.text[first:start]):
             following = self._at(node.value[1][0].start_mark)
             return [Splice(start, following, "")] if self._line(following) == end else None
@@ -132,15 +130,15 @@ class Text:
         return self._at(node.start_mark), self._at(node.end_mark)
 
     def _line(self, index: int) -> int:
-        """Where the line of a character starts."""
+        """The start of the line of a character."""
         return self._starts[bisect_right(self._starts, index) - 1]
 
     def _past(self, node: Node) -> int | None:
-        """Where the line after a node starts; None where something else stands behind it."""
+        """The start of the line after a node; None if other content follows the node."""
         last = nodes.last(node)
         end = self._at(last.end_mark)
         if last.end_mark.line > last.start_mark.line and last.end_mark.column == 0:
-            # A block scalar: its end is that of its last line, and of the blank ones below.
+            # A block scalar ends after its last line and the blank lines below.
             blank = _BLANK_LINES.search(self.text, 0, end)
             return (
                 self._starts[bisect_right(self._starts, blank.start())]
@@ -157,9 +155,7 @@ class Text:
         return Splice(where, where, text, depth)
 
     def _neighbour(self, node: MappingNode, value: Any) -> Any:
-        """The entry to come after: what is short stands beside the other short ones, the rest at
-        the end.
-        """
+        """The entry before a new one: the last short entry for a short one, else the last."""
         short = [
             entry
             for entry in node.value
@@ -168,7 +164,7 @@ class Text:
         return node.value[-1] if isinstance(value, dict | list) or not short else short[-1]
 
     def _under(self, name: Node, node: Node, made: Any) -> list[Splice] | None:
-        """Into nothing: `key:` and the end of the line."""
+        """Replaces an empty value: `key:` at the end of the line."""
         rest = _REST.match(self.text, self._at(node.end_mark))
         if rest is None or self.text[self._at(node.end_mark) - 1] != ":":
             return None
@@ -225,7 +221,7 @@ class Text:
         return None if "#" in gap or splice.start > splice.end else [splice]
 
     def _emptied(self, name: Node | None, node: Node) -> list[Splice] | None:
-        """The only entry of a block goes: `key: []` or `key: {}` stays."""
+        """Removes the only entry of a block, which leaves `key: []` or `key: {}`."""
         end = self._past(node)
         first = self._line(self._at(node.start_mark))
         colon = _COLON.match(self.text, self._at(name.end_mark)) if name is not None else None
@@ -233,5 +229,5 @@ class Text:
         if end is None or colon is None or rest is None or rest.end() > first:
             return None
         empty = " []" if isinstance(node, SequenceNode) else " {}"
-        # Comments between the key and its only entry stay where they are.
+        # Comments between the key and its only entry are kept.
         return [Splice(colon.end(), colon.end(), empty), Splice(first, end, "")]

@@ -1,6 +1,4 @@
-"""Formats new YAML to match the surrounding file: its indentation, the quotes of what stood
-there.
-"""
+"""Formats new YAML like the surrounding file: its indentation, and the quotes of the old value."""
 
 from __future__ import annotations
 
@@ -15,13 +13,13 @@ from ruamel.yaml.scalarstring import DoubleQuotedScalarString, ScalarString
 
 from gitops_ds.yaml import scalars
 
-# Surely a plain scalar, in a block and in a flow collection.
+# Certainly a plain scalar, in block and flow collections.
 _PLAIN: Final = re.compile(r"[\w./@-](?:[\w ./@+=%-]|:(?=[\w/]))*(?<! )")
 
 
 def in_place_of(old: str, value: Any) -> str | None:
-    """The scalar in the quotes of the old text; None where the old one can't be written over (`|`,
-    an alias).
+    """The scalar in the quotes of the old text; None if the old one can't be replaced (`|`, an
+    alias).
     """
     if not old or old[0] in "|>*&!" or (isinstance(value, str) and "\n" in value):
         return None
@@ -34,9 +32,7 @@ def in_place_of(old: str, value: Any) -> str | None:
 
 
 def flow(value: Any, *, as_json: bool = False) -> str:
-    """The value on one line, as it can stand between brackets; `as_json`: so that a JSON reader
-    takes it too.
-    """
+    """The value on one line in flow style; with `as_json`, as valid JSON."""
     if isinstance(value, dict):
         return (
             "{"
@@ -54,8 +50,8 @@ def flow(value: Any, *, as_json: bool = False) -> str:
 
 
 def block(value: Any, like: str, indent: int) -> str:
-    """A mapping or a list as lines of its own, indented by that many spaces, otherwise like the
-    text around it.
+    """A mapping or a list in block style, indented by that many spaces, otherwise like the
+    surrounding text.
     """
     out = io.BytesIO()
     writer(like, explicit_start=False).dump(quoted(value), out)
@@ -64,7 +60,7 @@ def block(value: Any, like: str, indent: int) -> str:
 
 
 def writer(like: str, *, explicit_start: bool) -> YAML:
-    """A round trip that writes as the author of a text does."""
+    """A round-trip writer in the style of a text."""
     yaml = YAML()
     yaml.preserve_quotes = True
     yaml.width = 4096
@@ -75,8 +71,8 @@ def writer(like: str, *, explicit_start: bool) -> YAML:
 
 
 def indents(text: str) -> tuple[int, int, int]:
-    """How the author indents: mappings, the text of list entries, and their dash, each from the
-    parent key.
+    """The indentation of a text: of mappings, of the content of list items, and of their dashes,
+    each from the parent key.
     """
     nested = re.search(r"^( *)[\w./-]+:\r?\n\1( +)[\w./-]+:", text, re.MULTILINE)
     mapping = len(nested[2]) if nested else 2
@@ -86,9 +82,7 @@ def indents(text: str) -> tuple[int, int, int]:
 
 
 def quoted(value: Any, old: Any = None) -> Any:
-    """The value for the round trip: in the quotes of the old one; a text that would be read as
-    something else gets quotes.
-    """
+    """The value for the round trip, in the quotes of the old one; an ambiguous string is quoted."""
     if isinstance(value, dict):
         return {quoted(key): quoted(item) for key, item in value.items()}
     if isinstance(value, list):

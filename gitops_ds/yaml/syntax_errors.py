@@ -1,4 +1,4 @@
-"""The findings for libyaml's errors: what is wrong in the file, where, and how to fix it."""
+"""The findings for libyaml's errors: problem, place and solution."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""A bundle as YAML that every reader takes the same way: what is not surely plain text is quoted.
+"""A bundle as YAML with the same value in every parser: strings that are not certainly plain are
+quoted.
 
-Written here and not by a library for speed (a hundred times the round-trip writer's), and because
-the scalar rules of YAML 1.1 (kubectl) and 1.2 (most tools) differ: `yes`, `0644`, `12:30:45`,
-`1e3`. Same bundle, same bytes.
+No library is used, for speed (a hundred times that of the round-trip writer), and because the
+scalar rules of YAML 1.1 (kubectl) and 1.2 (most tools) differ: `yes`, `0644`, `12:30:45`, `1e3`.
+The output is deterministic.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import orjson
 
 from gitops_ds.model.sources.bundle import Bundle, Manifest
 
-# In the order in which an apply needs them; everything not named comes last.
+# The order of an apply; other kinds come last.
 _ORDER = (
     "Namespace",
     "CustomResourceDefinition",
@@ -37,8 +38,8 @@ _PLAIN = re.compile(r"[A-Za-z/][A-Za-z0-9_./-]*(?::[A-Za-z0-9_./-]+)*", re.ASCII
 _WORDS = frozenset(
     ["y", "n", "yes", "no", "on", "off", "true", "false", "null", "nan", "inf", "infinity"]
 )
-# What YAML calls printable, without the line breaks that only YAML 1.1 knows (U+0085, U+2028,
-# U+2029) and the byte order mark.
+# YAML's printable characters, without the line breaks of YAML 1.1 (U+0085, U+2028, U+2029) and the
+# byte order mark.
 _UNPRINTABLE = (
     "[^\\n\\t\\x20-\\x7e\\xa0-\\u2027\\u202a-\\ud7ff\\ue000-\\ufefe\\uff00-\\ufffd"
     "\\U00010000-\\U0010ffff]"
@@ -46,11 +47,10 @@ _UNPRINTABLE = (
 
 
 def as_yaml(bundle: Bundle, *, secrets: bool = False) -> str:
-    """The manifests as one stream of documents, in the order in which `kubectl apply -f -` needs
-    them.
+    """The manifests as one stream of documents, in the right order for `kubectl apply -f -`.
 
-    A Secret is left out with a line that says so, unless `secrets` is set: placeholders for its
-    values could be applied by mistake.
+    Without `secrets`, a comment replaces each Secret: placeholders for its values could be applied
+    by mistake.
     """
     manifests = sorted(bundle.manifests.values(), key=lambda m: (rank(m.key.kind), m.key))
     return "".join(_document(manifest, secrets=secrets) for manifest in manifests)
@@ -62,7 +62,7 @@ def rank(kind: str) -> int:
 
 
 def manifest(body: Mapping[str, Any]) -> str:
-    """An object as people write it: version, kind and metadata first."""
+    """An object in the usual order: version, kind and metadata first."""
     first = {key: body[key] for key in _FIRST_KEYS if key in body}
     return dump(first | {key: value for key, value in body.items() if key not in first})
 
@@ -96,7 +96,7 @@ def _block(value: Mapping[str, Any] | list[Any], indent: str) -> Iterator[str]:
         for item in value:
             yield indent + "-"
             if isinstance(item, Mapping | list) and item:
-                # The first line of an entry stands on the line of its dash, as people write it.
+                # The first line of an item is on the line of its dash.
                 yield " " + "".join(_block(item, indent + "  "))[len(indent) + 2 :]
             else:
                 yield from _item(item, indent, list_indent=indent)
@@ -116,8 +116,8 @@ def _item(item: Any, indent: str, *, list_indent: str) -> Iterator[str]:
 
 
 def _key(key: str) -> str:
-    """A longer key than 128 characters needs the `?` form in some readers only when it spans lines;
-    quoting is enough.
+    """Some parsers need the `?` form for a key of more than 128 characters, but only if it spans
+    lines; quotes are enough.
     """
     return _scalar(key)
 
@@ -133,7 +133,7 @@ def _scalar(value: Any) -> str:
         return "true" if value else "false"
     if isinstance(value, float):
         text = repr(value)
-        # YAML 1.1 takes an exponent for a number only behind a dot.
+        # In YAML 1.1 a number with an exponent needs a dot.
         return text if "." in text or "e" not in text else text.replace("e", ".0e")
     return str(value) if isinstance(value, int) else ("{}" if isinstance(value, Mapping) else "[]")
 
@@ -144,8 +144,8 @@ def _escape(char: str) -> str:
 
 
 def _literal(text: str, indent: str) -> str:
-    """The text as a literal block, or nothing where only quotes keep it: leading blanks, control
-    characters, blank lines only.
+    """The text as a literal block; empty if it needs quotes: leading blanks, control characters,
+    only blank lines.
     """
     if text[0] in " \t\n" or re.search(_UNPRINTABLE, text) or not text.strip():
         return ""

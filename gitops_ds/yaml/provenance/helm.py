@@ -1,6 +1,6 @@
-"""What helm wrote, with the places of its values in the files of the repository.
+"""The source of each value in the output of helm.
 
-helm names the template of each document in a comment, `# Source: CHART/templates/x.yaml`.
+helm writes the template of each document into a comment, `# Source: CHART/templates/x.yaml`.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ _SOURCE = b"# Source: "
 
 
 def placed(chart: Chart, output: bytes, files: Files) -> RenderedChart:
-    """The output, and for its documents whose template is in the repository the places of their
-    values.
+    """The output, and the sources of the values of each document whose template is in the
+    repository.
     """
     by_template: dict[PurePosixPath, list[parser.Document]] = {}
     lines = output.split(b"\n")
@@ -44,8 +44,8 @@ def placed(chart: Chart, output: bytes, files: Files) -> RenderedChart:
 
 
 def file_of(chart: Chart, named: str, files: Files) -> PurePosixPath | None:
-    """The file of the repository that helm calls CHART/PATH; None where it is in an archive, or not
-    there.
+    """The file of the repository with helm's name CHART/PATH; None if it is in an archive or does
+    not exist.
     """
     _, _, path = named.partition("/")
     if not path or isinstance(chart.where, Remote) or ".." in path.split("/"):
@@ -60,8 +60,8 @@ def layers(
     template: PurePosixPath | None = None,
     read: dict[PurePosixPath, Any] | None = None,
 ) -> Iterator[ChartValues]:
-    """The values that a template sees (None: one of the chart itself), the winner first; `read`
-    keeps those of files.
+    """The values for a template of a subchart (None: of the chart itself), by precedence, the
+    highest first; `read` caches those of files.
     """
 
     def values(file: PurePosixPath) -> Any:
@@ -84,7 +84,7 @@ def layers(
 
 
 def _subchart(chart: Chart, template: PurePosixPath | None) -> PurePosixPath | None:
-    """The directory of the subchart that the template is of, None for the chart itself."""
+    """The directory of the template's subchart, None for the chart itself."""
     if template is None or isinstance(chart.where, Remote):
         return None
     parts = template.relative_to(chart.where).parts
@@ -100,7 +100,7 @@ def _below(layer: ChartValues, steps: tuple[str, ...]) -> Iterator[ChartValues]:
 
 
 def _source(lines: list[bytes], first: int) -> str:
-    """What the comment says that stands before the line with that number, from 0."""
+    """The path in the source comment before the line of that number, from 0."""
     for line in reversed(lines[:first]):
         if line.startswith(_SOURCE):
             return line.removeprefix(_SOURCE).decode("utf-8", "replace").strip()

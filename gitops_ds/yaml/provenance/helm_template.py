@@ -1,9 +1,10 @@
-"""Which line of a chart's template, or which of its values, made each value of a rendered object.
+"""The source of each value of a rendered object: a line of the chart's template, or a value of the
+chart.
 
-A template is text with gaps, so this reads it as far as it looks like YAML, by its keys and their
-indentation, and lays the rendered object over it. Where that leaves a choice, the nearest parent
-answers. A value is only named where the template does nothing but print it and it is what was
-printed.
+A template is not YAML, so its lines are parsed by keys and indentation as far as possible, and
+matched with the rendered object. If the match is ambiguous, the source is that of the nearest
+parent. A value of the chart is a source only if the template prints it unchanged and the output
+equals it.
 """
 
 from __future__ import annotations
@@ -27,15 +28,15 @@ _OPENS = re.compile(r"(if|range|with|define|block)\b")
 _WITH = re.compile(r"with\s+\$?\.Values\.([\w.]+)")
 _VALUE = re.compile(r"(?<![\w)])\$?\.Values\.(\w+(?:\.\w+)*)")
 _INDENTED = re.compile(r"\bn?indent\s+(\d+)")
-# Longer lines are truncated: the patterns backtrack, and no key is indented that far. A key that
-# occurs more often than this, as in branches, is ambiguous.
+# Longer lines are truncated: the patterns backtrack, and no key has that much indentation. A key
+# with more occurrences, as in branches, is ambiguous.
 _LONGEST_LINE = 1000
 _MOST_BRANCHES = 10
 _DOT = re.compile(r"(?:tpl\s*\(\s*)?(?:toYaml\s+)?\.(?:\s*\||$|\s*\))")
 
 
 class ChartValues(msgspec.Struct, frozen=True):
-    """Values of a chart, and where they stand; `path` leads to them."""
+    """Values of a chart at `path` of a file."""
 
     value: Any
     file: str
@@ -44,15 +45,13 @@ class ChartValues(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class _TemplateLine:
-    """A line: a key with the text behind it, an item of a list (no key), or only an action; below
-    it lines of each kind.
-    """
+    """A line: a key with its text, a list item (no key), or only an action; and its child lines."""
 
     line: int
     indent: int
     key: str | None = None
     text: str = ""
-    within: str | None = None  # the value that a surrounding `with` makes the dot
+    within: str | None = None  # the value of the dot by the surrounding `with`
     children: list[_TemplateLine] = field(default_factory=list)
     actions: list[_TemplateLine] = field(default_factory=list)
     _by_key: dict[str | None, list[_TemplateLine]] | None = None
@@ -67,7 +66,7 @@ class _TemplateLine:
         return self._by_key.get(key, [])
 
     def named(self, name: str) -> list[_TemplateLine]:
-        """The items of a list whose `name` that is."""
+        """The list items with that `name`."""
         if self._by_name is None:
             self._by_name = {}
             for item in self.keyed(None):
@@ -76,24 +75,24 @@ class _TemplateLine:
         return self._by_name.get(name, [])
 
     def reads(self) -> list[str]:
-        """The values that its text prints."""
+        """The values in its text."""
         names = _VALUE.findall(self.text)
         dotted = [a for a in _ACTION.findall(self.text) if _DOT.match(a)]
         return [*names, *([self.within] if dotted and self.within else [])]
 
     @property
     def prints_one(self) -> bool:
-        """Whether its text is one action and nothing else, but quotes."""
+        """Whether its text is a single action, possibly in quotes."""
         return _ACTION.sub("", self.text, count=1).strip("\"' ") == ""
 
 
 def places(
     template: str, file: str, objects: Sequence[Any], layers: Sequence[ChartValues]
 ) -> list[Places]:
-    """For each object that the template made, in their order, the pointers of its values, the
-    winner first.
+    """For each object of the template, in order, the pointers of its values, the effective one
+    first.
 
-    `layers` are the values that the template saw, the winner first.
+    `layers` are the values for the template, by precedence, the highest first.
     """
     outlines = list(_outlines(template))
     by_kind: dict[str, list[_TemplateLine]] = {}
@@ -103,8 +102,7 @@ def places(
     all_places = []
     for number, each in enumerate(objects):
         same = by_kind.get(str(each.get("kind")), []) if isinstance(each, Mapping) else []
-        # The document that it is of, by its kind or else its number; the whole file where that is
-        # open.
+        # The document of the template, by its kind or else its number; the whole file if ambiguous.
         only = (
             outlines
             if len(outlines) == 1
@@ -131,7 +129,7 @@ def _outlines(template: str) -> Iterator[_TemplateLine]:
 
 
 class _Reader:
-    """Takes the lines of one document."""
+    """Parses the lines of one document."""
 
     def __init__(self, blocks: list[str | None] | None = None) -> None:
         self.blocks = blocks or []
@@ -147,7 +145,7 @@ class _Reader:
             yield self._root
 
     def take(self, number: int, line: str) -> None:
-        """The next line."""
+        """Adds the next line."""
         text = line.lstrip()
         indent = len(line) - len(text)
         if self._comment or re.match(r"\{\{-?\s*/\*", text):
@@ -170,7 +168,7 @@ class _Reader:
             self._text_below = indent if _BLOCK.fullmatch(value) else None
 
     def _is_text(self, indent: int, text: str) -> bool:
-        """Whether the line belongs to a text on several lines."""
+        """Whether the line belongs to a block scalar."""
         if (
             self._text_below is not None
             and indent <= self._text_below
@@ -207,7 +205,9 @@ class _Reader:
             )
 
     def _add(self, node: _TemplateLine, *, same: bool = False, action: bool = False) -> None:
-        """Below the last line with less indentation; a list may be as deep as its key (`same`)."""
+        """Adds the line below the last line with less indentation; a list may have the indentation
+        of its key (`same`).
+        """
         while len(self._open) > 1 and not (
             self._open[-1].indent < node.indent
             or (
@@ -224,7 +224,7 @@ class _Reader:
 
 
 class _Laid:
-    """An object laid over its outline."""
+    """Matches an object with its outline."""
 
     def __init__(self, file: str, layers: Sequence[ChartValues]) -> None:
         self._file, self._layers = file, layers
@@ -286,8 +286,8 @@ class _Laid:
                 self._lay(item, items[index if whole else 0], (*path, index))
 
     def _values(self, value: Any, way: Path, path: Path, here: Pointer) -> None:
-        """What the template prints of the values at `way`, down to each scalar; the template's line
-        where they differ.
+        """The sources of a printed value at `way` of the values, for each scalar; the line of the
+        template where the output differs.
         """
         if isinstance(value, Mapping | list):
             self._found[path] = (*self._named(way)[:1], here)
@@ -306,7 +306,7 @@ class _Laid:
         return [pointer for pointer, _ in self._found_at(way)]
 
     def _found_at(self, way: Path) -> list[tuple[Pointer, Any]]:
-        """Where the values have something at `way`, the winner first."""
+        """The pointers to the values at `way`, the effective one first."""
         values = ((layer, yaml_path.at(layer.value, way)) for layer in self._layers)
         return [
             (Pointer(layer.file, 0, (*layer.path, *way)), value)
@@ -316,5 +316,5 @@ class _Laid:
 
 
 def _shown(value: Any) -> str:
-    """As a template prints it."""
+    """The value as a template prints it."""
     return str(value).lower() if isinstance(value, bool) else "" if value is None else str(value)

@@ -1,9 +1,8 @@
-"""Where the values stand that kustomize put together: in the manifest that it took, or the patch
-that changed it.
+"""The source of each value in the output of kustomize: a manifest, or a patch.
 
-kustomize does not say; so a value is given a place only where a file that it read has that very
-value at that very path of an object of the same kind whose name it could have changed to this one.
-Everything else has the place of its nearest parent.
+kustomize does not report sources. So a value has a place only if an input file has the same value
+at the same path of an object of the same kind, with a name that kustomize could have changed to
+this one. Other values have the place of their nearest parent.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from gitops_ds.model.sources.source_tree import Files
 from gitops_ds.model.values import replace
 from gitops_ds.yaml import parser
 
-# What is compared with each other, so that no kustomization is worth more time than its build.
+# A limit on comparisons, so that they never take longer than the build.
 _MOST_PAIRS = 100_000
 _MOST_ITEMS = 200
 
@@ -42,8 +41,8 @@ def placed(
     patches: Iterable[PurePosixPath],
     files: Files,
 ) -> Mapping[int, Places]:
-    """For each document of kustomize's output the places of its values; none where not just one
-    file could have the object.
+    """The places of the values of each document of kustomize's output; none if no or several files
+    could have the object.
     """
     bases = [one for file in resources for one in _read(file, files)]
     changes = [one for file in patches for one in _read(file, files)]
@@ -77,7 +76,9 @@ def _read(file: PurePosixPath, files: Files) -> list[_Written]:
 
 
 def _same_object(value: Any, among: Sequence[_Written]) -> list[_Written]:
-    """Those of the same kind whose name is a part of this one's, as with prefixes and suffixes."""
+    """The objects of the same kind whose name is contained in this one's, as prefixes and suffixes
+    do.
+    """
     if not isinstance(value, Mapping):
         return []
     return [
@@ -119,9 +120,7 @@ def _lay(
 
 
 def _step(value: Any, step: str | int, other: Any) -> str | int | None:
-    """Where the other value has what this one has at the step: under the same key, the same name,
-    or the same number.
-    """
+    """The step in the other value for the step in this one: the same key, name or number."""
     if isinstance(value, Mapping):
         return step if isinstance(other, Mapping) and step in other else None
     if not isinstance(other, list) or not isinstance(step, int):

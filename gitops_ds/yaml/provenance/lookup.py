@@ -1,5 +1,5 @@
 """The source of a value in a rendered manifest: a pointer into the repository, resolved to a place
-on request.
+on demand.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ def locate(
 def locate_span(
     origin: Origin, path: Path, files: Mapping[PurePosixPath, bytes], *, key: bool = False
 ) -> tuple[Place, Place]:
-    """As `locate`, and the place just after the last character. A file that isn't among `files` is
-    answered as a whole.
+    """As `locate`, and the place just after the last character. For a file outside `files` the
+    place is the whole file.
     """
     pointer = pointers(origin, path)[0]
     data = files.get(_path(pointer.file))
@@ -50,14 +50,14 @@ def locate_span(
     return span(pointer, data, key=key)
 
 
-@lru_cache(maxsize=4)  # findings come in groups
+@lru_cache(maxsize=4)  # a file often has several findings
 def _path(file: str) -> PurePosixPath:
     return PurePosixPath(file)
 
 
 def span(pointer: Pointer, data: bytes, *, key: bool = False) -> tuple[Place, Place]:
-    """Where a pointer's value stands in the bytes of its file, and the place just after it; of a
-    template the text of the line.
+    """The place of a pointer's value in the bytes of its file, and the place just after it; in a
+    template, the text of the line.
     """
     if not pointer.line:
         return parser.span(pointer.file, data, pointer.document, pointer.path, key=key)
@@ -69,6 +69,6 @@ def span(pointer: Pointer, data: bytes, *, key: bool = False) -> tuple[Place, Pl
 
 
 def sources(snapshot: SourceTree) -> Mapping[PurePosixPath, bytes]:
-    """The files for places. Output of kustomize is excluded, in favor of the kustomization.yaml."""
+    """The files for places. The kustomization.yaml replaces the output of kustomize."""
     written = {folder / KUSTOMIZATION for folder in snapshot.expanded} | set(snapshot.expanded)
     return {path: data for path, data in snapshot.files.items() if path not in written}
