@@ -1,5 +1,5 @@
-"""Renders a snapshot to the desired manifests of one cluster. Pure: the cluster, the clock and the
-disk stay outside.
+"""Renders a snapshot to the desired manifests of one cluster. Pure: without cluster, clock and
+disk.
 """
 
 from gitops_ds.render.bundle import agents, clusters, ignored, kustomizations, render

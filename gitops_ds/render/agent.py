@@ -166,7 +166,7 @@ def _daemonset(
 
 
 def _traced(draft: ParsedObject, own: PlaceholderScope) -> TracedTree:
-    """The body with resolved references; a chart's is literal: `${HOME}` belongs to a shell there,
+    """The body with resolved references. A chart's body is literal: there `${HOME}` is for a shell,
     and can't be escaped.
     """
     tree = traced_values.trace(draft.body, draft.base, draft.set_by)
@@ -272,7 +272,7 @@ def _set(
 def _settle(
     own: PlaceholderScope, agent: AgentFolder, around: RenderContext, result: Rendered
 ) -> None:
-    """Adds the scope's used and undefined names to the result."""
+    """Adds the used and undefined names of the scope to the result."""
     result.used |= own.used
     names = {*own.values, "cluster.name", "environment.name", "variant.name"}
     for undefined in own.undefined:

@@ -53,7 +53,7 @@ class AgentFolder(msgspec.Struct, frozen=True):
 
     @property
     def bound(self) -> Mapping[str, Any]:
-        """Parameters bound to fields of a source that can't be edited."""
+        """Parameters that are bound to fields of a source, which can't be edited."""
         return self.source.section("bind")
 
 
@@ -75,13 +75,13 @@ def read(name: str, repo_layout: Layout) -> AgentFolder:
 
 
 def is_ours(path: PurePosixPath) -> bool:
-    """Whether a path of the folder is in our format, and no manifest."""
+    """Whether a path of the folder is in our format, not a manifest."""
     return path.parts[2] in (_OUR_FILES if len(path.parts) == 3 else _OUR_FOLDERS)
 
 
 def file_findings(agent: AgentFolder, around: RenderContext) -> Iterator[Finding]:
-    """Unreadable files of our format, and values or patches for unknown environments and
-    clusters.
+    """Findings of unreadable files of our format, and of values or patches for unknown environments
+    and clusters.
     """
     repo_layout = around.layout
     for path in agent.paths:

@@ -23,7 +23,7 @@ class All(msgspec.Struct, frozen=True):
     """The result of all agents. `held` are those on hold, each with its file; `drift` their drift
     policies.
 
-    `expected` are the expected nodes of an agent and its nodes without a pod, if declared.
+    `expected` has, by agent, the expected nodes and the nodes without a pod, if declared.
     """
 
     drafts: tuple[ParsedObject, ...]
@@ -88,7 +88,7 @@ def _held_by(agent: AgentFolder, around: RenderContext) -> str:
 
 
 def _dependencies(agents: Mapping[str, AgentFolder], around: RenderContext) -> Iterator[Finding]:
-    """Dependencies on unknown agents, and dependency cycles."""
+    """Findings of dependencies on unknown agents, and of dependency cycles."""
     for name, agent in agents.items():
         for index, other in enumerate(agent.depends_on):
             place = around.layout.place(agent.about.at("dependsOn", index))

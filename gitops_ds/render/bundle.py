@@ -97,7 +97,7 @@ def facts(snapshot: SourceTree, cluster: str) -> ClusterFacts:
 
 
 def cluster_orders(snapshot: SourceTree) -> Mapping[str, ClusterOrder]:
-    """The place of each cluster in their order; empty where none waits for another."""
+    """The place of each cluster in their order; empty if no cluster waits for another."""
     return cluster_order.orders(layout.read(snapshot))
 
 

@@ -16,8 +16,7 @@ from gitops_ds.model.sources.source_tree import SourceTree
 from gitops_ds.render import layout
 from gitops_ds.render.layout import File, Layout
 
-# A version that names one chart for good: https://semver.org, as Helm wants it. A range would be
-# another chart tomorrow.
+# An exact version, as Helm requires (https://semver.org): a range could select another chart later.
 _EXACT = re.compile(r"v?\d+\.\d+\.\d+(?:-[0-9A-Za-z.-]+)?(?:\+[0-9A-Za-z.-]+)?")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _NEAR = frozenset(["localhost", "127.0.0.1", "::1"])

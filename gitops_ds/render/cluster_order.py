@@ -17,8 +17,8 @@ _KEY = "after"
 
 
 def orders(repo_layout: Layout) -> dict[str, ClusterOrder]:
-    """The place of each cluster; empty where none waits for another. Invalid values have their
-    defaults: the schema refuses them.
+    """The place of each cluster; empty if no cluster waits for another. Invalid values, which the
+    schema refuses, are replaced by their defaults.
     """
     files = repo_layout.clusters
     before = {name: _before(file) for name, file in files.items()}
@@ -86,8 +86,8 @@ def _seconds(file: File, key: str, default: float) -> float:
 
 
 def _waves(before: Mapping[str, tuple[str, ...]]) -> Mapping[str, int]:
-    """The wave of each cluster, one more than the last wave before it; without those in a cycle and
-    after one.
+    """The wave of each cluster, one more than the last wave before it; without clusters in or after
+    a cycle.
     """
     waves: dict[str, int] = {}
     rest = {name: {one for one in names if one in before} for name, names in before.items()}
@@ -100,7 +100,9 @@ def _waves(before: Mapping[str, tuple[str, ...]]) -> Mapping[str, int]:
 
 
 def _cycle(name: str, before: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
-    """The clusters of a shortest cycle that begins and ends with this one; empty without one."""
+    """The clusters of a shortest cycle that begins and ends with this one; empty without a
+    cycle.
+    """
     paths: list[tuple[str, ...]] = [(name,)]
     seen = set[str]()
     while paths:

@@ -1,5 +1,5 @@
-"""From drafts to manifests: namespaces, the repository's labels and classes, and no object
-twice.
+"""Parsed objects to manifests: adds namespaces, the repository's labels and classes, and finds
+duplicate objects.
 """
 
 from __future__ import annotations
@@ -18,22 +18,20 @@ from gitops_ds.model.sources.bundle import Manifest, Origin, Pointer
 from gitops_ds.model.values import replace
 from gitops_ds.render.parsed_objects import ParsedObject, PlaceOf
 
-# The order of keys themselves, without asking them in pairs.
+# The order of keys, faster than their comparison in pairs.
 _PARTS = attrgetter("group", "kind", "namespace", "name")
 
 
 class Default(msgspec.Struct, frozen=True):
-    """A text that is put where an object does not say it itself, and what says so (None: the
-    command line).
-    """
+    """A default for objects that do not set the value, and its source (None: the command line)."""
 
     value: str
     at: Pointer | None = None
 
 
 class Defaults(msgspec.Struct, frozen=True):
-    """What is added to objects: a namespace, labels by key, and the class of a DaemonSet by its
-    agent's name.
+    """The values that are added to objects: a namespace, labels by key, and the class of a
+    DaemonSet by its agent's name.
     """
 
     namespace: Default | None = None
@@ -44,8 +42,8 @@ class Defaults(msgspec.Struct, frozen=True):
 def finish(
     drafts: Iterable[ParsedObject], defaults: Defaults, place: PlaceOf
 ) -> tuple[dict[Key, Manifest], list[Finding]]:
-    """The manifests by key, sorted, and what is wrong with some drafts; of two that name one object
-    the first stays.
+    """The manifests, sorted by key, and the findings; the first of two with the same key is
+    used.
     """
     drafts = list(drafts)
     defined = _defined_here(drafts)
@@ -97,7 +95,7 @@ def _manifest(
     finding = None
     added: dict[Path, Default] = {}
     if namespaced is False:
-        # The API server drops a namespace that a cluster-wide object names.
+        # The API server drops the namespace of a cluster-scoped object.
         key = replace(key, namespace="")
     elif namespaced and not key.namespace and defaults.namespace:
         key = replace(key, namespace=defaults.namespace.value)
@@ -128,8 +126,8 @@ def _manifest(
 
 
 def _defined_here(drafts: Iterable[ParsedObject]) -> dict[tuple[str, str], bool]:
-    """Group and kind of the CustomResourceDefinitions among the drafts: whether their objects have
-    a namespace.
+    """Whether objects have a namespace, by group and kind of the CustomResourceDefinitions among
+    the drafts.
     """
     defined_kinds = {}
     for draft in drafts:
@@ -147,15 +145,13 @@ def _defined_here(drafts: Iterable[ParsedObject]) -> dict[tuple[str, str], bool]
 
 
 def _namespaced(key: Key, defined: Mapping[tuple[str, str], bool]) -> bool | None:
-    """Whether objects of the kind have a namespace; None where only the cluster knows."""
+    """Whether objects of the kind have a namespace; None if unknown without the cluster."""
     resource = builtin_resources.RESOURCES.get((key.group, key.kind))
     return resource.namespaced if resource else defined.get((key.group, key.kind))
 
 
 def _with(body: dict[str, Any], path: Path, value: str) -> dict[str, Any]:
-    """A copy of the body with the value at the path; the body itself where something stands there
-    already.
-    """
+    """A copy of the body with the value at the path; the body itself if it has a value there."""
     step = str(path[0])
     old = body.get(step)
     if len(path) == 1:

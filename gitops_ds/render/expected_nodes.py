@@ -1,5 +1,5 @@
-"""What variants.yaml expects of an agent's DaemonSets, held against their affinities as they came
-out.
+"""Compares the nodes that variants.yaml expects with the rendered affinities of an agent's
+DaemonSets.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ _LINUX: SelectorTerms = ((Requirement("kubernetes.io/os", "In", ("linux",)),),)
 def check(
     agent: AgentFolder, around: RenderContext, drafts: Sequence[ParsedObject]
 ) -> Iterator[Finding]:
-    """A finding with a node's labels for each pair of variants that share a node, and for an
-    expected node without any.
+    """A finding with the labels of a node for each pair of variants that share a node, and for an
+    expected node without a variant.
 
-    Judged are the rendered DaemonSets, so a patch that breaks an affinity is found; and the nodes
-    declared without a pod.
+    The rendered DaemonSets are compared, so that a patch that breaks an affinity is found, and the
+    nodes declared without a pod.
     """
     repo_layout = around.layout
     agent_variants, _ = variants.read(agent.variants, repo_layout, around.facts)
@@ -60,8 +60,8 @@ def check(
 def counted(
     agent: AgentFolder, around: RenderContext
 ) -> tuple[SelectorTerms, SelectorTerms] | None:
-    """The nodes that `expect` counts on, and those that a variant says get no pod; None where
-    nothing is expected here.
+    """The nodes of `expect`, and the nodes of variants without a pod; None without `expect` for the
+    cluster.
     """
     universe = _universe(agent, around)[0] if agent.variants.value else ()
     if not universe:
@@ -73,7 +73,7 @@ def counted(
 
 
 def _universe(agent: AgentFolder, around: RenderContext) -> tuple[SelectorTerms, list[Finding]]:
-    """The nodes that `expect` counts on; none where it says nothing."""
+    """The nodes of `expect`; none without it."""
     coverage = agent.variants.section("expect").get("coverage")
     match coverage:
         case "all-linux-nodes":

@@ -1,4 +1,4 @@
-"""Why a value is what it is: every place that set it, the winner first."""
+"""The source of a value: every place that sets it, the effective one first."""
 
 from __future__ import annotations
 
@@ -27,19 +27,17 @@ from gitops_ds.render.traced_values import TracedTree
 
 
 class Setting(msgspec.Struct, frozen=True):
-    """One place that set a value, and the path of the scalar that it set (empty: the value asked
-    for).
-    """
+    """A place that sets a value, and the path of the scalar (empty: the value of the request)."""
 
     place: Place
     path: Path = ()
 
 
 class Explanation(msgspec.Struct, frozen=True):
-    """A value of an agent, and who set it, the winner first.
+    """A value of an agent and its sources, the effective one first.
 
-    `key` is the DaemonSet that was looked at, `variant` its variant (empty without variants). Of a
-    mapping or a list, `set_by` holds the places of its scalars, each with its own path.
+    `key` is the DaemonSet, `variant` its variant (empty without variants). For a mapping or a list,
+    `set_by` has the places of its scalars, each with its path.
     """
 
     value: Any
@@ -56,12 +54,12 @@ def explain(
     cluster: str = "",
     node_labels: Mapping[str, str] | None = None,
 ) -> Explanation:
-    """The value at a path and every file, line and column that set it.
+    """The value at a path and every file, line and column that sets it.
 
-    `path` is a parameter's name (and a way into it), or a way into the DaemonSet's manifest; empty
-    means the whole of it. Of an agent with variants, `node_labels` choose the one whose nodes they
-    match; without them it is `default`. Raises UsageError for an agent, a path or a node that it
-    knows nothing of.
+    `path` is the name of a parameter, possibly with a path in its value, or a path in the manifest
+    of the DaemonSet; empty for the whole manifest. In an agent with variants, `node_labels` select
+    the variant of such a node; the default is the variant `default`. Raises UsageError for an
+    unknown agent, path or node.
     """
     repo_layout = layout.read(snapshot)
     steps = field_path.parse(path)
@@ -90,7 +88,7 @@ def explain(
 
 
 def _chosen(rendered: Bundle, agent: str, labels: Mapping[str, str] | None) -> Manifest:
-    """The DaemonSet of the agent that such a node gets."""
+    """The DaemonSet of the agent for a node with these labels."""
     candidates = [
         m for m in rendered.manifests.values() if m.agent == agent and m.key.kind == "DaemonSet"
     ]
@@ -127,7 +125,7 @@ def _parameter(
 
 
 def _as_tree(manifest: Manifest) -> TracedTree:
-    """The body as a tree again: what has no pointers of its own stands at its path under the
+    """The body as a traced tree: the source of a value without pointers is its path under the
     base.
     """
     origin = manifest.origin

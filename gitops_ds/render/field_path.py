@@ -1,4 +1,4 @@
-"""A way into a manifest as people write it:
+"""A path in a manifest as users write it:
 `spec.template.spec.containers[agent].env[LOG_LEVEL].value`.
 """
 
@@ -17,13 +17,13 @@ _STEP = re.compile(
     |\[(?P<named>[^\]"]+)\])""",
     re.VERBOSE,
 )
-# The fields by which people name an entry of a list, in the order in which they are tried.
+# The fields that identify a list item, in the order in which they are tried.
 _NAMES = ("name", "key", "mountPath", "containerPort", "port", "ip")
 
 
 def parse(text: str) -> Path | None:
-    """The steps of the text: a key, a list index (a number in brackets), or a list entry's name;
-    None where it is no path.
+    """The steps of the text: a key, a list index (a number in brackets), or the name of a list
+    item; None if it is not a path.
     """
     steps: list[str | int] = []
     at = 0
@@ -40,7 +40,7 @@ def parse(text: str) -> Path | None:
 
 
 def resolve(value: Any, steps: Path, *, missing_key: bool = False) -> Path | None:
-    """The steps with every list entry's name replaced by its index, where all of them are there.
+    """The steps with the index in place of the name of each list item; None if one does not exist.
 
     `missing_key`: the last step may be a key that its mapping does not have yet.
     """
@@ -65,7 +65,7 @@ def resolve(value: Any, steps: Path, *, missing_key: bool = False) -> Path | Non
 
 
 def get(value: Any, path: Path) -> Any:
-    """The value at a path that is there."""
+    """The value at an existing path."""
     for step in path:
         value = value[step]
     return value

@@ -1,7 +1,7 @@
 """An agent's config/ files as an immutable ConfigMap whose name ends in the hash of its content.
 
-So a change of a file is a change of the pod template: it rolls like one, and going back finds the
-old content still there.
+So a change of a file changes the pod template and is rolled out, and after a rollback the old
+content still exists.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from gitops_ds.model.sources.bundle import Pointer
 from gitops_ds.render.parsed_objects import ParsedObject
 from gitops_ds.render.traced_values import TracedScalar, TracedTree
 
-# https://kubernetes.io/docs/concepts/configuration/configmap/: letters of a key, and 1 MiB for all
-# of it.
+# https://kubernetes.io/docs/concepts/configuration/configmap/: the length of a key, and 1 MiB for
+# the whole content.
 _KEY = re.compile(r"[-._a-zA-Z0-9]{1,253}")
 _MOST_BYTES = 1024 * 1024
 
 
 class Config(msgspec.Struct, frozen=True):
-    """The content of an agent's config/ folder: what the ConfigMap holds, its name, and the file
-    that stands for it.
+    """The content of an agent's config/ folder: the body of the ConfigMap, its name, and the file
+    for findings.
     """
 
     agent: str
@@ -60,8 +60,8 @@ class Config(msgspec.Struct, frozen=True):
 def of_folder(
     agent: str, files: Mapping[PurePosixPath, bytes]
 ) -> tuple[Config | None, list[Finding]]:
-    """The ConfigMap's content; None for an empty folder. Files that no ConfigMap can hold are
-    findings.
+    """The content of the ConfigMap; None for an empty folder. Files that a ConfigMap can't contain
+    are findings.
     """
     data: dict[str, str] = {}
     binary: dict[str, str] = {}
@@ -100,8 +100,8 @@ def of_folder(
 
 
 def point_to(daemonset: TracedTree, config: Config) -> tuple[TracedTree, bool]:
-    """The traced DaemonSet with every reference to the ConfigMap `<agent>` naming the content, and
-    whether there was one.
+    """The traced DaemonSet in which every reference to the ConfigMap `<agent>` has the name with
+    the hash, and whether it had a reference.
     """
     spec = daemonset
     for step in ("spec", "template", "spec"):
@@ -127,7 +127,7 @@ def point_to(daemonset: TracedTree, config: Config) -> tuple[TracedTree, bool]:
 
 
 def _references(pod_spec: TracedTree) -> list[dict[str, Any]]:
-    """The mappings of a pod's spec that name a ConfigMap under `name`."""
+    """The mappings in a pod's spec whose `name` is that of a ConfigMap."""
     holders = []
     for volume in _entries(pod_spec, "volumes"):
         holders.append(volume.get("configMap"))

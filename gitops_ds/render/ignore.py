@@ -1,8 +1,7 @@
-"""Which paths a list of gitignore patterns takes, by the rules of
-https://git-scm.com/docs/gitignore.
+"""Matches paths with gitignore patterns, by the rules of https://git-scm.com/docs/gitignore.
 
-Patterns and paths are untrusted: matching takes at most the length of the pattern times that of the
-path.
+Patterns and paths are untrusted: the time for a match is at most proportional to the length of the
+pattern times that of the path.
 """
 
 from __future__ import annotations
@@ -15,8 +14,8 @@ import msgspec
 
 
 class Pattern(msgspec.Struct, frozen=True):
-    """One line: its parts between slashes (None: any folders), whether it takes paths back (`!`),
-    whether it means folders only.
+    """One line: its parts between slashes (None: any folders), whether it negates (`!`), whether it
+    matches only folders.
     """
 
     parts: tuple[re.Pattern[str] | None, ...]
@@ -24,13 +23,12 @@ class Pattern(msgspec.Struct, frozen=True):
     folders: bool
 
     def matches(self, names: Sequence[str]) -> list[bool]:
-        """Whether the line means the first name of a path, the first two, and so on."""
+        """Whether the line matches the first name of a path, the first two, and so on."""
         last = len(self.parts) - 1
-        reached = {0}  # the parts that may come next
+        reached = {0}  # the possible next parts
         results = []
         for name in names:
-            # Any folders may be none; at the end of a pattern they are what is in the folder, one
-            # name at least.
+            # `**` may match no folder; at the end of a pattern it matches at least one name.
             skipping = {at for at in reached if at < last and self.parts[at] is None}
             while skipping:
                 reached |= {at + 1 for at in skipping}
@@ -52,14 +50,14 @@ class Pattern(msgspec.Struct, frozen=True):
 
 
 class Patterns(msgspec.Struct, frozen=True):
-    """Patterns in the order of their lines: the last that matches decides, and nothing below a
-    taken folder is taken back.
+    """Patterns in the order of their lines: the last match decides, and files below a matched
+    folder can't be negated.
     """
 
     lines: tuple[Pattern, ...] = ()
 
     def take(self, path: PurePosixPath) -> bool:
-        """Whether the file at this path is taken."""
+        """Whether the file at this path matches."""
         if not self.lines:
             return False
         names = path.parts
@@ -83,8 +81,8 @@ NONE = Patterns()
 
 
 def patterns(lines: Iterable[str], *, anchored: bool = False) -> Patterns:
-    """The patterns of these lines. `anchored`: a pattern without a slash means the top folder only,
-    as a shell's glob does.
+    """The patterns of these lines. `anchored`: a pattern without a slash matches only in the top
+    folder, like a shell's glob.
     """
     made = (_pattern(line, anchored=anchored) for line in lines)
     return Patterns(tuple(p for p in made if p is not None))
@@ -110,15 +108,15 @@ def _pattern(line: str, *, anchored: bool) -> Pattern | None:
             None if glob == "**" else re.compile(_translate(glob), re.DOTALL) for glob in globs
         )
     except re.error:
-        return None  # git, too, lets a malformed class such as [z-a] match nothing
+        return None  # in git, too, a malformed class such as [z-a] matches nothing
     return Pattern((None, *parts) if anywhere else parts, back, folders)
 
 
 def _translate(glob: str) -> str:
     """A glob without slashes as a regular expression for a name.
 
-    Every star but the last takes the first place where what follows it fits, for good: no other
-    choice could fit what it does not.
+    Without backtracking: every star but the last matches up to the first occurrence of its
+    successor. No other choice could match more.
     """
     pieces, at = [""], 0
     while at < len(glob):
@@ -145,7 +143,7 @@ def _translate(glob: str) -> str:
 
 
 def _class_end(rest: str) -> int:
-    """Where the class that begins here ends; 0 where it doesn't. A `]` right after `[` or `[!` is a
+    """The end of the class that begins here; 0 without an end. A `]` just after `[` or `[!` is a
     member.
     """
     first = 2 if rest[1:2] in ("!", "^") else 1

@@ -1,5 +1,5 @@
-"""What a kustomization.yaml names, so that we know what it is made of, and that nothing of it is
-somewhere else. Pure.
+"""The references of a kustomization.yaml: its source files, and findings for references outside of
+the repository. Pure.
 
 Fields: https://kubectl.docs.kubernetes.io/references/kustomize/kustomization/
 """
@@ -23,8 +23,8 @@ from gitops_ds.yaml.provenance.lookup import KUSTOMIZATIONS
 
 REMOTE, MISSING, UNREADABLE = "SRC011", "SRC012", "SRC014"
 
-# A list of texts, each a file, a directory with a kustomization, or (where kustomize allows it)
-# YAML on several lines.
+# A list of strings, each a file, a directory with a kustomization, or (if kustomize allows it) YAML
+# on several lines.
 _LISTS = (
     "resources",
     "bases",
@@ -39,27 +39,26 @@ _LISTS = (
 _WITH_PATH = ("patches", "patchesjson6902", "replacements")
 _GENERATORS = ("configmapgenerator", "secretgenerator")
 PLUGINS = ("generators", "transformers", "validators")
-# Where the plugins that come with kustomize take files, which they load as kustomize itself does:
-# also from a URL.
+# The fields for files of the plugins of kustomize, which load them like kustomize, also from a URL.
 _GIVES_KEYS = ("files", "envs", "env")
 _FETCHED = (*_GIVES_KEYS, "path", "paths", "resources", "url", "repo", "valuesfile", "chart")
 _HELM = ("helmcharts", "helmchartinflationgenerator")
-# What kustomize takes for a URL or a git address: a scheme, `git::`, `user@host:`, `host:path`, a
-# query, a well-known host.
+# The texts that kustomize reads as a URL or a git address: a scheme, `git::`, `user@host:`,
+# `host:path`, a query, a well-known host.
 _REMOTE = re.compile(
     r"^[A-Za-z][A-Za-z0-9+.-]*:|::|^[^/]*@[^/]*[:/]|\?|^(?:www\.)?(?:github\.com|gitlab\.com|bitbucket\.org|dev\.azure\.com)[/:]"
 )
 
 
 class NamedPath(msgspec.Struct, frozen=True):
-    """A text that names something, and the way to it in the file."""
+    """A reference and its path in the file."""
 
     text: str
     path: Path
 
 
 class Kustomization(msgspec.Struct, frozen=True):
-    """A parsed kustomization file: what it names. A `component` is a part of others, never built by
+    """The references of a kustomization file. A `component` is a part of others, never built by
     itself.
     """
 
@@ -71,7 +70,7 @@ class Kustomization(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class Reached:
-    """All that a kustomization is made of, over all its parts, and what is wrong with that."""
+    """The source files of a kustomization with all its parts, and the findings."""
 
     files: set[PurePosixPath] = field(default_factory=set)
     resources: list[PurePosixPath] = field(default_factory=list)
@@ -83,8 +82,8 @@ class Reached:
 def find(
     files: Mapping[PurePosixPath, bytes], skip: Callable[[PurePosixPath], bool]
 ) -> dict[PurePosixPath, Kustomization]:
-    """The kustomizations by their directory; those below a directory whose name begins with a dot
-    are not looked at.
+    """The kustomizations by directory, except those below a directory with a name that begins with
+    a dot.
     """
     kustomizations: dict[PurePosixPath, Kustomization] = {}
     named = [path for path in files if path.name in KUSTOMIZATIONS]
@@ -96,8 +95,8 @@ def find(
 
 
 def read(file: PurePosixPath, data: bytes) -> Kustomization:
-    """The file's meaning; a finding if it is not a single mapping, or uses Helm (which would
-    fetch a chart).
+    """The parsed file; a finding if it is not a single mapping, or uses Helm (which would fetch a
+    chart).
     """
     parsed = parser.read(str(file), data)
     if parsed.findings and any(f.refused for f in parsed.findings):
@@ -126,7 +125,7 @@ def read(file: PurePosixPath, data: bytes) -> Kustomization:
 
 def _named(value: Mapping[str, Any]) -> Iterator[NamedPath]:
     for key, entry in value.items():
-        # Go's JSON, by which kustomize reads, takes a field's name in any case.
+        # Go's JSON parser, which kustomize uses, ignores the case of field names.
         name = key.lower()
         if name == "openapi" and isinstance(entry, dict):
             yield from _text(entry, (key,), "path")
@@ -157,8 +156,8 @@ def _sources(value: Mapping[str, Any], at: Path) -> Iterator[NamedPath]:
 
 
 def named_files(files: Mapping[PurePosixPath, bytes]) -> Iterator[PurePosixPath]:
-    """What the kustomizations of these files name, as paths: also in files of the plugins that come
-    with kustomize.
+    """The paths that the kustomizations of these files reference, also in files of kustomize's own
+    plugins.
     """
     for directory, one in find(files, lambda _: False).items():
         for named in one.names:
@@ -177,7 +176,7 @@ def named_files(files: Mapping[PurePosixPath, bytes]) -> Iterator[PurePosixPath]
 
 
 def plugin_texts(file: str, data: bytes) -> Iterator[tuple[str, Document, Path]]:
-    """Every text in the configuration of a plugin, with its document and the way to it."""
+    """Every string in the configuration of a plugin, with its document and path."""
     for document in parser.read(file, data).documents:
         for text, path in _texts(document.value, ()):
             yield text, document, path
@@ -191,7 +190,7 @@ def _fetching(
     *,
     strict: bool,
 ) -> Iterator[Finding]:
-    """A refusal for each URL in the configuration of a plugin, in a file or written in place."""
+    """A blocking finding for each URL in the configuration of a plugin, in a file or inline."""
     inline = "\n" in named.text
     if not inline and target not in files:
         return
@@ -234,7 +233,9 @@ def _texts(value: Any, at: Path) -> Iterator[tuple[str, Path]]:
 
 
 def tops(kustomizations: Mapping[PurePosixPath, Kustomization]) -> list[PurePosixPath]:
-    """The directories to be built: those that no other kustomization names, components excepted."""
+    """The directories to build: those that no other kustomization references, without
+    components.
+    """
     used = {
         _joined(directory, named.text)
         for directory, k in kustomizations.items()

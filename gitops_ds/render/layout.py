@@ -1,8 +1,7 @@
-"""What a repository says of itself: gitops-ds.yaml, environments/, clusters/, and which agents
-there are.
+"""The layout of a repository: gitops-ds.yaml, environments/, clusters/, and the agents.
 
-Read leniently: `validate.own` complains of unknown keys and wrong types at their lines; here only
-what can be used counts.
+Invalid values are ignored here: `checks.schema.repository_files` has the findings for unknown keys
+and wrong types.
 """
 
 from __future__ import annotations
@@ -30,14 +29,14 @@ from gitops_ds.yaml.provenance import lookup
 SETTINGS = "gitops-ds.yaml"
 IGNORE_FILE = ".gitopsdsignore"
 MANIFEST_SUFFIXES = frozenset([".yaml", ".yml", ".json"])
-# Any of these in agents/NAME/ makes it an agent of our format even where there is neither
-# gitops-ds.yaml nor clusters/.
+# With one of these files agents/NAME/ is an agent of our format, even without gitops-ds.yaml and
+# clusters/.
 _OURS = frozenset(["params.schema.json", "variants.yaml", "source.yaml", "agent.yaml"])
 
 
 class File(msgspec.Struct, frozen=True):
-    """A parsed file of ours: its first document's value (a mapping, else empty), and where it
-    stands.
+    """A parsed file of our format: the value of its first document (a mapping, else empty), and its
+    pointer.
     """
 
     name: str
@@ -60,14 +59,14 @@ class File(msgspec.Struct, frozen=True):
         return value if isinstance(value, str) else ""
 
 
-# The order of paths themselves, without asking them in pairs.
+# The order of paths, faster than their comparison in pairs.
 _PARTS = attrgetter("parts")
 
 
 @dataclass(frozen=True)
 class Layout:
-    """The files of a snapshot that count, sorted, and those of ours among them, parsed when asked
-    for.
+    """The files of a snapshot that are not ignored, sorted. Files of our format are parsed on
+    demand.
 
     `ours`: the repository has files of our format; otherwise every file is a plain manifest.
     `parsed` are the objects of files that were read.
@@ -92,15 +91,15 @@ class Layout:
 
     @cached_property
     def agents(self) -> Mapping[str, tuple[PurePosixPath, ...]]:
-        """The files of agents/NAME/ by NAME, those that kustomize made included."""
+        """The files of agents/NAME/ by NAME, including the output of kustomize."""
         by_agent: dict[str, list[PurePosixPath]] = {}
         for path in sorted(
             {*self.files, *(p / "kustomization.yaml" for p in self.snapshot.expanded)}, key=_PARTS
         ):
             if len(path.parts) > 2 and path.parts[0] == "agents":
                 by_agent.setdefault(path.parts[1], []).append(path)
-        # One whose kustomization could not be built is an agent all the same: else what names it
-        # would be wrong as well.
+        # An agent whose kustomization could not be built is an agent too: otherwise references to
+        # it would have findings.
         for finding in self.snapshot.findings:
             parts = (
                 PurePosixPath(finding.place.file).parts if finding.refused and finding.place else ()
@@ -119,14 +118,14 @@ class Layout:
 
     @cached_property
     def names(self) -> frozenset[str]:
-        """The names of all environments and clusters: what files under values/ and patches/ may be
-        called.
+        """The names of all environments and clusters, which are the valid names of files under
+        values/ and patches/.
         """
         environments = {cluster.text("environment") for cluster in self.clusters.values()}
         return frozenset({*self.clusters, *self.environments, *environments} - {""})
 
     def place(self, pointer: Pointer, *, key: bool = False) -> Place:
-        """Where the pointer's value stands (or its key), or as near to it as the file goes."""
+        """The place of the pointer's value (or its key), or of its nearest parent in the file."""
         path = PurePosixPath(pointer.file)
         if pointer.line and path in self.snapshot.files:
             return lookup.span(pointer, self.snapshot.files[path])[0]
@@ -157,7 +156,7 @@ class Layout:
         return objects
 
     def findings_of(self, path: PurePosixPath) -> tuple[Finding, ...]:
-        """What keeps the file from being read."""
+        """The syntax errors of the file."""
         return (
             tuple(parser.read(str(path), self.files[path]).findings) if path in self.files else ()
         )
@@ -195,7 +194,7 @@ def read(snapshot: SourceTree) -> Layout:
 
 
 def is_config(path: PurePosixPath) -> bool:
-    """Whether this is a file of an agent's config/ folder, which is taken byte by byte."""
+    """Whether this is a file of an agent's config/ folder, whose bytes are not parsed."""
     return len(path.parts) > 3 and path.parts[0] == "agents" and path.parts[2] == "config"
 
 
@@ -220,7 +219,7 @@ def requirements(value: Any) -> tuple[Requirement, ...]:
 
 
 def pools(cluster: File) -> tuple[Pool, ...]:
-    """The pools that a cluster file names, in its order."""
+    """The pools of a cluster file, in its order."""
     all_pools = []
     for name, pool in cluster.section("pools").items():
         if isinstance(pool, Mapping):
@@ -260,7 +259,7 @@ def _amounts(amounts: Any) -> tuple[tuple[str, int], ...]:
         return tuple(
             sorted(capacity.allocatable({"status": {"allocatable": _mapping(amounts)}}).items())
         )
-    except ValueError:  # the schema complains of what is no quantity
+    except ValueError:  # the schema refuses an invalid quantity
         return ()
 
 
@@ -273,7 +272,7 @@ def _list(value: Any) -> list[Any]:
 
 
 def custom(settings: File) -> tuple[Custom, ...]:
-    """The repository's own rules, as far as they can be read."""
+    """The repository's own rules, without invalid ones."""
     rules = []
     for index, one in enumerate(_list(settings.value.get("custom"))):
         rule = _mapping(one)
@@ -299,7 +298,7 @@ def custom(settings: File) -> tuple[Custom, ...]:
 
 
 def texts(value: Any) -> tuple[str, ...]:
-    """The texts of a list; a single text is a list of one."""
+    """The strings of a list; a single string is a list of one."""
     if isinstance(value, str):
         return (value,)
     return (
@@ -308,7 +307,7 @@ def texts(value: Any) -> tuple[str, ...]:
 
 
 def did_you_mean(name: str, words: Iterable[str]) -> str:
-    """`; did you mean "x"?` where something known is near, else what is known, else nothing."""
+    """`; did you mean x?` for a similar known name, else the known names, else an empty text."""
     names = sorted(words)
     near = difflib.get_close_matches(name, names, 1)
     if near:

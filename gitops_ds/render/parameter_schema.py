@@ -1,4 +1,4 @@
-"""An agent's values against its params.schema.json, complaint by complaint."""
+"""Checks an agent's values with its params.schema.json."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from gitops_ds.render.layout import Layout
 from gitops_ds.render.traced_values import TracedTree
 from gitops_ds.render.values import Parameters
 
-# A Kubernetes definition by name (`io.k8s.api.core.v1.ResourceRequirements`) as a schema that
-# stands alone; None: no such one.
+# A Kubernetes definition by name (`io.k8s.api.core.v1.ResourceRequirements`) as a self-contained
+# schema; None: not found.
 Definition = Callable[[str], Mapping[str, Any] | None]
 
 _MOST_COMPLAINTS: Final = 100
 
-# Findings of a kind that the other checks know carry their number.
+# Findings with the rule of another check have its number.
 _RULES = {
     "type": "DS004",
     "enum": "DS006",
@@ -37,7 +37,7 @@ def check(
     repo_layout: Layout,
     definition: Definition,
 ) -> Iterator[Finding]:
-    """What the schema has against the values, at the line of the layer that set them."""
+    """The violations of the schema, each at the line of the layer that set the value."""
     if not declared.schema.value:
         return
     instance = {
@@ -91,5 +91,5 @@ def missing(declared: Parameters, resolved: Mapping[str, TracedTree]) -> frozens
 
 
 def _definition(uri: str, definition: Definition) -> Mapping[str, Any] | None:
-    """Resolves `k8s:NAME`; nothing is ever fetched."""
+    """Resolves `k8s:NAME`, without the network."""
     return definition(uri.removeprefix("k8s:")) if uri.startswith("k8s:") else None

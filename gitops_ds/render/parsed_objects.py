@@ -1,5 +1,5 @@
-"""Documents of a file on their way to manifests: which of them are objects, lists opened, and what
-is wrong with the rest.
+"""The objects of a file, with lists expanded, and the findings for documents that are not
+objects.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from gitops_ds.yaml import parser
 from gitops_ds.yaml.parser import Document
 from gitops_ds.yaml.provenance.lookup import KUSTOMIZATION
 
-# Where a pointer stands; bound to the files of a snapshot.
+# The place of a pointer in the files of a snapshot.
 PlaceOf = Callable[[Pointer], Place]
 
 
 class ParsedObject(msgspec.Struct, frozen=True):
-    """An object before it has its namespace, its labels and its digest. `literal`: `${x}` in it is
-    a text like any other.
+    """An object before its namespace, labels and digest are set. `literal`: `${x}` in it is not a
+    reference.
 
-    `digest` is that of the body, where it is known already.
+    `digest` is that of the body, if already computed.
     """
 
     body: dict[str, Any]
@@ -46,9 +46,9 @@ class ParsedObject(msgspec.Struct, frozen=True):
 
 
 class Objects(msgspec.Struct, frozen=True):
-    """What a file holds: objects, and complaints. A file with neither holds nothing for a cluster.
+    """The objects and findings of a file. A file without both has nothing for a cluster.
 
-    `remembered`: an earlier run read it.
+    `remembered`: from the cache of an earlier run.
     """
 
     drafts: tuple[ParsedObject, ...] = ()
@@ -59,14 +59,13 @@ class Objects(msgspec.Struct, frozen=True):
 def read(file: str, data: bytes, cached: CachedResults = NOTHING) -> Objects:
     """The objects of one file.
 
-    A file in which some documents are objects and others are not is a finding for each of the
-    others: kubectl would stop there.
+    In a file with objects, each other document is a finding: kubectl would stop there.
     """
     written = cached.files.get(hashlib.sha256(data).hexdigest()) if cached.files else None
     return _read(file, data) if written is None else _remembered(file, written)
 
 
-@lru_cache(2048)  # the commits of a repository have most of their files in common
+@lru_cache(2048)  # most files are the same in all commits of a repository
 def _read(file: str, data: bytes) -> Objects:
     progress.at(file)
     parsed = parser.read(file, data)
@@ -103,7 +102,7 @@ def _read(file: str, data: bytes) -> Objects:
 
 
 def is_news(objects: Objects) -> bool:
-    """Whether they may be remembered and are not.
+    """Whether the objects may be cached and are not yet.
 
     A file with findings is parsed again for their places; one with secrets must not be copied to
     the cache.
@@ -116,9 +115,7 @@ def is_news(objects: Objects) -> bool:
 
 
 def remember(objects: Objects) -> bytes | None:
-    """What `CachedResults.files` holds of a file, in a line; None where JSON doesn't give its
-    values back as they were.
-    """
+    """The line of a file in `CachedResults.files`; None if its values change in JSON."""
     try:
         rows = [
             [one.base.document, list(one.base.path), content_hash.digest(one.body), one.body]
@@ -140,9 +137,7 @@ def _remembered(file: str, written: bytes) -> Objects:
 
 
 def expanded(folder: PurePosixPath, data: bytes, placed: Mapping[int, Places]) -> Objects:
-    """The objects that kustomize made of a folder, with the places of their values where they are
-    known.
-    """
+    """The output of kustomize for a folder, with the known places of its values."""
     objects = read(str(folder / KUSTOMIZATION), data)
     return replace(
         objects,
@@ -154,8 +149,8 @@ def expanded(folder: PurePosixPath, data: bytes, placed: Mapping[int, Places]) -
 
 
 def is_object(value: Any) -> bool:
-    """Whether a document is a Kubernetes object. A kustomization is not: no API server takes
-    one.
+    """Whether a document is a Kubernetes object. A kustomization is not one: no API server accepts
+    it.
     """
     return (
         isinstance(value, Mapping)
@@ -177,10 +172,10 @@ def is_sops(value: Any) -> bool:
 
 
 def _opened(value: dict[str, Any], pointer: Pointer) -> Iterator[ParsedObject | Pointer]:
-    """The object itself, or the entries of a list, which may leave out what the list's kind says
-    (kubectl's typed lists).
+    """The object itself, or the items of a list, in which apiVersion and kind may be implied by the
+    list's kind (kubectl's typed lists).
 
-    An entry that is no object comes as its pointer.
+    For an item that is not an object, its pointer.
     """
     items = value.get("items")
     if not (value["kind"].endswith("List") and isinstance(items, list)):
@@ -198,7 +193,9 @@ def _opened(value: dict[str, Any], pointer: Pointer) -> Iterator[ParsedObject | 
 
 
 def _nearly(value: Any) -> bool:
-    """Whether someone meant an object: metadata, and one of apiVersion and kind."""
+    """Whether the document is probably an object: it has metadata and one of apiVersion and
+    kind.
+    """
     return (
         isinstance(value, Mapping)
         and isinstance(value.get("metadata"), Mapping)
@@ -206,8 +203,8 @@ def _nearly(value: Any) -> bool:
     )
 
 
-# Fields of a DaemonSet's spec, of a pod's, and of its affinity that files of other programs do not
-# begin with.
+# Fields of the spec of a DaemonSet or pod, and of affinity, which files of other programs do not
+# start with.
 _OF_A_WORKLOAD = frozenset(
     (
         "affinity",
@@ -244,8 +241,8 @@ _BESIDE = frozenset(
 
 
 def _is_fragment(value: Any) -> bool:
-    """Whether a document is a part of an object: nothing in it but fields of a workload or of a
-    named object.
+    """Whether a document is a part of an object: it has only fields of a workload or of a named
+    object.
     """
     if not isinstance(value, Mapping) or not value:
         return False
@@ -263,7 +260,7 @@ def _is_fragment(value: Any) -> bool:
             "spec",
             "status",
         }
-    # `template` and `selector` alone are words of many programs.
+    # Many programs use `template` and `selector`.
     return (
         not (_OF_A_WORKLOAD - {"template", "selector"}).isdisjoint(value)
         and value.keys() <= _OF_A_WORKLOAD | _BESIDE

@@ -1,4 +1,4 @@
-"""Patches on rendered objects, for what no parameter covers: strategic merge documents and JSON
+"""Patches of rendered objects, for fields without a parameter: strategic merge documents and JSON
 Patch operations.
 """
 
@@ -18,13 +18,13 @@ from gitops_ds.render.parsed_objects import PlaceOf
 from gitops_ds.render.traced_values import TracedTree
 from gitops_ds.yaml.parser import Document
 
-# What only names the object that a merge document is for.
+# Fields that only identify the object of a merge document.
 _IDENTITY = ("apiVersion", "kind")
 _IDENTITY_METADATA = ("name", "namespace")
 
 
 class Patch(msgspec.Struct, frozen=True):
-    """One change and which objects it is for; an empty name means all of the kind.
+    """One change and its target objects; an empty name matches all of the kind.
 
     `change` is a traced tree: a list of JSON Patch operations, or a mapping to merge.
     """
@@ -35,7 +35,7 @@ class Patch(msgspec.Struct, frozen=True):
     at: Pointer
 
     def fits(self, kind: str, *names: str) -> bool:
-        """Whether an object of this kind, known by these names, is meant."""
+        """Whether the patch is for an object of this kind with one of these names."""
         return self.kind == kind and (not self.name or self.name in names)
 
 
@@ -85,8 +85,8 @@ def of_entry(entry: Mapping[str, Any], at: Pointer) -> Iterator[Patch]:
 
 
 def apply(tree: TracedTree, patch: Patch, place: PlaceOf) -> tuple[TracedTree, Finding | None]:
-    """The traced object after the patch; as it was, with a finding, where the patch can't be
-    done.
+    """The traced object after the patch; unchanged, with a finding, if the patch can't be
+    applied.
     """
     if isinstance(patch.change, dict):
         patched = strategic_merge.apply(tree, patch.change, patch.kind)
@@ -119,7 +119,9 @@ def _no_object(place: Place) -> Finding:
 
 
 def _without_identity(document: Mapping[str, Any]) -> dict[str, Any]:
-    """The merge document without what names its object: a name in it must not undo a variant's."""
+    """The merge document without the identity of its object: its name must not replace a
+    variant's.
+    """
     rest = {key: value for key, value in document.items() if key not in _IDENTITY}
     if isinstance(rest.get("metadata"), Mapping):
         rest["metadata"] = {

@@ -1,8 +1,8 @@
-"""Typed references: a scalar that is just `${name}` becomes the parameter's value as it is, inside
-a longer text it becomes text.
+"""Typed references: a scalar that is only `${name}` is replaced by the parameter's value with its
+type; in a longer string, by its text.
 
-`$${name}` is a literal `${name}`. The kubelet's `$(VAR)` and a shell's `${VAR:-x}` are no
-references and stay. Keys are never looked at.
+`$${name}` is a literal `${name}`. The kubelet's `$(VAR)` and a shell's `${VAR:-x}` are not
+references and unchanged. Keys are never resolved.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _REFERENCE = re.compile(r"(\$?)\$\{([A-Za-z_][A-Za-z0-9_.-]*)\}")
 
 
 class Undefined(msgspec.Struct, frozen=True):
-    """A reference to a name that has no value, and where it stands."""
+    """A reference to a name without a value, and its place."""
 
     name: str
     at: Pointer
@@ -31,10 +31,10 @@ class Undefined(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class PlaceholderScope:
-    """Values by name, each as a tree that knows who set it; `used` and `undefined` grow while
-    references are resolved.
+    """Values by name, each as a traced tree. The resolution of references adds to `used` and
+    `undefined`.
 
-    `silent` names have no value either, and have a finding already.
+    `silent` names have no value, but already a finding.
     """
 
     values: Mapping[str, TracedTree]
@@ -43,7 +43,7 @@ class PlaceholderScope:
     undefined: list[Undefined] = field(default_factory=list)
 
     def resolve(self, tree: TracedTree) -> TracedTree:
-        """The tree with every reference replaced; what is undefined stays as it was written."""
+        """The tree with every reference replaced; undefined ones are unchanged."""
         if isinstance(tree, dict):
             return {key: self.resolve(item) for key, item in tree.items()}
         if isinstance(tree, list):
@@ -84,7 +84,7 @@ class PlaceholderScope:
 
 
 def names(value: Any) -> Iterator[str]:
-    """Every name that the value refers to."""
+    """Every name that the value references."""
     if isinstance(value, Mapping):
         for item in value.values():
             yield from names(item)
@@ -96,7 +96,7 @@ def names(value: Any) -> Iterator[str]:
 
 
 def _placed(value: TracedTree, template: tuple[Pointer, ...]) -> TracedTree:
-    """The value with the template's place behind who set it."""
+    """The value with the place in the template after its own sources."""
     if isinstance(value, dict):
         return {key: _placed(item, template) for key, item in value.items()}
     if isinstance(value, list):

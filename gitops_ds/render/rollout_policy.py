@@ -40,7 +40,7 @@ def policies(around: RenderContext) -> tuple[Mapping[str, RolloutSource], list[F
         if not problems:
             sources[name] = RolloutSource(document, layers[0].at())
     if defaults and not sources and not findings:
-        # Defaults that no agent has yet: their keys are read with the default stages.
+        # Defaults without any agent: their keys are checked with the default stages.
         document = merged([file.value for file in defaults])
         problems = list(rollout_problems.problems(document, "", read))
         findings += [_finding(problem, defaults, around) for problem in problems]
@@ -48,7 +48,7 @@ def policies(around: RenderContext) -> tuple[Mapping[str, RolloutSource], list[F
 
 
 def merged(layers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The documents as one; earlier ones win."""
+    """The merged documents; earlier ones take precedence."""
     document: dict[str, Any] = {}
     for layer in reversed(layers):
         document = _over(document, layer)
@@ -76,7 +76,7 @@ def _finding(problem: PolicyProblem, layers: Sequence[File], around: RenderConte
 
 
 def _pointer(layers: Sequence[File], problem: PolicyProblem) -> Pointer:
-    """The place of a key in the nearest file that has it, or most of the way to it."""
+    """The place of a key in the nearest file with it, or of its nearest parent."""
     depths = [_depth(file.value, problem.path) for file in layers]
     file = layers[depths.index(max(depths))]
     prefix = () if file.name.endswith(f"/{FILE}") else ("rollout",)

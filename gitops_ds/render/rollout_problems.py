@@ -1,8 +1,7 @@
-"""What keeps a rollout policy from being carried out: unknown names, contradictions, keys without
-an effect.
+"""Findings in rollout policies: unknown names, contradictions, keys without an effect.
 
-Each finding is at its key. The JSON schema checks types and names of keys; here are the
-requirements that depend on other keys, on pools and agents, and on the calendar.
+Each finding is at its key. The JSON schema checks types and names of keys; the rules here depend on
+other keys, on pools and agents, and on the calendar.
 """
 
 from __future__ import annotations
@@ -48,11 +47,11 @@ class PolicyProblem(msgspec.Struct, frozen=True):
 
 
 class PolicySurroundings(msgspec.Struct, frozen=True):
-    """What a policy names outside of itself: the agents, and the pools of every cluster of the
+    """The possible references of a policy: the agents, and the pools of every cluster of the
     repository.
 
-    `nodes` has one node for each declared pool with nodes; None where a cluster does not declare
-    all of them.
+    `nodes` has one node for each declared pool with nodes; None if a cluster does not declare all
+    of them.
     """
 
     agents: tuple[str, ...]
@@ -62,7 +61,7 @@ class PolicySurroundings(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, around: RenderContext) -> PolicySurroundings:
-        """The names of the whole repository: its clusters share the policies of agents."""
+        """Those of the whole repository: its clusters share the policies of agents."""
         clusters = tuple(layout.pools(file) for file in around.layout.clusters.values())
         nodes: list[tuple[Node, tuple[Pool, ...]]] | None = []
         keys: frozenset[str] | None = None
@@ -140,7 +139,7 @@ def _of_stage(
 
 
 def _is_empty(stage: Stage, around: PolicySurroundings) -> bool:
-    """Whether no declared node is in the stage; of their labels only `keys` are known."""
+    """Whether no declared node is in the stage; only labels with `keys` are known."""
     if around.nodes is None or stage.where is None:
         return False
     if any(match.key not in around.keys for match in stage.where.match):
@@ -199,7 +198,9 @@ def _of_gate(name: str, gate: Gate, document: Mapping[str, Any]) -> Iterator[Pol
 def _of_measurement(
     path: Path, gate: Gate, document: Mapping[str, Any], measured: Sequence[str]
 ) -> Iterator[PolicyProblem]:
-    """The keys about measurements where nothing is measured, and a failure by the first one."""
+    """Findings of keys about measurements in a gate without any, and of a failure by the first
+    measurement.
+    """
     for key in ("for", "noData"):
         if key in document and not measured and path[-1] in _BUILT_IN:
             message = f"{key} has no effect without a measurement: set {' or '.join(_MEASURED)}"

@@ -1,13 +1,14 @@
 """Whether sets of nodes are disjoint and complete over all label combinations: exactly, not over
 today's nodes.
 
-Of each label key only a few values are distinguishable: the mentioned ones, one other,
-and the absence of the key. So a condition on a key is a set of such atoms (a bit mask), a term of
-ANDs is a box over the keys, and a set of nodes is a union of boxes. Looking for a node that is
-missed means cutting boxes off boxes until one is left that nothing covers; that box holds the
-witness. The search never enumerates combinations: it splits only where a box is crossed by another.
+Of each label key only a few values are distinguishable: the mentioned ones, one other, and the
+absence of the key. So a condition on a key is a set of such atoms (a bit mask), a term of ANDs is a
+box over the keys, and a set of nodes is a union of boxes. The search for an uncovered node
+subtracts boxes from boxes until a box is left that no other covers; that box has the witness. The
+search never enumerates combinations: it splits a box only if another one intersects it.
 
-Labels only: taints and tolerations say who may stay, not whom an agent is meant for.
+Only labels count: taints and tolerations decide which pods may run, not for which nodes an agent is
+intended.
 """
 
 from __future__ import annotations
@@ -20,25 +21,25 @@ import msgspec
 
 from gitops_ds.model.sources.bundle import Requirement
 
-# ANDs of requirements, ORed. Beside the operators of labels `Gt` and `Lt` are taken, with one
-# number as their value.
+# ANDs of requirements, ORed. Operators are those of labels, and `Gt` and `Lt`, whose value is one
+# number.
 SelectorTerms = tuple[tuple[Requirement, ...], ...]
 EVERYWHERE: SelectorTerms = ((),)
 # A node's name in `matchFields` behaves like a label that every node has.
 _FIELD = "metadata.name"
 
-# Every key that is mentioned anywhere, with the atoms that it may be.
+# Every mentioned key, with its possible atoms.
 _Box = dict[str, int]
 
 
 class Witness(msgspec.Struct, frozen=True):
-    """A node by its labels, as few as will do, and the labels that it must not have."""
+    """A node by its labels, as few as possible, and the labels that it must not have."""
 
     labels: Mapping[str, str]
     without: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        """As a half sentence: `with pool=gpu, without mig`."""
+        """As a phrase: `with pool=gpu, without mig`."""
         has = (
             ["with " + ", ".join(f"{key}={value}" for key, value in self.labels.items())]
             if self.labels
@@ -49,7 +50,7 @@ class Witness(msgspec.Struct, frozen=True):
 
 
 class Overlap(msgspec.Struct, frozen=True):
-    """Two parts, and a node that both take."""
+    """Two parts, and a node that both select."""
 
     first: str
     second: str
@@ -67,7 +68,7 @@ def terms_of(pod_spec: Mapping[str, Any]) -> SelectorTerms:
     """The nodes that a pod template selects: nodeSelector AND required node affinity.
 
     https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node: terms are ORed, an
-    empty term takes no node.
+    empty term matches no node.
     """
     base = tuple(
         Requirement(str(key), "In", (str(value),))
@@ -86,7 +87,7 @@ def terms_of(pod_spec: Mapping[str, Any]) -> SelectorTerms:
 
 
 def matches(terms: SelectorTerms, labels: Mapping[str, str]) -> bool:
-    """Whether a node with these labels is one of them."""
+    """Whether the terms select a node with these labels."""
     return any(
         all(_holds(requirement, labels.get(requirement.key)) for requirement in term)
         for term in terms
@@ -96,8 +97,8 @@ def matches(terms: SelectorTerms, labels: Mapping[str, str]) -> bool:
 def find_gap(
     universe: SelectorTerms, parts: Iterable[SelectorTerms], ignored: SelectorTerms = ()
 ) -> Witness | None:
-    """A node that is wanted, not ignored, and in none of the parts; None is a proof that there is
-    none.
+    """An expected node that is not ignored and in none of the parts; None proves that no such node
+    exists.
     """
     parts = list(parts)
     atoms = _Atoms((universe, ignored, *parts))
@@ -111,7 +112,7 @@ def find_gap(
 def find_overlaps(
     parts: Mapping[str, SelectorTerms], ignored: SelectorTerms = ()
 ) -> Iterator[Overlap]:
-    """For each two parts that share a node which is not ignored, such a node."""
+    """A common node, not ignored, of each two overlapping parts."""
     atoms = _Atoms((ignored, *parts.values()))
     others = atoms.boxes(ignored)
     boxes = {name: atoms.boxes(terms) for name, terms in parts.items()}
@@ -139,7 +140,7 @@ def _term(entry: Mapping[str, Any]) -> tuple[Requirement, ...]:
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:
-    """The mapping; an empty one for what the API server would refuse."""
+    """The mapping; an empty one for other types, which the API server would refuse."""
     return value if isinstance(value, Mapping) else {}
 
 
@@ -148,7 +149,7 @@ def _list(value: Any) -> list[Any]:
 
 
 def _holds(requirement: Requirement, value: str | None) -> bool:
-    """One requirement against a label's value, None where the node has no such label."""
+    """Whether a label's value (None: the node has no such label) meets a requirement."""
     match requirement.operator:
         case "In":
             return value in requirement.values
@@ -194,7 +195,7 @@ class _Atoms:
             self.values[key] = [*absent, *sorted(values), _fresh(values)]
 
     def boxes(self, terms: SelectorTerms) -> list[_Box]:
-        """The terms as boxes, without those that hold no node."""
+        """The terms as boxes, without empty boxes."""
         return [box for term in terms if (box := self._box(term)) is not None]
 
     def _box(self, term: Sequence[Requirement]) -> _Box | None:
@@ -230,18 +231,18 @@ def _fresh(values: set[str]) -> str:
 
 
 def _meet(a: _Box, b: _Box) -> _Box | None:
-    """The box of what is in both."""
+    """The intersection of both boxes."""
     both = {key: mask & b[key] for key, mask in a.items()}
     return both if all(both.values()) else None
 
 
 def _outside(box: _Box, others: Sequence[_Box]) -> _Box | None:
-    """A part of the box that none of the others reaches; None where they cover it."""
+    """A part of the box outside of all others; None if they cover it."""
     crossing = [other for other in others if _meet(box, other) is not None]
     if not crossing:
         return box
-    # The one that cuts the box along the fewest keys leaves the fewest pieces; one that covers it
-    # leaves none.
+    # The box that cuts along the fewest keys leaves the fewest pieces; one that covers it leaves no
+    # piece.
     cut = min(
         crossing, key=lambda other: sum(bool(mask & ~other[key]) for key, mask in box.items())
     )

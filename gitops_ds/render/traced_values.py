@@ -1,7 +1,7 @@
-"""Values that know who set them: trees of dicts and lists whose scalars carry their pointers.
+"""Values with their sources: trees of dicts and lists whose scalars have pointers.
 
 A `TracedScalar` equals its plain value, so that patches and comparisons work on traced trees as on
-plain ones. None, `{}` and `[]` stay plain: patches need to see them as they are.
+plain ones. None, `{}` and `[]` stay plain, because patches test for them.
 """
 
 from __future__ import annotations
@@ -19,27 +19,25 @@ TracedTree = Any
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TracedScalar:
-    """A text, number or boolean, and the pointers that set it, the winner first."""
+    """A string, number or boolean, and the pointers that set it, the effective one first."""
 
     value: str | int | float | bool
     set_by: tuple[Pointer, ...]
 
     def __eq__(self, other: object) -> bool:
-        """Equal to the plain value and to any other scalar of that value: who set it does not
-        count.
-        """
+        """Equal to the plain value and to any other scalar of that value, whatever its sources."""
         return bool(self.value == (other.value if isinstance(other, TracedScalar) else other))
 
     def __hash__(self) -> int:
-        """As the plain value."""
+        """The hash of the plain value."""
         return hash(self.value)
 
 
 def trace(
     value: Any, pointer: Pointer, set_by: Mapping[Path, tuple[Pointer, ...]] | None = None
 ) -> TracedTree:
-    """The value as a tree, each scalar set by its own place below the pointer, or by what is
-    `known` of it or a parent.
+    """The value as a tree. The source of each scalar is its place below the pointer, or its entry
+    or that of a parent in `known`.
     """
     if set_by:
         return _known(value, (), (pointer,), set_by)
@@ -48,7 +46,7 @@ def trace(
 
 
 def tree(value: Any, setters: Callable[[Path], tuple[Pointer, ...]], path: Path = ()) -> TracedTree:
-    """The value as a tree; `setters` maps a path (`path` is the value's own) to the origins of a
+    """The value as a tree; `setters` maps a path (`path` is that of the value) to the origins of a
     scalar.
     """
     if isinstance(value, Mapping):
@@ -70,7 +68,7 @@ def _known(
 
 
 def set_by(value: Any, *pointers: Pointer) -> TracedTree:
-    """The value as a tree, every scalar of it set by these pointers as they are."""
+    """The value as a tree in which these pointers set every scalar."""
     if isinstance(value, Mapping):
         return {key: set_by(item, *pointers) for key, item in value.items()}
     if isinstance(value, list):
@@ -88,7 +86,7 @@ def plain(tree: TracedTree) -> Any:
 
 
 def scalars(tree: TracedTree, path: Path = ()) -> Iterator[tuple[Path, TracedScalar]]:
-    """Every scalar, with the way to it."""
+    """Every scalar with its path."""
     if isinstance(tree, dict):
         for key, item in tree.items():
             yield from scalars(item, (*path, key))
@@ -100,7 +98,7 @@ def scalars(tree: TracedTree, path: Path = ()) -> Iterator[tuple[Path, TracedSca
 
 
 def origins(tree: TracedTree, base: Pointer) -> dict[Path, tuple[Pointer, ...]]:
-    """What `Origin.set_by` needs: the scalars that do not simply stand at their own path under the
+    """The value of `Origin.set_by`: the scalars with another source than their own path under the
     base.
     """
     by_path = {}

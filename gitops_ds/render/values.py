@@ -1,9 +1,8 @@
-"""The values of an agent's parameters: layers, the last wins, and what the parameters' schema says
-of the result.
+"""The values of an agent's parameters, from layers of which the last takes precedence.
 
 Precedence: schema default < environment < cluster < the agent's own (environment, then cluster) <
-variant. A value replaces the whole parameter, mappings too: a parameter is one thing, read in one
-place and checked as one; merging would keep hidden keys of lower layers.
+variant. A value replaces the whole parameter, mappings too: a parameter is set in one place and
+checked as a whole; a merge would keep hidden keys of lower layers.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from gitops_ds.render.traced_values import TracedTree
 
 
 class ValuesLayer(msgspec.Struct, frozen=True):
-    """Values at a place. `own`: written for this agent, so that a name it has not is a mistake."""
+    """Values at a place. `own`: for this agent only, so that an unknown name is a finding."""
 
     values: Mapping[str, Any]
     at: Pointer
@@ -85,8 +84,8 @@ def layers(
 
 
 def resolve(declared: Parameters, stack: Sequence[ValuesLayer]) -> dict[str, TracedTree]:
-    """Each parameter that has a value, as a tree whose scalars know who set them and whom that won
-    over.
+    """Each parameter with a value, as a tree whose scalars have their source and the overridden
+    ones.
     """
     lowest = [
         ValuesLayer(
@@ -110,7 +109,7 @@ def resolve(declared: Parameters, stack: Sequence[ValuesLayer]) -> dict[str, Tra
 def unknown(
     declared: Parameters, stack: Sequence[ValuesLayer], agent: str, repo_layout: Layout
 ) -> Iterator[Finding]:
-    """Values that were written for this agent under a name that it has not."""
+    """Findings of values for this agent under an unknown name."""
     for layer in stack:
         for name in layer.values:
             if layer.own and name not in declared.names:
@@ -135,9 +134,7 @@ def own_files(paths: Sequence[PurePosixPath], folder: str, repo_layout: Layout) 
 
 
 def _layered(setters: list[tuple[Any, Pointer]]) -> TracedTree:
-    """The first setter's value; each scalar also names the later setters that had something at its
-    place.
-    """
+    """The value of the first layer; each scalar also has the sources in later layers."""
     winner, at = setters[0]
 
     def set_by(path: Path) -> tuple[Pointer, ...]:
@@ -156,8 +153,8 @@ def _has(value: Any, path: Path) -> bool:
 def place_of(
     name: str, path: Path, resolved: Mapping[str, TracedTree], declared: Parameters
 ) -> Pointer:
-    """The pointer to what is wrong at a path of a parameter's value: the scalar's setter, or that
-    of a scalar below or above.
+    """The pointer for a finding at a path of a parameter's value: the source of the scalar there,
+    below, or above.
     """
     value: TracedTree = resolved.get(name)
     for step in path:

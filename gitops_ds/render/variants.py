@@ -1,5 +1,5 @@
-"""Variants of an agent over sets of nodes: ordered, the first match wins, so each one's affinity
-excludes those before it.
+"""Variants of an agent for sets of nodes, in order. The first match counts, so the affinity of each
+variant excludes those before it.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _BLOW_UP = 512
 class Variant(msgspec.Struct, frozen=True):
     """One entry of variants.yaml; `terms` are its nodes without those of the entries before it.
 
-    `never`: its nodes get no pod, on purpose. `absent`: this cluster has none of its
-    pools. `at` points at the entry.
+    `never`: its nodes must not get a pod. `absent`: this cluster has none of its pools. `at` is the
+    pointer to the entry.
     """
 
     name: str
@@ -39,7 +39,7 @@ class Variant(msgspec.Struct, frozen=True):
     absent: bool = False
 
     def below(self, *path: str | int) -> Pointer | None:
-        """The pointer to something in the entry."""
+        """The pointer to a value in the entry."""
         return self.at and Pointer(self.at.file, self.at.document, (*self.at.path, *path))
 
 
@@ -49,8 +49,8 @@ ONLY = Variant(DEFAULT, None, EVERYWHERE, {})
 def read(
     file: File, repo_layout: Layout, facts: ClusterFacts
 ) -> tuple[list[Variant], list[Finding]]:
-    """The variants of an agent's variants.yaml for a cluster; one that takes every node where there
-    is no such file.
+    """The variants of an agent's variants.yaml for a cluster; without the file, one for every
+    node.
     """
     entries = file.value.get("variants")
     if not isinstance(entries, list) or not entries:
@@ -105,10 +105,10 @@ def _variant(
 def nodes_of(
     nodes: Any, at: Pointer, repo_layout: Layout, facts: ClusterFacts
 ) -> tuple[SelectorTerms, list[Finding]]:
-    """The nodes that are named by pool, by labels, or (both) by labels within pools; all of them
-    without a selection.
+    """The nodes of pools, with labels, or (both) with labels in pools; all nodes without a
+    selection.
 
-    A pool that only another cluster has is empty here; one that no cluster has is a finding.
+    A pool of another cluster is empty here; an unknown one is a finding.
     """
     if not isinstance(nodes, Mapping):
         return EVERYWHERE, []
@@ -133,11 +133,10 @@ def nodes_of(
 
 
 def without(own: SelectorTerms, before: Iterable[SelectorTerms]) -> SelectorTerms | None:
-    """The nodes of `own` that are in none of `before`; None where that takes too many terms to
-    write down.
+    """The nodes of `own` that are in none of `before`; None if that requires too many terms.
 
     The negation of an AND is an OR of the negated parts, so each earlier term multiplies;
-    contradictions and terms that another one holds are dropped on the way.
+    contradictions and terms within another one are dropped.
     """
     terms = _simplified(own)
     for earlier in (term for terms_before in before for term in terms_before):
@@ -158,8 +157,8 @@ def too_many(name: str, place: Place) -> Finding:
 
 
 def place_on(daemonset: dict[str, Any], variant: Variant) -> TracedTree:
-    """The traced DaemonSet as this variant: its name, its label, and its affinity ANDed with the
-    template's own.
+    """The traced DaemonSet of this variant: its name, its label, and its affinity ANDed with that
+    of the template.
     """
     if variant.at is None:
         return daemonset
@@ -193,7 +192,7 @@ def place_on(daemonset: dict[str, Any], variant: Variant) -> TracedTree:
 
 
 def _child(parent: dict[str, Any], key: str) -> dict[str, Any]:
-    """A copy of the mapping under the key, put in its place; a new one if it is missing."""
+    """A copy of the mapping at the key, which replaces it; a new one if it is missing."""
     old = parent.get(key)
     parent[key] = dict(old) if isinstance(old, dict) else {}
     child: dict[str, Any] = parent[key]
@@ -202,7 +201,7 @@ def _child(parent: dict[str, Any], key: str) -> dict[str, Any]:
 
 def _and(own: Any, generated: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(own, dict) or not own:
-        return {}  # an empty term takes no node, and stays so
+        return {}  # an empty term matches no node, and must stay empty
     expressions = own.get("matchExpressions")
     return {
         **own,
@@ -230,7 +229,7 @@ def _negated(requirement: Requirement) -> Requirement:
 
 
 class _Values(msgspec.Struct, frozen=True):
-    """What a key may be: these values or (`cofinite`) any but these, and whether it may be
+    """The allowed values of a key: these or (`cofinite`) all others, and whether it may be
     absent.
     """
 
@@ -271,8 +270,8 @@ def _values(requirement: Requirement) -> _Values:
 
 
 def _requirements(key: str, allowed: _Values) -> tuple[Requirement, ...]:
-    """The least that says what is allowed. Intersections never make `some values, or absent`, which
-    would take an OR.
+    """The minimal requirements for the allowed values. Intersections never result in `some values,
+    or absent`, which would need an OR.
     """
     values = tuple(sorted(allowed.values))
     if not allowed.cofinite:
@@ -282,8 +281,8 @@ def _requirements(key: str, allowed: _Values) -> tuple[Requirement, ...]:
 
 
 def _simplified(terms: Iterable[tuple[Requirement, ...]]) -> SelectorTerms:
-    """The same nodes in fewer words: one condition a key, no term that takes nothing, none that
-    another one holds.
+    """Shorter terms for the same nodes: one condition per key, no empty term, no term within
+    another one.
     """
     merged: list[dict[str, _Values]] = []
     for term in terms:
@@ -304,14 +303,14 @@ def _simplified(terms: Iterable[tuple[Requirement, ...]]) -> SelectorTerms:
 
 
 def _before(i: int, j: int, terms: list[dict[str, _Values]]) -> bool:
-    """Whether term j may push out term i: any other, but of two that say the same the first
-    stays.
+    """Whether term j may replace term i: any other term, but the first of two equal ones is
+    kept.
     """
     return i != j and (terms[i] != terms[j] or j < i)
 
 
 def _holds(outer: Mapping[str, _Values], inner: Mapping[str, _Values]) -> bool:
-    """Whether every node of the inner term is one of the outer's."""
+    """Whether the outer term includes every node of the inner one."""
     return all(
         (inner.get(key, _ANY) & allowed) == inner.get(key, _ANY) for key, allowed in outer.items()
     )
