@@ -55,7 +55,7 @@ def _of_pod(way: Path, spec: Spec) -> Iterator[Violation]:
     for field in _SUBDOMAINS:
         name = spec.get(field)
         if field == "serviceAccount" and spec.get("serviceAccountName"):
-            continue  # it is not used then
+            continue  # unused in that case
         empty_is_a_name = field == "runtimeClassName" and name == ""
         if (name or empty_is_a_name) and not object_names.subdomain(name):
             yield Violation((*way, field), f'"{name}" is not a valid object name')
@@ -87,7 +87,7 @@ def _of_lists(way: Path, spec: Spec) -> Iterator[Violation]:
     for index, one in enumerate(items(spec.get("resourceClaims"))):
         if not object_names.label(str(one.get("name") or "")):
             yield Violation(
-                (*way, "resourceClaims", index, "name"), f'"{one.get("name")}" is no name'
+                (*way, "resourceClaims", index, "name"), f'"{one.get("name")}" is not a valid name'
             )
 
 

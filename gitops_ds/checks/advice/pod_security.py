@@ -1,4 +1,4 @@
-"""The Pod Security Standards, in the order and the words of their documentation.
+"""The Pod Security Standards, in the order and with the terms of their documentation.
 
 Source: https://kubernetes.io/docs/concepts/security/pod-security-standards/
 """

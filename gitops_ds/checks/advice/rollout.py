@@ -1,4 +1,4 @@
-"""Advice about the rollout of a DaemonSet: rollouts that hang, that nothing stops, that cannot be
+"""Advice about the rollout of a DaemonSet: rollouts that hang, cannot be stopped, or cannot be
 rolled back.
 
 Source: https://kubernetes.io/docs/tasks/manage-daemon/update-daemon-set/
@@ -211,7 +211,7 @@ def way_back(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
 
 @of_daemonsets
 def ends_in_time(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
-    """DS212: the minimum duration of each batch makes a rollout take hours."""
+    """DS212: a rollout takes hours because of the minimum duration of each batch."""
     probes = [section(one.get("readinessProbe")) for one in items(pod.get("containers"))]
     delay, wait = (
         max((probe.get("initialDelaySeconds") or 0 for probe in probes), default=0),

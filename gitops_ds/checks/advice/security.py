@@ -63,7 +63,7 @@ def no_root(body: Body) -> Iterator[Violation]:
         if not is_set and not windows:
             path = (*way, "securityContext", "runAsNonRoot")
             message = (
-                f'who "{container.get("name")}" runs as depends on the image, and is often root: '
+                f'the user of "{container.get("name")}" depends on the image, and is often root: '
                 f"set runAsNonRoot or runAsUser"
             )
             yield Violation(path, message, Fix("set runAsNonRoot: true", (Mend(path, True),)))

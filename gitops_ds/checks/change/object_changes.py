@@ -26,7 +26,7 @@ def selector_stays(sides: ChangeSides) -> Iterator[Violation]:
                 "its pods running meanwhile:"
                 f" kubectl -n {key.namespace} delete ds {key.name} --cascade=orphan, then apply; "
                 "pods that the new selector matches"
-                " are adopted, the others must be deleted by hand"
+                " are adopted, the others must be deleted manually"
             )
             was = section(before.get("spec")).get("selector")
             yield Violation(

@@ -13,7 +13,7 @@ from gitops_ds.model.finding import Severity
 from gitops_ds.model.objects import Body, Key
 
 _MOST_NODES: Final = 500
-# What environments are called, from the first that sees a change to the last.
+# Usual names of environments, in the order of promotion.
 _ORDER: Final = (
     ("dev", "development", "sandbox", "lab"),
     ("test", "testing", "qa", "ci", "int", "integration"),
@@ -25,7 +25,7 @@ PRODUCTION: Final = len(_ORDER) - 1
 
 def rank(environment: str) -> int | None:
     """The position of an environment in the order of promotion, by its name (`eu-prod` is
-    production); None if the name is not known.
+    production); None for an unknown name.
     """
     words = environment.lower().replace("_", "-").split("-")
     return next(

@@ -37,9 +37,7 @@ def restarts_for_something(sides: ChangeSides) -> Iterator[Violation]:
                 "on the DaemonSet itself"
             )
             path = (*_TEMPLATE, "metadata")
-            fix = Fix(
-                "leave the template's metadata as it was", (Mend(path, before.get("metadata")),)
-            )
+            fix = Fix("restore the template's metadata", (Mend(path, before.get("metadata")),))
             yield Violation(path, message, object=key, fix=fix)
 
 
@@ -63,8 +61,8 @@ def images_go_forward(sides: ChangeSides) -> Iterator[Violation]:
             reasons = []
             if was.registry != now.registry:
                 reasons.append(
-                    f"comes from {now.registry or 'no registry that is named'} instead of "
-                    f"{was.registry or 'none named'}"
+                    f"comes from {now.registry or 'an unspecified registry'} instead of "
+                    f"{was.registry or 'an unspecified one'}"
                 )
             if was.digest and not now.digest:
                 reasons.append("has lost its digest")
@@ -73,8 +71,8 @@ def images_go_forward(sides: ChangeSides) -> Iterator[Violation]:
             if reasons:
                 yield Violation(
                     path,
-                    f"the image of {name} {' and '.join(reasons)}: if that is meant, say so in the "
-                    "pull request",
+                    f"the image of {name} {' and '.join(reasons)}: if that is intended, state it "
+                    "in the pull request",
                     object=key,
                 )
 
@@ -139,8 +137,8 @@ def requests_are_similar(sides: ChangeSides) -> Iterator[Violation]:
         ]
         if times[1] < times[0]:
             message = (
-                f"its pod has {times[1]} s to end, {times[0]} s before: is what it must write "
-                "done by then?"
+                f"its pod has {times[1]} s to terminate, {times[0]} s before: is that "
+                "enough to write its data?"
             )
             yield Violation((*POD, "terminationGracePeriodSeconds"), message, object=key)
 

@@ -179,9 +179,8 @@ def budgets_for_others(fleet: ClusterContext) -> Iterator[Violation]:
             same = daemonset.key.namespace == manifest.key.namespace
             if selector and same and label_selector.all_match(selector, pod_labels(daemonset)):
                 message = (
-                    f"it is for the pods of {daemonset.key}, and holds nothing: a drain passes "
-                    "them by, and a rollout counts by"
-                    " maxUnavailable; remove it"
+                    f"it is for the pods of {daemonset.key}, and has no effect: a drain ignores "
+                    "them, and a rollout uses maxUnavailable; remove it"
                 )
                 yield Violation(
                     ("spec", "selector"), message, object=manifest.key, related=daemonset.key

@@ -70,7 +70,7 @@ def misfits(fleet: ClusterContext) -> tuple[Misfit, ...]:
 
     The order of placement is the priority, then pods that the cluster already runs, then the name.
     """
-    # a large module that most checks do not need
+    # a large import that most checks do not need
     from gitops_ds.model.decision import FreeCapacity
 
     by_cause: dict[tuple[Key, str, bool], list[str]] = {}

@@ -138,8 +138,8 @@ def _unusable(rule: Custom, why: str, snapshot: SourceTree) -> Finding:
 
 
 def circumstances(bundle: Bundle) -> str:
-    """A digest of the inputs, beside its body and the repository's own rules, that decide an
-    object's findings.
+    """A digest of the inputs of an object's findings, except its body and the repository's own
+    rules.
     """
     return content_hash.digest(
         repr((bundle.cluster.kubernetes, bundle.profile, sorted(bundle.rules.items())))
@@ -165,7 +165,7 @@ def _as_written(violation: SchemaViolation, finding: Finding, sources: Files) ->
 
 
 def _cluster(bundle: Bundle, context: ClusterContext, sources: Files) -> Iterator[Finding]:
-    from gitops_ds.checks.cluster import cluster_rules  # a plan runs none of them
+    from gitops_ds.checks.cluster import cluster_rules  # not needed for a plan
 
     for rule in cluster_rules.RULES:
         if not bundle.rules.get(rule.id, rule.on):
@@ -189,7 +189,7 @@ def _run(rule: Rule[Context], context: Context) -> tuple[list[Violation], Findin
     """The violations of a rule. A rule that raises is reported as DS904."""
     try:
         return list(rule.check(context)), None
-    except MemoryError:  # not the rule's own fault: the next one would fail as well
+    except MemoryError:  # not caused by the rule: the next one would fail as well
         raise
     except Exception as error:  # isolate rules from each other: the others must still run
         crashed = rule_table.CRASHED

@@ -19,8 +19,8 @@ from gitops_ds.model.sources.bundle import Alternatives, Manifest
 class ClusterContext:
     """The manifests of a cluster, and its nodes; None if they are unknown.
 
-    `expected` holds by agent the nodes that must run it, and those that must not; `ignored` nodes
-    are left out for every agent. `priorities` are the PriorityClasses of the cluster by name, empty
+    `expected` has, by agent, the nodes that must run it, and those that must not; `ignored` nodes
+    are omitted for every agent. `priorities` are the PriorityClasses of the cluster by name, empty
     if they were not read: a cluster always has some.
     """
 
@@ -51,7 +51,7 @@ class ClusterContext:
     def eligible(self) -> Mapping[Key, frozenset[str]]:
         """The names of the eligible nodes, by DaemonSet.
 
-        A DaemonSet is left out if no nodes are known, or if it requires a label that the declared
+        A DaemonSet is omitted if no nodes are known, or if it requires a label that the declared
         nodes do not define.
         """
         if self.census is None:

@@ -24,7 +24,7 @@ _HAS_A_CLUSTER: Final[ObjectRule] = advice(
     "DS806", Severity.ERROR, "environment has no cluster", no_violations, on=False
 )
 
-# What is refused here, DS016 and DS804 is found while rendering (gitops_ds/render).
+# Rendering finds the violations of blocking rules here, DS016 and DS804 (gitops_ds/render).
 RULES: Final[tuple[ObjectRule, ...]] = (
     refused("DS602", "variants of an agent can share a node", no_violations),
     refused(

@@ -133,14 +133,14 @@ def class_of(body: Body) -> str:
     return str(annotations.get(names.CLASS) or "")
 
 
-# In this order: the test for dict is fast, that for an abstract class is slow.
+# dict comes first, because the test for an abstract class is slow.
 _MAPPING: Final = (dict, Mapping)
 _NONE: Final[Mapping[str, Any]] = {}
 
 
 def section(value: Any) -> Mapping[str, Any]:
     """A mapping; empty if absent or null."""
-    if value is None:  # most requested fields are absent
+    if value is None:  # the usual case
         return _NONE
     return value if isinstance(value, _MAPPING) else _NONE
 
@@ -247,7 +247,7 @@ def containers(body: Body) -> Sequence[tuple[Path, Mapping[str, Any]]]:
 
 
 def _pod_specs(body: Body) -> Sequence[tuple[Path, Mapping[str, Any]]]:
-    if body.get("kind") == "DaemonSet":  # most objects: no search
+    if body.get("kind") == "DaemonSet":  # the usual case, without a search
         spec = template(body).get("spec")
         return ((POD, spec),) if isinstance(spec, _MAPPING) else ()
     path = pod_path(body)

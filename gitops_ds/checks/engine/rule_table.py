@@ -373,7 +373,7 @@ def check(body: Body, profile: str = "", rules: Iterable[ObjectRule] = ON) -> It
         try:
             for violation in rule.check(body):
                 yield Hit(rule, rule.severity_for(agent_class, profile), violation)
-        except MemoryError:  # not the rule's own fault: the next one would fail as well
+        except MemoryError:  # not caused by the rule: the next one would fail as well
             raise
         except Exception as error:  # isolate rules from each other: the others must still run
             message = f"rule {rule.id} failed on this object: {error!r}; please report it"

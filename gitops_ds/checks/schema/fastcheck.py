@@ -210,7 +210,7 @@ def _mapping(item: SchemaPredicate) -> SchemaPredicate:
     def check(value: Any) -> bool:
         if type(value) is not dict:
             return False
-        for one in value.values():  # noqa: SIM110  a generator takes longer than all that it says
+        for one in value.values():  # noqa: SIM110  a generator is slower than the loop
             if one is not None and not item(one):
                 return False
         return True

@@ -59,8 +59,8 @@ def check_repository(snapshot: SourceTree) -> Iterator[Finding]:
     """The findings of the gitops-ds files of a repository, which has a gitops-ds.yaml, clusters/ or
     environments/ of gitops-ds.
 
-    Without gitops-ds.yaml a folder `agents/x` counts only if it contains another gitops-ds file,
-    which the file names then decide.
+    Without gitops-ds.yaml a folder `agents/x` counts only if the names of its files include another
+    gitops-ds file.
     """
     ours = PurePosixPath("gitops-ds.yaml") in snapshot.files
     for path, data in sorted(snapshot.files.items()):
@@ -90,7 +90,7 @@ def check_own(
 
 
 def problems(kind_of_file: str, value: Any) -> Iterator[error_messages.SchemaViolation]:
-    """The violations as in `check_own` but without places, for a document that is not a file of the
+    """The violations as in `check_own`, but without places: for documents outside of the
     repository, such as the settings in a ConfigMap or the state.
     """
     from jsonschema import Draft202012Validator
