@@ -93,12 +93,17 @@ def names_secret(name: str) -> bool:
 def certain(name: str, value: str) -> bool:
     """Whether the value is certainly a secret, for a finding; redaction hides more."""
     if (
-        _NAMES_SECRET.search(name)
+        _certainly_names_secret(name)
         and "\n" not in value.strip()
         and not _NO_SECRET.fullmatch(value.strip())
     ):
         return True
-    return bool(_CERTAIN_SHAPES.search(value))
+    return bool(MAY_HAVE_SHAPE.search(value) and _CERTAIN_SHAPES.search(value))
+
+
+@lru_cache(4_096)
+def _certainly_names_secret(name: str) -> bool:
+    return bool(_NAMES_SECRET.search(name))
 
 
 def is_reference(value: str) -> bool:

@@ -36,14 +36,17 @@ _COMMAND = re.compile(r"^([^\S\n]*)::", re.MULTILINE)
 
 def line(text: str, longest: int = _LONGEST_NAME) -> str:
     """A text on one line, without control sequences and commands; cut with `…` if too long."""
-    return _visible(text.replace("\n", "\\n"), longest)
+    return text if _is_visible(text, longest) else _visible(text.replace("\n", "\\n"), longest)
+
+
+def _is_visible(text: str, longest: int) -> bool:
+    """Whether `_visible` changes nothing, as in most texts. No harmful character is printable."""
+    return text.isprintable() and len(text) <= longest and "##" not in text
 
 
 def _visible(text: str, longest: int) -> str:
     if len(text) > longest:
         text = text[: longest - 1] + "…"
-    if text.isascii() and text.isprintable() and "##" not in text:  # most names
-        return text
     return _OLD_COMMAND.sub("# #", _HARMFUL.sub(_escape, text))
 
 
@@ -70,6 +73,8 @@ def _escape(match: re.Match[str]) -> str:
 
 def message(text: str) -> str:
     """A message: as `line`, but with its line breaks."""
+    if _is_visible(text, _LONGEST_MESSAGE) and not text.endswith(" "):
+        return text
     lines = (line.rstrip() for line in text.replace("\r\n", "\n").replace("\t", " ").split("\n"))
     return _visible("\n".join(line for line in lines if line), _LONGEST_MESSAGE)
 

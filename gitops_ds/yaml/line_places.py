@@ -18,6 +18,7 @@ Mark = tuple[int, int]  # line and column, from 0
 Span = tuple[Mark, Mark]  # the start, and the end (exclusive)
 
 _KEY: Final = re.compile(fast_path.KEY)
+_SEPARATOR: Final = "\n---\n"
 _CONTENT: Final = re.compile(r"\n( *)(?=[^ \n#])(- )?")
 _FIRST_KEY: Final = re.compile(rf"- +(?={fast_path.KEY}:[ \n])")
 _NO_VALUE: Final = re.compile(r" *(?:#.*)?$", re.MULTILINE)
@@ -76,16 +77,18 @@ def _documents(data: bytes) -> dict[int, _DocumentText]:
     if not fast_path.reads(data):
         return {}
     text = f"\n{data.decode('ascii')}\n"
-    breaks = [match.start() for match in re.finditer(r"\n---$", text, re.MULTILINE)]
-    starts = [0, *(one + len("\n---") for one in breaks)]
-    every = [_DocumentText(text, *ends) for ends in zip(starts, [*breaks, len(text)], strict=True)]
-    filled = [_CONTENT.search(text, one.start, one.end) is not None for one in every]
-    first = 0 if filled[0] else 1  # an empty part before the first `---` is not a document
-    return {
-        number: one
-        for number, (one, has_content) in enumerate(zip(every, filled, strict=True), -first)
-        if has_content
-    }
+    documents: dict[int, _DocumentText] = {}
+    start = number = 0
+    while start >= 0:
+        end = text.find(_SEPARATOR, start)
+        one = _DocumentText(text, start, end if end >= 0 else len(text))
+        has_content = _CONTENT.search(*one) is not None
+        if has_content:
+            documents[number] = one
+        if has_content or start:  # an empty part before the first `---` is not a document
+            number += 1
+        start = end + len(_SEPARATOR) - 1 if end >= 0 else -1
+    return documents
 
 
 def _span(within: _DocumentText, path: Path, *, of_key: bool) -> Span:
