@@ -30,7 +30,7 @@ class _Changes:
         strategy = layout.seen.daemonset.strategy
         self.layout = layout
         self.factory = PodFactory(layout)
-        self.surges = isinstance(strategy, RollingUpdate) and strategy.max_surge.of(1) > 0
+        self.surges = isinstance(strategy, RollingUpdate) and strategy.surges
         self.creates: list[CreatePod] = []
         self.later: list[str] = []
         self.unplaced: dict[str, str] = {}

@@ -7,8 +7,9 @@ and end times of a pod are assumptions, and are shown beside every figure derive
 from __future__ import annotations
 
 import heapq
+import itertools
+import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import msgspec
 
@@ -16,13 +17,20 @@ from gitops_ds.apimachinery import daemonsets, node_eligibility, revisions
 from gitops_ds.apimachinery.node_eligibility import Placement
 from gitops_ds.daemonset import decide
 from gitops_ds.model import names
-from gitops_ds.model.daemonset import Owner, Phase, Pod, RollingUpdate
-from gitops_ds.model.decision import Action, CreatePod, CreateRevision, DeletePod, Observation
+from gitops_ds.model.daemonset import DaemonSet, Owner, Pod, RollingUpdate
+from gitops_ds.model.decision import (
+    Action,
+    CreatePod,
+    CreateRevision,
+    DeletePod,
+    DeleteRevision,
+    Observation,
+)
 from gitops_ds.model.live import Node, Revision
 from gitops_ds.model.objects import DAEMONSET, Body
 from gitops_ds.model.values import replace
 
-_UID, _LONG_AGO = "rehearsal", -1e9
+_UID, _LONG_AGO = "rehearsal", -math.inf
 # One observation of a node is cheap, but a thousand nodes one by one need a million of them: then
 # the rest is extrapolated from the beginning.
 _MOST_LOOKS, _FEWEST_TURNS = 60_000, 60
@@ -65,41 +73,39 @@ def rehearse(
     A suspended DaemonSet, or one that is updated on delete, moves no pod, and its rehearsal ends at
     once.
     """
-    stage = _Stage(_live(new, 2), nodes, pace)
+    stage = _Stage(_daemonset(new), nodes, pace)
     if old is not None:
-        stage.settle(_live(old, 1))
-    most = max(_FEWEST_TURNS, _MOST_LOOKS // max(len(nodes), 1))
+        stage.settle(_daemonset(old))
     while stage.turn():
-        if stage.turns >= most:
+        if stage.turns >= _FEWEST_TURNS and stage.turns * len(nodes) >= _MOST_LOOKS:
             return stage.estimated()
     return stage.rehearsal()
 
 
 class _Stage:
-    def __init__(self, body: Body, nodes: Sequence[Node], pace: RolloutPace) -> None:
-        self.daemonset = daemonsets.daemonset_of(body)
+    def __init__(self, daemonset: DaemonSet, nodes: Sequence[Node], pace: RolloutPace) -> None:
+        self.daemonset = daemonset
         self.nodes = tuple(sorted(nodes, key=lambda node: node.name))
         self.ready = frozenset(node.name for node in nodes if node.ready)
         self.pace = pace
-        self.now = self.moved_at = 0.0
+        self.now = 0.0
         self.pods: dict[str, Pod] = {}
-        self.revisions: list[Revision] = []
-        # when, in which order, and what happens to which pod
-        self.due: list[tuple[float, int, str]] = []
-        self.turns = self.made = self.steps = self.at_once = 0
+        self.revisions: dict[str, Revision] = {}
+        self.due: list[tuple[float, str]] = []  # when something happens to which pod
+        self.numbers = itertools.count()
+        self.turns = self.steps = self.at_once = 0
         self.leading: type[CreatePod] | type[DeletePod] = CreatePod
         placer = node_eligibility.read(self.daemonset.template)
         self.wanted = frozenset(node.name for node in nodes if placer.place(node) is Placement.RUN)
 
-    def settle(self, before: Body) -> None:
+    def settle(self, before: DaemonSet) -> None:
         """Begins with the old DaemonSet on all its nodes."""
         strategy = self.daemonset.strategy
-        if not (isinstance(strategy, RollingUpdate) and strategy.max_surge.of(1)):
+        if not (isinstance(strategy, RollingUpdate) and strategy.surges):
             self.leading = DeletePod
-        daemonset = daemonsets.daemonset_of(before)
-        body = revisions.new(daemonset, 1)
+        body = revisions.new(before, 1)
         self.know(body)
-        placer = node_eligibility.read(daemonset.template)
+        placer = node_eligibility.read(before.template)
         for node in self.nodes:
             if placer.place(node) is Placement.RUN:
                 self.add(node.name, _hash(body), since=_LONG_AGO)
@@ -112,44 +118,33 @@ class _Stage:
             self.perform(action)
         if any(isinstance(action, self.leading) for action in decision.actions):
             self.steps += 1
-        available = {pod.node for pod in self.pods.values() if self.serves(pod)}
-        self.at_once = (
-            max(self.at_once, len((self.wanted & self.ready) - available))
-            if self.leading is DeletePod
-            else self.at_once
-        )
-        if decision.actions:
-            self.moved_at = self.now
-            return True
-        return self.wait(decision.wake_after)
+        if self.leading is DeletePod:
+            available = {pod.node for pod in self.pods.values() if self.serves(pod)}
+            self.at_once = max(self.at_once, len((self.wanted & self.ready) - available))
+        return bool(decision.actions) or self.wait(decision.wake_after)
 
     def wait(self, wake_after: float | None) -> bool:
         """Advances to the next change; returns whether there is one."""
-        times = [
-            at
-            for at in (
-                self.due[0][0] if self.due else None,
-                None if wake_after is None else self.now + wake_after,
-            )
-            if at
-        ]
+        times = [self.due[0][0]] if self.due else []
+        if wake_after is not None:
+            times.append(self.now + wake_after)
         if not times:
             return False
-        self.now = self.moved_at = min(times)
+        self.now = min(times)
         while self.due and self.due[0][0] <= self.now:
-            pod = self.pods.get(heapq.heappop(self.due)[2])
+            pod = self.pods.get(heapq.heappop(self.due)[1])
             if pod is not None and pod.terminating:
                 del self.pods[pod.uid]
             elif pod is not None and pod.node in self.ready:
-                self.pods[pod.uid] = replace(
-                    pod, ready=True, ready_since=self.now, phase=Phase.RUNNING
-                )
+                self.pods[pod.uid] = replace(pod, ready=True, ready_since=self.now)
         return True
 
     def perform(self, action: Action) -> None:
         match action:
             case CreateRevision(body=body):
                 self.know(body)
+            case DeleteRevision(uid=uid):
+                del self.revisions[uid]
             case CreatePod(node=node, body=body):
                 self.later(self.pace.start, self.add(node, _hash(body)))
             case DeletePod(uid=uid):
@@ -159,12 +154,10 @@ class _Stage:
                 pass  # no other action occurs: the DaemonSet owns all these objects
 
     def add(self, node: str, hash: str, since: float | None = None) -> str:
-        uid, ready = f"pod-{len(self.pods)}-{self.made}", since is not None and node in self.ready
-        self.made += 1
+        uid, ready = f"pod-{next(self.numbers)}", since is not None and node in self.ready
         self.pods[uid] = Pod(
-            namespace=self.daemonset.key.namespace, name=uid, uid=uid, node=node, bound=True,
-            labels=self.labels, owner=_OWNER, phase=Phase.RUNNING if ready else Phase.PENDING,
-            created=self.now, ready=ready, ready_since=since, hash=hash,
+            namespace=self.daemonset.key.namespace, name=uid, uid=uid, node=node,
+            labels=self.labels, owner=_OWNER, ready=ready, ready_since=since, hash=hash,
         )  # fmt: skip
         return uid
 
@@ -173,20 +166,17 @@ class _Stage:
         return (self.daemonset.template.get("metadata") or {}).get("labels") or {}
 
     def later(self, seconds: float, uid: str) -> None:
-        self.made += 1
-        heapq.heappush(self.due, (self.now + seconds, self.made, uid))
+        heapq.heappush(self.due, (self.now + seconds, uid))
 
     def know(self, body: Body) -> None:
-        revision = revisions.revision_of(
-            {**body, "metadata": {**body["metadata"], "uid": f"revision-{len(self.revisions)}"}}
-        )
+        uid = str(body["metadata"]["name"])
+        revision = revisions.revision_of({**body, "metadata": {**body["metadata"], "uid": uid}})
         if revision is not None:
-            self.revisions.append(revision)
+            self.revisions[uid] = revision
 
     def seen(self) -> Observation:
-        return Observation(
-            self.now, self.daemonset, self.nodes, tuple(self.pods.values()), tuple(self.revisions)
-        )
+        pods, known = tuple(self.pods.values()), tuple(self.revisions.values())
+        return Observation(self.now, self.daemonset, self.nodes, pods, known)
 
     def serves(self, pod: Pod) -> bool:
         return not pod.terminating and pod.available(self.daemonset.min_ready_seconds, self.now)
@@ -194,7 +184,7 @@ class _Stage:
     def rehearsal(self) -> Rehearsal:
         moves = isinstance(self.daemonset.strategy, RollingUpdate) and not self.daemonset.suspended
         return Rehearsal(
-            self.moved_at,
+            self.now,
             self.steps,
             self.at_once,
             tuple(sorted(self.wanted - self.updated())) if moves else (),
@@ -207,7 +197,7 @@ class _Stage:
         if not done:
             return self.rehearsal()
         seconds, steps = (
-            self.moved_at * len(eligible) / done,
+            self.now * len(eligible) / done,
             -(-self.steps * len(eligible) // begun),
         )
         return Rehearsal(
@@ -215,7 +205,7 @@ class _Stage:
         )
 
     def updated(self) -> set[str]:
-        latest = max(self.revisions, key=lambda revision: revision.number, default=None)
+        latest = max(self.revisions.values(), key=lambda revision: revision.number, default=None)
         return {
             pod.node
             for pod in self.pods.values()
@@ -226,10 +216,8 @@ class _Stage:
 _OWNER = Owner(DAEMONSET.kind, "", _UID)
 
 
-def _live(body: Body, generation: int) -> dict[str, Any]:
-    """The DaemonSet as the controller would meet it, written and not yet observed."""
-    metadata = {**body["metadata"], "uid": _UID, "generation": generation}
-    return {**body, "metadata": metadata, "status": {"observedGeneration": generation - 1}}
+def _daemonset(body: Body) -> DaemonSet:
+    return replace(daemonsets.daemonset_of(body), uid=_UID)
 
 
 def _hash(body: Body) -> str:

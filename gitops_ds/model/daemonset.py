@@ -103,6 +103,11 @@ class RollingUpdate(msgspec.Struct, frozen=True):
     max_unavailable: Share = Share(1)
     max_surge: Share = Share(0)
 
+    @property
+    def surges(self) -> bool:
+        """Whether new pods are created beside the old ones."""
+        return self.max_surge.amount > 0
+
 
 class OnDelete(msgspec.Struct, frozen=True):
     """Replaces a pod only after its deletion."""

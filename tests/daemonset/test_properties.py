@@ -113,7 +113,7 @@ def counting(world: World) -> list[Pod]:
 
 def surges(world: World) -> bool:
     strategy = int_or_percent.strategy(world.body["spec"])
-    return isinstance(strategy, RollingUpdate) and strategy.max_surge.amount > 0
+    return isinstance(strategy, RollingUpdate) and strategy.surges
 
 
 @OFTEN

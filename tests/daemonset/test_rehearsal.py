@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from gitops_ds.apimachinery import nodes
+from gitops_ds.apimachinery import daemonsets, nodes
 from gitops_ds.daemonset import rollout_simulation
 from gitops_ds.daemonset.rollout_simulation import Rehearsal, RolloutPace
 from gitops_ds.model import names
@@ -17,9 +18,14 @@ from tests.daemonset.world import daemonset, rolling
 PACE = RolloutPace(start=10, stop=2)
 
 
-def fleet(number: int, broken: int = 0) -> list[Node]:
+def fleet(number: int, broken: int = 0, pool: int = 0) -> list[Node]:
+    """Nodes of which the first `broken` are not ready, and the first `pool` have a label."""
     return [
-        nodes.node_of(world.node(f"node-{index:03d}", ready=index >= broken))
+        nodes.node_of(
+            world.node(
+                f"node-{index:03d}", {"pool": "a"} if index < pool else {}, ready=index >= broken
+            )
+        )
         for index in range(number)
     ]
 
@@ -31,47 +37,97 @@ def play(nodes: list[Node], strategy: dict[str, Any], **spec: Any) -> Rehearsal:
     return rollout_simulation.rehearse(old, new, nodes, PACE)
 
 
-@pytest.mark.parametrize(
-    ("simulated", "expected"),
-    [
-        pytest.param(
-            play(fleet(4), rolling(1)), Rehearsal(48, 4, 1), id="one by one: each stops and starts"
-        ),
-        pytest.param(play(fleet(4), rolling(2)), Rehearsal(24, 2, 2), id="two at a time"),
-        pytest.param(
-            play(fleet(10), rolling("30%")), Rehearsal(48, 4, 3), id="per cent of the nodes"
-        ),
-        pytest.param(
-            play(fleet(4), rolling(0, 2)),
-            Rehearsal(22, 2, 0),
-            id="with surge the new one starts first",
-        ),
-        pytest.param(
-            play(fleet(2), rolling(1), minReadySeconds=60),
-            Rehearsal(144, 2, 1),
-            id="with minReadySeconds",
-        ),
-        pytest.param(
-            play(fleet(4), {"type": "OnDelete"}), Rehearsal(0, 0, 0), id="on delete nothing moves"
-        ),
-        pytest.param(play([], rolling(1)), Rehearsal(0, 0, 0), id="no node, no rollout"),
-        pytest.param(
-            rollout_simulation.rehearse(None, daemonset(), fleet(300), PACE),
-            Rehearsal(10, 2, 0),
-            id="a first one, 250 at a time",
-        ),
-    ],
-)
-def test_a_rollout_that_ends(simulated: Rehearsal, expected: Rehearsal) -> None:
-    assert simulated == expected
+def for_the_pool(image: str) -> dict[str, Any]:
+    body = daemonset(image, updateStrategy=rolling(1))
+    body["spec"]["template"]["spec"]["nodeSelector"] = {"pool": "a"}
+    return body
 
 
-def test_nodes_that_are_not_ready_use_up_the_budget_and_block_the_rollout() -> None:
-    simulated = play(fleet(6, broken=1), rolling(1))
-    assert simulated.waiting == tuple(f"node-{index:03d}" for index in range(6))
-    more = play(fleet(6, broken=1), rolling(2))
-    assert more.waiting == ("node-000",)
-    assert more.steps > 1
+def first(nodes: list[Node], body: dict[str, Any] | None = None) -> Rehearsal:
+    return rollout_simulation.rehearse(None, body or daemonset(), nodes, PACE)
+
+
+def with_another_collision_count() -> Rehearsal:
+    old = {**daemonset(), "status": {"collisionCount": 1}}
+    return rollout_simulation.rehearse(old, daemonset(), fleet(3), PACE)
+
+
+def to_the_pool(old: dict[str, Any], new: dict[str, Any]) -> Rehearsal:
+    return rollout_simulation.rehearse(old, new, fleet(4, pool=2), PACE)
+
+
+ALL_OF_SIX = tuple(f"node-{index:03d}" for index in range(6))
+ROLLOUTS: dict[str, tuple[Callable[[], Rehearsal], Rehearsal]] = {
+    "one by one: each stops and starts": (
+        lambda: play(fleet(4), rolling(1)),
+        Rehearsal(48, 4, 1),
+    ),
+    "a small fleet is simulated to the end": (
+        lambda: play(fleet(20), rolling(1)),
+        Rehearsal(240, 20, 1),
+    ),
+    "two at a time": (lambda: play(fleet(4), rolling(2)), Rehearsal(24, 2, 2)),
+    "per cent of the nodes": (lambda: play(fleet(10), rolling("30%")), Rehearsal(48, 4, 3)),
+    "with surge the new one starts first": (
+        lambda: play(fleet(4), rolling(0, 2)),
+        Rehearsal(22, 2, 0),
+    ),
+    "with minReadySeconds": (
+        lambda: play(fleet(2), rolling(1), minReadySeconds=60),
+        Rehearsal(144, 2, 1),
+    ),
+    "on delete nothing moves": (
+        lambda: play(fleet(4), {"type": "OnDelete"}),
+        Rehearsal(0, 0, 0),
+    ),
+    "no node, no rollout": (lambda: play([], rolling(1)), Rehearsal(0, 0, 0)),
+    "a first one, 250 at a time": (lambda: first(fleet(300)), Rehearsal(10, 2, 0)),
+    "a first one waits for nodes that are not ready": (
+        lambda: first(fleet(3, broken=1)),
+        Rehearsal(10, 1, 0, ("node-000",)),
+    ),
+    "a first one on some of the nodes": (
+        lambda: first(fleet(3, pool=1), for_the_pool("agent:1")),
+        Rehearsal(10, 1, 0),
+    ),
+    "the same template again": (
+        lambda: rollout_simulation.rehearse(daemonset(), daemonset(), fleet(3), PACE),
+        Rehearsal(0, 0, 0),
+    ),
+    "the same template under another name of its revision": (
+        with_another_collision_count,
+        Rehearsal(0, 0, 0),
+    ),
+    "without a history": (
+        lambda: play(fleet(4), rolling(1), revisionHistoryLimit=0),
+        Rehearsal(48, 4, 1),
+    ),
+    "a node that is not ready uses up the budget and blocks the rollout": (
+        lambda: play(fleet(6, broken=1), rolling(1)),
+        Rehearsal(12, 1, 0, ALL_OF_SIX),
+    ),
+    "and with a greater budget it alone remains": (
+        lambda: play(fleet(6, broken=1), rolling(2)),
+        Rehearsal(60, 5, 1, ("node-000",)),
+    ),
+    "nodes that are no longer eligible lose their pods at once": (
+        lambda: to_the_pool(daemonset(), for_the_pool("agent:1")),
+        Rehearsal(26, 3, 1),
+    ),
+    "nodes that become eligible get a pod at once": (
+        lambda: to_the_pool(
+            for_the_pool("agent:1"), daemonset("agent:1", updateStrategy=rolling(1))
+        ),
+        Rehearsal(34, 2, 2),
+    ),
+}
+
+
+@pytest.mark.parametrize(("simulated", "expected"), ROLLOUTS.values(), ids=ROLLOUTS)
+def test_a_rollout_takes_this_long(simulated: Callable[[], Rehearsal], expected: Rehearsal) -> None:
+    found = simulated()
+    assert found == expected
+    assert not found.estimated
 
 
 def test_a_suspended_one_moves_nothing() -> None:
@@ -94,20 +150,38 @@ def test_a_long_rollout_is_estimated_from_its_first_steps(number: int, share: in
     assert simulated.waiting == ()
 
 
+@pytest.mark.parametrize(("share", "estimated"), [(67, True), (72, False)])
+def test_a_rollout_of_a_thousand_nodes_is_estimated_after_sixty_turns(
+    share: int, estimated: bool
+) -> None:
+    """A step takes four turns: one that deletes, one that creates, and two that wait. Fifteen steps
+    of 67 nodes take sixty of them, fourteen of 72 nodes fewer.
+    """
+    steps = -(-1000 // share)
+    found = play(fleet(1000), rolling(share))
+    assert (found.estimated, found.steps) == (estimated, steps)
+    assert found.seconds == pytest.approx(steps * (PACE.start + PACE.stop))
+
+
 def test_a_long_one_on_nodes_of_which_some_are_not_ready_waits_for_those() -> None:
-    simulated = play(fleet(1500, broken=2), rolling(5))
+    simulated = play(fleet(1200, broken=200), rolling(205))
     assert simulated.estimated
-    assert simulated.waiting == ("node-000", "node-001")
+    assert simulated.steps == pytest.approx(200, rel=0.05)
+    assert simulated.seconds == pytest.approx(200 * (PACE.start + PACE.stop), rel=0.05)
+    assert simulated.waiting == tuple(f"node-{index:03d}" for index in range(200))
+
+
+def stage_of(body: dict[str, Any]) -> rollout_simulation._Stage:
+    return rollout_simulation._Stage(daemonsets.daemonset_of(body), fleet(3), PACE)
 
 
 def test_before_a_node_is_updated_nothing_is_extrapolated() -> None:
-    body = rollout_simulation._live(daemonset("agent:2"), 2)
-    stage = rollout_simulation._Stage(body, fleet(3), PACE)
+    stage = stage_of(daemonset("agent:2"))
     assert stage.estimated() == Rehearsal(0.0, 0, 0, ("node-000", "node-001", "node-002"))
 
 
 def test_the_limit_of_a_simulation_counts_each_turn_once() -> None:
-    stage = rollout_simulation._Stage(rollout_simulation._live(daemonset(), 2), fleet(3), PACE)
+    stage = stage_of(daemonset())
     for number in (1, 2):
         stage.turn()
         assert stage.turns == number

@@ -160,7 +160,7 @@ def _tenants(fleet: ClusterContext, census: Census) -> Iterator[tuple[Tenant, fr
             str(pod(body).get("priorityClassName") or ""),
         )
         value = _SYSTEM.get(name, classes.get(name))
-        surges = isinstance(strategy, RollingUpdate) and strategy.max_surge.amount > 0
+        surges = isinstance(strategy, RollingUpdate) and strategy.surges
         return Tenant(
             key, _requested(pod(body)), value if isinstance(value, int) else 0, surges, ours
         )
