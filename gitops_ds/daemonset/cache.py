@@ -97,7 +97,8 @@ class Cache:
             fresh = [daemonsets.daemonset_of(body) for body in items]
             self._daemonsets = {daemonset.key: daemonset for daemonset in fresh}
             self._written_daemonsets.reset(version)
-            self._forget_all_but({daemonset.uid for daemonset in fresh})
+            self._memories.forget_all_but({daemonset.uid for daemonset in fresh})
+            self._placers, self._wanted = {}, {}  # of the templates of earlier objects
         elif resource == NODE:
             by_name = {node.name: node for node in map(nodes.node_of, items)}
             if moved := by_name != self._nodes:
@@ -314,10 +315,11 @@ class Cache:
     def _place(self, daemonset: DaemonSet, node: Node | None) -> Placement | None:
         if node is None:
             return None
-        template, placer = self._placers.get(daemonset.uid, (None, None))
-        if placer is None or template is not daemonset.template:
-            placer = node_eligibility.read(daemonset.template)
-            self._placers[daemonset.uid] = daemonset.template, placer
+        match self._placers.get(daemonset.uid):
+            case (template, placer) if template is daemonset.template:
+                return placer.place(node)
+        placer = node_eligibility.read(daemonset.template)
+        self._placers[daemonset.uid] = daemonset.template, placer
         return placer.place(node)
 
     def _pod(self, pod: Pod, gone: bool) -> set[Key]:
@@ -394,13 +396,6 @@ class Cache:
             and pod.owner is not None
         ):
             self._memories.note_vanished(pod.owner.uid, pod.node, pod.uid)
-
-    def _forget_all_but(self, uids: set[str]) -> None:
-        self._memories.forget_all_but(uids)
-        self._placers = {uid: placer for uid, placer in self._placers.items() if uid in uids}
-        self._wanted = {
-            uid: name_inputs for uid, name_inputs in self._wanted.items() if uid in uids
-        }
 
 
 def _scope_of_pod(pod: Pod) -> tuple[str, str]:

@@ -81,8 +81,8 @@ def _replace(layout: NodePodLayout, max_unavailable: int) -> PodChanges:
     for node_pods in _in_turn(layout):
         if not node_pods.wanted and not node_pods.pods:
             continue
-        new, old, excess = _sort_out(layout, node_pods)
-        if excess or (new is None) == (old is None):
+        new, old, _ = _sort_out(layout, node_pods)  # with an excess neither
+        if (new is None) == (old is None):
             unavailable += 1
             unready += 1
         elif new is not None:

@@ -11,8 +11,9 @@ from gitops_ds.apimachinery import daemonsets, revisions
 from gitops_ds.daemonset.cache import Cache
 from gitops_ds.daemonset.memory import DaemonSetMemory
 from gitops_ds.model.cluster import EventType
-from gitops_ds.model.decision import FailedPodBackoff
+from gitops_ds.model.decision import Decision, FailedPodBackoff
 from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, NODE, POD, Body
+from gitops_ds.model.values import replace
 from tests.daemonset.test_cache import (
     FOREIGN,
     KEY,
@@ -265,6 +266,20 @@ def test_a_new_list_changes_every_observation_but_the_same_nodes_none(resource: 
     assert moved(cache) == (resource is not NODE)
 
 
+def test_a_list_of_daemonsets_wakes_those_that_are_new_and_those_that_are_gone() -> None:
+    cache, other = filled(settled()), daemonset()
+    other["metadata"] |= {"name": "other", "uid": "other"}
+    assert cache.replace(DAEMONSET, [other], "300") == {KEY, replace(KEY, name="other")}
+
+
+def test_a_revision_that_we_wrote_and_a_new_list_does_not_hold_is_dropped() -> None:
+    cache = filled(settled())
+    cache.wrote(CONTROLLER_REVISION, revision(uid="own", resourceVersion="500"), START)
+    assert "own" in {one.uid for one in observe(cache).revisions}
+    cache.replace(CONTROLLER_REVISION, [], "501")
+    assert observe(cache).revisions == ()
+
+
 def test_lost_replies_change_every_observation() -> None:
     cache = filled(settled())
     cache.wrote(POD, pod(resourceVersion="500"), START)
@@ -283,6 +298,16 @@ def test_a_backoff_lapses_half_an_hour_after_its_failed_pod() -> None:
     assert memory.backoffs.keys() == {"a", "b"}
     memory.lapse(1900.0)
     assert memory.backoffs.keys() == {"b"}
+
+
+def test_the_backoffs_of_a_decision_are_observed_for_half_an_hour() -> None:
+    cache = filled(settled())
+    backoffs = {name: FailedPodBackoff(START, 1.0) for name in ("node-0", "node-1")}
+    for name, backoff in backoffs.items():
+        cache.remember(observe(cache).daemonset, Decision(backoffs={name: backoff}))
+    cache.remember(observe(cache).daemonset, Decision())
+    assert observe(cache, START + 1800).backoffs == backoffs
+    assert observe(cache, START + 1801).backoffs == {}
 
 
 def test_the_backoff_of_a_deleted_node_is_forgotten() -> None:

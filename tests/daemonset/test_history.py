@@ -6,7 +6,7 @@ import copy
 from typing import Any
 
 from gitops_ds.apimachinery import revisions
-from gitops_ds.daemonset import decide
+from gitops_ds.daemonset import decide, history
 from gitops_ds.model import names
 from gitops_ds.model.decision import (
     Adopt,
@@ -129,6 +129,8 @@ def test_nothing_is_pruned_while_the_limit_holds() -> None:
     world = settled()
     roll(world, *(f"agent:{i}" for i in range(2, 12)))
     assert world.numbers() == list(range(1, 12))
+    seen = world.observe()
+    assert history.prune(seen.daemonset, seen.revisions[:-1], seen.pods) == ()
     assert not any(isinstance(a, DeleteRevision) for a in world.turn().actions)
 
 

@@ -17,8 +17,8 @@ def world_of(letters: str) -> World:
 
     Capital letters are pods that are available, `n` and `o` ready ones that are not available yet,
     `x` and `b` broken ones; `-` is a node without a pod, `E` one that needs none, `2` one with two
-    old pods; `K` and `k` are old pods on a node that only keeps its pod. `+` and `*` are nodes with
-    a new pod, available or not, beside the old one.
+    old pods, `V` one with two new ones; `K` and `k` are old pods on a node that only keeps its pod.
+    `+` and `*` are nodes with a new pod, available or not, beside the old one.
     """
     body = daemonset(updateStrategy={"type": "OnDelete"}, minReadySeconds=30)
     body["spec"]["template"]["spec"]["nodeSelector"] = {"pool": "all"}
@@ -29,7 +29,7 @@ def world_of(letters: str) -> World:
     world.edit("agent:2")
     world.turn()
     for pod in world.parsed():
-        if letters[number(pod)] in "Nnx-":
+        if letters[number(pod)] in "NVnx-":
             world.vanish(pod.name)
     world.settle()
     world.now += 100
@@ -39,10 +39,10 @@ def world_of(letters: str) -> World:
             world.vanish(pod.name)
         elif letter in "noxbk":
             world.start(world.pods[pod.name], ready=letter in "no")
-        elif letter in "2+*":
+        elif letter in "2V+*":
             again = copy.deepcopy(world.pods[pod.name])
             again["metadata"]["name"] = f"{pod.name}-2"
-            if letter != "2":
+            if letter in "+*":
                 labels = again["metadata"]["labels"]
                 labels[names.REVISION_HASH] = decide.layout(world.observe()).hash
                 labels[names.POD_TEMPLATE_GENERATION] = "2"
@@ -94,6 +94,8 @@ def number(pod: Pod) -> int:
         ("2OO", 1, ""),  # the surplus pod goes first
         ("2OO", 2, "1"),
         ("2oO", 1, ""),
+        ("VOO", 1, ""),
+        ("VOO", 2, "1"),
     ],
 )
 def test_the_nodes_without_an_available_pod_are_limited(
@@ -115,6 +117,8 @@ def test_the_nodes_without_an_available_pod_are_limited(
         ("*OO", 2, "1", ""),
         ("2OO", 1, "", ""),  # the surplus pod goes first
         ("2OO", 2, "1", ""),
+        ("VOO", 1, "", ""),
+        ("VOO", 2, "1", ""),
         ("bOO", 1, "01", ""),  # the replacement of a broken one costs nothing
         ("oOO", 1, "01", ""),
         ("-OO", 1, "1", ""),
