@@ -109,4 +109,4 @@ def _shown_at(seen: Observation, moves: PodChanges) -> float | None:
 
 def _wake_after(layout: NodePodLayout, *further: float | None) -> float | None:
     times = [time for time in (*further, status.next_available(layout)) if time is not None]
-    return max(0.0, min(times) - layout.seen.now) if times else None
+    return min(times) - layout.seen.now if times else None

@@ -149,7 +149,7 @@ class _Changes:
             self.waits.append(last.until)
             return
         self.backoffs[node_pods.node] = failed_pod_backoff.following(last, now)
-        why = f"it failed ({pod.trouble or 'no reason given'})"
+        why = f"it failed ({pod.trouble})"
         self.deletes.append(pod_changes.delete(node_pods, pod, DeleteCause.FAILED, why))
 
     def evict(self, node_pods: NodePods) -> None:

@@ -44,7 +44,6 @@ from gitops_ds.daemonset import decide, failed_pod_backoff
 from gitops_ds.daemonset.node_pods import NodePodLayout, NodePods
 from gitops_ds.daemonset.shadow_views import (
     ObservedAct,
-    before_departures,
     nodes_to_create,
     uids_to_delete,
     with_departures,
@@ -130,22 +129,21 @@ class _Watched:
     """One DaemonSet: the last observation, the time of the last change, actions without an
     explanation, and what ours wanted.
 
-    `nodes_wished` are the nodes that need a pod, by the last observation; `uids_wished` the objects
-    to be deleted or changed, with their node, of the whole interval. `last` holds pods that
-    vanished since the last observation. `at_risk` outlives the interval. `outdated` are the last
-    observations of the earlier specs of the last seconds, with the time of the change.
+    `uids_wished` are the objects to be deleted or changed, with their node, of the whole interval.
+    `last` holds pods that vanished since the last observation. `at_risk` outlives the interval.
+    `outdated` are the last observations of the earlier specs of the last seconds, with the time of
+    the change.
     """
 
     seen: Observation
     layout: NodePodLayout
     since: float
     news_at: float
-    open: bool = True
+    open: bool = False
     interval: _Interval = field(default_factory=_Interval)
     arrivals: dict[str, ObservedAct] = field(default_factory=dict)
     departures: dict[str, ObservedAct] = field(default_factory=dict)
     last: dict[str, Pod] = field(default_factory=dict)
-    nodes_wished: set[str] = field(default_factory=set)
     uids_wished: dict[str, str] = field(default_factory=dict)
     at_risk: set[str] = field(default_factory=set)
     outdated: list[tuple[float, NodePodLayout]] = field(default_factory=list)
@@ -153,8 +151,9 @@ class _Watched:
     def look(self, seen: Observation, decision: Decision) -> ShadowReport:
         """Takes an observation: records the changes, judges them, and reports the conclusions."""
         layout = decide.layout(seen)
-        if self._is_news(seen, layout) or seen.now < self.news_at:
-            self.news_at = seen.now
+        if not self.open:
+            self.interval = _Interval()
+        self.news_at = seen.now if self._is_news(seen, layout) else min(self.news_at, seen.now)
         self.outdated = [(at, old) for at, old in self.outdated if seen.now - at <= QUIET]
         self._move(seen, layout)
         self._judge(seen, layout)
@@ -187,14 +186,11 @@ class _Watched:
                 last = there.get(pod.uid) or self.last.pop(pod.uid, pod)
                 last = replace(last, terminating=False)
                 available = self.layout.available(pod) and layout.available(last) and not last.ended
-                self.departures[pod.uid] = ObservedAct(
-                    last, seen.now, frozenset(node_pods.uids), available
-                )
+                self.departures[pod.uid] = ObservedAct(last, seen.now, available)
         self.last.clear()
 
     def _judge(self, seen: Observation, layout: NodePodLayout) -> None:
         """Counts the actions that ours would also have taken; the others are judged again later."""
-        self._explain_arrivals(self.nodes_wished, layout)
         self._explain_departures(self.uids_wished.keys(), layout)
         last = self.seen
         before = replace(seen, daemonset=last.daemonset, nodes=last.nodes, revisions=last.revisions)
@@ -205,10 +201,9 @@ class _Watched:
                     layout,
                 )
             if any(seen.now - act.at <= QUIET for act in self.departures.values()):
-                ends = uids_to_delete(with_departures(view, self.departures)) | uids_to_delete(
-                    before_departures(view, self.departures)
+                self._explain_departures(
+                    uids_to_delete(with_departures(view, self.departures)), layout
                 )
-                self._explain_departures(ends, layout)
 
     def _explain_arrivals(self, nodes: set[str], layout: NodePodLayout) -> None:
         """A demand for a node explains one pod there."""
@@ -235,8 +230,7 @@ class _Watched:
         """
         strategies = (look.seen.daemonset.strategy for look in (self.layout, layout))
         if not any(
-            isinstance(strategy, RollingUpdate) and strategy.max_surge.of(1)
-            for strategy in strategies
+            isinstance(strategy, RollingUpdate) and strategy.surges for strategy in strategies
         ):
             return False
         beside = (
@@ -257,8 +251,6 @@ class _Watched:
     def _check_budget(self, layout: NodePodLayout) -> None:
         """The nodes at risk now, against the budget."""
         strategy = layout.seen.daemonset.strategy
-        if not self.open:
-            self.interval.at_risk = self.interval.budget = 0
         by_node = {node_pods.node: node_pods for node_pods in layout.nodes if node_pods.wanted}
         well = {
             node
@@ -275,9 +267,6 @@ class _Watched:
         self.interval.at_risk = max(self.interval.at_risk, len(at_risk))
 
     def _wish(self, decision: Decision) -> None:
-        self.nodes_wished = {
-            action.node for action in decision.actions if isinstance(action, CreatePod)
-        }
         for action in decision.actions:
             if not isinstance(action, CreatePod):
                 self.uids_wished[getattr(action, "uid", "")] = getattr(action, "node", "")
@@ -328,7 +317,7 @@ class _Watched:
                 interval.elsewhere,
             )
             records.append(Compared(self.seen.now, self.seen.daemonset.key, self.since, *done))
-        self.open, self.interval, self.uids_wished = False, _Interval(), {}
+        self.open, self.uids_wished = False, {}
         return records
 
     def _unexplained(self) -> list[Event]:

@@ -17,14 +17,11 @@ from gitops_ds.model.values import replace
 
 class ObservedAct(msgspec.Struct, frozen=True):
     """A pod that was created, is being deleted or is gone: its last state, and the time of the
-    observation.
-
-    For a deleted pod also the UIDs of the other pods on its node, and whether it was available.
+    observation; for a deleted pod also whether it was available.
     """
 
     pod: Pod
     at: float
-    beside: frozenset[str] = frozenset()
     available: bool = False
 
 
@@ -43,13 +40,6 @@ def with_departures(seen: Observation, departures: Mapping[str, ObservedAct]) ->
     back = [gone.pod for gone in departures.values()]
     others = [pod for pod in seen.pods if pod.uid not in departures]
     return replace(seen, pods=tuple(sorted(others + back, key=lambda pod: pod.name)))
-
-
-def before_departures(seen: Observation, departures: Mapping[str, ObservedAct]) -> Observation:
-    """The observation as if these pods had stayed, without later pods on their nodes."""
-    beside = {gone.pod.node: gone.beside for gone in departures.values()}
-    pods = (pod for pod in seen.pods if pod.node not in beside or pod.uid in beside[pod.node])
-    return with_departures(replace(seen, pods=tuple(pods)), departures)
 
 
 def _moves(seen: Observation) -> PodChanges:

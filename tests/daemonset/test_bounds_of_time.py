@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from gitops_ds.daemonset import failed_pod_backoff, pending_writes
+from gitops_ds.daemonset import decide, failed_pod_backoff, pending_writes
 from gitops_ds.daemonset.competing_controller import Rivals
 from gitops_ds.daemonset.futile_writes import OFTEN, WINDOW, Repetition
+from gitops_ds.daemonset.owner_index import Owned
+from gitops_ds.daemonset.pending_writes import PendingWrites
 from gitops_ds.daemonset.rollout_simulation import RolloutPace
 from gitops_ds.daemonset.workqueue import BACKOFF, WorkQueue
 from gitops_ds.model import names
@@ -124,6 +126,14 @@ def test_a_pod_of_a_node_that_is_gone_is_in_no_counter() -> None:
     assert (status["desiredNumberScheduled"], status["numberMisscheduled"]) == (2, 0)
 
 
+def test_a_node_that_is_gone_has_its_place_in_the_order_of_names() -> None:
+    world = World(daemonset(), [node("node-1"), node("node-3")])
+    for name in ("node-4", "node-0", "node-2"):
+        world.existing(f"on-{name}", name)
+    layout = decide.layout(world.observe())
+    assert [one.node for one in layout.nodes] == [f"node-{number}" for number in range(5)]
+
+
 def test_the_usual_pace_is_half_a_minute_to_start_and_five_seconds_to_stop() -> None:
     assert RolloutPace() == RolloutPace(start=30.0, stop=5.0)
 
@@ -165,3 +175,40 @@ def test_a_deleted_key_has_no_failures_when_it_returns() -> None:
 )
 def test_a_version_that_is_no_number_delays_nothing(version: str, number: int) -> None:
     assert pending_writes.number_of(version) == number
+
+
+def test_the_first_version_of_a_cluster_is_kept_until_the_watch_shows_it() -> None:
+    for reset in (False, True):
+        writes: PendingWrites[str] = PendingWrites()
+        if reset:
+            writes.advance("9")
+            writes.reset("")
+        writes.wrote("a", "reply", "1", 0.0)
+        assert writes.get("a") == "reply"
+        writes.advance("1")
+        assert writes.get("a") is None
+        writes.wrote("a", "late", "1", 0.0)
+        assert writes.get("a") is None
+
+
+def test_of_two_replies_the_later_version_remains_and_of_one_version_the_later_reply() -> None:
+    writes: PendingWrites[str] = PendingWrites()
+    for value, version in (("first", "5"), ("again", "5"), ("earlier", "4")):
+        writes.wrote("a", value, version, 0.0)
+    assert writes.get("a") == "again"
+
+
+def test_the_other_objects_of_an_owner_remain_when_one_is_dropped() -> None:
+    owned: Owned[str] = Owned(lambda one: one, lambda one: ("owner", "ns"))
+    for one in ("a", "b", "c"):
+        owned.put(one)
+    owned.drop("b")
+    owned.put("a")
+    assert sorted(owned.candidates("owner", "ns")) == ["a", "c"]
+
+
+def test_a_target_counts_from_one_after_its_minute() -> None:
+    writes = Repetition()
+    writes.note(["a"], 100.0)
+    assert not any(writes.note(["a"], 100.0 + WINDOW) for _ in range(OFTEN))
+    assert writes.note(["a"], 100.0 + WINDOW)

@@ -276,6 +276,21 @@ def test_a_pod_of_a_daemonset_with_a_long_name_has_a_valid_name_wherever_it_is_c
         )
 
 
+def test_the_name_of_a_pod_has_at_most_63_characters() -> None:
+    assert pod_factory.name(f"{'a' * 52}\nrest").startswith(f"{'a' * 52}-")
+    assert pod_factory.name(f"{'a' * 53}\nrest").startswith(f"{'a' * 52}-")
+    assert len(pod_factory.name(f"{'a' * 100}\nrest")) == 63
+
+
+@pytest.mark.parametrize(
+    ("status", "why"),
+    [({}, "it failed (Failed)"), ({"reason": "Evicted"}, "it failed (Evicted)")],
+)
+def test_the_deletion_of_a_failed_pod_gives_its_reason(status: dict[str, str], why: str) -> None:
+    actions = with_pod(World(daemonset(), 1), phase="Failed", **status).turn().actions
+    assert [action.why for action in actions if isinstance(action, DeletePod)] == [why]
+
+
 def test_one_reconciliation_creates_at_most_250_pods() -> None:
     world = World(daemonset(), 600)
     sizes = [sum(isinstance(a, CreatePod) for a in world.turn().actions) for _ in range(4)]

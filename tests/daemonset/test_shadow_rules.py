@@ -1,0 +1,355 @@
+"""The rules of the shadow mode at their bounds: seconds, states of pods, strategies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from gitops_ds.apimachinery.node_eligibility import Placement
+from gitops_ds.daemonset import decide, shadow, shadow_views
+from gitops_ds.daemonset.node_pods import NodePodLayout, NodePods
+from gitops_ds.daemonset.shadow_views import ObservedAct
+from gitops_ds.model import names
+from gitops_ds.model.daemonset import Owner, Pod
+from gitops_ds.model.events.base import DifferenceKind
+from gitops_ds.model.values import replace
+from tests.daemonset import world
+from tests.daemonset.world import START, World
+from tests.observe.test_shadow import Scene, double, scene, without
+
+QUIET, STALLED, STANDSTILL, LONGEST_BACKOFF = 5.0, 60.0, 120.0, 1020.0
+
+
+def pod(letter: str, name: str = "p") -> Pod:
+    """`N` runs the wanted template and `O` another one; small letters are pods that are not ready,
+    `t` is one that is being deleted.
+    """
+    return Pod(
+        "logging",
+        name,
+        name,
+        node="node-0",
+        ready=letter in "NO",
+        ready_since=0.0,
+        hash="new" if letter in "Nn" else "old",
+        terminating=letter == "t",
+    )
+
+
+def layout_of(letters: str, placement: Placement | None, **spec: Any) -> NodePodLayout:
+    seen = World(world.daemonset(**spec), 0).observe()
+    pods = tuple(pod(letter, f"p{index}") for index, letter in enumerate(letters))
+    there = NodePods("node-0", placement, pods, tuple(one.uid for one in pods))
+    return NodePodLayout(seen, "new", (there,), frozenset())
+
+
+@pytest.mark.parametrize(
+    ("letters", "doubled"),
+    [
+        ("nO", True),
+        ("NO", False),
+        ("no", False),
+        ("O", False),
+        ("N", False),
+        ("OO", False),
+        ("Oo", False),
+        ("nN", False),
+        ("tO", False),
+    ],
+)
+def test_a_node_is_doubled_by_an_unavailable_new_pod_beside_an_available_old_one(
+    letters: str, doubled: bool
+) -> None:
+    layout = layout_of(letters, Placement.RUN)
+    assert shadow._is_doubled(layout, layout.nodes[0]) == doubled
+
+
+ON_DELETE = {"updateStrategy": {"type": "OnDelete"}}
+
+
+@pytest.mark.parametrize(
+    ("letters", "placement", "spec", "well"),
+    [
+        ("N", Placement.RUN, {}, True),
+        ("O", Placement.RUN, {}, False),
+        ("O", Placement.RUN, ON_DELETE, True),
+        ("n", Placement.RUN, {}, False),
+        ("n", Placement.RUN, ON_DELETE, False),
+        ("", Placement.RUN, {}, False),
+        ("Nt", Placement.RUN, {}, False),
+        ("t", Placement.EVICT, {}, False),
+        ("o", Placement.KEEP, {}, True),
+        ("", Placement.EVICT, {}, True),
+        ("t", None, {}, True),
+    ],
+)
+def test_a_daemonset_is_well_without_anything_in_progress(
+    letters: str, placement: Placement | None, spec: dict[str, Any], well: bool
+) -> None:
+    assert shadow._is_well(layout_of(letters, placement, **spec)) is well
+
+
+def test_departed_pods_are_put_back_in_their_last_state() -> None:
+    seen = replace(
+        World(world.daemonset(), 0).observe(), pods=(pod("t", "a"), pod("N", "c"), pod("N", "d"))
+    )
+    gone = {name: ObservedAct(pod("N", name), START) for name in ("a", "b")}
+    assert shadow_views.with_departures(seen, gone).pods == tuple(pod("N", one) for one in "abcd")
+    assert not gone["a"].available
+
+
+def test_arrived_pods_and_those_of_a_new_daemonset_are_taken_away() -> None:
+    seen = World(world.daemonset(), 0).observe()
+    owned = replace(pod("N", "b"), owner=Owner("DaemonSet", "agent", "ds-uid"))
+    seen = replace(seen, pods=(pod("N", "a"), owned))
+    assert shadow_views.without_arrivals(seen, {"a"}).pods == (owned,)
+    assert shadow_views.without_owned_pods(seen).pods == (pod("N", "a"),)
+
+
+def test_a_settled_daemonset_is_not_looked_at_again() -> None:
+    fleet = World(world.daemonset(), 2)
+    fleet.settle()
+    there = Scene(fleet)
+    there.look()
+    assert (there.wake_after, there.records) == (None, [])
+
+
+def test_the_last_state_of_an_orphan_is_not_kept() -> None:
+    there = scene()
+    there.shadow.gone(pod("N"))
+    (watched,) = there.shadow._watched.values()
+    assert watched.last == {}
+
+
+@pytest.mark.parametrize(("image", "due"), [("agent:2", QUIET), ("bad", STALLED)])
+def test_an_interval_ends_exactly_when_its_daemonset_was_quiet_for_long_enough(
+    image: str, due: float
+) -> None:
+    there = scene()
+    there.world.bad_images = {"bad"}
+    there.edit(image)
+    while there.theirs(there.world.observe()).actions or there.kubelets():
+        there.act()
+        there.look()
+    there.touch()
+    there.look()
+    assert there.wake_after == due
+    there.world.now += due - 1
+    there.look()
+    assert (there.wake_after, there.compared) == (1.0, [])
+    there.world.now += 1
+    there.look()
+    assert (there.wake_after, len(there.compared)) == (None, 1)
+
+
+def test_a_failed_pod_may_stay_for_the_longest_backoff_and_no_longer() -> None:
+    there = scene()
+    there.fail("node-0")
+    there.look()
+    assert there.wake_after == STANDSTILL
+    there.world.now += STANDSTILL
+    there.look()
+    assert there.wake_after == LONGEST_BACKOFF - STANDSTILL
+    there.world.now += LONGEST_BACKOFF - STANDSTILL - 1
+    there.look()
+    assert (there.wake_after, DifferenceKind.STANDSTILL in kinds(there, "DeletePod")) == (
+        1.0,
+        False,
+    )
+    there.world.now += 1
+    there.look()
+    assert (there.wake_after, DifferenceKind.STANDSTILL in kinds(there, "DeletePod")) == (
+        None,
+        True,
+    )
+
+
+def kinds(there: Scene, ours: str) -> set[DifferenceKind]:
+    return {one.what for one in there.differences if one.ours.startswith(ours)}
+
+
+@pytest.mark.parametrize(("seconds", "differences"), [(QUIET, 0), (QUIET + 1, 1)])
+def test_the_cause_of_a_new_pod_may_be_observed_seconds_later(
+    seconds: float, differences: int
+) -> None:
+    there = scene()
+    before = there.world.nodes
+    there.world.nodes = [*before, world.node("late")]
+    there.act()
+    there.kubelets()
+    there.world.nodes, after = before, there.world.nodes
+    there.look()
+    there.world.now += seconds
+    there.world.nodes = after
+    there.look()
+    there.rest()
+    assert len(there.differences) == differences
+
+
+@pytest.mark.parametrize(("seconds", "deleted"), [(0.0, True), (QUIET, True), (QUIET + 1, False)])
+def test_the_cause_of_a_deletion_may_be_observed_seconds_later(
+    seconds: float, deleted: bool
+) -> None:
+    there = scene()
+    there.end("node-1")
+    there.kubelets()
+    if seconds:
+        there.look()
+    there.world.now += seconds
+    there.taint(1, "NoExecute")
+    there.look()
+    there.rest()
+    (compared,) = there.compared
+    counted = {"node-1": 1}
+    assert (compared.deleted, compared.elsewhere) == ((counted, {}) if deleted else ({}, counted))
+
+
+def test_a_deletion_that_ours_wanted_before_its_cause_was_undone_is_its_own() -> None:
+    there = scene()
+    there.taint(1, "NoExecute")
+    there.look()
+    there.taint(1, "")
+    there.look()
+    there.end("node-1")
+    there.look()
+    there.rest()
+    (compared,) = there.compared
+    assert (compared.deleted, compared.elsewhere) == ({"node-1": 1}, {})
+
+
+def ready(there: Scene, *nodes: str, ready: bool) -> None:
+    for one in there.world.parsed():
+        if one.node in nodes:
+            there.world.start(there.world.pods[one.name], ready=ready)
+
+
+def test_only_available_pods_that_a_rollout_deletes_are_at_risk() -> None:
+    there = scene()
+    ready(there, "node-0", "node-1", "node-2", ready=False)
+    there.edit("agent:2")
+    there.look()
+    there.rest(often=True)
+    (compared,) = there.compared
+    assert (compared.replaced, compared.at_risk, there.differences) == (4, 1, [])
+
+
+def test_a_pod_that_became_unavailable_before_its_deletion_was_not_at_risk() -> None:
+    there = scene()
+    there.edit("agent:2")
+    there.act(at_most=1)  # the revision
+    there.look()
+    ready(there, "node-0", "node-1", "node-2", ready=False)
+    for name in ("node-0", "node-1", "node-2"):
+        there.end(name)
+    there.kubelets()
+    there.look()
+    there.rest()
+    assert (there.differences, there.compared[-1].at_risk) == ([], 0)
+
+
+def suspend(there: Scene) -> None:
+    there.world.body["metadata"]["annotations"][names.SUSPEND] = "true"
+
+
+@pytest.mark.parametrize(
+    ("change", "elsewhere"),
+    [
+        (lambda there: None, {}),
+        (suspend, {"node-1": 1}),
+        (lambda there: there.world.body["spec"].update(ON_DELETE), {"node-1": 1}),
+    ],
+)
+def test_a_pod_of_an_earlier_template_is_replaced_only_by_a_rolling_update(
+    change: Callable[[Scene], None], elsewhere: dict[str, int]
+) -> None:
+    there = scene()
+    there.theirs = without(lambda action: hasattr(action, "cause"))
+    change(there)
+    there.edit("agent:2")
+    there.look()
+    there.end("node-1")
+    there.look()
+    there.kubelets()
+    there.act()
+    there.kubelets()
+    there.look()
+    there.world.now += STANDSTILL
+    there.look()
+    (watched,) = there.shadow._watched.values()
+    found = there.compared[0].elsewhere if there.compared else watched.interval.elsewhere
+    assert found == elsewhere
+
+
+def test_with_surge_only_a_pod_of_another_template_on_its_node_explains_a_new_one() -> None:
+    there = scene(updateStrategy=world.rolling(0, 1))
+    there.edit("agent:2")
+    there.look()
+    for _ in range(3):
+        there.act()
+        there.kubelets()
+        there.look()
+    images = there.world.images()
+    updated = next(name for name, some in images.items() if some == ["agent:2"])
+    assert ["agent:1"] in images.values()
+    there.theirs = without(lambda action: True)
+    twin = next(one for one in there.world.parsed() if one.node == updated)
+    labels = dict(there.world.pods[twin.name]["metadata"]["labels"])
+    there.world.start(there.world.existing("agent-twin", updated, labels=labels))
+    there.look()
+    there.world.now += STANDSTILL
+    there.look()
+    assert [one.theirs for one in there.differences if one.what is DifferenceKind.CREATE] == [
+        "made agent-twin"
+    ]
+
+
+def test_a_stalled_rollout_that_becomes_on_delete_exceeds_no_budget() -> None:
+    there = scene(updateStrategy=world.rolling(3))
+    there.world.bad_images = {"bad"}
+    there.edit("bad")
+    there.look()
+    there.rest(often=True)
+    assert there.compared[-1].at_risk == 3
+    there.world.body["spec"].update(ON_DELETE)
+    there.edit("agent:2")
+    there.look()
+    there.rest()
+    assert there.differences == []
+
+
+def test_without_a_rollout_no_node_is_at_risk() -> None:
+    there = scene()
+    there.end("node-1")
+    there.rest()
+    assert there.compared[-1].at_risk == 0
+
+
+def test_a_second_pod_of_the_template_is_superfluous_with_surge_as_well() -> None:
+    there = scene(updateStrategy=world.rolling(0, 1))
+    double(there)
+    there.theirs = without(lambda action: True)
+    there.look()
+    there.world.now += STANDSTILL
+    there.look()
+    assert DifferenceKind.CREATE in kinds(there, "no pod on node-2")
+
+
+@pytest.mark.parametrize(
+    ("strategy", "superfluous"), [(world.rolling(1), True), (world.rolling(0, 1), False)]
+)
+def test_only_with_surge_a_rollout_creates_a_new_pod_beside_the_old_one(
+    strategy: dict[str, Any], superfluous: bool
+) -> None:
+    there = scene(updateStrategy=strategy)
+    there.edit("agent:2")
+    there.act(at_most=1)  # the revision
+    there.look()
+    labels = {"app": "agent", names.REVISION_HASH: decide.layout(there.world.observe()).hash}
+    there.world.start(there.world.existing("agent-new", "node-2", labels=labels))
+    there.look()
+    there.world.now += STANDSTILL
+    there.look()
+    found = {one.theirs for one in there.differences if one.what is DifferenceKind.CREATE}
+    assert found == ({"made agent-new"} if superfluous else set())
