@@ -77,9 +77,6 @@ class Fence:
                     yield
                 finally:
                     self._passing.discard(limit)
-        except errors.ClusterUnreachable:
-            self.check()  # it may be the guard that stopped it
-            raise
         except TimeoutError:
             raise errors.NotLeading(
                 "the lease ended during a write: its outcome is unknown"

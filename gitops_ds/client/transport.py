@@ -21,6 +21,7 @@ import aiohttp
 import msgspec
 import orjson
 import yarl
+from aiohttp.abc import AbstractStreamWriter
 
 from gitops_ds import errors
 from gitops_ds.client import status_errors
@@ -48,6 +49,22 @@ class Request(msgspec.Struct, frozen=True):
     headers: Mapping[str, str] = msgspec.field(default_factory=dict)
     wait: aiohttp.ClientTimeout = aiohttp.ClientTimeout(total=REQUEST_SECONDS)
     is_watch: bool = False
+
+
+class _GuardedBody(aiohttp.BytesPayload):
+    """A body, which every write has and no read. The guard is called when it is passed to the
+    connection: the last moment before it is sent.
+    """
+
+    def __init__(self, body: Any, guard: Callable[[], None]) -> None:
+        super().__init__(orjson.dumps(body))
+        self._guard = guard
+
+    async def write_with_length(
+        self, writer: AbstractStreamWriter, content_length: int | None
+    ) -> None:
+        self._guard()
+        await super().write_with_length(writer, content_length)
 
 
 class Transport:
@@ -99,26 +116,12 @@ class Transport:
             limit=connections, ssl=self._access.tls or True, socket_factory=self._socket
         )
         headers = {"User-Agent": self._user_agent, "Accept-Encoding": "identity"}
-        return aiohttp.ClientSession(
-            connector=connector, headers=headers, trace_configs=[self._guarded()]
-        )
+        return aiohttp.ClientSession(connector=connector, headers=headers)
 
     def _socket(self, address: Any) -> socket.socket:
         made = _socket(address)
         self._sockets.add(made)
         return made
-
-    def _guarded(self) -> aiohttp.TraceConfig:
-        """Calls the guard when a body, which every write has and no read, is passed to the
-        connection: the last moment before it is sent.
-        """
-
-        async def check(*_: object) -> None:
-            self._guard()
-
-        tracing = aiohttp.TraceConfig()
-        tracing.on_request_chunk_sent.append(check)
-        return tracing
 
     async def whole(self, reply: aiohttp.ClientResponse) -> bytes:
         """The whole body of a response. Raises ClusterUnreachable."""
@@ -187,7 +190,7 @@ class Transport:
             reply = await session.request(
                 request.method,
                 yarl.URL(self._access.url + request.path, encoded=True),
-                data=None if request.body is None else orjson.dumps(request.body),
+                data=None if request.body is None else _GuardedBody(request.body, self._guard),
                 params=request.query,
                 headers=headers,
                 proxy=self._access.proxy,
@@ -196,6 +199,8 @@ class Transport:
                 allow_redirects=False,
             )
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            if isinstance(error.__cause__, errors.ClusterError):  # of the guard
+                raise error.__cause__ from None
             self.tally.answered[request.method, ""] += 1
             self._throttle.failed()
             raise self.unreachable(error) from error

@@ -29,15 +29,19 @@ PROMPT = 5.0
 class Server:
     """Answers lists with nothing and keeps watches open; `watches` counts those.
 
-    The next `refusals` requests get 429 with `retry_after` seconds.
+    The next `refusals` requests get 429 with `retry_after` seconds. `writes` are the methods of the
+    requests with a body.
     """
 
     watches: int = 0
+    writes: list[str] = field(default_factory=list)
     refusals: int = 0
     retry_after: str = "0.05"
     ended: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
+        if await request.read():
+            self.writes.append(request.method)
         if self.refusals:
             self.refusals -= 1
             return web.Response(status=429, headers={"Retry-After": self.retry_after})
@@ -60,16 +64,19 @@ class Server:
 
 
 @contextlib.asynccontextmanager
-async def connected() -> AsyncIterator[tuple[Server, HttpCluster]]:
+async def connected(
+    guard: Callable[[], None] = lambda: None,
+) -> AsyncIterator[tuple[Server, HttpCluster]]:
     server, app = Server(), web.Application()
-    app.router.add_get("/{path:.*}", server.answer)
+    app.router.add_route("*", "/{path:.*}", server.answer)
     runner = web.AppRunner(app, shutdown_timeout=1)
     await runner.setup()
     try:
         site = web.TCPSite(runner, "127.0.0.1", 0)
         await site.start()
         entry = KubeconfigEntry(f"http://127.0.0.1:{runner.addresses[0][1]}", None)
-        async with HttpCluster(ClientConfig("a test", None, entry, lambda: entry)) as cluster:
+        config = ClientConfig("a test", None, entry, lambda: entry)
+        async with HttpCluster(config, guard=guard) as cluster:
             yield server, cluster
             server.ended.set()
     finally:
@@ -101,6 +108,41 @@ def test_a_request_that_is_throttled_waits_as_long_and_as_often_as_client_go_doe
             with pytest.raises(errors.TooManyRequests) as raised:
                 await prompt(cluster.get(CONFIG_MAP, "default", "one"))
             assert raised.value.retry_after == 200
+
+    asyncio.run(scene())
+
+
+ONE = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"namespace": "a", "name": "one"}}
+WRITES: dict[str, Callable[[HttpCluster], Awaitable[object]]] = {
+    "create": lambda cluster: cluster.create(CONFIG_MAP, ONE),
+    "replace": lambda cluster: cluster.replace(CONFIG_MAP, ONE),
+    "apply": lambda cluster: cluster.apply(CONFIG_MAP, ONE, manager="test"),
+    "patch": lambda cluster: cluster.patch(CONFIG_MAP, "a", "one", {"data": {}}),
+    "delete": lambda cluster: cluster.delete(CONFIG_MAP, "a", "one"),
+}
+
+
+@pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
+def test_a_write_is_sent_only_if_its_guard_passes_and_a_read_in_any_case(
+    write: Callable[[HttpCluster], Awaitable[object]],
+) -> None:
+    leads = False
+
+    def guard() -> None:
+        if not leads:
+            raise errors.NotLeading("the lease is lost")
+
+    async def scene() -> None:
+        nonlocal leads
+        async with connected(guard) as (server, cluster):
+            await prompt(cluster.get(CONFIG_MAP, "a", "one"))
+            with pytest.raises(errors.NotLeading):
+                await write(cluster)
+            assert server.writes == []
+            leads = True
+            await write(cluster)
+            assert len(server.writes) == 1
+            await prompt(cluster.get(CONFIG_MAP, "a", "one"))
 
     asyncio.run(scene())
 
