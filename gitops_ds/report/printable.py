@@ -103,15 +103,22 @@ def finding_texts(finding: Finding, hidden: redaction_report.ReportSecrets) -> F
 
 
 def _place(place: Place | None) -> Place | None:
-    return place and Place(file(place.file), max(place.line, 0), max(place.column, 0))
+    if place is None or (
+        _is_visible(place.file, _LONGEST_FILE) and min(place.line, place.column) >= 0
+    ):
+        return place
+    return Place(file(place.file), max(place.line, 0), max(place.column, 0))
 
 
 def key(key: Key) -> Key:
     """The key with printable names."""
-    return Key(*map(line, (key.group, key.kind, key.namespace, key.name)))
+    texts = (key.group, key.kind, key.namespace, key.name)
+    return key if _is_visible("".join(texts), _LONGEST_NAME) else Key(*map(line, texts))
 
 
 def _path(path: Path) -> Path:
+    if _is_visible("".join([step for step in path if isinstance(step, str)]), _LONGEST_NAME):
+        return path
     return tuple(
         step
         if isinstance(step, int)
