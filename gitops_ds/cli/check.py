@@ -135,7 +135,7 @@ def check(args: CheckArgs) -> int:
     """
     if args.rule:
         return _explain(args.rule)
-    return options.run(_check(args))
+    return options.run(_check(args), is_bounded=True)
 
 
 def _explain(rule: str) -> int:

@@ -220,15 +220,18 @@ def output(*formats: str) -> Callable[[Command], Command]:
 
 
 def run(
-    work: Coroutine[Any, Any, T], loop: Callable[[], asyncio.AbstractEventLoop] | None = None
+    work: Coroutine[Any, Any, T],
+    loop: Callable[[], asyncio.AbstractEventLoop] | None = None,
+    *,
+    is_bounded: bool = False,
 ) -> T:
     """The result of a command's coroutine, run in an event loop of asyncio or of `loop`. Ctrl-C
-    cancels it.
+    cancels it. `is_bounded`: it only reads a repository, which has a limit.
     """
-    # a short process creates more objects than it drops: garbage collection would take a fifth of
-    # the time of a check, and find nothing. Of 64 bytes each, these are 320 MB
+    # A short process creates more objects than it drops: garbage collection would take a fifth of
+    # the time of a check, and find nothing. The number is that of new objects, of about 100 bytes.
     if loop is None:
-        gc.set_threshold(5_000_000, 20, 100)
+        gc.set_threshold(5_000_000 if is_bounded else 500_000, 20, 100)
     try:
         with asyncio.Runner(loop_factory=loop) as runner:
             return runner.run(work)
