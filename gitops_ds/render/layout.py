@@ -6,7 +6,6 @@ and wrong types.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
@@ -309,6 +308,8 @@ def texts(value: Any) -> tuple[str, ...]:
 def did_you_mean(name: str, words: Iterable[str]) -> str:
     """`; did you mean x?` for a similar known name, else the known names, else an empty text."""
     names = sorted(words)
+    import difflib  # few renderings need it
+
     near = difflib.get_close_matches(name, names, 1)
     if near:
         return f"; did you mean {near[0]}?"

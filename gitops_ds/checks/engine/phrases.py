@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 from typing import Any
 
@@ -11,6 +10,8 @@ def nearest(word: str, candidates: Iterable[str]) -> str | None:
     """The most similar known word: equal but for case, otherwise similar enough; None without
     one.
     """
+    import difflib  # few checks need it
+
     words = sorted(set(candidates))
     same = [one for one in words if one.lower() == word.lower()]
     if same:
