@@ -24,10 +24,11 @@ class DaemonSetMemory:
 
     def lapse(self, now: float) -> None:
         """Drops old back-offs; `now` in seconds since 1970."""
-        if any(now - backoff.since > FORGET_AFTER for backoff in self.backoffs.values()):
-            self.backoffs = {
-                node: b for node, b in self.backoffs.items() if now - b.since <= FORGET_AFTER
-            }
+        self.backoffs = {
+            node: backoff
+            for node, backoff in self.backoffs.items()
+            if now - backoff.since <= FORGET_AFTER
+        }
 
 
 class DaemonSetMemories:

@@ -13,6 +13,8 @@ as open here, and the preview names them.
 from __future__ import annotations
 
 import heapq
+import itertools
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -25,8 +27,8 @@ from gitops_ds.daemonset.pod_changes import BURST
 from gitops_ds.daemonset.rollout_simulation import USUAL, RolloutPace
 from gitops_ds.model import names
 from gitops_ds.model.daemonset import DaemonSet, Owner, Phase, Pod
-from gitops_ds.model.decision import Action, CreatePod, DeletePod, Observation, ReleasePod
-from gitops_ds.model.live import Node, Revision
+from gitops_ds.model.decision import CreatePod, DeletePod, Observation, ReleasePod
+from gitops_ds.model.live import Node
 from gitops_ds.model.objects import DAEMONSET, Body
 from gitops_ds.model.rollouts.rollout_policy import Neighbours, RolloutPolicy, Stage
 from gitops_ds.model.rollouts.staged_preview import StagedPreview, StagePreview
@@ -40,7 +42,7 @@ from gitops_ds.model.sources.bundle import Pool
 from gitops_ds.model.values import replace
 from gitops_ds.rollouts import gate_results, node_steps, pinned_pods
 
-_UID, _LONG_AGO = "simulated", -1e9
+_UID, _LONG_AGO = "simulated", -math.inf
 _MOST_LOOKS = 400_000  # some seconds of CPU
 
 
@@ -94,18 +96,16 @@ class _Simulation:
         self.nodes = tuple(sorted(cluster.nodes, key=lambda node: node.name))
         self.daemonset, self.own_node = daemonset, cluster.own_node
         self.now, self.turns, self.most_looks = 1.0, 0, cluster.most_looks
-        self.due: list[tuple[float, int, str]] = []
-        self.made = 0
+        self.due: list[tuple[float, str]] = []
+        self.numbers = itertools.count()
         self.progress = _Progress()
-        first = revisions.new(daemonset, 1)
+        hash = revisions.hash_of(daemonset.template, daemonset.collision_count)
         self.target = _target(daemonset, template)
-        shadow = target_revisions.body_of(daemonset, template, "")
-        self.revisions = (*_parsed(first), *_parsed(shadow))
         self.pods: dict[str, Pod] = {}
         placer = node_eligibility.read(daemonset.template)
         eligible = [node for node in self.nodes if placer.place(node) is Placement.RUN]
         for node in eligible:
-            self._add(node.name, str(first["metadata"]["labels"][names.REVISION_HASH]), _LONG_AGO)
+            self._add(node.name, hash, _LONG_AGO)
         self.parked = tuple(node.name for node in eligible if node_steps.node_problem(node))
 
     def turn(self) -> bool:
@@ -119,7 +119,10 @@ class _Simulation:
         if staged.stages.complete:
             progress.ended = self.now
             return False
-        writes = [one for one in staged.decision.actions if self._perform(one)]
+        actions = staged.decision.actions
+        writes = [one for one in actions if isinstance(one, DeletePod | CreatePod | ReleasePod)]
+        for write in writes:
+            self._perform(write)
         if self.turns * len(self.nodes) > self.most_looks:
             return False
         # The same observation allows no other write, unless one turn had too many of them.
@@ -159,13 +162,10 @@ class _Simulation:
 
     def _observation(self) -> Observation:
         pods = tuple(sorted(self.pods.values(), key=lambda pod: pod.name))
-        return Observation(
-            self.now, self.daemonset, self.nodes, pods, self.revisions, own_node=self.own_node
-        )
+        return Observation(self.now, self.daemonset, self.nodes, pods, own_node=self.own_node)
 
-    def _perform(self, action: Action) -> bool:
-        """Performs a write to a pod; returns whether it is one."""
-        match action:
+    def _perform(self, write: DeletePod | CreatePod | ReleasePod) -> None:
+        match write:
             case DeletePod(uid=uid):
                 self.pods[uid] = replace(self.pods[uid], terminating=True)
                 self._later(self.pace.stop, uid)
@@ -175,36 +175,30 @@ class _Simulation:
                 pod = self.pods[uid]
                 self.pods[uid] = replace(pod, gated=False, released=self.now)
                 self._later(self.pace.start, uid)
-            case _:
-                return False
-        return True
 
     def _wait(self, wake_at: float | None) -> bool:
         """Advances to the next change; returns whether one exists."""
         times = [self.due[0][0]] if self.due else []
         times += [wake_at] if wake_at is not None else []
-        if not times:
-            return False
-        self.now = max(self.now, min(times))
+        if times:
+            self.now = max(self.now, min(times))
         while self.due and self.due[0][0] <= self.now:
-            uid = heapq.heappop(self.due)[2]
+            uid = heapq.heappop(self.due)[1]
             if self.pods[uid].terminating:
                 del self.pods[uid]
             else:
                 self.pods[uid] = _ready(self.pods[uid], self.now)
-        return True
+        return bool(times)
 
     def _later(self, seconds: float, uid: str) -> None:
-        self.made += 1
-        heapq.heappush(self.due, (self.now + seconds, self.made, uid))
+        heapq.heappush(self.due, (self.now + seconds, uid))
 
     def _add(self, node: str, hash: str, ready_since: float | None) -> None:
-        self.made += 1
-        uid = f"pod-{self.made}"
+        uid = f"pod-{next(self.numbers)}"
         created = self.now if ready_since is None else ready_since
         labels = (self.daemonset.template.get("metadata") or {}).get("labels") or {}
         pod = Pod(
-            namespace=self.daemonset.key.namespace, name=uid, uid=uid, node=node, bound=True,
+            namespace=self.daemonset.key.namespace, name=uid, uid=uid, node=node,
             labels=labels, owner=Owner(DAEMONSET.kind, self.daemonset.key.name, _UID),
             created=created, hash=hash, gated=ready_since is None,
         )  # fmt: skip
@@ -218,10 +212,8 @@ def _ready(pod: Pod, since: float) -> Pod:
 def _daemonset(body: Body) -> DaemonSet:
     """The DaemonSet before its rollout, fully rolled out and not suspended."""
     spec = {**body["spec"], "updateStrategy": {"type": "OnDelete"}}
-    metadata = {**body["metadata"], "uid": _UID, "generation": 1, "annotations": {}}
-    metadata["annotations"] = {names.TEMPLATE_GENERATION: "1"}
-    status = {"observedGeneration": 1}
-    return daemonsets.daemonset_of({**body, "metadata": metadata, "spec": spec, "status": status})
+    metadata = {**body["metadata"], "uid": _UID, "annotations": {}}
+    return daemonsets.daemonset_of({**body, "metadata": metadata, "spec": spec})
 
 
 def _target(daemonset: DaemonSet, template: Body) -> RolloutTarget:
@@ -230,13 +222,6 @@ def _target(daemonset: DaemonSet, template: Body) -> RolloutTarget:
     hash = str(metadata["labels"][names.ROLLOUT])
     name = str(metadata["name"])
     return RolloutTarget(hash, template, name, name)
-
-
-def _parsed(body: Body) -> Iterator[Revision]:
-    metadata = body["metadata"]
-    revision = revisions.revision_of({**body, "metadata": {**metadata, "uid": metadata["name"]}})
-    if revision is not None:
-        yield revision
 
 
 def _without_waits(policy: RolloutPolicy) -> RolloutPolicy:

@@ -158,6 +158,38 @@ def test_a_node_that_is_broken_now_is_parked() -> None:
     assert simulation.seconds is not None
 
 
+def turns_of(policy: dict[str, Any], bodies: list[dict[str, Any]]) -> int:
+    """The number of decisions of a simulation."""
+    run = staged_simulation._Simulation(
+        staged_simulation._daemonset(daemonset()),
+        template_of(daemonset(SECOND)),
+        rollout_policy.decode(policy),
+        RolloutNodes([nodes.node_of(body) for body in bodies]),
+        PACE,
+    )
+    turns = 1
+    while run.turn():
+        turns += 1
+    return turns
+
+
+def test_the_limit_of_a_simulation_counts_its_nodes_in_each_turn_but_the_last() -> None:
+    looks = 10 * (turns_of(FAST, zoned(10)) - 1)
+    assert preview(FAST, zoned(10), most_looks=looks).seconds is not None
+    assert preview(FAST, zoned(10), most_looks=looks - 1).seconds is None
+
+
+@pytest.mark.parametrize("count", [100, 125, 250, 251])
+def test_all_nodes_that_may_be_updated_at_once_are(count: int) -> None:
+    """Also where the writes of a turn are limited: the next turn is at the same time."""
+    policy = {
+        "stages": [{"name": "rest", "soak": "0s", "pace": {"start": count, "max": count}}],
+        "limits": {"atRisk": {"cluster": "100%"}},
+    }
+    simulation = preview(policy, zoned(count))
+    assert simulation.seconds == PACE.start + PACE.stop
+
+
 def test_a_long_rollout_is_simulated_as_far_as_time_allows() -> None:
     policy = {"stages": [{"name": "rest", "pace": {"max": 1}}], "limits": {"atRisk": {"nodes": 1}}}
     simulation = preview(policy, zoned(200), most_looks=20_000)
