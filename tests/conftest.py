@@ -41,6 +41,16 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.freeze()
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_unconfigure() -> None:
+    """Collects garbage until none is left, and excludes what remains from the two collections with
+    which pytest looks for errors of finalizers: each would visit the objects of all tests.
+    """
+    while gc.collect():
+        pass
+    gc.freeze()
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Selects what the profile tests, and orders it for several workers."""
     if profiles.FAST:

@@ -59,7 +59,7 @@ def same_template(one: Body, other: Body) -> bool:
     Upstream compares bytes, so an API server that stops writing `creationTimestamp: null` (1.34)
     would roll every DaemonSet. Here null and absent are equal.
     """
-    return one == other or _same(one, other)
+    return _same(one, other)
 
 
 def holds_more(template: Body, earlier: Body) -> bool:
@@ -163,11 +163,13 @@ def new(daemonset: DaemonSet, number: int) -> dict[str, Any]:
 
 
 def _same(one: Any, other: Any) -> bool:
+    if one == other:
+        return True
     if isinstance(one, Mapping) and isinstance(other, Mapping):
         return all(_same(one.get(key), other.get(key)) for key in one.keys() | other.keys())
     if isinstance(one, list) and isinstance(other, list):
         return len(one) == len(other) and all(map(_same, one, other))
-    return bool(one == other)
+    return False
 
 
 def _within(less: Any, more: Any) -> bool:

@@ -33,16 +33,14 @@ def of_daemon(pod_spec: Body) -> list[dict[str, Any]]:
     plain default, which has no time limit (`AddOrUpdateTolerationInPodSpec` upstream).
     """
     tolerations = [dict(toleration) for toleration in pod_spec.get("tolerations") or ()]
+    of_template = [_meaning(toleration) for toleration in tolerations]
     for key, effect in (*_ALWAYS, *([_HOST_NETWORK] if pod_spec.get("hostNetwork") else [])):
         plain = {"key": key, "operator": "Exists", "effect": effect}
-        twin = next(
-            (index for index, toleration in enumerate(tolerations) if _alike(toleration, plain)),
-            None,
-        )
-        if twin is None:
-            tolerations.append(plain)
+        meaning = (key, effect, "Exists", "")
+        if meaning in of_template:
+            tolerations[of_template.index(meaning)] = plain
         else:
-            tolerations[twin] = plain
+            tolerations.append(plain)
     return tolerations
 
 
@@ -79,8 +77,6 @@ def untolerated(tolerations: Sequence[Body], taints: Sequence[Taint]) -> frozens
     )
 
 
-def _alike(one: Body, other: Body) -> bool:
-    return all(
-        (one.get(field) or "") == (other.get(field) or "")
-        for field in ("key", "effect", "operator", "value")
-    )
+def _meaning(toleration: Body) -> tuple[str, ...]:
+    """What makes tolerations equal, whatever their time limit."""
+    return tuple(toleration.get(field) or "" for field in ("key", "effect", "operator", "value"))

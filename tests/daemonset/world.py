@@ -5,7 +5,10 @@ no luck.
 from __future__ import annotations
 
 import copy
+from functools import lru_cache
 from typing import Any
+
+import orjson
 
 from gitops_ds.apimachinery import (
     daemonsets,
@@ -34,6 +37,7 @@ from gitops_ds.model.decision import (
     ReleasePod,
     RenumberRevision,
 )
+from gitops_ds.model.live import Node
 from gitops_ds.model.objects import POD
 
 START = 1_800_000_000.0
@@ -88,6 +92,22 @@ def rolling(max_unavailable: int | str = 1, max_surge: int | str = 0) -> dict[st
     }
 
 
+# A world is observed several times in each round, and few of its objects change in one.
+@lru_cache(8192)
+def _node(text: bytes) -> Node:
+    return nodes.node_of(orjson.loads(text))
+
+
+@lru_cache(8192)
+def _pod(text: bytes) -> Pod:
+    return pods.pod_of(orjson.loads(text))
+
+
+def pod_of(body: dict[str, Any]) -> Pod:
+    """The pod; equal bodies are read once."""
+    return _pod(orjson.dumps(body))
+
+
 class World:
     """Objects, and what happens to them between the turns."""
 
@@ -112,7 +132,9 @@ class World:
             now=self.now,
             daemonset=daemonsets.daemonset_of(self.body),
             nodes=tuple(
-                sorted((nodes.node_of(body) for body in self.nodes), key=lambda node: node.name)
+                sorted(
+                    (_node(orjson.dumps(body)) for body in self.nodes), key=lambda node: node.name
+                )
             ),
             pods=tuple(sorted(self.parsed(), key=lambda pod: pod.name)),
             revisions=tuple(
@@ -203,7 +225,7 @@ class World:
             elif (
                 "phase" not in pod.get("status", {})
                 and not pod["spec"].get("schedulingGates")
-                and pods.pod_of(pod).node not in self.slow_nodes
+                and pod_of(pod).node not in self.slow_nodes
             ):
                 moved = True
                 image = pod["spec"]["containers"][0]["image"]
@@ -211,7 +233,7 @@ class World:
         return moved
 
     def start(self, pod: dict[str, Any], ready: bool = True) -> None:
-        pod["spec"]["nodeName"] = pods.pod_of(pod).node
+        pod["spec"]["nodeName"] = pod_of(pod).node
         condition = {
             "type": "Ready",
             "status": str(ready),
@@ -223,7 +245,7 @@ class World:
             pod["status"]["containerStatuses"] = [{"name": "agent", "state": {"waiting": waiting}}]
 
     def vanish(self, name: str) -> None:
-        pod = pods.pod_of(self.pods.pop(name))
+        pod = pod_of(self.pods.pop(name))
         self.vanished[pod.node] = pod.uid
 
     def add_pod(self, body: dict[str, Any]) -> dict[str, Any]:
@@ -272,14 +294,14 @@ class World:
     # Looking
 
     def parsed(self) -> list[Pod]:
-        return [pods.pod_of(body) for body in self.pods.values()]
+        return [pod_of(body) for body in self.pods.values()]
 
     def images(self) -> dict[str, list[str]]:
         """By node, the images of its pods that are not ending."""
         result: dict[str, list[str]] = {}
         for body in self.pods.values():
             if "deletionTimestamp" not in body["metadata"]:
-                result.setdefault(pods.pod_of(body).node, []).append(
+                result.setdefault(pod_of(body).node, []).append(
                     body["spec"]["containers"][0]["image"]
                 )
         return {name: sorted(images) for name, images in sorted(result.items())}

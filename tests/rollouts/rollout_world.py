@@ -10,14 +10,14 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from gitops_ds.apimachinery import daemonsets, pods, revisions
+from gitops_ds.apimachinery import daemonsets, revisions
 from gitops_ds.apimachinery.rollouts import target_revisions
 from gitops_ds.model import names
 from gitops_ds.model.rollouts import rollout_policy
 from gitops_ds.model.rollouts.staged_rollout import StageInputs
 from gitops_ds.rollouts import pinned_pods
 from gitops_ds.rollouts.pinned_pods import StagedDecision
-from tests.daemonset.world import World, daemonset, node
+from tests.daemonset.world import World, daemonset, node, pod_of
 
 SECOND = "agent:2"
 
@@ -169,7 +169,7 @@ class RolloutWorld(World):
     def on(self, image: str) -> set[str]:
         """The nodes with a pod of that image that is not ending."""
         return {
-            pods.pod_of(body).node
+            pod_of(body).node
             for body in self.pods.values()
             if body["spec"]["containers"][0]["image"] == image
             and "deletionTimestamp" not in body["metadata"]

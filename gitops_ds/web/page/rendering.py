@@ -11,7 +11,7 @@ import re
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import jinja2
@@ -51,6 +51,32 @@ class Drawn:
         return gzip.compress(self.html, 4, mtime=0)
 
 
+@lru_cache(1)
+def _jinja() -> jinja2.Environment:
+    """The templates, each compiled at its first use."""
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("gitops_ds.web.page", "templates"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        auto_reload=False,
+    )
+    environment.filters |= {"spaced": formatting.spaced, "hidden": texts.words}
+    environment.globals |= {
+        "glyphs": formatting.GLYPHS,
+        "short": short,
+        "at": formatting.at,
+        "cells": cells,
+        "squares": wall_squares.squares,
+        "node_names": node_names,
+        "files": assets.PATHS,
+        "version": __version__,
+        "states": tuple(node_map.STATES.items()),
+        "words_of": node_map.STATES,
+    }
+    return environment
+
+
 class Pages:
     """Draws pages of one view."""
 
@@ -58,27 +84,6 @@ class Pages:
         self.view = view
         self._maps: OrderedDict[object, tuple[Agent, object, FleetMap]] = OrderedDict()
         self._places: tuple[object, object, Mapping[str, tuple[str, str]]] = (None, (), {})
-        loader = jinja2.PackageLoader("gitops_ds.web.page", "templates")
-        self._jinja = jinja2.Environment(
-            loader=loader,
-            autoescape=True,
-            undefined=jinja2.StrictUndefined,
-            trim_blocks=True,
-            auto_reload=False,
-        )
-        self._jinja.filters |= {"spaced": formatting.spaced, "hidden": texts.words}
-        self._jinja.globals |= {
-            "glyphs": formatting.GLYPHS,
-            "short": short,
-            "at": formatting.at,
-            "cells": cells,
-            "squares": wall_squares.squares,
-            "node_names": node_names,
-            "files": assets.PATHS,
-            "version": __version__,
-            "states": tuple(node_map.STATES.items()),
-            "words_of": node_map.STATES,
-        }
 
     def map_of(self, agent: Agent) -> FleetMap:
         """The agent's map, drawn once for each observation of it."""
@@ -116,8 +121,8 @@ class Pages:
         context["unread"] = self.view.unread if context["live"] else ""
         context["troubles"] = [one for one in map(rows.source, shown) if one.is_trouble]
         context.setdefault("filters", {})
-        context["parts"] = self._jinja.get_template("parts.html").make_module(context)
-        text = self._jinja.get_template(template).render(context)
+        context["parts"] = _jinja().get_template("parts.html").make_module(context)
+        text = _jinja().get_template(template).render(context)
         pieces = {match[2]: match[1] for match in _PIECE.finditer(text)}
         html, words = _MARK.sub("", text).encode(), str(values.get("words", ""))
         fleet_map = values.get("map")
