@@ -114,6 +114,7 @@ def found(rule: str, text: str) -> list[Finding]:
     return [finding for finding in reported if finding.rule == rule]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("rule", [rule for rule in RULES if rule not in ELSEWHERE])
 def test_wrong_examples_of_a_page_have_findings_and_right_ones_have_none(rule: str) -> None:
     page = rule_pages.of(rule)

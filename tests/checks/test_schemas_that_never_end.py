@@ -81,6 +81,7 @@ def of_custom(schema: dict[str, Any]) -> tuple[Finding, ...]:
     ).findings
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", SCHEMAS)
 def test_a_parameter_schema_without_a_verdict_is_a_refusal_at_its_file(name: str) -> None:
     schema, words = SCHEMAS[name]
@@ -94,6 +95,7 @@ def test_a_parameter_schema_without_a_verdict_is_a_refusal_at_its_file(name: str
     assert time.process_time() - began < 20 * SECONDS
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", SCHEMAS)
 def test_a_custom_rule_without_a_verdict_is_reported_once_at_its_line(name: str) -> None:
     schema, words = SCHEMAS[name]

@@ -7,8 +7,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +22,7 @@ from gitops_ds.settings import service
 from gitops_ds.settings.base import decode
 from gitops_ds.settings.repository import RepositorySettings
 from tests import gitservers
+from tests.cluster import program
 from tests.plan.world import daemonset
 
 KEY = base64.b64encode(b"\0\0\0\x0bssh-ed25519\0\0\0 " + bytes(32)).decode()
@@ -271,26 +270,16 @@ def test_every_repository_of_the_settings_is_read_and_the_bad_one_named(tmp_path
     settings.write_text(
         json.dumps({"repositories": [{"url": url, "allowLocal": True} for url in urls]})
     )
-    program = str(Path(sys.executable).with_name("gitops-ds"))
     environment = {
         **gitservers.GIT_ENVIRONMENT,
         "GITOPS_DS_CACHE": str(tmp_path / "cache"),
         "KUBECONFIG": str(tmp_path / "none"),
     }
-    done = subprocess.run(
-        (program, "doctor", "--settings", str(settings), "-o", "json"),
-        env=environment,
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
-    assert done.returncode == 1, done.stderr
+    words = ("doctor", "--settings", settings, "-o", "json")
+    done = program.in_this_process(words, tmp_path, environment)
+    assert done.code == 1, done.err
     checks = [
-        check
-        for check in json.loads(done.stdout)["checks"]
-        if check["name"] in ("repository", "manifests")
+        check for check in done.json["checks"] if check["name"] in ("repository", "manifests")
     ]
     assert [(check["name"], check["verdict"]) for check in checks] == [
         ("repository", "ok"),

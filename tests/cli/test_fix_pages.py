@@ -83,6 +83,7 @@ WIDE_PAGES = {
 }
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("rule", "number"),
     [(rule, n) for rule, page in WIDE_PAGES.items() for n in range(len(page.wrong))],

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from gitops_ds.apimachinery import kubernetes_versions
+from tests.cluster import program
 
 ROOT = Path(__file__).resolve().parents[2]
 HEAVY = {
@@ -57,18 +58,11 @@ def test_help_imports_no_heavy_package(arguments: list[str]) -> None:
 
 
 def test_no_error_is_a_command_to_the_runner_that_reads_it(tmp_path: Path) -> None:
-    program = Path(sys.executable).with_name("gitops-ds")
-    command: list[str | Path] = [
-        program,
-        "check",
-        tmp_path,
-        "--baseline",
-        "no\n::error::such\n##[add-path]file",
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert "such" in done.stderr
-    assert not [line for line in done.stderr.splitlines() if line.startswith("::") or "##[" in line]
+    command = ("check", tmp_path, "--baseline", "no\n::error::such\n##[add-path]file")
+    done = program.in_this_process(command, tmp_path, os.environ)
+    assert done.code == 2
+    assert "such" in done.err
+    assert not [line for line in done.err.splitlines() if line.startswith("::") or "##[" in line]
 
 
 def test_an_unknown_command_is_wrong_usage() -> None:
@@ -100,12 +94,12 @@ def test_the_wheel_works_in_an_empty_environment(tmp_path: Path) -> None:
     run(uv, "venv", "--quiet", "--python", sys.executable, tmp_path / "venv")
     run(uv, "pip", "install", "--quiet", "--require-hashes", "-r", ROOT / "requirements.lock")
     run(uv, "pip", "install", "--quiet", "--no-deps", next((tmp_path / "dist").glob("*.whl")))
-    program = tmp_path / "venv/bin/gitops-ds"
+    installed = tmp_path / "venv/bin/gitops-ds"
     where = run(tmp_path / "venv/bin/python", "-c", "import gitops_ds; print(gitops_ds.__file__)")
     assert where.startswith(str(tmp_path))
-    run(program, "init", "fleet")
-    assert '"error": 0' in run(program, "check", "fleet", "-o", "json")
-    assert "kind: DaemonSet" in run(program, "render", "fleet")
+    run(installed, "init", "fleet")
+    assert '"error": 0' in run(installed, "check", "fleet", "-o", "json")
+    assert "kind: DaemonSet" in run(installed, "render", "fleet")
     packaged = Path(where.strip()).parent
     assert (packaged / f"schemas/kubernetes/v{kubernetes_versions.NEWEST}.json.gz").is_file()
     assert (packaged / "examples-repo/gitops-ds.yaml").is_file()
@@ -116,8 +110,7 @@ def test_the_wheel_works_in_an_empty_environment(tmp_path: Path) -> None:
 )
 def test_who_may_only_observe_is_given_nothing_to_apply(tmp_path: Path, settings: str) -> None:
     (tmp_path / "settings.yaml").write_text(f"{settings}\ncontroller: {{powers: observe}}\n")
-    program = Path(sys.executable).with_name("gitops-ds")
-    command: list[str | Path] = [program, "run", "--settings", tmp_path / "settings.yaml"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
-    assert done.returncode == 2
-    assert "set powers pace" in done.stderr
+    command = ("run", "--settings", tmp_path / "settings.yaml")
+    done = program.in_this_process(command, tmp_path, os.environ)
+    assert done.code == 2
+    assert "set powers pace" in done.err

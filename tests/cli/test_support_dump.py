@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import subprocess
-import sys
 import tarfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -37,6 +35,8 @@ from gitops_ds.model.skipped import DriftPolicy
 from gitops_ds.redaction.patterns import HIDDEN
 from gitops_ds.redaction.support_dump import Redactor
 from tests import controlplane, gitservers
+from tests.cluster import program
+from tests.cluster.program import Ended
 from tests.plan.world import daemonset
 
 AGENT = Key("apps", "DaemonSet", "logging", "agent")
@@ -409,30 +409,21 @@ def test_settings_that_are_not_yaml_are_named_and_omitted(tmp_path: Path) -> Non
     assert "settings.yaml" in dump.missing[0]
 
 
-def program(tmp_path: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    command = (str(Path(sys.executable).with_name("gitops-ds")), "support-dump", *words)
-    return subprocess.run(
-        command,
-        env={**gitservers.GIT_ENVIRONMENT, **variables},
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
+def dumped(directory: Path, *words: str) -> Ended:
+    return program.in_this_process(("support-dump", *words), directory, gitservers.GIT_ENVIRONMENT)
 
 
 def test_without_a_cluster_the_rest_is_written_and_nothing_overwritten(tmp_path: Path) -> None:
-    done = program(tmp_path, "--file", "dump.tar.gz", "--kubeconfig", "nowhere")
-    assert done.returncode == 0, done.stderr
-    assert "not read: cluster: " in done.stderr
+    done = dumped(tmp_path, "--file", "dump.tar.gz", "--kubeconfig", "nowhere")
+    assert done.code == 0, done.err
+    assert "not read: cluster: " in done.err
     file = tmp_path / "dump.tar.gz"
     assert file.stat().st_mode & 0o777 == 0o600
     assert {"README.txt", "versions.json"} == opened(file.read_bytes()).keys()
     before = file.read_bytes()
-    again = program(tmp_path, "--file", "dump.tar.gz", "--kubeconfig", "nowhere")
-    assert (again.returncode, file.read_bytes()) == (2, before)
-    assert "nothing is overwritten" in again.stderr
+    again = dumped(tmp_path, "--file", "dump.tar.gz", "--kubeconfig", "nowhere")
+    assert (again.code, file.read_bytes()) == (2, before)
+    assert "nothing is overwritten" in again.err
 
 
 @pytest.mark.controlplane
@@ -460,12 +451,12 @@ def test_on_a_real_cluster_forbidden_requests_are_named(
     }
     restricted = tmp_path / "kubeconfig"
     restricted.write_text(json.dumps(config))
-    few = program(tmp_path, "--file", "few.tar.gz", "--kubeconfig", str(restricted), "-o", "json")
-    assert few.returncode == 0, few.stderr
-    report = json.loads(few.stdout)
+    few = dumped(tmp_path, "--file", "few.tar.gz", "--kubeconfig", str(restricted), "-o", "json")
+    assert few.code == 0, few.err
+    report = few.json
     assert {"daemonsets.json", "nodes.json"} <= set(report["parts"])
     assert any(line.startswith("pods: ") and "forbidden" in line for line in report["unread"])
-    all_of_it = program(
+    all_of_it = dumped(
         tmp_path,
         "--file",
         "all.tar.gz",
@@ -474,8 +465,8 @@ def test_on_a_real_cluster_forbidden_requests_are_named(
         "-o",
         "json",
     )
-    assert all_of_it.returncode == 0, all_of_it.stderr
-    found = json.loads(all_of_it.stdout)
+    assert all_of_it.code == 0, all_of_it.err
+    found = all_of_it.json
     assert {"pods.json", "leases.json", "events.json", "controllerrevisions.json"} <= set(
         found["parts"]
     )

@@ -171,6 +171,7 @@ CASES = (
 )
 
 
+@pytest.mark.sampled
 @both
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_a_fault_is_attributed_within_seconds_and_stays_in_its_stage(

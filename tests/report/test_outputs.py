@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
-import sys
 from pathlib import Path
 from xml.etree import ElementTree as Xml
 
@@ -14,6 +14,7 @@ from click.testing import CliRunner, Result
 
 from gitops_ds import cli, errors
 from gitops_ds.report import markdown
+from tests.cluster import program
 from tests.plan.world import daemonset
 from tests.report import made
 
@@ -276,15 +277,8 @@ def test_a_report_is_not_written_through_a_link_of_the_repository(
 
 def test_links_below_the_current_directory_are_refused_without_git(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("/dev/null")
-    words: list[str | Path] = [
-        Path(sys.executable).with_name("gitops-ds"),
-        "check",
-        ".",
-        "-o",
-        "json=link",
-    ]
-    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert (done.returncode, "is a symlink" in done.stderr) == (1, True), done.stderr
+    done = program.in_this_process(("check", ".", "-o", "json=link"), tmp_path, os.environ)
+    assert (done.code, "is a symlink" in done.err) == (1, True), done.err
 
 
 def test_a_report_takes_the_place_of_an_older_one_and_keeps_its_mode(

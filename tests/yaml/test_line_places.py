@@ -68,6 +68,7 @@ def test_each_form_of_the_common_syntax(text: str) -> None:
     assert assert_same(text.encode()) > 0
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("path", MANIFESTS, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_manifests_of_the_project(path: Path) -> None:
     assert_same(path.read_bytes())
