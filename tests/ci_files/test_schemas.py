@@ -11,21 +11,21 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from gitops_ds import __version__
 from tests.ci_files import files
 from tests.docs import pages
 
-CHECKER = Path(sys.executable).with_name("check-jsonschema")
 SCAFFOLD = files.ROOT / "gitops_ds/commands/init/repository"
 
 
 def valid(schema: str, file: Path) -> str:
     """The output of check-jsonschema with one of its own schemas."""
-    done = subprocess.run(
-        [CHECKER, "--builtin-schema", schema, file], capture_output=True, text=True, check=False
-    )
-    return "" if done.returncode == 0 else done.stdout + done.stderr
+    from check_jsonschema.cli.main_command import main as checker
+
+    done = CliRunner().invoke(checker, ["--builtin-schema", schema, str(file)])
+    return "" if done.exit_code == 0 else done.output or repr(done.exception)
 
 
 def test_the_action_is_valid() -> None:
