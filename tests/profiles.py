@@ -21,8 +21,8 @@ def examples(number: int) -> int:
 
 
 def random_cases(number: int) -> int:
-    """The number of random cases: with `fast` one of fifty."""
-    return max(1, number // 50) if FAST else number
+    """The number of random cases: with `fast` one of two hundred."""
+    return max(1, number // 200) if FAST else number
 
 
 def sample(rows: Sequence[str]) -> frozenset[str]:

@@ -121,6 +121,7 @@ def where_it_is_not_worth_it() -> None:
             assert same is one
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "scene",
     [

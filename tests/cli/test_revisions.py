@@ -75,7 +75,7 @@ WORDS = (
 )
 
 
-@pytest.mark.sampled
+@pytest.mark.slow
 @pytest.mark.parametrize("made", [by_path, by_url, by_hand])
 def test_a_base_and_a_revision_are_named_as_in_git(
     upstream: Path, tmp_path: Path, made: Callable[[Path, Path], None]

@@ -176,6 +176,7 @@ def test_a_request_does_not_wait_behind_watches(number: int) -> None:
     asyncio.run(scene())
 
 
+@pytest.mark.slow
 def test_ten_repositories_with_a_hundred_kinds_each_watch_all_of_them(many_sockets: None) -> None:
     kinds = [
         Resource("example.com", "v1", f"Kind{number}", f"kinds{number}", namespaced=True)

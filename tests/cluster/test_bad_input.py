@@ -149,7 +149,7 @@ def test_an_unreachable_server_is_reported_with_its_address_and_the_file_that_na
 ) -> None:
     port = free_port()
     file = kubeconfig(tmp_path, f"http://127.0.0.1:{port}")
-    ended = at.run_program("apply", kubeconfig=file)
+    ended = at.run("apply", kubeconfig=file)
     assert ended.code == 3
     assert f"127.0.0.1:{port} can't be reached" in ended.err
     assert str(file) in ended.err

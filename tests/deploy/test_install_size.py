@@ -91,6 +91,7 @@ def mebibytes(name: str) -> float:
     return sum(path.stat().st_size for path in real if path.exists()) / 2**20
 
 
+@pytest.mark.slow
 def test_every_package_is_loaded_by_a_module_that_is_imported_or_has_a_reason() -> None:
     assert installed() - loaded() == set(NOT_LOADED)
 

@@ -47,6 +47,7 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     }
 
 
+@pytest.mark.slow
 def test_a_wheel_of_the_source_distribution_holds_what_one_of_the_work_tree_does(
     wheels: dict[str, Path],
 ) -> None:

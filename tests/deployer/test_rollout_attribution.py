@@ -237,6 +237,7 @@ async def noise(scene: Scene, chance: random.Random) -> None:
                 scene.cluster.kubelets.behaviour = replace(behaviour, start=slow)
 
 
+@pytest.mark.slow
 def test_rollouts_of_a_good_template_on_noisy_clusters_are_not_halted() -> None:
     """Each has one node on which the new image crashes for a while, for a reason of its own."""
     halts: list[str] = []

@@ -64,7 +64,7 @@ def play(section: Section, desk: Path, environment: Mapping[str, str]) -> None:
             )
 
 
-@pytest.mark.sampled
+@pytest.mark.slow
 @pytest.mark.parametrize("section", [s for s in SECTIONS if not s.needs_cluster], ids=str)
 def test_every_command_runs(
     section: Section, tmp_path: Path, environment: Mapping[str, str]

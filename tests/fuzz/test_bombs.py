@@ -121,6 +121,7 @@ def test_nests_are_refused_or_read(depth: int) -> None:
         targets.holds({PurePosixPath("manifest.yaml"): data.encode()})
 
 
+@pytest.mark.slow
 def test_ten_thousand_small_bombs_stay_small() -> None:
     small = (
         f"apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: a%d}}\ndata:\n  a: &a "

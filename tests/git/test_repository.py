@@ -164,6 +164,7 @@ def test_a_name_that_leaves_the_tree_is_rejected(name: bytes) -> None:
     assert (sifted.files, [f.rule for f in sifted.findings]) == ((), ["SRC004"])
 
 
+@pytest.mark.slow
 def test_a_file_of_200_mb_gives_a_finding_and_not_its_bytes(upstream: Upstream) -> None:
     upstream.work.joinpath("big.yaml").touch()
     os.truncate(upstream.work / "big.yaml", 200_000_000)

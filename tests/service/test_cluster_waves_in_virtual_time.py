@@ -11,6 +11,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequ
 from dataclasses import dataclass, field
 from functools import partial
 
+import pytest
+
 from gitops_ds import errors, simulator
 from gitops_ds.commands import service_requests
 from gitops_ds.commands.service_requests import Where
@@ -322,6 +324,7 @@ def test_a_commit_continues_to_the_next_cluster_after_the_soak() -> None:
     play(script)
 
 
+@pytest.mark.slow
 def test_at_rest_no_report_is_published_and_a_rollout_costs_few() -> None:
     async def script(clusters: Fleet) -> None:
         def pushes() -> dict[str, int]:
@@ -380,6 +383,7 @@ def test_a_revert_of_a_promoted_commit_does_not_soak() -> None:
     play(script)
 
 
+@pytest.mark.slow
 def test_commits_faster_than_the_soak_still_continue() -> None:
     async def script(clusters: Fleet) -> None:
         behind = []
@@ -511,6 +515,7 @@ def test_a_service_that_starts_again_continues_its_proofs() -> None:
     play(script)
 
 
+@pytest.mark.slow
 def test_services_that_are_killed_at_any_instant_keep_the_order() -> None:
     async def script(clusters: Fleet) -> None:
         chance = random.Random(7)
