@@ -39,6 +39,8 @@ def pytest_collection() -> Generator[None, object, object]:
     finally:
         gc.enable()
         gc.freeze()
+        # fewer collections of the many small objects: 2 % of the time of the tests
+        gc.set_threshold(20_000, 10, 20)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -112,6 +112,8 @@ class VirtualLoop(_SteppedLoop):
         return super()._wait(real, timeout)
 
     def _step(self, real: selectors.BaseSelector, timeout: float | None) -> Any:
+        if timeout == 0:  # something can run; a system call each time takes 3 % of a scene
+            return []
         if ready := real.select(0):
             return ready
         if timeout is None:

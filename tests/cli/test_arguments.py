@@ -83,6 +83,7 @@ def test_a_command_gets_its_parameters_as_one_object() -> None:
     assert sample.help == "Prints nothing."
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", ["check", "plan"])
 def test_the_old_name_of_snapshot_works_and_is_hidden(name: str) -> None:
     command = dict(commands())[name]

@@ -20,6 +20,7 @@ from gitops_ds.model.values import replace
 from tests.cluster.program import PROGRAM
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGINT], ids=lambda one: one.name)
 def test_a_signal_leaves_no_directory(tmp_path: Path, ending: signal.Signals) -> None:
     environment = {

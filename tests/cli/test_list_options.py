@@ -122,6 +122,7 @@ def lines(ended: Ended) -> list[str]:
 ALL = ["logging alpha", "logging beta", "tracing alpha"]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("words", "rows"),
     [

@@ -88,6 +88,7 @@ def test_a_reader_that_closes_the_pipe_is_no_verdict(tmp_path: Path) -> None:
     assert (run.returncode, run.stderr) == (141, b"")
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("command", ["help", "get", "nonsense"])
 def test_a_reader_of_both_streams_that_closes_the_pipe_is_no_verdict(
     tmp_path: Path, command: str

@@ -160,6 +160,7 @@ def test_elsewhere_each_change_is_a_line_without_rich_or_an_estimate() -> None:
     assert done.stdout == "False\n"
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(("term", "bar"), [("xterm", True), ("dumb", False)])
 def test_a_terminal_gets_a_bar_and_a_dumb_one_lines(term: str, bar: bool) -> None:
     ours, theirs = pty.openpty()

@@ -47,6 +47,7 @@ def modules_after(*arguments: str) -> tuple[int, set[str]]:
     return code, set(names)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     "arguments",
     [["--help"], ["version"], ["apply", "--help"], ["run", "--help"], ["demo", "--help"]],

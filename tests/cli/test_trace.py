@@ -97,6 +97,7 @@ def test_a_second_restart_moves_the_moment_on(tmp_path: Path) -> None:
     assert patch.count("restartedAt") == 2
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("files", "name", "space", "says"),
     [

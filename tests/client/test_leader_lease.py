@@ -104,6 +104,7 @@ def test_a_stolen_lease_ends_the_turn() -> None:
     scene(then)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("latency", [1.0, 2.0, 3.0, 5.0])
 def test_at_any_latency_one_candidate_leads_is_followed_and_never_two_may_write(
     latency: float,

@@ -62,6 +62,7 @@ def test_the_exit_code_is_0_without_differences_and_1_with_one(at: Desk) -> None
     ]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("variable", "code", "shown"),
     [

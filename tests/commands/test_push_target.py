@@ -71,6 +71,7 @@ def test_restart_pushes_from_a_work_tree(at: Desk) -> None:
     assert "Signed-off-by" not in message
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("words", "configured", "signed"),
     [((), "", False), (("-s",), "", True), ((), "true", True), ((), "false", False)],

@@ -23,6 +23,7 @@ async def waited(scene: Scene, messages: list[str], commit: str = "") -> Agent:
     return await wait.wait_for_rollout(scene.cluster, "gitops-ds", options, messages.append)
 
 
+@pytest.mark.sampled
 @both
 def test_a_wait_ends_when_every_stage_is_passed(powers: Powers) -> None:
     async def script(scene: Scene) -> None:
@@ -38,6 +39,7 @@ def test_a_wait_ends_when_every_stage_is_passed(powers: Powers) -> None:
     play(powers, script)
 
 
+@pytest.mark.sampled
 @both
 def test_a_wait_for_a_commit_ends_with_its_template(powers: Powers) -> None:
     async def script(scene: Scene) -> None:
@@ -50,6 +52,7 @@ def test_a_wait_for_a_commit_ends_with_its_template(powers: Powers) -> None:
     play(powers, script)
 
 
+@pytest.mark.sampled
 @both
 def test_a_wait_for_a_halted_rollout_fails_with_its_reason(powers: Powers) -> None:
     async def script(scene: Scene) -> None:

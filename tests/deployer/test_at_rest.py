@@ -18,6 +18,7 @@ async def strategy(scene: Scene) -> str:
     return str((await scene.daemonset())["spec"]["updateStrategy"]["type"])
 
 
+@pytest.mark.sampled
 @both
 def test_the_strategy_of_git_is_back_after_the_rollout_and_restarts_no_pod(
     powers: Powers,
@@ -42,6 +43,7 @@ def test_the_strategy_of_git_is_back_after_the_rollout_and_restarts_no_pod(
     play(powers, script, policy=REST)
 
 
+@pytest.mark.sampled
 @both
 def test_a_revert_touches_the_touched_nodes_only(powers: Powers) -> None:
     async def script(scene: Scene) -> None:

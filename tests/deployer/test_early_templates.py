@@ -35,6 +35,7 @@ async def early(scene: Scene) -> None:
     raise AssertionError(scene.decision)
 
 
+@pytest.mark.sampled
 @both
 def test_the_template_is_written_early_and_the_nodes_left_keep_their_stages(
     powers: Powers,
@@ -62,6 +63,7 @@ def test_the_template_is_written_early_and_the_nodes_left_keep_their_stages(
     play(powers, script, policy=POLICY)
 
 
+@pytest.mark.sampled
 @both
 def test_another_commit_puts_the_proven_template_back_first(powers: Powers) -> None:
     async def script(scene: Scene) -> None:

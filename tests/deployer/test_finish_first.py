@@ -30,6 +30,7 @@ def skipped(scene: Scene) -> list[str]:
     ]
 
 
+@pytest.mark.sampled
 @both
 @pytest.mark.parametrize("policy", [FIRST, EARLY], ids=["at-end", "late"])
 def test_the_next_commit_begins_when_the_rollout_is_complete(powers: Powers, policy: str) -> None:
@@ -52,6 +53,7 @@ def test_the_next_commit_begins_when_the_rollout_is_complete(powers: Powers, pol
     play(powers, script, policy=policy)
 
 
+@pytest.mark.sampled
 @both
 def test_a_revert_never_waits(powers: Powers) -> None:
     async def script(scene: Scene) -> None:
@@ -65,6 +67,7 @@ def test_a_revert_never_waits(powers: Powers) -> None:
     play(powers, script, policy=FIRST)
 
 
+@pytest.mark.sampled
 @both
 def test_a_halted_rollout_is_replaced(powers: Powers) -> None:
     async def script(scene: Scene) -> None:

@@ -27,6 +27,7 @@ async def halted(scene: Scene) -> None:
     await asyncio.sleep(60)
 
 
+@pytest.mark.sampled
 @both
 def test_a_halted_template_is_remembered_after_the_revert_and_held_when_applied_again(
     powers: Powers,
@@ -60,6 +61,7 @@ def test_a_halted_template_is_remembered_after_the_revert_and_held_when_applied_
     play(powers, script)
 
 
+@pytest.mark.sampled
 @both
 def test_another_template_is_not_held(powers: Powers) -> None:
     async def script(scene: Scene) -> None:

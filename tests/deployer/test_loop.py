@@ -378,6 +378,7 @@ DEFINITION = (
 )
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("every", [1.0, 30.0])
 @pytest.mark.parametrize(
     ("text", "times", "resource", "missing", "expected"),

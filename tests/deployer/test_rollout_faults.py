@@ -65,6 +65,7 @@ def test_a_template_that_the_api_server_refuses_is_skipped_with_its_reason() -> 
     play(Powers.PACE, script)
 
 
+@pytest.mark.sampled
 @both
 def test_a_bad_image_is_halted_in_the_canary_and_a_revert_in_git_touches_only_its_pods(
     powers: Powers,
@@ -89,6 +90,7 @@ def test_a_bad_image_is_halted_in_the_canary_and_a_revert_in_git_touches_only_it
     play(powers, script)
 
 
+@pytest.mark.sampled
 @both
 def test_nodes_that_join_and_pods_that_are_deleted_in_the_canary_get_the_proven_template(
     powers: Powers,
@@ -109,6 +111,7 @@ def test_nodes_that_join_and_pods_that_are_deleted_in_the_canary_get_the_proven_
     play(powers, script)
 
 
+@pytest.mark.sampled
 @both
 def test_a_pinned_pod_that_is_deleted_in_the_canary_is_brought_back_in_its_stage(
     powers: Powers,
@@ -167,6 +170,7 @@ def test_processes_that_are_killed_at_any_instant_continue_where_they_were(
     play(powers, script)
 
 
+@pytest.mark.sampled
 @both
 def test_an_edit_of_the_template_during_a_rollout_is_corrected_and_restarts_no_pod(
     powers: Powers,
@@ -187,6 +191,7 @@ def test_an_edit_of_the_template_during_a_rollout_is_corrected_and_restarts_no_p
     play(powers, script)
 
 
+@pytest.mark.sampled
 @both
 def test_a_deleted_target_revision_is_created_again_and_the_rollout_starts_at_the_canary(
     powers: Powers,
@@ -202,6 +207,7 @@ def test_a_deleted_target_revision_is_created_again_and_the_rollout_starts_at_th
     play(powers, script)
 
 
+@pytest.mark.sampled
 @both
 def test_a_daemonset_that_is_deleted_in_mid_rollout_is_created_with_the_template_of_git(
     powers: Powers,
@@ -216,6 +222,7 @@ def test_a_daemonset_that_is_deleted_in_mid_rollout_is_created_with_the_template
     play(powers, script)
 
 
+@pytest.mark.sampled
 @both
 def test_a_policy_that_is_removed_in_mid_rollout_leaves_the_strategy_of_git_to_the_controller(
     powers: Powers,
@@ -233,6 +240,7 @@ def test_a_policy_that_is_removed_in_mid_rollout_leaves_the_strategy_of_git_to_t
     play(powers, script)
 
 
+@pytest.mark.sampled
 @both
 def test_a_suspended_agent_takes_no_further_node_until_it_is_resumed(powers: Powers) -> None:
     async def script(scene: Scene) -> None:
@@ -251,6 +259,7 @@ def test_a_suspended_agent_takes_no_further_node_until_it_is_resumed(powers: Pow
     play(powers, script)
 
 
+@pytest.mark.sampled
 @both
 def test_an_agent_on_hold_keeps_its_template_and_takes_the_next_commit_once_released(
     powers: Powers,
@@ -270,6 +279,7 @@ def test_an_agent_on_hold_keeps_its_template_and_takes_the_next_commit_once_rele
     play(powers, script)
 
 
+@pytest.mark.sampled
 @both
 def test_the_policy_may_change_in_mid_rollout(powers: Powers) -> None:
     async def script(scene: Scene) -> None:
@@ -283,6 +293,7 @@ def test_the_policy_may_change_in_mid_rollout(powers: Powers) -> None:
     play(powers, script)
 
 
+@pytest.mark.sampled
 @both
 def test_a_stage_waits_for_its_approval_on_the_target_revision_of_each_rollout(
     powers: Powers,

@@ -31,6 +31,7 @@ async def planned(scene: Scene) -> Change:
     return next(change for change in plan.changes if change.key.is_daemonset)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("powers", [Powers.PACE, Powers.FULL])
 def test_a_plan_over_the_live_cluster_lists_the_nodes_in_the_order_of_their_update(
     powers: Powers,
@@ -60,6 +61,7 @@ def test_a_plan_over_the_live_cluster_lists_the_nodes_in_the_order_of_their_upda
     play(powers, script)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("powers", [Powers.PACE, Powers.FULL])
 def test_the_plan_of_a_revert_has_no_stages(powers: Powers) -> None:
     async def script(scene: Scene) -> None:

@@ -168,6 +168,7 @@ def test_a_commit_in_which_another_owner_keeps_an_object_is_not_shown_as_applied
     play(script)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     "condition",
     [Condition.REJECTED, Condition.UNREACHABLE, Condition.HELD, Condition.PARTLY_APPLIED],

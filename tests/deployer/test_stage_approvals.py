@@ -92,6 +92,7 @@ async def annotate(scene: Scene, **annotations: str) -> None:
     await scene.cluster.patch(CONTROLLER_REVISION, "default", name, patch)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("powers", [Powers.PACE, Powers.FULL])
 def test_a_signed_commit_opens_the_stage_of_its_rollout_and_no_annotation_does(
     powers: Powers,

@@ -29,6 +29,7 @@ async def hold(scene: Scene, commits: str | None) -> None:
     await scene.cluster.client("person").patch(CONFIG_MAP, "gitops-ds", NAME, patch)
 
 
+@pytest.mark.sampled
 @both
 def test_a_suspended_agent_takes_no_further_node_until_it_is_resumed(powers: Powers) -> None:
     async def script(scene: Scene) -> None:
@@ -48,6 +49,7 @@ def test_a_suspended_agent_takes_no_further_node_until_it_is_resumed(powers: Pow
     play(powers, script)
 
 
+@pytest.mark.sampled
 @both
 def test_the_rollout_of_a_commit_on_hold_takes_no_further_node_until_its_release(
     powers: Powers,

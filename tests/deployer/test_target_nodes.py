@@ -46,6 +46,7 @@ def labelled() -> list[NodeSpec]:
     ]
 
 
+@pytest.mark.sampled
 @both
 def test_a_rollout_that_would_lose_most_nodes_does_not_begin(powers: Powers) -> None:
     async def script(scene: Scene) -> None:
@@ -64,6 +65,7 @@ def test_a_rollout_that_would_lose_most_nodes_does_not_begin(powers: Powers) -> 
     play(powers, script, nodes=labelled(), policy=POLICY)
 
 
+@pytest.mark.sampled
 @both
 def test_a_loss_within_the_guard_is_counted_once(powers: Powers) -> None:
     async def script(scene: Scene) -> None:

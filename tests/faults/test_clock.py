@@ -73,6 +73,7 @@ def test_drift_is_corrected_and_commits_are_applied_independently_of_the_clock()
     virtual_time.run(main())
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("hours", JUMPS)
 def test_a_cluster_in_which_nothing_moves_is_compared_as_often_as_before(hours: float) -> None:
     async def main() -> None:

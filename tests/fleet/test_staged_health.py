@@ -17,6 +17,7 @@ both = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.sampled
 @both
 def test_a_rollout_is_progressing_until_its_last_stage_is_passed(owned: bool) -> None:
     there = watched(owned=owned)
@@ -36,6 +37,7 @@ def test_a_rollout_is_progressing_until_its_last_stage_is_passed(owned: bool) ->
     assert len(before) * 5 > 60 + 10  # the soaks
 
 
+@pytest.mark.sampled
 @both
 def test_the_events_of_a_rollout_are_those_of_the_target_and_none_at_the_promotion(
     owned: bool,
@@ -58,6 +60,7 @@ def test_the_events_of_a_rollout_are_those_of_the_target_and_none_at_the_promoti
     assert (completed.commit, completed.revision, completed.nodes) == (SECOND, 2, 10)
 
 
+@pytest.mark.sampled
 @both
 def test_a_halted_rollout_is_failed_with_the_message_of_the_halt(owned: bool) -> None:
     there = watched(owned=owned)
@@ -78,6 +81,7 @@ def test_a_halted_rollout_is_failed_with_the_message_of_the_halt(owned: bool) ->
     assert there.event_names().count("RolloutFailed") == 1
 
 
+@pytest.mark.sampled
 @both
 def test_a_revert_is_progressing_until_the_pinned_pods_are_gone(owned: bool) -> None:
     there = watched(owned=owned)

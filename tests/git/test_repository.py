@@ -90,6 +90,7 @@ def test_a_snapshot_holds_the_bytes_of_the_commit_under_the_path(upstream: Upstr
     assert taken.commit.committed == datetime(2026, 1, 1, tzinfo=UTC)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("path", ["/etc", "..", "a/../..", "a\nb"])
 def test_a_path_that_leads_out_is_a_usage_error(upstream: Upstream, path: str) -> None:
     upstream.commit({"a.yaml": "x"})
@@ -97,6 +98,7 @@ def test_a_path_that_leads_out_is_a_usage_error(upstream: Upstream, path: str) -
         snapshot(upstream, path)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("path", ["nothing", "a.yaml", "--help", "link"])
 def test_a_path_that_is_no_directory_of_the_commit_is_named(upstream: Upstream, path: str) -> None:
     (upstream.work / "link").symlink_to("/etc")

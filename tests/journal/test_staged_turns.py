@@ -58,6 +58,7 @@ def written(directory: Path, records: list[Decided]) -> Path:
     return file
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("powers", [Powers.PACE, Powers.FULL])
 def test_staged_turns_replay_without_a_difference(tmp_path: Path, powers: Powers) -> None:
     records = turns(powers)

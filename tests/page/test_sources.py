@@ -27,6 +27,7 @@ def drawn(show: fleets.Show, path: str) -> str:
     return asyncio.run(Book(show).page(path, {})).html.decode()
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("condition", Condition)
 def test_a_commit_that_is_not_applied_is_named_on_the_overview_and_on_the_agents_page(
     condition: Condition,

@@ -130,6 +130,7 @@ def run(repository: Path, *arguments: str) -> str:
     return done.output
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     "format", ["text", "github", "gitlab", "sarif", "junit", "markdown", "json"]
 )
@@ -139,6 +140,7 @@ def test_a_check_against_a_base(repository: Path, format: str) -> None:
     assert format in {"github", "gitlab", "sarif", "junit"} or "<redacted>" in output
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("format", ["text", "json", "markdown"])
 def test_a_check_and_a_plan_beside_a_cluster_that_drifted(
     repository: Path, tmp_path: Path, format: str

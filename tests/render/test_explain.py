@@ -140,6 +140,7 @@ def written(tree: SourceTree, file: str, document: int, path: Path) -> Any:
     return None
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("cluster", CLUSTERS)
 def test_every_scalar_is_located_at_itself_or_at_its_source(cluster: str) -> None:
     tree = snapshot()

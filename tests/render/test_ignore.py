@@ -63,6 +63,7 @@ def test_an_anchored_pattern_means_its_own_folder(glob: str, path: str, taken: b
     assert ignore.patterns([glob], anchored=True).take(PurePosixPath(path)) is taken
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("pattern", "path"),
     [

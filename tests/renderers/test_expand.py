@@ -189,6 +189,7 @@ def test_helm_and_what_is_no_kustomization_are_refused(text: str) -> None:
     assert len(blocking_findings(run({"kustomization.yaml": text}))) == 1
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     ("text", "words"),
     [

@@ -43,6 +43,7 @@ def applied(text: str, changes: list[dict[str, Any]]) -> str:
     return text
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize(
     "text",
     [AGENT, AGENT.rstrip("\n"), AGENT + "---\n" + AGENT.replace("name: agent", "name: other")],
