@@ -206,13 +206,14 @@ class _Watched:
                 )
 
     def _explain_arrivals(self, nodes: set[str], layout: NodePodLayout) -> None:
-        """A demand for a node explains one pod there."""
-        for uid, act in list(self.arrivals.items()):
+        """A demand for a node explains one pod there, and those before it that have ended."""
+        for uid, act in sorted(self.arrivals.items(), key=lambda one: not one[1].pod.ended):
             node = act.pod.node
             if node in nodes or self._surges(act.pod, layout):
                 self.interval.created[node] += 1
                 del self.arrivals[uid]
-                nodes.discard(node)
+                if not act.pod.ended:
+                    nodes.discard(node)
 
     def _explain_departures(self, uids: Set[str], layout: NodePodLayout) -> None:
         for uid, gone in list(self.departures.items()):

@@ -13,6 +13,7 @@ from gitops_ds.daemonset.node_pods import NodePodLayout, NodePods
 from gitops_ds.daemonset.shadow_views import ObservedAct
 from gitops_ds.model import names
 from gitops_ds.model.daemonset import Owner, Pod
+from gitops_ds.model.decision import DeletePod
 from gitops_ds.model.events.base import DifferenceKind
 from gitops_ds.model.values import replace
 from tests.daemonset import world
@@ -353,3 +354,24 @@ def test_only_with_surge_a_rollout_creates_a_new_pod_beside_the_old_one(
     there.look()
     found = {one.theirs for one in there.differences if one.what is DifferenceKind.CREATE}
     assert found == ({"made agent-new"} if superfluous else set())
+
+
+@pytest.mark.parametrize(("failures", "superfluous"), [(1, False), (2, False), (0, True)])
+def test_new_pods_that_failed_are_no_difference_before_one_that_did_not(
+    failures: int, superfluous: bool
+) -> None:
+    there = scene()
+    there.world.nodes = [*there.world.nodes, world.node("late")]
+    there.look()
+    for number in range(failures):
+        failed = there.world.existing(f"z-failed-{number}", "late", phase="Failed")
+        failed["metadata"]["deletionTimestamp"] = "2027-01-15T08:00:00Z"
+    there.act()
+    if superfluous:
+        there.world.start(there.world.existing("z-second", "late"))
+    there.theirs = without(lambda action: isinstance(action, DeletePod))
+    there.look()
+    there.world.now += STANDSTILL
+    there.look()
+    found = [one.theirs for one in there.differences if one.what is DifferenceKind.CREATE]
+    assert found == (["made z-second"] if superfluous else [])
