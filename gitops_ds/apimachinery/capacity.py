@@ -1,8 +1,8 @@
-"""What a pod takes of its node, and whether it fits there beside the others: resources, number of
-pods, host ports.
+"""The capacity that a pod requires on its node, and whether it fits beside other pods: resources,
+number of pods, host ports.
 
-Amounts are in thousandths of their unit, so that `100m` of CPU is a whole number; requests are
-rounded up, what a node has down.
+Amounts are in thousandths of their unit, so that `100m` of CPU is an integer; requests are rounded
+up, the capacity of a node down.
 https://kubernetes.io/docs/concepts/configuration/manage-resources-containers/#how-pods-with-resource-requests-are-scheduled
 """
 
@@ -15,20 +15,20 @@ from typing import TYPE_CHECKING, Any
 from gitops_ds.apimachinery import quantities
 from gitops_ds.model.objects import Body
 
-if TYPE_CHECKING:  # a large module, of which a check needs nothing else
+if TYPE_CHECKING:  # a large import, of which a check needs nothing else
     from gitops_ds.model.decision import FreeCapacity
 
 Port = tuple[str, str, int]  # protocol, host IP, port
 Amounts = Mapping[str, int]
 
-_EVERYWHERE = "0.0.0.0"  # noqa: S104  a host port that takes all addresses
-# a node that names none of one may still have it
+_EVERYWHERE = "0.0.0.0"  # noqa: S104  a host port on all addresses
+# a node may have these although its status lacks them
 _ALWAYS_THERE = frozenset(("cpu", "memory", "ephemeral-storage", "pods"))
 
 
 def requested(spec: Body) -> dict[str, int]:
     """The resource requests of a pod: containers and sidecars together, or an init container with
-    the sidecars before it where that is more.
+    the sidecars before it if that is more.
 
     The overhead of its runtime class, and the pod itself (`pods`), are added.
     https://kubernetes.io/docs/concepts/workloads/pods/sidecar-containers/#resource-sharing-within-containers
@@ -47,13 +47,13 @@ def requested(spec: Body) -> dict[str, int]:
 
 
 def allocatable(node: Body) -> dict[str, int]:
-    """What a node has for pods; empty where it doesn't say."""
+    """The capacity of a node for pods; empty if unknown."""
     return _amounts((node.get("status") or {}).get("allocatable") or {}, math.floor)
 
 
 def host_ports(spec: Body) -> Iterator[Port]:
-    """The ports of the node that the pod takes; init containers that go on count, those that end do
-    not.
+    """The host ports of the pod, including those of sidecars, without those of other init
+    containers.
     """
     sidecars = [
         one for one in spec.get("initContainers") or () if one.get("restartPolicy") == "Always"
@@ -81,7 +81,7 @@ def misfit(requests: Amounts, ports: Iterable[Port], room: FreeCapacity) -> str:
 
 
 def clash(one: Port, other: Port) -> bool:
-    """Whether two ports of a node can't both be had."""
+    """Whether two host ports of a node conflict."""
     return (
         one[0] == other[0]
         and one[2] == other[2]

@@ -1,4 +1,4 @@
-"""Where a pod names ConfigMaps."""
+"""The references of a pod to ConfigMaps."""
 
 from __future__ import annotations
 
@@ -9,9 +9,7 @@ from gitops_ds.model.objects import Body
 
 
 def names_in(pod_spec: Body) -> frozenset[str]:
-    """The names of all ConfigMaps that a pod with this spec reads: volumes, projections,
-    environment.
-    """
+    """The names of all ConfigMaps in a pod spec: volumes, projections, environment."""
     return frozenset(name for name in _names(pod_spec) if name)
 
 

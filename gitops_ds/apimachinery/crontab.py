@@ -19,7 +19,7 @@ def trigger(expression: str, timezone: str) -> CronTrigger:
 
     Raises UnknownTimeZone, and ValueError for a text that is not a crontab expression.
     """
-    # Imported here, because the imports take as long as a small check.
+    # Imported on demand, because the imports take as long as a small check.
     from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
     from apscheduler.triggers.cron import CronTrigger

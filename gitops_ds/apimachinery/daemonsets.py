@@ -1,4 +1,4 @@
-"""DaemonSets, read from what the API server sends."""
+"""DaemonSets, parsed from bodies of the API server."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ COUNTERS = {
 
 
 def daemonset_of(body: Body) -> DaemonSet:
-    """The DaemonSet; fields that are left out are as the API server defaults them."""
+    """The DaemonSet; absent fields have the defaults of the API server."""
     metadata, spec, status = (
         body.get("metadata") or {},
         body.get("spec") or {},
@@ -51,7 +51,7 @@ def daemonset_of(body: Body) -> DaemonSet:
 
 def changed_at(daemonset: DaemonSet) -> float | None:
     """The time of the last write of its spec (seconds since 1970), from managedFields; None if they
-    don't contain it.
+    lack it.
 
     https://kubernetes.io/docs/reference/using-api/server-side-apply/#managers
     """
@@ -67,9 +67,7 @@ def changed_at(daemonset: DaemonSet) -> float | None:
 
 
 def counters(counts: Counts) -> dict[str, int]:
-    """The counters under the names of the API; zeros are included, except the two that the API
-    server leaves out, which go as 0 too.
-    """
+    """The counters under the names of the API, including zeros."""
     return {theirs: getattr(counts, ours) for ours, theirs in COUNTERS.items()}
 
 

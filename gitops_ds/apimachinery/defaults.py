@@ -1,5 +1,5 @@
-"""An object as the API server stores it: defaults filled in, empty values left out, quantities in
-their one form.
+"""An object as the API server stores it: with defaults, without empty values, with canonical
+quantities.
 
 The rules are those of Kubernetes 1.37: the `+default` markers and the types of k8s.io/api
 (go_types.py), and the functions of pkg/apis/*/v1/defaults.go, which are the table here.
@@ -30,8 +30,8 @@ _RBAC = "rbac.authorization.k8s.io"
 
 
 def defaulted(body: Body, old: Body | None = None) -> dict[str, Any]:
-    """The object as it would be stored. `status` and the server's own metadata are left as they
-    are, and not invented.
+    """The object as it would be stored. `status` and the server's own metadata are neither changed
+    nor added.
 
     `old` is the stored object that it replaces: a part that the body shares with it (the same
     Python object) has its defaults already and is not visited.

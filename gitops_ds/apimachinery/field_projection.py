@@ -1,8 +1,7 @@
-"""What pods and nodes are cut down to as they arrive: the fields that `pods.pod_of` and
-`nodes.node_of` read.
+"""The fields of pods and nodes that are decoded: those that `pods.pod_of` and `nodes.node_of` read.
 
-Of a pod that is a quarter of the text, of a node with its images a tenth; what is left out is never
-made into Python objects.
+They are a quarter of the text of a pod, and a tenth of that of a node with its images. Other fields
+never become Python objects.
 """
 
 from __future__ import annotations
@@ -126,7 +125,7 @@ def _page_of_pods(text: bytes) -> Any:
 
 
 class PackedBodies(Collection[Body]):
-    """The bodies of a list as JSON, decoded page by page whenever they are read.
+    """The bodies of a list as JSON, decoded page by page at each iteration.
 
     A list is complete before it is read, and a decoded pod takes five times the memory of its text.
     """
@@ -151,8 +150,8 @@ class PackedBodies(Collection[Body]):
         return any(one == body for one in self)
 
 
-# Of the text of a page of a list, or of one event of a watch. They raise msgspec's errors where it
-# is something else.
+# Decoders for a page of a list, and for one event of a watch. They raise msgspec's errors for other
+# content.
 PAGES: Mapping[Resource, Decode] = {
     POD: _page_of_pods,
     NODE: Decoder(_ListPage[_NodeFields]).decode,

@@ -1,8 +1,7 @@
-"""How the Go types of Kubernetes serialise: which fields a struct has, of which type, and what is
-left out when empty.
+"""The serialization of the Go types of Kubernetes: the fields of a struct, their types, and which
+are omitted when empty.
 
-The data is schemas/kubernetes/types.json, written by scripts/go-types; it is read when first asked
-for.
+The data is schemas/kubernetes/types.json, written by scripts/go-types; it is read on first use.
 """
 
 from __future__ import annotations
@@ -44,12 +43,12 @@ def fields(struct: str) -> Mapping[str, Field]:
 
 
 def struct_of(api_version: str, kind: str) -> str | None:
-    """The struct of a kind: `apps/v1.DaemonSet`; None for a kind that the data doesn't hold."""
+    """The struct of a kind: `apps/v1.DaemonSet`; None for an unknown kind."""
     name: str | None = _data()["kinds"].get(f"{api_version}/{kind}")
     return name
 
 
 @cache
 def is_struct(type: str) -> bool:
-    """Whether the type names a struct."""
+    """Whether the type is a struct."""
     return "." in type and not type.startswith(("[]", "{}"))

@@ -1,4 +1,4 @@
-"""maxUnavailable and maxSurge: a number, or per cent of the nodes wanted.
+"""maxUnavailable and maxSurge: a number, or a percentage of the desired nodes.
 
 https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/daemon-set-v1/#DaemonSetSpec
 """
@@ -15,7 +15,7 @@ _PERCENT = re.compile(r"0*([0-9]{1,9})%")
 
 
 def share(value: Any) -> Share | None:
-    """An IntOrString as a share of the nodes; None where it is neither a count nor per cent."""
+    """An IntOrString as a share of the nodes; None if it is neither a count nor a percentage."""
     if isinstance(value, int) and not isinstance(value, bool):
         return Share(max(0, value))
     match = _PERCENT.fullmatch(value) if isinstance(value, str) else None
@@ -23,8 +23,8 @@ def share(value: Any) -> Share | None:
 
 
 def strategy(spec: Body) -> Strategy:
-    """The update strategy of a DaemonSet's spec; what is left out, or can't be read, is as the API
-    server defaults it.
+    """The update strategy of a DaemonSet's spec; absent and invalid fields have the defaults of the
+    API server.
     """
     chosen = spec.get("updateStrategy") or {}
     if chosen.get("type") == "OnDelete":
@@ -36,8 +36,8 @@ def strategy(spec: Body) -> Strategy:
 
 
 def limits(strategy: RollingUpdate, desired: int) -> tuple[int, int]:
-    """(maxUnavailable, maxSurge) in nodes. Where both come to nothing, one node may be unavailable,
-    or no rollout would end.
+    """(maxUnavailable, maxSurge) in nodes. If both are 0, one node may be unavailable: otherwise no
+    rollout would end.
     """
     unavailable, surge = strategy.max_unavailable.of(desired), strategy.max_surge.of(desired)
     return (1, 0) if desired and not unavailable and not surge else (unavailable, surge)

@@ -1,4 +1,6 @@
-"""JSON Patch (RFC 6902) and JSON Merge Patch (RFC 7396): a new value out, the old one untouched."""
+"""JSON Patch (RFC 6902) and JSON Merge Patch (RFC 7396). They return a new value and never change
+the old one.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ from typing import Any
 
 
 class PatchFailed(ValueError):
-    """An operation can't be done; `index` is its place in the patch (from 0), `str()` says why."""
+    """An operation failed; `index` is its position in the patch (from 0), `str()` the reason."""
 
     def __init__(self, message: str, index: int = 0) -> None:
         super().__init__(message)
@@ -15,14 +17,13 @@ class PatchFailed(ValueError):
 
 
 def apply(target: Any, operations: Any) -> Any:
-    """The target after all operations (a list of mappings), in their order.
+    """The target after all operations (a list of mappings), in order.
 
-    Raises PatchFailed at the first that can't be done: a path that is not there, a `test` that
-    fails, a malformed operation.
-    https://www.rfc-editor.org/rfc/rfc6902
+    Raises PatchFailed for the first one that fails: a missing path, a `test` that fails, a
+    malformed operation. https://www.rfc-editor.org/rfc/rfc6902
     """
     if not isinstance(operations, list):
-        raise PatchFailed("a patch is a list of operations")
+        raise PatchFailed("a patch must be a list of operations")
     for index, operation in enumerate(operations):
         try:
             target = _one(target, operation)
@@ -57,16 +58,16 @@ def steps(pointer: str) -> tuple[str, ...]:
 
 def _one(target: Any, operation: Any) -> Any:
     if not isinstance(operation, Mapping):
-        raise PatchFailed("an operation is a mapping with `op` and `path`")
-    # Equality, not `match`: a caller's scalars may be values that only compare equal to texts.
+        raise PatchFailed("an operation must be a mapping with `op` and `path`")
+    # Equality, not `match`: scalars of callers may only compare equal to strings.
     verb, path = _text(operation, "op"), steps(_text(operation, "path"))
     if verb == "remove":
         return _edit(target, path, "remove", None)
     if verb in ("add", "replace", "test") and "value" not in operation:
-        raise PatchFailed(f"{verb} needs a value")
+        raise PatchFailed(f"{verb} requires a value")
     if verb == "test":
         if _get(target, path) != operation["value"]:
-            raise PatchFailed(f"the value at {_show(path)} is another one than the test says")
+            raise PatchFailed(f"the value at {_show(path)} differs from the test")
         return target
     if verb in ("add", "replace"):
         return _edit(target, path, verb, operation["value"])
@@ -78,14 +79,14 @@ def _one(target: Any, operation: Any) -> Any:
                 raise PatchFailed(f"{_show(source)} can't be moved into itself")
             target = _edit(target, source, "remove", None)
         return _edit(target, path, "add", value)
-    raise PatchFailed(f"{verb} is no operation: use add, remove, replace, move, copy or test")
+    raise PatchFailed(f"{verb} is not an operation: use add, remove, replace, move, copy or test")
 
 
 def _text(operation: Mapping[str, Any], key: str) -> str:
     value = operation.get(key)
     value = getattr(value, "value", value)
     if not isinstance(value, str):
-        raise PatchFailed(f"an operation needs `{key}`, a text")
+        raise PatchFailed(f"an operation requires `{key}`, a string")
     return value
 
 
@@ -101,8 +102,8 @@ def _get(target: Any, path: tuple[str, ...]) -> Any:
 
 
 def _edit(target: Any, path: tuple[str, ...], verb: str, value: Any, done: int = 0) -> Any:
-    """The target with the value added, replaced or removed at the path; only what lies on the way
-    is copied.
+    """The target with the value added, replaced or removed at the path; only the parents are
+    copied.
     """
     if done == len(path):
         if verb == "remove":
@@ -136,14 +137,14 @@ def _edit(target: Any, path: tuple[str, ...], verb: str, value: Any, done: int =
 def _index(entries: list[Any], step: str, path: tuple[str, ...], over: int = 0) -> int:
     # RFC 6901 section 4: digits without a leading zero.
     if not (step.isascii() and step.isdigit()) or (step != "0" and step.startswith("0")):
-        raise PatchFailed(f"{_show(path)}: a list needs a number here")
+        raise PatchFailed(f"{_show(path)}: a list requires an index here")
     if int(step) >= len(entries) + over:
         raise PatchFailed(f"{_show(path)}: the list has only {len(entries)} entries")
     return int(step)
 
 
 def _missing(path: tuple[str, ...]) -> PatchFailed:
-    return PatchFailed(f"{_show(path)} is not there")
+    return PatchFailed(f"{_show(path)} does not exist")
 
 
 def _show(path: tuple[str, ...]) -> str:

@@ -1,6 +1,4 @@
-"""JSON Schemas of a repository, evaluated under the limit of CPU time. Nothing is ever fetched for
-one.
-"""
+"""JSON Schemas of a repository, evaluated with a limit of CPU time and without network."""
 
 from __future__ import annotations
 
@@ -13,7 +11,7 @@ from typing import Any, Final
 from gitops_ds.model import cpu_limit
 from gitops_ds.model.objects import Path
 
-# A schema by the URI that a `$ref` names; None: not known.
+# The schema for the URI of a `$ref`; None if unknown.
 Resolve = Callable[[str], Mapping[str, Any] | None]
 
 TOO_SLOW: Final = (
@@ -22,16 +20,14 @@ TOO_SLOW: Final = (
     "(a+)+, and allOf, anyOf or $ref that multiply each other"
 )
 TOO_LARGE: Final = (
-    "the schema needs more memory than there is: simplify anyOf, oneOf and $ref that multiply "
+    "the schema needs more memory than is available: simplify anyOf, oneOf and $ref that multiply "
     "each other"
 )
-CIRCLE: Final = "the schema can't be followed: its $ref lead in circles, or it is nested too deeply"
+CIRCLE: Final = "the schema can't be resolved: its $ref form a cycle, or it is nested too deeply"
 
 
 class UnusableSchema(Exception):
-    """A schema that gives no verdict; the message says why, `path` leads to the place in the
-    schema.
-    """
+    """A schema without a verdict; the message is the reason, `path` the place in the schema."""
 
     def __init__(self, message: str, path: Path = ()) -> None:
         super().__init__(message)
@@ -39,8 +35,8 @@ class UnusableSchema(Exception):
 
 
 def check_schema(schema: Mapping[str, Any]) -> None:
-    """Raises UnusableSchema for what is no JSON Schema."""
-    # Imported here: 80 ms that a repository of plain manifests need not pay.
+    """Raises UnusableSchema for an invalid JSON Schema."""
+    # Imported on demand: the import takes 80 ms, which plain manifests do not need.
     import jsonschema
     from jsonschema import Draft202012Validator
 
@@ -49,14 +45,15 @@ def check_schema(schema: Mapping[str, Any]) -> None:
             Draft202012Validator.check_schema(schema)
     except jsonschema.SchemaError as error:
         raise UnusableSchema(
-            f"this is no JSON schema: {shortened(error.message)}", tuple(error.absolute_path)
+            f"this is not a valid JSON schema: {shortened(error.message)}",
+            tuple(error.absolute_path),
         ) from None
 
 
 @contextlib.contextmanager
 def _bounded() -> Iterator[None]:
-    """Around an evaluation. Raises UnusableSchema where it takes more time, memory or depth than it
-    may.
+    """The limits of an evaluation. Raises UnusableSchema if it exceeds the limit of time, memory or
+    depth.
     """
     try:
         with cpu_limit.limited():
@@ -70,7 +67,7 @@ def _bounded() -> Iterator[None]:
 
 
 def validator(schema: Mapping[str, Any], resolve: Resolve = lambda _: None) -> Any:
-    """Judges instances by the schema, for `errors`."""
+    """A validator of the schema, for `errors`."""
     import referencing
     import referencing.exceptions
     import referencing.jsonschema
@@ -87,7 +84,9 @@ def validator(schema: Mapping[str, Any], resolve: Resolve = lambda _: None) -> A
 
 
 def errors(judge: Any, instance: Any, at_most: int) -> list[Any]:
-    """The ValidationErrors of the instance. Raises UnusableSchema where it gives no verdict."""
+    """The ValidationErrors of the instance. Raises UnusableSchema for a schema without a
+    verdict.
+    """
     import referencing.exceptions
 
     try:
@@ -95,16 +94,16 @@ def errors(judge: Any, instance: Any, at_most: int) -> list[Any]:
             return list(islice(judge.iter_errors(instance), at_most))
     except referencing.exceptions.Unresolvable as error:
         raise UnusableSchema(
-            f"the schema refers to {shortened(error.ref)}, which is not known"
+            f"the schema refers to {shortened(error.ref)}, which is unknown"
         ) from None
     except re.error as error:
         raise UnusableSchema(
-            f"{shortened(str(error.pattern))} is no regular expression: {error.msg}"
+            f"{shortened(str(error.pattern))} is not a valid regular expression: {error.msg}"
         ) from None
     except (ArithmeticError, ValueError, TypeError) as error:
         raise UnusableSchema(f"the schema can't be applied: {shortened(str(error))}") from None
 
 
 def shortened(text: str, longest: int = 200) -> str:
-    """The text, cut where it is too long for a message: jsonschema quotes the whole instance."""
+    """The text, truncated for a message: jsonschema quotes the whole instance."""
     return text if len(text) <= longest else f"{text[: longest - 3]}..."

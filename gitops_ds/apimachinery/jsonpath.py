@@ -115,7 +115,9 @@ def _text(parts: Sequence[Node], node: Any, root: Any) -> Iterator[str]:
 
 
 def as_text(value: Any) -> str:
-    """A value as kubectl prints it: text without quotes, all else as JSON, null as nothing."""
+    """A value as kubectl prints it: a string without quotes, others as JSON, null as an empty
+    text.
+    """
     if isinstance(value, str):
         return value
     return "" if value is None else json.dumps(value, separators=(",", ":"), ensure_ascii=False)
@@ -135,7 +137,7 @@ def _nodes(text: str) -> Iterator[Node | None]:
 
 
 def _closing(text: str, brace: int) -> int:
-    """The place of the brace that closes the one at `brace`; braces in quotes do not."""
+    """The position of the brace that closes the one at `brace`; braces in quotes are ignored."""
     quote, at = "", brace + 1
     while at < len(text):
         char = text[at]

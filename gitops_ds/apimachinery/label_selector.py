@@ -1,4 +1,4 @@
-"""Conditions on labels: label selectors, node selectors, and whether labels meet them.
+"""Conditions on labels: label selectors, node selectors, and their evaluation.
 
 https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#label-selectors
 """
@@ -18,7 +18,7 @@ _DOMAIN = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-
 
 
 def from_body(body: Body) -> Requirement:
-    """One entry of a `matchExpressions`."""
+    """An entry of `matchExpressions`."""
     return Requirement(
         str(body.get("key", "")),
         str(body.get("operator", "")),
@@ -27,7 +27,7 @@ def from_body(body: Body) -> Requirement:
 
 
 def of_label_selector(selector: Body) -> tuple[Requirement, ...]:
-    """All conditions of a metav1.LabelSelector; the empty selector has none, and so matches
+    """All conditions of a metav1.LabelSelector; the empty selector has no conditions, so it matches
     everything.
     """
     equal = (
@@ -38,7 +38,7 @@ def of_label_selector(selector: Body) -> tuple[Requirement, ...]:
 
 
 def is_valid(requirement: Requirement) -> bool:
-    """Whether the scheduler takes a node selector requirement seriously; a term with another one
+    """Whether a node selector requirement is valid for the scheduler; a term with an invalid one
     matches no node.
 
     `NewRequirement` of k8s.io/apimachinery/pkg/labels.
@@ -79,7 +79,7 @@ def matches(requirement: Requirement, labels: Mapping[str, str]) -> bool:
 
 def all_match(requirements: Iterable[Requirement], labels: Mapping[str, str]) -> bool:
     """Whether the labels meet every requirement."""
-    for requirement in requirements:  # noqa: SIM110  a generator takes twice as long, and every pod of a turn comes here
+    for requirement in requirements:  # noqa: SIM110  a generator takes twice as long, for each pod
         if not matches(requirement, labels):
             return False
     return True
@@ -91,7 +91,7 @@ def integer(text: str) -> int | None:
         return None
     sign, digits = ("-" if text[0] == "-" else ""), text.lstrip("+-").lstrip("0") or "0"
     if len(digits) > _LONGEST_INTEGER:
-        return None  # Python refuses more than 4,300 digits with an error
+        return None  # Python raises an error for more than 4,300 digits
     number = int(sign + digits)
     return number if -(2**63) <= number < 2**63 else None
 

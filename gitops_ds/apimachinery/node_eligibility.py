@@ -1,7 +1,7 @@
-"""Whether a node should run a daemon's pod, may keep an existing one, or must lose it.
+"""Whether a node should run a DaemonSet's pod, may keep an existing one, or must not run it.
 
-Resources, host ports, node conditions and `spec.unschedulable` play no part: they are the
-scheduler's job, and the pod waits.
+Resources, host ports, node conditions and `spec.unschedulable` are ignored: the scheduler considers
+them, and the pod waits.
 https://kubernetes.io/docs/concepts/workloads/controllers/daemonset/#how-daemon-pods-are-scheduled
 """
 
@@ -18,13 +18,13 @@ from gitops_ds.model.live import Node, Taint
 from gitops_ds.model.objects import Body
 from gitops_ds.model.sources.bundle import Requirement
 
-# sets of taints by placer; an autoscaler writes taints with a time in them, each another one
+# sets of taints by placer; an autoscaler's taints contain a time, so each one differs
 _TAINTS_KEPT = 256
 
 
 class Placement(Enum):
-    """RUN: the node should have a pod. KEEP: none is created, an existing one stays. EVICT: none
-    may be there.
+    """RUN: the node should have a pod. KEEP: no pod is created, an existing one stays. EVICT: no
+    pod is allowed.
     """
 
     RUN = "run"
@@ -39,7 +39,7 @@ class Term(msgspec.Struct, frozen=True):
     names: tuple[Requirement, ...]
 
     def matches(self, node: Node) -> bool:
-        """Whether the node meets all of them."""
+        """Whether the node meets all conditions."""
         return label_selector.all_match(self.labels, node.labels) and label_selector.all_match(
             self.names, {"metadata.name": node.name}
         )
@@ -60,7 +60,7 @@ class Placer:
     )
 
     def place(self, node: Node) -> Placement:
-        """What this template means for that node."""
+        """The placement on that node."""
         if self.node_name and self.node_name != node.name:
             return Placement.EVICT
         if not self.selects(node):
@@ -86,8 +86,8 @@ class Placer:
 
 
 def read(template: Body) -> Placer:
-    """The rules of a pod template (an object with `metadata` and `spec`), as of a pod made from it
-    for a DaemonSet.
+    """The placement rules of a DaemonSet's pod from this template (an object with `metadata` and
+    `spec`).
     """
     spec = template.get("spec") or {}
     return Placer(
@@ -99,7 +99,7 @@ def read(template: Body) -> Placer:
 
 
 def placement(template: Body, node: Node) -> Placement:
-    """The placement of one template on one node; read a Placer where there are many nodes."""
+    """The placement of one template on one node; for many nodes, use a Placer."""
     return read(template).place(node)
 
 
@@ -107,8 +107,7 @@ def required_terms(pod_spec: Body) -> tuple[Term, ...] | None:
     """The usable terms of the required node affinity, one of which must match; None without such
     affinity.
 
-    A term that is empty, or holds a requirement that can't be parsed, matches nothing and is left
-    out.
+    An empty term, or one with an invalid requirement, matches no node and is omitted.
     """
     required = ((pod_spec.get("affinity") or {}).get("nodeAffinity") or {}).get(
         "requiredDuringSchedulingIgnoredDuringExecution"

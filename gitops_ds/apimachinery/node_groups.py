@@ -15,7 +15,7 @@ _SHOWN = 2
 
 
 def keys_of(placers: Iterable[Placer]) -> frozenset[str]:
-    """The labels of nodes that these templates look at."""
+    """The labels of nodes that these templates use."""
     keys: set[str] = set()
     for placer in placers:
         keys |= placer.node_selector.keys()
@@ -25,7 +25,7 @@ def keys_of(placers: Iterable[Placer]) -> frozenset[str]:
 
 
 def groups(nodes: Iterable[Node], keys: Collection[str]) -> Groups:
-    """The nodes, those together that have the same values of these labels and the same taints."""
+    """Groups of nodes with the same values of these labels and the same taints."""
     ordered = sorted(keys)
     by_signature: dict[tuple[object, ...], list[Node]] = {}
     for node in nodes:
@@ -34,7 +34,7 @@ def groups(nodes: Iterable[Node], keys: Collection[str]) -> Groups:
 
 
 def placed(placer: Placer, groups: Groups) -> dict[Placement, list[Node]]:
-    """The nodes by their placement; groups were made by every label that the template reads."""
+    """The nodes by placement; the groups must distinguish every label that the template uses."""
     by_name = placer.node_name or any(term.names for term in placer.terms or ())
     by_placement: dict[Placement, list[Node]] = {placement: [] for placement in Placement}
     for group in groups:
@@ -65,7 +65,7 @@ def _pool(name: str) -> str:
 
 
 def by_pool(names: Iterable[str], census: Census) -> dict[str, int]:
-    """How many of the nodes are in each pool, the largest first; those in none under the empty
+    """The number of nodes in each pool, the largest first; nodes without a pool have the empty
     name.
     """
     return dict(
@@ -77,7 +77,7 @@ def by_pool(names: Iterable[str], census: Census) -> dict[str, int]:
 
 
 def listed(ordered: Sequence[str], shown: int = _SHOWN) -> str:
-    """`a, b and 4 more`; one more than `shown` is not worth leaving out."""
+    """`a, b and 4 more`; with one more than `shown`, all are listed."""
     if len(ordered) <= shown + 1:
         return ", ".join(ordered)
     return f"{', '.join(ordered[:shown])} and {len(ordered) - shown:,} more"

@@ -1,5 +1,4 @@
-"""The nodes of a check: those of a cluster snapshot, else those that
-its file declares.
+"""The nodes of a check: those of a cluster snapshot, else those that the cluster's file declares.
 
 A declared node has the labels that its pool requires and sets, and no other properties. If one pool
 has no number of nodes, no nodes are created: a partial cluster would cause wrong findings.
@@ -42,8 +41,8 @@ def census(facts: ClusterFacts, live: Live) -> Census | None:
 
 
 def pool_of(node: Node, pools: Sequence[Pool]) -> str:
-    """The first of the cluster's pools that the node meets, else what its provider calls its pool;
-    empty for neither.
+    """The first of the cluster's pools that the node matches, else the provider's name of its pool;
+    else empty.
     """
     labels = node.labels
     for pool in pools:
@@ -56,8 +55,8 @@ def pool_of(node: Node, pools: Sequence[Pool]) -> str:
 
 
 def declared(pools: tuple[Pool, ...]) -> Census | None:
-    """The nodes of these pools; the same pools always make the same object, so clusters that are
-    alike are looked at once.
+    """The nodes of these pools; the same object for equal pools, so that similar clusters are
+    checked once.
     """
     if any(pool.nodes is None for pool in pools) or sum(pool.nodes or 0 for pool in pools) > _MOST:
         return None
@@ -65,11 +64,11 @@ def declared(pools: tuple[Pool, ...]) -> Census | None:
 
 
 def silent(pools: Sequence[Pool]) -> tuple[str, ...]:
-    """The pools that don't say how many nodes they have."""
+    """The pools without a number of nodes."""
     return tuple(pool.name for pool in pools if pool.nodes is None)
 
 
-# the clusters of a repository have few sets of pools, each used on both sides of a change
+# the clusters of a repository have few distinct sets of pools, each used on both sides of a change
 @lru_cache(64)
 def _declared(pools: tuple[Pool, ...]) -> Census | None:
     nodes, of, room = [], {}, {}
@@ -112,7 +111,7 @@ def _nodes(pool: Pool) -> Iterator[Node]:
 
 
 def _matching(pool: Pool, number: int) -> Mapping[str, str]:
-    """Labels that meet the pool's conditions; of several values each gets its turn."""
+    """Labels that meet the pool's conditions; several values alternate."""
     labels = {}
     for condition in pool.match:
         if condition.operator == "In":

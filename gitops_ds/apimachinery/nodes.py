@@ -1,4 +1,4 @@
-"""Nodes, read from what the API server sends."""
+"""Nodes, parsed from bodies of the API server."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Pods, read from what the API server sends: where, whose, how they do.
+"""Pods, parsed from bodies of the API server: node, owner, state.
 
-There may be a hundred thousand of them, and those of one owner have most in common: that is held
-once.
+There can be a hundred thousand pods, and those of one owner have most values in common, which are
+stored once.
 """
 
 from __future__ import annotations
@@ -71,10 +71,9 @@ def _labels(labels: tuple[tuple[str, str], ...]) -> Mapping[str, str]:
 
 
 def target(pod_spec: Body) -> str:
-    """The one node that the required affinity names by `metadata.name`, else empty.
+    """The single node in the required affinity, by `metadata.name`, else empty.
 
-    The first such field of the first term that has one decides, as upstream's `GetTargetNodeName`
-    does.
+    The first such field of the first term with one counts, as in upstream's `GetTargetNodeName`.
     """
     required = ((pod_spec.get("affinity") or {}).get("nodeAffinity") or {}).get(
         "requiredDuringSchedulingIgnoredDuringExecution"

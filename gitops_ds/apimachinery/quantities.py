@@ -1,10 +1,8 @@
-"""Resource quantities: what they amount to, and the one text that an API server stores for them.
+"""Resource quantities: their amount, and their canonical form.
 
 https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/; the canonical form
-follows
-staging/src/k8s.io/apimachinery/pkg/api/resource/quantity.go: no fraction, the largest suffix that
-loses nothing, the family of
-suffixes as it was written.
+follows staging/src/k8s.io/apimachinery/pkg/api/resource/quantity.go: no fraction, the largest exact
+suffix, of the same family of suffixes.
 """
 
 from __future__ import annotations
@@ -28,8 +26,8 @@ def parse(text: str | int | float) -> Fraction:
 
 
 def canonical(text: str | int | float, *, round_to_milli: bool = False) -> str:
-    """The text that an API server keeps: `0.1` is `100m`, `1024Mi` is `1Gi`, `1000` is `1k`. Raises
-    ValueError.
+    """The text that an API server stores: `0.1` is `100m`, `1024Mi` is `1Gi`, `1000` is `1k`.
+    Raises ValueError.
 
     `round_to_milli`: amounts of resources are rounded up to a thousandth.
     """
@@ -48,19 +46,20 @@ def _canonical(text: str, round_to_milli: bool) -> str:
     return _decimal(amount, exponent_form=family == "exponent")
 
 
-@lru_cache(1024)  # a fleet's manifests repeat the same few
+@lru_cache(1024)  # manifests repeat the same few
 def _parse(text: str) -> tuple[Fraction, str]:
     matched = _QUANTITY.match(text)
     if not matched:
         raise ValueError(
-            f"{text!r} is no quantity: write a number with an optional suffix (100m, 1, 64Mi, 2G)"
+            f"{text!r} is not a valid quantity: write a number with an optional suffix "
+            "(100m, 1, 64Mi, 2G)"
         )
     number, binary, decimal, exponent = matched.groups()
     if binary:
         return Fraction(number) * BINARY[binary], "binary"
     if exponent is not None:
         if abs(int(exponent)) > 1000:
-            raise ValueError(f"{text!r} is no quantity: its exponent is out of range")
+            raise ValueError(f"{text!r} is not a valid quantity: its exponent is out of range")
         return Fraction(number) * Fraction(10) ** int(exponent), "exponent"
     return Fraction(number) * Fraction(10) ** DECIMAL[decimal or ""], "decimal"
 

@@ -1,9 +1,9 @@
-"""ControllerRevisions: the exact bytes of their data, when two templates are the same, their hash
-and name.
+"""ControllerRevisions: the exact bytes of their data, the equality of templates, their hash and
+name.
 
-The data is what `kubectl rollout undo` sends as a strategic merge patch, and upstream's controller
-compares it byte for byte. So it
-is written as Go writes it: keys sorted by code point, no spaces, five characters escaped.
+`kubectl rollout undo` sends the data as a strategic merge patch, and upstream's controller compares
+it byte for byte. So it is encoded as in Go: keys sorted by code point, no spaces, five characters
+escaped.
 https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/controller-revision-v1/
 """
 
@@ -27,24 +27,20 @@ _SAFE = "bcdfghjklmnpqrstvwxz2456789"
 
 
 def canonical(value: Any) -> bytes:
-    """JSON as Go's encoding/json writes maps. A ControllerRevision must be sent so, or its data is
-    stored in other bytes.
+    """JSON as Go's encoding/json writes maps. Required for a ControllerRevision, because the bytes
+    of its data are stored as sent.
     """
     plain = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return plain.translate(_GO_ESCAPES).encode()
 
 
 def data(template: Body) -> dict[str, Any]:
-    """The `data` of a revision that holds this pod template: a patch that puts it in place of any
-    other.
-    """
+    """The `data` of a revision with this pod template: a patch that replaces any other one."""
     return {"spec": {"template": {"$patch": "replace", **template}}}
 
 
 def template_of(body: Body) -> dict[str, Any] | None:
-    """The pod template in a revision's `data`, without the directive; None where the data holds
-    none.
-    """
+    """The pod template in a revision's `data`, without the directive; None if it is missing."""
     template: Any = body.get("data")
     for step in ("spec", "template"):
         template = template.get(step) if isinstance(template, Mapping) else None
@@ -54,7 +50,7 @@ def template_of(body: Body) -> dict[str, Any] | None:
 
 
 def same_template(one: Body, other: Body) -> bool:
-    """Whether two pod templates mean the same.
+    """Whether two pod templates are equivalent.
 
     Upstream compares bytes, so an API server that stops writing `creationTimestamp: null` (1.34)
     would roll every DaemonSet. Here null and absent are equal.
@@ -63,14 +59,12 @@ def same_template(one: Body, other: Body) -> bool:
 
 
 def holds_more(template: Body, earlier: Body) -> bool:
-    """Whether a template is an earlier one with fields added to it, and nothing changed or taken
-    away.
-    """
+    """Whether a template is an earlier one with additional fields only."""
     return _within(earlier, template)
 
 
 def revision_of(body: Body) -> Revision | None:
-    """The revision; None where its data holds no pod template."""
+    """The revision; None if its data has no pod template."""
     template = template_of(body)
     if template is None:
         return None
@@ -97,11 +91,11 @@ def labels_of(revision: Revision) -> Mapping[str, str]:
 
 
 def hash_of(template: Body, collision_count: int | None) -> str:
-    """The hash for names and labels: FNV-1a over the canonical data and the collision count, in
-    letters that spell no word.
+    """The hash for names and labels: FNV-1a of the canonical data and the collision count, in
+    letters that form no word.
 
-    Only its form is upstream's: there the hash is taken over a dump of Go structures, which changes
-    between versions. It is opaque to everybody, and read from the revision's label.
+    Only its form is upstream's, whose hash is that of a dump of Go structures, which changes
+    between versions. The hash is opaque, and read from the revision's label.
     """
     content = canonical(data(template))
     if collision_count is not None:
@@ -118,14 +112,14 @@ def fnv1a(content: bytes) -> int:
 
 
 def safe_text(text: str) -> str:
-    """`SafeEncodeString` of k8s.io/apimachinery/pkg/util/rand: no vowels and nothing that looks
+    """`SafeEncodeString` of k8s.io/apimachinery/pkg/util/rand: no vowels and no digits that look
     like one.
     """
     return "".join(_SAFE[ord(character) % len(_SAFE)] for character in text)
 
 
 def owner_reference(daemonset: DaemonSet) -> dict[str, Any]:
-    """The reference that makes an object this DaemonSet's."""
+    """The controller reference to this DaemonSet."""
     return {
         "apiVersion": DAEMONSET.api_version,
         "kind": DAEMONSET.kind,
@@ -137,13 +131,13 @@ def owner_reference(daemonset: DaemonSet) -> dict[str, Any]:
 
 
 def name_for(daemonset: DaemonSet) -> str:
-    """The name that a new revision of the DaemonSet's template gets."""
+    """The name of a new revision of the DaemonSet's template."""
     return f"{daemonset.key.name}-{hash_of(daemonset.template, daemonset.collision_count)}"
 
 
 def new(daemonset: DaemonSet, number: int) -> dict[str, Any]:
-    """A new revision that holds the DaemonSet's template, with the template's labels and the
-    DaemonSet's annotations.
+    """A new revision of the DaemonSet's template, with the template's labels and the DaemonSet's
+    annotations.
     """
     hash = hash_of(daemonset.template, daemonset.collision_count)
     labels = (daemonset.template.get("metadata") or {}).get("labels") or {}

@@ -1,5 +1,4 @@
-"""Whether a DaemonSet is rolled out, by the rule of `kubectl rollout status`, from its own status
-alone.
+"""Whether a DaemonSet is rolled out, by the rule of `kubectl rollout status`, from its status only.
 
 staging/src/k8s.io/kubectl/pkg/polymorphichelpers/rollout_status.go; under OnDelete, where kubectl
 reports an error, it is done when every node has an available pod, old or new. A DaemonSet that
@@ -16,14 +15,14 @@ from gitops_ds.model.rollouts.rollout_progress import RolloutProgress
 
 
 class RolloutStatus(msgspec.Struct, frozen=True):
-    """`message` says what is waited for, or that all is done."""
+    """`message` states the missing part, or that the rollout is complete."""
 
     done: bool
     message: str
 
 
 def judge(daemonset: Body) -> RolloutStatus:
-    """The rollout's status by the counters and the observed generation."""
+    """The status of the rollout by the counters and the observed generation."""
     metadata, status = daemonset.get("metadata") or {}, daemonset.get("status") or {}
     if (status.get("observedGeneration") or 0) < (metadata.get("generation") or 0):
         return RolloutStatus(False, "the new specification was not observed yet")

@@ -1,5 +1,5 @@
-"""Strategic merge patch: mappings merge key by key, some lists by the key of their entries, all
-else is replaced.
+"""Strategic merge patch: mappings merge key by key, some lists by the key of their entries, other
+values are replaced.
 
 The rules:
 https://github.com/kubernetes/community/blob/main/contributors/devel/sig-api-machinery/strategic-merge-patch.md
@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-# Lists that merge, and by which field of their entries ("" = a set of plain values), from
+# Lists that merge, and the key field of their entries ("" = a set of plain values), from
 # `x-kubernetes-patch-merge-key` and `x-kubernetes-patch-strategy` of the OpenAPI documents. The
-# name of the field is enough where all kinds agree.
+# name of the field suffices if all kinds agree.
 _MERGE_KEYS = {
     "schedulingGates": "name",
     "containers": "name",
@@ -129,7 +129,7 @@ def _merge_list(old: list[Any], patch: list[Any], merge_key: str, kind: str) -> 
 
 
 def _ordered(entries: list[Any], order: list[Any], merge_key: str | None) -> list[Any]:
-    """The named entries in that order; each other one stays behind the entry that it followed."""
+    """The named entries in that order; other ones keep their predecessor."""
     keys = [entry.get(merge_key) if isinstance(entry, Mapping) else entry for entry in order]
 
     def name(entry: Any) -> Any:
@@ -149,9 +149,7 @@ def _ordered(entries: list[Any], order: list[Any], merge_key: str | None) -> lis
 
 
 def _clean(value: Any) -> Any:
-    """The value without directives and nulls: what a patch means where there is nothing to merge
-    into.
-    """
+    """The value without directives and nulls: the result of a patch without a target."""
     if isinstance(value, Mapping):
         return {
             key: _clean(item)

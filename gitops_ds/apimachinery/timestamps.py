@@ -17,17 +17,17 @@ def seconds(text: str) -> float | None:
 
 
 def text(moment: float) -> str:
-    """As metav1.Time is written: whole seconds, UTC."""
+    """The format of metav1.Time: whole seconds, UTC."""
     return datetime.fromtimestamp(int(moment), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def micros(moment: float) -> str:
-    """As metav1.MicroTime is written."""
+    """The format of metav1.MicroTime."""
     return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def elapsed(seconds: float) -> str:
-    """A time that went by, as kubectl prints ages: in whole seconds, minutes, hours or days."""
+    """A duration as kubectl prints ages: in whole seconds, minutes, hours or days."""
     whole = max(int(seconds), 0)
     for unit, size, until in (("s", 1, 120), ("m", 60, 180 * 60), ("h", 3600, 48 * 3600)):
         if whole < until:

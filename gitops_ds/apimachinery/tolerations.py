@@ -1,4 +1,4 @@
-"""Which taints a pod tolerates, and which a daemon's pod tolerates without being asked.
+"""The taints that a pod tolerates, and the tolerations that are added to a DaemonSet's pods.
 
 https://kubernetes.io/docs/concepts/workloads/controllers/daemonset/#taints-and-tolerations
 """
@@ -26,8 +26,8 @@ _HOST_NETWORK = ("node.kubernetes.io/network-unavailable", NO_SCHEDULE)
 
 
 def of_daemon(pod_spec: Body) -> list[dict[str, Any]]:
-    """The tolerations of a daemon's pod: the template's own, then the default ones in upstream's
-    order.
+    """The tolerations of a DaemonSet's pod: those of the template, then the default ones in
+    upstream's order.
 
     A toleration of the template with the same key, effect, operator and value is replaced by the
     plain default, which has no time limit (`AddOrUpdateTolerationInPodSpec` upstream).
@@ -46,7 +46,7 @@ def of_daemon(pod_spec: Body) -> list[dict[str, Any]]:
 
 def tolerates(toleration: Body, taint: Taint) -> bool:
     """Whether one toleration covers one taint. `Gt` and `Lt` need a feature gate that is off, so
-    they cover nothing.
+    they match no taint.
 
     An empty key with `Equal` still compares values, although the API server refuses to store such a
     toleration.

@@ -1,4 +1,4 @@
-"""The nodes with pods that no DaemonSet and no file of the kubelet makes, kept with each event."""
+"""The nodes with pods other than those of DaemonSets and static pods, updated with each event."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from collections.abc import Iterable
 from gitops_ds.model.daemonset import Pod
 from gitops_ds.model.objects import DAEMONSET
 
-# The kinds of owners whose pods a node runs even when it is idle; that of a static pod is its node.
+# The kinds of owners whose pods do not count as load; the owner of a static pod is its node.
 _OF_NODE = (DAEMONSET.kind, "Node")
 
 
 class BusyNodes:
-    """Counts such pods by node, so that a look visits no pod."""
+    """Counts such pods by node, so that a query visits no pod."""
 
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()
@@ -32,7 +32,7 @@ class BusyNodes:
         self._names = None
 
     def changed(self, before: Pod | None, after: Pod | None) -> None:
-        """Takes an event of one pod; None where it did not exist, or is gone."""
+        """Handles an event of one pod; None if it did not exist, or is gone."""
         was, is_now = _node_of(before), _node_of(after)
         if was == is_now:
             return
@@ -46,7 +46,7 @@ class BusyNodes:
 
 
 def _node_of(pod: Pod | None) -> str:
-    """The node that the pod keeps busy; empty without one."""
+    """The node of a pod that counts as load; empty for other pods."""
     if pod is None or pod.ended or (pod.owner is not None and pod.owner.kind in _OF_NODE):
         return ""
     return pod.node

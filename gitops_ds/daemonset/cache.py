@@ -1,7 +1,7 @@
-"""The objects of the four watches, indexed for one question: the observation of one DaemonSet.
+"""The objects of the four watches, indexed for the observation of one DaemonSet.
 
-Events go in, and keys of DaemonSets to reconcile come out; nothing is decided here. Pods and nodes
-are kept parsed, with only the fields that decisions need.
+Its input are events, its output keys of DaemonSets to reconcile; it makes no decisions. Pods and
+nodes are kept parsed, with only the fields that decisions need.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class Cache:
         return touched
 
     def apply(self, resource: Resource, type: EventType, body: Body, version: str) -> set[Key]:
-        """Takes one event; returns the DaemonSets that may be affected."""
+        """Handles one event; returns the DaemonSets that may be affected."""
         if type is EventType.BOOKMARK:
             self._advance(resource, version)
             return set()
@@ -204,7 +204,7 @@ class Cache:
 
     @property
     def busy_nodes(self) -> frozenset[str]:
-        """The nodes with pods that no DaemonSet and no file of the kubelet makes."""
+        """The nodes with pods other than those of DaemonSets and static pods."""
         return self._busy.names
 
     def _unshown(self, daemonset: DaemonSet, now: float) -> int:
@@ -218,7 +218,7 @@ class Cache:
         )
 
     def _namesake(self, daemonset: DaemonSet) -> Revision | None:
-        """The foreign revision with the name of this template's revision."""
+        """A revision that is not the DaemonSet's, with the name of this template's revision."""
         template, count, name = self._wanted.get(daemonset.uid, (None, None, ""))
         if template is not daemonset.template or count != daemonset.collision_count:
             name = revisions.name_for(daemonset)
@@ -304,7 +304,7 @@ class Cache:
         self._moved |= {
             key for key, was, is_now in places if {was, is_now} & {Placement.RUN, Placement.KEEP}
         }
-        # a rollout parks nodes that are not well, and continues when they are
+        # a rollout parks unhealthy nodes, and continues when they recover
         return {
             key
             for key, was, is_now in places
@@ -330,7 +330,7 @@ class Cache:
         self._busy.changed(before, None if gone else pod)
         if gone:
             self._vanish(before or pod)
-            # its adoption, which was refused, may have held everything up
+            # its adoption, which was refused, may have blocked the reconciliation
             orphaned = pod.owner is None
             return (
                 self._selecting(pod.namespace, pod.labels)

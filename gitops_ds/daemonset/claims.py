@@ -38,7 +38,7 @@ class Claim(msgspec.Struct, frozen=True):
 
 
 def claim(seen: Observation) -> Claim:
-    """The claim by the selector, for a DaemonSet that is not being deleted."""
+    """The claim by the selector of a DaemonSet that is not being deleted."""
     daemonset, selector = seen.daemonset, seen.daemonset.selector or ()
     actions: list[Action] = []
     pods = tuple(
@@ -61,8 +61,8 @@ def claim(seen: Observation) -> Claim:
 
 
 def _is_settled(daemonset: DaemonSet, selector: tuple[Requirement, ...], pod: Pod) -> bool:
-    """Whether it is the DaemonSet's and stays so, as nearly every pod: that is asked of each in
-    every turn.
+    """Whether it belongs to the DaemonSet and stays so. A fast test, since it is true for nearly
+    every pod in every reconciliation.
     """
     return (
         pod.owner is not None
@@ -93,7 +93,7 @@ def _take(
     it: _ClaimCandidate,
     actions: list[Action],
 ) -> bool:
-    """Whether it is the DaemonSet's already; writes down an adoption or a release."""
+    """Whether it already belongs to the DaemonSet; adds an adoption or a release to the claim."""
     key = Key(it.resource.group, it.resource.kind, daemonset.key.namespace, it.name)
     matches = label_selector.all_match(selector, it.labels)
     if it.owner is not None:

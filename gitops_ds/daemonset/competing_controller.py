@@ -1,6 +1,6 @@
 """Detection of another DaemonSet controller in the cluster: two would fight over every pod.
 
-The lease is no evidence: kube-controller-manager holds it also with that controller disabled. The
+The lease is not evidence: kube-controller-manager holds it also with that controller disabled. The
 evidence is the counters: a DaemonSet controller writes them into every status, and the API server
 records the writer and the time in managedFields.
 https://kubernetes.io/docs/reference/using-api/server-side-apply/#field-management
@@ -40,7 +40,7 @@ class Rivals:
         self._known: dict[str, frozenset[Writing]] | None = None
 
     def listed(self, bodies: Collection[Body]) -> str:
-        """Takes a list of all DaemonSets; returns the field manager of a competing controller, or
+        """Handles a list of all DaemonSets; returns the field manager of a competing controller, or
         an empty string. The first list is the baseline.
         """
         before, self._known = self._known, {_uid(body): counting(body) for body in bodies}
@@ -53,8 +53,8 @@ class Rivals:
         return self._judge(frozenset().union(*fresh.values()), probed)
 
     def changed(self, body: Body) -> str:
-        """Takes a new or changed DaemonSet; returns the field manager of a competing controller, or
-        an empty string.
+        """Handles a new or changed DaemonSet; returns the field manager of a competing controller,
+        or an empty string.
         """
         if self._known is None:
             return ""
@@ -107,7 +107,7 @@ def probe(namespace: str) -> dict[str, Any]:
 
 
 def is_probe(body: Body) -> bool:
-    """Whether a DaemonSet is the probe: our controller leaves it alone."""
+    """Whether a DaemonSet is the probe, which our controller ignores."""
     return ((body.get("metadata") or {}).get("labels") or {}).get(names.PROBE) == "true"
 
 

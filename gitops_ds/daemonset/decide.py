@@ -28,12 +28,12 @@ SELECTING_ALL = "This daemon set is selecting all pods. A non-empty selector is 
 
 
 def decide(seen: Observation) -> Decision:
-    """What to do about one DaemonSet. The same observation always gives the same decision.
+    """The decision for one DaemonSet, a deterministic function of the observation.
 
-    A DaemonSet that is being deleted is left alone: the garbage collector takes its pods, or leaves
-    them as orphans. So is the probe for other controllers. Where orphans have to be adopted, that
-    is the whole decision: the next one follows when the cluster shows them as adopted (upstream
-    ends the sync on a failed adoption: controller_ref_manager.go, ClaimPods).
+    A DaemonSet that is being deleted is ignored: the garbage collector deletes or orphans its pods.
+    So is the probe for other controllers. A decision with adoptions has no other actions: the next
+    one follows when the cluster shows the adoptions (upstream ends the sync on a failed adoption:
+    controller_ref_manager.go, ClaimPods).
     """
     daemonset = seen.daemonset
     if daemonset.selector is None:
@@ -64,8 +64,8 @@ def decide(seen: Observation) -> Decision:
 
 
 def moves(seen: Observation) -> tuple[PodChanges, RevisionHistory]:
-    """Every pod that a decision would create or delete, however many, and the history that it would
-    make; for previews.
+    """All pods that a decision would create or delete, without a limit, and the resulting history;
+    for previews.
     """
     claim = claims.claim(seen)
     revisions = history.construct(seen.daemonset, claim, seen.namesake)
@@ -74,7 +74,7 @@ def moves(seen: Observation) -> tuple[PodChanges, RevisionHistory]:
 
 
 def layout(seen: Observation) -> NodePodLayout:
-    """The pods over the nodes as `decide` sees them, for those who only want to look."""
+    """The pods by node as in `decide`, for read-only use."""
     claim = claims.claim(seen)
     revisions = history.construct(seen.daemonset, claim, seen.namesake)
     return _laid_out(seen, claim, revisions)
@@ -90,8 +90,8 @@ def _laid_out(seen: Observation, claim: Claim, revisions: RevisionHistory) -> No
 
 
 def _relabelled(all_pods: Sequence[Pod], revisions: RevisionHistory) -> Sequence[Pod]:
-    """The pods as they are once the history's step is done: those of a duplicate revision carry the
-    kept one's hash.
+    """The pods after the history's step: those of a duplicate revision have the hash of the kept
+    one.
     """
     if not revisions.relabelled:
         return all_pods
@@ -102,7 +102,7 @@ def _relabelled(all_pods: Sequence[Pod], revisions: RevisionHistory) -> Sequence
 
 
 def _shown_at(seen: Observation, moves: PodChanges) -> float | None:
-    """When creates that wait for the watch go on whatever it shows; None where none waits."""
+    """When creates that wait for the watch continue anyway; None if no create waits."""
     waits = seen.unshown and len(moves.creates) + len(moves.later) > BURST - seen.unshown
     return seen.now + LAPSES_AFTER if waits else None
 

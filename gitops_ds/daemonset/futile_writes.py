@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable
 
 WINDOW = 60.0  # seconds
-OFTEN = 5  # times in a window that the same target is written before the turns slow down
+OFTEN = 5  # writes of the same target in a window before reconciliations are delayed
 
 
 class Repetition:

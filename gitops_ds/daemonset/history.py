@@ -1,8 +1,7 @@
-"""The DaemonSet's ControllerRevisions: which one holds the template, what is missing, and which old
-ones may go.
+"""The DaemonSet's ControllerRevisions: the current one, missing ones, and old ones to delete.
 
-A template seen before gets its old revision back under the highest number; nothing is ever deleted
-that a pod still names.
+The revision of an earlier template gets the highest number. A revision of an existing pod is never
+deleted.
 """
 
 from __future__ import annotations
@@ -28,11 +27,11 @@ from gitops_ds.model.objects import CONTROLLER_REVISION, POD, Key
 
 
 class RevisionHistory(msgspec.Struct, frozen=True):
-    """The hash of the wanted template, the other revisions (lowest number first), and the writes
-    that make it so.
+    """The hash of the wanted template, the other revisions (lowest number first), and the required
+    writes.
 
-    `relabelled` maps the hash of a duplicate to the one that is kept: pods that carry it run the
-    wanted template too.
+    `relabelled` maps the hash of a duplicate to the kept one: pods with it run the wanted template
+    too.
     """
 
     hash: str
@@ -42,12 +41,12 @@ class RevisionHistory(msgspec.Struct, frozen=True):
 
 
 def construct(daemonset: DaemonSet, claim: Claim, namesake: Revision | None) -> RevisionHistory:
-    """The history for the present template.
+    """The history for the current template.
 
-    `namesake` is a foreign revision with the name of the missing one. If it holds the same
-    template, its hash is used and nothing is written until it is gone, as upstream does (update.go,
-    snapshot): the revision of a DaemonSet that was deleted and created again is removed by the
-    garbage collector.
+    `namesake` is a foreign revision with the name of the missing one. If it has the same template,
+    its hash is used and nothing is written until it is gone, as in upstream (update.go, snapshot):
+    the revision of a DaemonSet that was deleted and created again is removed by the garbage
+    collector.
     """
     actions: list[Action] = [
         _label(daemonset, revision) for revision in claim.revisions if not revision.hash
@@ -78,14 +77,13 @@ def construct(daemonset: DaemonSet, claim: Claim, namesake: Revision | None) -> 
 
 
 def _current(daemonset: DaemonSet, claim: Claim) -> list[Revision]:
-    """The revisions that hold the wanted template.
+    """The revisions of the wanted template.
 
     A newer API server adds defaulted fields to a template without a write since the last
     observation. A new revision, and with it a restart of every pod, would be useless. So the
     template of an observed generation is that of the latest revision if it only has additional
-    fields, and the pods made from it carry that revision's hash: if the latest revision had been
-    deleted, they would carry its hash, and not that of an older one. Upstream compares bytes, and
-    restarts.
+    fields, and the pods of it have that revision's hash: if the latest revision had been deleted,
+    they would have its hash, not that of an older one. Upstream compares bytes, and restarts.
     """
     same = [
         revision
@@ -111,10 +109,11 @@ def _current(daemonset: DaemonSet, claim: Claim) -> list[Revision]:
 def prune(
     daemonset: DaemonSet, old: Sequence[Revision], pods: Sequence[Pod]
 ) -> tuple[DeleteRevision, ...]:
-    """The oldest revisions over the limit that no pod names; `old` is sorted, lowest number first,
+    """The oldest revisions above the limit that no pod uses; `old` is sorted, lowest number first,
     without the current one.
 
-    One that is being deleted already (a finalizer may hold it) neither counts nor is deleted again.
+    A revision that is already being deleted (a finalizer may delay that) neither counts nor is
+    deleted again.
     """
     staying = [revision for revision in old if not revision.deleting]
     excess = len(staying) - daemonset.history_limit
@@ -130,16 +129,16 @@ def prune(
 
 
 def hash_in(revision: Revision) -> str:
-    """The hash that its pods carry: its label, or the name that becomes its label."""
+    """The hash of its pods: its label, or the name that becomes its label."""
     return revision.hash or revision.name
 
 
 def _deduplicate(
     daemonset: DaemonSet, kept: Revision, duplicates: Sequence[Revision], pods: Sequence[Pod]
 ) -> list[Action]:
-    """Pods of the duplicates first, then the duplicates.
+    """Relabels the pods of duplicates first, then deletes the duplicates.
 
-    Upstream relabels every pod, also those that run an older template, which then never roll
+    Upstream relabels every pod, also those with an older template, which are then never updated
     (kubernetes/kubernetes#111280).
     """
     hash, lost = hash_in(kept), {hash_in(revision) for revision in duplicates}

@@ -14,8 +14,8 @@ from gitops_ds.model.decision import FailedPodBackoff
 class DaemonSetMemory:
     """The state of one DaemonSet (one UID).
 
-    `backoffs` are those of failed pods by node, of one generation of the DaemonSet; `vanished`
-    holds by node the UID of the last pod that vanished there.
+    `backoffs` are those of failed pods by node, of one generation of the DaemonSet; `vanished` maps
+    a node to the UID of the last pod that vanished there.
     """
 
     generation: int = 0

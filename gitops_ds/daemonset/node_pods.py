@@ -13,10 +13,10 @@ from gitops_ds.model.decision import Observation
 
 
 class NodePods(msgspec.Struct, frozen=True, gc=False):
-    """A node and the DaemonSet's pods on it, the one to keep first. `placement` is None where the
-    node does not exist.
+    """A node and the DaemonSet's pods on it, the one to keep first. `placement` is None if the node
+    does not exist.
 
-    `pods` excludes pods that ended and are being deleted: a finalizer may hold such a pod
+    `pods` excludes pods that ended and are being deleted: a finalizer may keep such a pod
     indefinitely, and the node still needs an agent. `uids` are those of all pods.
     """
 
@@ -37,8 +37,8 @@ class NodePods(msgspec.Struct, frozen=True, gc=False):
 
 
 class NodePodLayout(msgspec.Struct, frozen=True):
-    """All nodes with their pods, sorted by node, including vanished nodes that pods still name.
-    `hash` is the wanted revision's.
+    """All nodes with their pods, sorted by node, including deleted nodes of existing pods. `hash`
+    is that of the wanted revision.
 
     `outdated` are the hashes of the known revisions with another template.
     """
@@ -56,10 +56,10 @@ class NodePodLayout(msgspec.Struct, frozen=True):
     def updated(self, pod: Pod) -> bool:
         """Whether a pod runs the wanted template.
 
-        The template generation counts too: after a revision was replaced by an equal one, pods
-        carry the hash of the lost one, and must not restart for that (`IsPodUpdated` upstream). It
-        does not count beside the hash of a revision with another template: a DaemonSet that was
-        deleted and created again counts its generations from 1, and adopts pods of earlier ones.
+        The template generation counts too: after a revision was replaced by an equal one, pods have
+        the hash of the lost one, and must not restart for that (`IsPodUpdated` upstream). It does
+        not count beside the hash of a revision with another template: a DaemonSet that was deleted
+        and created again counts its generations from 1, and adopts pods of earlier ones.
         """
         if self.hash and pod.hash == self.hash:
             return True
@@ -85,7 +85,7 @@ def keep_first(pod: Pod) -> tuple[bool, float, str]:
 def look(
     seen: Observation, pods: Iterable[Pod], hash: str, outdated: frozenset[str]
 ) -> NodePodLayout:
-    """Lays the claimed pods out. A pod that names no node is left out, as upstream does."""
+    """The layout of the claimed pods. Pods without a node are omitted, as in upstream."""
     by_node: dict[str, list[Pod]] = {}
     for pod in pods:
         if pod.node:
@@ -101,7 +101,7 @@ def look(
 def _on_node(node: str, placement: Placement | None, pods: Sequence[Pod]) -> NodePods:
     if not pods:
         return NodePods(node, placement, (), ())
-    if len(pods) == 1 and not pods[0].terminating:  # nearly every one
+    if len(pods) == 1 and not pods[0].terminating:  # the usual case
         return NodePods(node, placement, (pods[0],), (pods[0].uid,))
     there = sorted((pod for pod in pods if not (pod.terminating and pod.ended)), key=keep_first)
     return NodePods(node, placement, tuple(there), tuple(sorted(pod.uid for pod in pods)))

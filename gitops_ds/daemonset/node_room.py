@@ -1,8 +1,8 @@
-"""The free capacity of every node for one more pod, used only where we place pods ourselves
+"""The free capacity of every node for one more pod, used only if the controller places pods
 (`scheduling: direct`).
 
-The pods of all owners count until they have ended; a pod that is being deleted keeps its place
-until it is gone.
+The pods of all owners count until they have ended; a pod that is being deleted counts until it is
+gone.
 """
 
 from __future__ import annotations
@@ -61,7 +61,9 @@ class NodeCapacity:
         return set(self._waiting)
 
     def apply(self, resource: Resource, type: EventType, body: Body, version: str) -> set[Key]:
-        """Takes an event; returns the DaemonSets that wait for capacity if there may be more."""
+        """Handles an event; returns the DaemonSets that wait for capacity if it may have
+        increased.
+        """
         if type is EventType.BOOKMARK:
             return set()
         if resource == NODE:
@@ -74,12 +76,12 @@ class NodeCapacity:
         return set()
 
     def wrote(self, pod: Body) -> None:
-        """Takes the reply to the creation of a pod, unless its watch has shown a later version."""
+        """Adds the reply to the creation of a pod, unless its watch has shown a later version."""
         if number_of(str((pod.get("metadata") or {}).get("resourceVersion") or "")) > self._passed:
             self._put(pod)
 
     def remember(self, key: Key, decision: Decision) -> None:
-        """Whether that DaemonSet waits for room."""
+        """Records whether that DaemonSet waits for capacity."""
         if decision.unplaced:
             self._waiting.add(key)
         else:

@@ -1,7 +1,7 @@
-"""One pod on each node that needs one, no second pod, and none on other nodes.
+"""Ensures exactly one pod on each node that needs one, and none on other nodes.
 
-Upstream: `manage` and `podsShouldBeOnNode` of daemon_controller.go. Each node is examined alone,
-without a budget; a rollout continues only when this module changes nothing.
+Upstream: `manage` and `podsShouldBeOnNode` of daemon_controller.go. Each node is examined
+independently, without a budget; a rollout continues only when this module changes nothing.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from gitops_ds.model.decision import CreatePod, DeleteCause, DeletePod, FailedPo
 def changes(layout: NodePodLayout) -> PodChanges:
     """The creation of missing pods, and the deletion of failed, surplus and misplaced ones.
 
-    Assumes that `layout` holds every pod of the DaemonSet, including those just created and those
+    Assumes that `layout` has every pod of the DaemonSet, including those just created and those
     just deleted (as terminating). A failed pod is deleted now, and replaced in a later
     reconciliation, when it is gone.
     """
@@ -69,7 +69,7 @@ class _Changes:
             self.later.append(node_pods.node)
 
     def delete_surplus(self, node_pods: NodePods) -> None:
-        """Ends failed, succeeded and surplus pods of a node that may have one."""
+        """Deletes failed, succeeded and surplus pods of a node that may have a pod."""
         running = []
         for pod in node_pods.pods:
             if pod.terminating:
@@ -101,8 +101,8 @@ class _Changes:
                 )
 
     def delete_replaced(self, node_pods: NodePods, running: list[Pod]) -> None:
-        """With surge a node may have a new and an old pod; the old one goes once the new one is
-        available, or itself not ready.
+        """With surge a node may have a new and an old pod; the old one is deleted when the new one
+        is available, or when it is itself not ready.
         """
         if not running:
             if node_pods.wanted:
@@ -141,10 +141,10 @@ class _Changes:
             )
 
     def delete_failed(self, node_pods: NodePods, pod: Pod) -> None:
-        """Ends a failed pod, unless one failed there a short time ago."""
+        """Deletes a failed pod, unless the node is in back-off."""
         now = self.layout.seen.now
         last = self.backoffs.get(node_pods.node) or self.layout.seen.backoffs.get(node_pods.node)
-        # one from the future is of a clock that was put back
+        # a future time is from before the clock was set back
         if last is not None and last.since <= now < last.until:
             self.waits.append(last.until)
             return
@@ -161,8 +161,8 @@ class _Changes:
             )
 
     def delete_unbound(self, node_pods: NodePods) -> None:
-        """A node that is gone: pods that are not bound to it yet would wait indefinitely; the
-        garbage collector deletes bound ones.
+        """Deletes unbound pods of a deleted node, which would wait indefinitely; the garbage
+        collector deletes bound ones.
         """
         for pod in node_pods.staying:
             if not pod.bound:

@@ -1,5 +1,5 @@
-"""Objects indexed by their controller's UID, and the orphans by namespace: all that one owner has
-to look at, without a search.
+"""Objects indexed by their controller's UID, and orphans by namespace: the candidates of one owner
+without a search.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ T = TypeVar("T")
 
 
 class Owned(Generic[T]):
-    """`uid_of` names an object; `scope_of` gives its controller's UID (empty for an orphan) and its
-    namespace.
+    """The index. `uid_of` identifies an object; `scope_of` returns its controller's UID (empty for
+    an orphan) and its namespace.
     """
 
     def __init__(
@@ -23,7 +23,7 @@ class Owned(Generic[T]):
         self._scopes: dict[tuple[str, str], dict[str, T]] = {}
 
     def put(self, item: T) -> T | None:
-        """Keeps an object; returns what was there before."""
+        """Adds an object; returns its previous version."""
         uid = self._uid_of(item)
         before = self.drop(uid)
         self._all[uid] = item
@@ -38,7 +38,7 @@ class Owned(Generic[T]):
         return iter(self._all.values())
 
     def drop(self, uid: str) -> T | None:
-        """Forgets an object; returns what was there."""
+        """Removes an object; returns its last version."""
         before = self._all.pop(uid, None)
         if before is not None:
             scope = self._scope_of(before)
@@ -48,14 +48,14 @@ class Owned(Generic[T]):
         return before
 
     def replace(self, items: Iterable[T]) -> list[T]:
-        """Puts these in place of all; returns those that are gone."""
+        """Replaces all objects; returns the removed ones."""
         before, self._all, self._scopes = self._all, {}, {}
         for item in items:
             self.put(item)
         return [item for uid, item in before.items() if uid not in self._all]
 
     def candidates(self, owner: str, namespace: str) -> list[T]:
-        """Those that the owner controls, and the orphans of its namespace."""
+        """The objects that the owner controls, and the orphans of its namespace."""
         return [
             *self._scopes.get((owner, namespace), {}).values(),
             *self._scopes.get(("", namespace), {}).values(),

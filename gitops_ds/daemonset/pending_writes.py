@@ -1,5 +1,4 @@
-"""Own writes, kept until the watch has shown them: the condition for decisions on a cache that lags
-behind.
+"""Own writes, kept until the watch has shown them, so that decisions are safe with a stale cache.
 
 The reply to a write replaces the object until its watch shows that version. So a pod just created
 exists, one just deleted is terminating, and a status just written is known.
@@ -7,8 +6,7 @@ exists, one just deleted is terminating, and a status just written is known.
 After a restore of etcd the version of a reply may never be shown, and its object be lost. A list is
 never older than a write that precedes its request; so an earlier reply with a later version than
 the list belongs to the state before the restore, and is dropped. Any other reply lapses after five
-minutes.
-https://kubernetes.io/docs/reference/using-api/api-concepts/#semantics-for-get-and-list
+minutes. https://kubernetes.io/docs/reference/using-api/api-concepts/#semantics-for-get-and-list
 """
 
 from __future__ import annotations
@@ -45,16 +43,18 @@ class PendingWrites(Generic[T]):
             self._replies[uid] = _WriteReply(value, number, now)
 
     def advance(self, version: str) -> None:
-        """The watch has reached this version."""
+        """Records the version that the watch has reached."""
         self._passed = max(self._passed, number_of(version))
         self._keep(lambda reply: reply.version > self._passed)
 
     def asks(self) -> None:
-        """A request for the cluster's version, or for a list, begins."""
+        """Records the start of a request for the cluster's version, or for a list."""
         self._earlier = dict(self._replies)
 
     def answered(self, version: str) -> bool:
-        """The answer to that request; returns whether replies of a lost state were dropped."""
+        """Records the response to that request; returns whether replies of a lost state were
+        dropped.
+        """
         lost = {
             uid: reply for uid, reply in self._earlier.items() if reply.version > number_of(version)
         }
@@ -65,27 +65,27 @@ class PendingWrites(Generic[T]):
         return len(self._replies) < before
 
     def reset(self, version: str) -> None:
-        """A new list was read, perhaps of an older world."""
+        """Handles a new list, possibly of a restored state."""
         self.answered(version)
         self._passed = 0
         self.advance(version)
 
     def lapse(self, now: float) -> None:
-        """Forgets replies that are too old, or from a future, after the clock was put back."""
+        """Drops replies that are too old, or from the future after the clock was set back."""
         self._keep(lambda reply: 0 <= now - reply.at < LAPSES_AFTER)
 
     def get(self, uid: str) -> T | None:
-        """The reply that stands in for this object."""
+        """The reply that replaces this object."""
         reply = self._replies.get(uid)
         return None if reply is None else reply.value
 
     def is_own(self, uid: str, version: str) -> bool:
-        """Whether this very version of the object is our own write, still waited for."""
+        """Whether this version of the object is an own write that the watch has not shown yet."""
         reply = self._replies.get(uid)
         return reply is not None and reply.version == number_of(version)
 
     def __iter__(self) -> Iterator[tuple[str, T]]:
-        """All replies that stand in, by UID."""
+        """All replies that replace objects, by UID."""
         return ((uid, reply.value) for uid, reply in self._replies.items())
 
     def overlay(self, watched: list[T], uid_of: Callable[[T], str]) -> Iterable[T]:

@@ -11,9 +11,9 @@ from gitops_ds.model.daemonset import Pod
 from gitops_ds.model.decision import Action, CreatePod, DeleteCause, DeletePod, FailedPodBackoff
 from gitops_ds.model.objects import POD, Key
 
-# Upstream's BurstReplicas: creates, and deletes, of one reconciliation; the next one does the rest.
-# It also waits until its watch has shown what it created, five minutes at most
-# (ExpectationsTimeout), so that thousands of nodes do not pull an image within a second.
+# Upstream's BurstReplicas: the maximum of creates, and of deletes, in one reconciliation. It also
+# waits until its watch has shown the created pods, at most five minutes (ExpectationsTimeout), so
+# that thousands of nodes do not pull an image within a second.
 BURST = 250
 
 
@@ -21,8 +21,8 @@ class PodChanges(msgspec.Struct, frozen=True):
     """Creates and deletes, each sorted by node. `wake_at` is the time of the next change without
     any event (seconds since 1970).
 
-    `unplaced` holds by node why it lacks capacity for a wanted pod. `later` are further nodes that
-    need a pod, after the first BURST.
+    `unplaced` maps a node to the reason why it lacks capacity for a wanted pod. `later` are further
+    nodes that need a pod, after the first BURST.
     """
 
     creates: tuple[CreatePod, ...] = ()
@@ -33,12 +33,12 @@ class PodChanges(msgspec.Struct, frozen=True):
     later: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
-        """Whether any pod moves."""
+        """Whether any pod is created or deleted."""
         return bool(self.creates or self.deletes)
 
     def actions(self, unshown: int) -> tuple[Action, ...]:
-        """The first BURST of each kind, creates first; of creates so many fewer as the pods' watch
-        has not shown yet.
+        """The first BURST of each kind, creates first; BURST minus the pods that the watch has not
+        shown yet limits the creates.
         """
         return (*self.creates[: max(0, BURST - unshown)], *self.deletes[:BURST])
 

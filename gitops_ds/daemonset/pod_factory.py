@@ -27,8 +27,8 @@ _LONGEST = 63  # a pod's name is its host name, a DNS label
 class PodFactory:
     """Makes the pods of one reconciliation; their common parts are built once.
 
-    A pod is bound to its node by the scheduler, through its node affinity; or by us, where the
-    observation has the capacity of each node, unless the template names a scheduler of its own.
+    The scheduler binds a pod to its node, by its node affinity. If the observation has the capacity
+    of each node, the controller binds it, unless the template sets schedulerName.
     """
 
     def __init__(self, layout: NodePodLayout) -> None:
@@ -45,15 +45,13 @@ class PodFactory:
         self._ports = tuple(capacity.host_ports(self._spec)) if self._rooms else ()
 
     def misfit(self, node_pods: NodePods) -> str:
-        """Why the pod has no room on that node; empty when it has, or when the scheduler sees to
-        it.
-        """
+        """Why the pod does not fit on that node; empty if it fits, or if the scheduler decides."""
         room = self._rooms.get(node_pods.node) if self._rooms else None
         return capacity.misfit(self._asked, self._ports, room) if room else ""
 
     def create(self, node_pods: NodePods, why: str) -> CreatePod:
         """A pod for that node."""
-        # A leader that came later knows the pods that are there, but not who vanished before them.
+        # A later leader knows the existing pods, but not those that vanished before.
         last = "" if node_pods.uids else self._vanished.get(node_pods.node, "")
         seed = "\n".join((self._base, node_pods.node, *node_pods.uids, last))
         metadata = {"name": name(seed), **self._metadata}
@@ -66,12 +64,10 @@ class PodFactory:
 
 
 def name(seed: str, attempt: int = 0) -> str:
-    """The name for a pod; a later attempt gives another one, for the case that a stranger has taken
-    it.
+    """The name for a pod; each attempt has another one, in case that a foreign pod has the name.
 
-    The first line of the seed is the DaemonSet's name, which is cut where the whole would pass 63
-    characters, and again where that leaves a dot at its end: nothing may begin or end with a hyphen
-    between two dots.
+    The first line of the seed is the DaemonSet's name. It is truncated to a total of 63 characters,
+    without dots or hyphens at its end: a part between dots must not begin or end with a hyphen.
     """
     number = int.from_bytes(hashlib.sha256(f"{seed}\n{attempt}".encode()).digest()[:8], "big")
     suffix = ""
@@ -82,9 +78,7 @@ def name(seed: str, attempt: int = 0) -> str:
 
 
 def pinned(affinity: dict[str, Any], node: str) -> dict[str, Any]:
-    """The affinity with its required node terms replaced by one that names the node; everything
-    else stays.
-    """
+    """The affinity with a single required node term, for this node; other parts are unchanged."""
     terms = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}]
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
     return {**affinity, "nodeAffinity": {**(affinity.get("nodeAffinity") or {}), **required}}

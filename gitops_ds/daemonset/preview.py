@@ -1,9 +1,9 @@
-"""Which nodes get a pod, lose it or see it restarted when a DaemonSet changes: what `decide` does
-with the live pods.
+"""The nodes on which a change of a DaemonSet adds, removes or restarts a pod: the result of
+`decide` for the live pods.
 
-A node that took a taint or lost a label after its pod started may keep that pod, but gets no other:
-the rollout takes it away. Only rules that look at nodes alone (eligibility) do not know that; pods
-do.
+A node with a new taint or without a former label may keep its pod, but gets no other one: the
+rollout removes it. Eligibility, which is a function of nodes, does not include that, so pods are
+required.
 """
 
 from __future__ import annotations
@@ -24,11 +24,10 @@ _LONG_AGO = 0.0
 
 
 def preview(seen: Observation) -> NodeImpact:
-    """What becomes of the pods when the rollout is over, if every pod that is made gets ready; each
-    group of nodes sorted.
+    """The effect after the rollout, if every new pod becomes ready; each group of nodes is sorted.
 
-    `seen` holds the DaemonSet as it will be, and nodes, pods and revisions as they are. All nodes
-    have their turn at once: budgets change when that is, not what happens there.
+    `seen` has the future DaemonSet and the present nodes, pods and revisions. All nodes are updated
+    at once: a budget affects the time of an update, not its result.
     """
     strategy = seen.daemonset.strategy
     if isinstance(strategy, RollingUpdate):
@@ -37,7 +36,7 @@ def preview(seen: Observation) -> NodeImpact:
     seen = _adopted(
         replace(seen, pods=tuple(map(_well, seen.pods)), rooms=None, backoffs={}, unshown=0)
     )
-    # The pods of a node that is gone end with or without the change.
+    # The pods of a deleted node end with or without the change.
     existing = {node.name for node in seen.nodes}
     before = {
         node: uids for node, uids in _by_node(claims.claim(seen).pods).items() if node in existing
@@ -58,8 +57,8 @@ def preview(seen: Observation) -> NodeImpact:
 
 
 def _whole(share: Share) -> Share:
-    """A budget for all nodes at once. Per cent of no wanted node are no budget, where a number is
-    one.
+    """A budget for all nodes at once. A number, because a percentage of zero desired nodes is
+    zero.
     """
     if not share.amount:
         return share
@@ -67,7 +66,7 @@ def _whole(share: Share) -> Share:
 
 
 def of_change(seen: Observation, new: Body) -> NodeImpact:
-    """As `preview`, where the DaemonSet that was seen becomes `new`, as the API server would store
+    """As `preview`, for a change of the observed DaemonSet to `new`, as the API server would store
     it.
     """
     live, desired = seen.daemonset, daemonsets.daemonset_of(new)
@@ -84,8 +83,8 @@ def of_change(seen: Observation, new: Body) -> NodeImpact:
 
 
 def _turn(seen: Observation) -> Observation:
-    """What is seen after one decision, carried out whole; the same observation where nothing is
-    left to do.
+    """The observation after all actions of one decision; the same observation if it has no
+    actions.
     """
     moves, past = decide.moves(seen)
     if not moves:
@@ -123,7 +122,7 @@ def _owner(daemonset: DaemonSet) -> Owner:
 
 
 def _adopted(seen: Observation) -> Observation:
-    """With the orphans adopted that would be."""
+    """The observation after all adoptions."""
     uids = {action.uid for action in claims.claim(seen).actions if isinstance(action, Adopt)}
     if not uids:
         return seen
@@ -135,7 +134,7 @@ def _adopted(seen: Observation) -> Observation:
 
 
 def _well(pod: Pod) -> Pod:
-    """The pod if nothing ails it: what fails is replaced with or without the change."""
+    """The pod as a healthy one: failures are replaced with or without the change."""
     return replace(
         pod, bound=True, phase=Phase.RUNNING, terminating=False, ready=True, ready_since=_LONG_AGO
     )

@@ -23,7 +23,7 @@ _ENOUGH = "enough pods are available on wanted nodes"
 
 
 def changes(layout: NodePodLayout) -> PodChanges:
-    """The next moves of the rollout; none when it is done, must wait, or is suspended by the
+    """The next changes of the rollout; none if it is complete, must wait, or is suspended by the
     annotation.
 
     In a suspended DaemonSet, `one_pod_per_node` still creates missing pods, of the wanted template.
@@ -50,7 +50,7 @@ def _outdated(node_pods: NodePods, pod: Pod, why: str) -> DeletePod:
 
 
 def _sort_out(layout: NodePodLayout, node_pods: NodePods) -> tuple[Pod | None, Pod | None, bool]:
-    """The new pod, the old one, and whether there are more of either."""
+    """The new pod, the old one, and whether a node has more of either."""
     new = old = None
     for pod in node_pods.staying:
         if layout.updated(pod):
@@ -69,10 +69,10 @@ def _replace(layout: NodePodLayout, max_unavailable: int) -> PodChanges:
 
     Assumes: every node that needs a pod has one or waits for the end of one. Invariant: of the
     available pods, at most `max_unavailable` minus the nodes without an available pod are deleted.
-    An old pod that is not ready is no loss and is always deleted, but its node counts, or too many
-    others would be deleted too. Pods that are ready, but not yet for `minReadySeconds`, are deleted
-    as long as `max_unavailable` allows more nodes without a ready pod; upstream deletes them all,
-    and with a clock that was put back every pod may look like that.
+    An old pod that is not ready is always deleted, without a loss, but its node counts: otherwise
+    too many others would be deleted too. Pods that are ready, but not yet for `minReadySeconds`,
+    are deleted as long as `max_unavailable` allows more nodes without a ready pod; upstream deletes
+    them all, and after the clock was set back this could be every pod.
     """
     unavailable = unready = 0
     broken: list[DeletePod] = []
@@ -108,10 +108,10 @@ def _surge(layout: NodePodLayout, max_surge: int) -> PodChanges:
     """Creates new pods beside the old ones; an old pod is deleted when the new one is available.
 
     Invariant: at most `max_surge` nodes have, through this function, a new pod that is not
-    available beside an available old one. Where the old pod is not available, its replacement costs
-    nothing and is not counted. Old pods on nodes that no longer need one (but may keep it) are
-    deleted while the available pods outnumber the wanted ones, so that the layout remains available
-    when the DaemonSet moves to other nodes.
+    available beside an available old one. The replacement of an unavailable old pod is free and
+    does not count. Old pods on nodes that no longer need one (but may keep it) are deleted while
+    the available pods outnumber the wanted ones, so that the layout remains available when the
+    DaemonSet moves to other nodes.
     """
     surge = available = 0
     free: list[CreatePod] = []
@@ -121,7 +121,7 @@ def _surge(layout: NodePodLayout, max_surge: int) -> PodChanges:
     unplaced: dict[str, str] = {}
     factory = PodFactory(layout)
     for node_pods in _in_turn(layout):
-        new, old, excess = _sort_out(layout, node_pods)  # with an excess neither
+        new, old, excess = _sort_out(layout, node_pods)  # not with an excess
         surge += excess
         shown = old or new
         available += shown is not None and layout.available(shown)

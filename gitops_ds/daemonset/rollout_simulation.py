@@ -1,4 +1,4 @@
-"""The simulation of a rollout: the same `decide`, on nodes that only take time.
+"""The simulation of a rollout: the same `decide`, on simulated nodes with fixed delays.
 
 The only failure is a stalled rollout: no pod becomes ready on nodes that are not ready. The start
 and end times of a pod are assumptions, and are shown beside every figure derived from them.
@@ -31,14 +31,14 @@ from gitops_ds.model.objects import DAEMONSET, Body
 from gitops_ds.model.values import replace
 
 _UID, _LONG_AGO = "rehearsal", -math.inf
-# One observation of a node is cheap, but a thousand nodes one by one need a million of them: then
-# the rest is extrapolated from the beginning.
+# A rollout of a thousand nodes one by one needs a million observations of a node: then the rest is
+# extrapolated from the beginning.
 _MOST_LOOKS, _FEWEST_TURNS = 60_000, 60
 
 
 class RolloutPace(msgspec.Struct, frozen=True):
-    """How long a pod takes, in seconds: from its creation to readiness, and from its deletion until
-    it is gone.
+    """The assumed times of a pod in seconds: from its creation to readiness, and from its deletion
+    until it is gone.
     """
 
     start: float = 30.0
@@ -49,12 +49,12 @@ USUAL = RolloutPace()
 
 
 class Rehearsal(msgspec.Struct, frozen=True):
-    """How a rollout goes: seconds until it ends, the steps, and the most nodes at once without an
-    available pod of their own.
+    """The result of a simulated rollout: its seconds, its steps, and the maximum of nodes at once
+    without an available pod.
 
-    `waiting` are the nodes that still have no available pod of the new template where it stands
-    still; empty when it ends. `estimated`: only the beginning of a long one was played, and the
-    rest is taken to go at the same pace.
+    `waiting` are the nodes without an available pod of the new template if it makes no progress;
+    empty if it ends. `estimated`: only the beginning of a long rollout was simulated, and the rest
+    is extrapolated.
     """
 
     seconds: float
@@ -67,11 +67,11 @@ class Rehearsal(msgspec.Struct, frozen=True):
 def rehearse(
     old: Body | None, new: Body, nodes: Sequence[Node], pace: RolloutPace = USUAL
 ) -> Rehearsal:
-    """Plays the way from the old DaemonSet, rolled out everywhere, to the new one; bodies as the
-    API server stores them.
+    """Simulates the rollout from the old DaemonSet, complete on every node, to the new one; bodies
+    as the API server stores them.
 
-    A suspended DaemonSet, or one that is updated on delete, moves no pod, and its rehearsal ends at
-    once.
+    The simulation of a suspended DaemonSet, or of one with OnDelete, ends at once without any
+    change.
     """
     stage = _Stage(_daemonset(new), nodes, pace)
     if old is not None:
@@ -91,7 +91,7 @@ class _Stage:
         self.now = 0.0
         self.pods: dict[str, Pod] = {}
         self.revisions: dict[str, Revision] = {}
-        self.due: list[tuple[float, str]] = []  # when something happens to which pod
+        self.due: list[tuple[float, str]] = []  # the time and the pod of an event
         self.numbers = itertools.count()
         self.turns = self.steps = self.at_once = 0
         self.leading: type[CreatePod] | type[DeletePod] = CreatePod
@@ -99,7 +99,7 @@ class _Stage:
         self.wanted = frozenset(node.name for node in nodes if placer.place(node) is Placement.RUN)
 
     def settle(self, before: DaemonSet) -> None:
-        """Begins with the old DaemonSet on all its nodes."""
+        """Starts with the old DaemonSet on all its nodes."""
         strategy = self.daemonset.strategy
         if not (isinstance(strategy, RollingUpdate) and strategy.surges):
             self.leading = DeletePod

@@ -92,8 +92,8 @@ class Shadow:
                 watched.last[pod.uid] = pod
 
     def look(self, decided: Decided) -> ShadowReport:
-        """Takes one reconciliation, in the order of time. A DaemonSet that is new, is being
-        deleted, or cannot be reconciled is not judged.
+        """Handles one reconciliation, in order of time. A DaemonSet that is new, is being deleted,
+        or cannot be reconciled is not compared.
         """
         seen, watched = decided.seen, self._watched.get(decided.daemonset)
         if seen.daemonset.deleting or decided.decision.complaint:
@@ -149,7 +149,9 @@ class _Watched:
     outdated: list[tuple[float, NodePodLayout]] = field(default_factory=list)
 
     def look(self, seen: Observation, decision: Decision) -> ShadowReport:
-        """Takes an observation: records the changes, judges them, and reports the conclusions."""
+        """Handles an observation: records the changes, compares them, and reports the
+        conclusions.
+        """
         layout = decide.layout(seen)
         if not self.open:
             self.interval = _Interval()
@@ -194,7 +196,8 @@ class _Watched:
         self._explain_departures(self.uids_wished.keys(), layout)
         last = self.seen
         before = replace(seen, daemonset=last.daemonset, nodes=last.nodes, revisions=last.revisions)
-        for view in (seen, before):  # the pods of now, among the causes of now and of the last look
+        # the present pods, with the causes of this observation and of the previous one
+        for view in (seen, before):
             if any(seen.now - act.at <= QUIET for act in self.arrivals.values()):
                 self._explain_arrivals(
                     nodes_to_create(without_arrivals(view, self.arrivals)),
@@ -206,7 +209,7 @@ class _Watched:
                 )
 
     def _explain_arrivals(self, nodes: set[str], layout: NodePodLayout) -> None:
-        """A demand for a node explains one pod there, and those before it that have ended."""
+        """A pod wanted on a node explains one new pod there, and earlier ones that have ended."""
         for uid, act in sorted(self.arrivals.items(), key=lambda one: not one[1].pod.ended):
             node = act.pod.node
             if node in nodes or self._surges(act.pod, layout):

@@ -8,8 +8,8 @@ from gitops_ds.model.decision import StatusUpdate
 
 
 def count(layout: NodePodLayout) -> Counts:
-    """The counters as of now. Of several pods on a node the one that would be kept counts, also
-    while it is being deleted.
+    """The current counters. Of several pods on a node only the one to keep counts, also while it is
+    being deleted.
     """
     desired = current = misscheduled = ready = updated = available = 0
     for node_pods in layout.nodes:
@@ -29,7 +29,7 @@ def count(layout: NodePodLayout) -> Counts:
 
 
 def write(layout: NodePodLayout) -> StatusUpdate | None:
-    """What to write; None when the status says it already."""
+    """The status to write; None if it is up to date."""
     daemonset, counts = layout.seen.daemonset, count(layout)
     counter = (daemonset.raw.get("status") or {}).get("numberUnavailable") or 0
     if (counts, counts.unavailable) == (
@@ -41,8 +41,8 @@ def write(layout: NodePodLayout) -> StatusUpdate | None:
 
 
 def next_available(layout: NodePodLayout) -> float | None:
-    """When the next ready pod will have been so for `minReadySeconds` (seconds since 1970); None if
-    none is waiting for that.
+    """When the next ready pod becomes available after `minReadySeconds` (seconds since 1970); None
+    if no pod waits for that.
     """
     seconds = layout.seen.daemonset.min_ready_seconds
     if not seconds:

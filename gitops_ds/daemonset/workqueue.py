@@ -23,7 +23,7 @@ K = TypeVar("K")
 # seconds; client-go's default rate limiter, as are the next two
 BACKOFF = Backoff(0.005, 1000.0)
 RETRIES_PER_SECOND, RETRY_BURST = 10.0, 100
-# seconds; an event brings a failed key back before its retry, but not at once
+# seconds; an event can reconcile a failed key before its retry, but not at once
 LONGEST_FAILED_DELAY = 1.0
 # The next reconciliation of a key waits five times the duration of the last, within these bounds
 # (seconds).

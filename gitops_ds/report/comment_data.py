@@ -1,5 +1,5 @@
-"""The data of the Markdown page in the JSON report: written by the check, read by the job that
-posts the comment. Pure.
+"""The data of the Markdown page in the JSON report, from the check for the job that posts the
+comment. Pure.
 
 A privileged job renders the page from the data of an unprivileged job. All texts of the data become
 prose, code or blocks of code, so that no link, image, HTML or reference in the data takes effect.

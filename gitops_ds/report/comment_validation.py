@@ -56,11 +56,11 @@ def read(data: bytes) -> CommentPage:
     try:
         lines = data.decode("utf-8").replace("\r\n", "\n").split("\n")
     except UnicodeDecodeError:
-        raise ValueError("it is no UTF-8") from None
+        raise ValueError("it is not valid UTF-8") from None
     marker = _MARKER.fullmatch(lines[0])
     verdict = _VERDICT.fullmatch(lines[1]) if marker and len(lines) > 1 else None
     if marker is None or verdict is None:
-        raise ValueError("it does not begin as a report does")
+        raise ValueError("it does not start like a report")
     foot = _HEAD.fullmatch(next(line for line in reversed(lines) if line.strip()))
     return CommentPage(
         marker[1],

@@ -53,7 +53,7 @@ class ReportContext(msgspec.Struct, frozen=True):
 
     `key` distinguishes the reports of a pull request, `scope` (the clusters) the runs of code
     scanning. `permalink` is the URL prefix of the files of the commit, `full` the URL of the whole
-    report. `at` is the time of the commit in ISO 8601. Empty fields are left out.
+    report. `at` is the time of the commit in ISO 8601. Empty fields are omitted.
     """
 
     version: str = ""
@@ -87,8 +87,8 @@ class ReportedChange(msgspec.Struct, frozen=True):
 
 
 class Replacement(msgspec.Struct, frozen=True):
-    """A part of a file that a fix replaces, from a line and column (starting at 1) up to but
-    without the end, and the new text.
+    """A part of a file that a fix replaces, from a line and column (starting at 1) to an exclusive
+    end, and the new text.
     """
 
     file: str
@@ -195,8 +195,8 @@ def with_changes(
     notes: Iterable[str] = (),
     drift: Iterable[tuple[str, Iterable[str]]] = (),
 ) -> Report:
-    """The report with the effect of the change (None: no base), what is known of nodes, and the
-    drift of the clusters.
+    """The report with the effect of the change (None: no base), the known nodes, and the drift of
+    the clusters.
     """
     printable_changes = (
         replace(

@@ -1,6 +1,4 @@
-"""Equal findings of several clusters and objects as one: the text of a report has each once.
-Pure.
-"""
+"""Groups of equal findings of several clusters and objects, for the text of a report. Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +20,7 @@ class FindingGroup(msgspec.Struct, frozen=True):
 
     @property
     def first(self) -> Finding:
-        """The finding that stands for all."""
+        """The finding that represents the group."""
         return self.findings[0]
 
     @property

@@ -170,9 +170,7 @@ def _suite(
     facts = {"name": cluster or "all", **_counts(cases.values())}
     if about.at:
         facts["timestamp"] = about.at
-    note = (
-        f"<system-out>{left_out} more cases are left out, those that say least first</system-out>"
-    )
+    note = f"<system-out>{left_out} more cases are omitted, the least important first</system-out>"
     return "\n".join(
         (_opening("testsuite", facts), *texts, *([note] if left_out else []), "</testsuite>")
     )

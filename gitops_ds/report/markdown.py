@@ -62,7 +62,7 @@ def as_page(
         *map(_diff, report.changed or ()),
         *(
             Section(
-                f"Beside the change: {cluster or 'the cluster'} is not what the base says"[
+                f"Beside the change: {cluster or 'the cluster'} differs from the base"[
                     :_LONGEST_TITLE
                 ],
                 (fence(text),),

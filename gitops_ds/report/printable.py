@@ -1,7 +1,7 @@
 """Text of a repository in a form that is safe to print. Pure.
 
 Findings quote the content of a repository, and anyone can open a pull request. Control characters
-and commands to CI runners are escaped, and long texts are cut.
+and commands to CI runners are escaped, and long texts are truncated.
 """
 
 from __future__ import annotations
@@ -35,12 +35,14 @@ _COMMAND = re.compile(r"^([^\S\n]*)::", re.MULTILINE)
 
 
 def line(text: str, longest: int = _LONGEST_NAME) -> str:
-    """A text on one line, without control sequences and commands; cut with `…` if too long."""
+    """A text on one line, without control sequences and commands; truncated with `…` if too
+    long.
+    """
     return text if _is_visible(text, longest) else _visible(text.replace("\n", "\\n"), longest)
 
 
 def _is_visible(text: str, longest: int) -> bool:
-    """Whether `_visible` changes nothing, as in most texts. No harmful character is printable."""
+    """Whether `_visible` changes nothing, the usual case. No harmful character is printable."""
     return text.isprintable() and len(text) <= longest and "##" not in text
 
 

@@ -30,7 +30,8 @@ _PROBLEMS: Final = {
     Severity.INFO: "recommendation",
 }
 _DANGER: Final = {Severity.ERROR: "8.0", Severity.WARNING: "5.5", Severity.INFO: "2.0"}
-# GitHub accepts 25,000 and keeps 5,000. The check cuts the least important ones and reports it.
+# GitHub accepts 25,000 and keeps 5,000. The check omits the least important ones and reports their
+# number.
 MOST_RESULTS: Final = 5_000
 LARGEST: Final = 10_000_000  # bytes, when compressed
 _LONGEST: Final = 1_024

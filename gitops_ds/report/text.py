@@ -84,8 +84,8 @@ def _summary(report: Report, groups: int) -> Iterator[tuple[str, str | None]]:
     for cluster, lines in report.drift:
         yield (
             (
-                f"Beside the change{f', in {cluster}' if cluster else ''}, the cluster is not what "
-                "the base says (cluster -> base):"
+                f"Beside the change{f', in {cluster}' if cluster else ''}, the cluster differs "
+                "from the base (cluster -> base):"
             ),
             None,
         )

@@ -84,21 +84,21 @@ JSON_PATCH: list[tuple[str, Any, list[dict[str, Any]], Any]] = [
 ]
 
 REFUSED: list[tuple[str, Any, dict[str, Any], str]] = [
-    ("a missing parent", {}, {"op": "add", "path": "/a/b", "value": 1}, "/a is not there"),
-    ("removing what is not there", {}, {"op": "remove", "path": "/a"}, "/a is not there"),
+    ("a missing parent", {}, {"op": "add", "path": "/a/b", "value": 1}, "/a does not exist"),
+    ("removing a missing key", {}, {"op": "remove", "path": "/a"}, "/a does not exist"),
     (
         "replacing what is not there",
         {},
         {"op": "replace", "path": "/a", "value": 1},
-        "/a is not there",
+        "/a does not exist",
     ),
     ("behind the end", {"a": [1]}, {"op": "add", "path": "/a/2", "value": 1}, "only 1 entries"),
-    ("a leading zero", {"a": [1]}, {"op": "remove", "path": "/a/00"}, "needs a number"),
+    ("a leading zero", {"a": [1]}, {"op": "remove", "path": "/a/00"}, "requires an index"),
     (
         "a failed test",
         {"a": 1},
         {"op": "test", "path": "/a", "value": 2},
-        "another one than the test says",
+        "differs from the test",
     ),
     (
         "a path without a slash",
@@ -106,8 +106,13 @@ REFUSED: list[tuple[str, Any, dict[str, Any], str]] = [
         {"op": "add", "path": "a", "value": 1},
         "does not begin with a slash",
     ),
-    ("no value", {}, {"op": "add", "path": "/a"}, "needs a value"),
-    ("an unknown operation", {}, {"op": "set", "path": "/a", "value": 1}, "set is no operation"),
+    ("no value", {}, {"op": "add", "path": "/a"}, "requires a value"),
+    (
+        "an unknown operation",
+        {},
+        {"op": "set", "path": "/a", "value": 1},
+        "set is not an operation",
+    ),
     ("into itself", {"a": {}}, {"op": "move", "from": "/a", "path": "/a/b"}, "into itself"),
 ]
 

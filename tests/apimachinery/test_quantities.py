@@ -29,7 +29,7 @@ def test_amounts_of_resources_are_rounded_up_to_a_thousandth() -> None:
 
 @pytest.mark.parametrize("text", ["", "64mi", "1 Gi", "ten", "1e", "0x10", "1e99999", "--1"])
 def test_an_invalid_quantity_is_rejected(text: str) -> None:
-    with pytest.raises(ValueError, match="no quantity"):
+    with pytest.raises(ValueError, match="not a valid quantity"):
         quantities.canonical(text)
 
 

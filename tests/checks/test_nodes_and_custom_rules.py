@@ -104,20 +104,20 @@ TEAM = {
             {"schema": {"type": "nothing"}},
             [
                 (
-                    ": team: this is no JSON schema: 'nothing' is not valid under any of the given "
-                    "schemas"
+                    ": team: this is not a valid JSON schema: 'nothing' is not valid under any of "
+                    "the given schemas"
                 )
             ],
         ),
         (
             {"schema": {"$ref": "https://example.com/schema"}},
-            [": team: the schema refers to https://example.com/schema, which is not known"],
+            [": team: the schema refers to https://example.com/schema, which is unknown"],
         ),
         (
             {"schema": {"$ref": "#"}},
             [
                 (
-                    ": team: the schema can't be followed: its $ref lead in circles, "
+                    ": team: the schema can't be resolved: its $ref form a cycle, "
                     "or it is nested "
                     "too deeply"
                 )

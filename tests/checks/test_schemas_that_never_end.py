@@ -32,10 +32,10 @@ SCHEMAS: dict[str, tuple[dict[str, Any], str]] = {
         {"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/a"}}},
         "the schema can't be followed",
     ),
-    "no regular expression": ({"pattern": "(a"}, "this is no JSON schema"),
+    "no regular expression": ({"pattern": "(a"}, "this is not a valid JSON schema"),
     "a reference to elsewhere": ({"$ref": "http://127.0.0.1:9/schema"}, "which is not known"),
     "a reference to a file": ({"$ref": "file:///etc/passwd"}, "which is not known"),
-    "not a schema": ({"type": "nothing"}, "this is no JSON schema"),
+    "not a schema": ({"type": "nothing"}, "this is not a valid JSON schema"),
 }
 VALUE = "a" * 48 + "!"
 

@@ -148,5 +148,5 @@ def test_passed_cases_are_omitted_first() -> None:
     assert 10 < len(names) < 200
     assert (
         root[0].findtext("system-out")
-        == f"{200 - len(names)} more cases are left out, those that say least first"
+        == f"{200 - len(names)} more cases are omitted, the least important first"
     )

@@ -1,8 +1,8 @@
 """The approvals of stages on a target revision.
 
-They are on the revision, so they approve no later rollout. Where the repository has approvers, the
-deployer lists the approvals in `gitops-ds.io/approvals`; elsewhere people with rights in the
-cluster name the stages in `gitops-ds.io/approve`.
+They are on the revision, so they approve no later rollout. If the repository has approvers, the
+deployer lists the approvals in `gitops-ds.io/approvals`; otherwise users with permissions in the
+cluster list the stages in `gitops-ds.io/approve`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from gitops_ds.model.rollouts.staged_rollout import RolloutTarget
 
 
 def approvals(revisions: Iterable[Revision], target: RolloutTarget) -> tuple[StageApproval, ...]:
-    """The approvals of the target; none where they can't be read, or name another template."""
+    """The approvals of the target; none if they are invalid or for another template."""
     revision = next((one for one in revisions if one.uid == target.uid), None)
     annotations = annotations_of(revision) if revision else {}
     read = _derived if names.APPROVERS in annotations else _annotated
@@ -43,12 +43,12 @@ def encoded(derived: Iterable[StageApproval]) -> str:
 
 
 def decoded(text: str) -> tuple[StageApproval, ...]:
-    """The approvals of `gitops-ds.io/approvals`; none where they can't be read."""
+    """The approvals in `gitops-ds.io/approvals`; none if they are invalid."""
     try:
         approvals = msgspec.json.decode(text or "[]", type=tuple[StageApproval, ...])
     except (msgspec.DecodeError, msgspec.ValidationError):
         return ()
-    return tuple(one for one in approvals if one.hash)  # without a hash it could be of any target
+    return tuple(one for one in approvals if one.hash)  # without a hash it could be for any target
 
 
 def annotations_of(revision: Revision) -> Mapping[str, Any]:

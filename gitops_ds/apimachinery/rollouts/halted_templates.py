@@ -25,7 +25,7 @@ MESSAGE = 200  # characters
 
 class HaltedTemplate(msgspec.Struct, frozen=True):
     """A halted template: the hash of its pods, its commit, the time of the halt in seconds since
-    1970, and why.
+    1970, and the reason.
     """
 
     hash: str
@@ -35,8 +35,8 @@ class HaltedTemplate(msgspec.Struct, frozen=True):
 
 
 def parse(annotations: Mapping[str, str]) -> tuple[HaltedTemplate, ...]:
-    """The halted templates in the annotations of a DaemonSet, newest first; none where they can't
-    be read.
+    """The halted templates in the annotations of a DaemonSet, newest first; none if they are
+    invalid.
     """
     try:
         text = annotations.get(names.HALTED) or "[]"
@@ -53,10 +53,11 @@ def encoded(templates: Iterable[HaltedTemplate]) -> str:
 def remembered(
     metadata: Body, targets: Iterable[Revision], own: Iterable[Revision]
 ) -> tuple[HaltedTemplate, ...]:
-    """The halted templates of a DaemonSet: of its annotation, and of its target revisions.
+    """The halted templates of a DaemonSet: those in its annotation and those of its target
+    revisions.
 
-    A template among the DaemonSet's `own` revisions was proved after a release, and leaves the
-    list, unless its rollout is not complete.
+    A template among the DaemonSet's `own` revisions was proved after a release and is removed from
+    the list, unless its rollout is incomplete.
     """
     by_hash = {one.hash: one for one in parse(metadata.get("annotations") or {})}
     for target in targets:
@@ -70,7 +71,7 @@ def remembered(
 
 
 def hold_reason(annotations: Mapping[str, str], hash: str) -> str:
-    """Why a rollout of the template with this hash is on hold; empty where it is not."""
+    """Why a rollout of the template with this hash is on hold; empty if it is not."""
     template = next((one for one in parse(annotations) if hash and one.hash == hash), None)
     if template is None:
         return ""
@@ -85,7 +86,7 @@ def named(annotations: Mapping[str, str], commit: str) -> frozenset[str]:
 
 
 def without(annotations: Mapping[str, str], hashes: Set[str]) -> str | None:
-    """The annotation without these templates; None where it is then empty."""
+    """The annotation without these templates; None if empty."""
     left = [one for one in parse(annotations) if one.hash not in hashes]
     return encoded(left) if left else None
 

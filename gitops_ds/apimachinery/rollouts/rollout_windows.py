@@ -1,7 +1,7 @@
 """Windows and freezes: whether pods may be replaced at a time, and when that changes.
 
-A window opens by a cron expression in its time zone; a time that daylight saving skips or repeats
-opens it as APScheduler's CronTrigger does.
+A window opens by a cron expression in its time zone; for times that daylight saving skips or
+repeats, the rules of APScheduler's CronTrigger apply.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _DAY = 86400.0
 
 
 def closed_until(names: Sequence[str], windows: Mapping[str, Window], now: float) -> float | None:
-    """When the next of the named windows opens, None while one is open or none is named.
+    """When the next of these windows opens, None while one is open, or without windows.
 
     Times are seconds since 1970; a window that never opens within a year counts as a year away.
     """
@@ -32,7 +32,9 @@ def closed_until(names: Sequence[str], windows: Mapping[str, Window], now: float
 
 
 def open_until(names: Sequence[str], windows: Mapping[str, Window], now: float) -> float | None:
-    """When the last of the named windows that are open closes, None where none is named or open."""
+    """When the last open one of these windows closes, None if no window is open, or without
+    windows.
+    """
     ends = [
         began + windows[name].length
         for name in names
@@ -42,7 +44,7 @@ def open_until(names: Sequence[str], windows: Mapping[str, Window], now: float) 
 
 
 def frozen_until(freezes: Iterable[Freeze], now: float) -> float | None:
-    """The end of a freeze at that time, None where nothing is frozen."""
+    """The end of the freeze at that time, None without a freeze."""
     today = datetime.fromtimestamp(now, UTC).date()
     ends = [
         datetime.combine(
@@ -55,14 +57,14 @@ def frozen_until(freezes: Iterable[Freeze], now: float) -> float | None:
 
 
 def problem(window: Window, now: float) -> str:
-    """Why a window can never be used: a wrong expression or time zone, or no opening within 30
-    days; empty if it can.
+    """Why a window can never be used: an invalid expression or time zone, or no opening within 30
+    days; else empty.
     """
     try:
         began = _next(window, now)
     except crontab.UnknownTimeZone:
         zone = window.timezone
-        return f"the time zone {zone!r} is not known: set a name such as Europe/Berlin or UTC"
+        return f"the time zone {zone!r} is unknown: set a name such as Europe/Berlin or UTC"
     except ValueError as error:
         return f"{window.cron!r} is not a crontab: minute, hour, day, month, weekday ({error})"
     if began is None or began > now + 30 * _DAY:
@@ -74,7 +76,7 @@ def problem_of_year(window: Window) -> str:
     """The problem of a window on any day of a fixed year, so that the time of a check does not
     change its finding.
 
-    A window that opens once a month has none: a month of 31 days is no problem.
+    A window that opens once a month has no problem, although a month can have 31 days.
     """
     problems = (problem(window, number * 5 * _DAY) for number in range(74))
     return next((one for one, two in itertools.pairwise(problems) if one and two), "")

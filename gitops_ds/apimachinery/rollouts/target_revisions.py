@@ -34,12 +34,10 @@ _APPLIED = (
 
 
 def body_of(daemonset: DaemonSet, template: Body, commit: str) -> dict[str, Any]:
-    """The target revision for a template, which is the complete one of the API server with its
-    defaults.
-    """
+    """The target revision for a template, which must have the defaults of the API server."""
     hash = revisions.hash_of(template, daemonset.collision_count)
     # The admission plugin OwnerReferencesPermissionEnforcement permits blockOwnerDeletion only with
-    # the right to update the finalizers of the owner, which the applying account need not have.
+    # the permission to update the finalizers of the owner, which the applying account may lack.
     blocking = {"controller": False, "blockOwnerDeletion": False}
     reference = {**revisions.owner_reference(daemonset), **blocking}
     return {
@@ -81,7 +79,7 @@ def target_of(
 
     Without a target revision, or when the DaemonSet has its template already, the target is the
     DaemonSet's own template. A target that the DaemonSet got early stays the target until its
-    rollout is complete. None while the target revision that it names is not known.
+    rollout is complete. None while the target revision in its annotation is unknown.
     """
     name = daemonset.annotations.get(names.TARGET, "")
     if not name:
@@ -106,13 +104,13 @@ def target_of(
 
 
 def record_of(own_revisions: Iterable[Revision], target: RolloutTarget) -> RolloutRecord:
-    """What was kept about the rollout; an empty record where nothing was, or it can't be read."""
+    """The record of the rollout; an empty one if it is missing or invalid."""
     revision = next((one for one in own_revisions if one.uid == target.uid), None)
     return record_in(revision) if revision else RolloutRecord()
 
 
 def record_in(target: Revision) -> RolloutRecord:
-    """What a target revision keeps about its rollout; an empty record where it can't be read."""
+    """The record of the rollout in a target revision; an empty one if it is invalid."""
     annotations = (target.raw.get("metadata") or {}).get("annotations") or {}
     text = annotations.get(names.ROLLOUT_RECORD)
     try:
@@ -156,7 +154,9 @@ def promotion(daemonset: DaemonSet, uid: str, labels: Mapping[str, str]) -> dict
 
 
 def is_promoted(revision: Revision) -> bool:
-    """Whether the DaemonSet owns the revision: it got the template, or it never was a target."""
+    """Whether the DaemonSet owns the revision: it has the template, or the revision never was a
+    target.
+    """
     return revisions.owner_of(revision) is not None
 
 
@@ -179,8 +179,8 @@ class _PolicyText(msgspec.Struct, frozen=True):
 
 
 def policy_text(document: Body, pools: Iterable[Pool]) -> str:
-    """A policy document as an annotation of the DaemonSet, with the pools that it names; equal for
-    equal policies.
+    """A policy document as an annotation of the DaemonSet, with its pools; equal for equal
+    policies.
     """
     named = {name for stage in document.get("stages") or () for name in _pool_names(stage)}
     texts = (
@@ -192,9 +192,9 @@ def policy_text(document: Body, pools: Iterable[Pool]) -> str:
 
 
 def policy_of(daemonset: DaemonSet) -> tuple[RolloutPolicy, tuple[Pool, ...]] | None:
-    """The policy of a DaemonSet and the pools that it names; None without a policy.
+    """The policy of a DaemonSet and its pools; None without a policy.
 
-    Raises ValueError for an annotation that holds no policy.
+    Raises ValueError for an annotation without a valid policy.
     """
     text = daemonset.annotations.get(names.ROLLOUT_POLICY)
     if not text:

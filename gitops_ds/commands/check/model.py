@@ -52,8 +52,8 @@ class ClusterChange(msgspec.Struct, frozen=True):
 
 
 class BaseDrift(msgspec.Struct, frozen=True):
-    """Where a cluster is not what the base says, by object: old is what the cluster has, new what
-    the base says.
+    """The drift of a cluster from the base, by object: `old` is the live value, `new` that of the
+    base.
     """
 
     cluster: str

@@ -30,7 +30,7 @@ def trigger_of(settings: RepositorySettings) -> BaseTrigger:
         return crontab.trigger(settings.schedule, settings.timezone)
     except crontab.UnknownTimeZone:
         raise SettingsError(
-            f"repository.timezone: {settings.timezone!r} is not known: set a name such as "
+            f"repository.timezone: {settings.timezone!r} is unknown: set a name such as "
             "Europe/Berlin or UTC"
         ) from None
     except ValueError as error:
