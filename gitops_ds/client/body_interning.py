@@ -1,5 +1,5 @@
 """One body in memory for each version of an object, since several watches of a service read the
-same kinds; and one copy of the lists of owned fields, which are alike in most objects of a kind.
+same kinds; and one copy of the lists of owned fields, which are equal in most objects of a kind.
 """
 
 from __future__ import annotations

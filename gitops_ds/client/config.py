@@ -89,7 +89,7 @@ class ClientConfig:
 
     def _renew(self) -> None:
         if self._found.token_file:
-            # it is being replaced: the token at hand may still be valid
+            # it is being replaced: the present token may still be valid
             with contextlib.suppress(OSError, ValueError):
                 if token := Path(self._found.token_file).read_text().strip():
                     self._found = replace(self._found, header=f"Bearer {token}")

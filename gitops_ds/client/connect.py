@@ -1,4 +1,4 @@
-"""Opens the cluster that a person means: kubeconfig and context, or the pod's own account."""
+"""Opens the cluster of a command: by kubeconfig and context, or by the pod's service account."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from gitops_ds.model.values import replace
 
 
 class Connection(msgspec.Struct, frozen=True):
-    """How to reach the cluster; None leaves the choice to kubectl's rules.
+    """The options of a connection; None selects kubectl's rules.
 
     `trusted` are the clusters of the repository whose files may choose the context: those that the
-    person named.
+    user named.
     """
 
     kubeconfig: str | None = None
@@ -28,7 +28,7 @@ class Connection(msgspec.Struct, frozen=True):
     trusted: frozenset[str] = frozenset()
 
     def naming(self, *names: str) -> Connection:
-        """The same, where the person named these clusters."""
+        """The same options, with these clusters named by the user."""
         return replace(self, trusted=frozenset(filter(None, names)))
 
 
@@ -36,8 +36,8 @@ class Connection(msgspec.Struct, frozen=True):
 async def fenced(
     connection: Connection, fence: Fence, tally: RequestCounter
 ) -> AsyncIterator[tuple[Cluster, Cluster]]:
-    """The cluster behind a fence, and the same without one, with connections of its own: for the
-    lease, and for word to the leader.
+    """The cluster behind a fence, and the same one without a fence and with separate connections:
+    for the lease, and for messages to the leader.
 
     `tally` counts the requests of the first.
     """
@@ -59,11 +59,11 @@ async def fenced(
 async def opened(
     connection: Connection, facts: ClusterFacts | None = None
 ) -> AsyncIterator[Cluster]:
-    """The cluster; where the command line names no context, that of the cluster's file, if the
-    person chose either.
+    """The cluster. Without a context in the command line, the context is that of the cluster's
+    file, if the user chose that cluster or the kubeconfig's current context is the same.
 
-    Raises UsageError for a context that only a file of the repository chooses: it may come from a
-    stranger's change.
+    Raises UsageError for a context that only a file of the repository chooses: it may come from an
+    untrusted change.
     """
     from gitops_ds import __version__
     from gitops_ds.client import config, rest
@@ -83,7 +83,7 @@ def _of_file(connection: Connection, facts: ClusterFacts | None) -> str | None:
     from gitops_ds.client import config
 
     current = config.current_context(connection.kubeconfig)
-    # the pod's own account, or the context that kubectl would take
+    # the pod's service account, or the context that kubectl would use
     if current in {None, facts.context}:
         return current
     raise errors.UsageError(

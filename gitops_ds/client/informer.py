@@ -148,11 +148,11 @@ def step(state: InformerState, input: InformerInput, chance: float) -> Transitio
 
 
 def _after_watch(state: InformerState, ended: WatchEnded, chance: float) -> Transition:
-    """The watch continues where it ended, or a new list where watches seem broken."""
+    """The watch continues at its end, or a new list follows if watches seem broken."""
     steady = ended.lasted >= STEADY_AFTER
     failures = 0 if steady else state.failures
     fruitless = 0 if steady or ended.had_events else state.fruitless + 1
-    # 429 is a matter of load, which a full list only adds to.
+    # 429 means load, to which a full list would add.
     broken = fruitless >= FRUITLESS_WATCHES and not isinstance(ended.error, TooManyRequests)
     if (broken or ended.silent_for >= LONGEST_SILENCE) and not isinstance(ended.error, Expired):
         wait = 0.0 if steady else RELIST_BACKOFF.delay(failures + 1, chance)
@@ -202,7 +202,7 @@ async def run(
         try:
             match state:
                 case Start():
-                    # no variable of this function, which runs for days, may hold the objects
+                    # no variable of this function, which runs for days, may reference the objects
                     await feed(await source.list())
                 case Returning():
                     await feed(await source.world_version())

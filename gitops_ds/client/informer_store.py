@@ -71,7 +71,7 @@ class InformerStore(Generic[V]):
 
     @property
     def away(self) -> bool:
-        """Whether the API server gives no answer; other errors of one kind block no reader."""
+        """Whether the API server does not respond; other errors of one kind block no reader."""
         return self.failing is not None and isinstance(
             self.failing.error, ClusterUnreachable | ServerFault
         )

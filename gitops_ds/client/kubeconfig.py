@@ -4,8 +4,8 @@ That package, with all that it imports, takes 20 MiB, which a service would keep
 to read a file. So this module is run as a process of its own (by `config.access`). It imports
 nothing of gitops-ds and prints one JSON object: {"found": the fields of KubeconfigEntry},
 {"context": the name of the current context} or {"problem": the rest of a sentence that begins with
-the kubeconfig's name}. Its standard output is the pipe to the parent: secrets leave it on no other
-way. Exec plugins can prompt on the terminal: stdin and stderr are inherited.
+the kubeconfig's name}. Its standard output is the pipe to the parent: secrets leave the process
+only through it. Exec plugins can prompt on the terminal: stdin and stderr are inherited.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class KubeconfigEntry:
     """One cluster and one user.
 
     `header` is the Authorization header, `expires` its or the certificate's end in seconds since
-    1970; `token_file` is where the token stands, which may change; `renewable` says that asking
-    again may bring other credentials. `authority`, `certificate` and `key` are PEM texts.
+    1970; `token_file` is the file of a token that may change; `renewable`: another request may
+    return other credentials. `authority`, `certificate` and `key` are PEM texts.
     """
 
     host: str
@@ -51,12 +51,12 @@ class KubeconfigEntry:
 
 
 class Errors(logging.Handler):
-    """The errors that the package logs where it should raise them: an exec plugin that failed
-    leaves no other trace.
+    """The errors that the package logs instead of raising them, such as the failure of an exec
+    plugin.
     """
 
     def __init__(self) -> None:
-        """Nothing was logged yet."""
+        """Without any message."""
         super().__init__(logging.ERROR)
         self.lines: list[str] = []
 
@@ -66,8 +66,8 @@ class Errors(logging.Handler):
 
 
 def of_file(files: str, context: str | None) -> KubeconfigEntry:
-    """What kubectl would take from these files (a list as in KUBECONFIG); exec plugins and identity
-    providers are asked.
+    """The entry that kubectl would use from these files (a list as in KUBECONFIG), including the
+    credentials of exec plugins and identity providers.
     """
     from kubernetes.client import Configuration
     from kubernetes.config.kube_config import KubeConfigLoader, KubeConfigMerger
@@ -95,7 +95,7 @@ class UnknownContext(Exception):
 
 
 def _check_context(merged: Any, context: str | None) -> None:
-    """Raises UnknownContext, with the names that exist."""
+    """Raises UnknownContext, with the existing names, for an unknown context."""
     name = context or str(merged.safe_get("current-context") or "")
     contexts = _plain(merged.value.get("contexts"))
     entries = map(_plain, contexts if isinstance(contexts, list) else [])
@@ -140,8 +140,8 @@ def _token_file(user: Any) -> str | None:
 
 
 def of_pod(account: Path) -> KubeconfigEntry:
-    """What the account of the pod that we run in may do; `account` is the directory that the
-    kubelet fills.
+    """The entry of the service account of this pod; `account` is the directory that the kubelet
+    fills.
     """
     from kubernetes.client import Configuration
     from kubernetes.config.incluster_config import InClusterConfigLoader
@@ -169,7 +169,7 @@ def _found(configuration: Any, **credentials: Any) -> KubeconfigEntry:
 
 
 def _text(file: str | None) -> str | None:
-    """A PEM file without the letters of its comments that OpenSSL would not take."""
+    """A PEM file without characters in its comments that OpenSSL would reject."""
     if not file:
         return None
     try:
@@ -193,8 +193,8 @@ def _proxy(configuration: Any) -> str | None:
 
 @contextlib.contextmanager
 def _directory() -> Iterator[str]:
-    """A private directory for the package, which writes embedded keys into files: in memory where
-    the system has such a place.
+    """A private directory for the package, which writes embedded keys into files: in memory if the
+    system has such a directory.
     """
     memory = "/dev/shm"  # noqa: S108  the directory inside is private
     with tempfile.TemporaryDirectory(
@@ -225,7 +225,7 @@ def _answer(arguments: list[str], failed: Errors) -> dict[str, Any]:
     except Exception as error:  # the YAML errors of the package's own reader have no common type
         return {"problem": f" is no usable kubeconfig: {_one_line(error)}"}
     if failed.lines and entry.header is None and entry.certificate is None:
-        # With a terminal the plugin's own message is on it, and the package fails to repeat it.
+        # On a terminal the plugin has printed its own message, which the package does not have.
         why = "see above" if "NoneType" in failed.lines[0] else _one_line(failed.lines[0])
         return {"problem": f": its exec plugin gives no credentials: {why}"}
     return {"found": asdict(entry)}
@@ -254,11 +254,11 @@ def _end_with_reader(answer: TextIO) -> None:
 
 
 def main(arguments: list[str]) -> None:
-    """Prints the answer; the exit code is 0 for a problem too."""
+    """Prints the result; the exit code is 0 for a problem too."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _end)
-    # Other output stays out of the answer. The package lets a plugin prompt when its own standard
-    # output is a terminal.
+    # Other output must not be part of the result. The package lets a plugin prompt when its own
+    # standard output is a terminal.
     answer = os.fdopen(os.dup(1), "w")
     os.dup2(2 if os.isatty(0) else os.open(os.devnull, os.O_WRONLY), 1)
     _end_with_reader(answer)
@@ -269,5 +269,5 @@ def main(arguments: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C while importing leaves no trace behind
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C during the import prints no traceback
     main(sys.argv[1:])

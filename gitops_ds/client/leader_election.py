@@ -7,9 +7,9 @@ observer's clock, whatever times it contains; its holder stops `LeaseTiming.rene
 that renewal, and is the shorter one: so two leaders never overlap, as long as no clock runs faster
 than another by duration / renew_deadline.
 
-Where the API server is slow the holder writes a longer duration: with requests of 5 s, fixed times
-of 10 and 7 s would leave no time to renew, and no candidate would lead. The lease itself carries
-the duration, which all others respect.
+If the API server is slow, the holder writes a longer duration: with requests of 5 s, fixed times of
+10 and 7 s would leave no time to renew, and no candidate would lead. The duration is in the lease,
+and all candidates respect it.
 
 A lease that is not found may have been deleted under its holder, which keeps leading until its next
 renewal. A candidate that creates a lease without an observed holder leads only after a whole
@@ -33,7 +33,7 @@ from gitops_ds.model.values import replace
 LONGEST = 300.0
 _SLOWEST = 6.0  # seconds of latency that a lease is stretched for: with the usual times to 32 s
 _DECAY = 0.8  # of the latency, with each request that is faster
-_RELEASED = 1  # the duration that a released lease is left with, as client-go does
+_RELEASED = 1  # the duration of a released lease, as in client-go
 
 
 class LeaseTiming(msgspec.Struct, frozen=True):
@@ -140,8 +140,8 @@ def free_at(candidate: Candidate, now: float) -> float:
 
 
 def claim(candidate: Candidate, now: float, clock: float) -> Body | None:
-    """The lease to write: renewed, acquired, or (where `version` is empty) created; None while
-    another candidate holds it.
+    """The lease to write: renewed, acquired, or (if `version` is empty) created; None while another
+    candidate holds it.
 
     `clock` is seconds since 1970, for people only: no candidate computes with the times in a lease.
     """

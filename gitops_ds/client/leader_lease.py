@@ -40,7 +40,7 @@ class Clocks(msgspec.Struct, frozen=True):
 
 
 class Election:
-    """One candidate. `cluster` is for the lease alone and has no fence."""
+    """One candidate. `cluster` is only for the lease and has no fence."""
 
     def __init__(
         self, cluster: Cluster, candidate: Candidate, fence: Fence, emit: Emit, clocks: Clocks

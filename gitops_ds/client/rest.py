@@ -261,8 +261,8 @@ class HttpCluster:
         return await self._json(Request("DELETE", wire.path_of(resource, namespace, name), options))
 
     async def text(self, path: str, query: Mapping[str, str], most: int) -> str:
-        """At most `most` bytes of the answer at a path without an object: a log, a page behind a
-        proxy.
+        """At most `most` bytes of the response at a path that is not an object: a log, a page
+        behind a proxy.
         """
         async with self._send(Request("GET", path, query=query)) as reply:
             data = bytearray()

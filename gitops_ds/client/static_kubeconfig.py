@@ -2,7 +2,7 @@
 
 The official package, in a process of its own (`kubeconfig`), takes a fifth of a second. It reads
 all others: exec plugins, identity providers, passwords, token files, proxies, and each file whose
-content is unusual or invalid. So this module reports no error, and its result equals that of the
+content is unusual or invalid. So this module reports no errors, and its result equals that of the
 package (tests/client/test_static_kubeconfig.py compares them).
 """
 
@@ -133,7 +133,7 @@ def _entries(file: _Kubeconfig, key: str) -> list[Mapping[str, Any]]:
 
 
 def _pem(values: Mapping[str, Any], key: str, directory: Path) -> str | None:
-    """The PEM text of a key with data or with a file, without other than ASCII letters."""
+    """The PEM text of a key with data or with a file, without non-ASCII characters."""
     if f"{key}-data" in values:
         data = base64.standard_b64decode(_text(values[f"{key}-data"]))
     elif key in values:

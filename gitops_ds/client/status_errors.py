@@ -76,7 +76,8 @@ def status_object(body: bytes) -> Mapping[str, Any]:
     )
 
 
-# The messages of an authorizer; all other 403s come from admission, which no right changes.
+# The messages of an authorizer; all other 403s come from admission, which permissions do not
+# affect.
 # https://github.com/kubernetes/kubernetes/blob/master/staging/src/k8s.io/apiserver/pkg/endpoints/handlers/responsewriters/errors.go
 _RBAC = re.compile(r'(?:User|user) "[^"]*" cannot |is attempting to grant RBAC permissions')
 

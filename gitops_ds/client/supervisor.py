@@ -1,8 +1,8 @@
 """Background tasks that must not end: one that raises is reported, counted and started again.
 
-The exception of a task that nothing awaits is dropped by asyncio, and what the task kept up to date
-becomes stale in silence. In client-go a panic of a reflector ends the process or is restarted
-(k8s.io/apimachinery, util/wait and util/runtime).
+asyncio drops the exception of a task that is never awaited, and the data that the task updates
+would become stale without notice. In client-go a panic of a reflector ends the process or is
+restarted (k8s.io/apimachinery, util/wait and util/runtime).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import msgspec
 from gitops_ds.model.events.base import Emit, TaskRestarted
 
 FIRST_RESTART, LONGEST_RESTART = 1.0, 60.0  # seconds
-HEALTHY_AFTER = 300.0  # seconds; a task that ran so long has paid off earlier failures
+HEALTHY_AFTER = 300.0  # seconds; after a run of this length earlier failures no longer count
 
 
 class Supervisor(msgspec.Struct, frozen=True):
@@ -49,9 +49,7 @@ class Supervisor(msgspec.Struct, frozen=True):
 
 
 async def ended(*tasks: asyncio.Task[None]) -> None:
-    """Cancels the tasks and waits until they are over: what they clean up at their end is done
-    then.
-    """
+    """Cancels the tasks and waits until they have ended, with their cleanup."""
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,7 +1,7 @@
 """The connections to one API server: pools, credentials, repeated requests, errors.
 
-A request is repeated after 429 and 503 where the server sends Retry-After, and once with new
-credentials after 401. Nothing else is retried here: the loops decide that.
+A request is repeated after 429 and 503 if the server sends Retry-After, and once with new
+credentials after 401. Other retries are up to the callers.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from gitops_ds.client.reconnect_throttle import ReconnectThrottle
 from gitops_ds.client.request_counter import RequestCounter
 
 REQUEST_SECONDS = 30.0
-CLOSING_SECONDS = 1.0  # for the last bytes of TLS
+CLOSING_SECONDS = 1.0  # seconds for the last bytes of TLS
 CONNECTIONS = 64  # for requests; more only wait inside the API server
-# A 429 or 503 with Retry-After is waited out so often, as client-go does (rest/request.go,
-# maxRetries), and for so many seconds at most: API Priority and Fairness names up to 32 s
-# (apiserver util/flowcontrol/dropped_requests_tracker.go).
+# The retries after 429 or 503 with Retry-After, as in client-go (rest/request.go, maxRetries), and
+# the maximum of seconds: API Priority and Fairness requests up to 32 s (apiserver
+# util/flowcontrol/dropped_requests_tracker.go).
 PATIENCE, LONGEST_WAIT_SECONDS = 10, 120.0
-_NO_BACKEND = (502, 503, 504)  # the answers of a load balancer without a reachable API server
+_NO_BACKEND = (502, 503, 504)  # the responses of a load balancer without a reachable API server
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -70,9 +70,9 @@ class _GuardedBody(aiohttp.BytesPayload):
 class Transport:
     """The two pools of connections: at most `CONNECTIONS` for requests, any number for watches.
 
-    HTTP/1.1 gives each request a connection of its own and a watch keeps its for minutes; in one
-    bounded pool, watches would leave none for requests. client-go has no such limit because it
-    sends all of them as streams of one HTTP/2 connection.
+    With HTTP/1.1 each request needs its own connection, and a watch uses one for minutes; in one
+    bounded pool, watches would leave no connection for requests. client-go has no such limit
+    because it sends all of them as streams of one HTTP/2 connection.
     """
 
     def __init__(
@@ -131,7 +131,7 @@ class Transport:
             raise self.unreachable(error) from error
 
     def garbage(self) -> errors.ServerFault:
-        """The error for a response that no API server sends."""
+        """The error for a response that is not from an API server."""
         return errors.ServerFault(
             f"{self._access.url} does not answer as an API server does: is the address in "
             f"{self._access.who} right?"

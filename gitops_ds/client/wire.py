@@ -64,7 +64,9 @@ def query_of(which: Selection) -> dict[str, str]:
 def decoder(
     brief_ones: Mapping[Resource, field_projection.Decode], resource: Resource, which: Selection
 ) -> field_projection.Decode:
-    """A reader of JSON; input that the brief reader rejects (an ERROR, a Status) is read whole."""
+    """A JSON decoder; input that the brief decoder rejects (an ERROR, a Status) is decoded as a
+    whole.
+    """
     cut = brief_ones.get(resource)
     if cut is None or not which.brief:
         return orjson.loads

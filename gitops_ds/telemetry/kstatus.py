@@ -1,4 +1,4 @@
-"""The status of an agent as conditions that other tools read: Ready, Reconciling, Stalled, with the
+"""The status of an agent as conditions for other tools: Ready, Reconciling, Stalled, with the
 reasons of Flux. Pure.
 
 `Reconciling` and `Stalled` exist only while they are true.
@@ -46,8 +46,8 @@ def conditions(
 ) -> list[dict[str, Any]]:
     """The conditions; one that is unchanged from `before` keeps its time.
 
-    `unapplied` says why the wanted commit is not applied as a whole, else it is empty. `generation`
-    is that of the object that has the conditions.
+    `unapplied` is the reason why the wanted commit is not applied as a whole, else empty.
+    `generation` is that of the object that has the conditions.
     """
     ready, message = _READY[health.state], health.message
     if unapplied and health.state is HealthState.HEALTHY:

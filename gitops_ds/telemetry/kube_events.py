@@ -88,7 +88,7 @@ class EventRecorder:
     def _state(self, event: Event) -> InvolvedObject | None:
         if isinstance(event, ControllerEvent):
             return self._daemonset(event.daemonset)
-        if isinstance(event, LeaderElected):  # about the lease, where no repository is followed
+        if isinstance(event, LeaderElected):  # about the lease, if no repository is followed
             lease = InvolvedObject(LEASE.api_version, LEASE.kind, event.namespace, event.lease)
             return None if self.state else lease
         return self.state
@@ -140,7 +140,7 @@ def _has_ended(action: Action) -> TypeGuard[DeletePod]:
 
 
 def _ended(action: DeletePod, about: InvolvedObject) -> KubeEvent:
-    """As Kubernetes' own controller writes it."""
+    """The text of Kubernetes' own controller."""
     pod = f"daemon pod {action.key.namespace}/{action.key.name} on node {action.node}"
     if action.cause is DeleteCause.FAILED:
         message = f"Found failed {pod}, will try to kill it"
@@ -149,8 +149,8 @@ def _ended(action: DeletePod, about: InvolvedObject) -> KubeEvent:
 
 
 class EventSeries(msgspec.Struct, frozen=True):
-    """A Kubernetes event to create where `count` is 1, else to update. `first` and `last` are
-    seconds since 1970.
+    """A Kubernetes event to create if `count` is 1, else to update. `first` and `last` are seconds
+    since 1970.
 
     `id` is unique, and constant in a series.
     """

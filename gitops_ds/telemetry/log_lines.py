@@ -16,7 +16,7 @@ LEVELS = tuple(Level)
 
 
 def line(event: Event) -> str | None:
-    """The text of the event, redacted; None for an event that is for programs only."""
+    """The text of the event, redacted; None for an event only for programs."""
     text = rejections.text(event) if isinstance(event, CommitRejected) else event.text()
     return texts.words(text) if text else None
 
@@ -38,13 +38,13 @@ def stamped(at: float, level: Level, text: str) -> str:
 
 
 def message(at: float, level: Level, text: str) -> dict[str, Any]:
-    """The object of a message in the JSON log that is no event, such as that of the start."""
+    """The object in the JSON log of a message that is not an event, such as that of the start."""
     return {"time": at, "level": str(level), "kind": "Message", "message": texts.words(text)}
 
 
 def as_json(event: Event) -> dict[str, Any] | None:
     """Time, level, kind, message, the declared keys, the object and details of the event; None for
-    an event that JSON logs leave out.
+    an event that JSON logs omit.
     """
     if not event.logged:
         return None

@@ -123,8 +123,7 @@ def _rollouts(agents: Sequence[AgentStatus]) -> Iterator[Metric]:
     which = ["namespace", "name"]
     nodes = GaugeMetricFamily(
         "gitopsds_rollout_nodes",
-        "Nodes of a staged rollout that is under way: at_risk, parked (also set aside), proved or "
-        "total.",
+        "Nodes of a staged rollout in progress: at_risk, parked (also set aside), proved or total.",
         labels=[*which, "state"],
     )
     limit = GaugeMetricFamily(
@@ -291,7 +290,7 @@ class Metrics:
             self.add(sample)
 
     def add(self, sample: Sample) -> None:
-        """Adds a sample; of a gauge with a label only the last one remains."""
+        """Adds a sample; a gauge with a label keeps only the last one."""
         metric = self._metrics[sample.metric]
         if sample.metric in _LABELLED:
             if isinstance(metric, Gauge):

@@ -75,15 +75,15 @@ def _notification(event: Event, notice: Notice, repository: str) -> Notification
 
 
 class MessageFormat(StrEnum):
-    """What a receiver understands."""
+    """The format of a receiver."""
 
     JSON = "json"
     SLACK = "slack"
 
 
 class NotificationBatch(msgspec.Struct, frozen=True):
-    """What is sent at once: the news, how many more were left out because there were too many, and
-    of which cluster.
+    """The content of one request: the notifications, the number of omitted ones above the limit,
+    and the cluster.
     """
 
     items: Sequence[Notification]
@@ -116,7 +116,7 @@ def _line(item: Notification, cluster: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Without mentions and links, which the subject of a commit may contain."""
+    """The text without mentions and links, which the subject of a commit may contain."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
