@@ -13,7 +13,7 @@ if phase == "Halted" then
   return {status = "Degraded", message = "the staged rollout is halted"}
 end
 if phase == "Progressing" then
-  return {status = "Progressing", message = "a staged rollout is under way"}
+  return {status = "Progressing", message = "a staged rollout is in progress"}
 end
 if (status.observedGeneration or 0) < (obj.metadata.generation or 0) then
   return {status = "Progressing", message = "the new specification was not observed yet"}

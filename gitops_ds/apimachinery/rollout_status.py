@@ -32,7 +32,7 @@ def judge(daemonset: Body) -> RolloutStatus:
     )
     available = status.get("numberAvailable") or 0
     if target := (metadata.get("annotations") or {}).get(names.TARGET):
-        return RolloutStatus(False, f"the staged rollout of {target} is under way")
+        return RolloutStatus(False, f"the staged rollout of {target} is in progress")
     if _strategy(daemonset) == "RollingUpdate" and updated < desired:
         return RolloutStatus(False, f"{updated} of {desired} pods are updated")
     if available < desired:

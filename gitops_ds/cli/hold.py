@@ -30,7 +30,7 @@ class HoldArgs(request_options.ServiceArgs):
 def hold(args: HoldArgs) -> int:
     """Put a commit on hold: it is not applied, and the last good commit stays.
 
-    A rollout of the commit that is under way takes no further node.
+    A rollout of the commit that is in progress takes no further node.
     """
     return options.run(_hold(args))
 

@@ -40,7 +40,7 @@ class StageRequest(msgspec.Struct, frozen=True):
 
 
 async def approve(cluster: Cluster, request: StageRequest) -> ApprovedStage:
-    """Approves a stage of the rollout that is under way, by an annotation with the target's hash.
+    """Approves a stage of the rollout in progress, by an annotation with the target's hash.
 
     Raises NoMatch without such a DaemonSet, Refused without a rollout, for another target than
     that of the request, and where the annotation does not count, UsageError for a stage that the
@@ -119,7 +119,7 @@ def _check_stage(daemonset: DaemonSet, stage: str) -> None:
     except ValueError as error:
         raise errors.Refused(f"{daemonset.key}: {error}") from None
     if policy_and_pools is None or not daemonset.annotations.get(names.TARGET):
-        raise errors.Refused(f"{daemonset.key} has no staged rollout that is under way")
+        raise errors.Refused(f"{daemonset.key} has no staged rollout in progress")
     policy, _ = policy_and_pools
     waiting = [one.name for one in policy.stages if one.approval is not None]
     if stage not in waiting:

@@ -1,4 +1,4 @@
-"""Measures the gates of the rollouts that are under way, again and again, beside the decisions."""
+"""Measures the gates of the rollouts in progress periodically, outside of the decisions."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ class TipLookup:
 
     @property
     def pending(self) -> bool:
-        """Whether an answer is due whatever the schedule says: one is under way, or it is free."""
+        """Whether a result is due regardless of the schedule: in progress, or without cost."""
         return self._always or self._running is not None
 
     async def request(self, last_tip: CommitId | None) -> TipAnswer:
@@ -74,7 +74,7 @@ class TipLookup:
             return TipAnswer(last_tip, received=True, error=error)
 
     async def close(self) -> None:
-        """Cancels a request that is under way."""
+        """Cancels a request in progress."""
         if self._running is not None:
             self._running.cancel()
             await asyncio.gather(self._running, return_exceptions=True)

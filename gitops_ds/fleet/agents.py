@@ -39,7 +39,7 @@ class Agent(msgspec.Struct, frozen=True):
 
     `source` is the status of its owner's repository; None if no service follows one. `stale` is
     the reason if the watches are too old to judge whether the agent is in sync, else empty.
-    `rollout` is the staged rollout that is under way.
+    `rollout` is the staged rollout in progress.
     """
 
     seen: Observation

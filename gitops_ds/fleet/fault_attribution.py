@@ -56,7 +56,7 @@ NODES_OWN = _ILL | _COMING | LEAVING
 class FaultScope(msgspec.Struct, frozen=True):
     """The `deadline` in seconds, and the reason why pods are refused at present, else empty.
 
-    `rollout` is the staged rollout that is under way, if any.
+    `rollout` is the staged rollout in progress, if any.
     """
 
     deadline: float = DEADLINE

@@ -27,7 +27,7 @@ class RolloutTiming(msgspec.Struct, frozen=True):
 
 
 def timing(agent: Agent) -> RolloutTiming | None:
-    """The rollout that is under way, None without one."""
+    """The rollout in progress, None without one."""
     if agent.rollout is not None:
         return _staged(agent.rollout, agent.seen.now)
     return _unstaged(agent)

@@ -37,7 +37,7 @@ class TrackedRollout(msgspec.Struct, frozen=True):
 
 
 class RolloutView(msgspec.Struct, frozen=True):
-    """What a rollout is judged by: an observation, its health, and the staged rollout under way."""
+    """A rollout as observed: its observation, its health, and the staged rollout in progress."""
 
     seen: Observation
     health: Health

@@ -40,7 +40,7 @@ SHOWN = 4  # stages in one line; of more, the passed ones are counted
 
 
 class StagedRollout(msgspec.Struct, frozen=True):
-    """A rollout that is under way: the DaemonSet does not have the template of the target yet."""
+    """A rollout in progress: the DaemonSet does not have the template of the target yet."""
 
     inputs: StageInputs
     stages: StagesDecision
@@ -140,7 +140,7 @@ Assemble = Callable[[Observation], StageInputs | None]
 
 
 def read(seen: Observation, assemble: Assemble | None = None) -> StagedRollout | None:
-    """The rollout that is under way, None without one. `assemble` returns the inputs beside pods
+    """The rollout in progress, None without one. `assemble` returns the inputs beside pods
     and nodes; by default those that the objects of the cluster contain.
     """
     inputs = (assemble or from_objects((seen,)))(seen)

@@ -1,8 +1,8 @@
-"""Which objects a repository may name at all, whatever rights the service itself has.
+"""The objects that a repository may contain, regardless of the permissions of the service.
 
-Judged on the rendered object, before anything is asked of the API server; what is not allowed is
-neither written nor deleted. What the service itself lives from is out of reach unless the settings
-say otherwise, and its memory and its leases always are.
+Rendered objects are checked before any request to the API server; objects that are not allowed are
+neither written nor deleted. The service's own objects are excluded unless the settings permit them,
+its state and its leases always.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from gitops_ds.model.objects import Key
 from gitops_ds.model.skip_reasons import SkipReason
 from gitops_ds.model.skipped import Skipped
 
-# what deploy/ calls its ClusterRoles and bindings, alone or followed by a dash or a colon
+# the name of the ClusterRoles and bindings of deploy/, or its prefix before a dash or a colon
 _OURS = "gitops-ds"
 _RIGHTS = "rbac.authorization.k8s.io"
 
@@ -22,9 +22,9 @@ class AllowList(msgspec.Struct, frozen=True):
     """The settings `apply.allow`: None allows every namespace or kind; a kind is `DaemonSet` or
     `apps/DaemonSet`.
 
-    `homes` are the namespaces that the service itself lives in, of its pod and of its state (empty:
-    nothing to protect), `itself` whether its own deployment there may be changed from the
-    repository; its memory and its leases never are.
+    `homes` are the namespaces of the service's pod and of its state (empty: nothing to protect).
+    `itself`: its own deployment there may be changed from the repository; its state and its leases
+    never.
     """
 
     namespaces: frozenset[str] | None = None
@@ -47,14 +47,14 @@ def why_not(key: Key, allowed: AllowList) -> Skipped | None:
 
 
 def _own(key: Key, allowed: AllowList) -> str:
-    """By what the service lives from: settings, credentials, memory and leases in its namespace;
-    its rights.
+    """The reason for the service's own objects: settings, credentials, state and leases in its
+    namespace, and its permissions.
     """
     if key.namespace in allowed.homes and _is_memory(key):
-        return "gitops-ds keeps its memory there"
+        return "it is state of gitops-ds"
     if not allowed.homes or allowed.itself or not _is_own(key, allowed.homes):
         return ""
-    return "gitops-ds itself lives from it; apply.allow.itself permits it"
+    return "gitops-ds itself depends on it; apply.allow.itself permits it"
 
 
 def _is_memory(key: Key) -> bool:
@@ -74,7 +74,7 @@ def _is_own(key: Key, homes: frozenset[str]) -> bool:
 
 
 def _listed(key: Key, allowed: AllowList) -> str:
-    """By the lists of the settings."""
+    """The reason from the lists of the settings."""
     if (
         allowed.kinds is not None
         and not {key.kind, f"{key.group or 'core'}/{key.kind}"} & allowed.kinds

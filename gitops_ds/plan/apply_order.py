@@ -1,5 +1,5 @@
-"""In which order objects are written: what others need comes first; agents that wait for each other
-go in waves.
+"""The order of writes: objects that others need come first; agents with dependencies are written in
+waves.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from gitops_ds.model.change import Change, Operation
 from gitops_ds.model.objects import Key
 from gitops_ds.model.sources.bundle import Manifest
 
-# A DaemonSet's pods need everything before it in this row; what is in no row comes after it. As
-# Helm (InstallOrder in pkg/release/util/kind_sorter.go) and Flux (sort.go in
-# github.com/fluxcd/pkg/ssa) have it; an admission webhook comes last, for it may refuse what makes
-# it run.
+# A DaemonSet's pods need all kinds before it in this list; other kinds come after it. Equal to the
+# order of Helm (InstallOrder in pkg/release/util/kind_sorter.go) and Flux (sort.go in
+# github.com/fluxcd/pkg/ssa); admission webhooks come last, because they may refuse objects that
+# they need themselves.
 _ROW = (
     ("", "Namespace"),
     ("apiextensions.k8s.io", "CustomResourceDefinition"),
@@ -42,7 +42,7 @@ _WEBHOOKS = frozenset(("MutatingWebhookConfiguration", "ValidatingWebhookConfigu
 
 
 def rank(key: Key) -> int:
-    """The place of a kind in the row."""
+    """The position of a kind in the order."""
     after = LAST + (key.group == "admissionregistration.k8s.io" and key.kind in _WEBHOOKS)
     return _RANK.get((key.group, key.kind), after)
 
@@ -73,7 +73,7 @@ def waves(manifests: Iterable[Manifest]) -> Mapping[str, int]:
 
 
 def ordered(changes: Iterable[Change], wave_of: Mapping[str, int]) -> tuple[Change, ...]:
-    """Writes by wave of their agent, kind and name; then the deletes, the other way round."""
+    """Writes by wave of their agent, kind and name; then the deletes in reverse order."""
 
     def place(change: Change) -> tuple[int, int, Key]:
         agent = change.manifest.agent if change.manifest else ""

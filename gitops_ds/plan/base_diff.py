@@ -25,8 +25,7 @@ def changes(base: Bundle, head: Bundle, live: Live = NOTHING_KNOWN) -> tuple[Cha
     """Every object of either side, in the order of an apply; an object that only the base has is a
     delete.
 
-    `live` brings the nodes, and the revisions that the cluster knows; without them the base is
-    revision 1.
+    `live` has the nodes and the revisions of the cluster; without revisions the base is revision 1.
     """
     all_changes = [
         _change(manifest, base.manifests.get(key), live) for key, manifest in head.manifests.items()
@@ -43,7 +42,7 @@ def drift(base: Bundle, live: Live) -> Mapping[Key, tuple[FieldChange, ...]]:
     """The drift of a cluster from the base: by object, the fields that an apply would change.
 
     Fields of other owners, defaulted fields and the labels and annotations of an apply are
-    excluded, and so are values that a snapshot redacts: whether they differ is unknown.
+    excluded, and so are values that a snapshot redacts: whether those differ is unknown.
     """
     drifted = {}
     for key, manifest in base.manifests.items():
@@ -57,14 +56,14 @@ def drift(base: Bundle, live: Live) -> Mapping[Key, tuple[FieldChange, ...]]:
 
 
 def _is_unknown(key: Key, change: FieldChange) -> bool:
-    """Whether the values differ only where the snapshot is redacted."""
+    """Whether the values differ only in redacted values of the snapshot."""
     shown = objects.field(key, change)
     return HIDDEN in str(change.old) and shown.old == shown.new
 
 
 def _stamped(body: Body, live: Body) -> Body:
-    """The manifest with what an apply of ours has written onto the live object: owner, commit,
-    change cause.
+    """The manifest with the values that our apply adds to the live object: owner, commit, change
+    cause.
     """
     metadata, there = dict(body.get("metadata") or {}), live.get("metadata") or {}
     for part in ("labels", "annotations"):

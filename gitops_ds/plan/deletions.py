@@ -1,5 +1,5 @@
-"""What left Git, and what its deletion takes along: pods with a DaemonSet, everything inside with a
-Namespace or a definition.
+"""Objects that left Git, and the objects that are deleted with them: the pods of a DaemonSet, the
+contents of a Namespace or a definition.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from gitops_ds.plan.rollouts import rollout_impact
 
 
 class Leaving(msgspec.Struct, frozen=True):
-    """An object of ours that left Git: the deletion policy, the nodes that would lose an agent, and
-    the objects that would be deleted with it.
+    """One of our objects that left Git: the deletion policy, the nodes that would lose an agent,
+    and the objects that would be deleted with it.
 
     `unlisted` are kinds whose objects may not be listed: whether any would be deleted is unknown.
     """
@@ -34,7 +34,7 @@ class Leaving(msgspec.Struct, frozen=True):
 
 
 def is_container(key: Key) -> bool:
-    """Whether the deletion of the object takes others along that it does not own."""
+    """Whether the deletion of the object deletes others that it does not own."""
     return (key.group, key.kind) in (
         ("", "Namespace"),
         ("apiextensions.k8s.io", "CustomResourceDefinition"),
@@ -58,7 +58,7 @@ def to_list(leaving: Mapping[Key, Leaving], live: Live, context: PlanContext) ->
 def of(
     bundle: Bundle, live: Live, context: PlanContext
 ) -> tuple[Mapping[Key, Leaving], list[Skipped]]:
-    """Objects of ours that Git no longer names, and why some of them are out of reach."""
+    """Our objects that left Git, and why some of them must not be deleted."""
     leaving: dict[Key, Leaving] = {}
     refused: list[Skipped] = []
     for key, body in sorted(live.objects.items()):
@@ -70,7 +70,7 @@ def of(
             refused.append(
                 Skipped(
                     SkipReason.WAITS,
-                    f"{key} is not deleted before everything that may name it was read",
+                    f"{key} is not deleted before all objects that may refer to it were read",
                     key,
                 )
             )
@@ -82,8 +82,8 @@ def of(
 
 
 def _left_alone(key: Key, body: Body, context: PlanContext) -> list[Skipped]:
-    """The refusal for an object that we applied once and that is missing from the inventory; none
-    for a copy of an object of ours.
+    """The refusal for an object that we once applied and that is missing in the inventory; none for
+    a copy of one of our objects.
     """
     if prune.is_ending(body):
         return []
@@ -95,8 +95,8 @@ def _left_alone(key: Key, body: Body, context: PlanContext) -> list[Skipped]:
     ):
         return []
     message = (
-        f"{key} left Git and is kept: the inventory does not hold it. Delete it by hand, or put "
-        "it into Git and take it out again"
+        f"{key} left Git and is kept: the inventory does not have it. Delete it "
+        "manually, or add it to Git and remove it again"
     )
     return [Skipped(SkipReason.NOT_IN_INVENTORY, message, key)]
 
@@ -117,7 +117,7 @@ def _leaving(key: Key, body: Body, live: Live, context: PlanContext) -> Leaving:
         body, context.options.guards.policy, live_annotations=context.options.live_annotations
     )
     if key.is_daemonset:
-        # Pods that are orphaned stay on their nodes.
+        # Orphaned pods remain on their nodes.
         # https://kubernetes.io/docs/tasks/administer-cluster/use-cascading-deletion/
         return Leaving(policy, () if policy is Policy.ORPHAN else _lost((body,), live))
     if not is_container(key):
@@ -128,7 +128,7 @@ def _leaving(key: Key, body: Body, live: Live, context: PlanContext) -> Leaving:
         if listed
         else {other: one for other, one in live.objects.items() if _is_in(other, key, body)}
     )
-    # Orphaned pods end with their namespace too.
+    # The deletion of the namespace deletes orphaned pods too.
     agents = [one for other, one in inside.items() if other.is_daemonset]
     return Leaving(
         policy, _lost(agents, live), tuple(sorted(inside)), listed.unlisted if listed else ()
@@ -158,8 +158,8 @@ def _lost(daemonsets: Iterable[Body], live: Live) -> tuple[str, ...]:
 def in_use(
     leaving: Mapping[Key, Leaving], bundle: Bundle, live: Live, context: PlanContext
 ) -> dict[Key, tuple[Key, ...]]:
-    """The Namespaces and definitions that hold objects which Git names, here or for another
-    deployer of the service.
+    """The Namespaces and definitions that contain objects in Git, of this or of another deployer of
+    the service.
     """
     named = (*bundle.manifests, *context.options.other_owners.heirs)
     holding = {}
@@ -172,21 +172,21 @@ def in_use(
 
 
 def quarantined(key: Key, live: Body, bundle: Bundle, *, by: str = "") -> Skipped | None:
-    """Where the object was made by a source that is to be left as it is, unless that source itself
-    names it still.
+    """The refusal for an object of a source whose objects must be kept, unless that source still
+    contains it.
     """
     source = source_of(str((live["metadata"].get("annotations") or {}).get(names.PATH) or ""))
     if source not in bundle.kept or source == by:
         return None
     return Skipped(
         SkipReason.QUARANTINED,
-        f"{key} stays as it is: something is wrong with {source}, where it comes from",
+        f"{key} is unchanged: its source {source} has an error",
         key,
     )
 
 
 def source_of(file: str) -> str:
-    """The object of the cluster that holds a template, by the name of the file:
+    """The cluster object with a template, by the name of the file:
     `configmap/NAMESPACE/NAME/KEY`.
     """
     return file.rpartition("/")[0]

@@ -1,4 +1,4 @@
-"""Which fields differ between two forms of an object, in words a person can read."""
+"""The fields that differ between two forms of an object."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MEMBER_KEYS = (
     "uid",
 )
 
-# Set by the server, or changed by every write: without meaning for a diff.
+# Set by the server, or changed by every write: ignored in a diff.
 _SERVER_METADATA = frozenset(
     (
         "managedFields",
@@ -39,8 +39,8 @@ _SERVER_METADATA = frozenset(
 
 
 def compare(old: Body, new: Body) -> tuple[FieldChange, ...]:
-    """The fields that differ, in order of their path; status and what only the server writes are
-    left out.
+    """The fields that differ, in order of their path, without status and fields that only the
+    server writes.
     """
     return tuple(_differences(_meant(old), _meant(new), ()))
 

@@ -1,7 +1,7 @@
-"""Changes made in the cluster: their authors, what they did, and the drift policy. Pure.
+"""Changes in the cluster: their authors, their fields, and the drift policy. Pure.
 
-Drift is a difference between a live object and the manifest that was applied last: only the
-cluster can have changed.
+Drift is a difference between a live object and the last applied manifest: only the cluster can have
+changed.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def of_fields(
 
 def contested(drifted: Drifted) -> Drifted:
     """The same, marked as contested; without the times of writes, so that the next write of the
-    competing writer is no new event.
+    competing writer is not a new event.
     """
     return replace(
         drifted, by=tuple(replace(author, at="") for author in drifted.by), contested=True
@@ -244,14 +244,14 @@ def as_json(drifted: Drifted) -> Mapping[str, object]:
 def standing(
     drifted: Mapping[Key, Drifted], before: Mapping[Key, KnownDrift], now: float
 ) -> Mapping[Key, KnownDrift]:
-    """The drift that a reconciliation found, as it is stored; `before` is the stored drift of the
-    one before. A pause counts from the first detection.
+    """The drift of a reconciliation for the state; `before` is the stored drift of the previous
+    one. A pause counts from the first detection.
     """
     stored = {}
     for key, one in drifted.items():
         was = before.get(key)
         if was is not None and was.choice is DriftPolicy.HOLD and one.choice is DriftPolicy.CORRECT:
-            stored[key] = was  # its time is over, and stays over until it is corrected
+            stored[key] = was  # the pause has ended, and does not start again before a correction
         else:
             stored[key] = KnownDrift(
                 one.choice,

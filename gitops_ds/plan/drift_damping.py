@@ -1,9 +1,9 @@
-"""Delays between corrections of drift that returns at once, against an endless conflict of two
-writers of one field. Pure.
+"""Delays between corrections of drift that returns at once, which prevent an endless conflict of
+two writers of a field. Pure.
 
 Each correction of a template is a new revision, and a rollout. Two corrections are made at once;
-from the third one in a row each waits twice as long as the one before, up to the interval at which
-a quiet cluster is compared.
+from the third one in a row, each waits twice as long as the previous one, up to the comparison
+interval of an unchanged cluster.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import msgspec
 from gitops_ds.model.backoff import Backoff
 from gitops_ds.model.objects import Key
 
-AT_ONCE = 2  # corrections in a row that do not wait
+AT_ONCE = 2  # corrections in a row without a delay
 # seconds; drift that returns after a longer time, and twice the last wait, begins a new row
 QUIET = 60.0
 

@@ -1,4 +1,4 @@
-"""The events of drift that a reconciliation found. Pure."""
+"""The events of the drift of a reconciliation. Pure."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from gitops_ds.plan import drift
 def changed(
     drifted: Mapping[Key, Drifted], before: Mapping[Key, KnownDrift], now: float, hold_for: float
 ) -> Iterator[Event]:
-    """One event for each change of the drift; `before` is the stored drift of the reconciliation
-    before.
+    """One event for each change of the drift; `before` is the stored drift of the previous
+    reconciliation.
     """
     for key, left in drift.standing(drifted, before, now).items():
         was, one = before.get(key), drifted[key]

@@ -17,7 +17,7 @@ from gitops_ds.plan.ownership import FILLED_KEYS, Fields
 
 
 def entries(live: Body) -> Iterator[tuple[Author, Fields]]:
-    """The managers of an object with their sets of fields, ours among them."""
+    """The managers of an object with their sets of fields, including ours."""
     for entry in (live.get("metadata") or {}).get("managedFields") or ():
         attributes = (
             str(entry.get(name) or "") for name in ("manager", "operation", "subresource", "time")
@@ -37,8 +37,8 @@ def is_ours(author: Author) -> bool:
 def owners(live: Body, path: Path) -> tuple[Author, ...]:
     """The owners of the value at the path of a live object, or of a value below it.
 
-    Without such an owner, the value is a part of one that is owned as a whole (the arguments of a
-    container); then the owners of that.
+    If it has no owner, it is part of a value that is owned as a whole (the arguments of a
+    container); then the owners of that value.
     """
     depths = {
         author: depth for author, fields in entries(live) if (depth := _depth(fields, live, path))
@@ -89,5 +89,5 @@ def index_of(items: list[Any], name: str) -> int | None:
 
 
 def is_order(path: Path) -> bool:
-    """Whether a path stands for the order of a list."""
+    """Whether a path represents the order of a list."""
     return bool(path) and isinstance(path[-1], ListMember) and path[-1] == "order"

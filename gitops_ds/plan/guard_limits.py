@@ -1,4 +1,4 @@
-"""The limits for deletions, and for updates that remove agents from nodes: beyond them a plan needs
+"""The limits of deletions, and of updates that remove agents from nodes: a plan above them requires
 approval by its hash. Pure.
 """
 
@@ -20,13 +20,13 @@ from gitops_ds.plan.deletions import Leaving, is_container
 from gitops_ds.plan.options import PlanContext
 from gitops_ds.plan.prune import Policy
 
-SHOWN = 10  # objects in a message; the plan names all
+SHOWN = 10  # objects in a message; the plan has all
 
 
 class Losses(msgspec.Struct, frozen=True):
     """The losses of a plan: objects that left Git, and updates with the nodes that lose an agent.
 
-    `in_use` holds by Namespace or definition the objects in it that are still in Git. `empty`: no
+    `in_use` has, by Namespace or definition, the objects in it that are still in Git. `empty`: no
     object is in Git.
     """
 
@@ -46,7 +46,7 @@ class Losses(msgspec.Struct, frozen=True):
 def refusals(losses: Losses, live: Live, context: PlanContext, hash: str) -> tuple[Skipped, ...]:
     """The reasons why objects that left Git are kept and updates are skipped, with these objects.
 
-    A plan that a person approved by its hash passes every guard except `prune: disabled`, disabled
+    A plan that was approved by its hash passes every guard except `prune: disabled`, disabled
     pruning and objects in use; so do objects that were approved before.
     """
     guards, leaving = context.options.guards, losses.leaving
@@ -87,8 +87,8 @@ def refusals(losses: Losses, live: Live, context: PlanContext, hash: str) -> tup
 
 
 def unknown_nodes(changes: Iterable[Change], live: Live) -> tuple[Skipped, ...]:
-    """The refusal of a plan that moves pods while nodes may not be listed: the number of nodes that
-    lose an agent is unknown.
+    """The refusal of a plan that affects pods without permission to list nodes: the number of nodes
+    that lose an agent is unknown.
     """
     moving = tuple(
         change.key
@@ -117,8 +117,8 @@ def _too_much(
     guards, objects = context.options.guards, tuple(new)
     if losses.empty and guards.empty:
         message = (
-            f"Git names no object at all: {_count(new)} would be deleted, none is: {shown(new)}. "
-            f"Is the path right? If so, {advice}"
+            f"Git has no objects: {_count(new)} would be deleted, and none is: {shown(new)}. "
+            f"If the path is correct, {advice}"
         )
         yield Skipped(SkipReason.EMPTY_RENDER, message, held=objects)
     gone = {*new, *(other for key in new for other in losses.leaving[key].takes)}
@@ -167,9 +167,9 @@ def _is_container_of_others(key: Key, one: Leaving, rest: Sequence[Key]) -> bool
 
 def _of_others(key: Key, one: Leaving, rest: Sequence[Key], advice: str) -> Skipped:
     others = [other for other in one.takes if other not in rest]
-    holds = [f"it holds {shown(others)}, which would be deleted with it"] if others else []
+    holds = [f"it contains {shown(others)}, which would be deleted with it"] if others else []
     holds += (
-        [f"whether it holds {shown(one.unlisted)} is not known, for the service may not list them"]
+        [f"it may contain {shown(one.unlisted)}, which the service may not list"]
         if one.unlisted
         else []
     )
@@ -185,9 +185,7 @@ def _in_use(key: Key, still: Sequence[Key]) -> Skipped:
         f"{key} left Git and is kept: {shown(still)} would be deleted with it and "
         f"{'is' if len(still) == 1 else 'are'} still in Git"
     )
-    return Skipped(
-        SkipReason.IN_USE, f"{message}. Put it back into Git, or take these out too", key
-    )
+    return Skipped(SkipReason.IN_USE, f"{message}. Restore it in Git, or remove these too", key)
 
 
 def is_for_one_approval(key: Key, one: Leaving, rest: Iterable[Key]) -> bool:

@@ -1,9 +1,9 @@
-"""Fields that Git sets where they are missing, and ignores from then on.
+"""Fields that Git sets only while they are missing, and ignores afterwards.
 
-A field of another manager is left out of an apply, which releases our ownership; the value remains,
-since the other manager owns it. A field that only we own must remain in the apply, or the API
-server would remove it: it is applied with its live value. So no value of an ignored field is drift,
-and none is lost.
+A field of another manager is omitted from an apply, which releases our ownership; the value
+remains, since the other manager owns it. A field that only we own must remain in the apply, or the
+API server would remove it: it is applied with its live value. So no value of an ignored field is
+drift, and none is lost.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from gitops_ds.yaml.path import MISSING
 
 
 class IgnoreRule(msgspec.Struct, frozen=True):
-    """Which fields of which objects are left alone.
+    """The fields of objects that are ignored.
 
     `paths` are JSON pointers (https://www.rfc-editor.org/rfc/rfc6901); the member of a list may be
-    named instead of counted. With `managers` only what one of them owns is meant, everywhere where
-    `paths` is empty. `kind`, `namespace` and `name` are globs.
+    given by its name instead of its index. `managers` restricts the rule to fields that one of them
+    owns, in the whole object if `paths` is empty. `kind`, `namespace` and `name` are globs.
     """
 
     paths: tuple[str, ...] = ()
@@ -40,13 +40,13 @@ class IgnoreRule(msgspec.Struct, frozen=True):
     name: str = "*"
 
     def matches(self, key: Key) -> bool:
-        """Whether the rule is about that object."""
+        """Whether the rule applies to that object."""
         pairs = ((key.kind, self.kind), (key.namespace, self.namespace), (key.name, self.name))
         return all(fnmatchcase(word, glob) for word, glob in pairs)
 
 
 def over(bundle: Bundle, live: Live, rules: Sequence[IgnoreRule]) -> Bundle:
-    """The bundle as it is to be applied; the digests stay Git's."""
+    """The bundle to apply; the digests remain those of Git."""
     changed = {}
     for key, manifest in bundle.manifests.items():
         there = live.objects.get(key)
@@ -62,7 +62,7 @@ def over(bundle: Bundle, live: Live, rules: Sequence[IgnoreRule]) -> Bundle:
 
 
 def _own(manifest: Manifest) -> tuple[str, ...]:
-    """What the manifest's own annotation says: pointers, by commas or spaces."""
+    """The pointers in the manifest's own annotation, separated by commas or spaces."""
     text = ((manifest.body.get("metadata") or {}).get("annotations") or {}).get(
         names.IGNORE_FIELDS
     ) or ""
@@ -70,7 +70,7 @@ def _own(manifest: Manifest) -> tuple[str, ...]:
 
 
 def applied(body: Body, live: Body, rules: Sequence[IgnoreRule]) -> Body:
-    """A manifest's body as it is to be applied to the live object."""
+    """A manifest's body to apply to the live object."""
     named = {
         (path, rule.managers)
         for rule in rules
@@ -78,7 +78,7 @@ def applied(body: Body, live: Body, rules: Sequence[IgnoreRule]) -> Body:
         if not _is_identity(path)
     }
     result, adopted = body, False
-    # what is inside, and comes later, first
+    # inner and later values first
     for path, managers in sorted(named, key=lambda one: _place(one[0]), reverse=True):
         there, way = _live(body, live, path)
         others = {
@@ -97,8 +97,8 @@ def applied(body: Body, live: Body, rules: Sequence[IgnoreRule]) -> Body:
         elif there != yaml_path.at(result, path):
             result, adopted = _with(result, path, there), True
     if adopted:
-        # What was adopted may have moved since: then the API server refuses, and the next pass
-        # looks again.
+        # An adopted list member may have another index by now: then the API server refuses, and the
+        # next reconciliation tries again.
         version = (live.get("metadata") or {}).get("resourceVersion")
         result = {**result, "metadata": {**result["metadata"], "resourceVersion": version}}
     return result
@@ -114,7 +114,7 @@ def _named(body: Body, rule: IgnoreRule) -> Iterator[Path]:
 
 
 def _is_identity(path: Path) -> bool:
-    """Whether the field says which object this is, or which member of a list."""
+    """Whether the field is part of the identity of the object, or of a list member."""
     member = len(path) > 1 and isinstance(path[-2], int) and path[-1] in MEMBER_KEYS
     return (
         member
@@ -128,7 +128,7 @@ def _place(path: Path) -> tuple[str, ...]:
 
 
 def _ways(value: Any, path: Path) -> Iterator[Path]:
-    """The ways to all values; a list without named members is one."""
+    """The paths of all values; a list without named members is one value."""
     if isinstance(value, Mapping) and value:
         for key, below in value.items():
             yield from _ways(below, (*path, key))
@@ -140,7 +140,7 @@ def _ways(value: Any, path: Path) -> Iterator[Path]:
 
 
 def resolve(body: Any, pointer: str) -> tuple[Path, ...]:
-    """Where a pointer leads in a manifest; nowhere is no path."""
+    """The paths in a manifest for a pointer; none if it does not exist."""
     path: list[str | int] = []
     for word in pointer.removeprefix("/").split("/"):
         step = word.replace("~1", "/").replace("~0", "~")
@@ -159,9 +159,7 @@ def resolve(body: Any, pointer: str) -> tuple[Path, ...]:
 
 
 def _live(body: Any, live: Any, path: Path) -> tuple[Any, Path]:
-    """What stands there in the live object, and the way to it: members of lists stand elsewhere
-    there.
-    """
+    """The value in the live object, and its path there: indices of list members differ."""
     way: list[str | int] = []
     for step in path:
         if isinstance(body, list) and isinstance(step, int) and isinstance(live, list):
@@ -190,7 +188,7 @@ def _live(body: Any, live: Any, path: Path) -> tuple[Any, Path]:
 
 
 def _without(body: Any, path: Path) -> Any:
-    """The body without what stands there, nor the mappings that are empty then."""
+    """The body without the value at the path, and without mappings that become empty."""
     step, rest = path[0], path[1:]
     below = _without(body[step], rest) if rest else None
     if isinstance(body, list):

@@ -1,5 +1,5 @@
-"""Impersonation: the account that applies an object, with fewer rights than the service. It is set
-in the settings, never in a repository.
+"""Impersonation: the account that applies an object, with fewer permissions than the service. It is
+set in the settings, never in a repository.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Impersonation(msgspec.Struct, frozen=True):
 
 
 def why_not(manifest: Manifest, who: Impersonation | None) -> Skipped | None:
-    """Why the object may not be applied by an account of its own."""
+    """Why the object must not be applied by its account."""
     if who is None:
         return None
     account = who.of(manifest.key, manifest.agent)
@@ -83,8 +83,8 @@ def why_not(manifest: Manifest, who: Impersonation | None) -> Skipped | None:
 
 
 def why_not_deleted(key: Key, agent: str, who: Impersonation | None) -> Skipped | None:
-    """Why no account may delete the object; `agent` is the inventory's, since every user of the
-    cluster can change annotations of live objects.
+    """Why no account may delete the object; `agent` is that of the inventory, since every user of
+    the cluster can change annotations of live objects.
     """
     account = who.of(key, agent) if who else None
     return account if isinstance(account, Skipped) else None

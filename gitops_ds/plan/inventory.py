@@ -1,10 +1,10 @@
-"""Which live objects may be deleted as ours: those of the inventory that carry no other object's
-mark.
+"""The live objects that may be deleted as ours: those of the inventory without the mark of another
+object.
 
 The owner label alone proves nothing: controllers copy labels (the endpoints controller those of a
 Service, replicators those of a Secret), and so does `kubectl get -o yaml | sed | kubectl apply`.
-The annotation `gitops-ds.io/tracking-id` names the object that it was written on, as that of Argo
-CD does: https://argo-cd.readthedocs.io/en/stable/user-guide/resource_tracking/
+The annotation `gitops-ds.io/tracking-id` identifies the object that it was written to, like that of
+Argo CD: https://argo-cd.readthedocs.io/en/stable/user-guide/resource_tracking/
 """
 
 from __future__ import annotations
@@ -23,9 +23,7 @@ def mark(owner: str, key: Key) -> str:
 
 
 def mark_of(live: Body) -> str | None:
-    """The annotation of a live object; None where it has none, as before the first version that
-    wrote it.
-    """
+    """The annotation of a live object; None for an object from before the annotation existed."""
     value = ((live.get("metadata") or {}).get("annotations") or {}).get(names.TRACKING_ID)
     return None if value is None else str(value)
 
@@ -33,8 +31,8 @@ def mark_of(live: Body) -> str | None:
 def may_delete(key: Key, live: Body, owner: str, inventory: Set[Key] | None) -> bool:
     """Whether the object is ours to delete.
 
-    It carries our label, no mark of another object, and the inventory holds it. Where the inventory
-    was lost (None) it needs the mark and fields that we applied.
+    It has our label, no mark of another object, and is in the inventory. If the inventory was lost
+    (None), it needs our mark and fields that we applied.
     """
     if ownership.holder(live, owner).hold is not Hold.OURS or mark_of(live) not in (
         None,
@@ -49,10 +47,10 @@ def may_delete(key: Key, live: Body, owner: str, inventory: Set[Key] | None) -> 
 
 
 def applied_by_us(live: Body) -> bool:
-    """Whether the API server holds an Apply entry of our field manager, which a copy has not."""
+    """Whether the object has an Apply entry of our field manager, which a copy lacks."""
     return ownership.owned_fields(live) is not None
 
 
 def labelled(live: Body, owner: str) -> bool:
-    """Whether the object carries our label."""
+    """Whether the object has our label."""
     return ownership.owner_of(live) == owner

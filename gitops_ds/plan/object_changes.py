@@ -33,7 +33,7 @@ def probe(manifest: Manifest, live: Body, context: PlanContext) -> Body:
 
 
 class ObjectPlanner(msgspec.Struct, frozen=True):
-    """Plans one object after the other, from a commit and a cluster."""
+    """Plans single objects of a commit for a cluster."""
 
     bundle: Bundle
     live: Live
@@ -119,7 +119,7 @@ class ObjectPlanner(msgspec.Struct, frozen=True):
         return ObjectOutcome(self._change(Operation.KEEP, manifest, old, old))
 
     def _uncorrected(self, manifest: Manifest, drifted: Drifted) -> ObjectOutcome:
-        # The live template is that of no commit: the change has no revision.
+        # The live template is not that of any commit: the change has no revision.
         skipped = refusals.uncorrected(manifest.key, drifted, self.context)
         return ObjectOutcome(Change(Operation.KEEP, manifest.key, manifest), skipped, drifted)
 

@@ -1,5 +1,5 @@
-"""The context of a plan: the owner, what may be taken over, forced or deleted; and the results of
-dry runs.
+"""The context of a plan: the owner, the options for taking over, forcing and deleting, and the
+results of dry runs.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from gitops_ds.plan.tracking_labels import Stamp
 
 
 class OtherOwners(msgspec.Struct, frozen=True):
-    """The other owners of the same service: Git and templates in the cluster may name the same
+    """The other owners of the same service: Git and templates in the cluster may contain the same
     object.
 
-    `ahead` holds the objects of owners with a higher priority, with that owner. `heirs` are all
-    objects that others name; they are not deleted when they leave our source. Objects of an owner
-    in `behind` may be taken over. The view is `complete` when every owner has published its
-    objects; nothing is deleted before.
+    `ahead` has the objects of owners with a higher priority, with that owner. `heirs` are all
+    objects of others; they are not deleted when they leave our source. Objects of an owner in
+    `behind` may be taken over. The view is `complete` when every owner has published its objects;
+    nothing is deleted before.
     """
 
     ahead: Mapping[Key, str] = msgspec.field(default_factory=dict)
@@ -41,10 +41,10 @@ HOLD_SECONDS = 24 * 3600.0
 class ApplyOptions(msgspec.Struct, frozen=True):
     """The options of an apply, from the settings, the command line and the requests.
 
-    `approved` is the hash of an approved plan. `patience`: seconds of waiting for the dependencies
-    of a change; `go_back`: an older commit is permitted. `hold_for`: seconds of a pause before
-    drift is corrected; `compare_every`: seconds between comparisons of an unchanged cluster. Drift
-    of `contested` objects returns at once and is not corrected now. `live_annotations`: annotations
+    `approved` is the hash of an approved plan. `patience`: seconds to wait for the dependencies of
+    a change; `go_back`: an older commit is permitted. `hold_for`: seconds of a pause before drift
+    is corrected; `compare_every`: seconds between comparisons of an unchanged cluster. Drift of
+    `contested` objects returns at once and is not corrected now. `live_annotations`: annotations
     that control the deployer are also honored if they were written in the cluster. `deferred` are
     refusals of the API server that are not retried now. `approvers` are the names of the
     repository's approvers of stages.
@@ -96,8 +96,8 @@ class FieldConflict(msgspec.Struct, frozen=True):
 
 
 class DryRunResult(msgspec.Struct, frozen=True):
-    """The API server's answer to a dry run: the resulting object, the fields in conflict, or the
-    reason of a refusal.
+    """The result of a dry run: the resulting object, the fields in conflict, or the reason of a
+    refusal.
     """
 
     body: Body | None = None

@@ -1,6 +1,6 @@
-"""Whose object is it, whose field, and does the cluster already hold what we would send?
+"""The owner of an object and of its fields, and whether an apply would change the cluster.
 
-Read from `metadata.managedFields`, which the API server keeps for every writer.
+The source is `metadata.managedFields`, which the API server maintains for every writer.
 https://kubernetes.io/docs/reference/using-api/server-side-apply/#field-management
 """
 
@@ -22,14 +22,13 @@ from gitops_ds.model.objects import Body, Path
 # one by its value, `.` itself.
 Fields = Mapping[str, Any]
 
-# Managers that speak for people at a terminal; what they own may be taken over. Not among them is
-# "OpenAPI-Generator", the default of the generated clients: controllers in Python and Java write
-# under it.
+# Field managers of users at a terminal, whose fields may be taken over. "OpenAPI-Generator", the
+# default of the generated clients, is not included: controllers in Python and Java use it.
 PEOPLE = ("kubectl", "before-first-apply", "Mozilla", "unknown")
 
 
 class Hold(Enum):
-    """Who holds a live object."""
+    """The kind of owner of a live object."""
 
     OURS = "ours"
     FREE = "free"
@@ -37,15 +36,15 @@ class Hold(Enum):
 
 
 class LiveOwner(msgspec.Struct, frozen=True):
-    """Who holds a live object; `name` says it in words when it is foreign."""
+    """The owner of a live object; `name` describes a foreign one."""
 
     hold: Hold
     name: str = ""
 
 
 def holder(live: Body, owner: str) -> LiveOwner:
-    """Ours by the owner label; foreign where Helm, Flux, Argo CD, kapp or another gitops-ds has
-    marked it; else free.
+    """The owner: ours by the owner label; foreign by a mark of Helm, Flux, Argo CD, kapp or another
+    gitops-ds; else free.
     """
     metadata = live.get("metadata") or {}
     labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
@@ -69,7 +68,7 @@ def holder(live: Body, owner: str) -> LiveOwner:
 
 
 def owner_of(live: Body) -> str:
-    """The id of the gitops-ds owner that marked it; empty for none."""
+    """The id of the gitops-ds owner in its label; empty without one."""
     return str(((live.get("metadata") or {}).get("labels") or {}).get(names.OWNER_LABEL) or "")
 
 
@@ -79,7 +78,7 @@ def is_person(manager: str) -> bool:
 
 
 def owned_fields(live: Body) -> Fields | None:
-    """The fields that our applies own; None when we never applied the object."""
+    """The fields that our applies own; None if we never applied the object."""
     for entry in (live.get("metadata") or {}).get("managedFields") or ():
         if (
             entry.get("manager") == names.FIELD_MANAGER
@@ -99,7 +98,7 @@ def is_from_git(live: Body, annotation: str) -> bool:
 
 # Field managers of kubectl commands that write a file by Update. Their fields are migrated to us,
 # or a field removed from Git would remain permanently. Without kubectl-rollout and kubectl-edit,
-# whose fields are in no file.
+# whose fields are not in a file.
 _CLIENT_SIDE = frozenset(
     ("kubectl-client-side-apply", "before-first-apply", "kubectl-create", "kubectl-replace")
 )
@@ -155,8 +154,8 @@ def needs_migration(live: Body) -> bool:
 
 
 def migrated(live: Body) -> list[Mapping[str, Any]]:
-    """The managedFields with everything that client-side applies, and the tool from which the
-    object is taken over, own handed to us, as one Apply entry.
+    """The managedFields in which the fields of client-side applies, and of the tool from which the
+    object is taken over, are ours, as one Apply entry.
 
     As client-go's csaupgrade: https://pkg.go.dev/k8s.io/client-go/util/csaupgrade
     """
@@ -195,7 +194,7 @@ def _union(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
     return both
 
 
-# Written by the server, whatever a manifest says: they are in no set of owned fields.
+# Written by the server, regardless of the manifest: no set of owned fields has them.
 _SERVER_METADATA = frozenset(
     (
         "name",
@@ -210,14 +209,14 @@ _SERVER_METADATA = frozenset(
     )
 )
 
-# The stored form of a value, None for a value that is not stored at all. It is computed where a
-# value differs from the live one only: most objects have no such value.
+# The stored form of a value, None for a value that is not stored. It is only computed for values
+# that differ from the live ones, which most objects lack.
 Stored = Callable[[], Any]
 
 
 def would_change_nothing(live: Body, body: Body) -> bool:
-    """Whether an apply of `body` would change nothing: we own exactly its fields, each with the
-    value that it would have.
+    """Whether an apply of `body` would change nothing: we own exactly its fields, each with its
+    resulting value.
 
     False in case of doubt; a dry run decides then.
     """
@@ -240,7 +239,7 @@ def would_change_nothing(live: Body, body: Body) -> bool:
 
 
 def holds_part(live: Body, body: Body, path: Path) -> bool:
-    """As `would_change_nothing`, for the part of the object at a path alone."""
+    """As `would_change_nothing`, for the part of the object at a path."""
     fields = _at(owned_fields(live) or {}, [f"f:{step}" for step in path])
     if fields is None:
         return False
@@ -249,10 +248,10 @@ def holds_part(live: Body, body: Body, path: Path) -> bool:
 
 
 def owned_part(live: Body, path: Path) -> Any:
-    """The fields below a path that we own (after a migration), with their live values; None where
-    we own none.
+    """The fields below a path that we own (after a migration), with their live values; None without
+    any.
 
-    To apply it once more changes nothing, neither values nor owners.
+    Another apply of them changes neither values nor owners.
     """
     fields = _at(_ours_after_migration(live), [f"f:{step}" for step in path])
     return None if fields is None else _owned(_at(live, path), fields)
@@ -289,7 +288,7 @@ def _owned(value: Any, fields: Fields) -> Any:
 
 
 def _written_words(body: Body, stored: Stored, live: Body) -> bool:
-    """Whether `data` holds a Secret's `stringData`, which is write-only."""
+    """Whether `data` contains a Secret's `stringData`, which is write-only."""
     words = body.get("stringData")
     if not words:
         return True
@@ -298,7 +297,9 @@ def _written_words(body: Body, stored: Stored, live: Body) -> bool:
 
 
 def _same(fields: Fields, desired: Any, stored: Stored, live: Any, path: Path) -> bool:
-    """Whether `live` has what we want under the owned fields; `stored` is the stored form of it."""
+    """Whether `live` has the wanted values of the owned fields; `stored` is the stored form of
+    them.
+    """
     inner = {key: below for key, below in fields.items() if key != "."}
     if not inner:
         return _equal(desired, live, path) or _equal(stored(), live, path)
@@ -321,8 +322,8 @@ def _same_mapping(
     path: Path,
 ) -> bool:
     for key, value in desired.items():
-        # An API server counts a null as owned, and the empty list of a keyed kind as nothing; both
-        # hold where nothing is.
+        # For an API server a null is owned, and an empty list with keys is not; both match an
+        # absent value.
         is_nothing = value is None or (value == [] and live.get(key) in (None, []))
         if not is_nothing and f"f:{key}" not in inner:
             return False
@@ -364,7 +365,7 @@ def _same_member(
     )
 
 
-# Keys of list members that the API server fills in before it looks for the member.
+# Keys of list members that the API server defaults before it looks up the member.
 FILLED_KEYS = {"protocol": "TCP"}
 
 
@@ -405,7 +406,9 @@ def _equal(desired: Any, live: Any, path: Path) -> bool:
 
 
 def without_abandoned(live: Body, desired: Body, base: Body) -> dict[str, Any]:
-    """`base` without the fields that we own on `live` (after a migration) and no longer want."""
+    """`base` without the fields that we own on `live` (after a migration) and that are no longer
+    wanted.
+    """
     left: dict[str, Any] = _prune(base, _ours_after_migration(live), desired)
     return left
 

@@ -113,7 +113,8 @@ class _Deletes(msgspec.Struct, frozen=True):
     """The deletes of a plan without guards, and the guards' refusals of them and of updates that
     remove agents.
 
-    `agreed` may be deleted in later plans too; `weighed` is held back until the hash is approved.
+    `agreed` objects may be deleted in later plans too; `weighed` ones are held back until the hash
+    is approved.
     """
 
     changes: tuple[Change, ...]
@@ -191,8 +192,8 @@ def moving(plan: Plan) -> tuple[Key, ...]:
 def _hash(
     bundle: Bundle, context: PlanContext, leaving: Mapping[Key, Leaving], losses: Losses
 ) -> str:
-    """A hash of the plan's result: it remains the same during the apply, and with commits that
-    change nothing here.
+    """A hash of the plan's result, constant during the apply and for commits without changes in
+    this cluster.
     """
     manifests = [[str(key), manifest.digest] for key, manifest in sorted(bundle.manifests.items())]
     gone = [

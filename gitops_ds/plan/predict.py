@@ -1,5 +1,5 @@
-"""The prediction of an apply without a request to the cluster: for cluster snapshots, and where no
-dry run is available. The result of a dry run is preferred.
+"""The prediction of an apply without a request to the cluster: for cluster snapshots, and if no dry
+run is available. The result of a dry run is preferred.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ def as_json(plan: Plan) -> dict[str, Any]:
 
 
 def nodes_json(nodes: NodeImpact) -> dict[str, list[str]]:
-    """Nodes by what happens to their pods."""
+    """Nodes by the effect on their pods."""
     return {
         "gained": list(nodes.gained),
         "lost": list(nodes.lost),
@@ -59,12 +59,12 @@ def _refusal_json(refusal: Skipped) -> dict[str, Any]:
 
 
 def reference(key: Key) -> dict[str, str]:
-    """An object as JSON names it."""
+    """The reference to an object in JSON."""
     return {"group": key.group, "kind": key.kind, "namespace": key.namespace, "name": key.name}
 
 
 def change_json(change: Change, census: Census | None = None) -> dict[str, Any]:
-    """One change as the plan's JSON has it; declared nodes of the census have no names."""
+    """One change in the plan's JSON; declared nodes of the census have no names."""
     document: dict[str, Any] = {
         "operation": change.operation.value,
         "object": reference(change.key),
@@ -89,7 +89,7 @@ def change_json(change: Change, census: Census | None = None) -> dict[str, Any]:
 
 
 def impact(plan: Plan) -> NodeImpact:
-    """The nodes of all changes together, each named once."""
+    """The nodes of all changes, each once."""
     parts = [change.nodes for change in plan.changes]
     return NodeImpact(
         tuple(sorted({node for part in parts for node in part.gained})),
@@ -104,7 +104,7 @@ def source(plan: Plan) -> str:
 
 
 def as_text(plan: Plan) -> str:
-    """The plan for a terminal; lines of change begin with `+`, `~` or `-`, refusals with `!`."""
+    """The plan for a terminal; lines of changes begin with `+`, `~` or `-`, refusals with `!`."""
     return "\n".join(_text(plan)) + "\n"
 
 
@@ -120,7 +120,7 @@ def change_lines(changes: Sequence[Change], census: Census | None = None) -> Ite
 
 
 def field_line(shown: FieldChange) -> str:
-    """A field and its two values; what is secret is hidden already."""
+    """A field and its two values; secrets are already hidden."""
     return f"{show_path(shown.path)}: {_value(shown.old)} -> {_value(shown.new)}"
 
 
@@ -289,7 +289,9 @@ def _counts(nodes: NodeImpact) -> str:
 
 
 def _code(text: str) -> str:
-    """Text from a manifest inside a code span that it can't leave, also in a table."""
+    """Text from a manifest in a code span, escaped so that it can't end the span, also in a
+    table.
+    """
     ticks = "`" * (1 + max(map(len, re.findall("`+", text)), default=0))
     inner = text.replace("|", "\\|").replace("\n", " ")
     return f"{ticks} {inner} {ticks}" if "`" in inner else f"{ticks}{inner}{ticks}"

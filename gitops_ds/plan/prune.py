@@ -19,8 +19,8 @@ from gitops_ds.plan import ownership
 class Policy(Enum):
     """What pruning does with an object.
 
-    Delete it and then what it owns (cascade), or that first (foreground); leave its pods (orphan);
-    leave it alone (disabled).
+    Delete it, then its dependents (cascade), or the dependents first (foreground); keep its pods
+    (orphan); keep it (disabled).
     https://kubernetes.io/docs/concepts/architecture/garbage-collection/
     """
 
@@ -31,7 +31,7 @@ class Policy(Enum):
 
 
 class Limit(msgspec.Struct, frozen=True):
-    """At most so many: a `number`, else a `share` of all there are (0 to 1)."""
+    """A maximum: a `number`, else a `share` of the total (0 to 1)."""
 
     share: float = 1.0
     number: int | None = None
@@ -41,16 +41,16 @@ class Limit(msgspec.Struct, frozen=True):
         return self.share * total if self.number is None else self.number
 
     def __str__(self) -> str:
-        """As people write it."""
+        """The text of the setting."""
         return f"{self.share * 100:g}%" if self.number is None else str(self.number)
 
 
 class Guards(msgspec.Struct, frozen=True):
-    """`prune` turns deleting on. Without approval only so many nodes may lose an agent: `share` of
-    all (0 to 1), or `nodes`; by deletions and by updates together.
+    """`prune` enables deletions. Without approval only a limited number of nodes may lose an agent:
+    a `share` of all (0 to 1), or `nodes`; by deletions and updates together.
 
-    `deletes` limits how many objects of all that we own are deleted at once, `empty` lets a commit
-    that names nothing delete nothing; `policy` is for objects that don't say one.
+    `deletes` limits how many of our objects are deleted at once. With `empty`, a commit without
+    objects deletes nothing. `policy` is the default for objects without one.
     """
 
     prune: bool = False
@@ -86,7 +86,8 @@ def is_ending(live: Body) -> bool:
 
 
 def is_orphaning(live: Body) -> bool:
-    """Whether the object is being deleted and its pods stay: no node is waited for.
+    """Whether the object is being deleted and its pods remain, so that the deletion affects no
+    node.
 
     https://kubernetes.io/docs/concepts/architecture/garbage-collection/#orphaned-dependents
     """
@@ -94,8 +95,9 @@ def is_orphaning(live: Body) -> bool:
 
 
 def collectable(candidates: Iterable[Key], live: Live) -> frozenset[Key]:
-    """What is collected by use, regardless of `prune`: content-named ConfigMaps that no pod and no
-    kept ControllerRevision names, and target revisions that no DaemonSet names.
+    """The objects that are collected by use, regardless of `prune`: content-named ConfigMaps
+    without a reference from a pod or a kept ControllerRevision, and target revisions without a
+    DaemonSet.
     """
     by_use = collected_by_use(candidates, live)
     return _unused_config_maps(by_use, live) | _former_targets(by_use, live)
@@ -137,7 +139,7 @@ def _unused_config_maps(candidates: Iterable[Key], live: Live) -> frozenset[Key]
 
 
 def collected_by_use(candidates: Iterable[Key], live: Live) -> frozenset[Key]:
-    """The candidates that only `collectable` may choose from."""
+    """The candidates for `collectable` only."""
     keys = tuple(candidates)
     return content_named(keys, live) | {
         key

@@ -15,7 +15,7 @@ from gitops_ds.plan.ownership import Hold
 def refusal(
     manifest: Manifest, bundle: Bundle, old: Body | None, context: PlanContext
 ) -> Skipped | None:
-    """Why the object must not be written, before any dry run; `old` is the live object."""
+    """Why the object must not be written, as known before any dry run; `old` is the live object."""
     return (
         context.options.deferred.get(manifest.key)
         or allow_list.why_not(manifest.key, context.options.allowed)
@@ -30,12 +30,12 @@ def _in_source(manifest: Manifest, bundle: Bundle, context: PlanContext) -> Skip
     if first := context.options.other_owners.ahead.get(key):
         return Skipped(
             SkipReason.NAMED_IN_GIT,
-            f"{key} is named in Git too (owner {first}), which wins: name it in one place only",
+            f"{key} is in Git too (owner {first}), which takes precedence: keep it in one place",
             key,
         )
     if manifest.agent and manifest.agent in bundle.held:
         return Skipped(
-            SkipReason.HELD, f"{key} is held by hold: true in {bundle.held[manifest.agent]}", key
+            SkipReason.HELD, f"{key} is on hold by hold: true in {bundle.held[manifest.agent]}", key
         )
     return None
 
@@ -61,8 +61,7 @@ def _in_cluster(
     ):
         return Skipped(
             SkipReason.OWNED_BY_OTHER,
-            f"{key} belongs to {holder.name}: take it away there first, or take it over with "
-            "--adopt",
+            f"{key} belongs to {holder.name}: remove it there first, or take it over with --adopt",
             key,
         )
     return None
@@ -78,7 +77,7 @@ def conflict(key: Key, conflicts: tuple[FieldConflict, ...]) -> Skipped:
     owners = "; ".join(f"{conflict.field} is owned by {conflict.manager}" for conflict in conflicts)
     return Skipped(
         SkipReason.CONFLICT,
-        f"{key}: {owners}. Take the field out of Git, or force it with --force-conflicts",
+        f"{key}: {owners}. Remove the field from Git, or force it with --force-conflicts",
         key,
     )
 
@@ -101,6 +100,7 @@ def uncorrected(key: Key, drifted: Drifted, context: PlanContext) -> Skipped:
     until = f", for {hours:.1f} hours more" if drifted.choice is DriftPolicy.HOLD else ""
     return Skipped(
         SkipReason.DRIFT,
-        f"{key} was {drift.words(drifted)}; it is left so{until}: drift is set to {drifted.choice}",
+        f"{key} was {drift.words(drifted)}; it is not corrected{until}: "
+        f"drift is set to {drifted.choice}",
         key,
     )

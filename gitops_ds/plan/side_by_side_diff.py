@@ -15,7 +15,7 @@ from gitops_ds.plan import diff
 from gitops_ds.redaction import objects, report
 from gitops_ds.yaml import writer
 
-CONTEXT = 3  # equal lines that stay around a difference
+CONTEXT = 3  # equal lines around a difference
 
 
 class DiffRow(msgspec.Struct, frozen=True):
@@ -64,7 +64,9 @@ def _text(body: Body, hidden: report.ReportSecrets) -> list[str]:
 
 
 def _within(live: Any, desired: Any) -> Any:
-    """What the live value has of the desired one; all of it if their types differ."""
+    """The fields of the live value that the desired one sets; the whole live value if the types
+    differ.
+    """
     if isinstance(live, Mapping) and isinstance(desired, Mapping):
         return {key: _within(live[key], desired[key]) for key in desired if key in live}
     if isinstance(live, list) and isinstance(desired, list):

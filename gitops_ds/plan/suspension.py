@@ -1,8 +1,7 @@
-"""Agents that are suspended one by one: nothing of them is written, while everything else is. Pure.
+"""Suspended agents: their objects are not written, other objects are. Pure.
 
-The word is the annotation `gitops-ds.io/suspend: "true"` of the live DaemonSet. Where it came from
-Git, Git takes it back: a commit without it is applied. A commit that brings it is the last one that
-is applied to that agent.
+They have the annotation `gitops-ds.io/suspend: "true"` on the live DaemonSet. If it came from Git,
+a commit without it is applied. A commit that adds it is the last one that is applied to that agent.
 """
 
 from __future__ import annotations
@@ -20,10 +19,10 @@ from gitops_ds.plan import ownership
 def refusals(
     changes: Iterable[Change], live: Mapping[Key, Body], *, live_annotations: bool = True
 ) -> tuple[Skipped, ...]:
-    """The changes that are left out, each with its key: those of a suspended DaemonSet, and of the
-    agent that it belongs to.
+    """The skipped changes, each with its key: those of a suspended DaemonSet, and those of its
+    agent.
 
-    Without `live_annotations` only what a commit suspended is suspended.
+    Without `live_annotations`, only annotations from a commit count.
     """
     changes = tuple(changes)
     agents: dict[str, Key] = {}
@@ -43,7 +42,7 @@ def refusals(
             else agents.get(change.manifest.agent if change.manifest else "")
         )
         if by is not None and change.operation is not Operation.KEEP:
-            word = f"{change.key} is left as it is: {'it' if by == change.key else by} is suspended"
+            word = f"{change.key} is unchanged: {'it' if by == change.key else by} is suspended"
             refused.append(
                 Skipped(SkipReason.SUSPENDED, f"{word} (`gitops-ds resume {by.name}`)", change.key)
             )

@@ -1,7 +1,7 @@
-"""What we write onto an object besides its manifest: who owns it, and which commit it comes from.
+"""The labels and annotations that are added to an object: its owner and its commit.
 
-Never inside the pod template: that would restart pods. The commit moves only with the object: a
-commit that touches other files writes nothing here.
+They are never in the pod template, which would restart pods. The commit changes only with the
+object: a commit that changes only other files causes no write.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from gitops_ds.plan import inventory
 
 
 class Stamp(msgspec.Struct, frozen=True):
-    """What is known of the commit that is applied; `repository` is free of credentials, `owner` a
-    label value, `uid` that of the object that a manifest was taken from. `tracks`: the mark that is
-    bound to the object is written.
+    """The metadata of the applied commit; `repository` has no credentials, `owner` is a label
+    value, `uid` that of the object that a manifest comes from. `tracks`: the tracking ID of the
+    object is written.
     """
 
     owner: str
@@ -33,9 +33,7 @@ class Stamp(msgspec.Struct, frozen=True):
 
 
 def of(manifest: Manifest, stamp: Stamp) -> Stamp:
-    """The stamp for one manifest: what was taken from an object of the cluster carries that
-    object's version.
-    """
+    """The stamp for one manifest: a manifest from a cluster object has that object's version."""
     holder = manifest.holder
     return (
         stamp
@@ -45,11 +43,10 @@ def of(manifest: Manifest, stamp: Stamp) -> Stamp:
 
 
 def stamped(manifest: Manifest, stamp: Stamp) -> dict[str, Any]:
-    """The manifest's body with our label and our mark, and on a DaemonSet the annotations of the
+    """The manifest's body with our label and tracking ID, and on a DaemonSet the annotations of the
     contract.
 
-    What was taken from an object of the cluster has them on every kind: which object it was is
-    known from there alone.
+    Manifests from cluster objects have them on every kind, because only they identify that object.
     """
     body = dict(manifest.body)
     metadata = dict(body.get("metadata") or {})
@@ -77,10 +74,10 @@ def stamped(manifest: Manifest, stamp: Stamp) -> dict[str, Any]:
 
 
 def as_live(stamp: Stamp, live: Body) -> Stamp:
-    """The stamp with the commit and the subject that the live object carries.
+    """The stamp with the commit and the subject of the live object.
 
-    An object without a mark, from before the mark was written, gets it with its next change and not
-    on its own account.
+    An object without a tracking ID, from before it existed, gets it with its next change; the ID
+    alone is not a change.
     """
     annotations: Mapping[str, str] = (live.get("metadata") or {}).get("annotations") or {}
     commit, subject, uid = (

@@ -19,8 +19,8 @@ from gitops_ds.rollouts.node_steps import node_problem, runs_target
 def behind(
     after: Sequence[After], observations: Iterable[Observation]
 ) -> Mapping[str, frozenset[str]]:
-    """By agent, the healthy nodes that do not run its latest template with a ready pod; an agent
-    without such nodes is absent, as is one without a DaemonSet in this cluster.
+    """By agent, the healthy nodes that do not run its latest template with a ready pod; agents
+    without such nodes, or without a DaemonSet in this cluster, are absent.
     """
     agents = {one.agent for one in after}
     by_agent: dict[str, frozenset[str]] = {}

@@ -1,7 +1,7 @@
 """The cause of failures on the touched nodes of a rollout: the template, or the nodes.
 
-A failure on one node alone has either cause, so nodes are compared with their peers, the touched
-nodes of the same operating system and architecture:
+A failure on a single node can have either cause, so nodes are compared with their peers, the
+touched nodes of the same operating system and architecture:
 
 1. The template is the cause where the failed nodes of a kind outnumber those that run the target
    well. In a canary of one node its only failure therefore counts as the template's.
@@ -35,8 +35,8 @@ _WELL = (NodeStep.SOAKING, NodeStep.PROVED)
 
 class AttributedNodes(msgspec.Struct, frozen=True):
     """The nodes after the attribution: failures that nodes cause are set aside. `template` are the
-    nodes whose failure the template causes, `suspected` those for which peers that start decide,
-    `alone` those for which one more node of their stage does.
+    nodes whose failure the template causes; for `suspected` nodes starting peers decide, for
+    `alone` nodes one more node of their stage.
     """
 
     nodes: Mapping[str, NodeProgress]
@@ -70,7 +70,9 @@ class _PeerGroup:
         return sum(self.steps[step] for step in _WELL)
 
     def fails(self, at_least: int, others: int) -> bool:
-        """Whether the failed nodes are so many, and outnumber the well ones and so many others."""
+        """Whether at least that many nodes failed, and they outnumber the well ones plus that many
+        others.
+        """
         return self.failed >= at_least and self.failed > self.well + others
 
     @property
@@ -90,7 +92,7 @@ class _PeerGroup:
 def attributed(
     nodes: Mapping[str, NodeProgress], kind: Callable[[str], Hashable]
 ) -> AttributedNodes:
-    """Divides the failures by their cause. `kind` groups nodes that are alike."""
+    """Divides the failures by their cause. `kind` groups similar nodes."""
     if not any(one.step in _BROKEN for one in nodes.values()):
         return AttributedNodes(nodes)
     groups = _groups(nodes.values(), kind)
@@ -116,7 +118,7 @@ def attributed(
 
 
 def _fails(whole: _PeerGroup, stage: _PeerGroup, further: int, *, starting: bool) -> bool:
-    """Rules 1 and 2, also if so many further nodes, and with `starting` all that start, get
+    """Rules 1 and 2, even if that many further nodes, and with `starting` all starting ones, become
     well.
     """
     first, second = (group.undecided if starting else 0 for group in (whole, stage))

@@ -1,4 +1,4 @@
-"""What one reading of a measured gate shows: whether a bound is exceeded, or data is missing.
+"""The verdict of one reading of a measured gate: whether a bound is exceeded, or data is missing.
 
 1. Every series must be within every bound; one that is not exceeds the gate, whatever the others
    are.
@@ -54,7 +54,7 @@ class _Missing(Exception):
 
 
 def assess(gate: Gate, kind: ProbeKind, reading: Reading) -> Assessment:
-    """The verdict of a reading; without data it is met where the policy lets no data pass."""
+    """The verdict of a reading; without data it is met if the policy has `noData: pass`."""
     assessment = _assess(gate, kind, reading)
     if assessment.verdict is Verdict.NO_DATA and gate.no_data == "pass" and not reading.unavailable:
         return Assessment(Verdict.MET, text=f"no data ({assessment.text})")
@@ -148,7 +148,7 @@ def _control(gate: Gate, reading: Reading) -> Iterator[_Compared | _Missing]:
 
 
 def _mean(values: Sequence[float]) -> float:
-    """The mean; NaN without values. Infinite values and overflows are no errors."""
+    """The mean; NaN without values. Infinite values and overflows are not errors."""
     return sum(value / len(values) for value in values) if values else math.nan
 
 

@@ -1,4 +1,4 @@
-"""What to measure now for the gates of a rollout. Pure."""
+"""The measurements that the gates of a rollout need now. Pure."""
 
 from __future__ import annotations
 
@@ -59,12 +59,12 @@ def requests(
     )
 
 
-@functools.lru_cache(maxsize=8)  # several gates ask about the same nodes
+@functools.lru_cache(maxsize=8)  # several gates are for the same nodes
 def alternation(nodes: tuple[str, ...]) -> str:
     """A regular expression that matches these names, for a PromQL string with any quotes.
 
-    A dot is a class of one character: a backslash means something else in each kind of string.
-    Other names than those of Kubernetes are left out.
+    A dot is a class of one character: the meaning of a backslash depends on the quotes. Names that
+    are invalid in Kubernetes are omitted.
     """
     return "|".join(name.replace(".", "[.]") for name in nodes if _NAME.fullmatch(name))
 

@@ -53,9 +53,7 @@ class GateState(StrEnum):
 
 
 class GateResult(msgspec.Struct, frozen=True):
-    """The result of one probe: its state, what is kept of it, why it is pending, and what
-    failed.
-    """
+    """The result of one probe: its state, its record, why it is pending, and what failed."""
 
     probe: Probe
     state: GateState
@@ -178,7 +176,7 @@ def _result(fleet: StagedNodes, probe: Probe, running: frozenset[str]) -> GateRe
 
 
 def _continued(kept: GateRecord | None, assessment: Assessment, reading: Reading) -> GateRecord:
-    """The record with the time since when each reading has had this verdict."""
+    """The record with the time since which every reading has had this verdict."""
     if kept is None or kept.verdict is not assessment.verdict:
         return GateRecord(assessment.verdict, reading.at, assessment.text)
     if assessment.verdict is Verdict.MET and kept.since < reading.first:
@@ -201,7 +199,7 @@ def _hold(
     *,
     unavailable: bool = False,
 ) -> StageHold:
-    """Why a gate is pending, and until when. Without data that is `progress.deadline`, after which
+    """Why a gate is pending, and until when: without data, until `progress.deadline`, after which
     it is overdue.
     """
     if record is None:

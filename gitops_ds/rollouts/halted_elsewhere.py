@@ -1,5 +1,5 @@
-"""Halts that reach other rollouts (`onFailure.scope: cluster`): those of the same repository take
-no further node until the halted one is reverted, replaced or released.
+"""Halts that affect other rollouts (`onFailure.scope: cluster`): rollouts of the same repository
+take no further node until the halted one is reverted, replaced or released.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Rollout = tuple[DaemonSet, Sequence[Revision]]
 
 
 def reason(daemonset: DaemonSet, others: Iterable[Rollout]) -> str:
-    """Why the rollout of a DaemonSet is halted by another one; empty where none halts it."""
+    """Why another rollout halts the rollout of a DaemonSet; empty if none does."""
     for other, revisions in others:
         if other.uid == daemonset.uid or _repository(other) != _repository(daemonset):
             continue
@@ -29,7 +29,7 @@ def _repository(daemonset: DaemonSet) -> str:
 
 
 def _halt(daemonset: DaemonSet, revisions: Sequence[Revision]) -> str | None:
-    """The message of a halt that reaches others, None without one."""
+    """The message of a halt that affects others, None without one."""
     if not daemonset.annotations.get(names.TARGET):
         return None
     try:

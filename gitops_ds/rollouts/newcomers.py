@@ -17,7 +17,7 @@ _APART = (NodeStep.PARKED, NodeStep.SET_ASIDE)
 
 
 def open_nodes(fleet: StagedNodes) -> frozenset[str]:
-    """The nodes that joined during the rollout, where they may get the target now."""
+    """The nodes that joined during the rollout, if they may get the target now."""
     began, policy = fleet.inputs.record.began, fleet.policy.new_nodes
     if not fleet.inputs.target.revision or not began or (policy.get, policy.until) == _BY_STAGE:
         return frozenset()

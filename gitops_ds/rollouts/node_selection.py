@@ -1,5 +1,5 @@
-"""Which nodes of the open stages are updated now: their order, the batches, and the room below the
-limits of nodes at risk.
+"""The nodes of the open stages to update now: their order, the batches, and the limits of nodes at
+risk.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def members_of(fleet: StagedNodes, stages: Sequence[Stage]) -> frozenset[str]:
 
 
 class _Room:
-    """The nodes that may be at risk in addition to `risky`, of all and of each zone."""
+    """The number of nodes that may be at risk in addition to `risky`, in total and in each zone."""
 
     def __init__(self, fleet: StagedNodes, risky: Set[str]) -> None:
         self._fleet = fleet
@@ -54,7 +54,7 @@ class _Room:
         self._zones = _zone_rooms(fleet, risky)
 
     def admits(self, name: str) -> bool:
-        """Whether one more node may be at risk, which then is."""
+        """Whether one more node may be at risk; if so, it is counted."""
         zone = self._fleet.zones[name]
         if self.nodes <= 0 or self._zones.get(zone, 1) <= 0:
             return False
@@ -65,8 +65,8 @@ class _Room:
 
 
 def beyond_limits(fleet: StagedNodes) -> frozenset[str]:
-    """The nodes without a pod that would be too many with the target. Whether the rollout deleted
-    the pod, or an eviction, is not known: as many as the limits admit get the target.
+    """The nodes without a pod that would be too many with the target. It is unknown whether the
+    rollout or an eviction deleted the pod: as many nodes as the limits admit get the target.
     """
     without = [
         name
@@ -119,9 +119,7 @@ def _is_able(fleet: StagedNodes, name: str) -> bool:
 
 
 def witness(fleet: StagedNodes, open_stages: Sequence[Stage]) -> tuple[str, ...]:
-    """One more node of a stage in which a node failed without peers, where the cap permits
-    one.
-    """
+    """One more node of a stage in which a node failed without peers, if the cap permits it."""
     stages = {fleet.nodes[name].stage for name in fleet.attributed.alone}
     if fleet.at_risk >= fleet.cap or fleet.inputs.record.halt is not None:
         return ()
@@ -149,8 +147,8 @@ def _waits_for_others(fleet: StagedNodes, name: str) -> bool:
 
 
 def _zone_rooms(fleet: StagedNodes, risky: Set[str]) -> dict[str, int]:
-    """How many further nodes of each zone may be at risk, at least one where none is; empty without
-    such a limit.
+    """How many further nodes of each zone may be at risk, at least one if the zone has none; empty
+    without such a limit.
     """
     share = fleet.policy.limits.at_risk.per_zone
     if share is None:
@@ -192,8 +190,8 @@ def _proved_at(fleet: StagedNodes, name: str, stage: Stage) -> float:
 
 
 def _batch(fleet: StagedNodes, stage: Stage, members: Sequence[str], times: list[float]) -> int:
-    """How many further nodes the current batch may take: a batch begins when the one before it
-    runs the target.
+    """How many further nodes the current batch may take: a batch begins when the previous one runs
+    the target.
     """
     touched = [
         name
@@ -213,7 +211,7 @@ def _batch(fleet: StagedNodes, stage: Stage, members: Sequence[str], times: list
 
 
 def batch_at(pace: Pace, running: int, eligible: int) -> tuple[int, int]:
-    """The nodes of all earlier batches, and the size of the batch that is under way when so many
+    """The number of nodes in all earlier batches, and the size of the current batch when that many
     nodes run the target.
     """
     most = max(1, pace.max.of(eligible))

@@ -1,8 +1,10 @@
-"""How far each node of a staged rollout is, and the cause of a failure: the template or the node.
+"""The progress of each node of a staged rollout, and the cause of a failure: the template or the
+node.
 
 A node is touched when it has a pod of the target, or none while an earlier one ends. A node that
-was broken before is parked: it is not counted, not waited for, and updated when it is well again. A
-node that breaks afterwards failed; failure_cause has the rules for the cause.
+was broken before is parked: it does not count, the rollout does not wait for it, and it is updated
+when it is well again. A node that breaks afterwards failed; failure_cause has the rules for the
+cause.
 """
 
 from __future__ import annotations
@@ -74,9 +76,7 @@ class NodeSteps:
         self._placements: dict[str, Placement] = {}
 
     def is_excluded(self, node: Node) -> bool:
-        """Whether the target's own selectors and tolerations exclude the node: it gets no pod of
-        it.
-        """
+        """Whether the selectors and tolerations of the target exclude the node."""
         return self._place(node) is Placement.EVICT
 
     def _place(self, node: Node) -> Placement:
@@ -178,8 +178,8 @@ class NodeSteps:
 
 
 def runs_target(layout: NodePodLayout, target: RolloutTarget, pod: Pod) -> bool:
-    """Whether a pod runs the target: by its hash, and without a target revision as the DaemonSet's
-    own pods.
+    """Whether a pod runs the target: by its hash; without a target revision, by the rule for the
+    DaemonSet's own pods.
     """
     if not target.revision:
         return layout.updated(pod)

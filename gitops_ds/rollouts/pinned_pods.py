@@ -1,4 +1,5 @@
-"""The writes of a staged rollout beside a DaemonSet controller that knows nothing of it.
+"""The writes of a staged rollout beside the built-in DaemonSet controller, which does not know
+about it.
 
 The DaemonSet keeps its proven template and the update strategy OnDelete, so every pod that its
 controller makes (a node that joins, an eviction, a deletion) is a proven one. A node is updated by
@@ -6,13 +7,13 @@ three writes: its pod is deleted; while that ends, a pod of the target is create
 a scheduling gate; when the earlier pod is gone, the gate is removed. The controller counts the
 pinned pod as the node's pod and makes no other.
 
-A pinned pod carries the template generation that the DaemonSet will have after its next template,
-so it counts as updated from that moment, without a further write (IsPodUpdated in
+A pinned pod has the template generation that the DaemonSet will have after its next template, so it
+counts as updated from that moment, without a further write (IsPodUpdated in
 pkg/controller/daemon/util/daemonset_util.go). Before, the generations differ: when the rollout is
 abandoned, the controller itself brings these nodes back.
 
-The gate keeps the scheduler from evicting other pods for a pod whose room is still taken by the one
-that ends.
+The gate prevents the scheduler from evicting other pods for a pod while the earlier one still uses
+its capacity.
 """
 
 from __future__ import annotations
@@ -66,8 +67,8 @@ class StagedDecision(msgspec.Struct, frozen=True):
 
 
 def decide_pinned(seen: Observation, inputs: StageInputs) -> StagedDecision:
-    """What to write for the rollout of one DaemonSet. The same observation and inputs always give
-    the same decision.
+    """The writes for the rollout of one DaemonSet, a deterministic function of the observation and
+    the inputs.
     """
     layout = decide.layout(seen)
     decided = stages.decide(layout, inputs)
@@ -84,7 +85,7 @@ def decide_pinned(seen: Observation, inputs: StageInputs) -> StagedDecision:
 
 
 def decide_owned(seen: Observation, inputs: StageInputs) -> StagedDecision:
-    """As `decide_pinned`, where this process is the DaemonSet controller itself.
+    """As `decide_pinned`, if this process is the DaemonSet controller itself.
 
     No pod needs a gate: the pods of open nodes are created from the target, those of all others
     from the proven template.
@@ -145,8 +146,8 @@ class _Writes:
                     yield RecordRollout(self._key_of(revision.name), uid, text, why)
 
     def relabels(self) -> Iterator[Action]:
-        """Pods whose revision has the DaemonSet's template, under another hash and generation: they
-        run it already.
+        """Relabels pods whose revision has the DaemonSet's template under another hash and
+        generation: they already run it.
         """
         if self.target.revision:
             return
@@ -163,7 +164,9 @@ class _Writes:
                     )
 
     def releases(self) -> Iterator[Action]:
-        """The gates of pods that are alone on their node; a halted rollout starts no pod."""
+        """Removes the gates of pods without another pod on their node; a halted rollout starts no
+        pod.
+        """
         for node_pods in self.layout.nodes:
             for pod in node_pods.staying:
                 if pod.gated and len(node_pods.pods) == 1 and not self.halted:
@@ -212,7 +215,7 @@ class _Writes:
                 yield _gated(self._of_target(node_pods, "its node is updated"))
 
     def of_open_node(self, action: Action) -> Action:
-        """The same action; a pod for an open node is made from the target."""
+        """The same action, with the target as the template of a pod for an open node."""
         if (
             not isinstance(action, CreatePod)
             or action.node not in self.decided.open
@@ -238,7 +241,7 @@ class _Writes:
         )
 
     def _label_of_early(self) -> Mapping[str, str]:
-        """The label by which a promoted revision is still found as a target."""
+        """The label that still identifies a promoted revision as a target."""
         return {} if self.decided.complete else {names.ROLLOUT: self.target.hash}
 
     def _is_target(self, pod: Pod) -> bool:
@@ -266,7 +269,8 @@ class _Writes:
         metadata = action.body["metadata"]
         metadata = {
             **metadata,
-            # As the built-in controller has it, though the name is ours: other programs read it.
+            # As in pods of the built-in controller, because other programs read it, although the
+            # name is ours.
             "generateName": f"{self.layout.seen.daemonset.key.name}-",
             "labels": {**metadata["labels"], names.ROLLOUT: self.target.hash},
         }
@@ -282,8 +286,8 @@ class _Writes:
 
 
 def _of_target(layout: NodePodLayout, target: RolloutTarget) -> NodePodLayout:
-    """The layout as if the DaemonSet had the target: its pods are made from it. With a target
-    that it got early, its generation is that of the target.
+    """The layout as if the DaemonSet had the target as its template. If it got the target early,
+    the generation is that of the target.
     """
     seen = layout.seen
     generation = seen.daemonset.template_generation

@@ -55,7 +55,7 @@ def closed(fleet: StagedNodes, stage: Stage, passed: Mapping[str, float]) -> Sta
 
 
 def suspicion(fleet: StagedNodes) -> StageHold:
-    """The failure about whose cause other nodes decide, and when they do at the latest."""
+    """The failure whose cause other nodes decide, and their deadline."""
     first = fleet.nodes[min(fleet.attributed.suspected | fleet.attributed.alone)]
     starting = [one for one in fleet.nodes.values() if one.step in UPDATING]
     until = max((one.until for one in starting if one.until is not None), default=None)
@@ -64,15 +64,15 @@ def suspicion(fleet: StagedNodes) -> StageHold:
 
 
 def capped(fleet: StagedNodes, take: Sequence[str]) -> StageHold | None:
-    """The limit of nodes at risk, where none of those will be proved by time alone."""
+    """The hold at the limit of nodes at risk, if time does not prove any of them."""
     if take or fleet.at_risk < fleet.cap or any(fleet.nodes[n].step in MOVING for n in fleet.risky):
         return None
     return StageHold(f"{counted(fleet.at_risk, 'node')} at risk, the limit is {fleet.cap}")
 
 
 def halts_after_batch(fleet: StagedNodes, failure: Halt | None) -> StageHold | None:
-    """The hold before a halt, while nodes that are touched already may still start; None where the
-    failure halts at once.
+    """The hold before a halt, while touched nodes may still start; None if the failure halts at
+    once.
     """
     if failure is None or failure == fleet.inputs.record.halt:
         return None

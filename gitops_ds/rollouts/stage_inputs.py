@@ -1,6 +1,6 @@
 """The inputs of a staged rollout: those in the objects of an observation, and those from outside.
 
-Pure, so that a journal repeats the decision of a turn from its line.
+Pure, so that a decision can be repeated from a line of the journal.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ def observed(seen: Observation) -> StageInputs | None:
 
 
 def turn_of(inputs: StageInputs, staged: StagedDecision, *, owned: bool) -> StagedTurn:
-    """A turn as a journal keeps it."""
+    """A turn for the journal."""
     outside = OutsideInputs(**{name: getattr(inputs, name) for name in _OUTSIDE})
     return StagedTurn(outside, owned, outcome_of(staged.stages))
 
 
 def repeated(seen: Observation, turn: StagedTurn) -> StagedDecision | None:
-    """The decision of a turn again; None where the observation has no staged rollout that this
+    """The repeated decision of a turn; None if the observation has no staged rollout that this
     version can read.
     """
     try:

@@ -1,7 +1,7 @@
-"""Which nodes belong to which stage of a rollout, and their order within it.
+"""The nodes of each stage of a rollout, and their order in it.
 
 The stages choose one after the other, each from the nodes that are left. Touched nodes come first,
-so the choice does not move while a stage is under way; then nodes that the policy prefers, one of
+so the choice does not move while a stage is in progress; then nodes that the policy prefers, one of
 each zone in turn, by name. Parked nodes come late, and the node on which this process runs is the
 last one.
 """
@@ -55,12 +55,12 @@ def members(
 
 
 def zone_of(node: Node) -> str:
-    """The zone of a node, empty where it has none."""
+    """The zone of a node, empty without one."""
     return node.labels.get(ZONE, "")
 
 
 def platform_of(node: Node) -> tuple[str, str]:
-    """The operating system and the architecture of a node, empty where it has no such label."""
+    """The operating system and the architecture of a node, empty without such labels."""
     return node.labels.get("kubernetes.io/os", ""), node.labels.get("kubernetes.io/arch", "")
 
 
@@ -89,7 +89,7 @@ def _rank(
 
 
 def _counted(ranked: Sequence[Node], count: NodeCount, eligible: int) -> list[Node]:
-    """The first nodes, so many that every number of the stage is met as far as there are nodes."""
+    """The first nodes, enough for every number of the stage, or all nodes."""
     total = max(count.count, count.per_variant, count.percent.of(eligible) if count.percent else 0)
     chosen = {node.name: node for node in ranked[:total]}
     per_zone: dict[str, int] = {}

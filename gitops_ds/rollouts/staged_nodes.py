@@ -87,12 +87,12 @@ class StagedNodes(msgspec.Struct, frozen=True):
 
     @property
     def at_risk(self) -> int:
-        """How many nodes are at risk."""
+        """The number of nodes at risk."""
         return len(self.risky)
 
     @property
     def cap(self) -> int:
-        """The most nodes that may be at risk; at least one, or no rollout would begin."""
+        """The maximum of nodes at risk; at least one, otherwise no rollout would begin."""
         limits, eligible = self.policy.limits.at_risk, len(self.nodes)
         shares = (limits.cluster, limits.per_variant)
         caps = [share.of(eligible) for share in shares if share is not None]
@@ -112,5 +112,5 @@ class StagedNodes(msgspec.Struct, frozen=True):
 
 
 def is_passed(stage: Stage, inputs: StageInputs) -> bool:
-    """Whether a stage passed before; a target that the DaemonSet has already has no stages."""
+    """Whether a stage passed before; a target that the DaemonSet already has needs no stages."""
     return stage.name in inputs.record.passed or not inputs.target.revision

@@ -1,10 +1,9 @@
-"""The simulation of a staged rollout: the decisions of the controller, on nodes where nothing
-fails.
+"""The simulation of a staged rollout: the decisions of the controller, on nodes without failures.
 
 It runs `pinned_pods.decide_pinned`, and with it `stages.decide`, in virtual time. A pod takes a
-stated number of seconds to start and to stop, so what differs from a real rollout is the duration,
-and the order only under `limits.atRisk.perZone`, where the node goes first whose zone has room
-first (tests/rollouts/test_staged_simulation.py).
+stated number of seconds to start and to stop, so only the duration differs from a real rollout, and
+the order with `limits.atRisk.perZone`, where the first zone below its limit comes first
+(tests/rollouts/test_staged_simulation.py).
 
 Approvals, windows, freezes and measured gates depend on people, calendars and metrics: they count
 as open here, and the preview names them.
@@ -47,8 +46,8 @@ _MOST_LOOKS = 400_000  # some seconds of CPU
 
 
 class RolloutNodes(msgspec.Struct, frozen=True):
-    """The nodes of a rollout, the pools that the policy may name, and the node of the controller,
-    if known. The simulation ends after `most_looks` nodes times turns.
+    """The nodes of a rollout, the pools for the policy, and the node of the controller, if known.
+    The simulation ends after `most_looks` nodes times turns.
     """
 
     nodes: Sequence[Node]
@@ -64,7 +63,7 @@ def simulate(
     cluster: RolloutNodes,
     pace: RolloutPace = USUAL,
 ) -> StagedPreview:
-    """The rollout of a template over a DaemonSet that runs everywhere; bodies as the API server
+    """The rollout of a template to a DaemonSet that runs on every node; bodies as the API server
     stores them.
     """
     run = _Simulation(_daemonset(old), template, policy, cluster, pace)
@@ -75,7 +74,7 @@ def simulate(
 
 @dataclass
 class _Progress:
-    """What the simulation keeps: the order of updates and the times of the stages."""
+    """The recorded order of updates and times of the stages."""
 
     taken: dict[str, float] = field(default_factory=dict)
     record: RolloutRecord = field(default_factory=RolloutRecord)
@@ -109,7 +108,9 @@ class _Simulation:
         self.parked = tuple(node.name for node in eligible if node_steps.node_problem(node))
 
     def turn(self) -> bool:
-        """One decision and its writes, or the way to the next change; whether more follows."""
+        """One decision and its writes, or the time until the next change; returns whether more
+        follows.
+        """
         self.turns += 1
         progress = self.progress
         staged = pinned_pods.decide_pinned(self._observation(), self._inputs())
@@ -125,11 +126,11 @@ class _Simulation:
             self._perform(write)
         if self.turns * len(self.nodes) > self.most_looks:
             return False
-        # The same observation allows no other write, unless one turn had too many of them.
+        # The same observation results in no other write, unless a turn had too many of them.
         return len(writes) >= BURST or self._wait(staged.stages.wake_at) or bool(writes)
 
     def preview(self) -> StagedPreview:
-        """The stages with what was simulated of them."""
+        """The stages with their simulated nodes and times."""
         progress = self.progress
         decided = progress.last
         assert decided is not None
@@ -225,7 +226,7 @@ def _target(daemonset: DaemonSet, template: Body) -> RolloutTarget:
 
 
 def _without_waits(policy: RolloutPolicy) -> RolloutPolicy:
-    """The policy without what a simulation can't foresee."""
+    """The policy without conditions that can't be simulated."""
     stages = tuple(
         replace(stage, windows=(), approval=None, nodes_when="any") for stage in policy.stages
     )
@@ -239,7 +240,7 @@ def _without_waits(policy: RolloutPolicy) -> RolloutPolicy:
 
 
 def _waits(policy: RolloutPolicy, stage: Stage) -> Iterator[str]:
-    """The conditions of a stage that the simulation leaves out, as a reader names them."""
+    """The conditions of a stage that the simulation ignores, as text."""
     if stage.approval is not None:
         yield f"approval by {', '.join(stage.approval.from_)}"
     if stage.windows:

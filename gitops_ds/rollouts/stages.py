@@ -1,5 +1,5 @@
-"""Which nodes a staged rollout updates now: the one decision for the preview, the simulation and
-the controller.
+"""The nodes that a staged rollout updates now: the single decision for preview, simulation and
+controller.
 
 Invariants, over any observations (tests/rollouts/test_stages.py):
 
@@ -10,10 +10,9 @@ Invariants, over any observations (tests/rollouts/test_stages.py):
 3. Halt: after a failure that the template causes no node is taken, until another target replaces
    this one.
 4. Attribution: a node that was broken before is parked, and never a reason to halt.
-5. Progress: without faults every rollout ends; each hold has a reason, and a time where time ends
-   it.
+5. Progress: without faults every rollout ends; each hold has a reason, and a time if time ends it.
 
-A target that the DaemonSet has already (a revert, or nodes that were parked) is proved: its nodes
+A target that the DaemonSet already has (a revert, or nodes that were parked) is proved: its nodes
 need no stage and no soak.
 """
 
@@ -50,8 +49,8 @@ _ENDED = (NodeStep.PROVED, NodeStep.PARKED, NodeStep.SET_ASIDE)
 
 
 class _Stages(msgspec.Struct, frozen=True):
-    """The stages that passed, with the times, the current one with the results of its gates, and
-    all that are open.
+    """The passed stages with their times, the current one with the results of its gates, and all
+    open ones.
     """
 
     passed: Mapping[str, float]
@@ -62,7 +61,7 @@ class _Stages(msgspec.Struct, frozen=True):
 
 
 class _SelectedNodes(msgspec.Struct, frozen=True):
-    """The nodes to update now, or why there are none; `times` are those of later batches."""
+    """The nodes to update now, or why no node is; `times` are those of later batches."""
 
     take: tuple[str, ...]
     hold: StageHold | None
@@ -71,7 +70,7 @@ class _SelectedNodes(msgspec.Struct, frozen=True):
 
 
 def decide(layout: NodePodLayout, inputs: StageInputs) -> StagesDecision:
-    """The nodes to update now. The same observation and inputs always give the same decision."""
+    """The nodes to update now, a deterministic function of the observation and the inputs."""
     fleet = StagedNodes.of(layout, inputs)
     stages = _stages(fleet)
     selection = _selected_nodes(fleet, stages)
@@ -106,14 +105,14 @@ def decide(layout: NodePodLayout, inputs: StageInputs) -> StagesDecision:
 
 
 def _open_nodes(fleet: StagedNodes, stages: _Stages) -> frozenset[str]:
-    """The nodes that may get the target when they have no pod."""
+    """The nodes that may get the target if they have no pod."""
     opened = node_selection.members_of(fleet, stages.open) | newcomers.open_nodes(fleet)
     return opened - node_selection.beyond_limits(fleet)
 
 
 def _stages(fleet: StagedNodes) -> _Stages:
-    """A stage passes when its nodes are proved and its gates hold; the first that does not is the
-    current one.
+    """The stages: one passes when its nodes are proved and its gates pass; the first other one is
+    the current one.
     """
     passed, current, hold = dict(fleet.inputs.record.passed), None, None
     gates: Sequence[GateResult] = ()
@@ -138,7 +137,7 @@ def _stages(fleet: StagedNodes) -> _Stages:
 
 
 def _before(fleet: StagedNodes, stages: _Stages, selection: _SelectedNodes) -> Mapping[str, float]:
-    """When the current stage first touched a node, where one of its gates compares with the time
+    """When the current stage first touched a node, if one of its gates compares with the time
     before.
     """
     stage, record = stages.current, fleet.inputs.record
@@ -154,7 +153,7 @@ def _before(fleet: StagedNodes, stages: _Stages, selection: _SelectedNodes) -> M
 
 
 def _selected_nodes(fleet: StagedNodes, stages: _Stages) -> _SelectedNodes:
-    """The nodes to update. Where the cause of a failure is open, one more node decides about it."""
+    """The nodes to update. If the cause of a failure is undecided, one more node decides it."""
     times = list[float]()
     general = rollout_holds.hold(fleet)
     witness = node_selection.witness(fleet, stages.open) if general is None else ()
@@ -174,8 +173,8 @@ def _selected_nodes(fleet: StagedNodes, stages: _Stages) -> _SelectedNodes:
 
 
 def _is_early(fleet: StagedNodes, passed: Mapping[str, float], halt: Halt | None) -> bool:
-    """Whether the DaemonSet gets the template before the end, or got it: after the first stage,
-    with a proved node of every platform, and more than half of the nodes proved.
+    """Whether the DaemonSet gets the template before the end, or already has it: after the first
+    stage, with a proved node of every platform, and more than half of the nodes proved.
     """
     if fleet.inputs.record.early or halt is not None:
         return fleet.inputs.record.early

@@ -1,8 +1,8 @@
-"""The estimate of the time that a staged rollout still takes. Pure, and cheap enough for every
-reading of a status.
+"""The estimated remaining time of a staged rollout. Pure, and cheap enough for every read of a
+status.
 
 It counts batches, soaks and the cap on nodes at risk, as `staged_simulation` does, without
-simulating single nodes. The limits of zones and registries are left out.
+simulating single nodes. The limits of zones and registries are ignored.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class TimeLeft(msgspec.Struct, frozen=True):
 def time_left(
     policy: RolloutPolicy, decided: StagesDecision, now: float, pace: RolloutPace = USUAL
 ) -> TimeLeft | None:
-    """The estimate for a decision; None after a failure, and on a hold that no known time ends."""
+    """The estimate for a decision; None after a failure, and on a hold without a known end."""
     hold = decided.hold
     if decided.halt is not None or (hold is not None and hold.until is None):
         return None
@@ -54,14 +54,14 @@ def time_left(
             continue
         nodes = [one for one in decided.nodes if one.stage == progress.name]
         if progress.state is StageState.HELD and (stage.approval is not None or stage.is_idle):
-            return None  # `until` of the hold is when it is overdue
+            return None  # `until` of the hold is its deadline
         at_least = at_least or _waits(stage, progress)
         clock.play(stage, nodes, eligible)
     return TimeLeft(clock.now - now, at_least)
 
 
 def batch(policy: RolloutPolicy, decided: StagesDecision) -> int:
-    """The size of the batch that is under way; 0 if every stage is passed."""
+    """The size of the current batch; 0 if every stage is passed."""
     for stage, progress in zip(policy.stages, decided.stages, strict=True):
         if progress.state is not StageState.PASSED:
             steps = Counter(one.step for one in decided.nodes if one.stage == progress.name)
@@ -80,8 +80,8 @@ def _waits(stage: Stage, progress: StageProgress) -> bool:
 
 @dataclass(slots=True)
 class _Clock:
-    """The time of the estimate. `ends` is a heap of times at which so many of the nodes `at_risk`
-    are proved.
+    """The time of the estimate. `ends` is a heap of the times at which nodes of `at_risk` are
+    proved, with their numbers.
     """
 
     now: float

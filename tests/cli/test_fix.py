@@ -372,8 +372,7 @@ def test_what_is_put_together_is_left_with_the_place_to_change(tmp_path: Path) -
     assert [
         line
         for line in left
-        if "DS205: maxUnavailable: 10% (what is rendered there is not written so in one place"
-        in line
+        if "DS205: maxUnavailable: 10% (no single place in the files has the rendered value" in line
     ]
     assert contents(fleet)[VALUES] == before[VALUES]
 
@@ -388,7 +387,7 @@ def test_what_a_fix_would_do_to_others_leaves_it(tmp_path: Path) -> None:
     before = contents(fleet)
     done = check(fleet, "--fix-unsafe")
     assert (
-        "it would change DaemonSet logging/agent too on west: change it by hand)\n" in done.stderr
+        "it would change DaemonSet logging/agent too on west: change it manually)\n" in done.stderr
     )
     assert b"100%" in contents(fleet)[TEMPLATE]
     assert contents(fleet)[TEMPLATE] != before[TEMPLATE], "the others are applied"

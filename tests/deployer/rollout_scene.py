@@ -122,7 +122,7 @@ class Scene(Processes):
         return next(e.stages for e in reversed(self.events) if isinstance(e, RolloutProgressed))
 
     def observed(self) -> StagedRollout | None:
-        """The rollout that is under way, as the service shows it."""
+        """The rollout in progress, as the service shows it."""
         assert self.controller is not None
         seen = self.controller.observe(self.controller.keys[0])
         assert seen is not None

@@ -32,7 +32,7 @@ def test_an_apply_that_waits_ends_when_the_rollout_is_halted() -> None:
                 scene.cluster, [AGENT], 3600, RolloutListener(messages.append)
             )
         assert asyncio.get_running_loop().time() - began < 300
-        assert "is under way" in messages[0]
+        assert "is in progress" in messages[0]
         for run in range(2):  # also a wait that begins afterwards
             with pytest.raises(errors.FailedRollout, match="canary"):
                 await rollout_waiter.wait_for_rollouts(
@@ -54,7 +54,7 @@ def test_an_apply_that_waits_ends_with_the_rollout() -> None:
         await rollout_waiter.wait_for_rollouts(scene.cluster, [AGENT], 3600, listener)
         await ends(scene, "2")
         assert any("canary 2/2, rest 0/8" in one for one in messages)
-        assert sum("is under way" in one for one in messages) == 1
+        assert sum("is in progress" in one for one in messages) == 1
         staged = [one for one in shown if 0 < one.done < one.nodes]
         assert RolloutProgress(2, 10) in staged
         assert all(one.left for one in staged)

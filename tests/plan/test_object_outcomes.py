@@ -93,7 +93,7 @@ def test_uncorrected_drift_names_the_time_left(
         KEY, Drifted((), (), "a delete", choice), replace(CONTEXT, state=state, now=10_000.0)
     )
     assert skipped.message == (
-        f"{KEY} was deleted in the cluster; it is left so{words}: drift is set to {choice}"
+        f"{KEY} was deleted in the cluster; it is not corrected{words}: drift is set to {choice}"
     )
 
 

@@ -68,7 +68,7 @@ def annotated(one: Manifest) -> dict[str, str]:
         ("1", live(live_object("1"), ONE), {}, ("1", "", "")),
         # a new one: the rollout begins
         ("2", live(live_object("1"), ONE), {}, ("1", "2", "2")),
-        # the rollout is under way
+        # the rollout is in progress
         ("2", live(live_object("1", TWO.name), ONE, TWO), {}, ("1", "2", "2")),
         ("2", live(live_object("1", TWO.name), ONE, target("2", HALTED)), {}, ("1", "2", "2")),
         # another template replaces it, and its rollout begins

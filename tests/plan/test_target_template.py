@@ -51,7 +51,7 @@ def test_the_change_that_begins_a_rollout_has_the_fields_and_nodes_of_its_target
 @pytest.mark.parametrize(
     ("change", "live"),
     [
-        (update(TWO.name), cluster(TWO, target=TWO.name)),  # the rollout is under way
+        (update(TWO.name), cluster(TWO, target=TWO.name)),  # the rollout is in progress
         (update(""), cluster()),
         (update("unknown"), cluster()),
         (replace(update(TWO.name), operation=Operation.CREATE), cluster()),

@@ -26,7 +26,7 @@ def test_output_of_helm_and_kustomize_is_not_fixed_and_a_message_has_the_reason(
         mine = [line for line in left if line.startswith(f"not fixed {folder}")]
         assert mine, output
         ways = (
-            "what is rendered there is not written so in one place:",
+            "no single place in the files has the rendered value:",
             "helm or kustomize makes DaemonSet ",
         )
         assert all(any(way in line for way in ways) for line in mine), "\n".join(mine)

@@ -234,7 +234,7 @@ def test_the_inputs_hold_the_agents_that_are_behind_by_the_observations_of_the_c
     rollouts = Rollouts(lambda _: None, lambda: world.now, lambda: [other.observe()])
     inputs = rollouts.inputs(world.observe())
     assert inputs is not None
-    assert not inputs.behind  # no rollout is under way
+    assert not inputs.behind  # no rollout is in progress
     world.commit(SECOND)
     inputs = rollouts.inputs(world.observe())
     assert inputs is not None

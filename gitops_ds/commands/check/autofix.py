@@ -42,7 +42,7 @@ _MOST_TURNS: Final = 10
 _TEMPLATE: Final[Path] = ("spec", "template")
 _API: Final[Path] = ("apiVersion",)
 
-_NO_PLACE: Final = "what is rendered there is not written so in one place: change it by hand"
+_NO_PLACE: Final = "no single place in the files has the rendered value: change it manually"
 _AT_ONE_PLACE: Final = "another fix changes the same place"
 _RESTARTS: Final = (
     "it would restart the pods of {} on every node, and the change leaves them alone: without "
@@ -292,7 +292,7 @@ def _tried(turn: _FixRound, candidates: Sequence[_FixCandidate]) -> CheckResult 
     try:
         files |= {file: yaml_edit.apply(files[file], edits) for file, edits in by_file.items()}
     except ValueError as error:
-        return f"{error}: change it by hand"
+        return f"{error}: change it manually"
     after = turn.check(replace(turn.before.snapshot, files=files))
     return (
         _harm(turn.before, after, [finding for one in candidates for finding in one.findings])
@@ -334,7 +334,7 @@ def _harm(before: CheckResult, after: CheckResult, mended: Sequence[Finding]) ->
             )
             if one in mends and new[one] == old[one] and before.snapshot.expanded:
                 what = f"helm or kustomize makes {key} of what is written there"
-            return f"{what}{where}: change it by hand"
+            return f"{what}{where}: change it manually"
     return ""
 
 

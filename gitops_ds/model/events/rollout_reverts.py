@@ -92,5 +92,5 @@ class RevertFailed(RevertEvent, frozen=True):
         """The message of the Kubernetes event."""
         return (
             f"commit {short(self.commit)} is not reverted, its rollout stays halted: "
-            f"{self.message}; by hand: {self.command}"
+            f"{self.message}; manually: {self.command}"
         )

@@ -21,7 +21,7 @@ STALE = 900.0  # seconds after which a wait names the age of a report
 
 
 class ClusterReports(msgspec.Struct, frozen=True):
-    """The reports by cluster, and why others do not count (`problems`, by cluster)."""
+    """The reports by cluster, and why others are invalid (`problems`, by cluster)."""
 
     reports: Mapping[str, ClusterReport]
     problems: Mapping[str, str]
@@ -29,7 +29,7 @@ class ClusterReports(msgspec.Struct, frozen=True):
 
 class WaveHold(msgspec.Struct, frozen=True):
     """Why a commit waits: the cluster that it waits for, the reason, and when the soak ends, in
-    seconds since 1970 (None where no time ends it). `failed`: that cluster has failed.
+    seconds since 1970 (None if unknown). `failed`: that cluster has failed.
     """
 
     cluster: str
@@ -47,8 +47,8 @@ class WaveHold(msgspec.Struct, frozen=True):
 def hold(
     order: ClusterOrder, reports: ClusterReports, commit: CommitId, now: float
 ) -> WaveHold | None:
-    """Why the commit waits, None where it may continue: for a failed cluster, else the first one
-    of `after` that has not passed it.
+    """Why the commit waits, for a failed cluster, else for the first one of `after` that has not
+    passed it; None if it may continue.
     """
     holds = [
         wave_hold
@@ -129,7 +129,7 @@ def _hold(
 
 
 def _progress(report: ClusterReport, commit: CommitId) -> str:
-    """How far the cluster is with the commit."""
+    """The progress of the cluster with the commit."""
     if report.applied == commit:
         return f"{report.message or 'rolling out'}, {report.well} of {report.agents} agents well"
     if report.newest == commit:

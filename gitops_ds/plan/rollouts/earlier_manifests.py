@@ -1,4 +1,4 @@
-"""Whether a commit gives agents only manifests that the cluster had before. Pure.
+"""Whether a commit has only manifests that the cluster had before. Pure.
 
 Equal files are not enough: a template is rendered from several, and two of them may never have been
 applied together.

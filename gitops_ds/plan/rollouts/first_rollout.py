@@ -1,6 +1,6 @@
 """The rollout that ends before a newer template is the target (`supersede: finish-first`). Pure.
 
-A revert needs no target, so it never waits; and a rollout that can't end by itself, because it was
+A revert needs no target, so it never waits. A rollout that can't end by itself, because it was
 halted or its template is on hold, is replaced.
 """
 
@@ -19,10 +19,10 @@ from gitops_ds.model.skipped import Skipped
 def running(
     old: Body, target: Revision | None, current: Revision | None, policy: RolloutPolicy
 ) -> Revision | None:
-    """The target revision of the rollout that ends first, None where none does.
+    """The target revision of the rollout that ends first, None without one.
 
-    `target` is the revision of the template in Git, if it is known, `current` that of the rollout
-    under way.
+    `target` is the revision of the template in Git, if known, `current` that of the rollout in
+    progress.
     """
     if policy.supersede != "finish-first" or current is None:
         return None

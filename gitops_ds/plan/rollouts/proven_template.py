@@ -1,7 +1,7 @@
-"""The template that a DaemonSet keeps during a staged rollout, as it is applied.
+"""The template that a DaemonSet keeps during a staged rollout, for the apply.
 
-The fields are those that the applies own, and those of the manifest, whose owner may be another one
-since an edit in the cluster. The values are those of the proven revision, which an edit does not
+The fields are those that our applies own, and those of the manifest, which may have another owner
+after an edit in the cluster. The values are those of the proven revision, which an edit does not
 change; a rollout names that revision on its target revision.
 """
 
@@ -24,7 +24,7 @@ _PATH = ("spec", "template")
 def revision_name(live: Body, own: Iterable[Revision], current: Revision | None) -> str:
     """The name of the proven revision of a rollout: that of the rollout before, which it replaces
     (`current` is its target revision), else the DaemonSet's latest one with the live template;
-    empty where none is known.
+    empty if unknown.
     """
     if name := noted(current):
         return name
@@ -35,7 +35,7 @@ def revision_name(live: Body, own: Iterable[Revision], current: Revision | None)
 
 def of(live: Body, desired: Body, own: Iterable[Revision], name: str) -> Body:
     """The template of the proven revision with this name, with the fields that are ours or in the
-    template `desired` of Git; the live one where the revision is not known.
+    template `desired` of Git; the live one if the revision is unknown.
     """
     proven = next((one.template for one in own if one.name == name), None)
     if proven is None or revisions.same_template(proven, live["spec"]["template"]):

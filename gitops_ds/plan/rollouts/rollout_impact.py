@@ -1,5 +1,5 @@
-"""What a change means for the pods: which revision the template is, and which nodes get, lose or
-restart one.
+"""The effect of a change on the pods: the revision of the template, and the nodes on which a pod is
+added, removed or restarted.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from gitops_ds.model.objects import Body
 
 
 def rollout(old: Body | None, new: Body, revisions: Sequence[Revision]) -> Rollout:
-    """The template of `new` (as the API server would store it) against that of `old` and earlier
-    revisions.
+    """Compares the template of `new` (as the API server would store it) with that of `old` and of
+    earlier revisions.
     """
     template = (new.get("spec") or {}).get("template") or {}
     before = ((old or {}).get("spec") or {}).get("template")
@@ -29,8 +29,7 @@ def rollout(old: Body | None, new: Body, revisions: Sequence[Revision]) -> Rollo
         (r.number for r in revisions if before is not None and same_template(r.template, before)),
         default=None,
     )
-    # A template that was seen before gets the next number all the same, unless it is the current
-    # one.
+    # An earlier template gets the next number too, unless it is the current one.
     becomes = number if number_before is not None and number_before == number else number + 1
     return Rollout(
         old=None if before is None else content_hash.digest(before),
@@ -42,8 +41,8 @@ def rollout(old: Body | None, new: Body, revisions: Sequence[Revision]) -> Rollo
 
 
 def same_template(one: Body, other: Body) -> bool:
-    """Whether two templates are stored alike; one written before an upgrade of the API server may
-    lack newer defaults.
+    """Whether two templates are equivalent when stored; one from before an upgrade of the API
+    server may lack newer defaults.
     """
     return revisions.same_template(one, other) or revisions.same_template(
         defaults.defaulted_template(one), defaults.defaulted_template(other)

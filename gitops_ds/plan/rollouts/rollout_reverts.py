@@ -1,6 +1,6 @@
-"""The way back into Git after a halted rollout: what a revert commit takes back, and its message.
+"""The revert commit after a halted rollout: its content and its message.
 
-A commit is reverted once: the message of its revert names it in a trailer, which every cluster and
+A commit is reverted once: the message of its revert has it in a trailer, which every cluster and
 every later start reads. A trailer counts only with the content of a revert. Pure.
 """
 
@@ -25,15 +25,15 @@ _TRAILER = re.compile(rf"^{TRAILER}: ([0-9a-f]{{40,64}})\s*$", re.MULTILINE)
 
 
 class RevertCommits(msgspec.Struct, frozen=True):
-    """Commits to take back as `git revert` does, newest first."""
+    """Commits to revert with `git revert`, newest first."""
 
     commits: tuple[CommitId, ...]
 
 
 class RestoreFiles(msgspec.Struct, frozen=True):
-    """Files to write as they were in an older commit: the commits also changed other things.
+    """Files to restore from an older commit, because the commits have other changes too.
 
-    `commits` are those that are taken back, newest first.
+    `commits` are the reverted ones, newest first.
     """
 
     commits: tuple[CommitId, ...]
@@ -42,7 +42,7 @@ class RestoreFiles(msgspec.Struct, frozen=True):
 
 
 class NoRevert(msgspec.Struct, frozen=True):
-    """Why no revert is written. `settled`: nothing is left to do, else a person has to act."""
+    """Why no revert is written. `settled`: nothing is left to do, otherwise a person must act."""
 
     reason: str
     settled: bool = False
@@ -63,10 +63,10 @@ class BranchHistory(msgspec.Struct, frozen=True):
 def choose(
     halted: HaltedRollout, history: BranchHistory
 ) -> RevertCommits | RestoreFiles | NoRevert:
-    """What takes the template of a halted rollout back.
+    """The revert of the template of a halted rollout.
 
-    Nothing where a commit took the template back already, or where a commit that is not applied
-    yet changes the agent.
+    None if a commit already reverted the template, or if a commit that is not applied yet changes
+    the agent.
     """
     ids = [one.info.id for one in history.commits]
     if halted.commit not in ids:
@@ -104,14 +104,14 @@ def reverted(message: str) -> tuple[CommitId, ...]:
 
 
 def trailers(halted: HaltedRollout, plan: RevertCommits | RestoreFiles) -> tuple[str, ...]:
-    """The trailers of the commit message: every commit that is taken back."""
+    """The trailers of the commit message: every reverted commit."""
     commits = dict.fromkeys((*plan.commits, halted.commit))
     return tuple(f"{TRAILER}: {commit}" for commit in commits)
 
 
 def reason(halted: HaltedRollout) -> str:
-    """The evidence in the message of the revert: agent, cluster, stage, time, nodes and causes, and
-    of a gate the query, the value and its bound.
+    """The evidence in the message of the revert: agent, cluster, stage, time, nodes and causes; for
+    a gate the query, the value and its bound.
     """
     at = datetime.fromtimestamp(halted.halt.at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     where = f" on cluster {halted.cluster}" if halted.cluster else ""
@@ -123,7 +123,7 @@ def reason(halted: HaltedRollout) -> str:
 
 
 def command(halted: HaltedRollout, branch: str) -> str:
-    """The command that takes the commit back by hand."""
+    """The command for a manual revert of the commit."""
     return f"git revert {halted.commit[:12]} && git push origin HEAD:{branch or 'BRANCH'}"
 
 
@@ -141,14 +141,14 @@ def _nodes(halted: HaltedRollout) -> Iterator[str]:
 def _taken_back_by(
     history: BranchHistory, brought: Sequence[BranchCommit], halted: HaltedRollout
 ) -> CommitId | None:
-    """The newest of the commits that name one of those as reverted, where they gave its files the
-    content before it. A name alone does not count: then nothing was reverted.
+    """The newest commit that names one of those as reverted and restores the content of its files.
+    The name is not sufficient: such a commit may revert nothing.
     """
     bad = {one.info.id for one in brought} | {halted.commit}
     named = [one for one in history.commits if bad.intersection(reverted(one.message))]
     own = {name for one in brought for name in one.files if _is_own(name, halted, history.path)}
     own = own or {name for one in brought for name in one.files}
-    # Newest first: of the commits before, the last one counts, of those after, the first.
+    # In this order, newest first, the last commit before counts, and the first one after.
     before = {name: one.changes[name].before for one in brought for name in own & one.files}
     after = {name: one.changes[name].after for one in reversed(named) for name in own & one.files}
     return named[0].info.id if named and before.items() <= after.items() else None

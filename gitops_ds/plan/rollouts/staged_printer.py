@@ -49,7 +49,7 @@ def _stage(stage: StagePreview, census: Census | None) -> str:
 
 
 def _nodes(names: Sequence[str], census: Census | None) -> str:
-    """The nodes in their order; declared ones, which have no names, by pool."""
+    """The nodes in order; declared ones, which have no names, by pool."""
     if census is not None and census.declared:
         return node_groups.summary(names, census)
     count = counted(len(names), "node")

@@ -1,11 +1,11 @@
 """Staged rollouts in a plan: the DaemonSet keeps its proven template until the target revision,
 which holds the new one, is one of the DaemonSet's own revisions.
 
-The controller makes it so when every node is proved, or most are (`template.commit: late`): then
-it stays the target, as its record states, until the rest is proved as well. So the deployer needs
-no memory of rollouts: what to write follows from the manifest, the policy, and the revisions in the
-cluster. Any other template among the DaemonSet's own revisions was proved before, or is a revert,
-and is written at once; the update strategy OnDelete moves no pod.
+The controller promotes it when every node is proved, or most are (`template.commit: late`): then it
+remains the target, by its record, until the others are proved too. So the deployer needs no state
+of rollouts: its writes follow from the manifest, the policy, and the revisions in the cluster. Any
+other template among the DaemonSet's own revisions was proved before, or is a revert, and is written
+at once; with the update strategy OnDelete this affects no pod.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ NO_ANSWERS: Mapping[Key, DryRunResult] = {}
 
 
 def to_ask(bundle: Bundle, live: Live) -> tuple[Manifest, ...]:
-    """The DaemonSets with a policy whose complete template is not known: a dry run returns it with
+    """The DaemonSets with a policy whose complete template is unknown: a dry run returns it with
     its defaults.
     """
     return tuple(
@@ -51,9 +51,7 @@ def staged(
     context: PlanContext,
     answers: Mapping[Key, DryRunResult] = NO_ANSWERS,
 ) -> Bundle:
-    """The bundle as it is written: DaemonSets with their policy, and the target revisions of
-    rollouts.
-    """
+    """The bundle to write: DaemonSets with their policy, and the target revisions of rollouts."""
     manifests, skipped = dict(bundle.manifests), list(bundle.refusals)
     for manifest in with_policy(bundle):
         staging = _Staging(bundle, live, context, manifest)
@@ -104,7 +102,7 @@ class _Staging(msgspec.Struct, frozen=True):
             template = of_git.template
         elif answer is not None and answer.body is not None:
             template = _template_of(answer.body)
-        else:  # refused: the template stays, so that its plan may have no change
+        else:  # refused: the template is kept, so that its plan may have no change
             yield self._daemonset(_target_of(old), self._stable(old, self._current(old)))
             if answer is not None and answer.refused:
                 yield refusals.rejected(self.manifest.key, answer.refused)
@@ -124,7 +122,7 @@ class _Staging(msgspec.Struct, frozen=True):
         yield self._daemonset(target.key.name, self._stable(old, of_git or self._current(old)))
 
     def _waiting(self, old: Body, running: Revision) -> Iterator[Manifest | Skipped]:
-        """The DaemonSet and the target revision of the rollout that ends first, as they are."""
+        """The unchanged DaemonSet and target revision of the rollout that ends first."""
         if target_revisions.is_promoted(running):
             yield self._daemonset(running.name, self._stable(old, None))
         else:
@@ -138,7 +136,7 @@ class _Staging(msgspec.Struct, frozen=True):
 
     def _template_of_unproved(self, old: Body, target: Revision) -> Body:
         """The template while the DaemonSet owns the target: that of Git, once most nodes have it;
-        the present one where an earlier rollout of the same template was replaced.
+        the present one if an earlier rollout of the same template was replaced.
         """
         if target_revisions.record_in(target).early:
             return self._template
@@ -153,8 +151,8 @@ class _Staging(msgspec.Struct, frozen=True):
         return proven_template.of(old, self._template, own, name)
 
     def _completed(self, old: Body) -> str:
-        """The name of the target whose rollout is complete, and whose template is not written
-        yet; empty where none is.
+        """The name of the target whose rollout is complete, and whose template is not written yet;
+        empty without one.
         """
         name, own = _target_of(old), self.live.revisions.get(self.manifest.key, ())
         complete = (
@@ -163,7 +161,7 @@ class _Staging(msgspec.Struct, frozen=True):
         return next((one.name for one in complete), "")
 
     def _current(self, old: Body) -> Revision | None:
-        """The target revision of the rollout that is under way."""
+        """The target revision of the rollout in progress."""
         targets, name = self.live.targets.get(self.manifest.key, ()), _target_of(old)
         return next((one for one in targets if one.name == name), None)
 
@@ -194,7 +192,7 @@ class _Staging(msgspec.Struct, frozen=True):
         )
 
     def _phase(self, target: str) -> str:
-        """The state of the rollout in one word, which other tools read."""
+        """The state of the rollout in one word, for other tools."""
         if not target:
             return "Complete"
         targets = self.live.targets.get(self.manifest.key, ())
@@ -209,7 +207,7 @@ class _Staging(msgspec.Struct, frozen=True):
         return {"updateStrategy": spec.get("updateStrategy") or {"type": "RollingUpdate"}}
 
     def _halted(self) -> Mapping[str, str]:
-        """The annotation with the halted templates, which a later commit may bring back."""
+        """The annotation with the halted templates, which a later commit may contain again."""
         key, old = self.manifest.key, self.live.objects.get(self.manifest.key)
         kept = halted_templates.remembered(
             (old or {}).get("metadata") or {},
@@ -249,9 +247,7 @@ class _Staging(msgspec.Struct, frozen=True):
         return _rewritten(replace(self.manifest, key=key), body)
 
     def _since(self, old: Body, revision: Revision | None, commit: str) -> str:
-        """The last commit without this template, and without the one of a rollout that it
-        replaces.
-        """
+        """The last commit without this template and without that of a replaced rollout."""
         revision = revision or self._current(old)
         since = (
             revision and _annotation(revision, names.SINCE)
@@ -281,7 +277,7 @@ def _annotation(revision: Revision, name: str) -> str:
 
 
 def _holds(old: Body, manifest: Manifest) -> bool:
-    """Whether the live DaemonSet plainly has the manifest's template: we own exactly its fields,
+    """Whether the live DaemonSet certainly has the manifest's template: we own exactly its fields,
     with its values.
     """
     spec = {**old["spec"], "template": _template_of(manifest.body)}

@@ -1,9 +1,9 @@
-"""What the template of a staged rollout changes, as a part of the change that names the target.
+"""The change of the template of a staged rollout, as a part of the change that sets the target.
 Pure.
 
-The DaemonSet keeps the proven template until the end, so its own change shows no field of the new
-one, and moves no node before. A guard at the end would come after every node was updated; here the
-lost nodes count when the rollout begins, and no longer when the template follows.
+The DaemonSet keeps the proven template until the end, so its own change has no field of the new
+one, and affects no node before. A guard at the end would run after every node was updated. So lost
+nodes count at the start of the rollout, and not when the template follows.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from gitops_ds.plan.rollouts import rollout_impact
 
 
 def of(change: Change, manifests: Mapping[Key, Manifest], live: Live) -> Change:
-    """The change with the fields and the nodes of the target that it newly names, or without losses
-    where it follows the promotion of one.
+    """The change with the fields and the nodes of a target that it newly sets, or without losses
+    after the promotion of a target.
     """
     old = live.objects.get(change.key)
     is_update = change.operation is Operation.UPDATE and change.key.is_daemonset
