@@ -1,5 +1,5 @@
 """The writes of one action: a pod or a revision created, patched or deleted. The present state of
-an object may refine an action, but decides nothing.
+an object can refine an action, but makes no decisions.
 """
 
 from __future__ import annotations
@@ -56,8 +56,7 @@ _NAMES_TO_TRY = 5
 class ActionWriter:
     """Writes the actions of one decision for a DaemonSet; replies go to `remember`.
 
-    `wrote`: the next observation differs. `gone` are the actions whose object did not exist any
-    more.
+    `wrote`: the next observation differs. `gone` are the actions whose object no longer existed.
     """
 
     def __init__(self, cluster: Cluster, remember: Remember, daemonset: DaemonSet) -> None:
@@ -99,8 +98,8 @@ class ActionWriter:
                 return await self._create_revision(action)
 
     async def _create_pod(self, action: CreatePod) -> Key | None:
-        """A taken name may be our own pod, by a lost reply or an earlier leader: then nothing is
-        left to do.
+        """The pod with an existing name may be our own, after a lost reply or from an earlier
+        leader: then nothing is left to do.
         """
         for attempt in range(_NAMES_TO_TRY):
             name = pod_factory.name(action.seed, attempt)
@@ -117,8 +116,8 @@ class ActionWriter:
         raise StaleView(message)
 
     async def _is_ours(self, name: str, node: str) -> bool:
-        """Whether the pod is the one to create. A terminating one of ours means that the
-        observation is old: StaleView leads to a later retry.
+        """Whether the pod is the one to create. A terminating pod of ours means that the
+        observation is stale: StaleView causes a later retry.
         """
         try:
             body = await self._cluster.get(POD, self._namespace, name)
@@ -140,7 +139,7 @@ class ActionWriter:
             return None
         if reply.get("kind") == resource.kind:
             self._keep(resource, _ending(reply))
-        return key  # a revision that went at once comes with its event, and nothing waits for that
+        return key  # if it was deleted at once, its event follows, and nothing waits for it
 
     async def _adopt(self, action: Adopt, uid: str) -> Key | None:
         await self._confirm()
@@ -156,8 +155,8 @@ class ActionWriter:
     async def _patch(self, action: _Patched, patch: Body, type: PatchType) -> Key | None:
         """Patches a pod or a revision; the UID in the patch ensures that it is the observed object.
 
-        A missing object needs no release and no other label; an adoption or a revision, on which
-        decisions depend, is an error.
+        For a missing object a release or a label is unnecessary; a missing object of an adoption or
+        a revision is an error, since decisions depend on it.
         """
         key = action.key
         resource = POD if key.kind == POD.kind else CONTROLLER_REVISION
@@ -186,8 +185,8 @@ class ActionWriter:
         self._confirmed = True
 
     async def _create_revision(self, action: CreateRevision) -> Key | None:
-        """A taken name has the same template, and is used, or is a collision: the next
-        reconciliation hashes with a higher count.
+        """A revision with an existing name is used if it has the same template. Otherwise it is a
+        collision: the next reconciliation hashes with a higher count.
         """
         try:
             return self._keep(
@@ -223,8 +222,8 @@ class ActionWriter:
         )
 
     def _keep(self, resource: Resource, reply: Body, action: Action | None = None) -> Key:
-        """Remembers a reply. Raises StaleView if it does not show the effect of the action: the
-        next reconciliation would repeat the action.
+        """Passes a reply to `remember`. Raises StaleView if it does not show the effect of the
+        action: the next reconciliation would repeat the action.
         """
         self._remember(resource, reply)
         if action is not None and not _shows(action, reply, self._daemonset):
@@ -244,7 +243,7 @@ class ActionWriter:
 
 
 def _released(action: ReleasePod) -> dict[str, Any]:
-    """A strategic merge patch: gates are merged by name, and those of others stay."""
+    """A strategic merge patch: gates are merged by name, and those of others are kept."""
     gate = {"$patch": "delete", "name": names.SCHEDULING_GATE}
     annotations = {names.RELEASED: timestamps.text(action.at)}
     return {
@@ -258,8 +257,8 @@ def _labelled(uid: str, hash: str) -> dict[str, Any]:
 
 
 def _ending(pod: Body) -> Body:
-    """An object in the reply to its deletion; if it is gone at once, the reply may lack the time of
-    deletion.
+    """An object in the reply to its deletion; if it was deleted at once, the reply may lack the
+    time of deletion.
     """
     metadata = pod.get("metadata") or {}
     return {

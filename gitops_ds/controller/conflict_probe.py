@@ -12,7 +12,7 @@ from gitops_ds.errors import AlreadyExists, ClusterError, NotFound, Refused
 from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.objects import DAEMONSET, NAMESPACE, Body
 
-# seconds that another controller has to write the status of a new DaemonSet; Kubernetes' own takes
+# seconds for another controller to write the status of a new DaemonSet; Kubernetes' own takes
 # milliseconds
 PATIENCE = 3.0
 LOOK_EVERY = 0.1

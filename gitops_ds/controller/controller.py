@@ -1,7 +1,8 @@
 """The controller: four watches feed the cache, and each key of the queue is observed, decided and
 executed.
 
-It holds no state worth saving: stopped at any time, the next one starts from lists and continues.
+It needs no stored state: it can be stopped at any time, and the next one starts from lists and
+continues.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ LIST_NODES_AGAIN = 300.0
 class Powers(StrEnum):
     """The permissions of the controller. Decisions are the same with all of them.
 
-    OBSERVE decides and executes nothing; PACE acts only for agents with a rollout policy; FULL is
+    OBSERVE decides without any writes; PACE writes only for agents with a rollout policy; FULL is
     the cluster's only DaemonSet controller.
     """
 
@@ -108,7 +109,7 @@ class Controller:
         self._own_node = node
 
     def measure_with(self, meter: GateMeter) -> None:
-        """Sets what measures the gates of rollouts. Before `run`."""
+        """Sets the meter of the gates of rollouts. Before `run`."""
         self._gates.meter = meter
 
     def observe(self, key: Key) -> Observation | None:
@@ -313,7 +314,7 @@ class Controller:
 
     async def _reconcile(self, stage: executor.ExecutionContext, key: Key) -> bool:
         """One reconciliation; returns whether it failed, in whole or in part, and must be retried,
-        later each time.
+        with increasing delays.
         """
         seen = self.observe(key)
         if seen is None:

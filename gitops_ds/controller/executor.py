@@ -75,8 +75,8 @@ async def perform(
     decision: Decision,
     refused: Collection[Action] = (),
 ) -> ExecutionOutcome:
-    """Executes a decision; pods to create or delete whose action was refused the last time come
-    last, so that they delay no other.
+    """Executes a decision; actions on pods that were refused the last time come last, so that they
+    delay no other ones.
     """
     turn = _Execution(stage, daemonset, frozenset(map(target, refused)))
     errors: list[ClusterError] = []
@@ -99,8 +99,8 @@ class _Execution:
         self.refused: list[Action] = []
 
     async def step(self, actions: Sequence[Action]) -> list[ClusterError]:
-        """Releases of pods together, creates, deletes and replacements by slow start, everything
-        else in order, up to the first error.
+        """Executes a step up to its first error: releases of pods together; creates, deletes and
+        replacements with slow start; other actions in order.
         """
         creates = [action for action in actions if isinstance(action, CreatePod)]
         deletes = [action for action in actions if isinstance(action, DeletePod)]
@@ -180,8 +180,8 @@ class _Execution:
 
 
 def _is_final(action: Action, error: ClusterError) -> bool:
-    """Whether the object remains as it is and the decision continues, so that the rest must not
-    depend on the action.
+    """Whether the error is permanent and the decision continues: the remaining actions must not
+    depend on this one.
 
     A patch gets 422 for another UID, and for a revision whose data was written with other bytes
     than ours: it is immutable. Upstream ignores the error of a release only
@@ -198,8 +198,8 @@ Units = list[tuple[Action, ...]]
 def _by_node(
     creates: Sequence[CreatePod], deletes: Sequence[DeletePod]
 ) -> tuple[Units, Units, Units]:
-    """The creates alone, the deletes alone, and the replacements: the deletes of a node with the
-    create that follows at once, before the built-in controller finds the node without a pod.
+    """The units of creates, deletes and replacements. In a replacement the create follows the
+    deletes of its node at once, before the built-in controller finds the node without a pod.
     """
     created, earlier = {one.node for one in creates}, defaultdict[str, list[Action]](list)
     for action in deletes:

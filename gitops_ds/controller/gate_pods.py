@@ -1,8 +1,8 @@
 """Readings of the cluster for measured gates: the memory of the new pods, and the other pods on
 touched nodes.
 
-The memory is that of the metrics API, which `kubectl top` shows: it needs no further server, and a
-pod without a result there is no data.
+The memory is that of the metrics API, which `kubectl top` shows: it needs no additional server, and
+a pod without a result means no data.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ SHOWN = 3  # pods in the label of a sample
 
 @dataclass(slots=True)
 class _Neighbours:
-    """The last look at the other pods of one node; pods without restarts are in no map."""
+    """The last state of the other pods of one node; the maps omit pods without restarts."""
 
     touched: float
     unready: tuple[str, ...] = ()
@@ -46,7 +46,7 @@ class _Neighbours:
 
 
 class PodGates:
-    """Measures what the cluster itself shows. It reads pods of touched nodes only."""
+    """Measures values of the cluster itself. It reads only pods of touched nodes."""
 
     def __init__(self, cluster: Cluster, clock: Callable[[], float]) -> None:
         self._cluster, self._clock = cluster, clock
@@ -55,7 +55,7 @@ class PodGates:
     interval = 15.0  # seconds
 
     async def measure(self, request: GateRequest) -> Reading:
-        """One measurement, where no settings name a Prometheus server and webhooks."""
+        """One measurement; without settings for a Prometheus server and webhooks."""
         match request:
             case MemoryRequest():
                 return await self.memory(request)
@@ -89,7 +89,9 @@ class PodGates:
         )
 
     async def neighbours(self, request: NeighboursRequest) -> Reading:
-        """For each touched node the other pods that got unready, and the restarts of other pods."""
+        """The other pods of each touched node that lost readiness, and the restarts of other
+        pods.
+        """
         now, subject = self._clock(), request.subject
         looks = self._looks.get(subject.daemonset, {})
         kept = {
@@ -105,7 +107,7 @@ class PodGates:
             reason = f"pods of a touched node: {errors.exceptions[0]}"
         except* TimeoutError:
             reason = "pods of a touched node: no response in time"
-        # The nodes that were listed now are the last ones of the next measurement.
+        # The next measurement lists these nodes last.
         self._looks[subject.daemonset] = {
             node: kept[node] for node in (*order[NODES_AT_ONCE:], *order) if node in kept
         }
@@ -113,7 +115,7 @@ class PodGates:
         return Reading(now, frozenset(kept), samples, reason=reason)
 
     def forget(self, key: Key) -> None:
-        """The DaemonSet has no rollout."""
+        """Drops the state of a DaemonSet without a rollout."""
         self._looks.pop(key, None)
 
     async def _look(
@@ -177,7 +179,7 @@ def _shares(request: MemoryRequest, items: Iterable[Body]) -> Iterator[tuple[str
                     used = quantities.parse(container["usage"]["memory"])
                     shares.append((float(100 * used / limit), container["name"]))
         except (KeyError, TypeError, ValueError, OverflowError):
-            continue  # not as the metrics API writes it: no data
+            continue  # an unexpected form: no data
         if shares and name in request.pods:
             share, container = max(shares)
             yield name, GateSample(share, f"container {container} on {request.pods[name]}")

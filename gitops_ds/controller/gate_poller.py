@@ -13,7 +13,9 @@ from gitops_ds.model.values import replace
 
 
 class GateMeter(Protocol):
-    """What measures. `interval` is the seconds from the end of a measurement to the next one."""
+    """The protocol of a meter. `interval` is the seconds from the end of a measurement to the next
+    one.
+    """
 
     @property
     def interval(self) -> float:
@@ -21,17 +23,17 @@ class GateMeter(Protocol):
         ...
 
     async def measure(self, request: GateRequest) -> Reading:
-        """One measurement in bounded time; it raises nothing."""
+        """One measurement in bounded time; never raises."""
         ...
 
     def forget(self, key: Key) -> None:
-        """The DaemonSet has no measured gate now."""
+        """Drops the state of a DaemonSet without measured gates."""
         ...
 
 
 @dataclass(slots=True)
 class _Measured:
-    """One probe: what to measure next, and the last reading."""
+    """One probe: its next measurement, and the last reading."""
 
     request: GateRequest
     reading: Reading | None = None
@@ -39,7 +41,7 @@ class _Measured:
 
 
 class GatePoller:
-    """The readings of the gates of each DaemonSet. Nothing here must survive a restart.
+    """The readings of the gates of each DaemonSet. No part of them must survive a restart.
 
     `changed` is called after each reading.
     """
@@ -51,7 +53,7 @@ class GatePoller:
         self._wake = asyncio.Event()
 
     def follow(self, key: Key, revision: str, requests: Sequence[GateRequest]) -> None:
-        """Sets what is measured for a DaemonSet. Readings of another target or stage are
+        """Sets the measurements for a DaemonSet. Readings of another target or stage are
         dropped.
         """
         before = self._measured.pop(key, {}) if self._revisions.get(key) == revision else {}

@@ -1,6 +1,4 @@
-"""The staged rollouts of one cluster: what decides about them beside pods and nodes, and how far
-they are.
-"""
+"""The staged rollouts of one cluster: their inputs beside pods and nodes, and their progress."""
 
 from __future__ import annotations
 
@@ -43,7 +41,9 @@ REFUSED_FOR = 60.0  # seconds until pods that the API server refused are tried a
 
 
 class Rollouts:
-    """The rollouts of the DaemonSets that have a policy. Nothing here must survive a restart."""
+    """The rollouts of the DaemonSets with a policy. No part of this state must survive a
+    restart.
+    """
 
     def __init__(
         self,
@@ -56,8 +56,8 @@ class Rollouts:
         gates: GatePoller | None = None,
     ) -> None:
         """`observations` are those of all DaemonSets: an agent may wait for others. `rollouts` are
-        all that are under way; `busy_nodes` those with pods of no DaemonSet. Without `gates`
-        nothing is measured.
+        all in progress; `busy_nodes` the nodes with pods that are not of a DaemonSet. Without
+        `gates` nothing is measured.
         """
         self._emit, self._clock, self._observations = emit, clock, observations
         self._rollouts, self._busy_nodes = rollouts, busy_nodes
@@ -70,8 +70,7 @@ class Rollouts:
     def inputs(self, seen: Observation) -> StageInputs | None:
         """The inputs of a DaemonSet's rollout.
 
-        None without a policy, with one that can't be read, and while its target revision is not
-        known.
+        None without a policy, with an invalid one, and while its target revision is unknown.
         """
         key = seen.daemonset.key
         try:
@@ -134,7 +133,7 @@ class Rollouts:
         return True
 
     def decided(self, seen: Observation, inputs: StageInputs, staged: StagedDecision) -> None:
-        """Keeps a decision, and emits what is new in it."""
+        """Stores a decision, and emits its changes."""
         key, now = seen.daemonset.key, staged.stages
         if (bucket := self._buckets.get(key)) is not None:
             bucket.borrow(seen.now, len(now.take))
@@ -160,7 +159,7 @@ class Rollouts:
             self._emit(RolloutHeld(seen.now, key, commit, now.hold))
 
     def performed(self, key: Key, outcome: ExecutionOutcome) -> None:
-        """Notes pods that the API server refused: the rollout holds for a while."""
+        """Records that the API server refused pods: the rollout is on hold for a while."""
         refused = any(isinstance(action, CreatePod) for action in outcome.refused)
         if refused and outcome.errors:
             self._refused[key] = str(outcome.errors[0]), self._clock() + REFUSED_FOR
@@ -169,7 +168,7 @@ class Rollouts:
             self._refused.pop(key, None)
 
     def forget(self, key: Key) -> None:
-        """The DaemonSet is gone, or has no rollout."""
+        """Drops the state of a DaemonSet that is gone or has no rollout."""
         self._decided.pop(key, None)
         self._refused.pop(key, None)
         self._admitted.pop(key, None)

@@ -1,1 +1,1 @@
-"""Decisions as lines on disk, with all that was seen, and taken again."""
+"""Decisions and their observations as lines on disk, and their replay."""

@@ -1,8 +1,8 @@
 """A reconciliation as one line of JSON, and back. Pure.
 
-A line holds the changes since the last line of the same DaemonSet in the same file, and for nodes
-since the last line; so the first line is complete, and every file can be read alone. Objects of the
-API server (`raw`) are kept, and parsed again by the reading version.
+A line has the changes since the last line of the same DaemonSet in the same file, and for nodes
+since the last line; so the first line is complete, and every file can be read by itself. Objects of
+the API server (`raw`) are stored, and parsed again by the reading version.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _line = msgspec.json.Decoder(_Line).decode
 
 
 def head() -> bytes:
-    """The first line of a file: its kind, and the version that decided."""
+    """The first line of a file: its kind, and the version of the program."""
     return _encode({"apiVersion": names.API_VERSION, "kind": KIND, "version": __version__}) + b"\n"
 
 
@@ -69,8 +69,8 @@ def is_head(line: bytes) -> bool:
 
 
 class JournalWriter:
-    """Makes the lines of one file. It keeps the objects of the last lines, which are those of the
-    cache.
+    """Encodes the lines of one file. It references the objects of the last lines, which are those
+    of the cache.
     """
 
     def __init__(self) -> None:
@@ -79,7 +79,7 @@ class JournalWriter:
         self._node_list: tuple[Node, ...] = ()
 
     def line(self, event: Decided) -> tuple[bytes, bool]:
-        """The line, and whether it is the DaemonSet's first and so complete."""
+        """The line, and whether it is the DaemonSet's first, and therefore complete, one."""
         seen, nodes = event.seen, self._nodes
         if seen.nodes is not self._node_list:
             nodes = {node.name: node for node in seen.nodes}

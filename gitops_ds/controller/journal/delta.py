@@ -1,7 +1,7 @@
-"""What changed between two trees of mappings, so that a journal says once what stays.
+"""The difference between two trees of mappings, so that a journal contains unchanged values once.
 
-A difference is plain data: `put` holds new values, `drop` keys that are gone, `in` differences of
-mappings below; what is empty is left out. Only mappings are looked into: any other value is put
+A difference is plain data: `put` has new values, `drop` removed keys, `in` differences of nested
+mappings; empty parts are omitted. Only mappings are compared by key: other values are put as a
 whole.
 """
 
@@ -17,8 +17,8 @@ _ABSENT = object()
 
 
 def between(old: JsonTree, new: JsonTree) -> TreeDelta:
-    """What makes `new` of `old`; empty when they are equal. Values that are the same object cost a
-    glance.
+    """The difference from `old` to `new`; empty if they are equal. Identical objects are not
+    compared.
     """
     if old is new:
         return {}
@@ -37,7 +37,7 @@ def between(old: JsonTree, new: JsonTree) -> TreeDelta:
 
 
 def _same(one: Any, other: Any) -> bool:
-    """As JSON: 1, 1.0 and true are three values."""
+    """Equality in JSON: 1, 1.0 and true are different values."""
     if isinstance(one, list) and isinstance(other, list):
         return len(one) == len(other) and all(map(_same, one, other))
     if isinstance(one, Mapping) and isinstance(other, Mapping):

@@ -1,8 +1,8 @@
 """The journal on disk: files of lines; one is being written, the oldest are removed.
 
 A file ends when its differences have filled its share of the journal, or after a day; every process
-begins a new one. A disk error stops no reconciliation and is reported once: the next attempt is
-later, in a new file.
+begins a new one. A disk error does not stop reconciliations and is reported once: the next attempt
+is later, in a new file.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ class JournalLimits(msgspec.Struct, frozen=True):
 
 
 class Journal:
-    """Writes every reconciliation into `directory`; errors of its own are emitted.
+    """Writes every reconciliation to `directory`; its own errors are emitted.
 
-    The files are readable by their owner only, since a pod template can contain secrets. A line is
-    written to the operating system before `handle` returns, so that a kill loses nothing.
+    Only their owner can read the files, since a pod template can contain secrets. A line is written
+    to the operating system before `handle` returns, so that a kill loses no line.
     """
 
     def __init__(self, directory: Path, limits: JournalLimits, emit: Emit) -> None:
@@ -141,7 +141,7 @@ def _number(file: Path) -> int:
 
 
 def _begun(directory: Path, now: float) -> _File:
-    """A new file with the next number; another process may have taken that number."""
+    """A new file with the next number; another process may have used that number."""
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     number = max(map(_number, files(directory)), default=0)
     while True:
@@ -152,6 +152,6 @@ def _begun(directory: Path, now: float) -> _File:
 
 
 def _write_all(handle: int, data: bytes) -> None:
-    """Writes all bytes; a disk that is almost full accepts a part first."""
+    """Writes all bytes; an almost full disk first accepts a part."""
     while data:
         data = data[os.write(handle, data) :]

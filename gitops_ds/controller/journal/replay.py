@@ -48,8 +48,8 @@ class DecisionDifference(msgspec.Struct, frozen=True):
 
 
 class Unread(msgspec.Struct, frozen=True):
-    """A line that can't be read; `torn` is the end of a file whose writer was killed, or whose disk
-    was full.
+    """An unreadable line; `torn` is the end of a file whose writer was killed, or whose disk was
+    full.
     """
 
     file: str
@@ -187,7 +187,7 @@ def _plain(value: Any) -> Any:
 
 
 def _by_subject(actions: Iterable[Action]) -> dict[str, Action]:
-    """The actions by kind and target, which is unique."""
+    """The actions by kind and target, which are unique."""
     return {_subject(action): action for action in actions}
 
 
@@ -215,7 +215,7 @@ def _fields(old: Any, new: Any, path: objects.Path) -> Iterator[tuple[objects.Pa
 
 
 def _shown(value: Any) -> str:
-    """A value in short, without secrets."""
+    """A short form of a value, without secrets."""
     if value is _ABSENT or value is None:
         return NOTHING
     text = json.dumps(redaction_objects.value(value))

@@ -67,8 +67,8 @@ def turn(data: Mapping[str, Any], outcome: Any) -> StagedTurn | None:
 
 
 def _plain(value: Any) -> Any:
-    """As a line contains it, so that the differences of lines compare like values. JSON has no NaN
-    and no infinity: they are texts.
+    """The form in a line, so that the differences of lines compare equal types. JSON lacks NaN and
+    infinity: they are strings.
     """
     return _finite(msgspec.to_builtins(value, order="deterministic"))
 
