@@ -1,5 +1,5 @@
-"""Applies a plan: server-side applies in order, a few at once, then deletions. Each object has an
-outcome of its own.
+"""Applies a plan: server-side applies in order, a few at once, then deletions. Each object has its
+own outcome.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ class Applier(msgspec.Struct, frozen=True):
     context: PlanContext
 
     def acting(self, key: Key, agent: str) -> Cluster:
-        """The cluster, with the identity that applies this object. Raises NotPermitted
-        where no account is configured.
+        """The cluster, with the identity that applies this object. Raises NotPermitted if no
+        account is configured.
         """
         who = self.context.options.impersonation
         if who is None:
@@ -132,7 +132,9 @@ class _ApplyRun:
                 await self._write([change for change in some if await self._is_free(change)])
 
     async def _is_free(self, change: Change) -> bool:
-        """Whether the dependencies of a change are ready; the same ones are waited for once."""
+        """Whether the dependencies of a change are ready; each set of dependencies is waited for
+        once.
+        """
         needed = tuple(sorted(change.manifest.depends_on)) if change.manifest else ()
         if needed not in self.missing:
             self.missing[needed] = await self.waits.agents(needed)
@@ -144,8 +146,8 @@ class _ApplyRun:
         self.outcome.refused.append((change, Skipped(reason, message, change.key)))
 
     async def _delete_in_stages(self, changes: Sequence[Change]) -> None:
-        """Deletes DaemonSets in stages: each one takes pods from at most as many nodes as the guard
-        allows, or deletes one DaemonSet.
+        """Deletes DaemonSets in stages: each one removes pods from at most as many nodes as the
+        guard allows, or deletes one DaemonSet.
 
         Deletions of a stage are in the foreground: the objects exist until their pods are gone,
         which the next reconciliation and other processes see as well.
@@ -202,8 +204,8 @@ class _ApplyRun:
 
 
 def _next_stage(changes: list[Change], allowed: float) -> tuple[list[Change], list[Change]]:
-    """The first changes that together take pods from at most `allowed` nodes, at least one; and the
-    others.
+    """The first changes that together remove pods from at most `allowed` nodes, at least one
+    change; and the others.
     """
     count, nodes = 1, {*changes[0].nodes.lost}
     while count < len(changes) and len(nodes | {*changes[count].nodes.lost}) <= allowed:

@@ -1,5 +1,5 @@
-"""What is in a Namespace, or of a CustomResourceDefinition, that would be deleted: listed when it
-is about to be, never watched.
+"""The contents of a Namespace or a CustomResourceDefinition that would be deleted: listed before
+the deletion, never watched.
 
 Kubernetes deletes everything in a namespace with it, and all objects of a definition.
 https://kubernetes.io/docs/concepts/overview/working-with-objects/namespaces/
@@ -18,11 +18,10 @@ from gitops_ds.model.live import Contents, Live
 from gitops_ds.model.objects import Body, Key, Resource, key_of
 from gitops_ds.model.values import replace
 
-KEPT = 60.0  # seconds for which a container that holds something is not listed again
+KEPT = 60.0  # seconds before a non-empty container is listed again
 AT_ONCE = 8
 
-# What controllers of Kubernetes itself put into each namespace, or what says nothing about a use of
-# it.
+# Objects that Kubernetes itself creates in each namespace, or that do not indicate a use of it.
 _OF_THE_SYSTEM = frozenset(
     (("", "ConfigMap", "kube-root-ca.crt"), ("", "ServiceAccount", "default"))
 )
@@ -50,8 +49,8 @@ async def read(cluster: Cluster, seen: Live, containers: Collection[Key]) -> Liv
 
 
 class ContentsCache:
-    """Remembers for a minute what keeps a container from being deleted; that nothing does is read
-    each time.
+    """Caches for a minute the contents that prevent the deletion of a container; an empty container
+    is read each time.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -94,7 +93,7 @@ async def _listed(
         async with turn:
             try:
                 return (await cluster.list(kind, which)).items
-            except errors.NotFound:  # a kind that is not served any more
+            except errors.NotFound:  # a kind that is no longer served
                 return ()
             except (errors.Unauthorized, errors.ClusterUnreachable, errors.TooManyRequests):
                 raise
@@ -109,7 +108,7 @@ async def _listed(
 
 
 def _roots(bodies: Iterable[Body]) -> Mapping[Key, Body]:
-    """The objects that no other one among them owns."""
+    """The objects without an owner among these objects."""
     every = {key_of(body): body for body in bodies}
     uids = {_uid(body) for body in every.values()}
     return {
@@ -132,6 +131,6 @@ def _is_of_the_system(key: Key, body: Body) -> bool:
 
 
 def _lean(body: Body) -> dict[str, Any]:
-    """What a plan looks at: where an agent runs."""
+    """The fields that a plan uses: the nodes of an agent."""
     spec = {"spec": body["spec"]} if body.get("kind") == "DaemonSet" and "spec" in body else {}
     return {"apiVersion": body.get("apiVersion"), "kind": body.get("kind"), "metadata": {}, **spec}

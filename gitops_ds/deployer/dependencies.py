@@ -19,7 +19,7 @@ POLL_SECONDS = 1.0
 class Dependencies(msgspec.Struct, frozen=True):
     """Waits, with a time limit, for agents to be ready and for DaemonSets to be gone.
 
-    Each returns the reasons why not, or an empty string.
+    Each method returns the reasons of a failure, or an empty string.
     """
 
     agents: Callable[[Sequence[str]], Awaitable[str]]
@@ -46,7 +46,7 @@ def of(cluster: Cluster, bundle: Bundle, patience: float) -> Dependencies:
 async def _wait(
     patience: float, keys: Sequence[Key], reason: Callable[[Key], Awaitable[str]]
 ) -> str:
-    """The reasons that are left at the time limit; empty as soon as no key has one."""
+    """The remaining reasons at the time limit; empty as soon as no key has one."""
     deadline = asyncio.get_running_loop().time() + patience
     while True:
         reasons = [text for key in keys if (text := await _retryable(reason, key))]

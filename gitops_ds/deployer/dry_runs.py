@@ -53,8 +53,8 @@ async def _dry_run_one(applier: Applier, manifest: Manifest) -> DryRunResult:
 
 
 async def _create(cluster: Cluster, applier: Applier, manifest: Manifest) -> DryRunResult:
-    """The dry run of a new object. NotFound is no refusal: the same plan may create the namespace
-    or the definition.
+    """The dry run of a new object. NotFound is not a refusal: the same plan may create the
+    namespace or the definition.
     """
     body = tracking_labels.stamped(manifest, tracking_labels.of(manifest, applier.context.stamp))
     with contextlib.suppress(errors.NotFound, errors.Conflict):
@@ -71,7 +71,7 @@ async def _update(
     body: Body,
     may_force: Callable[[tuple[FieldConflict, ...]], bool],
 ) -> DryRunResult:
-    """The dry run of an existing object, repeated with force where the conflicts permit it."""
+    """The dry run of an existing object, repeated with force if the conflicts permit it."""
     try:
         result = await cluster.apply(resource, body, manager=names.FIELD_MANAGER, dry_run=True)
     except errors.Conflict as error:
@@ -87,8 +87,8 @@ async def _update(
 def _may_force(
     applier: Applier, manifest: Manifest, live: Body, conflicts: tuple[FieldConflict, ...]
 ) -> bool:
-    """Whether the dry run forces fields of other managers; for drift that is only reported it shows
-    the correction.
+    """Whether the dry run forces fields of other managers; for drift that is only reported, the
+    result is the correction.
     """
     reported = drift.is_left(manifest, live, applier.context)
     return reported or planner.may_force(manifest, live, conflicts, applier.context)

@@ -1,7 +1,7 @@
-"""Whether the tip of the branch only takes the content of the cluster back to an earlier one.
+"""Whether the tip of the branch only restores an earlier content of the cluster.
 
-`git.earlier_files` compares the files, `plan.rollouts.earlier_manifests` what is rendered from
-them. The earlier commits are those of the DaemonSets' revisions, which this cluster had before.
+`git.earlier_files` compares the files, `plan.rollouts.earlier_manifests` the rendered manifests.
+The earlier commits are those of the DaemonSets' revisions, which this cluster had before.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ async def none_earlier(
 
 
 class _Comparison(msgspec.Struct, frozen=True):
-    """The result for a tip, and what it depends on."""
+    """The result for a tip, and its inputs."""
 
     tip: CommitId
     since: CommitId
@@ -46,7 +46,7 @@ class EarlierContent:
         self._last: _Comparison | None = None
 
     async def has(self, tip: CommitId, state: DeployerState) -> bool:
-        """Whether the tip is a revert, by its content; not where a commit can't be rendered.
+        """Whether the tip is a revert, by its content; False if a commit can't be rendered.
 
         Raises SourceUnreachable.
         """

@@ -1,4 +1,4 @@
-"""Reads the live objects for a plan: lists where possible, single objects elsewhere.
+"""Reads the live objects for a plan: by lists if possible, else one by one.
 
 A command reads from the API server each time; the service reads the same from its `WatchCache`.
 """
@@ -69,7 +69,7 @@ async def resources_of(
     """The resource of each object, and a refusal for each kind that the cluster does not serve.
 
     Built-in kinds need no request; others are resolved by discovery, which is repeated while a kind
-    is not served. A kind whose CustomResourceDefinition is in the bundle is resolved by that.
+    is not served. A kind with a CustomResourceDefinition in the bundle is resolved by it.
     """
     resources: dict[Key, Resource] = {}
     refused: list[Skipped] = []
@@ -200,8 +200,8 @@ async def read(cluster: Cluster, resources: Mapping[Key, Resource], owner: str) 
 
 
 async def _existing(cluster: Cluster, missing: Mapping[Key, Resource]) -> dict[Key, Body]:
-    """The existing ones of objects that no list has. Namespaces come first: nothing is in those
-    that do not exist.
+    """The existing ones of objects outside of all lists. Namespaces come first: missing ones
+    contain no objects.
     """
     spaces = {key: resource for key, resource in missing.items() if resource == NAMESPACE}
     existing = await single(cluster, spaces)
@@ -230,7 +230,7 @@ async def _nodes(cluster: Cluster) -> tuple[Collection[Body], str]:
 async def _listed(cluster: Cluster, resource: Resource, which: Selection) -> Collection[Body]:
     try:
         return (await cluster.list(resource, which)).items
-    except errors.NotFound:  # a kind whose definition comes with this very apply
+    except errors.NotFound:  # a kind whose definition is part of this apply
         return ()
 
 
@@ -279,8 +279,8 @@ def assemble(
 
 
 async def with_config_maps_in_use(cluster: Cluster, live: Live, leaving: Collection[Key]) -> Live:
-    """Adds the names of ConfigMaps that pods use; lists pods only where a content-named ConfigMap
-    is deleted.
+    """Adds the names of ConfigMaps that pods use; lists pods only if a content-named ConfigMap is
+    deleted.
     """
     spaces = {key.namespace for key in prune.content_named(leaving, live)}
     if not spaces:

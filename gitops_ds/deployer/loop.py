@@ -2,11 +2,11 @@
 
 The schedule, a webhook and a request call `request`, a watch that saw a change `request_soon`,
 which does not read Git. An unchanged commit on an unchanged cluster costs one `git ls-remote`.
-While Git gives no answer the known commit is kept applied; before its first answer, the one that
-was applied last. A standby only prefetches.
+While Git does not respond, the known commit is kept applied; before its first response, the last
+applied one. A standby only prefetches.
 
-The diagram is in `loop_state`, which decides when; `reconciler` does the work; this is the task
-that joins them.
+`loop_state` has the diagram and decides the schedule; `reconciler` does the work; the task here
+connects them.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Loop:
 
     @property
     def status(self) -> SourceStatus | None:
-        """How the cluster relates to the repository; None while another replica leads."""
+        """The relation of the cluster to the repository; None while another replica leads."""
         return self._reconciler.status if self._schedule.state.leading else None
 
     @property
@@ -93,14 +93,14 @@ class Loop:
 
     @property
     def seconds_without_progress(self) -> float:
-        """For how many seconds the running reconciliation has published no event; reading the
-        source does not count.
+        """The seconds since the last event of the running reconciliation; reading the source does
+        not count.
         """
         return self._emit.seconds_without_progress if self._schedule.state.busy else 0.0
 
     @property
     def owner(self) -> str:
-        """The id under which it owns objects."""
+        """The owner id of its objects."""
         return self._reconciler.target.owner
 
     @property
@@ -111,7 +111,7 @@ class Loop:
 
     @property
     def pools(self) -> Sequence[Pool]:
-        """The node pools that the file of the cluster names."""
+        """The node pools in the file of the cluster."""
         prepared = self._reconciler.selected.prepared if self._reconciler.selected else None
         return tuple(prepared.bundle.cluster.pools) if prepared else ()
 
@@ -133,24 +133,26 @@ class Loop:
         return not self._schedule.state.busy and not self._schedule.state.requested
 
     def start_leading(self) -> None:
-        """Reconciles from now on, and once at once; so it is at the beginning."""
+        """Starts reconciliations, the first one at once; the initial state."""
         self._schedule.feed(loop_inputs.LeadershipGained())
 
     def stop_leading(self) -> None:
-        """Only prefetches until `start_leading`; the running reconciliation is cancelled."""
+        """Restricts the loop to prefetches until `start_leading`; cancels the running
+        reconciliation.
+        """
         self._schedule.feed(loop_inputs.LeadershipLost())
 
     def request(self) -> None:
-        """Requests a reconciliation that reads Git, now or as soon as the running one is over."""
+        """Requests a reconciliation that reads Git, now or after the running one."""
         self._schedule.feed(loop_inputs.LookRequested())
 
     def request_soon(self) -> None:
-        """Requests a reconciliation soon: something changed that a plan reads."""
+        """Requests a reconciliation soon, after a change of a plan's inputs."""
         self._reconciler.request_soon()
 
     def expect(self, commit: CommitId | None) -> None:
-        """Requests reconciliations until the server shows the commit: a push may be announced
-        before its commit can be read.
+        """Requests reconciliations until the server shows the commit: a webhook can arrive before
+        its commit is readable.
         """
         self._schedule.feed(loop_inputs.PushExpected(commit))
 
@@ -178,7 +180,7 @@ class Loop:
             await self._reconciler.close()
 
     async def _reconcile(self) -> None:
-        """One reconciliation in a task of its own, because losing leadership cancels it."""
+        """One reconciliation in its own task, because the loss of leadership cancels it."""
         self._running = running = asyncio.create_task(self._reconciler.reconcile())
         try:
             await asyncio.wait((running,))

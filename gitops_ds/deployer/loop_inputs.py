@@ -1,6 +1,4 @@
-"""What a deployer's loop reacts to, and what its state machine (`loop_state`) has the loop do.
-Pure.
-"""
+"""The inputs and the effects of the state machine of a deployer's loop (`loop_state`). Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +19,7 @@ class LookRequested(msgspec.Struct, frozen=True):
 
 
 class ReconcileRequested(msgspec.Struct, frozen=True):
-    """A reconciliation of the known tip is requested: a late answer of Git has arrived."""
+    """A reconciliation of the known tip is requested: a late response of Git has arrived."""
 
 
 class PushExpected(msgspec.Struct, frozen=True):
@@ -31,7 +29,7 @@ class PushExpected(msgspec.Struct, frozen=True):
 
 
 class PushReported(msgspec.Struct, frozen=True):
-    """The annotation in which another replica reports the last push, and the commit it names."""
+    """The annotation in which another replica reports the last push, and its commit."""
 
     annotation: str
     commit: CommitId | None
@@ -69,17 +67,17 @@ class TipRequested(msgspec.Struct, frozen=True):
 
 
 class TipReceived(msgspec.Struct, frozen=True):
-    """The tip that Git answered with."""
+    """The tip from Git."""
 
     tip: CommitId
 
 
 class GitFailed(msgspec.Struct, frozen=True):
-    """Git answered with an error, or did not give the files of a commit."""
+    """Git returned an error, or the files of a commit are not available."""
 
 
 class Replanned(msgspec.Struct, frozen=True):
-    """The cluster is not known to be in sync: a plan is made."""
+    """The cluster may be out of sync: a plan is made."""
 
 
 class RevisionSelected(msgspec.Struct, frozen=True):
@@ -93,7 +91,7 @@ class DriftReverted(msgspec.Struct, frozen=True):
 
 
 class Settled(msgspec.Struct, frozen=True):
-    """Nothing can be written now for this commit, as of this generation."""
+    """No write is possible now for this commit, as of this generation."""
 
     tip: CommitId
     generation: int
@@ -102,8 +100,8 @@ class Settled(msgspec.Struct, frozen=True):
 class PlanApplied(msgspec.Struct, frozen=True):
     """A plan was applied, as of this generation.
 
-    `compare_due_unix`: when the cluster is compared again though nothing changes. `chance` is a
-    number in [0, 1).
+    `compare_due_unix`: when the cluster is compared again without a change. `chance` is a number in
+    [0, 1).
     """
 
     tip: CommitId
@@ -133,7 +131,7 @@ class ReconciliationFailed(msgspec.Struct, frozen=True):
 
 
 class ReconciliationEnded(msgspec.Struct, frozen=True):
-    """The reconciliation or prefetch is over, whatever its outcome; a cancelled one as well."""
+    """The reconciliation or prefetch has ended, with any outcome, or was cancelled."""
 
 
 CourseInput = (
@@ -173,7 +171,7 @@ class Wake(msgspec.Struct, frozen=True):
 
 
 class SetTimer(msgspec.Struct, frozen=True):
-    """Feed `TimerFired` at this time in place of any earlier timer; never where it is infinite."""
+    """Feed `TimerFired` at this time in place of any earlier timer; never if it is infinite."""
 
     at: float
 

@@ -79,10 +79,11 @@ from gitops_ds.model.values import replace
 from gitops_ds.plan import drift_damping
 
 LONGEST_RETRY = 300.0  # seconds
-# Seconds at most while the API server is away: recovery is noticed soon, and each try is one
-# request.
+# The maximum of seconds while the API server is unreachable: recovery is detected soon, and each
+# attempt is one request.
 CLUSTER_RETRY = 12.0
-# Seconds after an API server gave no answer: until it knows our rights again, it may refuse us.
+# Seconds after an API server did not respond: until it has loaded RBAC again, it may refuse
+# requests.
 RETURNING = 60.0
 VISIBLE_WITHIN = 30.0  # seconds from a push to when the Git server shows it
 SETTLE = 0.5  # seconds after a change in the cluster, so that one reconciliation covers several
@@ -98,7 +99,7 @@ class Moment(msgspec.Struct, frozen=True):
 
 
 class LoopPhase(Enum):
-    """What the loop does now."""
+    """The phase of the loop."""
 
     WAITING = "waiting"
     RECONCILING = "reconciling"
@@ -109,7 +110,7 @@ class LoopPhase(Enum):
 class FailureStreak(msgspec.Struct, frozen=True):
     """Failed reconciliations in a row, and the message of the last one.
 
-    `unreachable_at`: when the API server last gave no answer; `held_off_until`: changes in the
+    `unreachable_at`: when the API server last did not respond; `held_off_until`: changes in the
     cluster cause no earlier reconciliation.
     """
 
@@ -120,7 +121,7 @@ class FailureStreak(msgspec.Struct, frozen=True):
 
 
 class SkippedRetry(msgspec.Struct, frozen=True):
-    """When objects that were skipped are tried again, and how often they were.
+    """When skipped objects are tried again, and the number of tries.
 
     Until `not_before` the `deferred` objects, which the API server refused, are not sent again.
     """
@@ -150,9 +151,9 @@ class LoopState(msgspec.Struct, frozen=True):
 
     `retry` is the back-off of failed reconciliations, `damping` that of corrected drift.
     `generation` counts the changes in the cluster; `timer` is when the loop wakes without a
-    request. `tip_due` is when Git is read next; `git_failing`: the last answer of Git was an error.
-    `last_push` is the annotation of the last push that another replica received, None before the
-    first reconciliation.
+    request. `tip_due` is when Git is read next; `git_failing`: the last response of Git was an
+    error. `last_push` is the annotation of the last push that another replica received, None before
+    the first reconciliation.
     """
 
     retry: Backoff
@@ -274,7 +275,7 @@ def _request(state: LoopState) -> LoopTransition:
 
 
 def _wake_at(state: LoopState, at: float) -> LoopTransition:
-    """The timer at this time, unless an earlier one is set."""
+    """Sets the timer to this time, unless an earlier one is set."""
     if state.timer <= at:
         return LoopTransition(state)
     return LoopTransition(replace(state, timer=at), (SetTimer(at),))
@@ -286,8 +287,8 @@ def _expect(state: LoopState, commit: CommitId | None, now: Moment) -> LoopTrans
 
 
 def _push_reported(state: LoopState, report: PushReported, now: Moment) -> LoopTransition:
-    """A push that another replica received. The annotation of the first reconciliation is older
-    than this replica's own look at Git.
+    """A push that another replica received. The annotation at the first reconciliation is older
+    than this replica's own read of Git.
     """
     noted = replace(state, last_push=report.annotation)
     if state.last_push is None or report.annotation in ("", state.last_push):
@@ -297,8 +298,8 @@ def _push_reported(state: LoopState, report: PushReported, now: Moment) -> LoopT
 
 
 def _cluster_changed(state: LoopState, now: Moment) -> LoopTransition:
-    """A reconciliation soon; while the API server refuses the requests of each one, no sooner than
-    its back-off.
+    """Requests a reconciliation soon; while the API server refuses the requests of each one, not
+    before its back-off.
     """
     changed = replace(state, generation=state.generation + 1)
     return _wake_at(changed, max(now.loop + SETTLE, state.failures.held_off_until))
@@ -313,7 +314,9 @@ def _woken(state: LoopState) -> LoopTransition:
 
 
 def _ended(state: LoopState, now: Moment) -> LoopTransition:
-    """Waits again. The timers that the reconciliation replaced when it began are set again."""
+    """Returns to waiting. The timers that the reconciliation replaced at its start are set
+    again.
+    """
     waiting = replace(state, phase=LoopPhase.WAITING)
     if state.phase is not LoopPhase.RECONCILING or not state.leading:
         return LoopTransition(waiting)
@@ -322,8 +325,8 @@ def _ended(state: LoopState, now: Moment) -> LoopTransition:
 
 
 def _look_again(state: LoopState, tip: CommitId, now: Moment) -> LoopTransition:
-    """Another look for a pushed commit, later and later, while the Git server may not show it
-    yet.
+    """Schedules another read for a pushed commit, with increasing delays, while the Git server may
+    not show it yet.
     """
     if state.expected is None or state.phase is not LoopPhase.RECONCILING:
         return LoopTransition(state)
@@ -339,8 +342,8 @@ def _recovered(state: LoopState) -> LoopState:
 
 
 def _failed(state: LoopState, failed: ReconciliationFailed, now: Moment) -> LoopTransition:
-    """A retry where time may help; the same message is published once, not at each tick of the
-    schedule.
+    """Schedules a retry if time may help; the same message is published once, not at each
+    attempt.
     """
     error, before = failed.error, state.failures
     unreachable = isinstance(error, errors.ClusterUnreachable | errors.ServerFault)
@@ -366,7 +369,7 @@ def _failed(state: LoopState, failed: ReconciliationFailed, now: Moment) -> Loop
 
 
 def _applied(state: LoopState, applied: PlanApplied, now: Moment) -> LoopTransition:
-    """When to compare next. After writes it is when the watches have returned what was written."""
+    """Schedules the next comparison: after writes, when the watches have returned them."""
     skipped = _retry_skipped(state, applied, now)
     after = replace(
         state,
@@ -380,8 +383,8 @@ def _applied(state: LoopState, applied: PlanApplied, now: Moment) -> LoopTransit
 
 
 def _retry_skipped(state: LoopState, applied: PlanApplied, now: Moment) -> SkippedRetry:
-    """When skipped objects are tried again: soon those that wait for others, with back-off those
-    that were refused.
+    """Schedules the retry of skipped objects: soon for those that wait for others, with back-off
+    for refused ones.
     """
     before, refusals = state.skipped, applied.refusals
     deferred = {
@@ -390,7 +393,7 @@ def _retry_skipped(state: LoopState, applied: PlanApplied, now: Moment) -> Skipp
         if refusal.key and refusal.reason.effect.deferrable
     }
     if now.loop < before.not_before and deferred.keys() <= before.deferred.keys():
-        # Something else caused the reconciliation: the refused objects were not tried.
+        # The reconciliation had another cause: the refused objects were not tried.
         return replace(before, due=before.not_before)
     retryable = any(refusal.reason.effect.retryable for refusal in refusals)
     attempts = before.attempts + 1 if retryable else 0
@@ -410,7 +413,7 @@ def _retry_skipped(state: LoopState, applied: PlanApplied, now: Moment) -> Skipp
     return SkippedRetry(attempts, due, not_before, kept)
 
 
-# What a reconciliation reads from the state.
+# The queries of a reconciliation.
 
 
 def tip_is_due(state: LoopState, now: float) -> bool:
@@ -426,9 +429,9 @@ def is_settled(state: LoopState, tip: CommitId, now: float) -> bool:
 
 
 def comparison_is_due(state: LoopState, now_unix: float) -> bool:
-    """Whether the cluster is compared though nothing changed.
+    """Whether a comparison of the cluster is due without a change.
 
-    A clock that was set back compares as well, rather than wait for a time that is now far away.
+    It is due after the clock was set back, too: the stored time may be far in the future.
     """
     return not state.compared_unix <= now_unix < state.compare_due_unix
 

@@ -17,7 +17,7 @@ from gitops_ds.plan.options import OtherOwners
 
 
 class Rank(IntEnum):
-    """The priority where two deployers claim the same object: the lower rank wins."""
+    """The priority of deployers that claim the same object: the lower rank takes precedence."""
 
     GIT = 0
     TEMPLATES = 1
@@ -34,7 +34,7 @@ class Claimant:
     keys: frozenset[Key] | None = None
 
     def publish(self, keys: Iterable[Key]) -> None:
-        """Publishes the objects of this deployer; the others reconcile where they changed."""
+        """Publishes the objects of this deployer; if they changed, the others reconcile."""
         claimed = frozenset(keys)
         if claimed == self.keys:
             return
@@ -72,7 +72,7 @@ class Claims:
         return member
 
     def others(self, member: Claimant) -> list[Claimant]:
-        """The deployers of another rank: between repositories the owner label alone decides."""
+        """The deployers of another rank: between repositories only the owner label counts."""
         return [other for other in self.members if other.rank is not member.rank]
 
     def expected(self, rank: Rank) -> int:

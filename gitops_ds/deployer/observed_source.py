@@ -41,7 +41,7 @@ def observed(
 
 
 def _reading(request: Callable[P, Awaitable[T]], emit: LeaderEmitter) -> Callable[P, Awaitable[T]]:
-    """The same request, which counts as progress as long as it takes."""
+    """The same request, which counts as progress while it runs."""
 
     async def reading(*args: P.args, **kwargs: P.kwargs) -> T:
         with emit.reading():

@@ -1,8 +1,8 @@
 """One reconciliation with a prepared plan: applies or compares it, and stores the new state.
 
 A reconciliation reads everything at its start, from Git and the cluster; its results are the
-objects and the stored state. So it may end at any instant, and the next one continues from the
-state of the cluster.
+objects and the stored state. So it may be interrupted at any time, and the next one continues from
+the state of the cluster.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ async def carry_out(
 ) -> Reconciliation:
     """Applies the plan, publishes every write, and saves the state if it changed.
 
-    Raises NotPermitted before the first write where the plan's effect on nodes is unknown.
+    Raises NotPermitted before the first write if the plan's effect on nodes is unknown.
     """
     plan = prepared.plan
     if unknown := plan.unknown_nodes:
@@ -98,8 +98,8 @@ def _publish_plan(prepared: PreparedPlan, emit: Emit, clock: Callable[[], float]
 
 
 async def _announce(target: DeployTarget, prepared: PreparedPlan) -> PreparedPlan:
-    """Saves the objects to create and the approved deletions before the first write: a process that
-    is killed in between loses none of them.
+    """Saves the objects to create and the approved deletions before the first write: so a killed
+    process loses none of them.
     """
     state, plan = prepared.state, prepared.plan
     inventory = state.inventory | {
@@ -119,8 +119,8 @@ async def _announce(target: DeployTarget, prepared: PreparedPlan) -> PreparedPla
 
 
 async def _save(target: DeployTarget, state: DeployerState) -> DeployerState:
-    """Saves the state; after a concurrent write with the content of both, which describe the same
-    cluster.
+    """Saves the state; after a concurrent write, the merged state of both, since they describe the
+    same cluster.
     """
     for _ in range(_SAVE_ATTEMPTS):
         try:

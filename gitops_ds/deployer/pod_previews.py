@@ -1,4 +1,6 @@
-"""Previews of the pods of DaemonSets whose change may move some, from a list of each one's pods."""
+"""Previews of the pods of DaemonSets whose change may affect pods, from a list of each one's
+pods.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +22,8 @@ from gitops_ds.model.values import replace
 async def with_pods(cluster: Cluster, live: Live, keys: Iterable[Key]) -> Live:
     """Adds a preview of these DaemonSets' pods after a change: one list each.
 
-    A DaemonSet without a pod, or with pods that may not be listed, has a preview by its nodes
-    alone; none where nodes are unknown.
+    A DaemonSet without a pod, or with pods that may not be listed, has a preview only by its nodes;
+    none if nodes are unknown.
     """
     if live.nodes is None:
         return live

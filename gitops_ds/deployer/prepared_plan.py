@@ -43,8 +43,8 @@ async def draft(
 ) -> PreparedPlan:
     """The plan for a bundle. Without `live` objects the cluster is read.
 
-    Raises ClusterError. Sends dry runs for objects that may differ from their manifest; writes
-    nothing.
+    Raises ClusterError. Sends dry runs for objects that may differ from their manifest, and no
+    writes.
     """
     state = await state_store.load(target.cluster, target.namespace, target.owner)
     located = await live_state.locate(target.cluster, bundle, state.inventory, commit)
@@ -87,7 +87,7 @@ async def _staged(applier: Applier, bundle: Bundle) -> Bundle:
 async def _strays(
     target: DeployTarget, located: LocatedBundle, live: Live
 ) -> Mapping[Key, Resource]:
-    """The resources of objects that only their label marks as ours, after a lost inventory."""
+    """The resources of objects that are ours only by their label, after a lost inventory."""
     strays, _ = await live_state.resources_of(
         target.cluster,
         replace(located.bundle, manifests={}),
@@ -119,7 +119,7 @@ def _context(
 async def _with_deletions(
     target: DeployTarget, bundle: Bundle, live: Live, context: PlanContext
 ) -> Live:
-    """The live objects with what the guards of deletions read: ConfigMaps in use, contents."""
+    """The live objects with the inputs of the guards of deletions: ConfigMaps in use, contents."""
     leaving, _ = deletions.of(bundle, live, context)
     live = await live_state.with_config_maps_in_use(target.cluster, live, leaving)
     return await target.contents(target.cluster, live, deletions.to_list(leaving, live, context))
@@ -132,7 +132,7 @@ async def _plan(applier: Applier, bundle: Bundle) -> Plan:
     kept = bundle.manifests.keys() - {manifest.key for manifest in undecided}
     plan = planner.plan(bundle, live, context, answers, kept=kept)
     if moving := planner.moving(plan):
-        from gitops_ds.deployer import pod_previews  # few plans move pods
+        from gitops_ds.deployer import pod_previews  # few plans affect pods
 
         live = await pod_previews.with_pods(applier.cluster, live, moving)
         plan = planner.plan(bundle, live, context, answers, kept=kept)

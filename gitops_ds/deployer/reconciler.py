@@ -1,7 +1,7 @@
 """One reconciliation of a repository with a cluster: read the tip, select the revision, plan,
 apply, record the status, answer the request. A standby prefetches what a reconciliation reads.
 
-When each of them runs is decided by `loop_state`; they report their course to it.
+`loop_state` decides when each of them runs; they report their progress to it.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ from gitops_ds.telemetry import spans
 
 @dataclass(slots=True)
 class Outcome:
-    """How a reconciliation ends, for the request behind it. `approval_used`: the approval of a plan
-    was used up.
+    """The outcome of a reconciliation, for its request. `approval_used`: the approval of a plan was
+    consumed.
     """
 
     message: str = ""
@@ -69,7 +69,7 @@ class Outcome:
 
 
 class Reconciler:
-    """The reconciliations of one repository on one cluster, with what they remember."""
+    """The reconciliations of one repository on one cluster, with their state."""
 
     def __init__(
         self,
@@ -128,7 +128,7 @@ class Reconciler:
         self._claimant = claims.join(self.target.owner, rank, self.request_soon)
 
     def request_now(self) -> None:
-        """Requests a reconciliation with what is known."""
+        """Requests a reconciliation of the known tip."""
         self._schedule.feed(loop_inputs.ReconcileRequested())
 
     def request_soon(self) -> None:
@@ -154,14 +154,14 @@ class Reconciler:
         self._selector.forget()
 
     def stop_status(self) -> None:
-        """Saves no status: another replica does."""
+        """Stops saving the status: another replica does."""
         self._status.stop()
 
     async def prefetch(self) -> None:
-        """Reads what a reconciliation reads, and writes nothing.
+        """Reads the inputs of a reconciliation, without writes.
 
-        A selected revision is kept only when the leader has attempted its commit, because its
-        events were published by the leader.
+        A selected revision is kept only if the leader has attempted its commit, because then the
+        leader has published its events.
         """
         generation = self._schedule.state.generation
         try:
@@ -217,7 +217,7 @@ class Reconciler:
         self._emit.always(ReconcileTimed(self._clock(), seconds, well=well))
 
     async def _reconcile_tip(self, steering: Steering, generation: int) -> None:
-        """Keeps the tip applied as far as Git shows it. Raises the error of Git, or the one that
+        """Keeps the tip applied as far as it is known. Raises the error of Git, or the one that
         only a person can fix, after the cluster is in sync with the last good commit.
         """
         answer = await tip_lookup.request_when_due(
@@ -265,8 +265,8 @@ class Reconciler:
     async def _recheck(
         self, selected: SelectedRevision, steering: Steering
     ) -> SelectedRevision | None:
-        """The selected revision with the present reason of its wait; None where another one is to
-        be selected. Raises SourceError.
+        """The selected revision with the present reason of its wait; None if another one must be
+        selected. Raises SourceError.
         """
         state = self._stored or self.last_stored or DeployerState()
         again = await self._selector.recheck(selected, state, steering)
@@ -275,7 +275,7 @@ class Reconciler:
         return again
 
     def _is_in_sync(self, tip: CommitId) -> bool:
-        """Whether nothing needs to be compared. Raises ClusterError where the watches are stale."""
+        """Whether no comparison is needed. Raises ClusterError if the watches are stale."""
         state = self._schedule.state
         if not loop_state.is_settled(state, tip, asyncio.get_running_loop().time()):
             return False
@@ -289,7 +289,7 @@ class Reconciler:
         stored: DeployerState,
         steering: Steering,
     ) -> tuple[SelectedRevision, errors.SourceError | None]:
-        """The revision for a tip; the one before where Git does not give the files of the tip."""
+        """The revision for a tip; the previous one if Git does not return the files of the tip."""
         before = self.selected
         try:
             selected = await select(tip, stored, steering)
@@ -325,7 +325,7 @@ class Reconciler:
             self._schedule.feed(loop_inputs.Settled(tip, generation))
             return
         if draft.plan.writes and await self._requests.read(refresh=True) != steering:
-            # A request came meanwhile, maybe to suspend.
+            # A request arrived meanwhile, maybe to suspend.
             self._schedule.feed(loop_inputs.LookRequested())
             return
         if snapshot.commit is not None:
@@ -414,11 +414,11 @@ class Reconciler:
         )
 
     async def _answer(self, steering: Steering) -> None:
-        """Answers the request behind the reconciliation with its outcome."""
+        """Writes the outcome as the response to the request of the reconciliation."""
         outcome = self._outcome
         if not outcome.message or not (steering.requested or outcome.approval_used):
             return
         await self._requests.answer(outcome.message, spent=outcome.approval_used)
-        self._stored = None  # its version is another now
+        self._stored = None  # its version has changed
         if steering.requested:
             self._emit(RequestHandled(self._clock(), steering.requested, outcome.message))

@@ -44,8 +44,8 @@ class LeaderEmitter:
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[None]:
-        """While the source is read. A fetch and a preparation end by limits of their own, but wait
-        for those of other repositories, which takes longer than a probe allows.
+        """The context of reading the source. A fetch and a preparation have their own limits, but
+        wait for those of other repositories, which takes longer than a probe allows.
         """
         self._reading += 1
         try:
@@ -72,7 +72,7 @@ class DeduplicatingEmitter:
         self._commit: CommitId | None = None
 
     def handle(self, event: Event) -> None:
-        """Publishes an event of a reconciliation, unless the one before left the same object
+        """Publishes an event of a reconciliation, unless the previous one left the same object
         unchanged for the same reason.
         """
         if isinstance(event, NotApplied) and event.refusal in self._refusals:
@@ -107,7 +107,7 @@ class DeduplicatingEmitter:
             self._suspended = None
 
     def skip(self, refusals: Sequence[Skipped]) -> None:
-        """Publishes each refusal once while it lasts; drift has events of its own."""
+        """Publishes each refusal once while it lasts; drift has its own events."""
         for refusal in refusals:
             if refusal not in self._skipped and refusal.reason is not SkipReason.DRIFT:
                 self._emit(ChangeSkipped(self._clock(), refusal))
@@ -115,7 +115,7 @@ class DeduplicatingEmitter:
 
 
 def outcome(tip: CommitId, ended: Reconciled) -> str:
-    """The outcome of an applied plan as a message, for the request behind it."""
+    """The outcome of an applied plan as a message, for its request."""
     failed = ended.failed
     applied = f"commit {(ended.commit or '')[:12]} is applied: {ended.writes} written"
     if ended.commit != tip:

@@ -1,4 +1,5 @@
-"""Requests to a deployer: annotations of its state's ConfigMap, watched, and answered there.
+"""Requests to a deployer: annotations of its state's ConfigMap, which is watched and also has the
+responses.
 
 `kubectl annotate` has the same effect as the commands; the annotations are in
 docs/guides/service.md.
@@ -39,7 +40,7 @@ def parse(body: Body) -> Steering:
 
 
 def _commits(value: str) -> tuple[str, ...]:
-    """The ids in an annotation, or their beginnings."""
+    """The ids in an annotation, or their prefixes."""
     words = re.split(r"[,\s]+", value.lower())
     return tuple(sorted({commit for commit in words if _COMMIT.fullmatch(commit)}))
 
@@ -136,7 +137,7 @@ def pushed_commit(pushed: str) -> CommitId | None:
 async def forward_push(cluster: Cluster, place: tuple[str, str], push: Push, at: float) -> None:
     """Forwards a push to the leader, as an annotation; `at` is seconds since 1970.
 
-    A failure is ignored: the leader's next look at Git finds the commit.
+    A failure is ignored: the leader finds the commit when it next reads Git.
     """
     namespace, id = place
     pushed = {names.PUSHED: f"{timestamps.micros(at)} {push.commit or ''}".rstrip()}

@@ -1,8 +1,8 @@
 """Selects the commit to keep applied: the branch's tip if it is deployable, else the last good one,
 else none.
 
-Before the first answer of Git the commit that was applied last is kept applied, if it is in the
-local copy. A new commit, a rejected one and a failed verification are published once.
+Before the first response of Git, the last applied commit is kept applied, if it is in the local
+copy. A new commit, a rejected one and a failed verification are published once.
 """
 
 from __future__ import annotations
@@ -59,12 +59,12 @@ async def no_verification_of_last_good(commit: CommitId) -> None:
 
 
 class RevisionSource(msgspec.Struct, frozen=True):
-    """The source of the revisions: the current tip, a commit's files, the movement of the branch,
-    and the rendered files.
+    """The source of revisions: the current tip, a commit's files, the movement of the branch, and
+    the rendered files.
 
     `verify` returns whether a tip, with the commits since the last good one, has a trusted
-    signature; no file of an unverified commit is read or rendered. `verify_kept` verifies the last
-    good commit alone. None: no signature is required. `follows_rewrites`: a rewritten branch is
+    signature; no file of an unverified commit is read or rendered. `verify_kept` verifies only the
+    last good commit. None: no signature is required. `follows_rewrites`: a rewritten branch is
     followed without approval. `watched`: the tip is known without a request. `branch`: the followed
     branch or tag, for messages. `waves`: the reports of other clusters.
     """
@@ -92,8 +92,7 @@ class SelectedRevision(msgspec.Struct, frozen=True):
     A tip that is not `trusted` is verified again by the next reconciliation: its signer may have
     been added. `held` is the reason of a hold, `blocked` the error that only an approval resolves,
     `rejected` the first blocking finding, `waiting` the clusters that the tip waits for. `kept`:
-    Git has not answered yet; `tip` is the commit that was applied last, whatever the branch's tip
-    is.
+    Git has not responded yet; `tip` is the last applied commit, regardless of the branch's tip.
     """
 
     tip: CommitId
@@ -128,7 +127,7 @@ class RevisionSelector:
         self.forget()
 
     def forget(self) -> None:
-        """Publishes again: another replica may have published in between."""
+        """Allows repeated events: another replica may have published in between."""
         self._published: CommitId | None = None
         self._unverified: set[str] = set()
         self._gate.forget()
@@ -169,7 +168,7 @@ class RevisionSelector:
     async def recheck(
         self, selected: SelectedRevision, state: DeployerState, steering: Steering
     ) -> SelectedRevision | None:
-        """The same revision with the reason of its wait as of now; None where another one is to be
+        """The same revision with the present reason of its wait; None if another one must be
         selected. Raises SourceError.
         """
         before = selected.waiting
@@ -191,8 +190,8 @@ class RevisionSelector:
     async def keep(
         self, last: CommitId, state: DeployerState, steering: Steering
     ) -> SelectedRevision:
-        """The commit that was applied last, while the branch's tip is unknown; the last good one
-        where it is on hold or not deployable.
+        """The last applied commit, while the branch's tip is unknown; the last good one if it is on
+        hold or not deployable.
 
         Raises SourceUnreachable for a commit that is not in the local copy.
         """
@@ -289,7 +288,8 @@ class RevisionSelector:
                 f"{rewound}: nothing is applied until a newer commit follows, {approval}"
             )
         if movement is BranchMovement.REWRITTEN and not self._source.follows_rewrites:
-            # No signature names a branch or a repository: a signed commit may be from another one.
+            # A signature contains neither branch nor repository: a signed commit may be from
+            # another one.
             rewritten = (
                 f"the branch was rewritten from {last} to {tip[:12]}, which is not a descendant"
             )

@@ -1,8 +1,8 @@
-"""The status of each followed repository: evaluated after each reconciliation, and stored in a
-ConfigMap of its own for commands without access to the service.
+"""The status of each followed repository: evaluated after each reconciliation, and stored in its
+own ConfigMap for commands without access to the service.
 
-It is written when it changes, and else each HEARTBEAT, so that a status that is older than FRESH
-belongs to a service that ended. A Node's Lease works the same way for a kubelet:
+It is written when it changes, and else each HEARTBEAT, so that a status older than FRESH is from a
+service that ended, as with a Node's Lease of a kubelet:
 https://kubernetes.io/docs/concepts/architecture/nodes/#heartbeats
 """
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:  # Git and the renderers take 10 MiB, which a reader does not 
     from gitops_ds.deployer.revision_selector import SelectedRevision
 
 HEARTBEAT = 300.0  # seconds between two writes of a status that does not change
-FRESH = 2 * HEARTBEAT + 60.0  # seconds for which a status counts: one write may be missed
+FRESH = 2 * HEARTBEAT + 60.0  # seconds for which a status is valid: one write may be missed
 BURST, EVERY = 5, 10.0  # writes at once; then one in so many seconds
 QUICK = 0.5  # seconds for the last write of a service that ends
 _LABEL = f"{names.DOMAIN}/source-of"  # label: the id of the owner
@@ -132,7 +132,7 @@ def after(
 
 
 def _newest(facts: Facts) -> CommitId | None:
-    """The newest commit; before the first answer of Git the one that was attempted last."""
+    """The newest commit; before the first response of Git, the last attempted one."""
     if facts.choice is None or facts.choice.kept:
         return facts.state.last_attempted if facts.choice and facts.state else None
     return facts.choice.tip
@@ -152,7 +152,7 @@ class Saver:
         self._full_at = 0.0
 
     def update(self, status: SourceStatus, *, write: bool) -> None:
-        """Sets the status; `write`: it differs from the one before in more than its times."""
+        """Sets the status; `write`: it differs from the previous one not only in its times."""
         self._status = status
         if write:
             self._changed.set()
@@ -171,7 +171,7 @@ class Saver:
             await asyncio.sleep(max(0.0, self._full_at - now - BURST * EVERY))
 
     def stop(self) -> None:
-        """Writes no more status: another replica does."""
+        """Stops writing the status: another replica does."""
         self._status = None
 
     async def close(self) -> None:
@@ -221,8 +221,8 @@ def _body(namespace: str, status: SourceStatus) -> dict[str, Any]:
 
 
 async def load_all(cluster: Cluster, namespace: str, now: float) -> Mapping[str, SourceStatus]:
-    """The status of each repository by the owner's id; not `active` where it is too old to count.
-    Raises ClusterError.
+    """The status of each repository by the owner's id; not `active` if it is too old. Raises
+    ClusterError.
     """
     listing = await cluster.list(CONFIG_MAP, Selection(namespace, labels=_LABEL))
     read = [

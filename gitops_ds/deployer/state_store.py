@@ -2,8 +2,8 @@
 version.
 
 Compressed JSON by schemas/state.schema.json; data over half a MiB is split into further ConfigMaps,
-named by their content and written before the first one refers to them, so that a crash in between
-leaves the old state complete.
+named by their content and written before the first one refers to them, so that after a crash in
+between the old state is complete.
 
 Requests (suspend, hold, approve) are annotations of the same ConfigMap (`requests`), and Kubernetes
 events name it (`service.git_deployer`).

@@ -68,7 +68,7 @@ def after_apply(
 def _generations(
     prepared: PreparedPlan, outcome: ApplyOutcome, gone: set[Key]
 ) -> Mapping[Key, Generation]:
-    """The generation of every DaemonSet that matches the plan; of the others the stored one."""
+    """The generation of every DaemonSet that matches the plan; for others the stored one."""
     kept = [change.key for change in prepared.plan.changes if change.operation is Operation.KEEP]
     bodies = {key: prepared.applier.live.objects.get(key) for key in kept}
     bodies |= {done.change.key: done.body for done in outcome.written}
@@ -82,7 +82,7 @@ def _generations(
 
 
 def _recovered(prepared: PreparedPlan) -> frozenset[Key]:
-    """Our objects after a lost inventory, those that a guard keeps included."""
+    """Our objects after a lost inventory, including those that a guard keeps."""
     if prepared.applier.context.inventory is not None:
         return frozenset()
     return frozenset(
@@ -114,7 +114,7 @@ def _revisions(prepared: PreparedPlan, gone: set[Key]) -> Mapping[Key, Mapping[i
         if rollout is None or commit is None or change.operation is Operation.DELETE:
             continue
         kept = {revision.number for revision in prepared.applier.live.revisions.get(change.key, ())}
-        # a number above it was predicted, and its revision follows
+        # a higher number was predicted, and its revision follows
         newest = max(kept, default=0)
         commits = {
             number: commit

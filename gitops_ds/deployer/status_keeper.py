@@ -27,7 +27,7 @@ class StatusKeeper:
         self.save, self.close, self.stop = self._saver.run, self._saver.close, self._saver.stop
 
     def looked(self) -> None:
-        """Records that Git has answered."""
+        """Records a response of Git."""
         self.status = replace(self.status, looked=self._schedule.clock())
 
     def update(
@@ -36,7 +36,7 @@ class StatusKeeper:
         steering: Steering,
         error: errors.GitopsError | None = None,
     ) -> None:
-        """The status after a reconciliation. While Git gives no answer it stays unreachable."""
+        """The status after a reconciliation. While Git does not respond, it remains unreachable."""
         if error is None and self._schedule.state.git_failing:
             return
         before, now = self.status, self._schedule.clock()

@@ -23,8 +23,8 @@ from gitops_ds.model.values import replace
 from gitops_ds.pipeline import prepare
 
 _SUFFIXES = (".yaml", ".yml", ".json")
-# A key of any name holds a template when a line of its text begins an object in YAML or JSON. The
-# pattern matches blanks within a line only: across lines it would take quadratic time, in the event
+# A key of any name is a template if a line of its text starts an object in YAML or JSON. The
+# pattern matches blanks only within a line: across lines it would need quadratic time in the event
 # loop.
 _OBJECT = re.compile(rb"""(?:^|[{,])[ \t-]*["']?apiVersion["']?\s*:""", re.MULTILINE)
 
@@ -58,8 +58,8 @@ class TemplateObject(msgspec.Struct, frozen=True, eq=False):
 
 
 class RenderedTemplates(msgspec.Struct, frozen=True):
-    """The manifests of a template object, and what is skipped: all of them where a finding is
-    `broken`. `keeps`: no object of it is deleted.
+    """The manifests of a template object, and its skipped parts: with a `broken` finding, all
+    manifests. `keeps`: none of its objects is deleted.
     """
 
     manifests: Mapping[Key, Manifest]

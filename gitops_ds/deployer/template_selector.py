@@ -1,4 +1,4 @@
-"""Which objects of the cluster hold templates; the settings read it without the renderer."""
+"""The selection of cluster objects with templates; the settings import it without the renderer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ class TemplateSelector(msgspec.Struct, frozen=True):
     """Selects the objects with templates: labels in selector syntax, namespaces (`*`: all), kinds.
 
     Those in `home`, the namespace of the service itself, may contain objects of any namespace;
-    others only of their own, unless `anywhere`. `cluster` is the name of the cluster, or empty.
+    others only of their own namespace, unless `anywhere`. `cluster` is the name of the cluster, or
+    empty.
     """
 
     selector: str = f"{names.TEMPLATE}=true"

@@ -3,8 +3,8 @@ follows Git.
 
 A `RevisionSource`: the keys of the selected objects are its files, the versions of all of them its
 tip. Each object is rendered and checked separately, so that one with a mistake is quarantined (its
-objects stay unchanged) and the others are applied. Where two define the same object, the older one
-has priority. The values of a Secret are applied, and hidden in every message.
+objects stay unchanged) and the others are applied. If two define the same object, the older one has
+priority. The values of a Secret are applied, and hidden in every message.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ Render = Callable[
 async def render_directly(
     all_held: Sequence[TemplateObject], chosen: TemplateSelector
 ) -> Mapping[CommitId, RenderedTemplates]:
-    """For small objects: renders them in this process."""
+    """Renders small objects in this process."""
     return {holder.commit: template_object.render(holder, chosen) for holder in all_held}
 
 
 class Templates:
-    """The source of a loop, kept current by watches. `changed` is called when an object is added,
+    """The source of a loop, updated by watches. `changed` is called when an object is added,
     changed or deleted.
     """
 
@@ -90,7 +90,7 @@ class Templates:
                 self._tasks.append(supervisor.start(f"watch templates in {resource.plural}", run))
 
     def as_source(self) -> revision_selector.RevisionSource:
-        """For the loop."""
+        """This source for the loop."""
         return revision_selector.RevisionSource(
             self.tip, self.snapshot, self.movement, self.prepare, watched=True
         )
@@ -127,7 +127,7 @@ class Templates:
         return BranchMovement.FORWARD
 
     async def prepare(self, snapshot: SourceTree) -> Prepared:
-        """The bundle of all objects; those with a mistake are left out, and published once."""
+        """The bundle of all objects; those with an error are omitted, and reported once."""
         rendered = self._rendered
         eldest_first = sorted(
             self._held.values(), key=lambda holder: (holder.created, holder.source)

@@ -1,8 +1,8 @@
-"""Requests for the tip of the branch, so that a Git server that is away or hangs holds up no other
-work.
+"""Requests for the tip of the branch that block no other work if the Git server is unreachable or
+hangs.
 
-A reconciliation waits a short time for the answer, and continues with the known tip; the answer
-wakes the next one.
+A reconciliation waits a short time for the response, then continues with the known tip; the
+response starts the next one.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from gitops_ds.deployer import loop_inputs, loop_state
 from gitops_ds.deployer.reconcile_schedule import ReconcileSchedule
 from gitops_ds.model.objects import CommitId
 
-# seconds that a reconciliation waits for the answer while it knows a commit to keep applied
+# seconds that a reconciliation waits for the response while it has a commit to keep applied
 PATIENCE = 5.0
 
 
 class TipAnswer(msgspec.Struct, frozen=True):
-    """The tip as far as it is known, None before the first answer. `received`: Git answered just
-    now, or failed with `error`.
+    """The known tip, None before the first response. `received`: Git has just responded, or failed
+    with `error`.
     """
 
     tip: CommitId | None
@@ -32,13 +32,13 @@ class TipAnswer(msgspec.Struct, frozen=True):
 
     @property
     def current(self) -> bool:
-        """Whether the tip is Git's answer of just now."""
+        """Whether Git has just returned the tip."""
         return self.received and self.error is None
 
 
 class TipLookup:
-    """The requests of one loop to its source. `wake` is called for an answer that came after the
-    reconciliation stopped waiting.
+    """The requests of one loop to its source. `wake` is called for a response after the
+    reconciliation has stopped waiting.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class TipLookup:
         *,
         always: bool = False,
     ) -> None:
-        """`always`: an answer costs nothing, so every reconciliation gets one."""
+        """`always`: a request costs nothing, so every reconciliation sends one."""
         self._request, self._wake, self._always = request, wake, always
         self._running: asyncio.Task[CommitId] | None = None
 
@@ -58,9 +58,9 @@ class TipLookup:
         return self._always or self._running is not None
 
     async def request(self, last_tip: CommitId | None) -> TipAnswer:
-        """The tip; the last one when the answer takes long.
+        """The tip; the last known one if the response takes long.
 
-        Raises ClusterError where the source is in the cluster.
+        Raises ClusterError if the source is in the cluster.
         """
         running = self._running = self._running or asyncio.ensure_future(self._request())
         await asyncio.wait({running}, timeout=None if last_tip is None else PATIENCE)
@@ -84,7 +84,7 @@ class TipLookup:
 async def request_when_due(
     lookup: TipLookup, schedule: ReconcileSchedule, last_tip: CommitId | None
 ) -> TipAnswer:
-    """Git's answer where a look is due; else the last tip. Raises ClusterError."""
+    """The tip from Git if a read is due, else the last known one. Raises ClusterError."""
     now = asyncio.get_running_loop().time()
     is_due = lookup.pending or loop_state.tip_is_due(schedule.state, now)
     if last_tip is not None and not is_due:
@@ -103,5 +103,5 @@ async def request_when_due(
 
 
 def no_answer() -> errors.SourceUnreachable:
-    """The error while a Git server has not answered yet."""
+    """The error before the first response of a Git server."""
     return errors.SourceUnreachable("the Git server gave no answer yet")

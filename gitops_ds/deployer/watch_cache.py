@@ -38,8 +38,8 @@ from gitops_ds.model.objects import (
 _WHOLE = (DAEMONSET, CONTROLLER_REVISION, NODE)
 _NODES = EqualBodies()  # each deployer of a service keeps all nodes
 LAG = 10.0  # seconds that a reader waits for the watches
-# Seconds. A working watch receives an event or a bookmark about each minute; one that was silent
-# for its whole life, which is at most 605 s, is followed by a list (client/informer).
+# Seconds. A working watch receives an event or a bookmark about each minute; a list follows a watch
+# that was silent for its whole duration of at most 605 s (client/informer).
 OLDEST_PICTURE = 660.0
 
 
@@ -74,7 +74,7 @@ class WatchCache:
         self._retry_now = asyncio.Event()
 
     def _follow(self, kinds: Set[Resource]) -> None:
-        """Watches these kinds as well, and stops those that were never listed and are no longer
+        """Watches these kinds too, and stops watches that were never listed and are no longer
         wanted.
         """
         for resource in [
@@ -143,7 +143,7 @@ class WatchCache:
             raise errors.Forbidden(f"{error}; {without}", error.status, error.reason) from None
 
     def require_current(self) -> None:
-        """Raises ClusterError where the last read of a wanted kind is too old: its objects may have
+        """Raises ClusterError if the last read of a wanted kind is too old: its objects may have
         changed.
         """
         now = asyncio.get_running_loop().time()
@@ -167,8 +167,8 @@ class WatchCache:
                 self._current_at[resource] = time()
             elif isinstance(event.error, errors.NotFound) and store.synced.is_set() and is_custom:
                 # The kind is no longer served: its definition was deleted, and its objects with it.
-                # A built-in kind is always served, so its 404 is the answer of something else, such
-                # as a proxy.
+                # A built-in kind is always served, so a 404 is not from the API server, but from a
+                # proxy, for example.
                 self._current_at[resource] = time()
                 store.handle(Listing((), store.version))
             store.handle(event)
@@ -245,7 +245,9 @@ class WatchCache:
 
 
 def _approval_mark(body: Body) -> object:
-    """What changes which stage of a target revision needs an approval; None without approvers."""
+    """The fields that determine which stage of a target revision needs an approval; None without
+    approvers.
+    """
     revision = revisions.revision_of(body)
     if revision is None:
         return None

@@ -1,6 +1,7 @@
-"""Whether the tip of the branch may continue to this cluster, by the reports of those before.
+"""Whether the tip of the branch may continue to this cluster, by the reports of the clusters
+before.
 
-`plan.rollouts.cluster_waves` decides; here the reports are read, and a wait is published: once for
+`plan.rollouts.cluster_waves` decides; the gate reads the reports and publishes a wait: once for
 each commit and cluster that it waits for, and again each time that it is overdue.
 """
 
@@ -26,13 +27,13 @@ from gitops_ds.plan.rollouts.cluster_waves import ClusterReports, WaveHold
 
 
 async def no_reports(order: ClusterOrder) -> ClusterReports:
-    """For a source without reports: every cluster before is unknown."""
+    """The reports of a source without any: every cluster before is unknown."""
     return ClusterReports({}, {})
 
 
 class WaveSource(msgspec.Struct, frozen=True):
-    """The reports of the clusters of an order, and the earlier commit whose files a tip brings
-    back.
+    """The reports of the clusters of an order, and the earlier commit whose files a tip
+    restores.
     """
 
     reports: Callable[[ClusterOrder], Awaitable[ClusterReports]] = no_reports
@@ -43,7 +44,9 @@ NO_WAVES = WaveSource()
 
 
 class WaitingCommit(msgspec.Struct, frozen=True):
-    """A tip that waits: the place of the cluster, why, and the commit that is applied instead."""
+    """A tip that waits: the place of the cluster, the reason, and the commit that is applied
+    instead.
+    """
 
     order: ClusterOrder
     hold: WaveHold
@@ -54,7 +57,7 @@ Movement = Callable[[CommitId, CommitId], Awaitable[BranchMovement]]
 
 
 class WaveContext(msgspec.Struct, frozen=True):
-    """What a gate works with; `prepared` renders a commit."""
+    """The dependencies of a gate; `prepared` renders a commit."""
 
     source: WaveSource
     movement: Movement
@@ -71,7 +74,7 @@ class WaveGate:
         self.forget()
 
     def forget(self) -> None:
-        """Publishes again: another replica may have published in between."""
+        """Allows repeated events: another replica may have published in between."""
         self._published: tuple[CommitId, str, bool] | None = None
         # The start of the wait, and the last applied commit at that time.
         self._wait: tuple[float, CommitId | None] | None = None
@@ -80,10 +83,10 @@ class WaveGate:
     async def waiting(
         self, tip: CommitId, order: ClusterOrder, state: DeployerState
     ) -> WaitingCommit | None:
-        """Why the tip waits, None where it may continue. A commit that was begun here never waits,
-        nor does one that brings only the content of an earlier one back.
+        """Why the tip waits, None if it may continue. A commit that was started here never waits,
+        nor does one that only restores the content of an earlier one.
 
-        Raises SourceError where the reports can't be read.
+        Raises SourceError if the reports can't be read.
         """
         if not order.after or tip in (state.last_good, state.last_attempted):
             self.forget()
@@ -100,8 +103,8 @@ class WaveGate:
     async def _newest_passed(
         self, tip: CommitId, order: ClusterOrder, state: DeployerState, reports: ClusterReports
     ) -> CommitId | None:
-        """The newest commit of the branch after the last attempted one that went through every
-        cluster before.
+        """The newest commit of the branch after the last attempted one that passed every cluster
+        before.
         """
         for commit in cluster_waves.passed(order, reports):
             if await self._leads(state.last_attempted, commit) and await self._leads(commit, tip):
@@ -124,7 +127,7 @@ class WaveGate:
         if self._published != mark:
             self._published = mark
             self._emit(CommitWaits(now, tip, hold.text))
-        # Progress of an earlier commit ends the wait: the branch moves on behind its tip.
+        # Progress of an earlier commit ends the wait: the branch advances behind its tip.
         if self._wait is None or self._wait[1] != state.last_good:
             self._wait, self._overdue = (now, state.last_good), 0
         waited = now - self._wait[0]
