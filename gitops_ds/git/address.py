@@ -14,7 +14,7 @@ from urllib import parse as urls
 
 from gitops_ds import errors
 
-if TYPE_CHECKING:  # few addresses hold any
+if TYPE_CHECKING:  # few addresses contain any
     from gitops_ds.git.credentials.credential_values import Password
 
 _HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\]")
@@ -118,7 +118,7 @@ def _with_scheme(text: str, scheme: str, *, allow_local: bool) -> Address:
         return Address(Scheme.SSH, url, url, f"ssh://{where}")
     login = None
     if parts.username is not None or parts.password is not None:
-        # A lone `https://TOKEN@host` is how many CI systems write a token.
+        # Many CI systems write a token as `https://TOKEN@host`.
         from gitops_ds.git.credentials.credential_values import Password
 
         user, password = urls.unquote(parts.username or ""), urls.unquote(parts.password or "")

@@ -1,4 +1,4 @@
-"""Commits with approvals in their trailers, and the commits that brought a template.
+"""Commits with approvals in their trailers, and the commits that added a template.
 
 https://git-scm.com/docs/git-interpret-trailers
 """
@@ -36,7 +36,7 @@ class ChangedFiles(msgspec.Struct, frozen=True):
 def read(bare: BareRepository, commit: CommitId, tip: CommitId) -> tuple[ApprovalCommit, ...]:
     """The commit and its descendants up to the tip that have the trailer, newest first.
 
-    None where the tip is no descendant of the commit.
+    None if the tip is not a descendant of the commit.
     """
     if not object_reader.is_ancestor(bare, commit, tip):
         return ()
@@ -54,7 +54,7 @@ def brought(
 ) -> tuple[ChangedFiles, ...] | None:
     """The commits of the branch itself after `since` up to `commit`, newest first.
 
-    None for more than `limit` of them, and where `since` is not in the history of `commit`.
+    None for more than `limit` commits, and if `since` is not in the history of `commit`.
     """
     if not object_reader.has(bare, since) or not object_reader.is_ancestor(bare, since, commit):
         return None

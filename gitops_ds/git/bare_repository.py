@@ -66,15 +66,15 @@ class _GitCommand(msgspec.Struct, frozen=True):
 
 
 class BareRepository:
-    """A bare repository of our own in the cache directory; only this user can read it."""
+    """A bare repository in the cache directory; only this user can read it."""
 
     def __init__(
         self, address: Address, cache: Path, limits: RepositoryLimits, *, existing: bool = False
     ) -> None:
         """Opens or creates it, without credentials: call `authorize` before `run_remote`.
 
-        `existing`: another process created it and may be writing to it. It is opened read-only, and
-        a killed process leaves no files behind.
+        `existing`: another process created it and may be writing to it. It is opened read-only, so
+        that a killed process leaves no files.
         """
         self.address, self.limits = address, limits
         self._credentials: Credentials | None = None
@@ -255,7 +255,7 @@ class BareRepository:
         return GitOutput(status, stdout, stderr)
 
     def _start(self, command: _GitCommand, stdin: IO[bytes]) -> subprocess.Popen[bytes]:
-        """The process; in a session of its own with its children, because git starts transport
+        """The process, in its own session with its children, because git starts transport
         helpers.
         """
         with self._lock:
@@ -304,7 +304,7 @@ class BareRepository:
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
-    """Kills the process with its group if it leads one, else alone; no effect after its end."""
+    """Kills the process, with its group if it leads one; no effect after its end."""
     if process.poll() is not None:
         return
     if os.getpgid(process.pid) == process.pid:

@@ -1,7 +1,7 @@
-"""The refs of cluster reports: one ref for each cluster, which holds one commit with one file.
+"""The refs of cluster reports: one ref for each cluster, to a commit with one file.
 
 A ref below `refs/gitops-ds/` is neither a branch nor a tag: a clone does not contain it, and forges
-start no CI for it. The commit has no parent, so a replaced report leaves no history.
+start no CI for it. The commit has no parent, so replaced reports have no history.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from gitops_ds.model.rollouts.cluster_report import LONGEST
 
 FILE = "cluster.json"
 _PREFIX = "refs/gitops-ds/clusters"
-# Replaced reports stay in the local copy until that many objects are loose.
+# Replaced reports are deleted from the local copy when it has that many loose objects.
 _LOOSE = 2000
 
 
 class ReportRef(msgspec.Struct, frozen=True):
-    """The report of one cluster as it is in Git: the commit of its ref, and the file."""
+    """The report of one cluster in Git: the commit of its ref, and the file."""
 
     cluster: str
     commit: CommitId
@@ -33,7 +33,7 @@ class ReportRef(msgspec.Struct, frozen=True):
 
 def ref_of(cluster: str, path: str) -> str:
     """The ref of a cluster; `path` is the followed folder of the repository. Raises UsageError for
-    a name that no ref can have.
+    a name that is invalid in a ref.
     """
     ref = f"{_folder(path)}{cluster}"
     revision.check_ref_name(ref)
@@ -41,8 +41,8 @@ def ref_of(cluster: str, path: str) -> str:
 
 
 def fetch(bare: BareRepository, path: str, clusters: Sequence[str]) -> tuple[ReportRef, ...]:
-    """The reports of these clusters on the server, by one request; empty where the file is missing
-    or longer than LONGEST. Raises SourceError.
+    """The reports of these clusters on the server, by one request; empty if the file is missing or
+    longer than LONGEST. Raises SourceError.
     """
     remote.fetch_refs(bare, _folder(path))
     _prune(bare)
@@ -63,8 +63,8 @@ def publish(
 ) -> CommitId:
     """Replaces the report in a ref; the commit of the new one.
 
-    Raises PushRejected where the ref does not hold `expect` (None: it must not exist), and the
-    other SourceErrors.
+    Raises PushRejected if the ref is not `expect` (None: it must not exist), and other
+    SourceErrors.
     """
     message = f"Report of cluster {report.cluster}\n"
     commit = commit_writer.commit_alone(bare, FILE, report.data, message, by)
@@ -74,7 +74,9 @@ def publish(
 
 
 def _folder(path: str) -> str:
-    """Several folders of one repository, each with its own clusters, have refs of their own."""
+    """The folder of refs: several folders of one repository, each with its own clusters, have
+    separate refs.
+    """
     return f"{_PREFIX}.{content_hash.digest(path)[:8]}/" if path else f"{_PREFIX}/"
 
 

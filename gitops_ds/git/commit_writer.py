@@ -58,7 +58,7 @@ class CommitReason(msgspec.Struct, frozen=True):
 
     @property
     def ending(self) -> str:
-        """The last paragraph of the message, which holds the trailers."""
+        """The last paragraph of the message, with the trailers."""
         return "".join(f"\n{trailer}" for trailer in ("", *self.trailers)) if self.trailers else ""
 
 
@@ -113,7 +113,7 @@ def _merge(
     """The tree of a three-way merge, or the names of the files in conflict.
 
     `merge-tree` takes its base from history (an explicit one only since git 2.40), so it gets a
-    small history of its own: two commits on a common parent.
+    small separate history: two commits on a common parent.
     """
     root = _loose_commit(bare, base, (), why.by)
     sides = [_loose_commit(bare, side, (root,), why.by) for side in (ours, theirs)]

@@ -1,6 +1,6 @@
-"""Whether a commit only gives files an earlier content back.
+"""Whether a commit only restores an earlier content of files.
 
-The content of the files decides, whatever the message of the commit claims.
+The content of the files decides, regardless of the commit message.
 """
 
 from __future__ import annotations
@@ -19,11 +19,10 @@ def find(
     bare: BareRepository, since: CommitId, tip: CommitId, among: Collection[CommitId], path: str
 ) -> CommitId | None:
     """The newest commit of `among` that has the tip's content of every file which differs between
-    `since` and the tip; `since` itself where no file differs. `path` is the followed folder.
+    `since` and the tip; `since` itself if no file differs. `path` is the followed folder.
 
-    None without one, and where the branch had the content of `since` before that of the tip: then
-    the tip repeats a change that was taken back. Raises RevisionUnknown for a commit that was not
-    fetched.
+    None without one, and if the branch had the content of `since` before that of the tip: then the
+    tip repeats a reverted change. Raises RevisionUnknown for a commit that was not fetched.
     """
     for commit in (since, tip):
         object_reader.info(bare, commit)
@@ -54,7 +53,7 @@ def _differing(bare: BareRepository, since: CommitId, tip: CommitId, path: str) 
 
 
 def _newest_first(bare: BareRepository, commits: Iterable[CommitId]) -> Sequence[CommitId]:
-    """Those in the local copy, by their dates."""
+    """The commits in the local copy, by date."""
     here = [one for one in sorted(commits) if object_reader.has(bare, one)]
     if not here:
         return ()

@@ -1,8 +1,8 @@
-"""Which files of a commit are read: those that something can name. Everything else may be as large
-as it likes.
+"""The files of a commit that are read: those that can be referenced. The size of other files is not
+limited.
 
-First manifests, files of our format, what lies in agents' folders and in charts; then what
-kustomizations and agents name.
+First manifests, files of our format, and files in the folders of agents and charts; then files that
+kustomizations and agents reference.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from gitops_ds.sandbox import memory
 from gitops_ds.yaml.provenance.lookup import KUSTOMIZATIONS
 
 NamedEntry = tuple[PurePosixPath, TreeEntry]
-# What of a path is read, before anything is known of the files.
+# A selection by path, before any content is read.
 FileChoice = Callable[[Sequence[NamedEntry]], Iterable[NamedEntry]]
 
 _IGNORE: Final = ".gitopsdsignore"
@@ -28,7 +28,7 @@ _SETTINGS: Final = "gitops-ds.yaml"
 
 
 def manifests(candidates: Sequence[NamedEntry]) -> Iterator[NamedEntry]:
-    """What is a manifest by its name, of an agent, or of a chart."""
+    """Files that are manifests by their name, or in an agent or a chart."""
     charts = {path.parent for path, _ in candidates if path.name == "Chart.yaml"}
     for path, entry in candidates:
         of_agent = len(path.parts) > 2 and path.parts[0] == "agents"
@@ -38,7 +38,7 @@ def manifests(candidates: Sequence[NamedEntry]) -> Iterator[NamedEntry]:
 
 
 def names_only(candidates: Sequence[NamedEntry]) -> Iterator[NamedEntry]:
-    """What says how the repository is called, and which clusters there are."""
+    """The files with the name of the repository and its clusters."""
     for path, entry in candidates:
         if str(path) in (_SETTINGS, _IGNORE) or (
             len(path.parts) == 2 and path.parts[0] == "clusters" and path.suffix == ".yaml"
@@ -52,8 +52,8 @@ def files(
     read: Callable[[Sequence[NamedEntry]], dict[PurePosixPath, bytes]],
     choice: FileChoice = manifests,
 ) -> tuple[dict[PurePosixPath, bytes], tuple[Finding, ...]]:
-    """The files that are read, and what was found on the way; none where they are too many or too
-    large together.
+    """The files that are read, and the findings; no files if they exceed the limits of number or
+    size.
     """
     first = list(choice(sifted.files))
     if (finding := _too_much(first, limits)) is not None:
@@ -71,9 +71,7 @@ def files(
 def _named_by(
     contents: Mapping[PurePosixPath, bytes], candidates: Sequence[NamedEntry]
 ) -> list[NamedEntry]:
-    """What kustomizations name, and the archives of charts whose names stand in an agent's
-    source.yaml.
-    """
+    """Files that kustomizations reference, and the archives of charts in an agent's source.yaml."""
     named = set(kustomization.named_files(contents))
     archives = {path: entry for path, entry in candidates if path.suffix == ".tgz"}
     sources = (

@@ -42,7 +42,7 @@ _CONFIG = (
     ("push.recurseSubmodules", "no"),
     ("push.gpgSign", "false"),
     ("commit.gpgSign", "false"),
-    # Always one pack, never loose objects: the limit of a file is then the limit of a fetch.
+    # Always one pack, never loose objects, so that the limit of a file is the limit of a fetch.
     ("fetch.unpackLimit", "1"),
     ("http.followRedirects", "false"),
     ("http.sslVerify", "true"),

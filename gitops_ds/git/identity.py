@@ -30,7 +30,7 @@ def name_and_mail(directory: Path | None) -> tuple[str, str]:
     """
     name, mail = os.environ.get("GIT_AUTHOR_NAME") or "", os.environ.get("GIT_AUTHOR_EMAIL") or ""
     if not (name and mail):
-        # The nearest file with the key wins: https://git-scm.com/docs/git-config#FILES
+        # The nearest file with the key takes precedence: https://git-scm.com/docs/git-config#FILES
         levels = [str(directory / ".git" / "config")] if directory is not None else []
         levels += [git.config.get_config_path(level) for level in ("global", "user", "system")]
         for file in levels:
@@ -70,7 +70,7 @@ def _configuration(directory: Path | None) -> dict[str, str]:
         )
     except (git.GitCommandError, git.GitCommandNotFound, OSError):
         return {}
-    # The last one wins, as in git. A name without a value is yes.
+    # The last one takes precedence, as in git. A name without a value is true.
     return {
         name: value if equal else "true"
         for name, equal, value in (row.partition("\n") for row in listed.split("\0") if row)

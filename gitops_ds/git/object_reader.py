@@ -28,7 +28,7 @@ class BranchMovement(StrEnum):
 
     FORWARD = "forward"
     REWRITTEN = "rewritten"  # a force-push to another history: continues, with an event
-    REWOUND = "rewound"  # the tip is an ancestor: needs consent
+    REWOUND = "rewound"  # the tip is an ancestor: requires approval
 
 
 def has(bare: BareRepository, commit: CommitId) -> bool:
@@ -116,7 +116,7 @@ def _blobs(
 
 
 def file(bare: BareRepository, commit: CommitId, name: str, longest: int) -> bytes | None:
-    """The file of a fetched commit; None where it is missing or has more than `longest` bytes."""
+    """The file of a fetched commit; None if it is missing or has more than `longest` bytes."""
     row = bare.run(
         "cat-file", "--batch-check=%(objecttype) %(objectsize)", input=f"{commit}:{name}\n".encode()
     ).text
@@ -186,7 +186,7 @@ def movement(bare: BareRepository, last: CommitId, tip: CommitId) -> BranchMovem
 
 
 def rewound(where: str, last: CommitId, tip: CommitId) -> errors.HistoryRewound:
-    """The error for a branch that was moved back, which requires consent."""
+    """The error for a branch that was moved back, which requires approval."""
     return errors.HistoryRewound(
         f"{where} went back from {last[:12]} to its ancestor {tip[:12]}, which would undo what "
         "was applied; "

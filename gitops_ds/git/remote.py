@@ -121,7 +121,7 @@ def fetch(bare: BareRepository, commit: CommitId) -> None:
     if object_reader.has(bare, commit):
         return
     try:
-        # Sixteen refs suffice for the negotiation of what exists locally, and stay few.
+        # Sixteen refs suffice to negotiate the local objects, and limit their number.
         _fetch(bare, f"+{commit}:refs/gitops-ds/seen/{commit[0]}")
     except errors.RevisionUnknown:
         # A server may refuse a fetch by commit id without a ref.
@@ -186,8 +186,8 @@ def push(bare: BareRepository, commit: CommitId, branch: str, expect: CommitId |
 
 
 def push_ref(bare: BareRepository, commit: CommitId, ref: str, expect: CommitId | None) -> None:
-    """Moves the server's ref from `expect` (None: it must not exist) to the commit, also to one
-    that is no descendant. Errors as of `push`.
+    """Moves the server's ref from `expect` (None: it must not exist) to the commit, which need not
+    be a descendant. Errors as in `push`.
     """
     branch = ref.removeprefix("refs/heads/")
     options = (

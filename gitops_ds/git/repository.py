@@ -48,7 +48,7 @@ class Repository:
     """A repository at an address, with a bare copy in the cache directory.
 
     `credentials` are fixed or requested for each connection. `allowed` are the renderers that may
-    run on its files. `room` is entered during a fetch: a semaphore shared by repositories limits
+    run on its files. `room` is entered during a fetch: repositories share a semaphore that limits
     their memory.
 
     Every method raises the SourceErrors of errors.py (and Refused, UsageError) and nothing else.
@@ -159,8 +159,8 @@ class Repository:
     async def earlier_files(
         self, since: CommitId, tip: CommitId, among: Collection[CommitId], path: str
     ) -> CommitId | None:
-        """The commit of `among` whose content the tip gives to every file below the path that
-        differs from `since`; None where it brings another one.
+        """The commit of `among` with the tip's content of every file below the path that differs
+        from `since`; None for another content.
         """
         return await self._run(earlier_files.find, since, tip, among, path)
 
@@ -171,8 +171,8 @@ class Repository:
     async def commits_that_brought(
         self, since: CommitId, commit: CommitId, limit: int
     ) -> tuple[ChangedFiles, ...] | None:
-        """The commits of the branch itself after `since` up to `commit`; None if they are not
-        known, or more than `limit`.
+        """The commits of the branch itself after `since` up to `commit`; None if they are unknown,
+        or more than `limit`.
         """
         return await self._run(approval_commits.brought, since, commit, limit)
 
@@ -207,7 +207,7 @@ class Repository:
     async def restore(
         self, tip: CommitId, commit: CommitId, paths: Sequence[str], why: CommitReason
     ) -> CommitId:
-        """A commit on the tip in which the paths are as they were in an older commit."""
+        """A commit on the tip that restores the paths from an older commit."""
         return await self._run(commit_writer.restore, tip, commit, paths, why)
 
     async def commit_files(
@@ -250,8 +250,8 @@ class Repository:
     async def publish_report(
         self, path: str, report: ReportRef, expect: CommitId | None, by: Signature
     ) -> CommitId:
-        """Replaces the report of a cluster; PushRejected if its ref does not hold `expect` (None:
-        it must not exist).
+        """Replaces the report of a cluster; PushRejected if its ref is not `expect` (None: it must
+        not exist).
         """
         ref = cluster_refs.ref_of(report.cluster, path)
         return await self._run_remote(cluster_refs.publish, ref, report, expect, by)

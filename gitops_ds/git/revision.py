@@ -1,5 +1,5 @@
-"""Revisions: default branch, branch, tag, version range, full ref, id, `~` and `^`, and how they
-resolve at a server.
+"""Revisions: default branch, branch, tag, version range, full ref, id, `~` and `^`, and their
+resolution at a server.
 """
 
 from __future__ import annotations
@@ -16,14 +16,13 @@ from gitops_ds.model.objects import CommitId
 
 _FULL_ID = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _SHORT_ID = re.compile(r"[0-9a-f]{7,64}")
-# https://git-scm.com/docs/gitrevisions: the steps to an ancestor, and what a reflog or the
-# configuration of a clone resolves
+# https://git-scm.com/docs/gitrevisions: the steps to an ancestor, and expressions that need a
+# reflog or the configuration of a clone
 _STEPS = re.compile(
     r"(?P<start>.+?)(?P<steps>(?:~\d{0,9}|\^\d{0,9}|\^\{(?:commit)?\})+)", re.DOTALL
 )
 _REFLOG = re.compile(r"(?P<name>[^@]*)@\{[\w .:+-]{1,100}\}")
-# https://git-scm.com/docs/git-check-ref-format; ASCII control characters, and what would read as
-# revision syntax
+# https://git-scm.com/docs/git-check-ref-format; ASCII control characters, and revision syntax
 _REF_FORBIDDEN = re.compile(
     r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//|(?:^|/)\.|\.(?:/|$)|\.lock(?:/|$)|^[-/]|/$|^@$"
 )
@@ -86,11 +85,11 @@ RevisionSpec = Head | Branch | Tag | Semver | Ref | Commit | ShortName | Reflog 
 
 
 def parse(text: str | None) -> RevisionSpec:
-    """A revision on the command line: nothing, a commit id (full or abbreviated), `refs/...`, a
-    name, each with `~N` or `^N`.
+    """A revision of the command line: empty, a commit id (full or abbreviated), `refs/...`, a name,
+    each with `~N` or `^N`.
 
-    A branch wins over a tag of the same name. Raises UsageError for anything else that
-    https://git-scm.com/docs/gitrevisions has.
+    A branch takes precedence over a tag of the same name. Raises UsageError for other syntax of
+    https://git-scm.com/docs/gitrevisions.
     """
     if stepped := _STEPS.fullmatch(text or ""):
         return Ancestor(_start(stepped["start"]), stepped["steps"])
@@ -113,8 +112,8 @@ def _start(text: str | None) -> Head | Ref | Commit | ShortName | Reflog:
 def from_settings(
     *, commit: str = "", name: str = "", semver: str = "", tag: str = "", branch: str = ""
 ) -> RevisionSpec:
-    """The revision of the settings: commit > name (a full ref) > semver > tag > branch, as
-    Flux orders them.
+    """The revision of the settings: commit > name (a full ref) > semver > tag > branch, the
+    precedence of Flux.
     """
     if commit:
         return Commit(commit_id(commit))
@@ -146,7 +145,7 @@ def commit_id(text: str) -> CommitId:
 
 
 def check_ref_name(name: str) -> None:
-    """Raises UsageError for a name that Git would refuse, or could take for an option or an
+    """Raises UsageError for a name that Git would refuse, or could read as an option or an
     expression.
     """
     if not name or len(name) > 1000 or _REF_FORBIDDEN.search(name):
@@ -157,12 +156,12 @@ def check_ref_name(name: str) -> None:
 
 
 def could_be_abbreviated(name: str) -> bool:
-    """Whether the name may be the beginning of a commit's id."""
+    """Whether the name may be an abbreviated commit id."""
     return bool(_SHORT_ID.fullmatch(name))
 
 
 def show(revision: RevisionSpec) -> str:
-    """The revision as people say it."""
+    """The revision as text."""
     match revision:
         case Head():
             return "the default branch"
@@ -193,9 +192,9 @@ def _shown_start(start: Head | Ref | Commit | ShortName | Reflog) -> str:
 
 
 def resolve(revision: RevisionSpec, refs: Mapping[str, CommitId]) -> CommitId | None:
-    """The commit that a server's refs give to a revision, or None.
+    """The commit of a revision by a server's refs, or None.
 
-    `refs` is what `git ls-remote` prints: names to ids, where `NAME^{}` is the commit behind an
+    `refs` is the output of `git ls-remote`: names to ids, where `NAME^{}` is the commit of an
     annotated tag.
     """
     match revision:
@@ -243,7 +242,7 @@ def _peeled(name: str, refs: Mapping[str, CommitId]) -> CommitId | None:
 def unknown(
     revision: RevisionSpec, refs: Mapping[str, CommitId], where: str
 ) -> errors.RevisionUnknown:
-    """The error for a revision that the server does not have, with the names that come near."""
+    """The error for a revision that the server does not have, with similar names."""
     if not refs:
         advice = "push a first one" if ":" in where else "commit, or push, a first one"
         return errors.RevisionUnknown(f"{where} has no commit yet: {advice}")
@@ -253,7 +252,7 @@ def unknown(
         if r.startswith(("refs/heads/", "refs/tags/")) and not r.endswith("^{}")
     ]
     text = show(revision).rsplit(" ", 1)[-1]
-    # `origin/main` is what a clone calls `main` of its server.
+    # `origin/main` in a clone is `main` of its server.
     near = [name for name in names if text.endswith(f"/{name}")] or difflib.get_close_matches(
         text, names, 3, 0.6
     )

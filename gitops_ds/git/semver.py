@@ -1,7 +1,6 @@
-"""Version ranges over tags, as Flux and npm users write them: `^1.2`, `~1.2`, `>=1 <2`, `1.x`,
-`1.2.3 || 2.x`.
+"""Version ranges of tags, as in Flux and npm: `^1.2`, `~1.2`, `>=1 <2`, `1.x`, `1.2.3 || 2.x`.
 
-A pre-release (`2.0.0-rc.1`) fits only a range that names a pre-release itself.
+A pre-release (`2.0.0-rc.1`) matches only a range that contains a pre-release itself.
 https://semver.org/spec/v2.0.0.html
 """
 
@@ -52,7 +51,7 @@ class Comparison(msgspec.Struct, frozen=True):
     version: Version
 
     def fits(self, other: Version) -> bool:
-        """Whether the other version meets it."""
+        """Whether the other version meets the condition."""
         mine = self.version
         return {
             ">=": other >= mine,
@@ -65,18 +64,18 @@ class Comparison(msgspec.Struct, frozen=True):
 
 
 class RangeGroup(msgspec.Struct, frozen=True):
-    """Conditions that must all be met, and whether one of them named a pre-release."""
+    """Conditions that must all be met, and whether one of them contains a pre-release."""
 
     comparisons: tuple[Comparison, ...]
     prereleases: bool
 
 
-# Any one of these groups must be met.
+# At least one of these groups must be met.
 Range = tuple[RangeGroup, ...]
 
 
 def version(text: str) -> Version | None:
-    """The version that a tag names (`v1.2.3`, `1.2.3-rc.1`), or None."""
+    """The version of a tag (`v1.2.3`, `1.2.3-rc.1`), or None."""
     if not (match := _VERSION.fullmatch(text)):
         return None
     major, minor, patch, pre = match.groups()
@@ -84,7 +83,7 @@ def version(text: str) -> Version | None:
 
 
 def parse(text: str) -> Range:
-    """The range that a text means; raises UsageError when it means none."""
+    """The range of a text. Raises UsageError for an invalid one."""
     return tuple(_alternative(part, text) for part in text.split("||"))
 
 
@@ -133,13 +132,13 @@ def _bounds(operator: str, numbers: list[int], pre: tuple[str, ...]) -> list[Com
 
 
 def _next(numbers: list[int], place: int) -> Version:
-    # `-0` is the lowest pre-release, so that <2.0.0-0 keeps 2.0.0-rc.1 out of ^1.
+    # `-0` is the lowest pre-release, so that <2.0.0-0 excludes 2.0.0-rc.1 from ^1.
     return Version((*numbers[:place], numbers[place] + 1, 0, 0, 0)[:3], ("0",))  # type: ignore[arg-type]
 
 
 def best(range_: Range, tags: Iterable[str]) -> str | None:
-    """The tag with the highest version in the range; of two names for one version, the one that
-    sorts last.
+    """The tag with the highest version in the range; of two names of one version, the last one in
+    alphabetical order.
     """
     fitting = [(v, tag) for tag in tags if (v := version(tag)) and fits(range_, v)]
     return max(fitting)[1] if fitting else None

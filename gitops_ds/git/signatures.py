@@ -22,7 +22,7 @@ from gitops_ds.git.revision import RevisionSpec
 from gitops_ds.model.objects import CommitId
 from gitops_ds.model.sources.signatures import Mode, Trust, Unverified, Verified
 
-MOST = 10_000  # commits per check; more since the last verified one are not an ordinary push
+MOST = 10_000  # commits per check; an ordinary push has fewer since the last verified one
 _AT_ONCE = 100
 
 
@@ -127,7 +127,9 @@ def newest(
 
 
 def _came(bare: BareRepository, since: CommitId, tip: CommitId) -> list[CommitId]:
-    """The tip, and all that leads to it and not to `since`, by every parent of a merge."""
+    """The tip and all its ancestors that are not in the history of `since`, by every parent of a
+    merge.
+    """
     words = ("rev-list", f"--max-count={MOST + 1}", "--end-of-options", tip, f"^{since}")
     return [CommitId(id) for id in dict.fromkeys((tip, *bare.run(*words).text.split()))]
 
@@ -180,8 +182,8 @@ def _write(path: Path, content: bytes) -> Path:
 def _commits(
     bare: BareRepository, commits: Sequence[CommitId], keys: _Keys
 ) -> Verified | Unverified:
-    """The first of the list is the tip. Commits are verified in batches; one by one only to find
-    the failed one.
+    """The first of the list is the tip. Verifies commits in batches; one by one only to find the
+    failed one.
     """
     output = _check(bare, keys.config, keys, "commit", commits[:1])
     if output is None:
@@ -200,7 +202,7 @@ def _commits(
 def _check(
     bare: BareRepository, config: tuple[str, ...], keys: _Keys, what: str, ids: Sequence[str]
 ) -> str | None:
-    """What git says of good signatures; None where one of them is not good."""
+    """Git's output for good signatures; None if one of them is not good."""
     output = bare.run_as(
         keys.environment, *config, f"verify-{what}", "--raw", *ids, purpose="verify", may_fail=True
     )
@@ -244,7 +246,7 @@ _UNKNOWN = (
     "is signed with {key}, which is not in the keys of repository.verify: if you trust it, add it "
     "to allowedSignersFile or gpgKeysFile"
 )
-# In this order: a signature of several kinds is as bad as its worst.
+# In order of severity, since a signature can have several faults.
 _COMPLAINTS = (
     (r"^\[GNUPG:\] BADSIG ", _BAD),
     (r"^\[GNUPG:\] REVKEYSIG ", _REVOKED),

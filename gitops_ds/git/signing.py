@@ -1,4 +1,4 @@
-"""What our own commits are signed with: a key from the settings, or at a desk the person's own git
+"""The signing of our own commits: with a key from the settings, or in a command with the user's git
 configuration.
 """
 
@@ -34,7 +34,7 @@ class SigningKey:
 
 
 class UserSigningConfig(msgspec.Struct, frozen=True):
-    """As the person's git signs, by these settings of theirs."""
+    """The signing settings of the user's git."""
 
     settings: tuple[tuple[str, str], ...]
 
@@ -44,8 +44,8 @@ Signing = SigningKey | UserSigningConfig
 
 @contextmanager
 def prepared(signing: Signing) -> Iterator[tuple[tuple[str, ...], Mapping[str, str]]]:
-    """git's words before a command that signs, and its environment; keys are on the disk only
-    meanwhile. Raises UsageError.
+    """git's options for a command that signs, and its environment; keys are on the disk only inside
+    the context. Raises UsageError.
     """
     match signing:
         case UserSigningConfig(settings):
@@ -53,7 +53,7 @@ def prepared(signing: Signing) -> Iterator[tuple[tuple[str, ...], Mapping[str, s
         case SigningKey(private, format) if format is KeyFormat.SSH:
             with verification_keys.directory() as where:
                 file = where / "key"
-                # ssh-keygen refuses a key that others may read, as a mounted one often is
+                # ssh-keygen refuses a key that others can read, as they often can a mounted one
                 file.touch(mode=0o600)
                 file.write_bytes(private.rstrip(b"\n") + b"\n")
                 yield verification_keys.config("gpg.format=ssh", f"user.signingKey={file}"), {}

@@ -1,5 +1,5 @@
-"""The entries of a tree that we take, and a finding for each that we refuse. Pure; also used for a
-work tree's entries.
+"""The accepted entries of a tree, and a finding for each refused one. Pure; also used for a work
+tree's entries.
 
 | rule | what | refused (not deployable) |
 |---|---|---|
@@ -38,7 +38,7 @@ _UNSAFE = re.compile(r"[\x00-\x1f\x7f\\]|[\u202a-\u202e\u2066-\u2069]")
 
 
 class EntryKind(Enum):
-    """What an entry is, by its mode."""
+    """The kind of an entry, by its mode."""
 
     FILE = "100"
     LINK = "120"
@@ -50,8 +50,8 @@ _KINDS = {"100": EntryKind.FILE, "120": EntryKind.LINK, "160": EntryKind.SUBMODU
 
 
 class TreeEntry(msgspec.Struct, frozen=True):
-    """A name as git or the file system gives it, what it is, its size in bytes, and the blob's id
-    (empty in a work tree).
+    """The name from git or the file system, the kind, the size in bytes, and the blob's id (empty
+    in a work tree).
     """
 
     name: bytes
@@ -62,7 +62,7 @@ class TreeEntry(msgspec.Struct, frozen=True):
 
 
 class Sifted(msgspec.Struct, frozen=True):
-    """The entries to be read, each with its checked path, and what was found on the way."""
+    """The entries to read, each with its validated path, and the findings."""
 
     files: tuple[tuple[PurePosixPath, TreeEntry], ...]
     findings: tuple[Finding, ...]
@@ -87,7 +87,7 @@ def sift(
     limits: RepositoryLimits,
     targets: Callable[[Sequence[TreeEntry]], Mapping[bytes, bytes]],
 ) -> Sifted:
-    """Divides entries by the table above. `targets` reads what symbolic links point at, by their
+    """Divides entries by the table above. `targets` reads the targets of symbolic links, by their
     names.
     """
     findings: list[Finding] = []
@@ -148,7 +148,7 @@ _ODD = "neither a file nor a directory, so it is not read; remove it"
 
 
 def plain_path(name: bytes) -> PurePosixPath | None:
-    """The name as a path, or None where it could mean something else than it says."""
+    """The name as a path, or None for an ambiguous one."""
     try:
         text = name.decode("utf-8")
     except UnicodeDecodeError:
@@ -160,8 +160,8 @@ def plain_path(name: bytes) -> PurePosixPath | None:
 
 
 def directory(path: str) -> str:
-    """A directory inside a repository as git takes it, empty for the root; UsageError for one that
-    leads out.
+    """A directory inside a repository in git's form, empty for the root. Raises UsageError for a
+    path outside of it.
     """
     parts = PurePosixPath(path).parts
     if path.startswith("/") or ".." in parts or any(ord(c) < 32 for c in path):
@@ -211,7 +211,7 @@ def _finding(rule: str, entry: TreeEntry, refused: bool, message: str) -> Findin
 
 
 def shown(name: bytes) -> str:
-    """The name for people."""
+    """The printable name."""
     return "".join(
         c if c.isprintable() else f"\\x{ord(c):02x}"
         for c in name.decode("utf-8", "backslashreplace")

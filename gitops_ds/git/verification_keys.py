@@ -12,7 +12,7 @@ from pathlib import Path
 from gitops_ds import errors
 
 SECONDS = 60.0
-# Only the keys that we import are in it, so each of them counts; nothing is asked of any network.
+# It has only the imported keys, so all are trusted; without network.
 _GPG = (
     "batch\ntrust-model "
     "always\nno-auto-key-retrieve\nno-auto-key-locate\ndisable-dirmngr\nno-greeting\n"
@@ -21,7 +21,9 @@ _GPG = (
 
 @contextlib.contextmanager
 def directory() -> Iterator[Path]:
-    """A directory that only we can read; its path is short, since gpg puts sockets below it."""
+    """A directory that only this user can read; its path is short, since gpg creates sockets below
+    it.
+    """
     try:
         with tempfile.TemporaryDirectory(prefix="gds-", ignore_cleanup_errors=True) as where:
             yield Path(where)
@@ -32,17 +34,17 @@ def directory() -> Iterator[Path]:
 
 
 def config(*more: str) -> tuple[str, ...]:
-    """The words by which git runs gpg and ssh-keygen from the PATH, whatever any configuration
-    says, with `more` pairs.
+    """The options with which git runs gpg and ssh-keygen from the PATH, regardless of its
+    configuration, with `more` pairs.
     """
     pairs = ("gpg.program=gpg", "gpg.openpgp.program=gpg", "gpg.ssh.program=ssh-keygen", *more)
     return tuple(word for pair in pairs for word in ("-c", pair))
 
 
 def gnupg(home: Path, keys: bytes) -> dict[str, str]:
-    """The environment in which gpg knows these keys (armored or binary) and no others.
+    """The environment in which gpg has only these keys (armored or binary).
 
-    Raises UsageError for what holds no key, or where gpg is missing. Without keys gpg is not run.
+    Raises UsageError for content without a key, or if gpg is missing. Without keys gpg is not run.
     """
     home.mkdir(mode=0o700)
     (home / "gpg.conf").write_text(_GPG)
@@ -58,7 +60,7 @@ def gnupg(home: Path, keys: bytes) -> dict[str, str]:
 
 
 def opens(private_key: bytes) -> bool:
-    """Whether ssh can use a private key: it is one, and has no passphrase."""
+    """Whether ssh can use the text as a private key, which must not have a passphrase."""
     with directory() as where:
         file = where / "key"
         file.touch(mode=0o600)
@@ -67,7 +69,7 @@ def opens(private_key: bytes) -> bool:
 
 
 def knows(known_hosts: bytes, host: str, port: int) -> bool:
-    """Whether lines of known_hosts, hashed or not, name a host."""
+    """Whether lines of known_hosts, hashed or not, contain a host."""
     with directory() as where:
         (where / "known_hosts").write_bytes(known_hosts)
         name = host if port == 22 else f"[{host}]:{port}"
@@ -75,18 +77,18 @@ def knows(known_hosts: bytes, host: str, port: int) -> bool:
 
 
 def release(environment: dict[str, str]) -> None:
-    """Ends the agent that gpg started for a secret key."""
+    """Stops the agent that gpg started for a secret key."""
     with contextlib.suppress(errors.GitopsError):
         run(("gpgconf", "--kill", "all"), environment)
 
 
 def run(words: tuple[str, ...], environment: dict[str, str], input: bytes = b"") -> str:
-    """What a program prints to stdout, however it ended. Raises UsageError where it is missing,
-    SourceError where it hangs.
+    """The stdout of a program, regardless of its exit code. Raises UsageError if it is missing,
+    SourceError if it hangs.
     """
     clean = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C", **environment}
     try:
-        done = subprocess.run(  # noqa: S603  words of ours
+        done = subprocess.run(  # noqa: S603  our own words
             words, env=clean, input=input, capture_output=True, timeout=SECONDS, check=False
         )
     except FileNotFoundError:

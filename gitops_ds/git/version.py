@@ -1,4 +1,4 @@
-"""Which git is installed."""
+"""The version of the installed git."""
 
 from __future__ import annotations
 

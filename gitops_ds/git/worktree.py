@@ -1,6 +1,6 @@
 """The user's working directory, read as a snapshot without a commit.
 
-In a Git work tree these are the tracked files and the new ones that .gitignore does not name;
+In a Git work tree these are the tracked files and the untracked ones that are not ignored;
 elsewhere all files outside `.git`. The refusals are those of a commit (`tree`).
 """
 
@@ -34,7 +34,7 @@ def tracks(root: Path, directory: Path) -> bool:
 
 
 def snapshot(directory: Path, path: str = "", limits: RepositoryLimits = DEFAULT) -> SourceTree:
-    """The files under `path` of the directory as they are now; blocking.
+    """The present files under `path` of the directory; blocking.
 
     Raises SourceError if the directory can't be read. A file that is deleted meanwhile is omitted.
     """
@@ -72,7 +72,7 @@ def _contents(
     base = os.fsencode(root)
     for path, entry in entries:
         try:
-            # Not through a symlink that replaced the file since the listing.
+            # A symlink that replaced the file after the listing must not be followed.
             descriptor = os.open(_file(base, entry), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         except FileNotFoundError:
             continue

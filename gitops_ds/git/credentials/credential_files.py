@@ -72,7 +72,7 @@ def install(address: Address, credentials: Credentials, directory: Path) -> GitC
 
 
 def _https(address: Address, login: object, own: Credentials, directory: Path) -> GitCredentials:
-    # An own HOME keeps ~/.netrc out.
+    # A separate HOME excludes ~/.netrc.
     environment = {"HOME": str(directory), "GIT_ASKPASS": "/bin/false"}
     config: list[tuple[str, str]] = []
     secrets: tuple[str, ...] = ()
@@ -164,5 +164,5 @@ def _as_git_quotes(user: str) -> str:
 
 
 def _ssh_quoted(path: Path) -> str:
-    """A path as an ssh option's value: spaces are kept by quotes, and a % is no token."""
+    """A path as an ssh option's value: spaces are quoted, and % is escaped."""
     return '"' + str(path).replace("%", "%%") + '"'

@@ -1,8 +1,6 @@
-"""Where credentials may go: to one scheme, host and port, and there to what lies below a path.
-Pure.
+"""The scope of credentials: one scheme, host and port, and the repositories below a path. Pure.
 
-Whatever is in doubt does not match: credentials that stay at home are a message, those that leave
-are a leak.
+Ambiguous values do not match: unused credentials result in a message, misused ones in a leak.
 """
 
 from __future__ import annotations
@@ -18,15 +16,12 @@ from gitops_ds.git import address
 from gitops_ds.git.address import Address, Scheme
 
 _PORTS = {"https": 443, "ssh": 22}
-# A path in which a server may read something else than stands there: `..`, `%2e`, `//`, a
-# backslash.
+# A path that a server may interpret differently: `..`, `%2e`, `//`, a backslash.
 _ODD = re.compile(r"%|\\|//|(?:^|/)\.{1,2}(?:/|$)")
 
 
 class CredentialScope(msgspec.Struct, frozen=True):
-    """A URL prefix at a Git server; `path` as its parts, None if the path is ambiguous
-    there.
-    """
+    """A URL prefix at a Git server; `path` as its parts, None for an ambiguous path."""
 
     scheme: str
     host: str
@@ -35,7 +30,7 @@ class CredentialScope(msgspec.Struct, frozen=True):
 
 
 def place(where: Address) -> CredentialScope | None:
-    """Where a repository is; None for a local one."""
+    """The scope of a repository; None for a local one."""
     if where.scheme is Scheme.FILE:
         return None
     at = urls.urlsplit(where.origin)
@@ -53,7 +48,7 @@ def _parts(path: str) -> tuple[str, ...] | None:
 
 
 def parse(text: str) -> CredentialScope:
-    """The place of a setting `match`: https://HOST, ssh://HOST, with :PORT and /PATH where wanted.
+    """The scope of a setting `match`: https://HOST or ssh://HOST, optionally with :PORT and /PATH.
     Raises UsageError.
     """
     advice = (
@@ -82,7 +77,7 @@ def parse(text: str) -> CredentialScope:
 
 
 def covers(scope: CredentialScope, where: CredentialScope) -> bool:
-    """Whether credentials for the one place may go to the other: the same origin, and at or below
+    """Whether credentials for one scope may be used for the other: the same origin, and at or below
     the path, by whole parts.
     """
     if (scope.scheme, scope.host, scope.port) != (where.scheme, where.host, where.port):
@@ -93,8 +88,8 @@ def covers(scope: CredentialScope, where: CredentialScope) -> bool:
 
 
 def nearest(scopes: Sequence[CredentialScope], where: Address) -> int | None:
-    """Which of the places is meant for a repository, by its number: the longest path that covers
-    it, the first of equals.
+    """The index of the scope for a repository: the longest path that covers it, the first of
+    equals.
     """
     at = place(where)
     fitting = [number for number, one in enumerate(scopes) if at is not None and covers(one, at)]

@@ -21,18 +21,18 @@ from gitops_ds.git.address import Address, Scheme
 from gitops_ds.git.credentials.credential_values import Credentials, Password
 
 USER = "x-access-token"
-# seconds before its end in which a token is replaced: longer than any talk with the server
+# seconds before its expiry in which a token is replaced: longer than any connection to the server
 EARLY = 600.0
 _SECONDS = 30.0
-_JWT_SECONDS = 540  # GitHub takes ten minutes, by its own clock
-_SKEW = 60  # seconds that our clock may be ahead, as GitHub advises
+_JWT_SECONDS = 540  # GitHub accepts ten minutes, by its own clock
+_SKEW = 60  # seconds that our clock may be ahead, as GitHub recommends
 _MOST_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class App:
     """An app's id (or client id), the number of its installation, its private key in PEM; `api` is
-    empty for the usual one.
+    empty for the default API.
     """
 
     id: str
@@ -43,16 +43,16 @@ class App:
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """An installation's token, and when it ends (seconds since 1970)."""
+    """An installation's token, and its expiry (seconds since 1970)."""
 
     text: str = field(repr=False)
     ends: float
 
 
 def api_of(where: Address) -> str:
-    """The API beside a repository. Raises UsageError for one that isn't reached by https.
+    """The API for a repository. Raises UsageError for an address without https.
 
-    github.com, tenants on ghe.com, and GitHub Enterprise Server have it at different places:
+    github.com, tenants on ghe.com, and GitHub Enterprise Server have different addresses:
     https://docs.github.com/en/enterprise-server/rest/using-the-rest-api/getting-started-with-the-rest-api
     """
     if where.scheme is not Scheme.HTTPS:
@@ -82,7 +82,7 @@ def assertion(app: App, now: float) -> str:
 
 
 class Tokens:
-    """The token of one app for one repository, remembered until shortly before its end."""
+    """The token of one app for one repository, cached until shortly before its expiry."""
 
     def __init__(self, where: Address, clock: Callable[[], float]) -> None:
         """Nothing is sent yet. `clock` gives seconds since 1970."""
@@ -91,9 +91,9 @@ class Tokens:
         self._one_at_a_time = asyncio.Lock()
 
     async def login(self, app: App, own: Credentials, *, refused: bool) -> Password:
-        """As whom to come now; `own` has the authorities and the proxy by which the API is reached.
+        """The current credentials; `own` has the authorities and the proxy for the API.
 
-        A token that was refused is replaced. Raises SourceDenied, SourceUnreachable, UsageError.
+        A refused token is replaced. Raises SourceDenied, SourceUnreachable, UsageError.
         """
         async with self._one_at_a_time:
             if (

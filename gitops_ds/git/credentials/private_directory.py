@@ -23,7 +23,8 @@ class PrivateDirectory:
     """
 
     def __init__(self, cache: Path) -> None:
-        # The lock of the cache makes creation and locking one step for a sweep of another process.
+        # With the lock of the cache, creation and locking are atomic for the sweep of another
+        # process.
         with _opened(cache) as cache_lock:
             _lock(cache_lock, fcntl.LOCK_EX)
             _sweep(cache)
