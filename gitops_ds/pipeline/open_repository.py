@@ -1,4 +1,4 @@
-"""Opens what a person names as a repository: the files of a directory, a commit of it, or a URL."""
+"""Opens the repository of a command: the files of a directory, a commit of it, or a URL."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from gitops_ds.model.sources.source_tree import SourceTree
 from gitops_ds.model.values import replace
 from gitops_ds.yaml.provenance.lookup import KUSTOMIZATIONS
 
-if TYPE_CHECKING:  # a work tree is checked without any of it
+if TYPE_CHECKING:  # not needed for a work tree
     from gitops_ds.git.credentials.credential_values import Credentials, Login
     from gitops_ds.git.repository import Repository
 
 
 class RepositoryRef(msgspec.Struct, frozen=True):
-    """A repository as named: its address (None: outside Git), the path inside it, and its root
-    directory where it is local.
+    """A repository of a command: its address (None: outside Git), the path inside it, and the root
+    directory of a local one.
 
-    `allowed` is what may run on its files.
+    `allowed` are the programs that may run on its files.
     """
 
     where: address.Address | None
@@ -38,23 +38,23 @@ class RepositoryRef(msgspec.Struct, frozen=True):
 
     @property
     def display(self) -> str:
-        """For people; holds no credentials."""
+        """The name in messages, without credentials."""
         return self.where.display if self.where else str(self.directory)
 
     @property
     def display_path(self) -> str:
-        """The directory inside the repository, for people."""
+        """The directory inside the repository in messages."""
         return "/".join(filter(None, (self.display, self.path)))
 
     @property
     def identity(self) -> str:
-        """What the repository is called in a cluster."""
+        """The identity of the repository in a cluster."""
         return identity(self.where) if self.where else self.display
 
 
 def identity(where: address.Address) -> str:
-    """What a repository is called in a cluster: of a work tree the server it came from, so that all
-    its clones are one.
+    """The identity of a repository in a cluster: for a work tree that of its remote, so that all
+    clones have the same one.
     """
     from gitops_ds.git import local_worktree
 
@@ -65,7 +65,7 @@ def identity(where: address.Address) -> str:
 
 
 def cache_directory(of: str = "git") -> Path:
-    """Where bare copies (or `renders`) are kept between runs."""
+    """The directory of bare copies (or `renders`) between runs."""
     base = (
         os.environ.get("GITOPS_DS_CACHE")
         or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "gitops-ds"
@@ -74,11 +74,11 @@ def cache_directory(of: str = "git") -> Path:
 
 
 def named(text: str | None, path: str = "", may: AllowedRenderers | None = None) -> RepositoryRef:
-    """What `-C`, an argument or nothing means: a URL, a directory, or the work tree around the
+    """The repository of `-C` or an argument: a URL, a directory, or by default the work tree of the
     current directory.
 
-    `may` is what may run on its files; left open, what renders them. Raises UsageError for a
-    directory that isn't there.
+    `may` are the programs that may run on its files, by default the renderers. Raises UsageError
+    for a missing directory.
     """
     allowed = PROGRAMS if may is None else may
     if text and ("://" in text or (not Path(text).exists() and ":" in text)):
@@ -95,8 +95,7 @@ def named(text: str | None, path: str = "", may: AllowedRenderers | None = None)
         return RepositoryRef(address.parse(str(directory), allow_local=True), path, None, allowed)
     if root is None:
         return RepositoryRef(None, path, directory, allowed)
-    # Inside a work tree without an argument the whole repository is meant; a directory that was
-    # named is taken as it is.
+    # Without an argument the repository is the whole work tree; with one it is that directory.
     inside = "" if text is None else directory.relative_to(root).as_posix().removeprefix(".")
     return RepositoryRef(
         address.parse(str(root), allow_local=True),
@@ -107,7 +106,7 @@ def named(text: str | None, path: str = "", may: AllowedRenderers | None = None)
 
 
 def credentials(where: address.Address) -> Credentials:
-    """A person's own: from the URL, GITOPS_DS_GIT_TOKEN, GITOPS_DS_GIT_USER and
+    """The user's credentials: from the URL, GITOPS_DS_GIT_TOKEN, GITOPS_DS_GIT_USER and
     GITOPS_DS_GIT_PASSWORD, or their ssh.
     """
     from gitops_ds.git.credentials.credential_values import Bearer, Credentials, OwnSsh, Password
@@ -131,7 +130,7 @@ def credentials(where: address.Address) -> Credentials:
 
 @asynccontextmanager
 async def opened(repository: RepositoryRef) -> AsyncIterator[Repository]:
-    """The Git repository behind the name. Raises UsageError for a directory outside Git."""
+    """The Git repository. Raises UsageError for a directory outside Git."""
     if repository.where is None:
         raise errors.UsageError(
             f"{repository.display} is not in Git, and this needs commits: name a repository with "
@@ -145,14 +144,14 @@ async def opened(repository: RepositoryRef) -> AsyncIterator[Repository]:
 
 
 async def commit_snapshot(repository: Repository, at: str | None, path: str) -> SourceTree:
-    """The snapshot of a revision (None: the default branch), its kustomizations and charts
-    expanded.
+    """The snapshot of a revision (None: the default branch), with expanded kustomizations and
+    charts.
     """
     return await expanded(await unexpanded(repository, at, path), repository.allowed)
 
 
 async def unexpanded(repository: Repository, at: str | None, path: str) -> SourceTree:
-    """The snapshot of a revision (None: the default branch), nothing expanded."""
+    """The snapshot of a revision (None: the default branch), not expanded."""
     from gitops_ds.git import revision
 
     tip = await repository.tip(revision.parse(at) if at else revision.Head())
@@ -161,15 +160,13 @@ async def unexpanded(repository: Repository, at: str | None, path: str) -> Sourc
 
 
 async def snapshot_of(repository: Repository, commit: CommitId, path: str) -> SourceTree:
-    """The snapshot of a commit, its kustomizations and charts expanded."""
+    """The snapshot of a commit, with expanded kustomizations and charts."""
     await repository.fetch(commit)
     return await expanded(await repository.snapshot(commit, path), repository.allowed)
 
 
 def standing(repository: RepositoryRef) -> SourceTree:
-    """A local repository's work tree, nothing expanded. Raises UsageError for one that
-    is elsewhere.
-    """
+    """A local repository's work tree, not expanded. Raises UsageError for a remote repository."""
     if repository.directory is None:
         raise errors.UsageError(f"{repository.display} has no work tree")
     return worktree.snapshot(repository.directory, repository.path)
@@ -178,7 +175,7 @@ def standing(repository: RepositoryRef) -> SourceTree:
 async def snapshot(
     repository: RepositoryRef, at: str | None, *, committed: bool = False
 ) -> SourceTree:
-    """What a command works on: the files of the work tree, or with `at`, a URL or `committed` a
+    """The snapshot for a command: the files of the work tree, or with `at`, a URL or `committed`, a
     commit.
     """
     if repository.directory is not None and at is None and not committed:
@@ -190,11 +187,11 @@ async def snapshot(
 async def base_snapshot(
     repository: RepositoryRef, base: str, at: str | None, server: str = ""
 ) -> SourceTree:
-    """Where the line of `at` (None: HEAD) left that of the base: what came to the base since is no
-    news, as in a pull request.
+    """The snapshot of the merge base of `at` (None: HEAD) and the base: later changes of the base
+    do not count, as in a pull request.
 
-    `server` is where both lines are read; empty: in the repository itself, which may lack them (a
-    shallow clone of a CI).
+    `server` is the repository for the merge base; empty: the repository itself, which may lack the
+    history (a shallow clone of a CI).
     """
     from gitops_ds.git import revision
 
@@ -211,10 +208,11 @@ async def base_snapshot(
 
 
 async def commit_named(text: str, directory: str | None) -> str:
-    """The commit that a revision names. An id, or how it begins, is taken as it is and needs no
-    repository at hand.
+    """The commit of a revision. An id, full or abbreviated, is returned unchanged and needs no
+    repository.
 
-    `directory` is a directory or URL, None the work tree around. Raises UsageError and SourceError.
+    `directory` is a directory or URL, None the work tree of the current directory. Raises
+    UsageError and SourceError.
     """
     if re.fullmatch("[0-9a-f]{7,64}", text.lower()):
         return text.lower()
@@ -226,7 +224,7 @@ async def commit_named(text: str, directory: str | None) -> str:
 
 
 async def expanded(tree: SourceTree, allowed: AllowedRenderers) -> SourceTree:
-    """The snapshot with its kustomizations and charts, as far as programs may run."""
+    """The snapshot with its kustomizations and charts expanded by the allowed programs."""
     from gitops_ds.render import bundle, charts
 
     used_charts = charts.charts(tree)
@@ -242,8 +240,8 @@ async def expanded(tree: SourceTree, allowed: AllowedRenderers) -> SourceTree:
 def includes(
     repository: RepositoryRef, commit: str
 ) -> Callable[[CommitId], Awaitable[bool]] | None:
-    """Whether a later commit has `commit` before it; None where no Git is at hand, False for what
-    Git cannot compare them.
+    """Whether a later commit has `commit` in its history; None without Git, False if Git can't
+    compare them.
     """
     if repository.where is None:
         return None

@@ -1,5 +1,5 @@
-"""What a change means beyond its fields: what it costs, whether it fits, how its rollout goes, and
-whether there is a way back.
+"""The outlook of a change: its additional requests, whether pods fit, the simulated rollout, and
+whether it can be rolled back.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from gitops_ds.model.plural import counted
 
 
 class Cost(msgspec.Struct, frozen=True):
-    """The additional (or lower) request of a resource, in thousandths of its unit: each pod,
-    and all nodes together.
+    """The additional (or lower) request of a resource, in thousandths of its unit: each pod, and
+    all nodes together.
 
-    `nodes` is how many have the agent afterwards, None where others have it than before: then
-    `total` is no product.
+    `nodes` is the number of nodes with the agent afterwards, None if other nodes have it than
+    before: then `total` is not a product.
     """
 
     resource: str
@@ -41,8 +41,8 @@ class Cost(msgspec.Struct, frozen=True):
 
 
 class WayBack(msgspec.Struct, frozen=True):
-    """Which revision a revert brings back (None: not known), under which number, and why it can't
-    be had (empty: it can).
+    """The revision that a revert restores (None: unknown), its new number, and the obstacles
+    (empty: it can be restored).
     """
 
     revision: int | None
@@ -51,8 +51,8 @@ class WayBack(msgspec.Struct, frozen=True):
 
 
 class Outlook(msgspec.Struct, frozen=True):
-    """What is known of one change. `configuration` says in sentences what a change of ConfigMaps
-    and Secrets does to pods.
+    """The outlook of one change. `configuration` are sentences about the effect of changed
+    ConfigMaps and Secrets on pods.
     """
 
     costs: tuple[Cost, ...] = ()
@@ -68,15 +68,15 @@ NOTHING = Outlook()
 
 @dataclass
 class Rehearsals:
-    """Rollouts that were played: those that go alike on nodes that are alike are played once."""
+    """Simulated rollouts: equal rollouts on equal nodes are simulated once."""
 
     played: dict[tuple[object, ...], tuple[Rehearsal, tuple[int, ...]]] = field(
         default_factory=dict
     )
 
     def of(self, old: Body, new: Body, nodes: Sequence[Node]) -> Rehearsal:
-        """The rollout from one DaemonSet to the other on these nodes, in the order of their
-        names.
+        """The simulated rollout from one DaemonSet to the other on these nodes, in the order of
+        their names.
         """
         concerned, shape = _shape(old, new, nodes)
         spec = section(new.get("spec"))
@@ -101,8 +101,8 @@ class Rehearsals:
 
 
 def _shape(old: Body, new: Body, nodes: Sequence[Node]) -> tuple[list[Node], bytes]:
-    """The nodes that either side is for, and all of them that a rollout sees: for which side, and
-    whether they are ready.
+    """The nodes of either side, and their properties in a rollout: the sides, and whether they are
+    ready.
     """
     placers = [node_eligibility.read(template(body)) for body in (old, new)]
     grouped = node_groups.groups(nodes, node_groups.keys_of(placers))
@@ -127,9 +127,7 @@ def _shape(old: Body, new: Body, nodes: Sequence[Node]) -> tuple[list[Node], byt
 def outlooks(
     sides: ChangeSides, changes: Sequence[Change], played: Rehearsals, *, history: bool
 ) -> Mapping[Key, Outlook]:
-    """The outlook of each change that there is something to say of. `history`: revisions are those
-    of the cluster.
-    """
+    """The outlook of each change that has one. `history`: revisions are those of the cluster."""
     census = sides.census
     misfits: dict[Key, list[node_capacity.Misfit]] = {}
     if census is not None and census.room and any(change.key.is_daemonset for change in changes):
@@ -199,8 +197,8 @@ def _requested(manifest: Any) -> Mapping[str, int]:
 
 
 def _rolled_by(before: Body, after: Body) -> Iterator[str]:
-    """Which configuration makes the pods restart: a name that ends in another hash, an annotation
-    that holds another one.
+    """The configuration because of which pods restart: a name that ends in another hash, or an
+    annotation with another hash.
     """
     names = [
         {(kind, name) for _, kind, name in references.of(pod(body))} for body in (before, after)
@@ -264,7 +262,7 @@ def _back(change: Change, sides: ChangeSides, *, history: bool) -> WayBack | Non
 
 
 def lines(outlook: Outlook, change: Change, census: Census | None) -> Iterator[str]:
-    """The outlook in sentences."""
+    """The outlook as sentences."""
     yield from outlook.configuration
     if outlook.costs:
         yield _cost_line(outlook.costs)
@@ -278,7 +276,7 @@ def lines(outlook: Outlook, change: Change, census: Census | None) -> Iterator[s
 
 
 def summed(costs: Sequence[Cost]) -> str:
-    """The requests of several changes together: `+47.2 cores, +73.8Gi memory`."""
+    """The total requests of several changes: `+47.2 cores, +73.8Gi memory`."""
     totals = {
         resource: sum(one.total for one in costs if one.resource == resource) for resource in _UNITS
     }
@@ -390,6 +388,6 @@ def as_json(outlook: Outlook, change: Change, census: Census | None) -> dict[str
 
 
 def _nodes(names: Sequence[str], census: Census) -> dict[str, Any]:
-    """Declared nodes have no names outside this check."""
+    """The nodes for JSON; declared nodes have no names outside of this check."""
     entry: dict[str, Any] = {"count": len(names), "pools": node_groups.by_pool(names, census)}
     return entry if census.declared else {**entry, "names": list(names)}

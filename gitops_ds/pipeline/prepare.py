@@ -1,6 +1,4 @@
-"""From a snapshot to what may be deployed: render, then validate. The same for the service, the
-command line and a pull request.
-"""
+"""Renders and checks a snapshot. The same for the service, the command line and a pull request."""
 
 from __future__ import annotations
 
@@ -26,11 +24,10 @@ if TYPE_CHECKING:
 
 
 class Prepared(msgspec.Struct, frozen=True):
-    """A bundle and its findings, ordered by place. `deployable`: nothing that the
-    API server would refuse.
+    """A bundle and its findings, ordered by place. `deployable`: without a blocking finding.
 
-    `fleet` is the same with what is known of the cluster's nodes, if nodes were requested.
-    `clean` holds the objects without a finding.
+    `fleet` is the bundle with the known nodes of the cluster, if nodes were requested. `clean` are
+    the objects without a finding.
     """
 
     bundle: Bundle
@@ -40,12 +37,12 @@ class Prepared(msgspec.Struct, frozen=True):
 
     @property
     def census(self) -> Census | None:
-        """What is known of the cluster's nodes."""
+        """The known nodes of the cluster."""
         return self.fleet.census
 
     @property
     def deployable(self) -> bool:
-        """Whether no finding stands in the way; advice never does."""
+        """Whether no finding blocks the commit; advice never does."""
         return not any(finding.refused for finding in self.findings)
 
 
@@ -60,11 +57,10 @@ def prepare(
 ) -> Prepared:
     """Renders and checks the snapshot for one cluster.
 
-    With `live` the rules over nodes look as well: at the nodes that it holds, else at those that
-    the cluster's file declares. Not `files`: the repository's own files were judged already, for
-    another cluster. Not `advice`: only what stands in the way of a deploy is looked for, which
-    takes less time and memory. Raises UsageError for a cluster that the repository doesn't
-    describe.
+    With `live` the rules over nodes run too: with its nodes, else with those that the cluster's
+    file declares. Without `files`: the repository's own files were already checked for another
+    cluster. Without `advice`: only blocking rules run, which takes less time and memory. Raises
+    UsageError for an unknown cluster.
     """
     with spans.span("render"):
         bundle = rendering.render(snapshot, cluster=cluster, namespace=namespace)

@@ -1,4 +1,4 @@
-"""The previews of the staged rollouts that changes begin."""
+"""The previews of the staged rollouts of changes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from gitops_ds.rollouts.staged_simulation import RolloutNodes
 class StagedPreviews:
     """Previews of rollouts. Equal policies over equal nodes are simulated once."""
 
-    # The nodes are kept, so that their id is not used again.
+    # The nodes are referenced, so that their id is not reused.
     _known: dict[tuple[object, ...], tuple[Sequence[Node], StagedPreview]] = field(
         default_factory=dict
     )
@@ -38,8 +38,8 @@ class StagedPreviews:
     ) -> list[Change]:
         """The changes, with the preview of each that begins a staged rollout.
 
-        `before` are the objects before the change; a DaemonSet that it does not hold is created
-        without stages. Without `nodes` the previews have the stages alone.
+        `before` are the objects before the change; a DaemonSet outside of it is created without
+        stages. Without `nodes` the previews have only the stages.
         """
         return [
             replace(change, stages=self._of(change, before[change.key], bundle, nodes))
@@ -57,7 +57,7 @@ class StagedPreviews:
         key = (
             target_revisions.policy_text(source.document, pools),
             repr([spec.get(part) for part in ("nodeSelector", "affinity", "tolerations")]),
-            # Names of fields of the spec that tolerations depend on.
+            # Fields of the spec that affect tolerations.
             repr(spec.get("hostNetwork")),
             (old.get("spec") or {}).get("minReadySeconds"),
             id(nodes),
@@ -74,7 +74,7 @@ class StagedPreviews:
 
 
 def is_staged(change: Change, bundle: Bundle) -> bool:
-    """Whether a change begins a staged rollout: it names a target revision, or is not divided into
+    """Whether a change starts a staged rollout: it sets a target revision, or is not divided into
     stages yet.
     """
     manifest = bundle.manifests.get(change.key)
