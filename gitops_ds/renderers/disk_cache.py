@@ -33,7 +33,7 @@ def key(*parts: str | bytes) -> str:
 
 
 def read(directory: Path | None, key: str, secret: bytes = b"") -> bytes | None:
-    """What was kept under the key; None where there is nothing, or nothing to be trusted."""
+    """The content of the key; None for a missing or untrusted entry."""
     if directory is None or not _is_ours(directory):
         return None
     path = directory / key

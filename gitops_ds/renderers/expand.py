@@ -26,7 +26,7 @@ from gitops_ds.renderers.process import Means
 from gitops_ds.sandbox import memory
 
 NO_PROGRAM, FAILED, NOT_ALLOWED = "SRC010", "SRC013", "DS801"
-# To be changed with the way in which kustomize is run.
+# Must change when kustomize is run differently.
 _WAY = "kustomize 1"
 
 
@@ -158,7 +158,7 @@ def _keys(
     files: Mapping[PurePosixPath, bytes],
     command: tuple[str, ...],
 ) -> dict[PurePosixPath, str]:
-    """For each the hash of its build's inputs: every file below the directories that it reaches."""
+    """The hash of the inputs of each build: every file below the directories that it references."""
     identity = process.identity(command[0])
     keys = {}
     for top, reached in tops.items():

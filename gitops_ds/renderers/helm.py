@@ -1,8 +1,8 @@
-"""Charts that source.yaml files name, rendered by the installed helm.
+"""The charts of source.yaml files, rendered by the installed helm.
 
 `helm template` runs on a copy of the chart in an owner-only directory, without cluster, plugins,
-repositories, network and DNS. A chart elsewhere is fetched before that, by a `helm pull` of its
-own, and only where the network is allowed.
+repositories, network and DNS. A remote chart is fetched before, by a separate `helm pull`, and only
+if the network is allowed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from gitops_ds.sandbox import memory
 from gitops_ds.yaml import parser
 from gitops_ds.yaml.provenance import helm
 
-# Changes when the same input is given to helm in another way.
+# Must change when helm is run differently with the same input.
 _WAY = "helm 1"
 # The index of a large chart repository has tens of MiB.
 _FETCHED = 64 * MIB
@@ -43,7 +43,7 @@ async def expand(snapshot: SourceTree, charts: Sequence[Chart], means: Means) ->
     """The snapshot with `charts` for each chart that could be rendered, a finding for each other,
     and their files consumed.
 
-    Raises ExpansionFailed when no copy can be written.
+    Raises ExpansionFailed if the copy can't be written.
     """
     gate = asyncio.Semaphore(memory.here().programs)
 
@@ -144,7 +144,7 @@ class _ChartInput(msgspec.Struct, frozen=True):
 
 
 async def _content(chart: Chart, files: Files, program: str, means: Means) -> _ChartInput | Finding:
-    """The files of the chart, fetched where it is remote, and its values."""
+    """The files of the chart, fetched if it is remote, and its values."""
     if isinstance(chart.where, Remote):
         archive = await _fetched(chart, chart.where, files, program, means)
         if isinstance(archive, Finding):

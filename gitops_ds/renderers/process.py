@@ -31,7 +31,7 @@ from gitops_ds.sandbox import memory
 # A render takes about a second; its output is read as one file of manifests, with that limit.
 RENDER = RepositoryLimits(seconds=60.0, bytes=10 * MIB)
 _TOGETHER = 5
-# A program of its own, never imported: ctypes costs 1 MiB.
+# A separate program, never imported: ctypes takes 1 MiB.
 CONFINE = Path(memory.__file__).with_name("confine.py")
 _STDERR_BYTES = 64 * 1024
 # The discard port is closed: an attempt to use the network fails at once with "connection refused".
@@ -61,8 +61,8 @@ class Means(msgspec.Struct, frozen=True):
     ends: float = math.inf
 
     def timed(self) -> Means:
-        """The same for one snapshot, from now on: all its programs together get as long as a few of
-        them alone.
+        """The same with a deadline for one snapshot, from now on: the time of a few programs for
+        all of them.
         """
         return replace(
             self, ends=asyncio.get_running_loop().time() + _TOGETHER * self.limits.seconds
