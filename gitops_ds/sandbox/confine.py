@@ -1,10 +1,10 @@
-"""Starts a program under limits and without a network: `python confine.py LIMITS -- PROGRAM
-ARGUMENTS`, a process of its own.
+"""Starts a program with limits and without network, in its own process: `python confine.py LIMITS
+-- PROGRAM ARGUMENTS`.
 
-Only the standard library is used, so that it starts within some hundredths of a second. LIMITS is a
+It uses only the standard library, so that it starts within some hundredths of a second. LIMITS is a
 JSON object of `Limits`. Every call of socket() is refused by a seccomp filter, which needs no
-privilege; where the kernel or the machine knows none, the program gets a network namespace with
-nothing in it. https://www.kernel.org/doc/html/latest/userspace-api/seccomp_filter.html
+privilege; if the kernel or the machine lacks it, the program gets an empty network namespace.
+https://www.kernel.org/doc/html/latest/userspace-api/seccomp_filter.html
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ _SECCOMP_MODE_FILTER = 2
 # Machine: the audit architecture, and the number of socket().
 # https://github.com/torvalds/linux/blob/master/include/uapi/linux/audit.h
 _MACHINES = {"x86_64": (0xC000003E, 41), "aarch64": (0xC00000B7, 198)}
-_IO_URING_SETUP = 425  # makes sockets as well; the same number everywhere
+_IO_URING_SETUP = 425  # creates sockets too; the same number everywhere
 _X32 = 0x40000000  # system calls of another ABI of x86_64
 _LOAD, _JUMP_EQUAL, _JUMP_AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06
 _ALLOW, _REFUSE = 0x7FFF0000, 0x00050000 | errno.EACCES
 
 
 def limit(kind: int, most: int, more: int = 0) -> None:
-    """Lowers a limit of this process and its children, the hard one to `more` above; one that is
-    lower already stays.
+    """Lowers a limit of this process and its children, the hard one to `more` above; a lower one is
+    kept.
     """
     _, hard = resource.getrlimit(kind)
     soft, hard = (
@@ -47,14 +47,14 @@ def limit(kind: int, most: int, more: int = 0) -> None:
 
 
 def die_with_parent() -> None:
-    """The kernel ends this process when its parent ends."""
+    """Makes the kernel end this process when its parent ends."""
     if sys.platform == "linux":
         _libc().prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
 def without_network(way: str) -> bool:
-    """Takes the network from this process and its children, by `seccomp` or a `namespace`; whether
-    that worked.
+    """Removes the network of this process and its children, by `seccomp` or a `namespace`; returns
+    whether that succeeded.
     """
     if sys.platform != "linux":
         return False

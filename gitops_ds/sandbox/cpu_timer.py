@@ -1,8 +1,8 @@
 """The limit of CPU time for schemas of a repository, by a timer of the process.
 
-Python's `re` keeps the interpreter's lock while it matches, and looks for signals meanwhile: so a
-signal ends it, where another thread could not. Signals are handled in the main thread; elsewhere,
-and on systems without such timers, nothing is limited.
+Python's `re` keeps the interpreter's lock while it matches, and checks for signals: so a signal can
+end it, but another thread can't. Signals are handled in the main thread; in other threads, and on
+systems without such timers, nothing is limited.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from typing import NoReturn
 from gitops_ds.model import cpu_limit
 
 SECONDS = 10.0  # a schema of 1,000 parameters takes some hundredths of one
-_AGAIN = 0.5  # seconds until the next signal, should code in between have caught the first one
+_AGAIN = 0.5  # seconds until the next signal, in case that other code catches the first one
 
 
 class CpuBudget:
-    """CPU time for all that is limited together, in seconds."""
+    """The CPU time in seconds for all limited code together."""
 
     def __init__(self, seconds: float = SECONDS) -> None:
         self.left = seconds
 
     @contextlib.contextmanager
     def limited(self) -> Iterator[None]:
-        """Counts the time inside; raises CpuLimitExceeded there when it is used up, and at once
-        from then on.
+        """Counts the time in the context; raises CpuLimitExceeded when it is used up, and
+        afterwards at once.
         """
         if self.left <= 0:
             raise cpu_limit.CpuLimitExceeded
@@ -58,5 +58,5 @@ def _exceeded(number: int, frame: FrameType | None) -> NoReturn:
 
 
 def install(seconds: float = SECONDS) -> None:
-    """For this context, and those made from it, from now on."""
+    """Sets the limit for this context and those derived from it."""
     cpu_limit.limiter.set(CpuBudget(seconds).limited)

@@ -1,7 +1,7 @@
-"""A process of our own program for work on what a repository says: with limits of time and memory,
-and ended with all it started.
+"""A process of this program for work on the content of a repository, with limits of time and
+memory; its end also ends its children.
 
-What it is asked and what it answers lies in files without a name; both ends are this program.
+Request and result are in unnamed files; both ends are this program.
 """
 
 from __future__ import annotations
@@ -23,8 +23,7 @@ from gitops_ds.sandbox import confine, memory
 
 MIB: Final = 1 << 20
 _NO_MEMORY, _TOO_LONG = 98, 99  # exit codes
-# Where our program and its caches are, and what git needs at its start; no credential is among
-# them.
+# The locations of this program and its caches, and the variables that git needs; no credentials.
 _KEPT = (
     "PATH",
     "HOME",
@@ -39,11 +38,11 @@ _KEPT = (
     "SSL_CERT_DIR",
 )
 _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
-_LAST = 8192  # bytes at the end of what it writes beside
+_LAST = 8192  # bytes of the end of its stderr
 
 
 class ProcessLimits(msgspec.Struct, frozen=True):
-    """`seconds` from start to end; `memory` of its data and the length of the `answer` in bytes."""
+    """`seconds` from start to end; `memory` of its data and the length of its `answer` in bytes."""
 
     seconds: float
     memory: int
@@ -62,7 +61,7 @@ class ProcessResult(msgspec.Struct, frozen=True):
 async def call(
     module: str, request: bytes, limits: ProcessLimits, *, private: bool = False
 ) -> ProcessResult:
-    """Runs the module as a program on the request. Raises OSError when no process can be started.
+    """Runs the module as a program on the request. Raises OSError if the process can't be started.
 
     `private` content is kept in memory instead of files, and the program's stderr is dropped.
     """
@@ -135,7 +134,7 @@ def serve(work: Callable[[bytes], bytes]) -> NoReturn:
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000")
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    # Only the soft limit: programs that it starts have shares of their own.
+    # Only the soft limit: programs that it starts have their own shares.
     resource.setrlimit(
         resource.RLIMIT_DATA, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard)
     )
@@ -147,7 +146,7 @@ def serve(work: Callable[[bytes], bytes]) -> NoReturn:
         sys.stdout.buffer.flush()
     except MemoryError:
         os._exit(_NO_MEMORY)
-    os._exit(0)  # only memory is left to clean up
+    os._exit(0)  # only memory remains to clean up
 
 
 def note(line: str) -> None:

@@ -22,10 +22,10 @@ class Budget(msgspec.Struct, frozen=True):
     """Shares in bytes: for the process that prepares a commit, for each program that renders, for
     git while it fetches.
 
-    `snapshot` is for all files that are read of one commit, `answers` for what all repositories
-    together make of theirs. `programs` is how many may render at once, `fetches` how many
-    repositories may be fetched at once. All at their limits leave a fifth of a pod's limit to the
-    service itself.
+    `snapshot` is for all files of a commit that are read, `answers` for the results of all
+    repositories together. `programs` is the number of concurrent renderers, `fetches` that of
+    concurrent fetches. If all use their shares, a fifth of a pod's limit remains for the service
+    itself.
     """
 
     worker: int
