@@ -88,8 +88,8 @@ class Agent(msgspec.Struct, frozen=True):
 
     @property
     def target(self) -> Revision | None:
-        """The target revision of its rollout, with the hash of its pods and the number that it gets
-        with the template.
+        """The target revision of its rollout, with the hash of its pods and its number after the
+        promotion.
         """
         rollout = self.rollout
         if rollout is None:
@@ -117,7 +117,7 @@ async def list_agents(
     """The agents, from lists of DaemonSets, revisions, nodes and pods, and the states of their
     owners. Raises ClusterError.
 
-    Without the right to list nodes, as with the ClusterRole view, the health is derived from the
+    Without permission to list nodes, as with the ClusterRole view, the health is derived from the
     status of the DaemonSet, and `say` receives a warning.
     """
     content, unseen = cache.Cache(), ""
@@ -217,7 +217,7 @@ async def _state(cluster: Cluster, namespace: str, id: str) -> DeployerState:
         errors.Forbidden,
         errors.Invalid,
         errors.BadRequest,
-    ):  # a reader without that right still sees the fleet
+    ):  # without that permission the other columns are still shown
         return DeployerState()
 
 
@@ -234,7 +234,9 @@ def owner(seen: Observation) -> str:
 
 
 def is_copy(seen: Observation) -> bool:
-    """Whether its labels and annotations were copied from another object, which its mark names."""
+    """Whether its labels and annotations were copied from another object, which its tracking ID
+    names.
+    """
     mark = inventory.mark_of(seen.daemonset.raw)
     return mark not in (None, inventory.mark(_owner_label(seen), seen.daemonset.key))
 
@@ -252,7 +254,7 @@ def missing(
     return Agent(Observation(now, nothing, ()), health.judge(None), state, source)
 
 
-# the words of kubectl for the kind
+# kubectl's names of the kind
 KIND_WORDS = frozenset(
     ("ds", "daemonset", "daemonsets", "ds.apps", "daemonset.apps", "daemonsets.apps")
 )
@@ -333,8 +335,8 @@ UNFOLLOWED = "no running service follows its repository; `gitops-ds drift` compa
 
 
 def changed_since(agent: Agent) -> bool:
-    """Whether another client wrote the spec after the last apply or comparison. Such a client
-    leaves the annotation with the commit as it is.
+    """Whether another client wrote the spec after the last apply or comparison. Such a client does
+    not change the annotation with the commit.
     """
     daemonset, applied = agent.seen.daemonset, agent.state.generations.get(agent.key)
     if applied is None or not daemonset.uid:

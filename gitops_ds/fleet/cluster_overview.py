@@ -19,8 +19,8 @@ NO_REPORT = "no report was published"
 class ClusterRow(msgspec.Struct, frozen=True):
     """One cluster: its place in the order, and its report; None with the reason in `problem`.
 
-    `verified`: the report is signed by a trusted key. `unverified`: it is not known whether it is,
-    although reports of the repository are signed.
+    `verified`: the report is signed by a trusted key. `unverified`: the signature was not verified,
+    although the reports of the repository are signed.
     """
 
     name: str
@@ -37,11 +37,11 @@ class ClusterRow(msgspec.Struct, frozen=True):
 
     @property
     def message(self) -> str:
-        """What the cluster reports, or why nothing is known of it."""
+        """The message of its report, or why it is missing."""
         return self.report.message if self.report else self.problem
 
     def agents(self) -> str:
-        """`3/5` agents are well; empty without a report."""
+        """`3/5`: the healthy agents of all; empty without a report."""
         return f"{self.report.well}/{self.report.agents}" if self.report else ""
 
 

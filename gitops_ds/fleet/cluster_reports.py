@@ -1,7 +1,7 @@
-"""The report of this cluster for others: what is applied, and whether it is proved. Pure.
+"""The report of this cluster for others: the applied commit, and whether it is proved. Pure.
 
-A commit is proved when all of it is applied and every agent is well on every healthy node. A proved
-commit stays so while later ones roll out; after a failure the proofs start again.
+A commit is proved when it is applied as a whole and every agent is healthy on every healthy node.
+It remains proved while later commits roll out; after a failure all proofs start again.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ _CURRENT = frozenset(
 
 
 class ReportInput(msgspec.Struct, frozen=True):
-    """What a report is made of: the status of the repository, the stored state, the DaemonSets in
-    Git, and the agents of the repository as the watches show them.
+    """The input of a report: the status of the repository, the stored state, the DaemonSets in Git,
+    and the agents of the repository by the watches.
     """
 
     cluster: str
@@ -79,7 +79,7 @@ def due(
     """When the current report is to be published, None if the published one has the same content.
 
     Changes are due at once, counts and messages after COUNTS_EVERY seconds. At the end of each soak
-    that a cluster behind requires, a report shows that this one stayed well.
+    that a later cluster requires, a report confirms that this one stayed healthy.
     """
     if published is None or _essence(published) != _essence(current):
         return current.at
@@ -101,7 +101,7 @@ def all_well(agents: Sequence[Agent]) -> bool:
 
 
 def _essence(one: ClusterReport) -> object:
-    """What other clusters decide by."""
+    """The values that other clusters use."""
     return one.state, one.condition, one.newest, one.applied, one.proved
 
 
@@ -126,7 +126,7 @@ def _judge(inputs: ReportInput) -> tuple[ClusterState, str]:
 
 
 def _is_well(inputs: ReportInput, agent: Agent) -> bool:
-    """Whether the watches show the agent as it was applied, and it is well."""
+    """Whether the watches show the agent as applied and healthy."""
     generation = inputs.state.generations.get(agent.key)
     carried = agent.seen.daemonset.annotations.get(names.COMMIT)
     shown = not agent.stale and generation is not None and generation.commit == carried

@@ -29,7 +29,7 @@ def waits(health: Health) -> bool:
 
 
 async def read(cluster: Cluster, now: float) -> Mapping[str, str]:
-    """The last message about each DaemonSet, by its UID; empty without the right to list events.
+    """The last message about each DaemonSet, by its UID; empty without permission to list events.
     Raises ClusterError.
     """
     bodies: list[Body] = []

@@ -1,9 +1,9 @@
 """The cause of an unhealthy agent on each node: the template, the node, the cluster, or the design.
 
-An unhealthy node is the cause whatever the status of its pod. Otherwise pods are compared: a
+An unhealthy node is the cause regardless of the status of its pod. Otherwise pods are compared: a
 template that fails on more nodes of a kind than it runs on is the cause, else the nodes are. Nodes
-that joined after the template was written are no evidence against it: the set of nodes by which a
-change is judged is fixed when the change begins.
+that joined after the template was written are not evidence against it: a change is judged by the
+nodes at its start.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class _Judge:
         self.layout, self.scope, self.now = layout, scope, layout.seen.now
         daemonset = layout.seen.daemonset
         self.target = scope.rollout.target if scope.rollout else None
-        # Under a rollout policy OnDelete paces the nodes, and is no wish of the user.
+        # With a rollout policy OnDelete is part of the staged rollout, not a setting of the user.
         self.paced = bool(daemonset.annotations.get(names.ROLLOUT_POLICY))
         on_delete = isinstance(daemonset.strategy, OnDelete) and not self.paced
         self.parks = on_delete or daemonset.suspended

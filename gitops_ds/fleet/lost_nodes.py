@@ -87,7 +87,7 @@ def update(lost: Lost, before: Observation, after: Observation, refused: str) ->
 
 
 def covered(seen: Observation) -> frozenset[str]:
-    """The nodes that need the agent, in whatever state they are."""
+    """The nodes that need the agent, regardless of their state."""
     placer = node_eligibility.read(seen.daemonset.template)
     return frozenset(
         node.name

@@ -1,5 +1,5 @@
-"""The reason why pods are refused if another controller creates them, from its events. They are
-read only while nodes wait for a pod.
+"""The reason why pods that another controller creates are refused, from its events, which are read
+only while nodes wait for a pod.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class PodCreateFailureWatcher:
         self._cluster, self._tracker, self._clock = cluster, tracker, clock
 
     async def run(self) -> None:
-        """Runs until it is cancelled, or ends without the right to list events."""
+        """Runs until it is cancelled; returns without permission to list events."""
         waited, may = frozenset[Key](), False
         while True:
             await asyncio.sleep(EVERY)
@@ -36,7 +36,7 @@ class PodCreateFailureWatcher:
                 for agent in self._tracker.agents()
                 if failed_create_events.waits(agent.health)
             }
-            # Only agents that wait for the second time: a pod in creation is not a failure.
+            # Only agents that also waited at the previous read: a pod in creation is not a failure.
             if still := [agent for key, agent in waiting.items() if key in waited]:
                 try:
                     may = may or await self._may()

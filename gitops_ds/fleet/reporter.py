@@ -84,11 +84,11 @@ class StatusReporter:
             self._emit(event)
 
     def start_leading(self) -> None:
-        """Starts to emit events and to write status objects."""
+        """Starts emitting events and writing status objects."""
         self._leading.set()
 
     def stop_leading(self) -> None:
-        """Stops to emit events and to write status objects."""
+        """Stops emitting events and writing status objects."""
         self._leading.clear()
 
     def stop(self) -> None:

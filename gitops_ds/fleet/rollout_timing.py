@@ -1,4 +1,4 @@
-"""When the rollout of an agent began, its pace, and an estimate of its end. Pure."""
+"""The start, the pace and the estimated end of an agent's rollout. Pure."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from gitops_ds.model.daemonset import RollingUpdate
 from gitops_ds.model.health import HealthState
 from gitops_ds.rollouts import time_left
 
-_RECENT = 20  # pods whose creation times give the pace of an unstaged rollout
+_RECENT = 20  # the number of latest pods by which the pace of an unstaged rollout is estimated
 
 
 class RolloutTiming(msgspec.Struct, frozen=True):
-    """A rollout in time. `since` and `ends` are seconds since 1970; `ends` is None where it can't
+    """The times of a rollout. `since` and `ends` are seconds since 1970; `ends` is None if it can't
     be estimated, and the earliest end with `at_least`. `batch` is the number of nodes that are
-    updated together, 0 if unknown or if none are updated.
+    updated together, 0 if unknown or without updates.
     """
 
     since: float
@@ -45,8 +45,8 @@ def _staged(rollout: StagedRollout, now: float) -> RolloutTiming:
 
 
 def _unstaged(agent: Agent) -> RolloutTiming | None:
-    """By the creation times of the pods with the present template; the pace is that of the last
-    ones.
+    """The timing by the creation times of the pods with the present template; the pace is that of
+    the last ones.
     """
     left = sum(1 for one in agent.health.nodes if one.reason == "Outdated")
     if not left or not isinstance(agent.seen.daemonset.strategy, RollingUpdate):

@@ -46,7 +46,7 @@ class RolloutView(msgspec.Struct, frozen=True):
     @property
     def revision(self) -> tuple[str, int] | None:
         """The hash and the number of the revision that is rolled out; None until it exists. A
-        staged rollout is one from its first pod on: the DaemonSet gets the template at its end.
+        staged rollout counts from its first pod on: the DaemonSet gets the template at its end.
         """
         if self.staged is not None:
             return self.staged.target.hash, self.staged.number(self.seen)

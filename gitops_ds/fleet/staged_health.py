@@ -28,7 +28,7 @@ def faults(judged: NodeFaults, rollout: StagedRollout) -> NodeFaults:
         by_node.pop(one.node, None)
         node = _node(one, by_pod.get(one.node))
         if node is not None and node.blame is Blame.TEMPLATE and rollout.halt is None:
-            node = replace(node, blame=Blame.UNKNOWN)  # one more node decides about the cause
+            node = replace(node, blame=Blame.UNKNOWN)  # one more node decides the cause
         if node is not None:
             by_node[one.node] = node
     times = [time for time in (judged.again, rollout.stages.wake_at) if time is not None]

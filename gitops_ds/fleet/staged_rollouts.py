@@ -1,5 +1,5 @@
-"""The staged rollout of an agent, decided from the objects of the cluster by the function that the
-controller uses. Pure.
+"""The staged rollout of an agent, from the objects of the cluster by the controller's decision
+function. Pure.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from gitops_ds.model.rollouts.staged_rollout import (
 )
 from gitops_ds.rollouts import stages, time_left
 
-SHOWN = 4  # stages in one line; of more, the passed ones are counted
+SHOWN = 4  # stages in one line; with more, only the number of passed ones is shown
 
 
 class StagedRollout(msgspec.Struct, frozen=True):
@@ -72,7 +72,9 @@ class StagedRollout(msgspec.Struct, frozen=True):
 
     @property
     def parked(self) -> tuple[NodeProgress, ...]:
-        """The nodes that are not waited for: broken before, or afterwards by their own fault."""
+        """The nodes for which the rollout does not wait: broken before, or afterwards by their own
+        fault.
+        """
         apart = (NodeStep.PARKED, NodeStep.SET_ASIDE)
         return tuple(one for one in self.stages.nodes if one.step in apart)
 
@@ -92,7 +94,7 @@ class StagedRollout(msgspec.Struct, frozen=True):
         return f"{current.name} (held)" if self.stages.hold else current.name
 
     def waits_for(self, stage: StageProgress) -> StageHold | None:
-        """What a stage waits for, and until when at most; None for a pending or passed one."""
+        """The reason why a stage waits, and its end; None for a pending or passed stage."""
         match stage.state:
             case StageState.PENDING | StageState.PASSED:
                 return None
@@ -113,11 +115,11 @@ class StagedRollout(msgspec.Struct, frozen=True):
         return StageHold("the next batch", self.stages.wake_at)
 
     def approvals_of(self, stage: StageProgress) -> tuple[StageApproval, ...]:
-        """Who approved a stage."""
+        """The approvers of a stage."""
         return tuple(one for one in self.inputs.approvals if one.stage == stage.name)
 
     def number(self, seen: Observation) -> int:
-        """The number that the revision gets with the template: the next one."""
+        """The number of the revision after its promotion: the next one."""
         own = (
             one.number
             for one in seen.revisions

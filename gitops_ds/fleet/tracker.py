@@ -1,5 +1,5 @@
-"""The status of every agent, kept current from the watches of the controller: without requests, and
-with work only for changed agents.
+"""The status of every agent, updated from the watches of the controller: without requests, and with
+work only for changed agents.
 
 The page, the status objects, the metrics and the events are derived from it.
 """
@@ -44,7 +44,7 @@ from gitops_ds.model.values import replace
 GATHERED = 0.5  # seconds for which changes are collected
 # As deployer.watch_cache.OLDEST_PICTURE: a command that reads the status does not load that module.
 OLDEST_PICTURE = 660.0  # seconds
-SHARE = 0.05  # of a core at most, while all agents change
+SHARE = 0.05  # the maximum share of a core while all agents change
 NOTHING = DeployerState()
 AT_A_TIME = 0.02  # seconds of work until other tasks may run
 
@@ -98,7 +98,7 @@ class Changes:
 
 @dataclass(slots=True)
 class _AgentMemory:
-    """The state of an agent that no object of the cluster contains."""
+    """The state of an agent that is not in any object of the cluster."""
 
     course: ProgressMarker = field(default_factory=ProgressMarker)
     lost: Lost = field(default_factory=Lost)
@@ -222,7 +222,7 @@ class StatusTracker:
             self.wake({key})
 
     async def run(self) -> None:
-        """Keeps the status current until it is cancelled."""
+        """Updates the status until it is cancelled."""
         clock = asyncio.get_running_loop().time
         try:
             while True:

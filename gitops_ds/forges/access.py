@@ -49,7 +49,7 @@ class ForgeAccess(msgspec.Struct, frozen=True):
 def token(kind: ForgeKind, environ: Mapping[str, str]) -> ForgeToken:
     """The token for that forge. Raises UsageError if it is missing or malformed.
 
-    Jobs of Gitea and Forgejo have their token in GITHUB_TOKEN; elsewhere that variable is GitHub's.
+    Jobs of Gitea and Forgejo have their token in GITHUB_TOKEN; otherwise that variable is GitHub's.
     """
     names = _NAMES[kind]
     if kind in (ForgeKind.GITEA, ForgeKind.FORGEJO) and environ.get("GITHUB_REPOSITORY"):

@@ -2,7 +2,7 @@
 environment is an argument.
 
 GitHub: https://docs.github.com/actions/reference/variables-reference; Gitea and Forgejo set the
-same and a variable of their own. GitLab: https://docs.gitlab.com/ci/variables/predefined_variables/
+same and an additional variable. GitLab: https://docs.gitlab.com/ci/variables/predefined_variables/
 """
 
 from __future__ import annotations

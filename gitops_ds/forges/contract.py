@@ -102,7 +102,7 @@ class PullRequestRef(msgspec.Struct, frozen=True):
 
 
 class ReviewState(StrEnum):
-    """The last word of a reviewer."""
+    """The last verdict of a reviewer."""
 
     APPROVED = "approved"
     OTHER = "other"
@@ -117,15 +117,15 @@ class MergedPullRequest(msgspec.Struct, frozen=True):
 
 
 class PullRequestHead(msgspec.Struct, frozen=True):
-    """A head of a pull request, and since when, in seconds since 1970."""
+    """A head of a pull request, and its time in seconds since 1970."""
 
     commit: str
     since: float | None
 
 
 class Review(msgspec.Struct, frozen=True):
-    """A review; `state` is None for a mere comment. `commit` is the head that was reviewed, empty
-    where the forge states the time `at` instead.
+    """A review; `state` is None for a comment only. `commit` is the reviewed head, empty if the
+    forge states the time `at` instead.
     """
 
     user: str
@@ -135,7 +135,9 @@ class Review(msgspec.Struct, frozen=True):
     at: float | None = None
 
     def at_head(self, heads: Sequence[PullRequestHead]) -> Review:
-        """The review with the newest head at its time; without a time or a head it has none."""
+        """The review with the newest head at its time; without a commit if the time or such a head
+        is missing.
+        """
         at = self.at
         if at is None:
             return self

@@ -1,4 +1,4 @@
-"""Error messages for a forge's refusals. Pure."""
+"""Error messages for refused requests to a forge. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The API of Gitea and Forgejo: GitHub's paths, with users and scopes of its own. Pure.
+"""The API of Gitea and Forgejo: GitHub's paths, with its own users and scopes. Pure.
 
 The documentation is /api/swagger of a server.
 """

@@ -43,7 +43,7 @@ class GitLab(msgspec.Struct, frozen=True):
         return {"JOB-TOKEN" if of_job else "PRIVATE-TOKEN": token, "Accept": "application/json"}
 
     def get_user(self) -> ForgeRequest:
-        """The user of the token; a project's token has a user of its own."""
+        """The user of the token; a project's token has its own user."""
         return ForgeRequest(RequestPurpose.GET_USER, "GET", "user")
 
     def read_user(self, reply: Any) -> str:

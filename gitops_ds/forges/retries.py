@@ -1,9 +1,8 @@
 """Whether and when a request is repeated. Pure: the time is an argument.
 
 https://docs.github.com/rest/using-the-rest-api/rate-limits-for-the-rest-api: a limit comes as 403
-or 429, with `Retry-After`, with
-`X-RateLimit-Remaining: 0` and the time of the reset, or (secondary limits) with a message only;
-the documented wait is then one minute.
+or 429, with `Retry-After`, with `X-RateLimit-Remaining: 0` and the time of the reset, or (secondary
+limits) only with a message; the documented wait is then one minute.
 https://docs.gitlab.com/security/rate_limits/: 429 with `Retry-After`.
 """
 

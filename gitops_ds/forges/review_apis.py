@@ -27,25 +27,25 @@ class ReviewApi(Protocol):
     """The part of a forge's API with reviews and teams."""
 
     def list_merged(self, ref: PullRequestRef, commit: str) -> ForgeRequest:
-        """The request for the pull requests that brought a commit."""
+        """The request for the pull requests of a commit."""
 
     def read_merged(self, reply: Any) -> Sequence[MergedPullRequest]:
-        """Those that are merged."""
+        """The merged ones."""
 
     def list_reviews(self, ref: PullRequestRef, page: int) -> ForgeRequest | None:
-        """The request for a page of reviews, from 1; None behind the last one."""
+        """The request for a page of reviews, from 1; None after the last one."""
 
     def read_reviews(self, reply: Any) -> Sequence[Review]:
         """The reviews, the oldest first."""
 
     def list_heads(self, ref: PullRequestRef) -> ForgeRequest | None:
-        """The request for the heads in time, where a review names none."""
+        """The request for the heads with their times; None if reviews have their commit."""
 
     def read_heads(self, reply: Any) -> Sequence[PullRequestHead]:
         """The heads of the pull request."""
 
     def find_team(self, team: str) -> ForgeRequest | None:
-        """The request for the id of a team; None where its name is enough."""
+        """The request for the id of a team; None if its name is sufficient."""
 
     def read_team(self, reply: Any, team: str) -> str | None:
         """The id of the team, None without one."""
@@ -65,7 +65,7 @@ class GitHubReviews(msgspec.Struct, frozen=True):
         return _get(RequestPurpose.LIST_REVIEWS, f"{_repository(ref)}/commits/{commit}/pulls")
 
     def read_merged(self, reply: Any) -> Sequence[MergedPullRequest]:
-        """Open and closed ones have no time of a merge."""
+        """Open and closed ones have no merge time."""
         return [_merged(one) for one in reply or () if one.get("merged_at")]
 
     def list_reviews(self, ref: PullRequestRef, page: int) -> ForgeRequest | None:
@@ -79,7 +79,7 @@ class GitHubReviews(msgspec.Struct, frozen=True):
         return [_review(one) for one in reply or () if one.get("user")]
 
     def list_heads(self, ref: PullRequestRef) -> ForgeRequest | None:
-        """None: a review names its commit."""
+        """None: a review has its commit."""
         return None
 
     def read_heads(self, reply: Any) -> Sequence[PullRequestHead]:
@@ -87,7 +87,7 @@ class GitHubReviews(msgspec.Struct, frozen=True):
         return ()
 
     def find_team(self, team: str) -> ForgeRequest | None:
-        """None: ORGANIZATION/SLUG is enough."""
+        """None: ORGANIZATION/SLUG is sufficient."""
         return None
 
     def read_team(self, reply: Any, team: str) -> str | None:
@@ -113,7 +113,7 @@ class GiteaReviews(GitHubReviews, frozen=True):
         return _get(RequestPurpose.LIST_REVIEWS, f"{_repository(ref)}/commits/{commit}/pull")
 
     def read_merged(self, reply: Any) -> Sequence[MergedPullRequest]:
-        """None if no pull request brought the commit."""
+        """None for a commit without a pull request."""
         return [_merged(reply)] if reply is not None and reply.get("merged") else []
 
     def list_reviews(self, ref: PullRequestRef, page: int) -> ForgeRequest | None:
@@ -146,8 +146,8 @@ class GiteaReviews(GitHubReviews, frozen=True):
 class GitLabReviews(GitHubReviews, frozen=True):
     """Implements ReviewApi: https://docs.gitlab.com/api/merge_request_approvals/.
 
-    An approval names its time and no commit, so it counts for the head of that time. A server that
-    states no time has none that count.
+    An approval has its time but no commit, so it counts for the head at that time. Approvals
+    without a time do not count.
     """
 
     def list_merged(self, ref: PullRequestRef, commit: str) -> ForgeRequest:
@@ -156,7 +156,7 @@ class GitLabReviews(GitHubReviews, frozen=True):
         return _get(RequestPurpose.LIST_REVIEWS, path)
 
     def read_merged(self, reply: Any) -> Sequence[MergedPullRequest]:
-        """The number is that within the project."""
+        """The number of the merge request within the project."""
         return [
             MergedPullRequest(int(one["iid"]), text(one["sha"]), _name(one["author"], "username"))
             for one in reply or ()
@@ -164,7 +164,7 @@ class GitLabReviews(GitHubReviews, frozen=True):
         ]
 
     def list_reviews(self, ref: PullRequestRef, page: int) -> ForgeRequest | None:
-        """Those that are not withdrawn, on one page."""
+        """Approvals that are not withdrawn, on one page."""
         if page > 1:
             return None
         path = f"{_project(ref)}/merge_requests/{ref.number}/approvals"
@@ -231,7 +231,9 @@ _STATES = {
 
 
 def _review(item: Any) -> Review:
-    """Comments and requests for a review are no last word. Gitea marks dismissed and stale ones."""
+    """Comments and requests for a review are not verdicts. Gitea marks dismissed and stale
+    reviews.
+    """
     state = _STATES.get(text(item["state"]))
     if state is ReviewState.APPROVED and (item.get("dismissed") or item.get("stale")):
         state = ReviewState.OTHER

@@ -1,7 +1,7 @@
-"""The approving reviews of the pull request that brought a commit, and the members of teams.
+"""The approving reviews of the pull request of a commit, and the members of teams.
 
-A review counts if it is for the head that was merged, is the reviewer's last word, and is not
-dismissed; the author's own does not. The number of requests is bounded.
+A review counts if it is for the merged head, is the reviewer's last verdict, and is not dismissed;
+reviews by the author do not count. The number of requests is bounded.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from gitops_ds.forges.contract import (
 from gitops_ds.forges.review_apis import ReviewApi
 
 T = TypeVar("T")
-MOST_REQUESTS = 30  # of one look
+MOST_REQUESTS = 30  # in one attempt
 _MOST_PAGES = 5
 
 
 class ReviewRequests(Protocol):
-    """What sends a request (`gitops_ds.forges.client.Forge`)."""
+    """The sender of requests (`gitops_ds.forges.client.Forge`)."""
 
     async def request(self, request: ForgeRequest, read: Callable[[Any], T]) -> T:
         """The answer; a missing object is read as None."""
@@ -43,14 +43,14 @@ class ApprovingReview(msgspec.Struct, frozen=True):
 
 
 class ReviewReader:
-    """Reads the reviews of one repository, for one look."""
+    """Reads the reviews of one repository, in one attempt."""
 
     def __init__(self, forge: ReviewRequests, api: ReviewApi, project: str) -> None:
         self._forge, self._api, self._project = forge, api, project
         self._left = MOST_REQUESTS
 
     async def approving(self, commit: str) -> tuple[ApprovingReview, ...]:
-        """The approving reviews of the merged pull requests that brought the commit."""
+        """The approving reviews of the merged pull requests of the commit."""
         reviews: list[ApprovingReview] = []
         ref = PullRequestRef(self._project)
         for pull in await self._send(self._api.list_merged(ref, commit), self._api.read_merged):
@@ -58,7 +58,7 @@ class ReviewReader:
         return tuple(reviews)
 
     async def is_member(self, team: str, review: ApprovingReview) -> bool:
-        """Whether the reviewer is an active member of a team; not if it can't be read."""
+        """Whether the reviewer is an active member of a team; False if the team can't be read."""
         id: str | None = team
         if (request := self._api.find_team(team)) is not None:
             id = await self._send(request, lambda reply: self._api.read_team(reply, team))

@@ -46,7 +46,7 @@ def find_own(comments: Iterable[Comment], user: str, sticky: Sticky) -> Comment 
 
 
 def is_same(comment: Comment, sticky: Sticky) -> bool:
-    """Whether the comment has that text already."""
+    """Whether the comment already has that text."""
     return _lines(comment.body) == _lines(sticky.body)
 
 
@@ -63,5 +63,5 @@ def is_newer(comment: Comment, sticky: Sticky) -> bool:
 
 
 def _lines(body: str) -> list[str]:
-    """The lines without trailing space: a forge may change line ends, and trims the end."""
+    """The lines without trailing space, because forges may change line ends and trim the text."""
     return [line.rstrip() for line in body.replace("\r\n", "\n").rstrip().split("\n")]

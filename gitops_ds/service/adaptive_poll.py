@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 # With trusted webhooks the interval is multiplied by this, up to this number of seconds.
 FACTOR, LONGEST = 10.0, 3600.0
-# seconds within which a webhook and a commit belong together, whichever comes first
+# seconds within which a webhook and a commit belong together, in either order
 TOGETHER = 120.0
 
 
@@ -60,5 +60,5 @@ class PollInterval:
         self.webhooks_trusted = (
             self._last_webhook is not None and self._last_commit - self._last_webhook <= TOGETHER
         )
-        if self.webhooks_trusted:  # a webhook announces one commit, and the next one another
+        if self.webhooks_trusted:  # each webhook announces one commit
             self._last_webhook = self._last_commit = None

@@ -12,9 +12,9 @@ def return_large_blocks() -> None:
     """Returns each freed block of 272 KiB to the system at once, and keeps buffers of reads.
 
     glibc raises this threshold to the size of the largest freed block. The pages of the first lists
-    would then stay part of the heap, which objects that are kept divide: 25 MiB beside 1,000
-    DaemonSets, and half of that with 512 KiB. With glibc's initial 128 KiB, each TLS read maps and
-    unmaps its buffer: 15 µs, more than to decrypt it. Other C libraries have no such options.
+    would then remain in the heap, fragmented by remaining objects: 25 MiB with 1,000 DaemonSets,
+    and half of that with 512 KiB. With glibc's initial 128 KiB, each TLS read maps and unmaps its
+    buffer: 15 µs, more than to decrypt it. Other C libraries have no such options.
     https://man7.org/linux/man-pages/man3/mallopt.3.html
     """
     try:

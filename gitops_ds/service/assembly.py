@@ -159,7 +159,7 @@ def _emit_of(
 
 
 def _controller(service: Service, cluster: Cluster, emit: Emit) -> Controller:
-    """The controller, which runs with any powers, for the page and the metrics."""
+    """The controller, which runs with all powers, because the page and the metrics need it."""
     controller = Controller(
         cluster, service.controller.powers, emit, clock=time.time, chance=random.random
     )

@@ -1,4 +1,4 @@
-"""The event loop of the service: uvloop's where it is installed, which costs a sixth less CPU."""
+"""The event loop of the service: that of uvloop if installed, which takes a sixth less CPU."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 def report(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Logs an error of a callback, but not that of a TLS connection which is closed already.
+    """Logs an error of a callback, except that of a closed TLS connection.
 
     uvloop still decrypts what had arrived when the connection was closed, fails to answer on the
     closed transport, and reports that as fatal (`SSLProtocol._do_read` in uvloop/sslproto.pyx).

@@ -38,7 +38,7 @@ CONTROLLER = "daemonset-controller"  # the name of upstream's, on which alerts a
 async def recorded(
     cluster: Cluster, state: InvolvedObject | None, emit: Emit
 ) -> AsyncIterator[Emit]:
-    """Emits events to `emit`, and writes their Kubernetes events meanwhile."""
+    """Emits events to `emit`, and writes their Kubernetes events in the context."""
     writer = KubeEventWriter(cluster, state)
 
     def emit_and_write(event: Event) -> None:

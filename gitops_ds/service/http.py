@@ -70,7 +70,7 @@ class Probes(msgspec.Struct, frozen=True):
         )
 
     def stuck(self) -> str:
-        """Why a restart is needed; empty when none is."""
+        """Why a restart is needed; empty if it is not."""
         idle = max((part.seconds_without_progress for part in self.parts), default=0.0)
         if idle > STUCK:
             return f"reconciliation has made no progress for {idle:.0f} s"
@@ -92,8 +92,8 @@ class MetricsInputs(msgspec.Struct, frozen=True):
 async def served(
     service: Service, events: EventBus, probes: Probes, inputs: MetricsInputs, shown: Routes
 ) -> AsyncIterator[None]:
-    """Serves at the addresses of the settings meanwhile. The probes' own address has a connection
-    limit of its own.
+    """Serves at the addresses of the settings meanwhile. The address of the probes has a separate
+    connection limit.
     """
     # Web pages and metrics take 3 MiB, which a service without an address does not need.
     from gitops_ds.telemetry import metrics
@@ -133,7 +133,7 @@ async def page(
     observed: reporter.StatusReporter,
     parts: tuple[Controller, Sequence[GitDeployer | TemplateDeployer]],
 ) -> AsyncIterator[Routes]:
-    """The routes of the page; none where it is not served."""
+    """The routes of the page; none if it is disabled."""
     settings = service.listen.page.served_at(service.listen.address)
     if settings is None:
         yield ()

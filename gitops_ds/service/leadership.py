@@ -1,4 +1,4 @@
-"""Leadership: a service alone leads from the start, a replica as long as it holds the lease."""
+"""Leadership: a single service leads from the start, a replica while it holds the lease."""
 
 from __future__ import annotations
 

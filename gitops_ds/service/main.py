@@ -72,7 +72,7 @@ async def run(service: Service, emit: Emit, say: Say, *, at_desk: bool) -> None:
 
 
 def _require_writes(service: Service) -> None:
-    """Raises UsageError for deployers without the right to write."""
+    """Raises UsageError for deployers without permission to write."""
     deploys = service.repositories or service.templates is not None
     if service.controller.powers is Powers.OBSERVE and deploys:
         raise errors.UsageError(

@@ -39,8 +39,8 @@ def enabled(environment: Mapping[str, str]) -> bool:
 
 @contextlib.contextmanager
 def exported(say: Callable[[str], None]) -> Iterator[None]:
-    """Sends the spans of all tasks that start inside, where enabled; `say` gets the reason if that
-    is not possible.
+    """Sends the spans of all tasks that start in the context, if enabled; `say` gets the reason if
+    that is not possible.
     """
     if not enabled(os.environ):
         yield
@@ -60,7 +60,7 @@ def exported(say: Callable[[str], None]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def exported_to(exporter: SpanExporter) -> Iterator[None]:
-    """As `exported`, to that exporter, in batches from a thread of its own."""
+    """As `exported`, to that exporter, in batches from a separate thread."""
     from opentelemetry.sdk.resources import Resource
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import BatchSpanProcessor

@@ -185,7 +185,7 @@ class Shown:
     async def run(self) -> None:
         """Follows the tracker until it is cancelled."""
         async for _ in self._tracker.changed():
-            # a commit that Git did not have may be fetched by now
+            # a missing commit may be fetched by now
             self._infos = {id: info for id, info in self._infos.items() if info}
             self._move()
 

@@ -39,7 +39,7 @@ from gitops_ds.service.prepare_worker import Job
 from gitops_ds.telemetry import spans
 
 RULE: Final = "SRC015"
-# The longer one has time for five programs that render for a minute each.
+# The longer one suffices for five rendering programs of a minute each.
 SECONDS: Final = (15.0, 330.0)
 _LEAST_ANSWER: Final = 2 * MIB
 _REMEMBERED: Final = 256
@@ -98,10 +98,10 @@ class _Work(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class Preparing:
-    """The preparations of a service. `repositories` is the number of those that share the limit on
-    results; `seconds` are the limits of the two attempts.
+    """The preparations of a service. `repositories` is the number of repositories that share the
+    limit on results; `seconds` are the limits of the two attempts.
 
-    Templates have only the first attempt: an object contains 1 MiB at most.
+    Templates have only the first attempt: an object has at most 1 MiB.
     """
 
     budget: Budget
@@ -150,7 +150,7 @@ class Preparing:
         """The rendered templates of objects, by their commits; one that exceeds the limits has a
         finding.
 
-        Raises SourceUnreachable when no process can be started.
+        Raises SourceUnreachable if no process can be started.
         """
         rendered: dict[CommitId, RenderedTemplates] = {}
         for start in range(0, len(objects), _TOGETHER):

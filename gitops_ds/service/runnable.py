@@ -11,7 +11,7 @@ from gitops_ds.fleet.cluster_overview import ClusterRow
 from gitops_ds.fleet.tracker import StatusTracker
 from gitops_ds.model.sources.source_status import SourceStatus
 
-if TYPE_CHECKING:  # a controller without a repository loads no deployer
+if TYPE_CHECKING:  # a controller without repositories does not import the deployer
     from gitops_ds.deployer import loop as deployer_loop
 
 
@@ -33,7 +33,7 @@ class Runnable(Protocol):
         ...
 
     def start_leading(self) -> None:
-        """Starts to write."""
+        """Starts writing."""
         ...
 
     def stop_leading(self) -> None:
@@ -79,7 +79,7 @@ class DeployerPart:
         return self._loop.seconds_without_progress if self._loop else 0.0
 
     def start_leading(self) -> None:
-        """Starts to reconcile."""
+        """Starts reconciling."""
         self._leading = True
         if self._loop is not None:
             self._loop.start_leading()

@@ -1,4 +1,4 @@
-"""A loop over items that are attempted at times of their own, and looked at again after each
+"""A loop over items with individual times of attempts, which are read again after each
 reconciliation.
 """
 
@@ -14,18 +14,18 @@ T = TypeVar("T")
 
 
 class TimedAttempts(ABC, Generic[T]):
-    """Attempts what is pending while `run` runs; `clock` returns seconds since 1970."""
+    """Attempts pending items while `run` runs; `clock` returns seconds since 1970."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._now = clock
         self._wake = asyncio.Event()
 
     def wake(self) -> None:
-        """A reconciliation ended."""
+        """Announces the end of a reconciliation."""
         self._wake.set()
 
     async def run(self) -> None:
-        """Attempts what is due until it is cancelled."""
+        """Attempts due items until it is cancelled."""
         while True:
             for item, at in self._pending():
                 if at <= self._now():

@@ -51,8 +51,8 @@ class SecretFile:
 
 
 def routes(service: Service, deployers: Iterable[GitDeployer], emit: Emit) -> list[web.RouteDef]:
-    """The webhook's routes; none where no secret is set. Raises SettingsError for a secret that
-    cannot be read.
+    """The webhook's routes; none without a secret. Raises SettingsError for a secret that cannot be
+    read.
     """
     settings, deployers = service.listen.webhook, tuple(deployers)
     common = (

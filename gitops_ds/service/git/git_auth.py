@@ -1,5 +1,5 @@
-"""The credentials of a repository and the keys of its signatures, from the files and Secrets that
-the settings name.
+"""The credentials of a repository and the keys of its signatures, from the files and Secrets in the
+settings.
 
 Files are read each time: the content of a mounted Secret changes under the same name.
 """
@@ -149,7 +149,7 @@ class Keyring:
                 )
             return await self._secrets.read(reference.namespace, reference.name, refresh=refused)
         parts = _files(entry)
-        # A mounted Secret is replaced as a whole: two equal reads are of one version.
+        # A mounted Secret is replaced as a whole: two equal reads have one version.
         while (next_parts := _files(entry)) != parts:
             parts = next_parts
         return parts
@@ -209,8 +209,8 @@ async def trouble(own: Keyring, now: float) -> str:
 
 
 def chosen(entries: Sequence[CredentialSettings], where: Address) -> CredentialSettings | None:
-    """The credentials of the repository; None if none match. Without `match` they apply to it
-    alone.
+    """The credentials of the repository; None if none match. Without `match` they apply only to
+    it.
     """
     own = credential_scope.place(where)
     if own is None:  # a local path needs no credentials
@@ -221,7 +221,8 @@ def chosen(entries: Sequence[CredentialSettings], where: Address) -> CredentialS
 
 
 def login_of(parts: Mapping[str, bytes], where: Address) -> Login | None:
-    """The login in a Secret with the keys of Flux; of several the one that fits the address.
+    """The login in a Secret with the keys of Flux; of several, the one for the scheme of the
+    address.
 
     https://fluxcd.io/flux/components/source/gitrepositories/#secret-reference
     """

@@ -130,7 +130,7 @@ class GitDeployer(runnable.DeployerPart):
             self.loop.stop()
 
     async def run(self) -> None:
-        """Reads the owner's id, and then runs the loop. Raises GitopsError where a retry cannot
+        """Reads the owner's id, and then runs the loop. Raises GitopsError if a retry cannot
         help.
         """
         context = self._context
@@ -266,7 +266,7 @@ class GitDeployer(runnable.DeployerPart):
 
     @property
     def clusters(self) -> Sequence[ClusterRow]:
-        """All clusters of the repository in their order; none where no page is served."""
+        """All clusters of the repository in their order; none without a page."""
         return self._watch.rows if self._watch else ()
 
     def _own_place(self, loop: deployer_loop.Loop) -> OwnPlace | None:
@@ -290,8 +290,9 @@ class GitDeployer(runnable.DeployerPart):
                 self._reports.wake()
 
     def _waking(self, emit: Emit) -> Emit:
-        """The same, which wakes what follows a reconciliation: reverts, approvals, the
-        report."""
+        """The same context, which wakes the writers of reverts, approvals and the report after a
+        reconciliation.
+        """
 
         def emit_and_wake(event: Event) -> None:
             emit(event)

@@ -1,6 +1,4 @@
-"""The commits of one repository as its deployer reads them: verified, and prepared by a process of
-their own.
-"""
+"""The source of commits of a deployer: verified, and prepared by a separate process."""
 
 from __future__ import annotations
 
@@ -182,7 +180,7 @@ def limits_of(settings: RepositorySettings) -> RepositoryLimits:
 
 
 def followed(settings: RepositorySettings) -> str:
-    """The branch, tag, range, ref or commit of the settings, for people."""
+    """The branch, tag, range, ref or commit of the settings, as text."""
     return (
         settings.commit
         or settings.ref

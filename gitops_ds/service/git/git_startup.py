@@ -72,7 +72,7 @@ class Startup:
         """The commit that implies the owner's id; None after `stop`. The status is saved while
         `leading`.
 
-        Raises GitopsError where a retry cannot help, if there is one repository only.
+        Raises GitopsError if a retry cannot help and the service has only one repository.
         """
         message, failures, backoff = "", 0, _backoff(self._settings)
         async with self._saver() as saver:
@@ -134,7 +134,8 @@ class Startup:
                 )
             elif source.owner(prepared := await source.identified(commit)) == id:
                 return prepared
-        # With several, only the content of a commit shows which one is that of our directory.
+        # With several states, only the content of a commit shows which one is that of this
+        # directory.
         if len(failures) != 1:
             self._applied = ("", None)
         if failures:
@@ -162,7 +163,7 @@ class Startup:
 
 
 def _backoff(settings: RepositorySettings) -> Backoff:
-    """Up to the interval, at which a loop attempts to read a repository again."""
+    """The back-off, up to the interval of a loop's reads."""
     first = settings.retry_interval
     longest = min(max(first, settings.interval), loop_state.LONGEST_RETRY)
     return Backoff(first, longest, jitter=loop_state.JITTER)

@@ -1,7 +1,7 @@
 """The progress of a commit in a cluster, in stages that never go back, for its status on a forge.
 Pure.
 
-The agents of a commit are those that it changed, which carry it; others do not count.
+The agents of a commit are those that it changed, which have its annotation; others do not count.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _WAITING = (SkipReason.WAITS, SkipReason.FINISH_FIRST)
 
 
 class StageKind(IntEnum):
-    """In this order. Only a failed commit may still become done."""
+    """The stages, in this order. Only a failed commit may still become done."""
 
     APPLYING = 0
     ROLLING = 1
@@ -45,7 +45,7 @@ class StageKind(IntEnum):
 @dataclass(frozen=True, slots=True, order=True)
 class CommitStage:
     """A step; of a rollout with the tenths of the nodes that are done, and each passed stage of a
-    staged one counts as eleven. `words` are for people.
+    staged one counts as eleven. `words` are the text of the status.
     """
 
     step: StageKind
@@ -54,7 +54,7 @@ class CommitStage:
 
     @property
     def over(self) -> bool:
-        """Whether it is the last stage."""
+        """Whether it is a final stage."""
         return self.step >= StageKind.DONE
 
     @property
@@ -250,7 +250,7 @@ def _stage(
 
 
 def _passed(agents: Sequence[Agent]) -> int:
-    """The passed stages of all staged rollouts; a passed stage stays so."""
+    """The passed stages of all staged rollouts; a passed stage stays passed."""
     return sum(
         stage.state is StageState.PASSED
         for agent in agents

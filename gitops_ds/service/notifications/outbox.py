@@ -1,7 +1,7 @@
 """Queued notifications, and the ids of those that were queued before. Pure.
 
-Everything has a maximum, because it is stored in one ConfigMap. The number of dropped notifications
-is sent with the next ones.
+All sizes are limited, because it is stored in one ConfigMap. The number of dropped notifications is
+sent with the next ones.
 """
 
 from __future__ import annotations
@@ -77,7 +77,9 @@ class Outbox:
     commits: dict[str, dict[str, CommitStage]] = field(default_factory=dict)
 
     def take(self, item: Notification, receivers: Iterable[str]) -> bool:
-        """Queues a notification for receivers if it is new, or is to be repeated; whether it is."""
+        """Queues a notification for receivers if it is new or due again; returns whether it was
+        queued.
+        """
         before = self.seen.pop(item.id, None)
         fresh = before is None or (item.topic not in ONCE and item.at - before >= AGAIN)
         self.seen[item.id] = item.at if before is None or fresh else before

@@ -2,7 +2,7 @@
 are accepted or too old.
 
 The address of a receiver is a secret (a chat accepts messages from every holder), so messages
-contain its name only.
+contain only its name.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ class Sender:
         waiting = outbox.waiting.setdefault(self.settings.name, ReceiverQueue())
         loop = asyncio.get_running_loop()
         gap = 60.0 / self.settings.per_minute
-        whole = loop.time()  # when all of a minute's messages are allowed again
+        whole = loop.time()  # when the full rate limit is available again
         while True:
             while not waiting.items:
                 await self._queued.wait()

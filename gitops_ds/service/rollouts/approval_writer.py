@@ -1,8 +1,8 @@
 """Writes the approvals of stages onto their target revisions, from signed commits and reviews.
 
-`plan.rollouts.stage_approvals` decides what approves a stage. Git and the forge are read only while
-a stage waits, so a later withdrawal of an approval closes no stage. An approval in the annotation
-that this process did not derive is derived again, or removed.
+`plan.rollouts.stage_approvals` decides whether a stage is approved. Git and the forge are read only
+while a stage waits, so a later withdrawal of an approval does not close a stage. An approval in the
+annotation that this process did not derive is derived again, or removed.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from gitops_ds.service.git import git_auth, git_source
 from gitops_ds.service.timed_attempts import TimedAttempts
 from gitops_ds.settings.repository import RepositorySettings
 
-EVERY = 60.0  # seconds between two looks at Git and the forge, without a new commit
+EVERY = 60.0  # seconds between two reads of Git and the forge, without a new commit
 BACKOFF = Backoff(15.0, 900.0, jitter=0.1)
 
 
 class ApprovalRepository(Protocol):
-    """Where approvals are (`gitops_ds.git.repository.Repository`)."""
+    """The source of approvals (`gitops_ds.git.repository.Repository`)."""
 
     async def tip(self, revision: RevisionSpec) -> CommitId:
         """The current commit of a revision at the server."""
@@ -66,10 +66,10 @@ Reviews = Callable[[WaitingStage, tuple[Approver, ...]], Awaitable[StageApproval
 
 
 class ApprovalContext(msgspec.Struct, frozen=True):
-    """What a writer works with.
+    """The dependencies of a writer.
 
     `applied` returns the rollouts of the last reconciliation, None before the first and while
-    another replica leads. `reviews` looks for the reviews of a stage, None without a forge. `clock`
+    another replica leads. `reviews` reads the reviews of a stage, None without a forge. `clock`
     returns seconds since 1970, `chance` a number in [0, 1).
     """
 
@@ -84,8 +84,8 @@ class ApprovalContext(msgspec.Struct, frozen=True):
 
 
 class _Look(msgspec.Struct, frozen=True):
-    """The last look for an approval: the applied commit, the time of the next look, the failures
-    in a row and the last message.
+    """The last attempt to find an approval: the applied commit, the time of the next attempt, the
+    failures in a row and the last message.
     """
 
     commit: str
@@ -106,7 +106,9 @@ class ApprovalWriter(TimedAttempts[WaitingStage]):
         self._derived: dict[tuple[str, str], StageApproval] = {}
 
     def _pending(self) -> list[tuple[WaitingStage, float]]:
-        """The stages to look for, each with the time of the next look; a new commit is one."""
+        """The stages without a derived approval, each with the time of the next attempt, which a
+        new commit makes due.
+        """
         applied = self._context.applied() if self._approvers else None
         if applied is None:
             return []
@@ -128,7 +130,7 @@ class ApprovalWriter(TimedAttempts[WaitingStage]):
         return self._looks.get(_id(stage), _Look("", 0.0))
 
     async def _attempt(self, stage: WaitingStage) -> None:
-        """One look. A failure is published once for the same message."""
+        """One attempt. A failure is published once for the same message."""
         context, before, applied = self._context, self._look(stage), self._context.applied()
         commit = applied.commit if applied else ""
         try:

@@ -1,7 +1,7 @@
 """Publishes the report of this cluster in Git, while a cluster of the repository waits for another.
 
-`fleet.cluster_reports` decides what a report contains and when it is due. A push that fails is
-repeated with back-off; the clusters behind wait meanwhile.
+`fleet.cluster_reports` decides the content of a report and when it is due. A failed push is
+repeated with back-off; later clusters wait meanwhile.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ _NO_PUSH = (
 
 
 class OwnPlace(msgspec.Struct, frozen=True):
-    """The place of this cluster in the order, and what its report is made of."""
+    """The place of this cluster in the order, and the inputs of its report."""
 
     order: ClusterOrder
     inputs: ReportInput
 
 
 class PublisherContext(msgspec.Struct, frozen=True):
-    """What a publisher works with.
+    """The dependencies of a publisher.
 
     `place` returns None before the first reconciliation and while another replica leads. `clock`
     returns seconds since 1970, `chance` a number in [0, 1).
@@ -81,7 +81,7 @@ class ReportPublisher:
         self._current: ClusterReport | None = None
 
     def wake(self) -> None:
-        """The status of the repository or of an agent changed."""
+        """Announces a change of the status of the repository or of an agent."""
         self._wake.set()
 
     async def run(self) -> None:
@@ -95,7 +95,7 @@ class ReportPublisher:
             await asyncio.sleep(max(GATHER, self._blocked_for))
 
     async def _attempt(self) -> float | None:
-        """One attempt; the seconds until the next one, None where only a change leads to one. A
+        """One attempt; returns the seconds until the next one, None if only a change causes one. A
         failure is published once for the same message.
         """
         try:
@@ -141,7 +141,7 @@ class ReportPublisher:
         return 0.0
 
     async def _read_own(self, cluster: str) -> None:
-        """The report that this service or an earlier one published; its proofs continue."""
+        """The last published report of this cluster, whose proofs are continued."""
         settings = self._context.settings
         trust = git_auth.trust_of(settings)
         reports = await cluster_report_reader.read(

@@ -1,4 +1,4 @@
-"""The reports of clusters, read from Git; verified where signatures are required."""
+"""The reports of clusters, read from Git, and verified if signatures are required."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gitops_ds.plan.rollouts.cluster_waves import ClusterReports
 
 
 class ReportRepository(Protocol):
-    """Where reports are (`gitops_ds.git.repository.Repository`)."""
+    """The source of reports (`gitops_ds.git.repository.Repository`)."""
 
     async def cluster_reports(self, path: str, clusters: Sequence[str]) -> tuple[ReportRef, ...]:
         """The reports of these clusters on the server."""
@@ -39,9 +39,7 @@ class ReportRepository(Protocol):
 
 
 class ReadReport(msgspec.Struct, frozen=True):
-    """A report with its commit; `report` is None, and `problem` the reason, where it does not
-    count.
-    """
+    """A report with its commit; `report` is None for an invalid one, and `problem` the reason."""
 
     ref: ReportRef
     report: ClusterReport | None
@@ -57,7 +55,7 @@ async def read(
 
 
 def of(reports: Iterable[ReadReport]) -> ClusterReports:
-    """The reports that count, and the problems of the others."""
+    """The valid reports, and the problems of the others."""
     rows = tuple(reports)
     return ClusterReports(
         {one.ref.cluster: one.report for one in rows if one.report is not None},
@@ -67,7 +65,7 @@ def of(reports: Iterable[ReadReport]) -> ClusterReports:
 
 async def _read(repository: ReportRepository, ref: ReportRef, trust: Trust) -> ReadReport:
     if trust.mode is not Mode.NONE:
-        # A report is one commit of its own: there is no tag, and no earlier commit to verify.
+        # A report is a single commit without parents and tags.
         alone = replace(trust, mode=Mode.HEAD)
         verification = await repository.verify_kept(Head(), ref.commit, alone)
         if isinstance(verification, Unverified):

@@ -20,12 +20,12 @@ from gitops_ds.service.rollouts.cluster_report_reader import ReportRepository
 from gitops_ds.settings.repository import RepositorySettings
 
 EVERY = 60.0  # seconds between two reads
-SOON = 5.0  # seconds between two looks for an order, which cost no request
+SOON = 5.0  # seconds between two checks for an order, which need no request
 
 
 class WatchContext(msgspec.Struct, frozen=True):
-    """What a watch works with; `orders` returns the order of the applied commit, empty without one.
-    `clock` returns seconds since 1970.
+    """The dependencies of a watch; `orders` returns the order of the applied commit, empty without
+    one. `clock` returns seconds since 1970.
     """
 
     repository: ReportRepository
@@ -43,7 +43,7 @@ class ClusterWatch:
         self.rows: Sequence[ClusterRow] = ()
 
     async def run(self) -> None:
-        """Reads until it is cancelled. While Git is unreachable the last reports stay."""
+        """Reads until it is cancelled. While Git is unreachable, the last reports are kept."""
         while True:
             with contextlib.suppress(errors.GitopsError):
                 rows = await self._read()

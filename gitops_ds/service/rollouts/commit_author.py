@@ -13,7 +13,7 @@ _SIGNING_KEY = "repository.author.signingKeyFile"
 
 
 def signature(settings: RepositorySettings, at: float) -> Signature:
-    """The author at a time in seconds since 1970, with the signing key as it is in its file now.
+    """The author at a time in seconds since 1970, with the present signing key in its file.
 
     Raises SettingsError for a file that can't be read.
     """

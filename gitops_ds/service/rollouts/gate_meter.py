@@ -1,4 +1,4 @@
-"""Measures the gates of rollouts: queries of Prometheus, webhooks, and what the cluster shows.
+"""Measures the gates of rollouts: queries of Prometheus, webhooks, and values of the cluster.
 
 No method raises: without a result a reading has the reason.
 """
@@ -50,8 +50,8 @@ class _NotConfigured(Exception):
 async def _series(
     server: PrometheusSettings, seconds: float, query: str, at: float | None = None
 ) -> Mapping[str, float]:
-    """The values of an instant query, by their labels; now by the clock of the server without a
-    time. Raises NoData, SettingsError and _NotConfigured.
+    """The values of an instant query, by their labels; without a time, for the present time of the
+    server. Raises NoData, SettingsError and _NotConfigured.
 
     https://prometheus.io/docs/prometheus/latest/querying/api/#instant-queries
     """
@@ -68,7 +68,7 @@ async def _series(
 
 
 async def problem(settings: MetricsSettings) -> str:
-    """Why no query can be measured with these settings, by one query; empty if it can."""
+    """Why queries can't be measured with these settings, by a test query; empty if they can."""
     if settings.prometheus is None:
         return NO_SERVER
     try:
@@ -129,7 +129,7 @@ class HttpGateMeter:
             return Reading(at, nodes, reason=f"{_NAMES[type(request)]}: {type(error).__name__}")
 
     def forget(self, key: Key) -> None:
-        """The DaemonSet has no measured gate now."""
+        """Drops the state of a DaemonSet without measured gates."""
         self._pods.forget(key)
 
     async def _query(self, at: float, nodes: frozenset[str], request: PrometheusRequest) -> Reading:
@@ -293,7 +293,7 @@ def _trust(file: str) -> ssl.SSLContext | None:
 
 
 def _host(url: str) -> str:
-    """HOST:PORT of an address. Raises NoData for one that is no http address."""
+    """HOST:PORT of an address. Raises NoData for one that is not an http address."""
     try:
         parts = urlsplit(url)
         port = parts.port or {"http": 80, "https": 443}[parts.scheme]

@@ -1,9 +1,9 @@
-"""Writes the way back into Git after a halted rollout: a revert commit on the followed branch, or a
-pull request with it.
+"""Writes reverts to Git after halted rollouts: a revert commit on the followed branch, or a pull
+request with it.
 
-`plan.rollouts.rollout_reverts` decides what is taken back. The commit is rendered before the push:
-it must change the halted template. An attempt that fails is repeated with back-off; the halt stays
-meanwhile.
+`plan.rollouts.rollout_reverts` decides which commits are reverted. The revert is rendered before
+the push: it must change the halted template. A failed attempt is repeated with back-off; the
+rollout stays halted meanwhile.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ BACKOFF = Backoff(15.0, 900.0, jitter=0.1)
 
 
 class RevertContext(msgspec.Struct, frozen=True):
-    """What a writer works with.
+    """The dependencies of a writer.
 
     `prepared` renders a commit; `applied` returns the rollouts of the last reconciliation, None
     before the first and while another replica leads; `pushed` is called with each pushed commit.
@@ -70,7 +70,7 @@ class _Attempts(msgspec.Struct, frozen=True):
 
 
 class _NotNow(Exception):
-    """No revert is needed as far as the branch shows."""
+    """The present branch needs no revert."""
 
 
 class RevertWriter(TimedAttempts[HaltedRollout]):
@@ -121,7 +121,7 @@ class RevertWriter(TimedAttempts[HaltedRollout]):
             )
 
     async def _write(self, halted: HaltedRollout) -> RevertEvent:
-        """Pushes the revert. Raises GitopsError, and _NotNow where none is needed."""
+        """Pushes the revert. Raises GitopsError, and _NotNow if no revert is needed."""
         context, repository = self._context, self._context.repository
         if not context.settings.push:
             raise errors.Refused(
@@ -143,7 +143,7 @@ class RevertWriter(TimedAttempts[HaltedRollout]):
         return await self._propose(halted, branch)
 
     async def _propose(self, halted: HaltedRollout, target: str) -> RevertProposed:
-        """Opens the pull request. A branch that exists was pushed for it before."""
+        """Opens the pull request. An existing branch was pushed for it before."""
         context, repository = self._context, self._context.repository
         forge = self._forge()
         tip = await repository.tip(Branch(target))
@@ -196,7 +196,7 @@ class RevertWriter(TimedAttempts[HaltedRollout]):
         return parents[0]
 
     async def _verify(self, halted: HaltedRollout, commit: CommitId) -> None:
-        """Renders the commit. Raises Refused where it keeps the halted template, or has errors."""
+        """Renders the commit. Raises Refused if it keeps the halted template, or has errors."""
         prepared = await self._context.prepared(commit)
         refused = next((one for one in prepared.findings if one.refused), None)
         if refused is not None:
@@ -211,7 +211,7 @@ class RevertWriter(TimedAttempts[HaltedRollout]):
             )
 
     async def _branch(self) -> str:
-        """The followed branch. Raises Refused where a tag or a commit is followed."""
+        """The followed branch. Raises Refused if a tag or a commit is followed."""
         settings = self._context.settings
         if settings.tag or settings.semver or settings.commit:
             raise errors.Refused("a revert needs a branch: the service follows a tag or a commit")
@@ -223,13 +223,13 @@ class RevertWriter(TimedAttempts[HaltedRollout]):
         return settings.branch or await self._context.repository.default_branch()
 
     def _signature(self, halted: HaltedRollout) -> Signature:
-        """The author, and the time at which the revert was due: every replica makes the same
+        """The author, and the time at which the revert was due: so every replica creates the same
         commit.
         """
         return commit_author.signature(self._context.settings, halted.due)
 
     def _forge(self) -> ForgeAccess:
-        """Raises Refused without a forge, and SettingsError for a wrong one."""
+        """Raises Refused without a forge, and SettingsError for an invalid one."""
         settings = self._context.settings.forge
         if settings is None:
             raise errors.Refused("a pull request needs repository.forge")

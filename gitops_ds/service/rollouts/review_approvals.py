@@ -1,8 +1,8 @@
-"""The approvals of stages by reviews of the pull requests that brought the template.
+"""The approvals of stages by reviews of the pull requests of the template's commits.
 
 Every commit of the branch that changed the files of the template, since the last applied commit
-without it, must be of a pull request that an approver reviewed; where none of them is known to
-change these files, every commit at all.
+without it, must be of a pull request with a review by an approver. If no commit is known to change
+these files, every commit must.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MOST_PULL_REQUESTS = 5
 
 
 class ForgeReviews:
-    """Looks for the reviews of one repository; every look is bounded in requests."""
+    """Finds the reviews of one repository with a bounded number of requests."""
 
     def __init__(
         self, repository: ApprovalRepository, where: Address, forge: ForgeSettings, path: str
@@ -53,7 +53,7 @@ class ForgeReviews:
             return await approval(reader, stage, approvers, commits)
 
     async def _commits(self, stage: WaitingStage) -> tuple[CommitId, ...]:
-        """The commits that must be reviewed; none where they are not known, or too many."""
+        """The commits that must be reviewed; none if they are unknown, or too many."""
         if not stage.since or not stage.commit:
             return ()
         commits_of_template = await self._repository.commits_that_brought(
@@ -66,7 +66,9 @@ class ForgeReviews:
 def to_review(
     commits: Iterable[ChangedFiles], stage: WaitingStage, path: str
 ) -> tuple[CommitId, ...]:
-    """The commits that change the files of the template; all if none is known to."""
+    """The commits that change the files of the template; if no commit is known to change them,
+    all.
+    """
     all_commits = tuple(commits)
     own = [one.id for one in all_commits if stage_approvals.touches(one.files, stage.files, path)]
     return tuple(own or (one.id for one in all_commits))
@@ -78,7 +80,7 @@ async def approval(
     approvers: tuple[Approver, ...],
     commits: Iterable[CommitId],
 ) -> StageApproval | None:
-    """The approval by a review of each of the commits; None if one has no review that counts."""
+    """The approval by a review of each of the commits; None if one has no valid review."""
     approvals: dict[int, tuple[Approver, ApprovingReview]] = {}
     for commit in commits:
         reviews = await reader.approving(commit)
