@@ -167,7 +167,7 @@ def _answer(who: str, arguments: list[str]) -> dict[str, Any]:
         ) from error
     except ValueError as error:
         raise errors.ClusterError(
-            f"{who} can't be read: the process that does it ended without an answer"
+            f"{who} can't be read: its process ended without a result"
         ) from error
     if "problem" in answer:
         raise errors.ClusterError(f"{who}{answer['problem']}")

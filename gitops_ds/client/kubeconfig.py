@@ -219,15 +219,15 @@ def _answer(arguments: list[str], failed: Errors) -> dict[str, Any]:
     except UnknownContext as error:
         return {"problem": str(error)}
     except ConfigException as error:
-        return {"problem": f": {_one_line(error)}; `kubectl config view` shows what is in it"}
+        return {"problem": f": {_one_line(error)}; `kubectl config view` shows its content"}
     except CertificateError as error:
         return {"problem": f": its certificates can't be read: {_one_line(error)}"}
     except Exception as error:  # the YAML errors of the package's own reader have no common type
-        return {"problem": f" is no usable kubeconfig: {_one_line(error)}"}
+        return {"problem": f" is not a valid kubeconfig:  {_one_line(error)}"}
     if failed.lines and entry.header is None and entry.certificate is None:
         # On a terminal the plugin has printed its own message, which the package does not have.
         why = "see above" if "NoneType" in failed.lines[0] else _one_line(failed.lines[0])
-        return {"problem": f": its exec plugin gives no credentials: {why}"}
+        return {"problem": f": its exec plugin returned no credentials: {why}"}
     return {"found": asdict(entry)}
 
 

@@ -86,15 +86,17 @@ def _sentence(status: int, message: str, who: str, impersonated: str) -> str:
     match status:
         case 401:
             return (
-                f"the API server does not know the credentials of {who} (401 {message}): log in "
+                f"the API server does not accept the credentials of {who} (401 {message}): log in "
                 "again, or name another --context"
             )
         case 403 if not _RBAC.search(message):
             return f"{message} (403): an admission plugin or policy of the cluster refuses it"
         case 403 if impersonated and f'"{impersonated}"' in message:
-            return f"{message} (403): grant that to {impersonated}, or name another account"
+            return (
+                f"{message} (403): grant that permission to {impersonated}, or set another account"
+            )
         case 403:
-            return f"{message} (403): grant that to the account of {who}, or use another"
+            return f"{message} (403): grant that permission to the account of {who}, or use another"
         case 429:
             return f"the API server throttles requests (429): {message}"
         case _ if status >= 500:

@@ -128,7 +128,9 @@ class ActionWriter:
             return False
         self._keep(POD, body)
         if pod.terminating or pod.ended:
-            raise StaleView(f"the pod {self._namespace}/{name} is ending, which was not known yet")
+            raise StaleView(
+                f"the pod {self._namespace}/{name} is ending, which the watch had not shown"
+            )
         return True
 
     async def _delete(self, action: Action, resource: Resource, key: Key, uid: str) -> Key | None:
@@ -180,7 +182,7 @@ class ActionWriter:
         )
         if live.uid != self._daemonset.uid or live.deleting:
             raise StaleView(
-                f"{self._daemonset.key} is being deleted, or is another one now: it adopts nothing"
+                f"{self._daemonset.key} is being deleted, or was replaced: it adopts nothing"
             )
         self._confirmed = True
 
@@ -228,7 +230,7 @@ class ActionWriter:
         self._remember(resource, reply)
         if action is not None and not _shows(action, reply, self._daemonset):
             message = (
-                f"{self._daemonset.key}: the API server took a write and did not keep it: an "
+                f"{self._daemonset.key}: the API server accepted a write and did not store it: an "
                 "admission webhook may undo it"
             )
             raise StaleView(message)

@@ -21,7 +21,7 @@ LOOK_EVERY = 0.1
 def refusal(manager: str) -> Refused:
     """The error when another controller writes the status of DaemonSets."""
     return Refused(
-        f"another DaemonSet controller is at work: {manager or 'an unknown manager'} writes the "
+        f"another DaemonSet controller is active: {manager or 'an unknown manager'} writes the "
         "status of DaemonSets. With powers full ours must be the only one: switch the other off "
         "(kube-controller-manager --controllers=*,-daemonset-controller), or use powers pace"
     )

@@ -210,7 +210,7 @@ class RevisionSelector:
                 "repository"
             )
             raise errors.SourceUnreachable(
-                f"{lost}, so nothing is corrected until Git answers: {error}"
+                f"{lost}, so no drift is corrected until Git responds: {error}"
             ) from error
 
     async def _last_good(self, choice: SelectedRevision, state: DeployerState) -> SelectedRevision:

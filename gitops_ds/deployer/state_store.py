@@ -68,7 +68,7 @@ async def load(cluster: Cluster, namespace: str, id: str) -> DeployerState:
         zlib.error,
     ) as error:
         raise errors.ClusterError(
-            f"ConfigMap {namespace}/{name} holds no state of ours ({error}): delete it to start "
+            f"ConfigMap {namespace}/{name} has no valid state ({error}): delete it to start "
             "with an empty state; no agent is touched"
         ) from error
 

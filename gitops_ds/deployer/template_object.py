@@ -123,7 +123,7 @@ def render(holder: TemplateObject, chosen: TemplateSelector) -> RenderedTemplate
         if finding.refused
     )
     unread = tuple(
-        Skipped(SkipReason.NO_TEXT, f"{holder.source}/{key} is left out: templates are text")
+        Skipped(SkipReason.NO_TEXT, f"{holder.source}/{key} is omitted: templates must be text")
         for key in holder.unread
         if key.endswith(_SUFFIXES)
     )
@@ -161,7 +161,7 @@ def _may_name(key: Key, holder: TemplateObject, chosen: TemplateSelector) -> boo
 
 def _outside(key: Key, holder: TemplateObject) -> Skipped:
     what = (
-        f"{holder.source} may name only objects of its own namespace (templates.anywhere permits "
+        f"{holder.source}may define only objects of its own namespace (templates.anywhere permits "
         "others)"
     )
     return Skipped(SkipReason.NOT_ALLOWED, f"{key} is not allowed: {what}", key)

@@ -157,8 +157,8 @@ class Templates:
                     refusals.append(
                         Skipped(
                             SkipReason.NAMED_TWICE,
-                            f"{key} is named by {elder} and by {holder.source}: the older one "
-                            "counts",
+                            f"{key} is defined by {elder} and by {holder.source}: the older "
+                            "one is used",
                             key,
                         )
                     )

@@ -104,4 +104,4 @@ async def request_when_due(
 
 def no_answer() -> errors.SourceUnreachable:
     """The error before the first response of a Git server."""
-    return errors.SourceUnreachable("the Git server gave no answer yet")
+    return errors.SourceUnreachable("the Git server has not responded yet")

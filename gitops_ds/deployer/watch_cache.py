@@ -139,7 +139,7 @@ class WatchCache:
         try:
             await self._stores[kind].listed()
         except errors.Forbidden as error:
-            without = f"without that right, take {kind.plural} out of the repository"
+            without = f"without that permission, remove {kind.plural} from the repository"
             raise errors.Forbidden(f"{error}; {without}", error.status, error.reason) from None
 
     def require_current(self) -> None:

@@ -190,7 +190,7 @@ def rewound(where: str, last: CommitId, tip: CommitId) -> errors.HistoryRewound:
     return errors.HistoryRewound(
         f"{where} went back from {last[:12]} to its ancestor {tip[:12]}, which would undo what "
         "was applied; "
-        f"push a revert commit instead, or consent with `gitops-ds apply --revision {tip[:12]}`"
+        f"push a revert commit instead, or approve it with `gitops-ds apply --revision {tip[:12]}`"
     )
 
 

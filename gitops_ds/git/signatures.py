@@ -51,7 +51,7 @@ def verify(
             commits = _came(bare, since, tip)
             if len(commits) > MOST:
                 return Unverified(
-                    tip, f"more than {MOST} commits came since {since[:12]}: {_agree(tip)}"
+                    tip, f"more than {MOST} commits followed {since[:12]}: {_agree(tip)}"
                 )
         return _commits(bare, commits, keys)
 
@@ -136,13 +136,13 @@ def _came(bare: BareRepository, since: CommitId, tip: CommitId) -> list[CommitId
 
 def _lost(since: CommitId, tip: CommitId) -> str:
     return (
-        f"the server no longer has {since[:12]}, the last good commit, so what came since can't "
-        f"be known: {_agree(tip)}"
+        f"the server no longer has {since[:12]}, the last good commit, so later commits are "
+        f"unknown: {_agree(tip)}"
     )
 
 
 def _agree(tip: CommitId) -> str:
-    return f"look at the branch, then agree by `gitops-ds apply --revision {tip[:12]}`"
+    return f"inspect the branch, then approve it with `gitops-ds apply --revision {tip[:12]}`"
 
 
 class _Keys(msgspec.Struct, frozen=True):

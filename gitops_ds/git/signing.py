@@ -67,7 +67,7 @@ def prepared(signing: Signing) -> Iterator[tuple[tuple[str, ...], Mapping[str, s
                     match = re.search(r"^fpr:(?::*)([0-9A-F]{40,}):", listed, re.MULTILINE)
                     if match is None:
                         raise errors.UsageError(
-                            "the OpenPGP key to sign with is no secret key: `gpg --armor "
+                            "the OpenPGP signing key is not a secret key: `gpg --armor "
                             "--export-secret-keys`"
                         )
                     yield (

@@ -129,8 +129,8 @@ def _first(findings: list[Finding]) -> tuple[Finding, ...]:
         return tuple(findings)
     findings.sort(key=lambda finding: not finding.refused)
     message = (
-        f"{len(findings) - _MOST_FINDINGS:,} more entries are not read; mend those that are "
-        "listed, and check again"
+        f"{len(findings) - _MOST_FINDINGS:,} more entries are not read; fix the listed ones, "
+        "and check again"
     )
     more = Finding("SRC004", Severity.WARNING, message, refused=findings[_MOST_FINDINGS].refused)
     return (*findings[:_MOST_FINDINGS], more)
@@ -139,7 +139,7 @@ def _first(findings: list[Finding]) -> tuple[Finding, ...]:
 _NAME = (
     "the name is not a plain UTF-8 path inside the repository, so the file is not read; rename it"
 )
-_LINK = "a symbolic link is not followed; put the file itself here, or name it where it is"
+_LINK = "a symbolic link is not followed; replace it by the file, or reference the file itself"
 _SUBMODULE = (
     "a submodule is not read; put its files into this repository, or manage it as a repository of "
     "its own"

@@ -29,7 +29,7 @@ def directory() -> Iterator[Path]:
             yield Path(where)
     except OSError as error:
         raise errors.SourceError(
-            f"keys can't be kept in {tempfile.gettempdir()}: {error.strerror}"
+            f"keys can't be stored in {tempfile.gettempdir()}: {error.strerror}"
         ) from None
 
 

@@ -40,7 +40,7 @@ def snapshot(directory: Path, path: str = "", limits: RepositoryLimits = DEFAULT
     """
     root = directory / tree.directory(path)
     if not root.is_dir():
-        raise errors.RevisionUnknown(f"{root} is not a directory; name one that holds manifests")
+        raise errors.RevisionUnknown(f"{root} is not a directory; name one with manifests")
     try:
         entries = list(_entries(root, limits))
         base = os.fsencode(root)

@@ -86,8 +86,8 @@ def named(text: str | None, path: str = "", may: AllowedRenderers | None = None)
     directory = Path(text or ".").resolve()
     if not directory.is_dir():
         raise errors.UsageError(
-            f"{text} is no directory and no URL: name a repository's directory, or https:// or "
-            "ssh://"
+            f"{text} is neither a directory nor a URL: name a repository's directory, or "
+            "https:// or ssh://"
         )
     root = worktree.find_work_tree(directory)
     bare = (directory / "HEAD").is_file() and (directory / "objects").is_dir()

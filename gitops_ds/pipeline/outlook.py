@@ -338,8 +338,8 @@ def _back_line(back: WayBack) -> str:
     if back.obstacles:
         return f"way back: {'; '.join(back.obstacles)}"
     if back.revision is None:
-        return "way back: a revert brings back the template of the base"
-    return f"way back: a revert brings back revision {back.revision}, as revision {back.becomes}"
+        return "way back: a revert restores the template of the base"
+    return f"way back: a revert restores revision {back.revision}, as revision {back.becomes}"
 
 
 def as_json(outlook: Outlook, change: Change, census: Census | None) -> dict[str, Any]:

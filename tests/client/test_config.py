@@ -317,7 +317,7 @@ def test_a_pod_without_its_certificate_authority_is_reported(tmp_path: Path) -> 
     assert output == [
         (
             "the pod's service account: Service certification file does not exist.; `kubectl "
-            "config view` shows what is in it"
+            "config view` shows its content"
         )
     ]
 
@@ -407,7 +407,7 @@ def test_a_plugin_without_output_is_reported_in_a_sentence(
     file = config(tmp_path, user=plugin(tmp_path, text))
     with pytest.raises(errors.ClusterError) as caught:
         client_config.access(str(file), None)
-    assert str(caught.value).startswith(f"{file}: its exec plugin gives no credentials: {words}")
+    assert str(caught.value).startswith(f"{file}: its exec plugin returned no credentials: {words}")
     assert "\n" not in str(caught.value)
 
 
@@ -713,7 +713,7 @@ CERTIFICATES: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"certificate-authority": "words"}, {}, "its certificates can't be read: "),
     ({"certificate-authority": "missing"}, {}, "File does not exist: "),
     ({"certificate-authority-data": "%"}, {}, "its certificates can't be read: "),
-    ({"certificate-authority-data": "a"}, {}, "is no usable kubeconfig: "),
+    ({"certificate-authority-data": "a"}, {}, "is not a valid kubeconfig: "),
     (
         {},
         {"client-certificate": "words", "client-key": "words"},

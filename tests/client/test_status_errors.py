@@ -13,7 +13,10 @@ ACCOUNT = "system:serviceaccount:t2:deployer"
 
 @pytest.mark.parametrize(
     ("user", "advice"),
-    [(ACCOUNT, f"grant that to {ACCOUNT}"), ("service", "grant that to the account of KUBECONFIG")],
+    [
+        (ACCOUNT, f"grant that permission to {ACCOUNT}"),
+        ("service", "grant that permission to the account of KUBECONFIG"),
+    ],
 )
 def test_advice_names_the_account_that_lacks_the_right(user: str, advice: str) -> None:
     message = f'services "s" is forbidden: User "{user}" cannot patch resource "services"'

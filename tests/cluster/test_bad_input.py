@@ -92,10 +92,10 @@ def at(tmp_path: Path) -> Desk:
 
 
 ANSWERS = [
-    (Wrong(401, status(401, "Unauthorized", "Unauthorized")), "does not know the credentials of"),
+    (Wrong(401, status(401, "Unauthorized", "Unauthorized")), "does not accept the credentials of"),
     (
         Wrong(403, status(403, "Forbidden", 'daemonsets.apps is forbidden: User "me" cannot list')),
-        "grant that to the account",
+        "grant that permission to the account",
     ),
     (
         Wrong(409, status(409, "Conflict", "the object has been modified")),

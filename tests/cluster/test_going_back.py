@@ -40,7 +40,7 @@ def test_a_branch_that_went_back_is_applied_only_by_name(
     at.git("reset", "--hard", "--quiet", old)
     refused = at.run("apply")
     assert refused.code == 3
-    assert f"consent with `gitops-ds apply --revision {old[:12]}`" in refused.err
+    assert f"approve it with `gitops-ds apply --revision {old[:12]}`" in refused.err
     assert at.run("apply", "--revision", old).code == 0
     assert at.run("plan", "--exit-code").code == 0
 

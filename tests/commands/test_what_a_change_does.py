@@ -233,7 +233,7 @@ def test_the_rollback_target_is_a_revision_of_the_cluster(change: Change, tmp_pa
     )
     text = change.check("--snapshot", file).stdout
     assert "new revision 8\n" in text
-    assert "way back: a revert brings back revision 7, as revision 9\n" in text
+    assert "way back: a revert restores revision 7, as revision 9\n" in text
 
 
 def test_drift_is_shown_next_to_the_change_and_does_not_affect_the_verdict(

@@ -441,7 +441,7 @@ def test_keys_that_are_not_text_are_reported_and_skipped() -> None:
         await scene.people.create(CONFIG_MAP, body)
         await asyncio.sleep(3)
         assert await scene.image() == "agent:1"
-        assert "configmap/default/a/other.yaml is left out: templates are text" in scene.log
+        assert "configmap/default/a/other.yaml is omitted: templates must be text" in scene.log
 
     play(script)
 

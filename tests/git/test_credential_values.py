@@ -641,7 +641,7 @@ def test_the_api_is_beside_the_repository(url: str, api: str) -> None:
 
 
 def test_an_app_is_rejected_for_ssh() -> None:
-    with pytest.raises(errors.UsageError, match="comes by https"):
+    with pytest.raises(errors.UsageError, match="requires https"):
         github_app.api_of(address.parse("git@github.com:org/a"))
 
 

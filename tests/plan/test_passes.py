@@ -502,7 +502,7 @@ def test_a_state_of_another_owner_is_reported_with_its_name() -> None:
             CONFIG_MAP, "gitops-ds", "gitops-ds-test", {"binaryData": {"state.json.gz": "AAAA"}}
         )
         with pytest.raises(
-            errors.ClusterError, match=r"ConfigMap gitops-ds/gitops-ds-test holds no state of ours"
+            errors.ClusterError, match=r"ConfigMap gitops-ds/gitops-ds-test has no valid state"
         ):
             await deployer.apply({"a.yaml": config_map("a")})
 

@@ -150,8 +150,7 @@ def test_with_full_powers_it_ends_when_the_controller_of_kubernetes_returns(tmp_
             plane.kubectl("-n", "default", "set", "image", "ds/agent", f"agent={image(2)}")
             assert process.wait(120) == 1, log.read_text()
             assert (
-                "another DaemonSet controller is at work: kube-controller-manager"
-                in log.read_text()
+                "another DaemonSet controller is active: kube-controller-manager" in log.read_text()
             )
         # Not by `rollout status`: the two controllers may have reported different states to it.
         until(

@@ -151,7 +151,7 @@ def turns(file: Path) -> Iterator[tuple[int, Decided] | Unread]:
                 elif number > 1:
                     yield number, reader.turn(line)
                 elif not codec.is_head(line):
-                    raise codec.Broken("the file is no journal of gitops-ds")
+                    raise codec.Broken("the file is not a journal of gitops-ds")
     except codec.Broken as error:
         yield Unread(str(file), number, f"{error}; nothing after it is replayed")
     except OSError as error:

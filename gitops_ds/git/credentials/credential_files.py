@@ -150,8 +150,7 @@ def _write(path: Path, content: bytes, mode: int = 0o600) -> Path:
 def _check_line(what: str, text: str) -> None:
     if not text or any(ord(c) < 32 or ord(c) == 127 for c in text):
         raise errors.UsageError(
-            f"the {what} for the repository is empty or holds a line break; check the file it was "
-            "read from"
+            f"the {what} for the repository is empty or contains a line break; check its file"
         )
 
 

@@ -69,7 +69,7 @@ def parse(text: str) -> CredentialScope:
         or url.fragment
         or re.search(r"[*\s]", text)
     ):
-        raise errors.UsageError(f"{advice}; a * stands for nothing in it")
+        raise errors.UsageError(f"{advice}; it must not contain *")
     parts = _parts(url.path)
     if parts is None:
         raise errors.UsageError(f"{advice}, with a plain path: no .., no // and no %")

@@ -57,7 +57,7 @@ def api_of(where: Address) -> str:
     """
     if where.scheme is not Scheme.HTTPS:
         raise errors.UsageError(
-            f"{where.display}: a GitHub App comes by https: write https://HOST/OWNER/NAME"
+            f"{where.display}: a GitHub App requires https: write https://HOST/OWNER/NAME"
         )
     host = urlsplit(where.url).netloc.lower()
     if host == "github.com" or host.endswith(".ghe.com"):
@@ -110,7 +110,7 @@ class Tokens:
             r"[0-9]+", app.installation
         ):
             raise errors.UsageError(
-                "the id of a GitHub App is a word, and that of its installation a number"
+                "the id of a GitHub App must be a word, and that of its installation a number"
             )
         api = (app.api or api_of(self._where)).rstrip("/")
         if urlsplit(api).scheme != "https" or "@" in api:
