@@ -58,7 +58,7 @@ class UsageError(GitopsError):
 
 
 class SettingsError(UsageError):
-    """A wrong settings file; the message holds file, line and column."""
+    """An invalid settings file; the message contains file, line and column."""
 
 
 class Refused(GitopsError):
@@ -84,7 +84,7 @@ class NoMatch(GitopsError):
 
 
 class NotPermitted(GitopsError):
-    """A rule of our own forbids the request, which was not sent."""
+    """One of our rules forbids the request, which was not sent."""
 
 
 class WriteContention(GitopsError):
@@ -98,7 +98,7 @@ class SourceError(GitopsError):
 
 
 class SourceUnreachable(SourceError):
-    """The server gave no answer, or reported a temporary failure."""
+    """The server did not respond, or reported a temporary failure."""
 
     retryable = True
 
@@ -131,7 +131,7 @@ class CommitTooHeavy(SourceTooLarge):
 
 
 class HistoryRewound(SourceError):
-    """The branch points at an ancestor of what was applied: going back needs consent."""
+    """The branch points at an ancestor of the applied commit, which requires approval."""
 
 
 class PushRejected(SourceError):
@@ -145,25 +145,25 @@ class ExpansionFailed(SourceError):
 
 
 class ForgeError(GitopsError):
-    """A forge refused the request, or gave no valid answer."""
+    """A forge refused the request, or its response is invalid."""
 
 
 class ForgeUnreachable(ForgeError):
-    """No answer in time, a temporary failure, or its rate limit."""
+    """No response in time, a temporary failure, or its rate limit."""
 
     retryable = True
 
 
 class ForgeDenied(ForgeError):
-    """The token is invalid, or lacks a right that the message names."""
+    """The token is invalid, or lacks the permission in the message."""
 
 
 class ClusterError(GitopsError):
-    """The API server refused a request, failed, or gave no answer.
+    """The API server refused a request, failed, or did not respond.
 
     `status` is the HTTP status (0 without a reply), `reason` the reason of the Status object,
     `causes` its `details.causes` as dictionaries. `server_message` is the API server's own message,
-    without advice of ours.
+    without our advice.
     https://kubernetes.io/docs/reference/generated/kubernetes-api/v1.34/#status-v1-meta
     """
 
@@ -180,11 +180,11 @@ class ClusterError(GitopsError):
 
 
 class NoKubeconfig(ClusterError):
-    """No kubeconfig exists at its place."""
+    """The kubeconfig does not exist."""
 
 
 class ClusterUnreachable(ClusterError):
-    """No connection, or no answer in time."""
+    """No connection, or no response in time."""
 
     retryable = True
 
@@ -198,7 +198,7 @@ class Unauthorized(ClusterError):
 
 
 class Forbidden(ClusterError):
-    """403: a right is missing."""
+    """403: a permission is missing."""
 
 
 class NotFound(ClusterError):
@@ -241,7 +241,7 @@ class TooManyRequests(ClusterError):
 
 
 class ServerFault(ClusterError):
-    """5xx: a failure of the server; `retry_after` in seconds where it names them, else 0."""
+    """5xx: a failure of the server; `retry_after` in seconds if set by the server, else 0."""
 
     retryable = True
     retry_after: float = 0.0

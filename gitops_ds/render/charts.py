@@ -105,7 +105,7 @@ def _address_problem(address: str, chart: str, pinned: bool) -> str:
             "chart:"
         )
     if login or parts.query or parts.fragment:
-        return "the address must not contain a user, password or query: it is no place for secrets"
+        return "the address must not contain a user, password or query, which can be secret"
     if parts.scheme == "http" and host not in _NEAR and not pinned:
         return "http:// can be modified in transit: use https://, or set the digest"
     return ""

@@ -26,7 +26,7 @@ _CLUSTER_ACCOUNT = re.compile(rf"{_NAME}/{_NAME}")
 
 
 class DeletionPolicy(StrEnum):
-    """What deletion of a DaemonSet does with its pods."""
+    """The effect of the deletion of a DaemonSet on its pods."""
 
     CASCADE = "cascade"
     FOREGROUND = "foreground"
@@ -34,17 +34,18 @@ class DeletionPolicy(StrEnum):
 
 
 class GuardSettings(SettingsGroup, frozen=True):
-    """What blocks an apply. A guard that is unset has the value of the common guards."""
+    """Guards of an apply. An unset guard has the value of the common guards."""
 
     empty_render: Annotated[
-        bool | UnsetType, describe("Block a commit that renders no object. Default: true.")
+        bool | UnsetType, describe("Block a commit without objects. Default: true.")
     ] = UNSET
     max_deletes: Annotated[
-        Ratio | UnsetType, describe("The most objects that one apply deletes. Default: unlimited.")
+        Ratio | UnsetType,
+        describe("The maximum number of objects that one apply deletes. Default: unlimited."),
     ] = UNSET
     max_nodes_lost: Annotated[
         Ratio | UnsetType,
-        describe("The most nodes that may lose an agent in one apply. Default: 20%."),
+        describe("The maximum number of nodes that may lose an agent in one apply. Default: 20%."),
     ] = UNSET
 
 
@@ -108,7 +109,7 @@ class IgnoreTarget(SettingsGroup, frozen=True):
 
 
 class IgnoreSettings(SettingsGroup, frozen=True):
-    """Fields of objects that are set where they are missing, and left alone afterwards."""
+    """Fields of objects that are set while they are missing, and ignored afterwards."""
 
     paths: Annotated[
         tuple[Annotated[str, msgspec.Meta(pattern="^/")], ...],
@@ -168,7 +169,7 @@ class RepositoryApplySettings(SettingsGroup, frozen=True):
     )
     impersonate: Annotated[
         ImpersonateSettings | UnsetType,
-        describe("Apply with the identity of a user or service account with fewer rights."),
+        describe("Apply with the identity of a user or service account with fewer permissions."),
     ] = UNSET
     allow_cross_namespace: Annotated[
         bool | UnsetType,
@@ -219,7 +220,7 @@ class ApplySettings(RepositoryApplySettings, frozen=True):
             ],
             ...,
         ],
-        describe("Fields that are set where they are missing, and left alone afterwards."),
+        describe("Fields that are set while they are missing, and ignored afterwards."),
     ] = ()
 
     def of_repository(self, own: RepositoryApplySettings) -> ApplySettings:

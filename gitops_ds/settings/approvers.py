@@ -1,4 +1,4 @@
-"""The settings of a repository's approvers: who agrees to a stage of a rollout."""
+"""The settings of a repository's approvers of stages of a rollout."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ApproverName = Annotated[str, msgspec.Meta(pattern=r"^[^\s,]+$")]
 
 
 class ApproverSettings(SettingsGroup, frozen=True):
-    """A team or a person that `approval.from` of a rollout policy names."""
+    """A team or a user in `approval.from` of a rollout policy."""
 
     keys: Annotated[
         frozenset[NonEmptyText],

@@ -28,7 +28,7 @@ T = TypeVar("T", bound=SettingsGroup)
 
 
 class Ratio:
-    """A number of things, or a percentage of them such as `5%`."""
+    """A number, or a percentage such as `5%`."""
 
     __slots__ = ("limit",)
 
@@ -65,7 +65,7 @@ def default_share(value: int | str) -> Any:
 
 
 def decode(kind: type[T], document: Mapping[str, Any]) -> T:
-    """The group that a document holds, which matches the JSON schema. Raises SettingsError."""
+    """The group of a document, which must match the JSON schema. Raises SettingsError."""
     try:
         # Not strict: JSON Schema's integers include 2.0.
         return msgspec.convert(document, kind, strict=False, dec_hook=_decode_value)

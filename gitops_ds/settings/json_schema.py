@@ -75,7 +75,7 @@ def _groups(group: type[SettingsGroup]) -> Iterator[type[SettingsGroup]]:
 
 
 def _kinds(group: type[SettingsGroup]) -> Iterator[Any]:
-    """The types of its fields, taken apart."""
+    """The types of its fields, with the members of unions."""
     stack = list(typing.get_type_hints(group).values())
     while stack:
         kind = stack.pop()
@@ -94,7 +94,7 @@ def _enums(group: type[SettingsGroup]) -> Iterator[list[Any]]:
 
 
 def _complete(schema: dict[str, Any], group: type[SettingsGroup]) -> None:
-    """Default durations and shares in; defaults that mean "unset" out."""
+    """The schema with default durations and shares, and without defaults that mean "unset"."""
     for field in msgspec.structs.fields(group):
         entry = schema["properties"][field.encode_name]
         if entry.get("default", ...) in (None, "", (), [], {}):
@@ -157,7 +157,7 @@ class _Inline:
         return result
 
     def _merged(self, schema: dict[str, Any]) -> dict[str, Any]:
-        """The alternatives and the reference of a schema, where they can be merged into it."""
+        """The schema with its alternatives or its reference merged into it, if possible."""
         alternatives = [one for one in schema.get("anyOf", ()) if one != {"type": "null"}]
         rest = {key: value for key, value in schema.items() if key != "anyOf"}
         if len(alternatives) == 1:
@@ -168,7 +168,7 @@ class _Inline:
             return {**rest, "type": [one["type"] for one in alternatives]}
         name = _component(schema)
         if not name:
-            # A reference to a definition brings its own type.
+            # A definition has its own type.
             return {k: v for k, v in schema.items() if "$ref" not in schema or k != "type"}
         if self.uses[name] > 1 and self._components[name].get("type") == "object":
             return schema

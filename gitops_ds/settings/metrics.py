@@ -1,6 +1,4 @@
-"""The settings of measured gates of rollouts: the Prometheus server, and the webhooks that may be
-asked.
-"""
+"""The settings of measured gates of rollouts: the Prometheus server, and the allowed webhooks."""
 
 from __future__ import annotations
 
@@ -26,7 +24,7 @@ class PrometheusSettings(SettingsGroup, frozen=True):
     ] = ""
     ca_file: Annotated[str, describe("A file with the CA certificates of the server.")] = ""
     allow_http: Annotated[
-        bool, describe("Whether the token may be sent over http, in a network of your own.")
+        bool, describe("Whether the token may be sent over http, in a private network.")
     ] = False
 
 

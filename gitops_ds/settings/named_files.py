@@ -1,4 +1,4 @@
-"""The files that settings name, such as those with tokens."""
+"""The files of settings, such as those with tokens."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gitops_ds import errors
 
 
 def read(name: str, file: str) -> bytes:
-    """The content of a file that a setting names. Raises SettingsError."""
+    """The content of the file of a setting. Raises SettingsError."""
     try:
         return Path(os.path.expandvars(file)).read_bytes()
     except OSError as error:

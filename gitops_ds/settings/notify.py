@@ -1,4 +1,4 @@
-"""The settings of notifications: their receivers, and the forge that shows a commit's status."""
+"""The settings of notifications: their receivers, and the forge for the status of commits."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class ReceiverSettings(SettingsGroup, frozen=True):
         describe("The topics that are sent. Default: all."),
     ] = msgspec.field(name="on", default_factory=lambda: frozenset(Topic))
     secret_file: Annotated[str, describe("A file with the secret that signs the body.")] = ""
-    per_minute: Annotated[Positive, describe("The most messages in a minute.")] = msgspec.field(
-        name="maxPerMinute", default=10
+    per_minute: Annotated[Positive, describe("The maximum number of messages in a minute.")] = (
+        msgspec.field(name="maxPerMinute", default=10)
     )
 
 
@@ -42,5 +42,5 @@ class ForgeSettings(SettingsGroup, frozen=True):
         str, describe("OWNER/NAME of the repository there. Default: the path of its address.")
     ] = ""
     allow_http: Annotated[
-        bool, describe("Whether the token may be sent over http, in a network of your own.")
+        bool, describe("Whether the token may be sent over http, in a private network.")
     ] = False

@@ -64,7 +64,7 @@ class PageSettings(SettingsGroup, frozen=True):
                 raise SettingsError(f"listen.page.trustedProxies: {error}") from None
 
     def served_at(self, address: str) -> PageSettings | None:
-        """The effective settings at HOST:PORT; None where no page is served. Raises SettingsError
+        """The effective settings at HOST:PORT; None if the page is disabled. Raises SettingsError
         for a page that would be open to every host.
         """
         alone = is_loopback(address.rpartition(":")[0])
@@ -89,7 +89,7 @@ class PageSettings(SettingsGroup, frozen=True):
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a listener on this host is reachable from this machine only."""
+    """Whether a listener on this host is reachable only from this machine."""
     name = host.strip("[]")
     if name == "localhost":
         return True

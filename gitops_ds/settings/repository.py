@@ -135,7 +135,7 @@ class VerifySettings(SettingsGroup, frozen=True):
     ] = None
 
     def __post_init__(self) -> None:
-        """Raises SettingsError where signatures are required and no key is trusted."""
+        """Raises SettingsError if signatures are required and no key is trusted."""
         if self.mode is not Mode.NONE and not (self.allowed_signers_file or self.gpg_keys_file):
             raise SettingsError(
                 f"repository.verify.mode is {self.required or 'head'}, but no key is trusted: set "
@@ -144,17 +144,17 @@ class VerifySettings(SettingsGroup, frozen=True):
 
     @property
     def mode(self) -> Mode:
-        """What must be signed. Keys alone require a signature of the tip."""
+        """The required signatures; with keys, by default that of the tip."""
         files = (self.allowed_signers_file, self.revoked_keys_file, self.gpg_keys_file)
         required = self.required or (VerifyMode.HEAD if any(files) else VerifyMode.NONE)
         return Mode.HEAD if required is VerifyMode.COMMIT else Mode(required.value)
 
     @property
     def follows_rewrites(self) -> bool:
-        """Whether a force-push needs no consent.
+        """Whether a force-push needs no approval.
 
-        Under `all` each commit must be signed, but no signature names a branch: a force-push could
-        bring commits of another one.
+        Under `all` each commit must be signed, but signatures do not contain the branch: a
+        force-push could add commits of another one.
         """
         if self.force_push is not None:
             return self.force_push == "follow"
@@ -214,7 +214,7 @@ class RepositorySettings(SettingsGroup, frozen=True):
         NonEmptyText, describe("The time zone of the schedule, such as Europe/Berlin.")
     ] = "UTC"
     webhook: Annotated[
-        RepositoryWebhookSettings, describe("Webhooks for this repository alone.")
+        RepositoryWebhookSettings, describe("Webhooks only for this repository.")
     ] = msgspec.field(default_factory=RepositoryWebhookSettings)
     retry_interval: Annotated[
         Duration,

@@ -1,9 +1,8 @@
 """The settings of the service: a tree of frozen groups, read once from one YAML file.
 
-docs/reference/settings.md lists them. Options of the command line win over the file. The places of
+docs/reference/settings.md lists them. Options of the command line override the file. The places of
 errors (file:line:column) come from the check against the JSON schema, which is generated from the
-groups.
-Keys that have no effect in this version are refused, never ignored.
+groups. Keys that have no effect in this version are refused, never ignored.
 """
 
 from __future__ import annotations
@@ -53,9 +52,7 @@ class ClusterSettings(SettingsGroup, frozen=True):
     context: Annotated[str | None, describe("The context of the kubeconfig.")] = None
     namespace: Annotated[
         str,
-        describe(
-            "The namespace of the service, which holds its state.", **{"$ref": "#/$defs/name"}
-        ),
+        describe("The namespace of the service, with its state.", **{"$ref": "#/$defs/name"}),
     ] = "gitops-ds"
     qps: Annotated[
         Annotated[float, msgspec.Meta(gt=0)] | None, describe("Requests per second.")
@@ -108,7 +105,7 @@ class ListenSettings(SettingsGroup, frozen=True):
     probes: Annotated[
         str,
         msgspec.Meta(pattern="^.*:[0-9]+$"),
-        describe("HOST:PORT of the probes alone; `address` serves them as well."),
+        describe("HOST:PORT of only the probes; `address` serves them as well."),
     ] = ""
     readiness: Annotated[
         Readiness,
@@ -140,7 +137,7 @@ class JournalSettings(SettingsGroup, frozen=True):
 
     @property
     def limits(self) -> files.JournalLimits:
-        """How much is kept."""
+        """The limits of the journal."""
         return files.JournalLimits(self.bytes, self.days)
 
 
@@ -219,8 +216,8 @@ class SettingsFile(SettingsGroup, frozen=True):
 
 
 class Service(SettingsFile, frozen=True, kw_only=True):
-    """All settings of the service. `own_node` and `own_namespace` are where its own pod runs; the
-    environment sets them. The repository of the file is one of `repositories`.
+    """All settings of the service. `own_node` and `own_namespace` are those of its own pod, from
+    the environment. The repository of the file is one of `repositories`.
     """
 
     own_node: str = ""
@@ -244,7 +241,7 @@ class Service(SettingsFile, frozen=True, kw_only=True):
 
     @property
     def chosen_templates(self) -> TemplateSelector | None:
-        """Which objects of the cluster hold templates; None where none are used."""
+        """The selection of cluster objects with templates; None if templates are disabled."""
         if self.templates is None:
             return None
         return replace(
@@ -262,7 +259,7 @@ class Service(SettingsFile, frozen=True, kw_only=True):
         return replace(options, approvers=frozenset(repository.approvers))
 
     def _with_homes(self, settings: ApplySettings) -> ApplyOptions:
-        """Options that keep applies out of the namespaces of the service itself."""
+        """Options that exclude the namespaces of the service itself from applies."""
         options = settings.options()
         homes = frozenset({self.cluster.namespace, self.own_namespace} - {""})
         return replace(options, allowed=replace(options.allowed, homes=homes))
@@ -338,10 +335,10 @@ def _refuse_duplicate_repository(service: Service, file: str) -> None:
 
 
 def _refuse_shared_account(service: Service, file: str) -> None:
-    """Raises SettingsError where several repositories may use one account name in every namespace.
+    """Raises SettingsError if several repositories may use one account name in every namespace.
 
-    A bare NAME is the account of that name in the namespace of each object: each repository would
-    reach every namespace with one.
+    A bare NAME is the account of that name in the namespace of each object: each repository could
+    use those of every namespace.
     """
     for one in service.repositories if len(service.repositories) > 1 else ():
         options = service.apply_options_of(one)

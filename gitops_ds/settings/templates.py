@@ -1,4 +1,4 @@
-"""The settings of templates that are kept in the cluster."""
+"""The settings of templates in the cluster."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gitops_ds.settings.base import NonEmptyText, SettingsGroup, describe
 
 
 class TemplateKind(StrEnum):
-    """A kind of object that may hold templates."""
+    """A kind of objects with templates."""
 
     CONFIG_MAP = "ConfigMap"
     SECRET = "Secret"  # noqa: S105  the kind
@@ -23,7 +23,7 @@ _RESOURCES = {TemplateKind.CONFIG_MAP: CONFIG_MAP, TemplateKind.SECRET: SECRET}
 
 
 class TemplateSettings(SettingsGroup, frozen=True):
-    """The ConfigMaps and Secrets that hold templates."""
+    """The ConfigMaps and Secrets with templates."""
 
     selector: Annotated[
         NonEmptyText, describe("The labels of objects that hold templates, as for kubectl -l.")

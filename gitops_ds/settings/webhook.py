@@ -11,7 +11,7 @@ from gitops_ds.settings.base import SettingsGroup, describe
 
 class WebhookSettings(SettingsGroup, frozen=True):
     """The endpoint of deliveries and the file of its secrets. Without a file only repositories with
-    secrets of their own accept deliveries.
+    their own secrets accept deliveries.
     """
 
     secret_file: Annotated[
@@ -24,7 +24,7 @@ class WebhookSettings(SettingsGroup, frozen=True):
     path: Annotated[
         str,
         msgspec.Meta(pattern="^(/[A-Za-z0-9._~-]+)+$"),
-        describe("The path; followed by the id of a state, for that repository alone."),
+        describe("The path; followed by the id of a state, only for that repository."),
     ] = "/hook"
     max_bytes: Annotated[
         int,

@@ -40,12 +40,12 @@ class SimulatedCluster(Client):
     """The whole simulated cluster, and its first client; an async context manager.
 
     It has an API server, a scheduler, kubelets, node lifecycle, garbage and namespace controllers.
-    No DaemonSet controller is in it: that is ours to bring. Times are `epoch` plus the running
-    loop's time; the same calls in virtual time give the same objects, uids and versions (`seed` is
-    in the uids). `history` changes of each kind are kept for watches.
+    It has no DaemonSet controller. Times are `epoch` plus the running loop's time; the same calls
+    in virtual time result in the same objects, uids and versions (uids contain `seed`). `history`
+    changes of each kind are kept for watches.
 
-    Not simulated, and so never in the way: access rights, webhooks, quotas, service accounts,
-    preemption, probes, volumes, versions of an API beside the preferred one.
+    Not simulated: permissions, webhooks, quotas, service accounts, preemption, probes, volumes, and
+    API versions other than the preferred one.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class SimulatedCluster(Client):
         await self.stop()
 
     async def start(self) -> None:
-        """Makes the namespaces that every cluster has; the cluster's own actors begin."""
+        """Creates the namespaces of every cluster, and starts the cluster's own actors."""
         self.server.begin()
         self._actors = asyncio.create_task(self._act(), name="actors of the simulated cluster")
 
@@ -96,7 +96,7 @@ class SimulatedCluster(Client):
     def client(
         self, manager: str = names.FIELD_MANAGER, faults: Faults = simulator_faults.none
     ) -> Client:
-        """Another client, with its own count and faults."""
+        """Another client, with its own counter and faults."""
         made = Client(self.server, manager, self.habits, faults)
         self._clients.append(made)
         return made
@@ -107,39 +107,41 @@ class SimulatedCluster(Client):
             each.cut_watches()
 
     def compact(self) -> None:
-        """Forgets all history: a watch from an earlier version is Expired."""
+        """Drops all history: a watch from an earlier version is Expired."""
         self.server.store.compact()
 
     def restore(self, backup: Backup) -> None:
-        """Puts all objects back as a restored backup of etcd does; every watch ends, as the API
-        server starts again.
+        """Restores all objects like a backup of etcd; every watch ends, as at a restart of the API
+        server.
         """
         self.server.store.restore(backup, self.server.structures.served.__getitem__)
         self.cut_all_watches()
 
     def add_nodes(self, specs: Iterable[NodeSpec]) -> None:
-        """Makes nodes, ready at once."""
+        """Creates nodes, ready at once."""
         for spec in specs:
             self.server.create(NODE, nodes.body_of(spec, client.VERSION), "kubelet")
             self._lifecycle.heartbeat(spec.name)
 
     def remove_node(self, name: str) -> None:
-        """Takes a node away for good; its pods are collected a while later."""
+        """Removes a node permanently; its pods are collected later."""
         self.kubelets.die(name)
         self.server.delete(NODE, "", name)
 
     def kill_node(self, name: str) -> None:
-        """The node falls silent; after 50 s the cluster notices (Ready Unknown, unreachable)."""
+        """Stops the heartbeats of the node; after 50 s the cluster detects that (Ready Unknown,
+        unreachable).
+        """
         self.kubelets.die(name)
         self._lifecycle.heartbeats_lost(name)
 
     def revive_node(self, name: str) -> None:
-        """The node is back."""
+        """Restarts the node."""
         self.kubelets.revive(name)
         self._lifecycle.heartbeat(name)
 
     def unready_node(self, name: str) -> None:
-        """The node's kubelet says that it isn't ready; its pods run on."""
+        """Makes the node's kubelet report it as not ready; its pods continue."""
         self._lifecycle.set_ready(name, "False", "KubeletNotReady")
 
     def _handle_change(self, resource: Resource, change: StoredChange) -> None:
@@ -147,7 +149,7 @@ class SimulatedCluster(Client):
         self._wake.set()
 
     async def _act(self) -> None:
-        """Each actor sees each change, in order; what they write comes behind."""
+        """Passes each change to each actor, in order; their own writes follow."""
         while True:
             await self._wake.wait()
             self._wake.clear()

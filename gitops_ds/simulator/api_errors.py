@@ -1,4 +1,4 @@
-"""The API server's refusals in its own words. Checked against the real one by tests/contract."""
+"""The error messages of the API server. tests/contract compares them with the real ones."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gitops_ds.model.objects import Resource
 
 
 class FieldError(msgspec.Struct, frozen=True):
-    """One field of an object that is refused. `reason` is the API's: FieldValueInvalid,
+    """A refused field of an object. `reason` is that of the API: FieldValueInvalid,
     FieldValueRequired, ...
     """
 
@@ -26,14 +26,14 @@ class FieldError(msgspec.Struct, frozen=True):
 
 
 def required(field: str, detail: str = "") -> FieldError:
-    """The field must have a value."""
+    """A required field is missing."""
     return FieldError(
         field, "FieldValueRequired", f"Required value: {detail}" if detail else "Required value"
     )
 
 
 def invalid_value(field: str, value: Any, detail: str) -> FieldError:
-    """The field's value is wrong."""
+    """The field's value is invalid."""
     return FieldError(field, "FieldValueInvalid", f"Invalid value: {text(value)}: {detail}")
 
 
@@ -43,12 +43,12 @@ def forbidden_value(field: str, detail: str) -> FieldError:
 
 
 def duplicate(field: str, value: Any) -> FieldError:
-    """The value stands there already."""
+    """The value is a duplicate."""
     return FieldError(field, "FieldValueDuplicate", f"Duplicate value: {text(value)}")
 
 
 def unsupported(field: str, value: Any, supported: Sequence[str]) -> FieldError:
-    """The value is not one of the few that are allowed."""
+    """The value is not one of the allowed ones."""
     names, shown = ", ".join(text(s) for s in supported), json.dumps(value, separators=(",", ":"))
     return FieldError(
         field, "FieldValueNotSupported", f"Unsupported value: {shown}: supported values: {names}"
@@ -81,7 +81,7 @@ def not_served() -> errors.NotFound:
 
 
 def already_exists(resource: Resource, name: str) -> errors.AlreadyExists:
-    """The name is taken."""
+    """The name is in use."""
     return errors.AlreadyExists(f'{plural(resource)} "{name}" already exists', 409, "AlreadyExists")
 
 
@@ -91,14 +91,14 @@ MODIFIED = (
 
 
 def conflict(resource: Resource, name: str, why: str = MODIFIED) -> errors.Conflict:
-    """The object is not at that version, or not that object."""
+    """The object has another version, or is another object."""
     return errors.Conflict(
         f'Operation cannot be fulfilled on {plural(resource)} "{name}": {why}', 409, "Conflict"
     )
 
 
 def other_uid(resource: Resource, name: str, expected: str, actual: str) -> errors.Conflict:
-    """A delete's precondition does not hold."""
+    """The precondition of a delete failed."""
     why = (
         f"the UID in the precondition ({expected}) does not match the UID in record ({actual}). "
         "The object might have been deleted and then recreated"
@@ -125,14 +125,14 @@ def invalid(resource: Resource, name: str, causes: Sequence[FieldError]) -> erro
 
 
 def bad_request(message: str) -> errors.BadRequest:
-    """The request makes no sense."""
+    """The request is invalid."""
     return errors.BadRequest(message, 400, "BadRequest")
 
 
 def forbidden(
     resource: Resource, name: str, why: str, causes: Sequence[FieldError] = ()
 ) -> errors.Forbidden:
-    """Admission says no."""
+    """Admission refuses the request."""
     details = tuple({"reason": c.reason, "message": c.message, "field": c.field} for c in causes)
     return errors.Forbidden(
         f'{plural(resource)} "{name}" is forbidden: {why}', 403, "Forbidden", details
@@ -145,8 +145,8 @@ def expired(version: int, oldest: int) -> errors.Expired:
 
 
 def unfit(message: str) -> errors.Invalid:
-    """A server-side apply's body does not have the shape of its kind. (The API server answers 500;
-    it is the body's fault.)
+    """The body of a server-side apply does not match its kind. (The API server responds with 500,
+    although the body is at fault.)
     """
     return errors.Invalid(message, 422)
 
@@ -155,8 +155,8 @@ PATCH_OPTIONS = Resource("meta.k8s.io", "v1", "PatchOptions", "", namespaced=Fal
 
 
 def not_allowed() -> errors.ClusterError:
-    """The URL has no place for this: a namespaced object without its namespace, an object without
-    its name.
+    """The URL does not support the method: a namespaced object without its namespace, an object
+    without its name.
     """
     return errors.ClusterError(
         "the server does not allow this method on the requested resource", 405, "MethodNotAllowed"
@@ -164,7 +164,7 @@ def not_allowed() -> errors.ClusterError:
 
 
 def unprocessable() -> errors.Invalid:
-    """A JSON patch that can't be carried out."""
+    """A JSON patch that can't be applied."""
     return errors.Invalid(
         "the server rejected our request due to an error in our request", 422, "Invalid"
     )
@@ -180,5 +180,5 @@ def unsupported_type() -> errors.BadRequest:
 
 
 def unsupported_here(what: str) -> errors.Invalid:
-    """The simulated cluster can't do it, and does not pretend to."""
+    """The simulated cluster does not support the request."""
     return errors.Invalid(f"the simulated cluster can't do this: {what}", 501, "NotImplemented")

@@ -1,5 +1,5 @@
-"""One client of the simulated cluster: the `Cluster` protocol, with a name, a count of its
-requests, and faults on its way.
+"""One client of the simulated cluster: the `Cluster` protocol, with a name, a counter of its
+requests, and injected faults.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ VERSION = f"v{kubernetes_versions.RELEASES[kubernetes_versions.NEWEST]}"
 
 
 class Habits(msgspec.Struct, frozen=True):
-    """How the connection behaves, in seconds: what a request takes, between two bookmarks, until a
-    watch is ended.
+    """The times of a connection in seconds: the duration of a request, the interval of bookmarks,
+    and the duration of a watch.
     """
 
     latency: float = 0.0
@@ -55,7 +55,7 @@ class Habits(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True, eq=False)
 class _Cut:
-    """How one watch is ended from outside. `wake` is set with the event, and with each change."""
+    """Ends one watch from outside. `wake` is set with the event, and with each change."""
 
     event: asyncio.Event = field(default_factory=asyncio.Event)
     wake: asyncio.Event = field(default_factory=asyncio.Event)
@@ -70,8 +70,8 @@ class _Cut:
 
 @dataclass(slots=True)
 class Client:
-    """`manager` owns the fields that this client creates, replaces and patches; `faults` and `lag`
-    may be exchanged at any time.
+    """A client. `manager` owns the fields that it creates, replaces and patches; `faults` and `lag`
+    may be replaced at any time.
     """
 
     server: Server
@@ -92,8 +92,8 @@ class Client:
         )
 
     async def resources(self, *, refresh: bool = False) -> Mapping[tuple[str, str], Resource]:
-        """What the cluster serves, custom kinds included; in one request, asked once as of a real
-        one.
+        """The served kinds, including custom ones, from a single request, as with a real
+        cluster.
         """
         if refresh or self._served is None:
             await self._arrive("discover", None)
@@ -106,7 +106,7 @@ class Client:
         return VERSION
 
     async def list(self, resource: Resource, which: Selection = EVERYTHING) -> Listing:
-        """All objects that match, at the version of now."""
+        """All objects that match, at the present version."""
         await self._arrive("list", resource, (which.namespace, ""))
         matches = selectors.test(resource, which)
         self.server.require(resource)
@@ -116,11 +116,11 @@ class Client:
     async def watch(
         self, resource: Resource, since: str, which: Selection = EVERYTHING
     ) -> AsyncIterator[WatchEvent]:
-        """Changes after `since` ("" or "0": first everything that is there), bookmarks, and after a
-        while the end.
+        """Changes after `since` ("" or "0": first all existing objects) and bookmarks, until the
+        time limit.
 
-        Raises Expired where `since` is no longer known. A version in the future is silent until it
-        has come, as on a real one.
+        Raises Expired if `since` is too old. With a future version there is no event until that
+        version, as in a real cluster.
         """
         silence = await self._arrive("watch", resource, (which.namespace, ""))
         if silence is not None:
@@ -172,9 +172,7 @@ class Client:
         return self.server.get(resource, namespace, name)
 
     async def create(self, resource: Resource, body: Body) -> Body:
-        """The object as it was made. Fields that the kind doesn't have are dropped, as without
-        strict validation.
-        """
+        """The created object. Unknown fields are dropped, as without strict validation."""
         late = await self._arrive("create", resource, _names(body))
         return await self._answer(self.server.create(resource, body, self.manager), late)
 
@@ -192,7 +190,7 @@ class Client:
         force: bool = False,
         dry_run: bool = False,
     ) -> ApplyResult:
-        """The object after a server-side apply; there are never warnings here."""
+        """The object after a server-side apply, always without warnings."""
         late = await self._arrive("apply", resource, _names(body), dry_run=dry_run)
         return ApplyResult(
             await self._answer(self.server.apply(resource, body, manager, force, dry_run), late)
@@ -208,7 +206,7 @@ class Client:
         type: PatchType = PatchType.MERGE,
         subresource: str = "",
     ) -> Body:
-        """The object after the patch. Of the subresources there is only `status`."""
+        """The object after the patch. The only subresource is `status`."""
         late = await self._arrive("patch", resource, (namespace, name), subresource=subresource)
         if subresource not in ("", "status"):
             raise api_errors.unsupported_here(f"a patch of the subresource {subresource}")
@@ -233,8 +231,8 @@ class Client:
         )
 
     def cut_watches(self, error: errors.ClusterError | None = None) -> None:
-        """Ends every watch of this client, as a lost connection does, or with an error, as a broken
-        stream does.
+        """Ends every watch of this client, like a lost connection, or with an error, like a broken
+        stream.
         """
         for cut in self._watches:
             cut.end(error)
@@ -251,8 +249,8 @@ class Client:
         """Counts the request for the object at `where` (namespace and name) and raises the next
         fault.
 
-        The silence of a watch, and of a request that is carried out all the same, is returned: it
-        comes at the end.
+        Returns the silence of a watch, or of a request that is nevertheless executed: it applies at
+        the end.
         """
         self._number += 1
         counted = f"dry-run {verb}" if dry_run else verb
@@ -295,9 +293,7 @@ class _Stream(msgspec.Struct, frozen=True):
     cut: _Cut
 
     async def run(self, habits: Habits) -> AsyncIterator[StoredChange | None]:
-        """Changes, and None where a bookmark is due; ends when the time is over or the watch is
-        cut.
-        """
+        """Changes, and None for a due bookmark; ends at the time limit or when the watch is cut."""
         loop = asyncio.get_running_loop()
         end, mark = loop.time() + habits.watch_for, loop.time() + habits.bookmark_every
         wake = self.cut.wake
@@ -315,7 +311,9 @@ class _Stream(msgspec.Struct, frozen=True):
                         timer = loop.call_at(min(end, mark), wake.set)
                         yield None
                     else:
-                        if timer.when() - loop.time() < 0.001:  # loops may fire a little early
+                        if (
+                            timer.when() - loop.time() < 0.001
+                        ):  # timers of loops may fire slightly early
                             timer.cancel()
                             timer = loop.call_at(min(end, mark), wake.set)
                         await wake.wait()
@@ -324,8 +322,8 @@ class _Stream(msgspec.Struct, frozen=True):
 
 
 def _seen(change: StoredChange, matches: selectors.Test) -> WatchEvent | None:
-    """The event of a selective watch: an object that begins to match is added, one that ceases to
-    is deleted.
+    """The event of a selective watch: ADDED for an object that begins to match, DELETED for one
+    that ceases to.
     """
     was = change.before is not None and matches(change.before)
     now = change.type is not EventType.DELETED and matches(change.body)

@@ -11,7 +11,7 @@ from gitops_ds.model.objects import Body
 def put(
     body: Body, type: str, value: str, now: float, why: tuple[str, str] = ("", "")
 ) -> dict[str, Any]:
-    """The object's status with that condition; its time moves only when its value does. `why` is
+    """The object's status with that condition; its time changes only with its value. `why` is
     reason and message.
     """
     status = body.get("status") or {}
@@ -21,7 +21,7 @@ def put(
 def among(
     conditions: Any, type: str, value: str, now: float, why: tuple[str, str] = ("", "")
 ) -> list[dict[str, Any]]:
-    """The conditions with that one set; it stays at its place."""
+    """The conditions with that one set, at its place."""
     before = next((c for c in conditions if c["type"] == type), None)
     since = (
         before["lastTransitionTime"]
@@ -36,7 +36,7 @@ def among(
 
 
 def true(body: Body, type: str) -> bool:
-    """Whether the condition holds."""
+    """Whether the condition is true."""
     return any(
         c["type"] == type and c["status"] == "True"
         for c in (body.get("status") or {}).get("conditions") or ()

@@ -14,10 +14,9 @@ from gitops_ds.simulator.type_schema import ListOf, MapOf, ScalarType, Type
 
 
 def served(crd: Body) -> Iterator[tuple[Resource, Mapping[str, Type]]]:
-    """Its kind under the version that is stored, with the fields of that version's schema at the
-    top.
+    """Its kind in the storage version, with the top-level fields of that version's schema.
 
-    What lies deeper is taken as it comes: custom objects are not checked against their schema here.
+    Nested fields are accepted unchecked: custom objects are not validated here.
     """
     spec = crd["spec"]
     names = spec["names"]

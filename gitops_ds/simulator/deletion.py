@@ -1,4 +1,4 @@
-"""Deletions as an API server handles them: grace periods, finalizers, propagation, the answer."""
+"""Deletions as in an API server: grace periods, finalizers, propagation, responses."""
 
 from __future__ import annotations
 

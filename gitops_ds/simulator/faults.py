@@ -19,8 +19,8 @@ class SimulatedRequest(msgspec.Struct, frozen=True):
     1).
 
     The verbs are RBAC's (get, list, watch, create, update, patch, delete), `apply` for server-side
-    apply, `discover` for what is served. A status patch has the subresource `status`. `user` is in
-    whose name it is asked, empty for the client's own.
+    apply, `discover` for discovery. A status patch has the subresource `status`. `user` is the
+    impersonated user, empty without one.
     """
 
     verb: str
@@ -35,8 +35,8 @@ class SimulatedRequest(msgspec.Struct, frozen=True):
 
 
 class Silence(msgspec.Struct, frozen=True):
-    """No answer: after `seconds` the client gives up (ClusterUnreachable). `done`: the request was
-    carried out all the same.
+    """No response: after `seconds` the client times out (ClusterUnreachable). `done`: the request
+    was nevertheless executed.
     """
 
     seconds: float = 30.0
@@ -45,23 +45,23 @@ class Silence(msgspec.Struct, frozen=True):
 
 RequestFault = errors.ClusterError | Silence
 Faults = Callable[[SimulatedRequest], RequestFault | None]
-# seconds by which a watch of that kind is late with its next event
+# seconds by which the next event of a watch of that kind is delayed
 Lag = Callable[[Resource], float]
 
 
 def none(_: SimulatedRequest) -> RequestFault | None:
-    """Everything goes well."""
+    """No faults."""
     return None
 
 
 def prompt(_: Resource) -> float:
-    """Every watch reports at once."""
+    """No delay of watches."""
     return 0.0
 
 
 def failure(status: int, message: str = "") -> errors.ClusterError:
-    """What the API server says with that status: 400, 401, 403, 404, 409, 410, 422, 429, 500, 503
-    and other 5xx.
+    """The error of the API server with that status: 400, 401, 403, 404, 409, 410, 422, 429, 500,
+    503 and other 5xx.
     """
     kinds: dict[int, tuple[type[errors.ClusterError], str, str]] = {
         400: (
@@ -89,7 +89,7 @@ def failure(status: int, message: str = "") -> errors.ClusterError:
 
 @dataclass(slots=True)
 class Count:
-    """How many requests there were: `by[verb, plural]`."""
+    """The number of requests: `by[verb, plural]`."""
 
     by: Counter[tuple[str, str]] = field(default_factory=Counter)
 
@@ -108,9 +108,9 @@ class Count:
         )
 
     def of(self, verb: str = "", plural: str = "") -> int:
-        """Those with this verb and this resource (empty: any)."""
+        """The requests with this verb and this resource (empty: any)."""
         return sum(n for (v, p), n in self.by.items() if verb in ("", v) and plural in ("", p))
 
     def reset(self) -> None:
-        """Counts from 0 again."""
+        """Sets the counters to 0."""
         self.by.clear()

@@ -1,4 +1,4 @@
-"""Sets of fields: which an object has, how two objects differ, and how one is laid over another.
+"""Sets of fields: those of an object, the difference of two objects, and their merge.
 
 A path is a tuple of steps in the form of managedFields: `f:name` a field or key, `k:{...}` a list
 item by its keys, `v:...` an item of a set. The rules are those of server-side apply:
@@ -35,7 +35,7 @@ class KeyMissing(ValueError):
 
 
 class FieldDifference(msgspec.Struct, frozen=True):
-    """The fields that only the new object has, only the old one, or both with other values."""
+    """The fields only of the new object, only of the old one, or of both with different values."""
 
     added: FieldSet
     removed: FieldSet
@@ -74,7 +74,7 @@ def decode(encoded: Mapping[str, Any]) -> FieldSet:
 
 
 def show(path: FieldPath) -> str:
-    """As the API server's messages show it: `.spec.template.spec.containers[name="c"].image`."""
+    """A path as in the API server's messages: `.spec.template.spec.containers[name="c"].image`."""
     shown = ""
     for step in path:
         tag, _, rest = step.partition(":")
@@ -94,7 +94,7 @@ class Schema:
         self._structures = structures
 
     def of(self, type: Type, value: Any) -> FieldSet:
-        """The fields that a configuration states, as an applier owns them."""
+        """The fields of a configuration, as an applier owns them."""
         paths: set[FieldPath] = set()
         self._collect(type, value, (), paths)
         return frozenset(paths)
@@ -131,7 +131,7 @@ class Schema:
         return type.element if isinstance(type, MapOf) else type_schema.FREE
 
     def compare(self, type: Type, old: Any, new: Any) -> FieldDifference:
-        """How `new` differs from `old`."""
+        """The difference from `old` to `new`."""
         added: set[FieldPath] = set()
         removed: set[FieldPath] = set()
         modified: set[FieldPath] = set()
@@ -179,7 +179,7 @@ class Schema:
                 )
 
     def merge(self, type: Type, live: Any, config: Any) -> Any:
-        """`config` laid over `live`: its fields win, the others stay."""
+        """`config` merged into `live`: its fields take precedence, others are kept."""
         if (
             config is None
             or live is None
@@ -195,9 +195,7 @@ class Schema:
         return merged
 
     def _merge_items(self, type: ListOf, live: Sequence[Any], config: Sequence[Any]) -> list[Any]:
-        """The order of the applier among its own items; items of others stay between their
-        neighbours.
-        """
+        """The applier's order of its own items; items of others stay between their neighbours."""
         left, right = items(type, live), items(type, config)
         order, shared = list(left), [step for step in right if step in left]
         merged: dict[str, Any] = {}
@@ -229,8 +227,8 @@ class Schema:
         return list(merged.values())
 
     def without(self, type: Type, value: Any, gone: FieldSet) -> Any:
-        """`value` without these fields, each with all that is below it; a map or list left empty
-        goes too (None).
+        """`value` without these fields and everything below them; a map or list that becomes empty
+        is removed too (None).
         """
         by_step: dict[str, set[FieldPath]] = {}
         for path in gone:
@@ -261,7 +259,7 @@ class Schema:
         return kept or None
 
     def with_parents(self, type: Type, fields: FieldSet) -> FieldSet:
-        """The set, and the named fields of structs that lie above its members."""
+        """The set with the fields of structs above its members."""
         paths = set(fields)
         for path in fields:
             here: Type = type
@@ -273,8 +271,8 @@ class Schema:
 
 
 def items(type: ListOf, value: Iterable[Any]) -> dict[str, Any]:
-    """The items of a set or keyed list by their step; raises KeyMissing. The first of two equal
-    ones counts.
+    """The items of a set or keyed list by their step; the first of two equal ones counts. Raises
+    KeyMissing.
     """
     by_key: dict[str, Any] = {}
     for item in value:
@@ -307,7 +305,7 @@ def _is_map(value: Any) -> TypeGuard[Mapping[str, Any]]:
 
 
 def _is_leaf(type: Type, value: Any) -> bool:
-    """Whether a value is owned as one."""
+    """Whether a value is owned as a whole."""
     match type:
         case ScalarType():
             return True

@@ -1,4 +1,4 @@
-"""Whether a body has the shape of its kind: unknown fields and values of the wrong type."""
+"""Validates a body by its kind: unknown fields and values of the wrong type."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ _EXPECTED: Mapping[str, tuple[type, ...]] = {
 
 
 def refuse_unfit(structures: Structures, resource: Resource, body: Body) -> None:
-    """Raises Invalid as a server-side apply does, at the first field that the kind doesn't have or
-    that has another type.
+    """Raises Invalid, as a server-side apply does, for the first unknown field or value of another
+    type.
     """
     metadata = body.get("metadata") or {}
     for fault in _faults(structures, structures.of(resource), body, ""):
@@ -97,11 +97,11 @@ def _item_faults(type: ListOf, value: Sequence[Any], place: str) -> Iterator[str
 def known_fields(
     structures: Structures, type: Struct, body: Body, old: Body | None = None
 ) -> dict[str, Any]:
-    """A copy of the object without fields that the kind doesn't have, which the API server drops
-    (with a warning) from other writes.
+    """A copy of the object without unknown fields, which the API server drops (with a warning) from
+    other writes.
 
-    A part that the body shares with the stored object `old` (the same Python object) has none of
-    these, and no part of a stored object ever changes: it is not copied.
+    A part that the body shares with the stored object `old` (the same Python object) has no unknown
+    fields and never changes, so it is not copied.
     """
     fields, kept = structures.fields(type), old or {}
     copied: dict[str, Any] = {}
@@ -119,7 +119,7 @@ def known_fields(
 
 
 def known_only(structures: Structures, type: Type, value: Any) -> Any:
-    """A copy of the value without fields that its type doesn't have."""
+    """A copy of the value without unknown fields."""
     if isinstance(value, (str, int)):
         return value
     match type:
@@ -145,7 +145,7 @@ def _step(type: ListOf, item: Any, index: int) -> str:
 
 
 def _type_fault(name: str, value: Any) -> str:
-    """The words of the API server's typed values, each type its own."""
+    """The message for a value of the wrong type, as in the API server."""
     match name:
         case "integer" | "number":
             return f"expected numeric (int or float), got {_go_type(value)}"

@@ -19,8 +19,8 @@ _Place = tuple[Resource, str, str]  # resource, namespace, name
 
 
 class Garbage:
-    """The garbage collector and the namespace controller. Give it every change, in order; each call
-    may write.
+    """The garbage collector and the namespace controller. It must receive every change, in order;
+    each call may write.
     """
 
     def __init__(self, server: Server) -> None:
@@ -31,7 +31,7 @@ class Garbage:
         self._ending: set[str] = set()  # namespaces
 
     def saw(self, resource: Resource, change: StoredChange) -> None:
-        """One change of any kind."""
+        """Handles one change of any kind."""
         metadata = change.body["metadata"]
         place = (resource, metadata.get("namespace", ""), metadata["name"])
         if change.type is EventType.DELETED:
@@ -99,7 +99,7 @@ class Garbage:
                 self._without(place, body, FOREGROUND)
 
     def _empty(self, namespace: str) -> None:
-        """Ends what is left in the namespace, and the namespace when nothing is."""
+        """Deletes the remaining content of the namespace, and finally the namespace."""
         left = [
             (resource, body)
             for resource in self._server.structures.served.values()
@@ -124,7 +124,7 @@ class Garbage:
             try:
                 self._server.delete(*place)
             except errors.ClusterError:
-                return  # gone meanwhile, or its kind is
+                return  # deleted meanwhile, or its kind is
 
     def _disown(self, place: _Place, uid: str) -> None:
         body = self._found(place)

@@ -1,7 +1,7 @@
-"""Runs the pods of every node: pulls, starts, readies, fails, ends them, as a `Behaviour` says.
+"""Runs the pods of every node by a `Behaviour`: image pulls, starts, readiness, failures, ends.
 
-Containers do nothing: an image only has a name, which decides whether it can be pulled, stays up
-and gets ready. Probes, volumes and hooks are not looked at.
+Containers do nothing: the name of the image decides whether it can be pulled, keeps running and
+becomes ready. Probes, volumes and hooks are ignored.
 https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/
 """
 
@@ -25,26 +25,26 @@ from gitops_ds.simulator.deletion import DeleteOptions
 from gitops_ds.simulator.server import Server
 from gitops_ds.simulator.store import StoredChange
 
-# seconds between restarts of a container that ends again and again
+# seconds between restarts of a container that ends repeatedly
 _FIRST_BACK_OFF, _LONGEST_BACK_OFF = 10.0, 300.0
 _Name = tuple[str, str]
 
 
 class Trouble(StrEnum):
-    """What is wrong with an image."""
+    """The fault of an image."""
 
     NEVER_PULLED = "never pulled"
     CRASHES = "crashes"
     NEVER_READY = "never ready"
     OUT_OF_MEMORY = "out of memory"
-    FLAPS = "flaps"  # gets ready and loses it again, each time after `flap_after` seconds
+    FLAPS = "flaps"  # becomes ready and unready in turn, each time after `flap_after` seconds
 
 
 _CRASHING = (Trouble.CRASHES, Trouble.OUT_OF_MEMORY)
 
 
 class PodFault(msgspec.Struct, frozen=True):
-    """Images and nodes by shell pattern, and their trouble."""
+    """Images and nodes by shell patterns, and their fault."""
 
     image: str
     trouble: Trouble
@@ -52,10 +52,10 @@ class PodFault(msgspec.Struct, frozen=True):
 
 
 class Behaviour(msgspec.Struct, frozen=True):
-    """Delays in seconds: the first pull of an image on a node, from start to ready, from a delete
-    to the end, to a crash.
+    """Delays in seconds: of the first pull of an image on a node, of readiness after a start, of
+    the end after a delete, of a crash.
 
-    `jitter` lengthens each delay by up to that share, differently for each pod and the same in each
+    `jitter` increases each delay by up to that share, differently for each pod, but equally in each
     run.
     """
 
@@ -68,7 +68,7 @@ class Behaviour(msgspec.Struct, frozen=True):
     faults: tuple[PodFault, ...] = ()
 
     def trouble(self, pod: Body) -> tuple[str, Trouble] | None:
-        """The first container of the pod that has a trouble, and which."""
+        """The first container of the pod with a fault, and the fault."""
         for container in pod["spec"]["containers"]:
             for fault in self.faults:
                 if fnmatch.fnmatchcase(
@@ -80,7 +80,7 @@ class Behaviour(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class _Run:
-    """One pod on its node: the next step's timer, and how often it crashed."""
+    """One pod on its node: the timer of the next step, and the number of crashes."""
 
     body: Body
     timer: asyncio.TimerHandle | None = None
@@ -95,8 +95,8 @@ class _Run:
 
 @dataclass(slots=True)
 class Kubelets:
-    """The kubelets of all nodes. Give it every change of pods, in order; `dead` nodes do nothing
-    and say nothing.
+    """The kubelets of all nodes. It must receive every change of pods, in order; `dead` nodes do
+    nothing.
     """
 
     server: Server
@@ -107,7 +107,7 @@ class Kubelets:
     _addresses: int = 0
 
     def saw_pod(self, change: StoredChange) -> None:
-        """A pod came, went or changed."""
+        """Handles a new, changed or deleted pod."""
         metadata = change.body["metadata"]
         uid = metadata["uid"]
         run = self._runs.get(uid)
@@ -128,18 +128,18 @@ class Kubelets:
             self._take(run)
 
     def stop(self) -> None:
-        """Forgets all timers."""
+        """Cancels all timers."""
         for run in self._runs.values():
             run.stop()
 
     def die(self, node: str) -> None:
-        """The node stops without notice; the last status of its pods stays."""
+        """Stops the node without notice; the last status of its pods remains."""
         self.dead.add(node)
         for run in self._on(node):
             run.stop()
 
     def revive(self, node: str) -> None:
-        """The node is back: pods that had to end do, the others start again."""
+        """Restarts the node: terminating pods end, the others start again."""
         self.dead.discard(node)
         for run in self._on(node):
             run.ending = False
@@ -252,7 +252,7 @@ class Kubelets:
             )
 
     def _say(self, run: _Run, phase: str, of: Callable[[str], dict[str, Any]]) -> None:
-        """Writes the pod's status: `of` gives each container's state by its name."""
+        """Writes the pod's status: `of` returns each container's state by its name."""
         body, now = run.body, self.server.now()
         old = body.get("status") or {}
         containers = [

@@ -1,4 +1,4 @@
-"""Who owns which field: managedFields after a server-side apply and after every other write.
+"""The owners of fields: managedFields after a server-side apply and after every other write.
 
 https://kubernetes.io/docs/reference/using-api/server-side-apply/#field-management
 """
@@ -53,7 +53,7 @@ class Manager(msgspec.Struct, frozen=True, order=True):
 
 
 class ManagerEntry(msgspec.Struct, frozen=True):
-    """What a manager owns, and since when it is so."""
+    """The fields of a manager, and the time of their last change."""
 
     fields: FieldSet
     time: str
@@ -63,8 +63,8 @@ Managers = Mapping[Manager, ManagerEntry]
 
 
 class Write(msgspec.Struct, frozen=True):
-    """Who writes, by which way, when; `type` is the kind's struct, `ignored` its fields that this
-    way doesn't reach.
+    """The manager, the operation and the time of a write; `type` is the kind's struct, `ignored`
+    its fields that the operation can't change.
     """
 
     manager: Manager
@@ -112,11 +112,10 @@ def show(managers: Managers) -> list[dict[str, Any]]:
 
 
 def after_update(schema: Schema, write: Write, old: Body | None, new: Body) -> list[dict[str, Any]]:
-    """The managedFields of `new`, which a create, replace or patch puts in place of `old`.
+    """The managedFields of `new`, which replaces `old` by a create, replace or patch.
 
-    The writer owns the fields that it added or changed; removed fields have no owner. The
-    managedFields of the write itself apply (so ownership is moved); one empty entry in them resets
-    all.
+    The writer owns the fields that it added or changed; removed fields have no owner. managedFields
+    in the write itself are used (ownership can be transferred); a single empty entry resets all.
     """
     entries = new["metadata"].get("managedFields")
     if entries and not any(entries):
@@ -135,8 +134,8 @@ def after_apply(
 ) -> dict[str, Any]:
     """`live` with `config` applied by the writer, and its new managedFields.
 
-    Fields that the writer owned, no longer states, and that have no other owner, are removed.
-    Raises Conflict, one cause a field, where another manager owns a field with another value and
+    Fields that the writer owned, no longer sets, and that have no other owner, are removed. Raises
+    Conflict, with one cause per field, if another manager owns a field with another value and
     `force` is not set; KeyMissing for a list item without its key.
     """
     managers = read(live)
@@ -166,8 +165,8 @@ def after_apply(
 
 
 def _plain(body: Body, write: Write | None = None) -> dict[str, Any]:
-    """The object without managedFields, which own nothing and have no owner, and without what
-    the write doesn't reach.
+    """The object without managedFields, which have no owner, and without fields that the write
+    can't change.
     """
     metadata = {k: v for k, v in (body.get("metadata") or {}).items() if k != "managedFields"}
     reached = {k: v for k, v in body.items() if write is None or k not in write.ignored}
@@ -187,7 +186,7 @@ def _without(managers: Managers, write: Write, lost: FieldSet) -> dict[Manager, 
 def _put(
     managers: dict[Manager, ManagerEntry], write: Write, owned: FieldSet, changed: bool
 ) -> None:
-    """The writer's entry; its time is that of its last write that changed something (apimachinery,
+    """Adds the writer's entry; its time is that of its last write with a change (apimachinery,
     managedfieldsupdater.go).
     """
     entry = managers.pop(write.manager, None)

@@ -1,6 +1,6 @@
-"""Nodes as they come, go, die and return, and the taints and pods that follow.
+"""Nodes that are added, removed, fail and return, with their taints and pods.
 
-What the node lifecycle, taint eviction and pod garbage collection controllers do.
+The node lifecycle, taint eviction and pod garbage collection controllers.
 https://kubernetes.io/docs/concepts/architecture/nodes/#condition and
 https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration/#taint-based-evictions
 """
@@ -27,11 +27,11 @@ _UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
 _OURS = (_NOT_READY, _UNREACHABLE, _UNSCHEDULABLE)
 # seconds without a heartbeat until a node is Unknown (node-monitor-grace-period)
 MISSED_AFTER = 50.0
-_FORGOTTEN_AFTER = 40.0  # seconds until the pods of a node that is no more are collected
+_FORGOTTEN_AFTER = 40.0  # seconds until the pods of a deleted node are collected
 
 
 class NodeSpec(msgspec.Struct, frozen=True):
-    """A node to be: its name, labels beyond the usual ones, taints, and what it offers to pods."""
+    """A new node: its name, additional labels, taints, and its capacity for pods."""
 
     name: str
     labels: Mapping[str, str] = msgspec.field(default_factory=dict)
@@ -69,16 +69,16 @@ def body_of(spec: NodeSpec, version: str) -> dict[str, Any]:
 
 
 class Lifecycle:
-    """Give it every change of nodes and pods, in order."""
+    """The controllers of nodes. It must receive every change of nodes and pods, in order."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
-        # by node, and by the uid of a pod that will be evicted
+        # by node, and by the uid of a pod to evict
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._pods: dict[str, dict[str, Body]] = {}  # node -> uid -> pod
 
     def stop(self) -> None:
-        """Forgets all timers."""
+        """Cancels all timers."""
         for timer in self._timers.values():
             timer.cancel()
 
@@ -99,12 +99,12 @@ class Lifecycle:
         )
 
     def heartbeat(self, node: str) -> None:
-        """A heartbeat: the node is ready."""
+        """Handles a heartbeat: the node is ready."""
         self._cancel(node)
         self.set_ready(node, "True", "KubeletReady")
 
     def saw_node(self, change: StoredChange) -> None:
-        """A node came, went or changed."""
+        """Handles a new, changed or deleted node."""
         name = change.body["metadata"]["name"]
         if change.type is EventType.DELETED:
             self._later(name, _FORGOTTEN_AFTER, lambda: self._forget(name))
@@ -135,7 +135,7 @@ class Lifecycle:
         return kept
 
     def saw_pod(self, change: StoredChange) -> None:
-        """A pod came, went or changed."""
+        """Handles a new, changed or deleted pod."""
         pod = change.body
         uid, node = pod["metadata"]["uid"], pod["spec"].get("nodeName")
         if not node:
@@ -153,8 +153,8 @@ class Lifecycle:
             self._later(node, _FORGOTTEN_AFTER, lambda: self._forget(node))
 
     def _evict(self, pod: Body, taints: list[dict[str, Any]]) -> None:
-        """Ends the pod when its tolerance of a NoExecute taint is over; a taint that is gone lets
-        it stay.
+        """Evicts the pod when its toleration of a NoExecute taint ends, unless the taint was
+        removed.
         """
         uid = pod["metadata"]["uid"]
         seconds = _patience(pod, [t for t in taints if t["effect"] == "NoExecute"])
@@ -186,7 +186,7 @@ class Lifecycle:
 
 
 def _patience(pod: Body, taints: list[dict[str, Any]]) -> float | None:
-    """Seconds that the pod may stay with these taints; None: indefinitely."""
+    """The seconds for which the pod tolerates these taints; None: indefinitely."""
     shortest: float | None = None
     for taint_body in taints:
         taint = Taint(taint_body["key"], taint_body["effect"], taint_body.get("value", ""))

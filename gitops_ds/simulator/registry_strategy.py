@@ -1,8 +1,8 @@
-"""What the API server does to each kind on the way in: status kept apart, generations, fields that
-only it writes.
+"""The strategies of the API server for writes of each kind: separate status, generations, fields
+that only it writes.
 
-The strategies of pkg/registry in Kubernetes, for the kinds around DaemonSets; every other kind gets
-the common rules.
+Those of pkg/registry in Kubernetes, for the kinds around DaemonSets; other kinds have the common
+rules.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ CRD = Resource(
     namespaced=False,
 )
 
-# Groups and kinds whose objects count their changes (asked of a real 1.37 API server, kind by
-# kind); custom kinds do too.
+# Groups and kinds with a generation (from a real 1.37 API server, kind by kind); custom kinds have
+# one too.
 _COUNTED_GROUPS = {
     "apps",
     "batch",
@@ -48,7 +48,7 @@ _UNSET_WAIT_SECONDS = 300  # DefaultTolerationSeconds
 
 
 def on_create(resource: Resource, body: Body, has_status: bool, now: str) -> dict[str, Any]:
-    """The object as it is stored first, without the metadata that every kind gets."""
+    """The object as first stored, without the metadata that all kinds get."""
     made = dict(body)
     if has_status and resource != NODE:
         made.pop("status", None)
@@ -109,7 +109,7 @@ def counts_changes(resource: Resource, custom: bool) -> bool:
 
 
 def desired(body: Body) -> dict[str, Any]:
-    """The part of an object whose change makes a new generation."""
+    """The part of an object whose change increments the generation."""
     return {
         key: value
         for key, value in body.items()
@@ -128,7 +128,7 @@ def _annotate(daemonset: dict[str, Any], count: str) -> None:
 
 
 def _admitted(spec: Body) -> dict[str, Any]:
-    """What the admission plugins DefaultTolerationSeconds and Priority add to a new pod."""
+    """A new pod after the admission plugins DefaultTolerationSeconds and Priority."""
     tolerations = list(spec.get("tolerations") or ())
     for key in ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"):
         if not any(_covers(toleration, key) for toleration in tolerations):

@@ -1,8 +1,7 @@
-"""Binds pods to nodes: affinity, selector and taints, host ports, and what is left of CPU, memory
-and pods.
+"""Binds pods to nodes by affinity, selector, taints, host ports, and free CPU, memory and pods.
 
-A pod that fits nowhere stays Pending and says why. There is no scoring but the fewest pods, and no
-preemption: a pod of higher priority waits like every other.
+A pod that fits on no node stays Pending with a reason. The only score is the number of pods, and
+there is no preemption: a pod of higher priority waits like every other.
 https://kubernetes.io/docs/concepts/scheduling-eviction/kube-scheduler/
 """
 
@@ -28,7 +27,7 @@ _Name = tuple[str, str]
 
 @dataclass(slots=True)
 class _Load:
-    """What the pods on one node take."""
+    """The requests of the pods on one node."""
 
     pods: dict[_Name, Body] = field(default_factory=dict)
     used: Counter[str] = field(default_factory=Counter)
@@ -36,7 +35,7 @@ class _Load:
 
 
 class Scheduler:
-    """Give it every change of pods and nodes, in order, then let it `bind`."""
+    """The scheduler. It must receive every change of pods and nodes, in order, before `bind`."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
@@ -46,7 +45,7 @@ class Scheduler:
         self._due: dict[_Name, None] = {}
 
     def saw_node(self, change: StoredChange) -> None:
-        """A node came, went or changed."""
+        """Handles a new, changed or deleted node."""
         name = change.body["metadata"]["name"]
         if change.type is EventType.DELETED:
             self._nodes.pop(name, None)
@@ -58,7 +57,7 @@ class Scheduler:
             self._retry(name)
 
     def saw_pod(self, change: StoredChange) -> None:
-        """A pod came, went or changed."""
+        """Handles a new, changed or deleted pod."""
         metadata, spec = change.body["metadata"], change.body["spec"]
         name = (metadata["namespace"], metadata["name"])
         on = spec.get("nodeName")
@@ -98,7 +97,7 @@ class Scheduler:
                 self._due[name] = None
 
     def bind(self) -> None:
-        """Binds every waiting pod that fits somewhere."""
+        """Binds every waiting pod that fits on a node."""
         while self._due:
             name = next(iter(self._due))
             del self._due[name]
@@ -145,7 +144,7 @@ class Scheduler:
         )
 
     def _refusal(self, placer: Placer, name: str, body: Body) -> str:
-        """Why the pod can't be there; empty when it can."""
+        """Why the pod can't run on the node; empty if it can."""
         node, room = self._nodes[name]
         if not placer.selects(node):
             return "node(s) didn't match Pod's node affinity/selector"

@@ -1,4 +1,4 @@
-"""Label and field selectors as a list or a watch takes them.
+"""Label and field selectors of lists and watches.
 
 https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#api
 https://kubernetes.io/docs/concepts/overview/working-with-objects/field-selectors/
@@ -47,9 +47,7 @@ _FIELDS: Mapping[tuple[str, str], Mapping[str, tuple[str, ...]]] = {
 
 
 def test(resource: Resource, which: Selection) -> Test:
-    """Whether an object of the kind is among those; raises Invalid for a selector that can't be
-    read.
-    """
+    """A test whether an object of the kind matches. Raises Invalid for an invalid selector."""
     labels, fields = _labels(which.labels), _fields(resource, which.fields)
 
     def matches(body: Body) -> bool:
@@ -67,7 +65,7 @@ def _labels(selector: str) -> list[_LabelTest]:
 
 
 def _split(selector: str) -> list[str]:
-    """The requirements, parted at the commas that stand outside of parentheses."""
+    """The requirements, split at commas outside of parentheses."""
     parts, depth, start = [], 0, 0
     for at, char in enumerate(selector):
         depth += {"(": 1, ")": -1}.get(char, 0)
@@ -83,7 +81,7 @@ def _label(part: str) -> _LabelTest:
     match = _SET.match(part)
     if not match or (match[1] and (match[3] or match[5])):
         raise api_errors.bad_request(
-            f"unable to parse requirement: {part!r} is no label requirement"
+            f"unable to parse requirement: {part!r} is not a label requirement"
         )
     negated, key, sign, value, word, listed = match.groups()
     if sign == "!=":

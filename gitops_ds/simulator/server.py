@@ -1,8 +1,8 @@
-"""The API server: each method is one request, answered at once.
+"""The API server: each method is one request, with an immediate response.
 
 Objects go through the same steps as in the real one: shape, admission, defaults, validation,
-ownership of fields, storage. Nothing here waits or acts by itself; the kubelets, the
-scheduler and the garbage collector are beside it.
+ownership of fields, storage. It has no background tasks; kubelets, scheduler and garbage collector
+are separate.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ _LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 
 
 class Server:
-    """The state of one simulated cluster. `now` gives seconds since 1970, `seed` the uids,
-    `history` changes of a kind are kept.
+    """The state of one simulated cluster. `now` returns seconds since 1970, `seed` determines the
+    uids, `history` changes of a kind are kept.
     """
 
     def __init__(self, now: Callable[[], float], seed: int = 1, history: int = 10_000) -> None:
@@ -55,7 +55,7 @@ class Server:
         self._custom: set[tuple[str, str]] = set()
 
     def begin(self) -> None:
-        """Makes the namespaces that every cluster has."""
+        """Creates the namespaces of every cluster."""
         for name in _ALWAYS_THERE:
             self.create(NAMESPACE, {"metadata": {"name": name}}, "kube-apiserver")
 
@@ -162,7 +162,7 @@ class Server:
         return stored
 
     def replace(self, resource: Resource, body: Body, manager: str, subresource: str = "") -> Body:
-        """Puts the object in place of the one that is there. Raises NotFound, Conflict, Invalid."""
+        """Replaces the existing object. Raises NotFound, Conflict, Invalid."""
         self.require(resource)
         made = self._shaped(resource, body, {})
         metadata = made["metadata"]
@@ -326,7 +326,7 @@ class Server:
         return self._settled(resource, made)
 
     def _settled(self, resource: Resource, body: dict[str, Any]) -> Body:
-        """Stores an object, or ends it where its last finalizer is gone."""
+        """Stores an object, or deletes it if its last finalizer was removed."""
         metadata = body["metadata"]
         waits = metadata.get("finalizers") or metadata.get("deletionGracePeriodSeconds")
         if resource == NAMESPACE:
@@ -346,10 +346,10 @@ class Server:
         return gone
 
     def put(self, resource: Resource, seen: Body, **parts: Any) -> Body | None:
-        """Writes top-level parts of an object as the cluster's own actors do, whatever its version;
-        None when it is gone.
+        """Writes top-level parts of an object for the cluster's own actors, regardless of its
+        version; returns None for a deleted one.
 
-        These fields get no owner; no applier of ours states them.
+        These fields get no owner; our appliers do not set them.
         """
         metadata = seen["metadata"]
         stored = self.store.get(resource, metadata.get("namespace", ""), metadata["name"])
@@ -363,7 +363,7 @@ class Server:
     def delete(
         self, resource: Resource, namespace: str, name: str, how: DeleteOptions = deletion.DEFAULT
     ) -> Body:
-        """The object while it ends, or a Status when it is gone. Raises NotFound, and Conflict for
+        """The terminating object, or a Status if it is deleted. Raises NotFound, and Conflict for
         another uid.
         """
         body = self.get(resource, namespace, name)
@@ -392,7 +392,7 @@ class Server:
         return deletion.success(resource, name, metadata["uid"])
 
     def finalize(self, namespace: Body) -> None:
-        """Ends a namespace whose content is gone."""
+        """Deletes a namespace whose content is gone."""
         self._settled(NAMESPACE, {**namespace, "spec": {}})
 
     # --- shared

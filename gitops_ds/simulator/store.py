@@ -19,8 +19,8 @@ Name = tuple[str, str]  # namespace, name
 
 
 class StoredChange(msgspec.Struct, frozen=True):
-    """Something happened to an object: `body` is what it is now (or was, when deleted), `before`
-    what it was.
+    """A change of an object: `body` is the new one (the last one after a deletion), `before` the
+    previous one.
     """
 
     version: int
@@ -31,8 +31,8 @@ class StoredChange(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class _Table:
-    """One kind: its objects, its latest changes (the numbers of those forgotten run on), and who
-    waits for the next.
+    """One kind: its objects, its latest changes (numbered continuously, including dropped ones),
+    and the waiters for the next one.
     """
 
     objects: dict[Name, Body] = field(default_factory=dict)
@@ -40,7 +40,7 @@ class _Table:
     versions: list[int] = field(default_factory=list)
     forgotten: int = 0
     forgotten_version: int = 0
-    # in order, so that each run is the same
+    # ordered, so that all runs are equal
     waiting: dict[asyncio.Event, None] = field(default_factory=dict)
 
 
@@ -52,7 +52,7 @@ class Backup(msgspec.Struct, frozen=True):
 
 
 class ObjectStore:
-    """Bodies that go in or come out are never changed afterwards, by either side.
+    """The store and its callers must not change bodies that they passed or received.
 
     `listener` is called on every change; it must not write. `history` is the number of stored
     changes per kind; a watch from before them gets 410 Expired.
@@ -77,7 +77,7 @@ class ObjectStore:
         return [objects[key] for key in sorted(objects)]
 
     def put(self, resource: Resource, body: dict[str, Any]) -> Body:
-        """Stores it under the next version, which is written into it."""
+        """Stores the object with the next version."""
         metadata = body["metadata"]
         name = (metadata.get("namespace", ""), metadata["name"])
         table = self._table(resource)
@@ -93,7 +93,7 @@ class ObjectStore:
         return stored
 
     def remove(self, resource: Resource, body: Body) -> Body:
-        """Takes it out; the result carries the version of its end."""
+        """Removes the object; the result has the version of its deletion."""
         metadata = body["metadata"]
         table = self._table(resource)
         before = table.objects.pop((metadata.get("namespace", ""), metadata["name"]))
@@ -122,26 +122,26 @@ class ObjectStore:
             del table.changes[:number], table.versions[:number]
 
     def begin(self, resource: Resource) -> None:
-        """A kind that is served from now on: a watch from earlier is Expired."""
+        """Adds a served kind: a watch from an earlier version is Expired."""
         self._table(resource).forgotten_version = self.version
 
     def compact(self) -> None:
-        """Forgets all changes so far, as etcd's compaction does: every watch that starts before now
-        is Expired.
+        """Drops all changes so far, like etcd's compaction: every watch from an earlier version is
+        Expired.
         """
         for table in self._tables.values():
             self._forget(table, len(table.changes))
             table.forgotten_version = self.version
 
     def backup(self) -> Backup:
-        """All objects as they are now."""
+        """All present objects."""
         return Backup(
             self.version, {kind: dict(table.objects) for kind, table in self._tables.items()}
         )
 
     def restore(self, backup: Backup, resources: Callable[[tuple[str, str]], Resource]) -> None:
-        """Puts the objects and the version back, as a restored etcd does: watches get no event, and
-        history is gone.
+        """Restores the objects and the version, like a restored etcd: watches get no event, and the
+        history is lost.
         """
         self.version = backup.version
         for kind, table in self._tables.items():
@@ -170,10 +170,10 @@ class ObjectStore:
     def changes(
         self, resource: Resource, since: int, wake: asyncio.Event
     ) -> Iterator[Callable[[], StoredChange | None]]:
-        """A function that returns the next change after the version `since`, and None where none
-        has come; `wake` is set with the next one.
+        """A function that returns the next change after the version `since`, or None if there is no
+        change yet; `wake` is set with the next one.
 
-        Raises Expired where the version is no longer known, and so does the function.
+        It and the function raise Expired for a version that is too old.
         """
         table = self._table(resource)
         if since < table.forgotten_version:

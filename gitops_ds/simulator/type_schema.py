@@ -1,7 +1,6 @@
-"""What is known of each kind's fields: their type, and how server-side apply and patches merge
-them.
+"""The types of each kind's fields, and their merge by server-side apply and patches.
 
-The table (structure.json) is written by scripts/structure from Kubernetes' OpenAPI file.
+scripts/structure generates the table (structure.json) from Kubernetes' OpenAPI file.
 https://kubernetes.io/docs/reference/using-api/server-side-apply/#merge-strategy
 """
 
@@ -26,8 +25,8 @@ class ScalarType(msgspec.Struct, frozen=True):
 
 
 class Opaque(msgspec.Struct, frozen=True):
-    """Any JSON. `atomic`: it is owned and replaced as one; else its maps are merged and its lists
-    are not.
+    """Any JSON. `atomic`: owned and replaced as a whole; else maps are merged, and lists are
+    not.
     """
 
     atomic: bool
@@ -45,7 +44,7 @@ class ListOf(msgspec.Struct, frozen=True):
 
 
 class MapOf(msgspec.Struct, frozen=True):
-    """A map with keys of the user's choice."""
+    """A map with arbitrary keys."""
 
     element: Type
     atomic: bool = False
@@ -70,8 +69,8 @@ KEY_DEFAULTS: Mapping[str, Any] = {"protocol": "TCP"}
 
 
 class Structures:
-    """The fields of every struct by name, and the struct of every kind; kinds of one's own are
-    added to a copy.
+    """The fields of every struct by name, and the struct of every kind; custom kinds are added to a
+    copy.
     """
 
     def __init__(
@@ -81,7 +80,7 @@ class Structures:
         self._served = _by_kind(self._structs)
 
     def copy(self) -> Structures:
-        """Another table with the same content."""
+        """A copy of the table."""
         return Structures(self._fields, self._structs)
 
     @property
@@ -94,11 +93,11 @@ class Structures:
         return self._fields[struct.name]
 
     def of(self, resource: Resource) -> Struct:
-        """The struct of a kind; KeyError where it is not served."""
+        """The struct of a kind. Raises KeyError for a kind that is not served."""
         return self._structs[resource]
 
     def add(self, resource: Resource, fields: Mapping[str, Type]) -> None:
-        """Serves one more kind."""
+        """Adds a kind."""
         name = f"{resource.api_version}/{resource.kind}"
         self._fields[name] = {
             "apiVersion": ScalarType("string"),
@@ -110,7 +109,7 @@ class Structures:
         self._served = _by_kind(self._structs)
 
     def remove(self, resource: Resource) -> None:
-        """Serves a kind no longer."""
+        """Removes a kind."""
         self._structs.pop(resource, None)
         self._served = _by_kind(self._structs)
 
@@ -121,7 +120,7 @@ def _by_kind(resources: Iterable[Resource]) -> Mapping[tuple[str, str], Resource
 
 @functools.cache
 def builtin() -> Structures:
-    """The kinds that Kubernetes itself serves; not to be changed (take a copy)."""
+    """The built-in kinds; must not be changed (use `copy`)."""
     raw = json.loads((resources.files(__package__) / "structure.json").read_bytes())
     fields = {
         name: {field: _type(encoded) for field, encoded in struct["fields"].items()}

@@ -1,8 +1,8 @@
-"""The refusals that matter for node agents: names, labels, DaemonSets, pods' containers, what may
-never change.
+"""The validation that matters for node agents: names, labels, DaemonSets, containers of pods,
+immutable fields.
 
-Not the whole of the API server's validation: what is not checked here is accepted. The words are
-the API server's (apimachinery's validation, pkg/apis/apps/validation), checked by tests/contract.
+It is a part of the API server's validation; other values are accepted. The messages are those of
+the API server (apimachinery's validation, pkg/apis/apps/validation), compared by tests/contract.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ _FREE_NAMES = {"rbac.authorization.k8s.io"}  # names like system:node
 
 
 def check(resource: Resource, old: Body | None, new: Body) -> None:
-    """Raises Invalid, with one cause for each fault, when the object is refused."""
+    """Raises Invalid, with one cause for each fault, for an invalid object."""
     causes = [*_metadata(resource, new), *_by_kind(resource, old, new)]
     if causes:
         raise api_errors.invalid(resource, str(new["metadata"].get("name") or ""), causes)

@@ -1,10 +1,9 @@
-"""Event loops whose clock is ours: an hour passes in milliseconds, or X times as fast as on the
-wall.
+"""Event loops with a simulated clock: an hour takes milliseconds, or the time advances at a
+multiple of real time.
 
 The clock does not advance while anything can run, nor while a thread (`run_in_executor`,
-`to_thread`) works, so a run is the same every time and on every machine. In virtual time it jumps
-to the next timer when nothing can run. Sockets have no place there: a reply from outside takes real
-time.
+`to_thread`) works, so all runs are equal on all machines. In virtual time it jumps to the next
+timer when nothing can run. Sockets are not supported: a reply from outside takes real time.
 """
 
 from __future__ import annotations
@@ -26,17 +25,17 @@ _T = TypeVar("_T")
 
 
 class Deadlock(RuntimeError):
-    """Nothing is ready and no timer is set: every task waits for something that can't come."""
+    """Nothing is ready and no timer is set: all tasks wait indefinitely."""
 
 
 class _Selector:
-    """The loop's selector: sleeps as long as `wait` allows, and delegates to the real one."""
+    """The loop's selector: waits with `wait`, and delegates to the real one."""
 
     def __init__(self, wait: Callable[[selectors.BaseSelector, float | None], Any]) -> None:
         self._real, self._wait = selectors.DefaultSelector(), wait
 
     def select(self, timeout: float | None = None) -> Any:
-        """What is ready within `timeout` seconds of the loop's own time."""
+        """The ready files within `timeout` seconds of the loop's own time."""
         return self._wait(self._real, timeout)
 
     def __getattr__(self, name: str) -> Any:
@@ -44,8 +43,8 @@ class _Selector:
 
 
 class _SteppedLoop(asyncio.SelectorEventLoop, ABC):
-    """An event loop from 0 whose clock advances while it waits, and neither while it works nor
-    while a thread of its executor does: a slow machine takes longer and sees the same.
+    """An event loop from 0 whose clock advances only while it waits, not while it or a thread of
+    its executor works: a slow machine takes longer with the same result.
     """
 
     def __init__(self) -> None:
@@ -53,7 +52,7 @@ class _SteppedLoop(asyncio.SelectorEventLoop, ABC):
         super().__init__(_Selector(self._wait))  # type: ignore[arg-type]  # it has every method that the loop calls
 
     def time(self) -> float:
-        """Seconds since the loop began, as it counts them."""
+        """Seconds of the loop's clock since its start."""
         return self._now
 
     def _wait(self, real: selectors.BaseSelector, timeout: float | None) -> Any:
@@ -63,7 +62,7 @@ class _SteppedLoop(asyncio.SelectorEventLoop, ABC):
 
     @abstractmethod
     def _step(self, real: selectors.BaseSelector, timeout: float | None) -> Any:
-        """What is ready, after waiting until `timeout` seconds of the loop have passed."""
+        """The ready files, after at most `timeout` seconds of the loop."""
 
     def run_in_executor(  # type: ignore[override]
         self, executor: Executor | None, func: Callable[..., Any], *args: Any
@@ -75,7 +74,7 @@ class _SteppedLoop(asyncio.SelectorEventLoop, ABC):
         return future
 
     async def shutdown_default_executor(self, timeout: float | None = None) -> None:  # noqa: ASYNC109  asyncio's own signature
-        """Waits for its threads, in real time."""
+        """Waits for the threads, in real time."""
         self._in_threads += 1
         try:
             await super().shutdown_default_executor()
@@ -89,8 +88,7 @@ class _SteppedLoop(asyncio.SelectorEventLoop, ABC):
 class VirtualLoop(_SteppedLoop):
     """An event loop in virtual time: it jumps to the next timer when nothing can run.
 
-    `run_until_complete` raises Deadlock, naming the tasks that wait, where an ordinary loop would
-    hang.
+    `run_until_complete` raises Deadlock with the waiting tasks if an ordinary loop would hang.
     """
 
     def __init__(self) -> None:
@@ -99,7 +97,7 @@ class VirtualLoop(_SteppedLoop):
         self.set_exception_handler(self._failed)
 
     def _failed(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """An error in a timer's callback ends the run, where an ordinary loop would only log it."""
+        """An error in a timer's callback ends the run; an ordinary loop would only log it."""
         if "handle" in context and isinstance(error := context.get("exception"), BaseException):
             self._error = error
         else:
@@ -123,7 +121,7 @@ class VirtualLoop(_SteppedLoop):
 
 
 class ScaledLoop(_SteppedLoop):
-    """An event loop that waits for one real second where `speed` seconds of its own pass."""
+    """An event loop whose clock advances by `speed` seconds per real second."""
 
     def __init__(self, speed: float) -> None:
         self._speed = speed
@@ -143,8 +141,8 @@ def run(main: Coroutine[Any, Any, _T], speed: float | None = None) -> _T:
     """The result of `main`, run in virtual time, or at `speed` seconds a real second (1.0: real
     time).
 
-    Raises ValueError for a speed of 0 or less, and Deadlock in virtual time when every task waits
-    for something that can't come.
+    Raises ValueError for a speed of 0 or less, and Deadlock in virtual time if all tasks wait
+    indefinitely.
     """
     if speed is not None and speed <= 0:
         main.close()

@@ -1,3 +1,3 @@
-"""What the service answers over HTTP: probes, metrics, webhooks, the page. It steers nothing but
-the wish for a pass.
+"""The HTTP endpoints of the service: probes, metrics, webhooks, the page. Their only effect is the
+request of a reconciliation.
 """

@@ -14,14 +14,14 @@ from typing import cast
 from aiohttp import typedefs, web
 
 CONNECTIONS = 500
-PER_PEER = 100  # a browser opens six, a proxy comes for many
+PER_PEER = 100  # a browser opens six; a proxy has many clients
 HEAD_SECONDS = 15.0
 ANSWER_SECONDS = 60.0
 
 
 class ConnectionLimiter:
-    """Counts the connections of one server, in all and of each address, and cuts those that wait
-    too long for a whole request.
+    """Limits the connections of one server, in total and per address, and closes those that wait
+    too long for a complete request.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class ConnectionLimiter:
         self.of_peer: Counter[str] = Counter()
 
     def admits(self, peer: str) -> bool:
-        """Whether there is room for one more connection of this address."""
+        """Whether one more connection of this address is allowed."""
         return len(self.open) < self.connections and self.of_peer[peer] < self.per_peer
 
     def enter(self, guarded: _Guarded, peer: str) -> None:
@@ -44,7 +44,7 @@ class ConnectionLimiter:
         self.of_peer[peer] += 1
 
     def leave(self, guarded: _Guarded, peer: str) -> None:
-        """The connection is over; harmless for one that was not let in."""
+        """Ends the count of a connection; no effect for a rejected one."""
         if guarded in self.open:
             self.open.discard(guarded)
             self.of_peer[peer] -= 1
@@ -74,8 +74,8 @@ class ConnectionLimiter:
 
 
 class Site(web.BaseSite):
-    """A site of a runner behind a door, whose `middleware` the application has; it ends with the
-    runner.
+    """A site of a runner with a connection limiter, whose `middleware` the application must have;
+    it ends with the runner.
     """
 
     def __init__(
@@ -92,11 +92,13 @@ class Site(web.BaseSite):
     @property
     def port(self) -> int:
         """The port; of port 0 the assigned one."""
-        sockets = getattr(self._server, "sockets", None)  # uvloop's servers are no asyncio.Server
+        sockets = getattr(
+            self._server, "sockets", None
+        )  # uvloop's servers are not an asyncio.Server
         return int(sockets[0].getsockname()[1]) if sockets else self._port
 
     async def start(self) -> None:
-        """Answers from now on. Raises OSError."""
+        """Starts to accept connections. Raises OSError."""
         await super().start()
         make = cast("Callable[[], asyncio.Protocol]", self._runner.server)
         self._server = await asyncio.get_running_loop().create_server(

@@ -1,6 +1,4 @@
-"""The service's web face: one server, put together from lists of routes. Each part of the face
-makes its own.
-"""
+"""The web server of the service, from the lists of routes of its parts."""
 
 from __future__ import annotations
 
@@ -21,8 +19,8 @@ async def serve(
     door: connection_limits.ConnectionLimiter | None = None,
     option: str = "--listen",
 ) -> web.AppRunner:
-    """Answers on HOST:PORT until the runner is cleaned up. Raises UsageError for an address that
-    can't be taken.
+    """Serves on HOST:PORT until the runner is cleaned up. Raises UsageError for an unusable
+    address.
     """
     host, colon, port = address.rpartition(":")
     if not colon or not port.isdigit():
@@ -42,13 +40,13 @@ async def serve(
 
 
 def probe_door() -> connection_limits.ConnectionLimiter:
-    """For the listener of the probes alone: the kubelet opens one connection for each."""
+    """The limiter for the listener of the probes: the kubelet opens one connection for each."""
     return connection_limits.ConnectionLimiter(connections=128, per_peer=16)
 
 
 def probes(stuck: Callable[[], str], unready: Callable[[], str]) -> Routes:
-    """/healthz, /livez and /readyz. Each callable says why the answer is no; nothing where it is
-    yes.
+    """/healthz, /livez and /readyz. Each callable returns the reason of a failure, or an empty
+    text.
     """
 
     def answers(

@@ -1,8 +1,8 @@
 """The webhook payloads of forges: verification of their signatures, and the push they announce.
 Pure.
 
-A delivery only triggers a poll: the repositories that it names are compared with ours, and
-the commit is a hint for how long to look. What each forge signs, and in which header:
+A delivery only triggers a poll: its repositories are compared with ours, and its commit is a hint
+for the duration of polling. The signature and header of each forge:
 
 - GitHub: https://docs.github.com/en/webhooks/using-webhooks/validating-webhook-deliveries
 - GitLab: https://docs.gitlab.com/user/project/integrations/webhooks/ (a token, or signed by
@@ -30,11 +30,11 @@ from gitops_ds.model.objects import CommitId
 
 SIGNED_WITHIN = 300.0  # seconds that a signed time may be off, as Standard Webhooks recommends
 _HEX = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
-_NAMED = re.compile(r"[A-Za-z0-9._:-]{1,128}")  # a delivery's id, as far as it is remembered
+_NAMED = re.compile(r"[A-Za-z0-9._:-]{1,128}")  # the maximum length of a stored delivery id
 
 
 class Malformed(Exception):
-    """A body that no forge sends; the message says what is wrong with it."""
+    """A body that is not from a forge; the message states the fault."""
 
 
 class Proof(msgspec.Struct, frozen=True):
@@ -65,7 +65,7 @@ class _Signature(msgspec.Struct, frozen=True):
     id: tuple[str, ...]
 
 
-# Gitea and Forgejo send GitHub's headers as well, so their own come first.
+# Gitea and Forgejo send GitHub's headers too, so their own come first.
 _SIGNATURES = (
     _Signature("forgejo", "X-Forgejo-Signature", "", ("X-Forgejo-Delivery",)),
     _Signature("gitea", "X-Gitea-Signature", "", ("X-Gitea-Delivery",)),
@@ -82,9 +82,7 @@ _PINGS = {
 
 
 class Digests:
-    """The HMACs of one body: each secret's is worked out once, however many repositories and
-    headers it is compared for.
-    """
+    """The HMACs of one body, computed once per secret for all repositories and headers."""
 
     def __init__(self, body: bytes) -> None:
         self.body = body
@@ -92,7 +90,7 @@ class Digests:
         self._known: dict[tuple[bytes, bytes], bytes] = {}
 
     def of(self, secret: bytes, before: bytes = b"") -> bytes:
-        """The HMAC-SHA256 of the body with something before it."""
+        """The HMAC-SHA256 of the body with a prefix."""
         if (digest := self._known.get((secret, before))) is None:
             self.made += 1
             digest = self._known[secret, before] = hmac.digest(
@@ -102,9 +100,7 @@ class Digests:
 
 
 def may_prove(headers: Mapping[str, str]) -> bool:
-    """Whether there is a header that could prove anything: without one no body is read, let alone
-    hashed.
-    """
+    """Whether a header can contain a signature; without one no body is read or hashed."""
     return any(
         headers.get(header)
         for header in (*(signature.header for signature in _SIGNATURES), *_OTHER_PROOFS)
@@ -114,11 +110,10 @@ def may_prove(headers: Mapping[str, str]) -> bool:
 def proof(
     headers: Mapping[str, str], body: bytes | Digests, secrets: Sequence[bytes], now: float
 ) -> Proof | None:
-    """Who sent this, if it is signed by one of the secrets (or carries it, where a forge knows no
-    better); else None.
+    """The verified sender, if the body is signed by one of the secrets, or has it as a token (for
+    forges without signatures); else None.
 
-    `headers` are found whatever their case, as in aiohttp. Every comparison takes the same time,
-    right or wrong.
+    The names of `headers` are case-insensitive, as in aiohttp. Comparisons take constant time.
     """
     digests = body if isinstance(body, Digests) else Digests(body)
     for signature in _SIGNATURES:
@@ -149,8 +144,8 @@ def proof(
 def _standard(
     headers: Mapping[str, str], digests: Digests, secrets: Sequence[bytes], now: float
 ) -> Proof | None:
-    """GitLab's signing token: id, time and body are signed together, so the id alone is enough to
-    know a replay.
+    """GitLab's signing token: id, time and body are signed together, so the id is sufficient to
+    detect a replay.
     """
     id, at = headers.get("webhook-id", ""), headers.get("webhook-timestamp", "")
     if (
@@ -181,8 +176,8 @@ def _standard_key(secret: bytes) -> bytes:
 
 
 def _token(headers: Mapping[str, str], body: bytes, secrets: Sequence[bytes]) -> Proof | None:
-    """A token proves only who sends it: by its id the same delivery is known again, or by its body
-    where it has none.
+    """A token only proves the sender: a replay is detected by the id of the delivery, or without
+    one by its body.
     """
     bearer = headers.get("Authorization", "")
     tokens = {
@@ -216,9 +211,9 @@ def news(headers: Mapping[str, str], body: bytes) -> PushEvent:
     try:
         payload = orjson.loads(body) if body.strip() else {}
     except orjson.JSONDecodeError as error:
-        raise Malformed(f"the body is no JSON: {error}") from None
+        raise Malformed(f"the body is not JSON: {error}") from None
     if not isinstance(payload, dict):
-        raise Malformed("the body is no JSON object")
+        raise Malformed("the body is not a JSON object")
     repository, project = payload.get("repository"), _object(payload, "project")
     named = (
         [repository]
@@ -259,16 +254,16 @@ def _names(repository: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _pushed(payload: Mapping[str, Any]) -> tuple[str, CommitId | None]:
-    """The ref and its commit; of a ref that was deleted no commit."""
+    """The ref and its commit; no commit for a deleted ref."""
     ref, commits = (
         _text(payload, "ref"),
         [_text(payload, name) for name in ("after", "checkout_sha", "commit_id")],
     )
-    if isinstance(payload.get("commit"), str):  # the generic form; elsewhere an object
+    if isinstance(payload.get("commit"), str):  # the generic form; an object in the others
         commits.append(payload["commit"])
     for change in [*_list(_object(payload, "push"), "changes"), *_list(payload, "changes")][:1]:
         if not isinstance(change, dict):
-            raise Malformed("changes holds something else than objects")
+            raise Malformed("changes contains items that are not objects")
         new = change.get("new")
         if isinstance(new, dict):  # Bitbucket's Cloud
             ref, commits = _text(new, "name"), [_text(_object(new, "target"), "hash")]
@@ -276,34 +271,34 @@ def _pushed(payload: Mapping[str, Any]) -> tuple[str, CommitId | None]:
             ref, commits = _text(_object(change, "ref"), "id"), [change["toHash"]]
     ids = [commit for commit in commits if commit]
     if any(not _HEX.fullmatch(commit) for commit in ids):
-        raise Malformed("the commit is no full id of 40 or 64 hexadecimal digits")
+        raise Malformed("the commit is not a full id of 40 or 64 hexadecimal digits")
     return ref, next((CommitId(commit) for commit in ids if commit.strip("0")), None)
 
 
 def _object(payload: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     value = payload.get(name)
     if value is not None and not isinstance(value, dict):
-        raise Malformed(f"{name} is no object")
+        raise Malformed(f"{name} is not an object")
     return value or {}
 
 
 def _list(payload: Mapping[str, Any], name: str) -> Sequence[Any]:
     value = payload.get(name)
     if value is not None and not isinstance(value, list | dict):
-        raise Malformed(f"{name} is no list")
-    return value if isinstance(value, list) else ()  # GitLab's merge requests have an object there
+        raise Malformed(f"{name} is not a list")
+    return value if isinstance(value, list) else ()  # an object in GitLab's merge requests
 
 
 def _text(payload: Mapping[str, Any], name: str) -> str:
     value = payload.get(name)
     if value is not None and not isinstance(value, str):
-        raise Malformed(f"{name} is no text")
+        raise Malformed(f"{name} is not a string")
     return value or ""
 
 
 def means(news: PushEvent, addresses: Iterable[str]) -> bool:
-    """Whether a delivery names the repository at one of these addresses: host and path, or a name
-    that is the path.
+    """Whether a delivery is for the repository at one of these addresses, by host and path, or by a
+    name that equals the path.
     """
     ours = [_place(address) for address in addresses]
     for address in news.repositories:
@@ -317,7 +312,7 @@ def means(news: PushEvent, addresses: Iterable[str]) -> bool:
 
 def _place(address: str) -> tuple[str, str]:
     """Host (empty for a bare name) and path of an address in any of git's forms; the port and
-    `.git` say nothing.
+    `.git` are ignored.
     """
     text = address.strip()
     if "://" in text:
@@ -334,8 +329,8 @@ def _place(address: str) -> tuple[str, str]:
 
 
 def concerns(news: PushEvent, branch: str) -> bool:
-    """Whether the ref that moved may be the one that is followed (`branch`; empty: the default
-    one); in doubt yes.
+    """Whether the moved ref may be the followed one (`branch`; empty: the default one); True in
+    doubt.
     """
     moved = news.ref.removeprefix("refs/heads/")
     if not moved or news.ref.startswith("refs/tags/"):

@@ -2,7 +2,7 @@
 
 The endpoint is public, so limits come before authentication: requests per second and in parallel,
 the size of a body and the time of its transfer. The signature over the raw bytes is verified next,
-and then the body is parsed. A body never names the address that is polled.
+and then the body is parsed. A body never determines the polled address.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from gitops_ds.web import webhook_payloads
 MAX_BYTES = 1 << 20
 BODY_SECONDS = 10.0
 AT_ONCE = 32
-BYTES_AT_ONCE, BYTES_A_SECOND = 8 << 20, 2 << 20  # of bodies that are hashed
+BYTES_AT_ONCE, BYTES_A_SECOND = 8 << 20, 2 << 20  # concurrent hashes of bodies
 REMEMBERED, REMEMBERED_FOR = 4096, 86400.0  # deliveries, seconds
 
 
 class WebhookTarget(msgspec.Struct, frozen=True):
-    """A repository that may be woken. `id` names its state, `addresses` are its own; `branch` is
-    what it follows, where it says so.
+    """A repository that a webhook can poll. `id` is that of its state, `addresses` are its own;
+    `branch` is the followed one, if set.
 
-    `secrets` are read again when their file changed; any of them does.
+    `secrets` are read again after a change of their file; any of them is sufficient.
     """
 
     id: str
@@ -49,7 +49,7 @@ class DeliveryLog:
         self._seen: OrderedDict[str, float] = OrderedDict()
 
     def is_new(self, words: Sequence[str], now: float) -> bool:
-        """Whether the delivery is no replay; its identifiers are recorded."""
+        """Whether the delivery is not a replay; its identifiers are recorded."""
         while self._seen and (
             len(self._seen) >= REMEMBERED or next(iter(self._seen.values())) < now - REMEMBERED_FOR
         ):
@@ -61,7 +61,7 @@ class DeliveryLog:
 
 
 class WebhookResponse(msgspec.Struct, frozen=True):
-    """What is answered: the status, a result for the metric, and words."""
+    """A response: the status, the result for the metric, and the text."""
 
     status: int
     result: WebhookResult
@@ -87,7 +87,7 @@ class Hooks:
         self._targets, self._emit, self._clock = targets, emit, clock
         self._max_bytes, self._body_seconds = max_bytes, body_seconds
         self._memory = DeliveryLog()
-        # A client without a secret can empty only the first bucket; polls find pushes then.
+        # A client without a secret can empty only the first bucket; then polls find pushes.
         self._unauthenticated, self._known = TokenBucket(200, 50), TokenBucket(60, 2)
         self._bytes = TokenBucket(BYTES_AT_ONCE + max_bytes, BYTES_A_SECOND)
         self.at_once = 0
@@ -113,7 +113,7 @@ class Hooks:
         )
         if response.status in (429, 503):
             reply.headers["Retry-After"] = "30"
-        reply.force_close()  # the rest of a body must not be read as the next request
+        reply.force_close()  # the rest of the body must not be read as the next request
         return reply
 
     async def _read(self, request: web.Request) -> WebhookResponse:
@@ -127,7 +127,7 @@ class Hooks:
             if not self._bytes.take(self._clock(), len(body)):
                 return WebhookResponse(429, WebhookResult.LIMITED, "too many bytes")
             targets, now = self._concerned(request.match_info.get("id", "")), self._clock()
-            # Hashing lets go of the interpreter's lock.
+            # Hashing releases the interpreter's lock.
             proofs = await asyncio.to_thread(_proofs, request.headers, body, targets, now)
         finally:
             self.at_once -= 1
@@ -135,15 +135,13 @@ class Hooks:
 
     async def _body(self, request: web.Request) -> bytes:
         too_large = WebhookResponse(
-            413, WebhookResult.TOO_LARGE, f"a body has at most {self._max_bytes} bytes"
+            413, WebhookResult.TOO_LARGE, f"the body is limited to {self._max_bytes} bytes"
         )
         if (request.content_length or 0) > self._max_bytes:
             raise _Refused(too_large)
         if request.headers.get("Content-Encoding", "identity").lower() != "identity":
             raise _Refused(
-                WebhookResponse(
-                    415, WebhookResult.MALFORMED, "a body is sent as it is, not compressed"
-                )
+                WebhookResponse(415, WebhookResult.MALFORMED, "compressed bodies are not accepted")
             )
         if not webhook_payloads.may_prove(request.headers):
             raise _Refused(_UNSIGNED)
@@ -164,21 +162,17 @@ class Hooks:
             ) from None
         except web.RequestPayloadError:
             raise _Refused(
-                WebhookResponse(400, WebhookResult.MALFORMED, "the body broke off")
+                WebhookResponse(400, WebhookResult.MALFORMED, "the body is incomplete")
             ) from None
         return bytes(data)
 
     def judge(self, headers: Mapping[str, str], body: bytes, id: str = "") -> WebhookResponse:
-        """What a delivery means, from its headers and raw body; wakes the repositories that it is
-        about.
-        """
+        """Evaluates a delivery by its headers and raw body, and polls its repositories."""
         targets = self._concerned(id)
         return self._answer(headers, body, targets, _proofs(headers, body, targets, self._clock()))
 
     def _concerned(self, id: str) -> list[tuple[WebhookTarget, Sequence[bytes]]]:
-        """The repositories that a delivery to this path may be about, with their secrets as they
-        are now.
-        """
+        """The repositories for deliveries to this path, with their present secrets."""
         return [(target, target.secrets()) for target in self._targets() if id in ("", target.id)]
 
     def _answer(
@@ -220,9 +214,7 @@ class Hooks:
         )
 
 
-_UNSIGNED = WebhookResponse(
-    401, WebhookResult.UNAUTHORIZED, "not signed by a secret that is known here"
-)
+_UNSIGNED = WebhookResponse(401, WebhookResult.UNAUTHORIZED, "not signed with a configured secret")
 
 
 def _proofs(
@@ -231,7 +223,7 @@ def _proofs(
     targets: Sequence[tuple[WebhookTarget, Sequence[bytes]]],
     now: float,
 ) -> dict[str, webhook_payloads.Proof]:
-    """By the id of each repository whose secret signed the body, the proof."""
+    """The proof by the id of each repository whose secret signed the body."""
     digests = webhook_payloads.Digests(body)
     proofs = (
         (target.id, webhook_payloads.proof(headers, digests, secrets, now))

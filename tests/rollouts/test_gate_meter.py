@@ -131,7 +131,7 @@ def vector(*series: tuple[dict[str, str], str]) -> bytes:
         (200, b"\xff\xfe{", "no JSON object"),
         (200, b"{}", "no success"),
         (200, b"[" * 100_000, "no JSON object"),
-        (503, b"<html>busy</html>", "HTTP 503: the response is no JSON object"),
+        (503, b"<html>busy</html>", "HTTP 503: the response is not a JSON object"),
         (400, b'{"status":"error","error":"parse error"}', "parse error"),
         (200, b'{"status":"success","data":3}', "the query returns None"),
         (

@@ -38,7 +38,7 @@ def inside(files: Sequence[str], repository: RepositoryRef) -> frozenset[str]:
     for file in files:
         if not Path(file).is_file():
             raise errors.UsageError(
-                f"{file} is no file: name one repository, or files of the work tree around you"
+                f"{file} is not a file: name one repository, or files of the work tree around you"
             )
         whole = Path(file).parent.resolve() / Path(file).name
         if not whole.is_relative_to(root):

@@ -67,5 +67,5 @@ def read_baseline(file: str) -> frozenset[str]:
         raise UsageError(f"--baseline {file}: {error.strerror}") from None
     except (orjson.JSONDecodeError, KeyError, TypeError):
         raise UsageError(
-            f"--baseline {file}: this is no report of a check; write one with -o json={file}"
+            f"--baseline {file}: this is not a report of a check; write one with -o json={file}"
         ) from None

@@ -207,7 +207,7 @@ def series_of(status: int, body: bytes) -> Mapping[str, float]:
     if kind != "vector" or not isinstance(result, list):
         raise NoData(f"the query returns {kind!r}: an instant vector or a scalar is needed")
     if not all(isinstance(one, dict) and isinstance(one.get("metric"), dict) for one in result):
-        raise NoData("the response is no result of a query")
+        raise NoData("the response is not the result of a query")
     alike = Counter(_labels(one["metric"], _OF_SCRAPE) for one in result)
     series: dict[str, float] = {}
     for one in result:
@@ -235,7 +235,7 @@ def _object(status: int, body: bytes) -> dict[str, Any]:
     except ValueError:
         document = None
     if not isinstance(document, dict):
-        raise NoData(f"HTTP {status}: the response is no JSON object")
+        raise NoData(f"HTTP {status}: the response is not a JSON object")
     return document
 
 
@@ -298,7 +298,7 @@ def _host(url: str) -> str:
         parts = urlsplit(url)
         port = parts.port or {"http": 80, "https": 443}[parts.scheme]
     except (ValueError, KeyError):
-        raise NoData("its address is no http or https address") from None
+        raise NoData("its address is not an http or https address") from None
     if not parts.hostname or parts.username is not None or not url.isprintable() or " " in url:
-        raise NoData("its address is no http or https address")
+        raise NoData("its address is not an http or https address")
     return f"{parts.hostname}:{port}"

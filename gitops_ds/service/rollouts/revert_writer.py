@@ -125,7 +125,8 @@ class RevertWriter(TimedAttempts[HaltedRollout]):
         context, repository = self._context, self._context.repository
         if not context.settings.push:
             raise errors.Refused(
-                "the service may not push: set repository.push, with credentials that may write"
+                "the service may not push: set repository.push, with credentials that have write "
+                "access"
             )
         branch = await self._branch()
         if halted.revert.how == "commit":

@@ -1,7 +1,7 @@
-"""Access to the page: open on loopback, with the token, or for the user that a trusted proxy names.
+"""Access to the page: open on loopback, with a token, or for the user from a trusted proxy.
 
-The page changes nothing, so there is nothing to forge. What is not a GET (sign in, sign out) must
-come from the page itself.
+The page is read-only, so that request forgery has no effect. Other requests than GET (sign in, sign
+out) must come from the page itself.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from gitops_ds.errors import UsageError
 
 COOKIE = "gitops-ds-page"
 STAYS = 12 * 3600  # seconds that a sign-in lasts
-_SHORTEST = 16  # characters of a token: fewer can be guessed
-# wrong tokens of one address, in so many seconds; a person mistypes, a program guesses
+_SHORTEST = 16  # characters of a token: a shorter one can be guessed
+# wrong tokens of one address, and the period in seconds: a person mistypes, a program guesses
 _TRIES, _WHILE = 10, 60.0
 _PEERS = 1000  # addresses whose wrong tokens are remembered
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -39,7 +39,7 @@ class AccessKind(StrEnum):
 
 
 class AccessVerdict(StrEnum):
-    """What becomes of a request."""
+    """The decision about a request."""
 
     ALLOW = "allow"
     SIGN_IN = "sign in"
@@ -48,7 +48,7 @@ class AccessVerdict(StrEnum):
 
 @dataclass(slots=True)
 class PageToken:
-    """The token of a file, which is read again when it changed. Raises UsageError for one that is
+    """The token in a file, which is read again after a change. Raises UsageError for one that is
     missing or too short.
     """
 
@@ -57,7 +57,7 @@ class PageToken:
     _value: bytes = b""
 
     def value(self) -> bytes:
-        """What the file holds now, without white space around it."""
+        """The present content of the file, without surrounding white space."""
         try:
             status = self.file.stat()
             seen = (status.st_mtime_ns, status.st_size, status.st_ino)
@@ -74,7 +74,7 @@ class PageToken:
 
 
 class PageRequest(msgspec.Struct, frozen=True):
-    """What of a request decides; `headers` by their names in any case."""
+    """The parts of a request for the decision; the names of `headers` are case-insensitive."""
 
     peer: str
     method: str

@@ -1,5 +1,5 @@
-"""The files that a browser loads besides pages. Their names hold the hash of their content, so that
-they may be cached indefinitely.
+"""The files that a browser loads besides pages. Their names contain the hash of their content, so
+that they can be cached indefinitely.
 """
 
 from __future__ import annotations

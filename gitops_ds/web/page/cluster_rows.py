@@ -1,4 +1,4 @@
-"""The clusters of a repository as the page shows them. Pure."""
+"""The clusters of a repository for the page. Pure."""
 
 from __future__ import annotations
 

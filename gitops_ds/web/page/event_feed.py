@@ -1,4 +1,4 @@
-"""The latest events as lines for people, for the page. The oldest lines are dropped."""
+"""The latest events as lines of the page. The oldest lines are dropped."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class EventFeed:
         self._changed = changed
 
     def handle(self, event: Event) -> None:
-        """Adds the event, unless it has no text or the page leaves out its kind."""
+        """Adds the event, unless it has no text or the page omits its kind."""
         text = log_lines.line(event)
         if text is None or not event.definition.on_page:
             return
@@ -39,7 +39,7 @@ class EventFeed:
 
 
 def _without_repeats(event: Event, text: str, commit: str) -> str:
-    """The text without what the other columns show: level, reason, and object or commit."""
+    """The text without the content of the other columns: level, reason, and object or commit."""
     about = str(event.about or "")
     text = text.removeprefix("warning: ").removeprefix("not applied: ")
     text = text.removeprefix(f"{about}: ").removeprefix(f"{event.kube_reason} ")

@@ -1,4 +1,4 @@
-"""How values become words on the page: glyphs beside colours, short names, times. Pure."""
+"""The format of values on the page: glyphs beside colours, short names, times. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 from gitops_ds.model.health import HealthState
 
-# A state is never shown by colour alone.
+# A state is never shown only by colour.
 GLYPHS: Mapping[str, str] = {
     HealthState.HEALTHY: "✓",
     HealthState.PROGRESSING: "↻",
@@ -30,7 +30,7 @@ _HUMP = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 
 def spaced(word: str) -> str:
-    """`ImagePullBackOff` as `Image pull back off`; other words as they are."""
+    """`ImagePullBackOff` as `Image pull back off`; other words unchanged."""
     parts = _HUMP.split(word)
     return " ".join([parts[0], *(part if part.isupper() else part.lower() for part in parts[1:])])
 

@@ -1,9 +1,9 @@
-"""One agent over all nodes: each node's commit, state and reason, by pool and zone, as small as
-5,000 of them have to be. Pure.
+"""The map of one agent: commit, state and reason of each node, by pool and zone, compact enough for
+5,000 nodes. Pure.
 
 A node's `code` is the class of its cell: a letter for the state (none: well and up to date), then a
-letter for the commit, `a` the wanted one, then the number of the reason. Cells hold no text; names
-stand once for each group.
+letter for the commit, `a` the wanted one, then the number of the reason. Cells have no text; each
+group has the names of its nodes once.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from gitops_ds.model.live import Node, Revision
 from gitops_ds.model.sources.bundle import Pool
 
 _ZONES = ("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone")
-SHADES = "abcdefg"  # commits with a colour of their own; the rest share the last
+SHADES = "abcdefg"  # commits with a separate colour; the others share the last one
 
 # State letters, their words, in the order of the legend.
 STATES: Mapping[str, str] = {
@@ -38,7 +38,7 @@ STATES: Mapping[str, str] = {
 
 
 class Cell(msgspec.Struct, frozen=True, gc=False):
-    """A node as the map shows it. `revision` is what its pod runs."""
+    """A node of the map. `revision` is that of its pod."""
 
     node: str
     code: str
@@ -65,13 +65,13 @@ class NodeGroup(msgspec.Struct, frozen=True):
 
     @property
     def well(self) -> int:
-        """How many run the wanted revision, available."""
+        """The number of nodes with an available pod of the wanted revision."""
         return self.states.get("", 0)
 
 
 class Shade(msgspec.Struct, frozen=True):
-    """One entry of the legend: a commit (or a revision without one), its letter, and how many nodes
-    run it.
+    """One entry of the legend: a commit (or a revision without one), its letter, and its number of
+    nodes.
     """
 
     letter: str
@@ -82,7 +82,9 @@ class Shade(msgspec.Struct, frozen=True):
 
 
 class FleetMap(msgspec.Struct, frozen=True):
-    """The map; `states` counts the nodes in each state, `reasons` names what the codes number."""
+    """The map; `states` counts the nodes in each state, `reasons` are the reasons in the order of
+    the numbers in codes.
+    """
 
     groups: tuple[NodeGroup, ...]
     shades: tuple[Shade, ...]
@@ -98,7 +100,7 @@ class FleetMap(msgspec.Struct, frozen=True):
 
 
 def zone_of(node: Node) -> str:
-    """The node's zone, empty where no label says it."""
+    """The node's zone, empty without the label."""
     return next((node.labels[label] for label in _ZONES if node.labels.get(label)), "")
 
 
@@ -110,7 +112,7 @@ def places(nodes: Sequence[Node], pools: Sequence[Pool]) -> Mapping[str, tuple[s
 def draw(agent: Agent, where: Mapping[str, tuple[str, str]]) -> FleetMap:
     """The agent's map; `where` is the result of `places`.
 
-    Groups are sorted by pool and zone, those where it is not meant to run last; nodes by name.
+    Groups are sorted by pool and zone, those without the agent last; nodes by name.
     """
     layout = decide.layout(agent.seen)
     target = agent.rollout.target if agent.rollout is not None else None
@@ -128,7 +130,7 @@ def draw(agent: Agent, where: Mapping[str, tuple[str, str]]) -> FleetMap:
     grouped: dict[tuple[str, str], list[Cell]] = {}
     for node_pods, pod in zip(layout.nodes, pods, strict=True):
         place = where.get(node_pods.node)
-        if place is not None or pod is not None:  # a node that left may still have a pod
+        if place is not None or pod is not None:  # a deleted node may still have a pod
             trouble = troubles.get(node_pods.node)
             cell = _cell(
                 node_pods.node, _state(node_pods, pod, trouble, updated), pod, trouble, legend
@@ -152,7 +154,7 @@ def draw(agent: Agent, where: Mapping[str, tuple[str, str]]) -> FleetMap:
 
 
 class _Legend(msgspec.Struct, frozen=True):
-    """What codes stand for: revision and letter by a pod's hash, the reasons in the order of their
+    """The meaning of codes: revision and letter by a pod's hash, the reasons in the order of their
     numbers.
     """
 
@@ -200,7 +202,7 @@ def _legend(
 
 
 def _shown(node_pods: NodePods, updated: Callable[[Pod], bool]) -> Pod | None:
-    """The pod that speaks for the node: one that stays and runs what is wanted, if there is one."""
+    """The pod that represents the node: preferably one that stays and runs the wanted revision."""
     if len(node_pods.pods) < 2:
         return node_pods.pods[0] if node_pods.pods else None
     staying = node_pods.staying
@@ -247,7 +249,7 @@ def _cell(
 
 
 def _troubles(cells: Sequence[Cell]) -> tuple[tuple[str, str, tuple[Cell, ...]], ...]:
-    """The nodes that are not green by reason and blame: what is broken first, then the most."""
+    """The unhealthy nodes by reason and blame: broken ones first, then the most frequent."""
     by_reason: dict[tuple[str, str], list[Cell]] = {}
     for cell in cells:
         if cell.reason or cell.state in ("o", "u"):

@@ -36,7 +36,7 @@ _SORTS: Mapping[str, Any] = {
     "revision": lambda row: row.revision,
     "commit": lambda row: (row.commit, row.key.name),
 }
-_SQUARES = 4000  # on a wall: of more nodes only the bars are shown
+_SQUARES = 4000  # on a wall: with more nodes only the bars are shown
 _SHAPE = 1.4  # columns for each row of tiles on a wide screen
 
 
@@ -49,7 +49,7 @@ class AgentSection(msgspec.Struct, frozen=True):
 
 
 def overview(view: View, parameters: Mapping[str, str]) -> dict[str, Any]:
-    """All agents by repository, those in trouble first."""
+    """All agents by repository, failing ones first."""
     everything = [row(agent) for agent in view.agents()]
     query, only = parameters.get("q", ""), parameters.get("health", "")
     sort, down = parameters.get("sort", "health"), parameters.get("down") == "1"
@@ -76,7 +76,7 @@ def _counts(everything: Sequence[AgentRow]) -> dict[str, Any]:
 
 
 def _sections(rows: Sequence[AgentRow], sources: Sequence[SourceRow]) -> list[AgentSection]:
-    """A section for each repository, those in trouble first, then one for the other agents."""
+    """A section for each repository, failing ones first, then one for the other agents."""
     ranked = sorted(sources, key=lambda one: not one.is_trouble)
     sections = [
         AgentSection(one, one.repository, [row for row in rows if row.source == one.id])
@@ -96,9 +96,9 @@ def _meets(one: AgentRow, query: str) -> bool:
 
 
 class Tile(msgspec.Struct, frozen=True):
-    """One agent on a wall. `hold` and `halt` are sentences, empty where they do not apply;
-    `codes` are those of its nodes on the map, none where they are too many, and `shape` is that of
-    their area, width by height.
+    """One agent on a wall. `hold` and `halt` are sentences, empty where they do not apply; `codes`
+    are those of its nodes on the map, none if they are too many, and `shape` is that of their area,
+    width by height.
     """
 
     row: AgentRow
@@ -114,7 +114,7 @@ class Tile(msgspec.Struct, frozen=True):
 
 
 def wall(view: View, pages: Pages) -> dict[str, Any]:
-    """The overview for a wall: a tile for each agent, those in trouble first."""
+    """The overview for a wall: a tile for each agent, failing ones first."""
     agents = {agent.key: agent for agent in view.agents()}
     rows = sorted(map(row, agents.values()), key=_SORTS["health"])
     room = sum(one.counts.desired for one in rows) <= _SQUARES
@@ -144,7 +144,9 @@ def wall(view: View, pages: Pages) -> dict[str, Any]:
 
 
 def _columns(tiles: int) -> int:
-    """The columns of so many tiles: near the shape of a screen, with few empty places."""
+    """The number of columns for that many tiles: similar to the shape of a screen, with few empty
+    places.
+    """
 
     def cost(columns: int) -> float:
         rows = math.ceil(tiles / columns)
@@ -160,12 +162,12 @@ def _lines(one: AgentRow) -> int:
 
 
 def _shape(columns: int, rows: int, lines: int) -> float:
-    """The shape of the part of a tile that is left below its head and so many lines of text, in
-    hundredths of a screen of 178 by 100.
+    """The shape of the part of a tile below its head and that many lines of text, in hundredths of
+    a screen of 178 by 100.
     """
     return (170 / columns) / max(6, 82 / rows - 12 - 4 * lines)
 
 
 def _codes(drawn: FleetMap) -> Sequence[str]:
-    """The codes of the nodes that should run the agent, or do."""
+    """The codes of the nodes that run or should run the agent."""
     return [cell.code for group in drawn.groups for cell in group.cells if cell.state != "n"]

@@ -20,7 +20,7 @@ _KEPT = 32
 
 
 class Book:
-    """The pages of one view; `may_leave` when people sign in here."""
+    """The pages of one view; `may_leave` if users sign in here."""
 
     def __init__(self, view: View, *, may_leave: bool = False) -> None:
         self.view, self._may_leave = view, may_leave
@@ -28,10 +28,10 @@ class Book:
         self._drawn: OrderedDict[tuple[str, tuple[tuple[str, str], ...]], tuple[int, Drawn]] = (
             OrderedDict()
         )
-        self._epoch = secrets.token_hex(4)  # another process has its own count of versions
+        self._epoch = secrets.token_hex(4)  # other processes count versions separately
 
     def token(self, version: int) -> str:
-        """Names a version of this process, for a stream that continues from a page."""
+        """Identifies a version of this process, for a stream that continues from a page."""
         return f"{self._epoch}-{version}"
 
     async def page(self, path: str, parameters: Mapping[str, str]) -> Drawn:

@@ -1,7 +1,8 @@
-"""Every page as HTML, from one look at the view. What was drawn stays until the view changes.
+"""Every page as HTML, from one version of the view. Rendered pages are cached until the view
+changes.
 
-A page has live pieces, each between two comments and one element with an id; the stream sends those
-that are no longer what they were. No value can write such a comment, for all are escaped.
+A page has live pieces, each between two comments and one element with an id; the stream sends
+changed ones. No value can contain such a comment, since all values are escaped.
 """
 
 from __future__ import annotations
@@ -27,15 +28,15 @@ from gitops_ds.web.page.view import View
 
 _PIECE = re.compile(r'<!--live-->(<[a-z]+ id="([^"]+)".*?)<!--/live-->', re.DOTALL)
 _MARK = re.compile(r"<!--/?live-->")
-_KEPT = 32  # pages, and maps, that are kept
-REFRESH = 15  # seconds between two looks of a browser without scripts
+_KEPT = 32  # cached pages, and cached maps
+REFRESH = 15  # seconds between two requests of a browser without scripts
 
 
 @dataclass(frozen=True)
 class Drawn:
     """A page: its HTML, its live pieces by id, and the codes of its map's cells.
 
-    `shape` must be equal for pieces and codes to be the whole difference; `words` describe it for
+    If `shape` is equal, pieces and codes are the whole difference; `words` describe the page for
     screen readers.
     """
 
@@ -47,7 +48,7 @@ class Drawn:
 
     @cached_property
     def small(self) -> bytes:
-        """The HTML for those who take gzip."""
+        """The HTML with gzip."""
         return gzip.compress(self.html, 4, mtime=0)
 
 
@@ -78,7 +79,7 @@ def _jinja() -> jinja2.Environment:
 
 
 class Pages:
-    """Draws pages of one view."""
+    """Renders the pages of one view."""
 
     def __init__(self, view: View) -> None:
         self.view = view
@@ -86,7 +87,7 @@ class Pages:
         self._places: tuple[object, object, Mapping[str, tuple[str, str]]] = (None, (), {})
 
     def map_of(self, agent: Agent) -> FleetMap:
-        """The agent's map, drawn once for each observation of it."""
+        """The agent's map, rendered once for each observation."""
         kept, places = self._maps.get(agent.key), self.places_of(agent)
         if kept is None or kept[0] is not agent or kept[1] is not places:
             kept = self._maps[agent.key] = (agent, places, node_map.draw(agent, places))
@@ -96,9 +97,7 @@ class Pages:
         return kept[2]
 
     def places_of(self, agent: Agent) -> Mapping[str, tuple[str, str]]:
-        """Pool and zone of the nodes; they are the same for every agent until a node or the pools
-        change.
-        """
+        """Pool and zone of the nodes, cached for all agents until a node or the pools change."""
         nodes, pools = agent.seen.nodes, tuple(self.view.pools())
         if self._places[0] is not nodes or self._places[1] != pools:
             self._places = (nodes, pools, node_map.places(nodes, pools))
@@ -116,7 +115,7 @@ class Pages:
             **values,
         }
         context.setdefault("may_leave", False)
-        # Only pages for those who may see them are live.
+        # Only pages for authorized users are live.
         shown = self.view.sources() if context["live"] else ()
         context["unread"] = self.view.unread if context["live"] else ""
         context["troubles"] = [one for one in map(rows.source, shown) if one.is_trouble]
@@ -141,7 +140,7 @@ def cells(group: NodeGroup) -> Markup:
 
 
 def node_names(group: NodeGroup) -> str:
-    """The names of a group's nodes in one text: escaped as a whole, and not one by one."""
+    """The names of a group's nodes in one text, which is escaped as a whole."""
     return " ".join([cell.node for cell in group.cells])
 
 

@@ -42,7 +42,7 @@ _TONES = {
 
 class StageRow(msgspec.Struct, frozen=True):
     """A stage: `tone` is the class of its badge, `since` when it opened, passed or was halted, and
-    `until` when its wait ends, in seconds since 1970 or None; `approved` states who approved it.
+    `until` when its wait ends, in seconds since 1970 or None; `approved` are its approvers.
     """
 
     name: str

@@ -1,5 +1,5 @@
-"""The page over HTTP: pages, files, the stream of changes, signing in. Every answer carries the
-same strict headers.
+"""The page over HTTP: pages, files, the stream of changes, sign-in. Every response has the same
+strict headers.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ HEADERS: Mapping[str, str] = {
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
     "Cache-Control": "no-store",
 }
-# what a page may be asked; all else is left out
+# the parameters of pages; others are ignored
 _KNOWN = ("q", "health", "sort", "down", "reason", "first")
 _LONGEST = 200  # characters of one of them
 SETTLE = 0.25  # seconds in which changes are gathered
 BEAT = 20.0  # seconds without a change after which a stream sends the time
-LONGEST_STREAM = 3600.0  # seconds, then the browser comes again and is judged again
+LONGEST_STREAM = 3600.0  # seconds, after which the browser connects and is authorized again
 STREAMS = 200  # at once
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 def routes(view: View, door: PageGuard) -> Routes:
-    """All paths of the page; Raises UsageError when the door's token is not usable."""
+    """All paths of the page; Raises UsageError if the token is not usable."""
     if door.token is not None:
         door.token.value()
     return _PageHandler(view, door).routes()
@@ -177,9 +177,9 @@ class _PageHandler:
         shown = await book.page(*of)
         await answer.write(b"retry: 2000\n\n")
         await answer.write(self._time(version))
-        # what was rendered while the view changed is of neither version
+        # a page that was rendered during a change is of neither version
         if since != book.token(version) or version != view.version:
-            await asyncio.sleep(SETTLE)  # the page loads again and returns with its version
+            await asyncio.sleep(SETTLE)  # the page loads again, with its version
             await answer.write(_event("whole", book.token(version), {}))
         while True:
             with contextlib.suppress(TimeoutError):

@@ -18,8 +18,8 @@ from gitops_ds.redaction import texts
 
 
 class AgentRow(msgspec.Struct, frozen=True):
-    """One agent in a table. `stage` is the stage of its staged rollout, `source` the ID of the
-    repository that it comes from; both may be empty.
+    """One agent in a table. `stage` is the stage of its staged rollout, `source` the ID of its
+    repository; both may be empty.
     """
 
     key: Key
@@ -36,12 +36,12 @@ class AgentRow(msgspec.Struct, frozen=True):
 
     @property
     def id(self) -> str:
-        """A name for its element that no other row has: neither part may hold a slash."""
+        """The unique name of its element: its parts can't contain a slash."""
         return f"r/{self.key.namespace}/{self.key.name}"
 
     @property
     def words(self) -> str:
-        """The text that the filter looks in."""
+        """The text for the filter."""
         key = self.key
         return (
             f"{key.name} {key.namespace} {self.health.state} {self.sync} {self.stage} {self.commit}"
@@ -49,12 +49,12 @@ class AgentRow(msgspec.Struct, frozen=True):
 
     @property
     def note(self) -> str:
-        """The health's message where it says more than the state."""
+        """The health's message, if it adds to the state."""
         return "" if self.health.state is HealthState.HEALTHY else texts.words(self.health.message)
 
     @property
     def bar_words(self) -> str:
-        """The bar for those who don't see it."""
+        """The text of the bar for screen readers."""
         fills = {
             "good": "up to date",
             "old": "earlier revision",
@@ -114,12 +114,12 @@ class SourceRow(msgspec.Struct, frozen=True):
 
     @property
     def is_trouble(self) -> bool:
-        """Whether every page shows it in a banner."""
+        """Whether every page has a banner about it."""
         return self.tone in ("bad", "warn")
 
 
 def source(status: SourceStatus) -> SourceRow:
-    """The repository as its line shows it."""
+    """The row of a repository."""
     message, tone = texts.words(status.message), EFFECTS[status.condition].tone
     commits = status.newest or "", status.applied or ""
     return SourceRow(

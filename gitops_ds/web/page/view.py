@@ -16,8 +16,8 @@ from gitops_ds.model.sources.source_tree import CommitInfo
 
 
 class PageEvent(msgspec.Struct, frozen=True):
-    """One line of what happened, `at` seconds since 1970. `tone` is good, bad, warn or plain; it is
-    about `key`, `commit`.
+    """One event, `at` seconds since 1970. `tone` is good, bad, warn or plain; it is about `key`,
+    `commit`.
     """
 
     at: float
@@ -29,17 +29,15 @@ class PageEvent(msgspec.Struct, frozen=True):
 
 
 class View(Protocol):
-    """Everything that the page shows. Nothing here asks the cluster, so a request for a page costs
-    it nothing.
-    """
+    """The data of the page. No method sends a request to the cluster."""
 
     @property
     def cluster(self) -> str:
-        """The cluster's name, for people."""
+        """The cluster's name."""
 
     @property
     def version(self) -> int:
-        """Grows when anything that is shown has changed."""
+        """Increases with every change of the data."""
 
     @property
     def unread(self) -> str:
@@ -52,22 +50,22 @@ class View(Protocol):
         """Every DaemonSet, sorted by namespace and name."""
 
     def wanted(self, key: Key) -> Body | None:
-        """The manifest in Git; None where it is unknown."""
+        """The manifest in Git; None if unknown."""
 
     def pools(self) -> Sequence[Pool]:
-        """The pools that the cluster's file names."""
+        """The pools in the cluster's file."""
 
     def sources(self) -> Sequence[SourceStatus]:
         """The status of each followed repository."""
 
     def clusters(self) -> Sequence[ClusterRow]:
-        """All clusters in their order; none where no cluster waits for another."""
+        """All clusters in their order; empty if no cluster waits for another."""
 
     def events(self) -> Sequence[PageEvent]:
-        """What happened, newest first."""
+        """The events, newest first."""
 
     async def commits(self, ids: Sequence[str]) -> Mapping[str, CommitInfo]:
-        """What Git says of those commits that it knows."""
+        """The metadata of those of these commits that Git has."""
 
     async def changed(self, version: int) -> None:
-        """Returns as soon as the version is another."""
+        """Returns as soon as the version differs."""

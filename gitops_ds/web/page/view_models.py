@@ -66,7 +66,7 @@ def _with_strategy_of_git(live: Body) -> Body:
         return live
     try:
         strategy = orjson.loads(annotations[names.UPDATE_STRATEGY])
-    except orjson.JSONDecodeError:  # edited by hand
+    except orjson.JSONDecodeError:  # edited manually
         return live
     return {**live, "spec": {**live["spec"], "updateStrategy": strategy}}
 
@@ -88,7 +88,9 @@ def _share(share: Share) -> str:
 
 
 def steering(agent: Agent) -> list[tuple[str, str, str]]:
-    """What holds the agent or its repository, in words, and the command that ends it."""
+    """The reason why the agent or its repository is suspended or on hold, and the command that ends
+    it.
+    """
     annotations, key, notices = agent.seen.daemonset.annotations, agent.key, []
     if agent.seen.daemonset.suspended:
         notices.append(
@@ -120,7 +122,9 @@ class HistoryEntry(msgspec.Struct, frozen=True):
 
 
 async def _history(view: View, agent: Agent) -> list[HistoryEntry]:
-    """Newest first; where Git knows nothing, what the revision says of itself."""
+    """The history, newest first; for commits unknown to Git, from the annotations of the
+    revision.
+    """
     target = agent.target
     revisions = [*([target] if target is not None else []), *reversed(agent.history)]
     infos = await view.commits(
@@ -158,7 +162,7 @@ def _badge(agent: Agent, revision: Revision) -> str:
 
 
 def agent_nodes(pages: Pages, agent: Agent, parameters: Mapping[str, str]) -> dict[str, Any]:
-    """Every node of an agent as a table, or those of one reason, a part at a time."""
+    """One part of the table of an agent's nodes, or of those with one reason."""
     drawn, reason, first = pages.map_of(agent), parameters.get("reason", ""), _first(parameters)
     all_cells = [cell for group in drawn.groups for cell in group.cells]
     if reason:
@@ -188,7 +192,7 @@ def _first(parameters: Mapping[str, str]) -> int:
 
 
 class NodeRow(msgspec.Struct, frozen=True):
-    """One node in a table: how many agents' pods it has, and which are not well."""
+    """One node in a table: the number of agents' pods, and the unhealthy ones."""
 
     node: Node
     pool: str
@@ -199,7 +203,7 @@ class NodeRow(msgspec.Struct, frozen=True):
 
 
 def nodes(view: View, parameters: Mapping[str, str]) -> dict[str, Any]:
-    """Every node, a part at a time."""
+    """One part of the table of all nodes."""
     agents, query, first = view.agents(), parameters.get("q", ""), _first(parameters)
     node_list = agents[0].seen.nodes if agents else ()
     where = node_map.places(node_list, view.pools())
@@ -242,7 +246,7 @@ def _node_state(node: Node) -> str:
 
 
 def node(view: View, name: str) -> dict[str, Any]:
-    """One node with every agent on it. Raises NotFound when no look has shown it."""
+    """One node with every agent on it. Raises NotFound for an unknown node."""
     agents = view.agents()
     node_seen = next(
         (node for node in (agents[0].seen.nodes if agents else ()) if node.name == name), None
@@ -271,7 +275,7 @@ def node(view: View, name: str) -> dict[str, Any]:
 
 
 class Run(msgspec.Struct, frozen=True):
-    """A revision that a commit made: who runs it, and which fields of the pod template it changed
+    """A revision of a commit: the nodes that run it, and the changed fields of the pod template
     (None: nothing to compare).
     """
 
@@ -285,7 +289,7 @@ class Run(msgspec.Struct, frozen=True):
 
 
 async def commit(view: View, id: str) -> dict[str, Any]:
-    """One commit: what it changed, who runs it."""
+    """One commit: its changes, and the nodes that run it."""
     runs = []
     for one in view.agents():
         history = one.history

@@ -1,4 +1,4 @@
-"""The nodes of one agent as squares that fill their tile on a wall, whatever its size. Pure."""
+"""The nodes of one agent as squares that fill their tile on a wall, of any size. Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from markupsafe import Markup
 
-_STEP, _SIDE = 10, 7  # from one square to the next, and its side without its border
+_STEP, _SIDE = 10, 7  # the distance of squares, and the side of a square without its border
 _SIGNS = {"x": "✕", "w": "!", "p": "↻", "u": "u"}
 
 
