@@ -1,8 +1,8 @@
-"""A repository from the DaemonSets that live in a cluster: manifests as a person would have written
-them, companions beside them.
+"""Creates a repository from the DaemonSets of a cluster: minimal manifests, with the objects that
+they need.
 
-What the API server filled in is left out again, and only where filling it in gives the same object:
-so nothing restarts when the repository is applied.
+Defaults of the API server are omitted if the API server would set the same values again, so that an
+apply of the repository restarts nothing.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _IN_CLUSTER = (
     (_RBAC, "ClusterRole"),
     (_RBAC, "ClusterRoleBinding"),
 )
-# Every cluster has them, or its API server puts them back.
+# Objects of every cluster, or that its API server restores.
 _THERE = ("kube-", "system-", "system:")
 _GIVEN = frozenset(("default", "cluster-admin", "admin", "edit", "view"))
 _SERVERS = (
@@ -60,8 +60,8 @@ _NOTED = frozenset(
     )
 )
 
-# The domains of labels and annotations by which other tools mark their objects. They stay in
-# templates, where a change would replace every pod.
+# The domains of labels and annotations of other tools. They are kept in templates, where a change
+# would replace every pod.
 _MARKS = frozenset(
     (
         names.DOMAIN,
@@ -76,10 +76,10 @@ _MARKS = frozenset(
 )
 _MANAGED_BY = ("app.kubernetes.io/managed-by", "Helm")
 
-# What the API server chose for this very object, by kind. (A headless Service says so in
-# clusterIP.)
+# Values that the API server assigned to the object, by kind. (A headless Service sets clusterIP
+# itself.)
 _ALLOCATED: Mapping[str, tuple[tuple[str | int, ...], ...]] = {
-    # the old name of serviceAccountName, which is there as well
+    # the old name of serviceAccountName, which is also set
     "DaemonSet": (("spec", "template", "spec", "serviceAccount"),),
     "Namespace": (("spec",), ("metadata", "labels", "kubernetes.io/metadata.name")),
     "Service": tuple(
@@ -91,7 +91,7 @@ _ALLOCATED: Mapping[str, tuple[tuple[str | int, ...], ...]] = {
 
 
 class Adopted(msgspec.Struct, frozen=True):
-    """The files of the repository by their paths, and notes for the user, a sentence each.
+    """The files of the repository by path, and notes for the user, one sentence each.
 
     `of_tools`: another tool applied some of the DaemonSets.
     """
@@ -104,7 +104,7 @@ class Adopted(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class _Found:
-    """What was chosen so far, by key."""
+    """The objects so far, by key."""
 
     objects: dict[Key, Body] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
@@ -115,8 +115,8 @@ class _Found:
 
 
 async def adopt(cluster: Cluster, namespaces: Collection[str]) -> Adopted:
-    """The DaemonSets of these namespaces (none: of all), with what they need. Raises ClusterError,
-    Refused without one.
+    """The DaemonSets of these namespaces (none: all), with the objects that they need. Raises
+    ClusterError, and Refused without a DaemonSet.
     """
     every = (await cluster.list(DAEMONSET)).items
     result = _Found()
@@ -146,8 +146,8 @@ async def adopt(cluster: Cluster, namespaces: Collection[str]) -> Adopted:
 
 
 def clean(body: Body) -> dict[str, Any]:
-    """The object without what the API server made: a person's manifest, which is stored as this
-    very object again.
+    """The object without values of the API server: a manifest that is stored as the same object
+    again.
     """
     metadata = {
         name: value for name, value in section(body.get("metadata")).items() if name not in _SERVERS
@@ -172,12 +172,12 @@ def clean(body: Body) -> dict[str, Any]:
 
 
 def _is_mark(name: str) -> bool:
-    """Whether a label or annotation is one of a tool, and not of the manifest's author."""
+    """Whether a label or annotation is from a tool, not from the manifest's author."""
     return name.partition("/")[0] in _MARKS or name in _NOTED
 
 
 def _without_defaults(written: dict[str, Any]) -> dict[str, Any]:
-    """The object without each value that the API server would put there itself."""
+    """The object without values that the API server would set itself."""
     stored = defaults.defaulted(written)
     for way in sorted(_ways(written, ()), key=len, reverse=True):
         smaller = _without(written, way)
@@ -187,7 +187,7 @@ def _without_defaults(written: dict[str, Any]) -> dict[str, Any]:
 
 
 def _ways(value: Any, way: tuple[str | int, ...]) -> Iterator[tuple[str | int, ...]]:
-    """The way to each key below the first level."""
+    """The path of each key below the first level."""
     steps: Sequence[tuple[str | int, Any]] = ()
     if isinstance(value, dict):
         steps = list(value.items())
@@ -200,9 +200,7 @@ def _ways(value: Any, way: tuple[str | int, ...]) -> Iterator[tuple[str | int, .
 
 
 def _without(value: Any, way: tuple[str | int, ...]) -> Any:
-    """The value without what stands at the end of the way; a mapping that this leaves empty
-    stays.
-    """
+    """The value without the one at the path; a mapping that becomes empty is kept."""
     first, *rest = way
     if isinstance(value, list):
         return [
@@ -216,7 +214,7 @@ def _without(value: Any, way: tuple[str | int, ...]) -> Any:
 
 
 def _left_alone(body: Body) -> str:
-    """Why a DaemonSet is not written; empty for one that is."""
+    """Why a DaemonSet is not written, else empty."""
     metadata, key = section(body.get("metadata")), key_of(body)
     if ours := ownership.owner_of(body):
         return f"{key} is in Git already: {ours} applies it"
@@ -245,7 +243,7 @@ def _note(result: _Found, body: Body) -> None:
 
 
 async def _listed(cluster: Cluster, kinds: Sequence[tuple[str, str]], namespace: str) -> list[Body]:
-    """All objects of these kinds; a kind that may not be listed is passed over."""
+    """All objects of these kinds; kinds that may not be listed are skipped."""
 
     async def one(kind: tuple[str, str]) -> Collection[Body]:
         try:
@@ -261,7 +259,7 @@ async def _listed(cluster: Cluster, kinds: Sequence[tuple[str, str]], namespace:
 
 
 def _as_asked(service: dict[str, Any]) -> dict[str, Any]:
-    """A Service without the addresses and ports that it was given."""
+    """A Service without assigned addresses and ports."""
     spec = section(service.get("spec"))
     kept = {name: value for name, value in spec.items() if name != "clusterIP" or value == "None"}
     ports = [
@@ -272,8 +270,8 @@ def _as_asked(service: dict[str, Any]) -> dict[str, Any]:
 
 
 def _companions(body: Body, near: Mapping[Key, Body]) -> Iterator[Body]:
-    """What the DaemonSet's pods name, the rights of their account, the Services that lead to
-    them.
+    """The objects that the DaemonSet's pods refer to, the permissions of their account, and the
+    Services that select them.
     """
     key, spec = key_of(body), pod(body)
     labels = section(section(template(body).get("metadata")).get("labels"))
@@ -307,7 +305,7 @@ def _companions(body: Body, near: Mapping[Key, Body]) -> Iterator[Body]:
 
 
 def _binds(binding: Body, namespace: str, account: str) -> bool:
-    """Whether the account is all that it binds: what others need too is theirs."""
+    """Whether the account is its only subject: otherwise others need the binding too."""
     subjects = binding.get("subjects") or ()
     return bool(subjects) and all(
         (subject.get("kind"), subject.get("namespace"), subject.get("name"))
@@ -317,7 +315,7 @@ def _binds(binding: Body, namespace: str, account: str) -> bool:
 
 
 def _is_given(body: Body) -> bool:
-    """Whether the cluster itself has it, or another object makes it."""
+    """Whether every cluster has the object, or another object owns it."""
     metadata = section(body.get("metadata"))
     name = str(metadata.get("name"))
     return name in _GIVEN or name.startswith(_THERE) or bool(metadata.get("ownerReferences"))

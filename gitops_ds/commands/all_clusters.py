@@ -1,4 +1,4 @@
-"""All clusters of a repository with their reports, from Git alone: no cluster is read."""
+"""All clusters of a repository with their reports, only from Git, without access to clusters."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ NO_TRUST = Trust(Mode.NONE)
 
 
 def trust_in(file: str, repository: RepositoryRef) -> Trust:
-    """The keys that the settings of a service have for a repository: for the only one, else for
-    the one at its address and path. Raises SettingsError.
+    """The trusted keys of a repository in the settings of a service: of the only repository, else
+    of the one at its address and path. Raises SettingsError.
     """
     repositories = service.read(file).repositories
     place = repository.identity, repository.path
@@ -37,8 +37,8 @@ def trust_in(file: str, repository: RepositoryRef) -> Trust:
 async def look(repository: RepositoryRef, trust: Trust = NO_TRUST) -> tuple[ClusterRow, ...]:
     """The clusters of the default branch, by wave and name.
 
-    Without keys every row is unverified where a report is signed: a service with keys would count
-    signed reports only. Raises UsageError and SourceError.
+    Without keys every row is unverified if a report is signed, because a service with keys would
+    accept only signed reports. Raises UsageError and SourceError.
     """
     async with open_repository.opened(_on_server(repository)) as repo:
         tree = await open_repository.unexpanded(repo, None, repository.path)

@@ -39,8 +39,8 @@ async def apply(
     options: ApplyOptions,
     emit: Emit,
 ) -> AppliedCommit:
-    """One whole pass against a live cluster. Raises HistoryRewound for an older commit than the
-    last, without consent.
+    """One complete reconciliation with a live cluster. Raises HistoryRewound for a commit older
+    than the last one, without approval.
     """
     async with plan_command.drafted(repository, snapshot, target, options) as (place, draft):
         if not target.force_local:
@@ -62,7 +62,7 @@ def applied(plan: Plan) -> list[Key]:
 
 def estimates(plan: Plan, bundle: Bundle, live: Live) -> dict[Key, float]:
     """The simulated seconds of each rollout that a plan begins, on the nodes of the cluster;
-    without those that end at no time. `live` is the cluster before.
+    without rollouts that do not end. `live` is the cluster before.
     """
     from gitops_ds.daemonset import rollout_simulation
 
@@ -82,8 +82,8 @@ def estimates(plan: Plan, bundle: Bundle, live: Live) -> dict[Key, float]:
 
 
 async def refuse_beside_a_service(place: DeployTarget, snapshot: SourceTree) -> None:
-    """Raises Refused where a running service would take the commit back: it follows the repository
-    and wants another commit.
+    """Raises Refused if a running service would replace the commit: it follows the repository and
+    applies another commit.
 
     As `argocd app sync --local` beside an automatic sync policy:
     https://github.com/argoproj/argo-cd/issues/3614
@@ -93,7 +93,7 @@ async def refuse_beside_a_service(place: DeployTarget, snapshot: SourceTree) -> 
             await source_status_store.load_all(place.cluster, place.namespace, place.clock())
         ).get(place.owner)
     except errors.Forbidden:
-        return  # who may not read the statuses is no worse off than before there were any
+        return  # the check is optional for accounts that may not read the statuses
     commit = snapshot.commit.id if snapshot.commit else None
     if status is None or not status.active or commit == status.newest:
         return

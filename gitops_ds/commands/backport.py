@@ -1,4 +1,4 @@
-"""Writes a template that only the cluster knows into the files it came from, value by value,
+"""Writes a template that exists only in the cluster to its source files, value by value, with
 comments kept.
 """
 
@@ -28,9 +28,7 @@ from gitops_ds.yaml.provenance import lookup
 
 
 class BackportOptions(msgspec.Struct, frozen=True):
-    """The template to restore (None: the one that the commit renders) and its commit (None:
-    not recorded).
-    """
+    """The template to restore (None: that of the commit) and its commit (None: not recorded)."""
 
     key: Key
     target: CommitId | None
@@ -40,7 +38,7 @@ class BackportOptions(msgspec.Struct, frozen=True):
 
 
 def files(snapshot: SourceTree, options: BackportOptions) -> Mapping[PurePosixPath, bytes] | None:
-    """The changed files; None where a difference is more than a value written in one place."""
+    """The changed files; None if a difference is not a single value in one place."""
     manifest = rendering.render(
         snapshot, cluster=options.cluster, namespace=options.namespace
     ).manifests.get(options.key)
@@ -59,8 +57,8 @@ def files(snapshot: SourceTree, options: BackportOptions) -> Mapping[PurePosixPa
 def edited(
     snapshot: SourceTree, manifest: Manifest, changes: Iterable[FieldChange]
 ) -> Mapping[PurePosixPath, bytes] | None:
-    """The files in which the manifest says what is `new` in these changes; None where a value has
-    no single place.
+    """The files in which the manifest has the `new` values of these changes; None if a value has no
+    single place.
     """
     edits: dict[PurePosixPath, list[Edit]] = defaultdict(list)
     for change in changes:
@@ -76,7 +74,7 @@ def edited(
 
 
 def says(manifest: Manifest, changes: Iterable[FieldChange]) -> bool:
-    """Whether the manifest says what is `new` in these changes."""
+    """Whether the manifest has the `new` values of these changes."""
     for change in changes:
         path = _indices(manifest.body, change.path)
         current = MISSING if path is None else yaml_path.at(manifest.body, path)
@@ -93,10 +91,10 @@ def _edit(
         return None
     pointer = lookup.pointers(manifest.origin, path)[0]
     file = PurePosixPath(pointer.file)
-    if file not in snapshot.files or pointer.line:  # a line of a chart's template is no value
+    if file not in snapshot.files or pointer.line:  # a line of a chart's template is not a value
         return None
-    # Only a value that stands there as it is rendered; one that is put together from parameters has
-    # no single place.
+    # Only a value that the file contains unchanged; one that is composed of parameters has no
+    # single place.
     written = _at(
         parser.read(pointer.file, snapshot.files[file]).documents, pointer.document, pointer.path
     )
@@ -107,7 +105,7 @@ def _edit(
 
 
 def _indices(body: Any, path: Path) -> Path | None:
-    """The path with places instead of the names of list members."""
+    """The path with indices instead of the names of list members."""
     steps: list[str | int] = []
     for step in path:
         if isinstance(step, ListMember):

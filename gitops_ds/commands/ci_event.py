@@ -1,4 +1,4 @@
-"""What the CI around a command says: its variables, and the event that its job runs for."""
+"""The event of the CI job of a command."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LONGEST_EVENT: Final = 32 * 2**20
 
 
 def event(environ: Mapping[str, str]) -> Mapping[str, Any]:
-    """The event behind GITHUB_EVENT_PATH; empty if missing or unreadable."""
+    """The event in the file GITHUB_EVENT_PATH; empty if missing or unreadable."""
     name = environ.get("GITHUB_EVENT_PATH")
     try:
         document = orjson.loads(read(name, _LONGEST_EVENT)) if name else {}
@@ -23,8 +23,8 @@ def event(environ: Mapping[str, str]) -> Mapping[str, Any]:
 
 
 def read(name: str, most: int) -> bytes:
-    """The beginning of a file. Raises OSError, and ValueError for a pipe and the like, which would
-    keep us waiting.
+    """The beginning of a file. Raises OSError, and ValueError for pipes and devices, which can
+    block.
     """
     if not stat.S_ISREG(Path(name).stat().st_mode):
         raise ValueError("it is no file")

@@ -1,5 +1,5 @@
-"""A cluster without a connection: nodes and objects from a file that `kubectl get … -o json`
-printed, or generated nodes.
+"""A cluster without a connection: nodes and objects from the output of `kubectl get … -o json`, or
+generated nodes.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ def read(file: str) -> Live:
 
 
 def read_each(values: Iterable[str], clusters: Collection[str]) -> dict[str, Live]:
-    """The live objects by cluster: of `CLUSTER=FILE` those of one, of `FILE` those for every
-    cluster, under the empty name.
+    """The live objects by cluster: `CLUSTER=FILE` is for one cluster, `FILE` for every cluster,
+    under the empty name.
     """
     by_cluster = {}
     for one in values:
@@ -90,7 +90,7 @@ def _allocatable(node: Body) -> dict[str, int]:
 
 
 def simulated(count: int) -> Live:
-    """A cluster with nothing but `count` ready Linux nodes."""
+    """A cluster with only `count` ready Linux nodes."""
     return assemble([_node(f"node-{number:03d}") for number in range(count)])
 
 

@@ -1,6 +1,4 @@
-"""A commit of drift: it sets the files to the changed values of the cluster,
-comments kept.
-"""
+"""A commit of drift: it sets the changed values of the cluster in the files, with comments kept."""
 
 from __future__ import annotations
 
@@ -26,7 +24,7 @@ from gitops_ds.render import bundle as rendering
 
 
 class DriftCommitOptions(msgspec.Struct, frozen=True):
-    """Where to look, why the commit is written, and what becomes of it."""
+    """The object, the reason of the commit, and whether it is pushed."""
 
     target: ApplyTarget
     reason: str = ""
@@ -34,9 +32,7 @@ class DriftCommitOptions(msgspec.Struct, frozen=True):
 
 
 async def look(named: open_repository.RepositoryRef, target: ApplyTarget) -> Mapping[Key, Drifted]:
-    """Drift since the last apply, by object; as the branch's tip sees it. Writes
-    nothing.
-    """
+    """The drift since the last apply, by object, compared with the branch's tip, without writes."""
     snapshot = await open_repository.snapshot(named, None, committed=True)
     async with plan_command.drafted(named, snapshot, target, ApplyOptions()) as (_, draft):
         return draft.plan.drifted
@@ -45,9 +41,9 @@ async def look(named: open_repository.RepositoryRef, target: ApplyTarget) -> Map
 async def take(
     named: open_repository.RepositoryRef, key: Key, drifted: Drifted, options: DriftCommitOptions
 ) -> Proposed:
-    """The commit that takes the drift of one object into Git.
+    """The commit of the drift of one object.
 
-    Raises Refused where a difference is more than a value that is written in one place.
+    Raises Refused if a difference is not a single value in one place.
     """
     changes = tuple(FieldChange(change.path, change.new, change.old) for change in drifted.fields)
     if not changes:

@@ -1,5 +1,4 @@
-"""What happened, as the cluster's own event log has it: the service's events, and the DaemonSet
-controller's.
+"""The Kubernetes events of the service and of the DaemonSet controller.
 
 https://kubernetes.io/docs/reference/kubernetes-api/cluster-resources/event-v1/
 """
@@ -26,8 +25,8 @@ _SPEAKERS = frozenset((event_recorder.COMPONENT, event_recorder.CONTROLLER))
 
 
 class Happening(msgspec.Struct, frozen=True):
-    """One event: when it was last seen (seconds since 1970), what it is about, who says it, and how
-    often. `name` is the name of the Event.
+    """One event: its last time (seconds since 1970), object, source and count. `name` is the name
+    of the Event.
     """
 
     last: float
@@ -41,7 +40,7 @@ class Happening(msgspec.Struct, frozen=True):
 
     @property
     def type(self) -> str:
-        """As Kubernetes calls it."""
+        """The type in Kubernetes."""
         return "Warning" if self.warning else "Normal"
 
 
@@ -66,7 +65,7 @@ async def follow(
     say: Callable[[str], None],
 ) -> None:
     """Shows the events as `read`, then each new or repeated one, until cancelled. `say` receives
-    errors that are retried. Raises ClusterError for an error that does not pass.
+    errors that are retried. Raises ClusterError for a permanent error.
     """
     failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     counts: dict[tuple[Key, str], int] = {}
@@ -125,7 +124,7 @@ def field_of(one: Happening, name: str) -> str:
 
 
 def as_json(one: Happening) -> dict[str, Any]:
-    """One item of an EventList of ours."""
+    """One item of our EventList."""
     about = {
         "group": one.key.group,
         "kind": one.key.kind,

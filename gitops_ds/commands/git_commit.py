@@ -1,4 +1,4 @@
-"""A commit on a branch's tip, shown or pushed: how every command of ours writes to Git."""
+"""A commit on a branch's tip, shown or pushed, for every command that writes to Git."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _AUTHOR = re.compile(r"\s*([^<>\n]+?)\s*<([^<>\s]+)>\s*")
 
 
 class Proposal(msgspec.Struct, frozen=True):
-    """Which branch (None: the default one), whether the commit is pushed there, and who writes it
-    (None: the person there).
+    """The branch (None: the default one), whether the commit is pushed, and the author (None: the
+    user of the work tree).
 
-    With a forge it becomes a pull request: at once, or with `push` where the branch does not take
-    it. `signoff`: that person signs it off. `home` is the work tree whose configuration has the
-    signing key, where the repository is a server.
+    With a forge it becomes a pull request: at once, or with `push` if the branch refuses it.
+    `signoff` adds the author's sign-off. `home` is the work tree whose configuration has the
+    signing key, if the repository is a server.
     """
 
     branch: str | None = None
@@ -46,9 +46,7 @@ class Proposal(msgspec.Struct, frozen=True):
 
 
 class Proposed(msgspec.Struct, frozen=True):
-    """The commit, the branch that it is for, its patch, and where its pull request is shown, if it
-    became one.
-    """
+    """The commit, its branch, its patch, and the page of its pull request, if any."""
 
     commit: CommitId
     branch: str
@@ -57,15 +55,15 @@ class Proposed(msgspec.Struct, frozen=True):
 
 
 class WriteTarget(msgspec.Struct, frozen=True):
-    """The repository that a commit is written to, and the commit with its branch."""
+    """The repository for a commit, and the commit with its branch."""
 
     repository: open_repository.RepositoryRef
     proposal: Proposal
 
 
 async def on_server(named: open_repository.RepositoryRef, proposal: Proposal) -> WriteTarget:
-    """The remote `origin` of a work tree and the branch that is checked out, for a push to this
-    branch and for a pull request; else, and without that remote, the repository as named.
+    """The remote `origin` of a work tree and the checked-out branch, for a push to this branch and
+    for a pull request; otherwise, and without that remote, the repository itself.
     """
     is_pull_request = proposal.forge is not None
     if named.directory is None or not (proposal.push or is_pull_request):
@@ -94,7 +92,7 @@ def author_of(directory: Path) -> str:
 async def opened(
     named: open_repository.RepositoryRef, proposal: Proposal
 ) -> AsyncIterator[Repository]:
-    """The repository to write to. Raises UsageError for a push to the branch that is checked out
+    """The repository for writes. Raises UsageError for a push to the branch that is checked out
     there.
     """
     async with open_repository.opened(named) as repository:
@@ -141,8 +139,8 @@ def _access(repository: Repository, named: forge_discovery.NamedForge) -> ForgeA
 
 
 async def _opened(repository: Repository, forge: ForgeAccess, commit: CommitId, target: str) -> str:
-    """Where the pull request of the commit is shown. Its branch is named by the commit, so that
-    there is never a second one.
+    """The page of the commit's pull request. Its branch is named by the commit, so that a second
+    one is impossible.
     """
     branch = f"gitops-ds/{commit[:12]}"
     await repository.push(commit, branch, None)

@@ -1,5 +1,5 @@
-"""Git joined with ControllerRevisions: which commit stands behind which revision, and the commit
-that leads back.
+"""The history of a DaemonSet: the commits of its ControllerRevisions, and a commit that restores
+one.
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ LOOK_BACK = 1000  # commits
 
 
 async def history(agent: Agent, repository: Repository | None) -> list[dict[str, Any]]:
-    """The revisions, oldest first, each with its commit, author and time where Git is at hand."""
+    """The revisions, oldest first, each with its commit, and with author and time if Git is
+    available.
+    """
     current, counts, entries = agent.current, agent.nodes_by_hash(), []
     for revision in agent.history:
         commit = agent.commit_of(revision)
@@ -63,7 +65,7 @@ async def _info(repository: Repository | None, commit: str) -> CommitInfo | None
 
 
 def revision_of(agent: Agent, number: int) -> Revision:
-    """The revision with that number. Raises UsageError, naming those there are."""
+    """The revision with that number. Raises UsageError with the existing numbers."""
     for revision in agent.history:
         if revision.number == number:
             return revision
@@ -72,8 +74,7 @@ def revision_of(agent: Agent, number: int) -> Revision:
 
 
 def revision_before(agent: Agent) -> Revision:
-    """The newest one that holds another template than the agent has, as `kubectl rollout undo` goes
-    back to.
+    """The newest revision with another template than the agent's, as for `kubectl rollout undo`.
 
     Raises UsageError without one.
     """
@@ -84,8 +85,8 @@ def revision_before(agent: Agent) -> Revision:
 
 
 class RestoringCommit(msgspec.Struct, frozen=True):
-    """A commit that brings a template back, and how: it reverts one commit, restores files of an
-    older one, or edits values.
+    """A commit that restores a template: it reverts one commit, restores files of an older one, or
+    edits values.
     """
 
     commit: CommitId
@@ -106,12 +107,12 @@ class RestoringCommit(msgspec.Struct, frozen=True):
 async def way_back(
     repository: Repository, inside: str, tip: CommitId, options: BackportOptions, why: CommitReason
 ) -> RestoringCommit:
-    """Builds the commit on the tip, unpushed: a revert where one commit is to be taken back, else
-    the agent's files as they were.
+    """Builds the commit on the tip, unpushed: a revert if a single commit is reverted, else the
+    earlier files of the agent.
 
-    A template that no commit made (a manual change of the cluster) is written into the
-    agent's own file, comments kept. Raises Refused if neither restores the template, with
-    what else would have to change.
+    A template without a commit (a manual change of the cluster) is written to the agent's own file,
+    with comments kept. Raises Refused, with the other required changes, if none of these restores
+    the template.
     """
     try:
         if options.target is None:
@@ -161,9 +162,7 @@ async def _by_history(
     if single is not None:
         try:
             commit = await repository.revert(tip, [single], why)
-        except (
-            errors.Refused
-        ):  # something else touched the same lines since: restore the files instead
+        except errors.Refused:  # a later commit changed the same lines: restore the files instead
             single = None
     if commit is None:
         commit = await repository.restore(
@@ -174,7 +173,7 @@ async def _by_history(
 
 
 def _folder(snapshot: SourceTree, options: BackportOptions) -> PurePosixPath:
-    """What belongs to the agent: its folder under agents/, else the one file that holds it."""
+    """The path of the agent: its folder under agents/, else its file."""
     manifest = rendering.render(
         snapshot, cluster=options.cluster, namespace=options.namespace
     ).manifests.get(options.key)
@@ -198,7 +197,7 @@ def _changed(then: SourceTree, now: SourceTree, folder: PurePosixPath) -> list[P
 async def _single(
     repository: Repository, inside: str, since: Sequence[CommitId], folder: PurePosixPath
 ) -> CommitId | None:
-    """The one commit since then that touched the agent, if it touched nothing else."""
+    """The only commit since then that changed the agent, if it changed nothing else."""
     touching = []
     for commit in since:
         parents = (await repository.info(commit)).parents

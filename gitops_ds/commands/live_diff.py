@@ -1,5 +1,5 @@
-"""The diff of live objects against the results of server-side dry runs, as `kubectl diff` prints
-it: the same names of files, the same YAML, the same programs and exit codes.
+"""The diff of live objects and the results of server-side dry runs, as in `kubectl diff`: the same
+file names, YAML, programs and exit codes.
 
 https://github.com/kubernetes/kubectl/blob/master/pkg/cmd/diff/diff.go
 """
@@ -34,7 +34,7 @@ _HIDDEN, _BEFORE, _AFTER = "***", "*** (before)", "*** (after)"
 
 
 class ObjectDiff(msgspec.Struct, frozen=True):
-    """An object before and after an apply; None where it does not exist."""
+    """An object before and after an apply; None if it does not exist."""
 
     key: Key
     live: Body | None
@@ -50,7 +50,7 @@ class ObjectDiff(msgspec.Struct, frozen=True):
 
 
 async def of_plan(draft: PreparedPlan) -> list[ObjectDiff]:
-    """The changes of a plan, also those that are held back, by dry runs against the cluster."""
+    """The changes of a plan, including those held back, by dry runs in the cluster."""
     changes = (*draft.plan.writes, *draft.plan.held)
     results = await dry_runs.dry_run(
         draft.applier, (change.manifest for change in changes if change.manifest is not None)
@@ -103,7 +103,7 @@ def masked(one: ObjectDiff) -> ObjectDiff:
 
 
 def _marked(whole: tuple[Any, Any], hidden: tuple[Any, Any]) -> tuple[Any, Any]:
-    """The hidden values, with marks where values differ that look the same."""
+    """The hidden values, with marks for different values that look equal."""
     if whole[0] == whole[1] or (hidden[0] != hidden[1] and not _are_alike(hidden)):
         return hidden
     if isinstance(hidden[0], dict):
@@ -125,7 +125,7 @@ def _are_alike(values: tuple[Any, Any]) -> bool:
 
 
 def _masked_data(one: ObjectDiff) -> tuple[Body | None, Body | None]:
-    """As kubectl masks the data of a Secret."""
+    """The data of a Secret, masked as in kubectl."""
     bodies = [dict(body) if body is not None else None for body in (one.live, one.merged)]
     data = [dict((body or {}).get("data") or {}) for body in bodies]
     for name in data[0].keys() | data[1].keys():
@@ -141,7 +141,7 @@ def _masked_data(one: ObjectDiff) -> tuple[Body | None, Body | None]:
 
 class DiffOutput(msgspec.Struct, frozen=True):
     """The exit code of the diff program (0: no differences, 1: differences, more: an error), and
-    what it printed; empty if it printed to the terminal itself.
+    its output; empty if it printed to the terminal itself.
     """
 
     code: int
@@ -170,8 +170,8 @@ async def run_program(diffs: Iterable[ObjectDiff], *, interactive: bool) -> Diff
 
 
 def _command(live: str, merged: str) -> list[str]:
-    """The program of KUBECTL_EXTERNAL_DIFF, with its letters, digits, `-` and `=` as kubectl takes
-    them; else `diff -u -N`.
+    """The program of KUBECTL_EXTERNAL_DIFF, with the words of letters, digits, `-` and `=` as in
+    kubectl; else `diff -u -N`.
     """
     own = os.environ.get(VARIABLE, "")
     if not own:
@@ -181,7 +181,7 @@ def _command(live: str, merged: str) -> list[str]:
 
 
 def _write(path: Path, body: Body | None) -> None:
-    """The file of an object; an empty one for none."""
+    """Writes the file of an object; an empty file without an object."""
     if body is None:
         path.write_text("")
         return

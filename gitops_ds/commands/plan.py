@@ -1,6 +1,6 @@
 """Plan of the command line: prepare and plan against a cluster or a snapshot.
 
-What only some plans need is imported where they need it: most of the time of a small plan is the
+Modules that only some plans need are imported on demand: most of the time of a small plan is the
 start of the program.
 """
 
@@ -33,8 +33,8 @@ from gitops_ds.plan.tracking_labels import Stamp
 
 
 class ApplyTarget(msgspec.Struct, frozen=True):
-    """Which cluster of the repository, and how it is reached; `snapshot_file` or `simulate` take
-    the place of a connection.
+    """The cluster of the repository, and its connection, which `snapshot_file` or `simulate`
+    replace.
 
     `force_local`: apply even if a running service follows another commit.
     """
@@ -60,7 +60,7 @@ def prepared(snapshot: SourceTree, target: ApplyTarget, *, advice: bool = False)
 
 
 def deployable(prepared_commit: Prepared) -> Prepared:
-    """The same if it can be deployed; else raises Refused with the first findings."""
+    """The bundle if it can be deployed; else raises Refused with the first findings."""
     if prepared_commit.deployable:
         return prepared_commit
     from gitops_ds.redaction import report
@@ -80,13 +80,13 @@ def _with_content(
     options: ApplyOptions,
 ) -> Prepared:
     """The bundle with its blocking findings. Raises UsageError for a repository without content,
-    unless that may mean to delete everything.
+    unless deleting everything is allowed.
     """
     prepared_commit = prepared(snapshot, target)
     if not (options.guards.prune or prepared_commit.bundle.manifests):
         from gitops_ds.commands.check import run
 
-        # files with advice alone are content as well
+        # files with only advice are content too
         whole = prepared(snapshot, target, advice=True)
         run.require_content(repository.display_path, snapshot, (whole,))
     return prepared_commit
@@ -109,8 +109,8 @@ async def drafted(
     target: ApplyTarget,
     options: ApplyOptions,
 ) -> AsyncIterator[tuple[DeployTarget, PreparedPlan]]:
-    """A plan made against a live cluster, with what is needed to carry it out. Raises Refused for
-    what can't be deployed.
+    """A plan for a live cluster, with its inputs for the apply. Raises Refused for a bundle that
+    can't be deployed.
     """
     prepared_commit = deployable(_with_content(repository, snapshot, target, options))
     async with connect.opened(
@@ -129,7 +129,7 @@ async def plan(
     target: ApplyTarget,
     options: ApplyOptions,
 ) -> Plan:
-    """The changes of an apply; against a cluster snapshot or generated nodes without a cluster."""
+    """The changes of an apply; without a cluster, for a cluster snapshot or generated nodes."""
     if target.is_live:
         async with drafted(repository, snapshot, target, options) as (_, draft):
             return with_stages(draft.plan, draft.bundle, draft.applier.live)
@@ -152,7 +152,7 @@ def planned(
     target: ApplyTarget,
     options: ApplyOptions,
 ) -> SnapshotPlan:
-    """A plan against a cluster snapshot or generated nodes. Raises Refused for what can't be
+    """A plan for a cluster snapshot or generated nodes. Raises Refused for a bundle that can't be
     deployed.
     """
     prepared_commit = deployable(_with_content(repository, snapshot, target, options))
@@ -168,7 +168,7 @@ def planned(
         commit.id if commit else "",
         commit.subject if commit else "",
     )
-    # a snapshot has no inventory: objects with the label of the owner take its place
+    # a snapshot has no inventory: objects with the label of the owner replace it
     ours = {key for key, body in live.objects.items() if plan_inventory.labelled(body, stamp.owner)}
     context = PlanContext(stamp, options, inventory=ours)
     return SnapshotPlan(
@@ -177,7 +177,7 @@ def planned(
 
 
 def with_stages(plan: Plan, bundle: Bundle, live: Live) -> Plan:
-    """The plan with the previews of its staged rollouts, over the nodes of the cluster."""
+    """The plan with the previews of its staged rollouts on the nodes of the cluster."""
     if not bundle.rollouts:
         return plan
     from gitops_ds.pipeline.staged_outlook import StagedPreviews

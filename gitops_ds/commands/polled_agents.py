@@ -20,7 +20,7 @@ async def polled(
 ) -> AsyncIterator[tuple[Agent, ...]]:
     """The agents, read every few seconds. `say` receives each message once.
 
-    Raises ClusterError for an error that does not pass.
+    Raises ClusterError for a permanent error.
     """
     messages = set[str]()
 

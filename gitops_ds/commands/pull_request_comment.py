@@ -1,6 +1,4 @@
-"""A report under the pull request that it is about, and the status of its commit: which forge,
-which place, and then both.
-"""
+"""The comment with a report on a pull request, and the status of its commit."""
 
 from __future__ import annotations
 
@@ -51,11 +49,11 @@ class CommentOptions(msgspec.Struct, frozen=True):
 
 
 class Task(msgspec.Struct, frozen=True):
-    """What is to be done. `sha` is the commit that the report is of; empty: the head of the pull
-    request, if it fits the report.
+    """The task. `sha` is the commit of the report; empty: the head of the pull request, if it
+    matches the report.
 
-    `number` is 0 if the pull request is looked up by `branch`, or does not exist.
-    `status` is None to set no status.
+    `number` is 0 if the pull request is looked up by `branch`, or does not exist. `status` is None
+    to set no status.
     """
 
     kind: ForgeKind
@@ -72,20 +70,20 @@ class Task(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """The pull request, for people."""
+        """The pull request in messages."""
         return f"{self.project}{'!' if self.kind is ForgeKind.GITLAB else '#'}{self.number}"
 
 
 class CommentResult(msgspec.Struct, frozen=True):
-    """What was done, in words, and what was refused."""
+    """The results as text, and the refused parts."""
 
     messages: tuple[str, ...]
     refused: tuple[errors.ForgeError, ...]
 
 
 def task(options: CommentOptions, environ: Mapping[str, str]) -> Task:
-    """What to do, by options, environment and report. Raises UsageError where something is missing
-    or does not fit.
+    """The task by options, environment and report. Raises UsageError for missing or contradictory
+    values.
     """
     page = _page(options.report)
     around = _around(options, ci_environment.read(environ, ci_event.event(environ)))
@@ -126,7 +124,7 @@ def task(options: CommentOptions, environ: Mapping[str, str]) -> Task:
 
 
 def plan(task: Task) -> list[str]:
-    """The requests, in words; none is sent to the forge."""
+    """The requests as text, without sending them."""
     commit = task.sha[:12] or task.page.head
     lines = [f"forge: {kinds.api(task.kind).name} at {task.url}"]
     if task.comment and (task.number or task.branch):
@@ -149,9 +147,7 @@ def plan(task: Task) -> list[str]:
 async def carry_out(
     task: Task, environ: Mapping[str, str], patience: float, clock: Clock | None = None
 ) -> CommentResult:
-    """Does it, in `patience` seconds: what can be done is done, although something else was
-    refused.
-    """
+    """Performs the task in `patience` seconds: as far as possible, even if a part was refused."""
     there = access.ForgeAccess(task.kind, task.url, access.token(task.kind, environ), task.project)
     messages: list[str] = []
     refused: list[errors.ForgeError] = []
@@ -166,7 +162,7 @@ async def carry_out(
 
 
 async def _comment(forge: Forge, task: Task) -> tuple[Task, str]:
-    """The task with the commit that it is about, and what became of the comment."""
+    """The task with its commit, and the result of the comment."""
     if not task.number and task.branch and task.comment:
         task = replace(task, number=await forge.find(task.branch, task.sha))
     if not task.number:
@@ -215,9 +211,7 @@ def _status_words(status: CommitStatus) -> str:
 
 
 def _around(options: CommentOptions, environment: CiEnvironment) -> CiEnvironment:
-    """What the CI says, as far as the options don't say otherwise: what belongs to another place
-    does not count.
-    """
+    """The values of the CI for unset options, without those for another forge or repository."""
     if options.kind and options.kind is not environment.kind:
         environment = CiEnvironment(options.kind, link=environment.link)
     if options.project and options.project != environment.project:
@@ -251,8 +245,8 @@ def _sha(options: CommentOptions, around: CiEnvironment, page: CommentPage) -> s
 
 
 def _page(name: str) -> CommentPage:
-    """The page of a report: of a JSON report it is rendered here, for a page of another job may
-    hold anything.
+    """The page of a report: rendered here from a JSON report, because the page of another job is
+    untrusted.
     """
     most = comment_data.MOST + 1
     try:

@@ -1,5 +1,5 @@
-"""A restart is a commit: the annotation of `kubectl rollout restart`, written into the template's
-own file.
+"""A restart by a commit: the annotation of `kubectl rollout restart`, written to the template's own
+file.
 
 https://kubernetes.io/docs/reference/kubectl/generated/kubectl_rollout/kubectl_rollout_restart/
 """
@@ -31,7 +31,7 @@ _WHERE = ("spec", "template", "metadata", "annotations", RESTARTED_AT)
 
 
 class RestartOptions(msgspec.Struct, frozen=True):
-    """Which DaemonSet (`ds/NAME`) of which cluster's files, why, and what becomes of the commit."""
+    """The DaemonSet (`ds/NAME`), the cluster, the reason, and whether the commit is pushed."""
 
     name: str
     namespace: str = ""
@@ -45,8 +45,8 @@ async def restart(
 ) -> tuple[Proposed, Key]:
     """The commit, and the DaemonSet that it restarts.
 
-    Raises UsageError for a DaemonSet that Git does not name, Refused where the commit would change
-    something else.
+    Raises UsageError for a DaemonSet outside of Git, Refused if the commit would change other
+    objects.
     """
     keys: list[Key] = []
     async with git_commit.opened(named, options.proposal) as repository:
@@ -114,7 +114,7 @@ def _verify(
     manifest: Manifest,
     options: RestartOptions,
 ) -> None:
-    """The commit has to restart the DaemonSet, and may touch nothing else but the variants of its
+    """Raises Refused unless the commit restarts the DaemonSet, and changes only variants of its
     agent.
     """
     before, after = (

@@ -1,5 +1,5 @@
-"""Rollback: finds the commit to go back to, writes the one that leads there,
-shows or pushes it.
+"""Rollback: finds the commit to restore, and builds, shows or pushes the commit that restores
+it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ from gitops_ds.pipeline import open_repository
 
 
 class RollbackOptions(msgspec.Struct, frozen=True):
-    """Where to go back to (at most one of the two; else to the revision before), why, and how."""
+    """The target (at most one of the two; by default the previous revision), the reason, and
+    whether it is pushed.
+    """
 
     to_revision: int | None
     to_commit: str | None
@@ -30,7 +32,7 @@ class RollbackOptions(msgspec.Struct, frozen=True):
 
 
 class RollbackResult(msgspec.Struct, frozen=True):
-    """The way back, and its commit."""
+    """The restoring commit, and its proposal."""
 
     way: history.RestoringCommit
     proposed: Proposed
@@ -50,7 +52,7 @@ async def roll_back_in(
     agent: Agent,
     options: RollbackOptions,
 ) -> RollbackResult:
-    """As `roll_back`, in a repository that is open."""
+    """As `roll_back`, in an open repository."""
     if options.to_revision is None and options.to_commit is None:
         options = replace(options, to_revision=history.revision_before(agent).number)
     goal = await _wanted(repository, agent, options)

@@ -1,8 +1,8 @@
 """Approvals of stages of a staged rollout, as an annotation of its target revision.
 
-The next rollout has another target revision, so it needs approvals of its own. Who may approve is a
-matter of the right to patch ControllerRevisions in the namespace, unless the settings of the
-repository have approvers: then signed commits and reviews of pull requests count instead.
+The next rollout has another target revision, so it needs new approvals. An approval requires
+permission to patch ControllerRevisions in the namespace, unless the settings of the repository have
+approvers: then signed commits and reviews of pull requests count instead.
 """
 
 from __future__ import annotations
@@ -42,10 +42,9 @@ class StageRequest(msgspec.Struct, frozen=True):
 async def approve(cluster: Cluster, request: StageRequest) -> ApprovedStage:
     """Approves a stage of the rollout in progress, by an annotation with the target's hash.
 
-    Raises NoMatch without such a DaemonSet, Refused without a rollout, for another target than
-    that of the request, and where the annotation does not count, UsageError for a stage that the
-    policy does not have or that needs no approval, Conflict where the rollout changes meanwhile,
-    and ClusterError.
+    Raises NoMatch without such a DaemonSet; Refused without a rollout, for another target than that
+    of the request, and if the annotation does not count; UsageError for an unknown stage or one
+    that needs no approval; Conflict if the rollout changes meanwhile; and ClusterError.
     """
     daemonset, target, own_revisions = await _rollout(cluster, request)
     (revision,) = own_revisions
@@ -70,7 +69,7 @@ async def approve(cluster: Cluster, request: StageRequest) -> ApprovedStage:
 
 
 async def waiting(cluster: Cluster, request: StageRequest) -> ApprovedStage:
-    """The stage and its target, for an approval by a commit. Raises as `approve`."""
+    """The stage and its target, for an approval by a commit. Raises the errors of `approve`."""
     daemonset, target, _ = await _rollout(cluster, request)
     if not target.commit:
         raise errors.Refused(f"{daemonset.key}: the target {target.revision} has no commit")

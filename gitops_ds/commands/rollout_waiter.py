@@ -53,8 +53,7 @@ async def wait_for_rollouts(
     """Returns when each DaemonSet is rolled out at its current generation.
 
     `seconds` is the time limit; None is without one. Raises TimedOut with what is missing,
-    FailedRollout for a staged rollout that is halted, and ClusterError for an error that does not
-    pass.
+    FailedRollout for a staged rollout that is halted, and ClusterError for a permanent error.
     """
     watches: list[asyncio.Task[None]] = []
 
@@ -92,8 +91,8 @@ async def wait_for_rollouts(
 async def _follow_stages(
     cluster: Cluster, pending: _PendingRollouts, listener: RolloutListener
 ) -> None:
-    """Reports the stages of the pending rollouts. Without the right to list nodes and pods, the
-    status alone is followed.
+    """Reports the stages of the pending rollouts. Without permission to list nodes and pods, only
+    the status is followed.
     """
     try:
         async with watched_agents.watching(cluster, listener.clock, listener.report) as watched:
@@ -177,7 +176,7 @@ class _PendingRollouts:
                 bodies: Iterable[Body] = items
             case WatchEvent(type=EventType.ADDED | EventType.MODIFIED, object=body):
                 bodies = (body,)
-            case _:  # without the right to watch them, the time limit ends the wait
+            case _:  # without permission to watch them, the time limit ends the wait
                 bodies = ()
         for body in bodies:
             revision = revisions.revision_of(body)
@@ -202,7 +201,7 @@ class _PendingRollouts:
             self._fail(errors.FailedRollout(f"{key}: {why}"))
 
     def _follow_target(self, key: Key, body: Body) -> None:
-        """Watches the target revisions once a DaemonSet of their namespace names one."""
+        """Watches the target revisions when a DaemonSet of their namespace has one."""
         target = str((body["metadata"].get("annotations") or {}).get(names.TARGET) or "")
         followed = {one.namespace for one in self._targets}
         self._targets.pop(key, None)
@@ -221,7 +220,7 @@ class _PendingRollouts:
         self._follow_target(key, body)
         if key not in self._targets:
             self._listener.progress(key, rollout_status.progress(body))
-        if not staged or key not in self._targets:  # else the message is that of its stages
+        if not staged or key not in self._targets:  # otherwise the message is that of its stages
             self._update(key, status.message)
         if status.done:
             del self.messages[key]

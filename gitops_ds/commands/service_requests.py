@@ -1,8 +1,7 @@
-"""Requests to a service: annotations of the state's ConfigMap, and of
-a DaemonSet.
+"""Requests to a service: annotations of the state's ConfigMap, and of a DaemonSet.
 
-Which state is meant: the one that is named, that of the repository around you, or the only one
-there.
+The state is the one in the options, that of the repository of the current directory, or the only
+one.
 """
 
 from __future__ import annotations
@@ -29,12 +28,12 @@ ASK_SECONDS = 0.25
 RELEASED = 10  # commits in the annotation
 _TRIES = 5
 
-# What becomes of the annotations: the new value of each that changes, None to take it away.
+# The changes of annotations: the new value of each, None to remove it.
 AnnotationChange = Callable[[Body], Mapping[str, str | None]]
 
 
 class Where(msgspec.Struct, frozen=True):
-    """The namespace of the states, and which is meant: by its `id`, or by a `repository` (a
+    """The namespace of the states, and the selected one: by its `id`, or by a `repository` (a
     directory or URL).
     """
 
@@ -44,16 +43,14 @@ class Where(msgspec.Struct, frozen=True):
 
 
 class StateObject(msgspec.Struct, frozen=True):
-    """A state: the owner's id, and what it remembers."""
+    """A state: the owner's id, and its content."""
 
     id: str
     state: DeployerState
 
 
 async def find(cluster: Cluster, where: Where) -> StateObject:
-    """The selected state. Raises NotFound without one, UsageError where there are
-    several.
-    """
+    """The selected state. Raises NotFound without one, UsageError for several."""
     there = await state_store.load_all(cluster, where.namespace)
     if where.id:
         if where.id not in there:
@@ -116,13 +113,13 @@ async def annotate(cluster: Cluster, where: Where, id: str, change: AnnotationCh
 
 
 async def request(cluster: Cluster, where: Where, id: str) -> tuple[Body, str]:
-    """Requests a reconciliation; the ConfigMap, and the value that the answer repeats."""
+    """Requests a reconciliation; returns the ConfigMap, and the value that the response repeats."""
     value = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     return await annotate(cluster, where, id, lambda _: {names.REQUESTED_AT: value}), value
 
 
 async def answered(cluster: Cluster, where: Where, id: str, value: str, seconds: float) -> Body:
-    """The ConfigMap when the request was answered. Raises TimedOut."""
+    """The ConfigMap after the response. Raises TimedOut."""
     try:
         async with asyncio.timeout(seconds):
             while True:
@@ -146,7 +143,7 @@ async def answered(cluster: Cluster, where: Where, id: str, value: str, seconds:
 
 
 class Suspension(msgspec.Struct, frozen=True):
-    """What is suspended or resumed; `changed` is False if it was so before."""
+    """The suspended or resumed object; `changed` is False if it was already in that state."""
 
     name: str
     changed: bool
@@ -175,7 +172,7 @@ async def suspend(cluster: Cluster, where: Where, id: str, *, suspended: bool) -
 async def suspend_agent(
     cluster: Cluster, name: str, namespace: str, *, suspended: bool
 ) -> Suspension:
-    """Suspends one DaemonSet, or resumes it. Raises Refused where a commit suspended it."""
+    """Suspends one DaemonSet, or resumes it. Raises Refused if a commit suspended it."""
     short = name.rpartition("/")[2]
     matches = [
         body for body in (await cluster.list(DAEMONSET)).items if _is_meant(body, short, namespace)

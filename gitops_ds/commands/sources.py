@@ -1,5 +1,5 @@
-"""What the services of a cluster follow, read from the statuses that they save; no service is
-asked.
+"""The followed repositories of a cluster, from the statuses that services save; without requests to
+services.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ NONE = "no running service follows this repository"
 
 
 async def look(cluster: Cluster, namespace: str, now: float) -> tuple[SourceStatus, ...]:
-    """Every repository with a status or a state, sorted by id; Unknown where no service is running.
+    """Every repository with a status or a state, sorted by id; Unknown without a running service.
     Raises ClusterError.
     """
     statuses = dict(await source_status_store.load_all(cluster, namespace, now))

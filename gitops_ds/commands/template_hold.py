@@ -1,7 +1,7 @@
 """Holds the rollouts of a commit that is put on hold while it rolls out.
 
-The commit is applied already, so the deployer has nothing to leave out; the controller reads the
-template among the halted ones of its DaemonSet, and takes no further node until its release.
+The commit is already applied, so the deployer can't skip it. The controller treats the template as
+a halted one of its DaemonSet, and takes no further node until its release.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ MESSAGE = "put on hold"
 
 
 async def hold(cluster: Cluster, owner: str, commit: str, now: float) -> tuple[Key, ...]:
-    """Holds the rollouts that a commit brought, and returns their DaemonSets; none if the account
-    may not list them.
+    """Holds the rollouts of a commit, and returns their DaemonSets; none if the account may not
+    list them.
 
     `owner` is the id of the objects' owner, `now` in seconds since 1970. Raises ClusterError.
     """

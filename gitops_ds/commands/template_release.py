@@ -16,7 +16,7 @@ from gitops_ds.model.values import replace
 
 
 async def release(cluster: Cluster, owner: str, commit: str) -> tuple[Key, ...]:
-    """Releases the halted templates of a commit, and the halted or held rollouts that it brought.
+    """Releases the halted templates of a commit, and its halted or held rollouts.
 
     `owner` is the id of the objects' owner. Returns the DaemonSets; none if the account may not
     list them. Raises ClusterError.
@@ -44,7 +44,7 @@ async def release(cluster: Cluster, owner: str, commit: str) -> tuple[Key, ...]:
 async def _release(cluster: Cluster, body: Body, targets: Iterable[Revision], commit: str) -> bool:
     """Whether the DaemonSet had a template to release.
 
-    The halt goes first: the deployer takes it into the annotation again while it is recorded.
+    The halt is removed first: otherwise the deployer would add it to the annotation again.
     """
     key, uid = key_of(body), str(body["metadata"]["uid"])
     own = [one for one in targets if (it := target_revisions.daemonset_of(one)) and it.uid == uid]

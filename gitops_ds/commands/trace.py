@@ -29,7 +29,7 @@ KINDS = {
 
 
 class CommitLookup(msgspec.Struct, frozen=True):
-    """Where commits are looked up (None: nowhere), and the directory inside."""
+    """The repository of commits (None: not available), and the directory inside."""
 
     repository: Repository | None = None
     path: str = ""
@@ -49,8 +49,8 @@ def parse_target(text: str) -> tuple[str, str]:
 def found(
     agents: Sequence[Agent], kind: str, name: str, namespace: str
 ) -> list[tuple[Agent, dict[str, Any]]]:
-    """The pods that are meant, each with its agent, by agent and node: entries of `fleet.nodes`.
-    Raises NotFound for none.
+    """The pods of a target, each with its agent, by agent and node: entries of `fleet.nodes`.
+    Raises NotFound without any.
     """
     where = {"pod": "pod", "node": "node", "commit": "commit"}
     if kind == "ds":
@@ -78,8 +78,8 @@ def found(
 async def traced(
     entries: Sequence[tuple[Agent, Mapping[str, Any]]], git: CommitLookup
 ) -> list[dict[str, Any]]:
-    """The entries with what Git knows: author, time, subject of the commit, and the file and line
-    of the DaemonSet in it.
+    """The entries with author, time and subject of the commit, and the file and line of the
+    DaemonSet in it.
     """
     histories: dict[Key, dict[int, dict[str, Any]]] = {}
     places: dict[tuple[Key, str], tuple[str, int | None]] = {}
@@ -115,7 +115,7 @@ async def traced(
 
 
 async def _place(agent: Agent, commit: str, git: CommitLookup) -> tuple[str, int | None]:
-    """The file as the DaemonSet names it, and the line of its template at that commit, if Git
+    """The file in the DaemonSet's annotation, and the line of its template at that commit, if Git
     has it.
     """
     file = agent.seen.daemonset.annotations.get(names.PATH, "")

@@ -14,9 +14,7 @@ _SHOWN = 3
 
 
 class Uncommitted(msgspec.Struct, frozen=True):
-    """The files, of those that are read, that differ from the commit (empty: there is no commit
-    yet).
-    """
+    """The read files that differ from the commit (empty: no commit exists yet)."""
 
     commit: str
     files: tuple[str, ...]
@@ -30,10 +28,10 @@ class Uncommitted(msgspec.Struct, frozen=True):
 
 
 async def of(repository: open_repository.RepositoryRef, side: SourceTree) -> Uncommitted | None:
-    """How the work tree and the commit that `apply` takes differ; None where they don't, or there
-    is no work tree of Git.
+    """The difference between the work tree and the commit of `apply`; None if they are equal, or
+    without a work tree of Git.
 
-    `side` is either of the two, as it was read; the other is read here.
+    `side` is one of the two, already read; the other is read here.
     """
     if repository.where is None or repository.directory is None:
         return None
@@ -49,7 +47,7 @@ async def of(repository: open_repository.RepositoryRef, side: SourceTree) -> Unc
         return Uncommitted("", tuple(sorted(map(str, side.files))))
     except (
         errors.SourceError
-    ):  # the comparison is a courtesy: what really needs Git reports the error
+    ):  # the comparison is optional: steps that require Git report the error
         return None
     differ = {
         path

@@ -1,9 +1,9 @@
 """Removes gitops-ds from a cluster: its labels, annotations and field ownership on objects, and its
 state.
 
-No pod template changes, so no pod restarts but the pinned ones of an incomplete rollout, and no
-specification but the update strategy that a rollout policy replaced. The inventory of an owner is
-deleted last, so that an interrupted run can be repeated.
+No pod template changes, so only the pinned pods of an incomplete rollout restart; the only changed
+field of a specification is the update strategy that a rollout policy replaced. The inventory of an
+owner is deleted last, so that an interrupted run can be repeated.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ from gitops_ds.model.objects import (
 from gitops_ds.model.sources.bundle import Bundle, ClusterFacts
 
 _ATTEMPTS = 10
-# the annotations of ours that a revision may have
+# our annotations on revisions
 _OF_REVISIONS = (names.COMMIT, names.ROLLOUT_RECORD, names.TEMPLATE_DIGEST)
 
 
 class Handover(msgspec.Struct, frozen=True):
-    """What is to be handed back: by owner what it remembers, and where each object lives; `unknown`
+    """The objects to hand back: the state of each owner, and the resource of each object; `unknown`
     kinds are no longer served.
 
-    `elsewhere` are DaemonSets of owners that are remembered in another namespace, or nowhere.
+    `elsewhere` are DaemonSets of owners whose state is in another namespace, or missing.
     """
 
     owners: Mapping[str, DeployerState]
@@ -55,10 +55,10 @@ class Handover(msgspec.Struct, frozen=True):
 
 
 async def look(cluster: Cluster, namespace: str, owner: str) -> Handover:
-    """All owners whose state is in the namespace, or that one, found by its label where its state
-    is gone.
+    """All owners with a state in the namespace, or a single one, found by its label if its state is
+    gone.
 
-    Raises UsageError for one of which there is nothing.
+    Raises UsageError for an unknown owner.
     """
     states = await state_store.load_all(cluster, namespace)
     if owner and owner not in states:
@@ -89,8 +89,8 @@ async def look(cluster: Cluster, namespace: str, owner: str) -> Handover:
 
 
 async def _labelled(cluster: Cluster, owner: str) -> Mapping[Key, Resource]:
-    """What has the owner's label, of every kind that we may list. Raises ClusterError where the API
-    server is away.
+    """The objects with the owner's label, of every kind that may be listed. Raises ClusterError if
+    the API server is unreachable.
     """
     resources: dict[Key, Resource] = {}
     for resource in sorted({*(await cluster.resources()).values()}):
@@ -105,7 +105,7 @@ async def _labelled(cluster: Cluster, owner: str) -> Mapping[Key, Resource]:
 
 
 async def must_be_stopped(cluster: Cluster, namespace: str) -> None:
-    """Raises Refused while a service renews its lease there: it would put everything back at
+    """Raises Refused while a service renews its lease there: it would restore everything at
     once.
     """
     for lease in (await cluster.list(LEASE, Selection(namespace=namespace))).items:
@@ -131,7 +131,7 @@ async def hand_back(
     changed = 0
     daemonsets = {key for key in what.objects if key.is_daemonset}
     spaces = sorted({key.namespace for key in daemonsets})
-    for space in spaces:  # by their labels, which the next step removes
+    for space in spaces:  # found by their labels, which the next step removes
         await uninstall_rollouts.remove(cluster, space, daemonsets)
     for key, resource in what.objects.items():
         if await _released(cluster, resource, key):
@@ -150,7 +150,7 @@ async def hand_back(
 
 
 def _is_ours(body: Body) -> bool:
-    """Whether we ever wrote it."""
+    """Whether the object was ever applied by us."""
     return any(
         entry.get("manager") == names.FIELD_MANAGER
         for entry in body["metadata"].get("managedFields") or ()
@@ -158,14 +158,13 @@ def _is_ours(body: Body) -> bool:
 
 
 async def _released(cluster: Cluster, resource: Resource, key: Key) -> bool:
-    """Takes what is ours off an object, under the version that was looked at; whether there was
-    anything.
-    """
+    """Removes our metadata from an object at the observed version; returns whether it had any."""
     for _ in range(_ATTEMPTS):
         try:
             body = await cluster.get(resource, key.namespace, key.name)
             strategy = list(uninstall_rollouts.operations(body))
-            # On its own: the API server notes its author, which the next turn removes.
+            # In a separate request: the API server records its author, which the next round
+            # removes.
             patch = strategy or list(_operations(body["metadata"]))
             if not patch:
                 return False
@@ -208,8 +207,8 @@ def _operations(metadata: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 async def _forget(cluster: Cluster, namespace: str, owner: str) -> None:
-    """The status objects, then the state: its first ConfigMap before its further ones, which alone
-    mean nothing.
+    """Deletes the status objects, then the state: its first ConfigMap before the others, which are
+    useless without it.
     """
     kinds = {
         CONFIG_MAP,

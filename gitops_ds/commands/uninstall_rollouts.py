@@ -1,4 +1,4 @@
-"""Removes staged rollouts from a cluster: what `uninstall` does beside labels, annotations and
+"""Removes staged rollouts from a cluster, the part of `uninstall` besides labels, annotations and
 field ownership.
 
 A DaemonSet gets the update strategy that Git has. Its pods at rest are those of its template, so
@@ -25,8 +25,8 @@ _DEFAULT = {"type": "RollingUpdate"}
 
 
 def operations(body: Body) -> Iterator[dict[str, Any]]:
-    """The JSON patch that gives a DaemonSet the update strategy in Git; nothing without an
-    annotation that holds it.
+    """The JSON patch that gives a DaemonSet the update strategy in Git; empty without an annotation
+    that contains it.
     """
     text = (body["metadata"].get("annotations") or {}).get(names.UPDATE_STRATEGY)
     if body.get("kind") != DAEMONSET.kind or text is None:

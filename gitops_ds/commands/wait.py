@@ -57,8 +57,8 @@ async def wait_for_rollout(
     """The agent at the end of its rollout. Repeated messages are printed once.
 
     Raises FailedRollout when its template fails, TimedOut with the last message, NotFound without
-    such a DaemonSet if no commit is awaited that could create it, and ClusterError for an error
-    that does not pass.
+    such a DaemonSet if no commit is awaited that could create it, and ClusterError for a permanent
+    error.
     """
     last = ""
 
@@ -87,8 +87,9 @@ async def wait_for_rollout(
 async def _wait_by_status(
     cluster: Cluster, state_namespace: str, options: WaitOptions, report: Callable[[str], None]
 ) -> Agent:
-    """The agent at the end of its rollout, for an account that may not list nodes: by the status of
-    the DaemonSet alone, as `kubectl rollout status` waits. Raises Forbidden without another right.
+    """The agent at the end of its rollout, for an account that may not list nodes: only by the
+    status of the DaemonSet, like `kubectl rollout status`. Raises Forbidden without another
+    permission.
     """
     key = await _key_at_commit(cluster, state_namespace, options, report)
     await rollout_waiter.wait_for_rollouts(
@@ -117,10 +118,10 @@ async def follow(
     options: WaitOptions,
     show: Callable[[Agent | str], None],
 ) -> None:
-    """Shows the agent after each change until cancelled, without the right to watch nodes after
-    each read; errors that are retried are shown as text.
+    """Shows the agent after each change (without permission to watch nodes, after each read) until
+    cancelled; errors that are retried are shown as text.
 
-    Raises NotFound without such a DaemonSet, and ClusterError for an error that does not pass.
+    Raises NotFound without such a DaemonSet, and ClusterError for a permanent error.
     """
     await cluster.version()
     try:
@@ -171,7 +172,7 @@ async def _wait(
             fleet = tracker.agents()
             missing = await _missing(cluster, state_namespace, (options, includes), fleet)
             if not missing:
-                # the watch may still have the object as it was before the commit
+                # the watch may still have the object before the commit
                 version = await _version(
                     cluster,
                     agents.find_agent(tracker.agents(), options.name, options.namespace).key,
@@ -187,8 +188,8 @@ async def _wait(
 
 
 async def _version(cluster: Cluster, key: Key) -> int:
-    """The version of the DaemonSet after the apply, read from the API server. The begin of a staged
-    rollout changes annotations only, and so no generation.
+    """The version of the DaemonSet after the apply, read from the API server. The start of a staged
+    rollout changes only annotations, not the generation.
     """
     body = await cluster.get(DAEMONSET, key.namespace, key.name)
     return number_of(str(body["metadata"].get("resourceVersion") or ""))

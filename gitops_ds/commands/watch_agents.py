@@ -31,8 +31,8 @@ class WatchOptions(msgspec.Struct, frozen=True):
 async def follow(
     cluster: Cluster, options: WatchOptions, show: Callable[[tuple[Agent, ...]], None]
 ) -> None:
-    """Shows all agents at the start and after each change, until cancelled; without the right to
-    watch nodes, after each read. Raises ClusterError for an error that does not pass.
+    """Shows all agents at the start and after each change (without permission to watch nodes, after
+    each read), until cancelled. Raises ClusterError for a permanent error.
     """
     await cluster.version()
     try:

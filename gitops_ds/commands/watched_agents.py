@@ -18,7 +18,7 @@ from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.events.base import Event, WatchFailed
 
 T = TypeVar("T")
-# errors of a list or a watch that do not pass
+# permanent errors of a list or a watch
 _LASTING = (
     errors.Forbidden,
     errors.Unauthorized,

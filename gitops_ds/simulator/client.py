@@ -311,9 +311,7 @@ class _Stream(msgspec.Struct, frozen=True):
                         timer = loop.call_at(min(end, mark), wake.set)
                         yield None
                     else:
-                        if (
-                            timer.when() - loop.time() < 0.001
-                        ):  # timers of loops may fire slightly early
+                        if timer.when() - loop.time() < 0.001:  # loops may fire timers early
                             timer.cancel()
                             timer = loop.call_at(min(end, mark), wake.set)
                         await wake.wait()

@@ -92,9 +92,8 @@ class Site(web.BaseSite):
     @property
     def port(self) -> int:
         """The port; of port 0 the assigned one."""
-        sockets = getattr(
-            self._server, "sockets", None
-        )  # uvloop's servers are not an asyncio.Server
+        # uvloop's servers are not an asyncio.Server
+        sockets = getattr(self._server, "sockets", None)
         return int(sockets[0].getsockname()[1]) if sockets else self._port
 
     async def start(self) -> None:

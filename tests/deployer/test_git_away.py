@@ -387,7 +387,7 @@ def test_a_start_without_git_and_a_last_good_commit_reports_that_nothing_is_corr
             f"commit {scene.history.id(0)[:12]}, which was applied last, is not in the local copy"
             in loop.status.message
         )
-        assert "nothing is corrected" in loop.status.message
+        assert "no drift is corrected" in loop.status.message
         loop.stop()
         await running
 

@@ -439,7 +439,7 @@ def test_a_kind_that_may_not_be_listed_fails_once_until_it_leaves_git_or_is_gran
             event.message
             for event in scene.events_of(deployer.ReconcileFailed)
             if isinstance(event, deployer.ReconcileFailed)
-        ] == ["secrets is forbidden; without that right, take secrets out of the repository"]
+        ] == ["secrets is forbidden; without that permission, remove secrets from the repository"]
         assert await scene.image() == "1"
         scene.history.push(AGENT.format(tag="3"))
         await scene.settle()

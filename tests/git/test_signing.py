@@ -87,7 +87,7 @@ def test_without_a_key_it_is_not_signed(tmp_path: Path) -> None:
         ("no key", "ssh key can't be read"),
         ("a passphrase", "without a passphrase"),
         ("no openpgp key", "no OpenPGP key"),
-        ("a public openpgp key", "no secret key"),
+        ("a public openpgp key", "not a secret key"),
     ],
 )
 def test_a_key_that_can_not_sign_is_reported(

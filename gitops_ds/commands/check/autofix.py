@@ -1,9 +1,9 @@
-"""`check --fix`: mends go to the files that objects are rendered from, and stay there only if they
-do what they describe, and nothing else.
+"""`check --fix`: applies fixes to the source files of objects, if they have exactly the described
+effect.
 
-What comes of the edits is rendered and checked before a byte is written: every object has to be the
-old one with its mends, for all clusters and variants, and nothing may be refused that was not
-before. Of edits that don't hold to that the guilty ones are found by halves, and left.
+The edited files are rendered and checked before they are written: every object must be the old one
+with its fixes, for all clusters and variants, without new blocking findings. If edits violate that,
+the faulty ones are found by bisection and omitted.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ from gitops_ds.yaml import edit as yaml_edit
 from gitops_ds.yaml.edit import Edit
 
 CheckFunction = Callable[[SourceTree], CheckResult]
-# Whose mend it is, on which cluster.
+# The object of a fix, and its cluster.
 _Object = tuple[str, Key]
 
-# A fix may uncover something else that can be fixed, and two at one place take turns.
+# A fix may reveal another fixable finding, and two fixes of one place need two rounds.
 _MOST_TURNS: Final = 10
 _TEMPLATE: Final[Path] = ("spec", "template")
 _API: Final[Path] = ("apiVersion",)
@@ -51,11 +51,11 @@ _RESTARTS: Final = (
 
 
 class Fixed(msgspec.Struct, frozen=True):
-    """The files that change, and a check of the repository with them. `done` and `left` are in the
-    order they were met.
+    """The files that change, and a check of the repository with them. `done` and `left` are in
+    order of their findings.
 
-    `left` says of each finding with a fix of the wanted kind why it stays. `restarts` names the
-    DaemonSets whose pods are replaced.
+    `left` has the reason for each unfixed finding with a fix of the requested kind. `restarts` are
+    the DaemonSets whose pods are replaced.
     """
 
     checked: CheckResult
@@ -66,7 +66,7 @@ class Fixed(msgspec.Struct, frozen=True):
 
 
 class _FixCandidate(msgspec.Struct, frozen=True):
-    """What mends some findings, all of them by the same edits."""
+    """The fix of findings that have the same edits."""
 
     edits: tuple[FileEdit, ...]
     findings: tuple[Finding, ...]
@@ -75,7 +75,7 @@ class _FixCandidate(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class _FixRound:
-    """The check before, and what of the candidates holds so far."""
+    """The check before, and the accepted candidates so far."""
 
     before: CheckResult
     check: CheckFunction
@@ -88,8 +88,8 @@ def fix(checked: CheckResult, check: CheckFunction, *, unsafe: bool = False) -> 
     """Applies the safe fixes (`unsafe`: the proposals too) of the findings of a check to its files,
     again until none is left.
 
-    `check` looks at a snapshot in the same way. Where the check knows a base, a fix in a pod
-    template is left unless the change restarts these pods anyway.
+    `check` checks another snapshot with the same options. With a base, a fix in a pod template is
+    omitted unless the change restarts these pods anyway.
     """
     start, done = checked, list[Finding]()
     left: dict[Finding, str] = {}
@@ -97,7 +97,7 @@ def fix(checked: CheckResult, check: CheckFunction, *, unsafe: bool = False) -> 
     for _ in range(_MOST_TURNS):
         candidates, left = _candidates(checked, may_restart, unsafe=unsafe)
         turn = _FixRound(checked, check, checked)
-        # What is safe comes first: it may show a proposal to be about something that was not meant.
+        # Safe fixes come first, because they may make a proposal obsolete.
         for safe in (True, False):
             apart, waiting = (
                 _apart(one for one in candidates if one.safe is safe)
@@ -126,15 +126,15 @@ def fix(checked: CheckResult, check: CheckFunction, *, unsafe: bool = False) -> 
 
 
 def write(fixed: Fixed, repository: open_repository.RepositoryRef, sources: SourceTree) -> None:
-    """Puts the files into the work tree that the snapshot was read from: all, or none. Raises as
-    `overwriting.overwrite`.
+    """Writes the files to the work tree of the snapshot: all, or none. Raises the errors of
+    `atomic_write.overwrite`.
     """
     assert repository.directory is not None, "only a work tree can be fixed"
     atomic_write.overwrite(repository.directory, repository.path, fixed.files, sources.files)
 
 
 def replacements(checked: CheckResult) -> dict[Finding, tuple[Replacement, ...]]:
-    """How the files would change by the fix of each finding that has a place of its own for it."""
+    """The changes of the files by the fix of each finding that has a single place."""
     sources = source_edits.Sources(checked.snapshot)
     by_finding: dict[Finding, tuple[Replacement, ...]] = {}
     for finding in checked.findings:
@@ -154,7 +154,7 @@ def _replacements(files: Files, edits: Sequence[FileEdit]) -> tuple[Replacement,
             text.decode("utf-8", "replace").splitlines(keepends=True) for text in (data, made)
         )
         for start, end, lines in _changed_lines(old, new):
-            # A last line without an end has no line after it to point at.
+            # After a last line without a line end there is no line for the end of the replacement.
             past = (
                 (end + 1, 1)
                 if end < len(old) or not old or old[-1].endswith("\n")
@@ -165,7 +165,7 @@ def _replacements(files: Files, edits: Sequence[FileEdit]) -> tuple[Replacement,
 
 
 def _changed_lines(old: list[str], new: list[str]) -> Iterator[tuple[int, int, list[str]]]:
-    """From which line (of 0) up to before which other lines come."""
+    """The changed lines: the first one (from 0) and the exclusive end."""
     same = next(
         (i for i, (one, other) in enumerate(zip(old, new, strict=False)) if one != other),
         min(len(old), len(new)),
@@ -183,9 +183,7 @@ def _changed_lines(old: list[str], new: list[str]) -> Iterator[tuple[int, int, l
 def _candidates(
     checked: CheckResult, may_restart: frozenset[_Object] | None, *, unsafe: bool
 ) -> tuple[list[_FixCandidate], dict[Finding, str]]:
-    """What could be done about the findings, the safe ones first; and why nothing can be done about
-    some.
-    """
+    """The possible fixes, safe ones first; and why other findings can't be fixed."""
     sources = source_edits.Sources(checked.snapshot)
     by_edits: dict[str, _FixCandidate] = {}
     left: dict[Finding, str] = {}
@@ -210,7 +208,7 @@ def _candidates(
 def edits_of(
     finding: Finding, checked: CheckResult, sources: source_edits.Sources
 ) -> list[FileEdit] | None:
-    """What the fix of a finding changes in which file; None where that has no place of its own."""
+    """The edits of a finding's fix by file; None if they have no single place."""
     mends = finding.fix.mends if finding.fix else ()
     if finding.object is None:
         return sources.in_document(finding, mends)
@@ -222,7 +220,7 @@ def edits_of(
 
 
 def _rolling(checked: CheckResult) -> frozenset[_Object] | None:
-    """The DaemonSets whose pods a change restarts; None where no base is known."""
+    """The DaemonSets whose pods a change restarts; None without a base."""
     if checked.changed is None:
         return None
     return frozenset(
@@ -237,7 +235,7 @@ def _rolling(checked: CheckResult) -> frozenset[_Object] | None:
 def _restarted_by(
     finding: Finding, checked: CheckResult, may_restart: frozenset[_Object] | None
 ) -> Key | None:
-    """The DaemonSet whose pods a fix would restart, though nothing else does."""
+    """The DaemonSet whose pods only the fix would restart."""
     key = finding.object
     if key is None or not key.is_daemonset or may_restart is None or finding.fix is None:
         return None
@@ -247,7 +245,7 @@ def _restarted_by(
 
 
 def _apart(candidates: Iterable[_FixCandidate]) -> tuple[list[_FixCandidate], list[_FixCandidate]]:
-    """Those that touch places of their own, and those that have to wait for one of them."""
+    """The candidates with separate places, and those that must wait for one of these."""
     apart, waiting = [], []
     places: set[tuple[PurePosixPath, int, Path]] = set()
     above: set[tuple[PurePosixPath, int, Path]] = set()
@@ -268,7 +266,7 @@ def _apart(candidates: Iterable[_FixCandidate]) -> tuple[list[_FixCandidate], li
 
 
 def _settle(turn: _FixRound, candidates: Sequence[_FixCandidate]) -> None:
-    """Takes all of them, or the halves that hold."""
+    """Accepts all candidates, or the halves that pass."""
     if not candidates:
         return
     tried = [*turn.taken, *candidates]
@@ -284,7 +282,7 @@ def _settle(turn: _FixRound, candidates: Sequence[_FixCandidate]) -> None:
 
 
 def _tried(turn: _FixRound, candidates: Sequence[_FixCandidate]) -> CheckResult | str:
-    """The check with these edits; or why they can't stay."""
+    """The check with these edits, or why they are not accepted."""
     by_file: dict[PurePosixPath, list[Edit]] = {}
     for file, edit in (one for candidate in candidates for one in candidate.edits):
         by_file.setdefault(file, []).append(edit)
@@ -301,7 +299,7 @@ def _tried(turn: _FixRound, candidates: Sequence[_FixCandidate]) -> CheckResult 
 
 
 def _harm(before: CheckResult, after: CheckResult, mended: Sequence[Finding]) -> str:
-    """What the fixes do beside what they say; empty if nothing."""
+    """An effect of the fixes that they do not describe; empty without one."""
     mends: dict[_Object, list[Mend]] = {}
     for finding in mended:
         for name in _names(before):
@@ -320,7 +318,7 @@ def _harm(before: CheckResult, after: CheckResult, mended: Sequence[Finding]) ->
         cluster, key = one
         own = mends.get(one, [])
         meant: list[Body | None] = [] if one in mends else [old[one]]
-        # not looked at: what is done to the object elsewhere may be done to it here
+        # ignored: the fix of the object in another cluster may apply here too
         if cluster not in _names(before):
             own = [mend for (_, other), some in mends.items() if other == key for mend in some]
         if own:
@@ -339,7 +337,7 @@ def _harm(before: CheckResult, after: CheckResult, mended: Sequence[Finding]) ->
 
 
 def _as_before(one: _Object, body: Body, mends: Mapping[_Object, Sequence[Mend]]) -> _Object:
-    """Which object it was: a fix may have brought it to the group where its kind is served now."""
+    """The former key of the object: a fix may have changed its API group."""
     cluster, key = one
     for (_, old), some in mends.items():
         if replace(old, group=key.group) == key and any(
@@ -383,9 +381,7 @@ def _names(checked: CheckResult) -> list[str]:
 
 
 def _bodies(checked: CheckResult) -> dict[_Object, Body]:
-    """The objects of all clusters, also of those that were not selected: they come from the same
-    files.
-    """
+    """The objects of all clusters, also of unselected ones, because they have the same files."""
     by_cluster = {one.bundle.cluster.name: one.bundle.manifests for one in checked.prepared}
     for name in rendering.clusters(checked.snapshot):
         if name not in by_cluster:

@@ -1,5 +1,5 @@
-"""What a change does against its base: objects and fields, nodes, rollouts, and where clusters are
-not what the base says.
+"""The effect of a change compared with its base: objects and fields, nodes, rollouts, and the drift
+of clusters.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ def against(
     heads: Mapping[str, Prepared],
     more: Sequence[Finding],
 ) -> CheckResult:
-    """The check of what was found on the head, with what changes against the base."""
+    """The check of the head with the changes from the base."""
     there = rendering.clusters(base)
     played, staged = outlook.Rehearsals(), StagedPreviews()
     steps, compared, changed, drifted = [], [], [], []
     for name, after in heads.items():
         live = sides.known(name)
-        if there and name and name not in there:  # the change brings this cluster
+        if there and name and name not in there:  # the change adds this cluster
             before = replace(after.bundle, manifests={})
         else:
             before = rendering.render(
@@ -97,7 +97,7 @@ def text(checked: CheckResult) -> str:
 
 
 def lines(change: Change, group: ClusterChange) -> list[str]:
-    """One change in words, with what it means."""
+    """One change and its outlook as text."""
     look = group.outlooks.get(change.key, outlook.NOTHING)
     return [
         *printers.change_lines([change], group.census),
@@ -106,7 +106,7 @@ def lines(change: Change, group: ClusterChange) -> list[str]:
 
 
 def time_of(group: ClusterChange) -> str:
-    """How long the slowest of its rollouts takes; empty where none was simulated."""
+    """The duration of its slowest rollout; empty without a simulation."""
     played = [look.rehearsal for look in group.outlooks.values() if look.rehearsal]
     if any(one.waiting for one in played):
         return "does not end"
@@ -121,7 +121,7 @@ def cost_of(group: ClusterChange) -> str:
 
 
 def as_json(checked: CheckResult) -> dict[str, Any]:
-    """What changes, and where clusters differ from the base, as parts of the report."""
+    """The changes, and the drift of clusters from the base, as parts of the report."""
     document: dict[str, Any] = {}
     if checked.changed is not None:
         document["changes"] = [
@@ -159,7 +159,7 @@ def _drift_json(key: Key, fields: Sequence[FieldChange]) -> dict[str, Any]:
 
 
 def drift_lines(checked: CheckResult) -> list[tuple[str, list[str]]]:
-    """Where clusters are not what the base says: by cluster, an object a line, its fields below."""
+    """The drift of clusters from the base: by cluster, one object per line, its fields below."""
     groups = []
     for one in checked.drift or ():
         lines = []
@@ -171,8 +171,8 @@ def drift_lines(checked: CheckResult) -> list[tuple[str, list[str]]]:
 
 
 def _writes(before: Bundle, after: Prepared, live: Live, sides: RuleSides) -> list[Change]:
-    """The changes of one cluster without those that keep an object; without nodes where the nodes
-    of an object are not known.
+    """The changes of one cluster without kept objects; without nodes if those of an object are
+    unknown.
     """
     with_nodes = replace(live, nodes=after.census.nodes) if after.census else live
     unplaced = sides.before.unknown | sides.after.unknown
@@ -184,7 +184,7 @@ def _writes(before: Bundle, after: Prepared, live: Live, sides: RuleSides) -> li
 
 
 def _alike(changed: Iterable[ClusterChange]) -> tuple[ClusterChange, ...]:
-    """Clusters grouped by equal changes; clusters without changes are left out."""
+    """Clusters grouped by equal changes; clusters without changes are omitted."""
     groups: dict[str, ClusterChange] = {}
     for one in changed:
         if one.changes:

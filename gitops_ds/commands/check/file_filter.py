@@ -1,5 +1,5 @@
-"""Files passed beside a repository, as pre-commit does: the whole repository is read, and findings
-in these files are reported.
+"""Files as additional arguments, as from pre-commit: the whole repository is read, and only
+findings in these files are reported.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
 
 def apart(first: str | None, more: Sequence[str]) -> tuple[str | None, tuple[str, ...]]:
-    """The repository and the files: a file in the repository's place is the first of them."""
+    """The repository and the files: a file in place of the repository is the first file."""
     if first is not None and Path(first).is_file():
         return None, (first, *more)
     return first, tuple(more)
 
 
 def inside(files: Sequence[str], repository: RepositoryRef) -> frozenset[str]:
-    """The files' names in the repository. Raises UsageError for one that is not there, or lies
-    outside.
+    """The files' names in the repository. Raises UsageError for a missing file, or one outside of
+    it.
     """
     if not files:
         return frozenset()
@@ -48,9 +48,7 @@ def inside(files: Sequence[str], repository: RepositoryRef) -> frozenset[str]:
 
 
 def only(checked: CheckResult, names: frozenset[str]) -> CheckResult:
-    """The check with nothing but what is at a place in these files; all of it where none is
-    named.
-    """
+    """The check with only the findings in these files; unchanged without files."""
     if not names:
         return checked
     return replace(

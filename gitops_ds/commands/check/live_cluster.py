@@ -1,8 +1,8 @@
-"""What a check wants to know of a cluster, read once: nodes, DaemonSets and their revisions, and
-what these name.
+"""The data of a cluster for a check, read once: nodes, DaemonSets and their revisions, and the
+objects that these refer to.
 
-`published` makes it fit for others: a continuous integration then needs no credentials, and its
-results can be had again.
+`published` makes it a snapshot for others: a CI then needs no credentials, and its results are
+reproducible.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ _HELPFUL = tuple(
     builtin_resources.RESOURCES[kind]
     for kind in (("", "Namespace"), ("", "ServiceAccount"), ("scheduling.k8s.io", "PriorityClass"))
 )
-# fields that no check reads: who wrote which field, what `kubectl apply` kept, credentials by name.
+# fields that no check reads: managedFields, the annotation of `kubectl apply`, references to
+# credentials.
 _LEFT_OUT = ("managedFields", "selfLink")
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 async def survey(cluster: Cluster) -> list[Body]:
-    """The objects, as the API server gives them. Kinds that only help are left out where the
-    account may not list them.
+    """The objects from the API server. Optional kinds are omitted if the account may not list them.
 
-    Raises ClusterError where nodes, DaemonSets or ControllerRevisions can't be listed.
+    Raises ClusterError if nodes, DaemonSets or ControllerRevisions can't be listed.
     """
     surveys = await asyncio.gather(
         *(_listed(cluster, resource) for resource in _NEEDED),
@@ -48,7 +48,7 @@ async def survey(cluster: Cluster) -> list[Body]:
 async def clusters(
     connection: opening.Connection, by_name: Mapping[str, ClusterFacts]
 ) -> tuple[dict[str, Live], dict[str, errors.GitopsError]]:
-    """What there is on each cluster, and for those that can't be read why not."""
+    """The objects of each cluster, and the error for clusters that can't be read."""
     seen: dict[str, Live] = {}
     unread: dict[str, errors.GitopsError] = {}
     for name, facts in by_name.items():
@@ -76,8 +76,8 @@ def published(bodies: Iterable[Body], *, hash_names: bool = False) -> dict[str, 
     """A cluster snapshot: the fields that checks read, sorted, without values whose names indicate
     that they are secret.
 
-    `hash_names`: each node name is replaced by a hash that needs its UID,
-    wherever its own name is a value.
+    `hash_names`: each node name, wherever it is a value, is replaced by a hash that depends on the
+    node's UID.
     """
     slim = sorted(
         map(_slim, bodies),
@@ -113,7 +113,7 @@ def _slim(body: Body) -> dict[str, Any]:
 
 
 def _of_node(body: Body, metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """Labels, taints, what it has for pods and whether it is ready; not its addresses, images and
+    """Labels, taints, capacity for pods and readiness; without addresses, images and
     annotations.
     """
     spec, status = body.get("spec") or {}, body.get("status") or {}

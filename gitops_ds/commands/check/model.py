@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 
 class CheckOptions(msgspec.Struct, frozen=True):
-    """What to check: clusters (none: all), a namespace for objects that name none, the base of a
-    change, what is known of nodes.
+    """The options of a check: clusters (none: all), a namespace for objects without one, the base
+    of a change, the known nodes.
 
-    `base_from` is the address at which the base is read; empty: in the repository itself.
+    `base_from` is the address of the repository with the base; empty: the repository itself.
     `snapshots` are cluster snapshots, each as FILE for every cluster or as CLUSTER=FILE. `live` is
-    how to reach the clusters without a snapshot; None: they are not read. `require_live`: a cluster
-    that can't be read is an error. `cached` are the results of earlier runs.
+    the connection to clusters without a snapshot; None: they are not read. `require_live`: an
+    unreadable cluster is an error. `cached` are the results of earlier runs.
     """
 
     clusters: tuple[str, ...] = ()
@@ -43,7 +43,7 @@ class CheckOptions(msgspec.Struct, frozen=True):
 
 
 class ClusterChange(msgspec.Struct, frozen=True):
-    """What a change does to some clusters, alike in each."""
+    """The changes of some clusters, equal in each."""
 
     clusters: tuple[str, ...]
     changes: tuple[Change, ...]
@@ -61,7 +61,7 @@ class BaseDrift(msgspec.Struct, frozen=True):
 
 
 class CheckResult(msgspec.Struct, frozen=True):
-    """What was found, and with a base what changes; `prepared` holds a bundle for each cluster.
+    """The findings, and with a base the changes; `prepared` has a bundle for each cluster.
 
     `suppressed` are suppressed findings, each with the reason. `drift` is None if no cluster's
     objects are known. `unread` names clusters that could not be read, with the error.
@@ -77,12 +77,12 @@ class CheckResult(msgspec.Struct, frozen=True):
 
 
 class CheckInput(msgspec.Struct, frozen=True):
-    """What a check looks at: a snapshot, that of the base (None: no change is looked at), and what
-    is known of each cluster.
+    """The input of a check: a snapshot, that of the base (None: without a change), and the data of
+    each cluster.
 
-    `live` has the empty name for what holds for every cluster. `again` is the head read a second
-    time, for a rule that compares two reads. `unread` names clusters that could not be read, with
-    the error.
+    `live` has the empty name for the data of all clusters. `again` is a second read of the head,
+    for a rule that compares two reads. `unread` names clusters that could not be read, with the
+    error.
     """
 
     head: SourceTree
@@ -92,20 +92,16 @@ class CheckInput(msgspec.Struct, frozen=True):
     unread: tuple[str, ...] = ()
 
     def known(self, cluster: str) -> Live:
-        """What is known of a cluster."""
+        """The data of a cluster."""
         return self.live.get(cluster) or self.live.get("") or Live()
 
     def with_head(self, head: SourceTree) -> CheckInput:
-        """The same for other files; what charts and kustomizations were made to is as it was
-        read.
-        """
+        """The same input with other files; the output of charts and kustomizations is unchanged."""
         return replace(self, head=head, again=self.again and replace(self.again, files=head.files))
 
 
 def together(prepared: Sequence[Prepared], more: Sequence[Finding]) -> tuple[Finding, ...]:
-    """The findings of all clusters, each once: what is wrong with a file itself is the same for all
-    of them.
-    """
+    """The findings of all clusters, each once: findings of a file itself are equal for all."""
     several = len(prepared) > 1
     findings = (*(finding for one in prepared for finding in one.findings), *more)
     return tuple(

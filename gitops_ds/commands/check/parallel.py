@@ -1,9 +1,9 @@
-"""A check of many files by two processes: the other one judges the later part, and what it has
-nothing against is known here.
+"""A check of many files by two processes: the other one checks the later files, and its objects
+without findings are skipped here.
 
-It changes no result, and the check does not wait for it: what it has not judged in time, or because
-it died, is judged here. Where it can't be (one processor, threads that a fork would lose, another
-system than Linux), the check is as it always was.
+It changes no result, and the check does not wait for it: files that it has not checked in time, or
+because it died, are checked here. If it is not possible (one processor, threads that a fork would
+lose, other systems than Linux), the check runs in one process.
 """
 
 from __future__ import annotations
@@ -30,8 +30,7 @@ from gitops_ds.model.sources.source_tree import SourceTree
 from gitops_ds.model.values import replace
 from gitops_ds.render import bundle as rendering
 
-# Fewer are checked before another process is at work; of more, what both hold would be too much
-# memory.
+# Fewer are checked before another process has started; with more, both would need too much memory.
 _FEW, _MOST = 400, 4_000
 _SETTINGS = PurePosixPath("gitops-ds.yaml")
 
@@ -40,8 +39,8 @@ V = TypeVar("V")
 
 @contextlib.contextmanager
 def shared(sides: CheckInput, options: CheckOptions) -> Iterator[CheckInput]:
-    """The same sides, where another process judges the later files meanwhile, if that is worth
-    it.
+    """The same sides, with another process that checks the later files meanwhile, if that saves
+    time.
     """
     head = sides.head
     if not (_FEW <= len(head.files) <= _MOST and _is_plain(sides) and _can_fork()):
@@ -57,7 +56,7 @@ def shared(sides: CheckInput, options: CheckOptions) -> Iterator[CheckInput]:
 
 
 def _is_plain(sides: CheckInput) -> bool:
-    """Whether every manifest speaks for itself, and none is known yet."""
+    """Whether every file consists of plain manifests, without cached results."""
     head = sides.head
     made = (
         head.expanded
@@ -78,8 +77,8 @@ def _can_fork() -> bool:
 
 
 class SecondProcess:
-    """A process that checks these files. What it finds lies in memory that has a name on no disk;
-    the end of a pipe says when.
+    """A process that checks these files. Its results are in an unnamed memory file; the end of a
+    pipe signals their completion.
     """
 
     def __init__(self, snapshot: SourceTree, options: CheckOptions) -> None:
@@ -99,11 +98,11 @@ class SecondProcess:
                 pipe.write(orjson.dumps({name: sorted(digests) for name, digests in clean.items()}))
             os.write(done, b".")
         finally:
-            os._exit(0)  # whatever happened: nothing of the first process is ended twice
+            os._exit(0)  # in any case: the cleanup of the first process must not run here
 
     def clean(self, *, wait: bool = False) -> Mapping[str, Set[Digest]] | None:
-        """`CachedResults.clean` of what it judged; None as long as it does, where it failed, and
-        when it was ended before.
+        """`CachedResults.clean` of the files that it checked; None while it runs, if it failed, and
+        after `end`.
         """
         if self._ended:
             return None
@@ -118,7 +117,7 @@ class SecondProcess:
             return {name: frozenset(digests) for name, digests in orjson.loads(pipe.read()).items()}
 
     def end(self) -> None:
-        """Ends it, wherever it is."""
+        """Ends the process at any point."""
         self._ended = True
         os.kill(self.pid, signal.SIGKILL)
         os.waitpid(self.pid, 0)
@@ -127,7 +126,7 @@ class SecondProcess:
 
 
 class _Soon(Mapping[str, V]):
-    """A mapping that loads its content at first use."""
+    """A mapping that loads its content on first use."""
 
     def __init__(self, load: Callable[[], Mapping[str, V] | None]) -> None:
         self._load = load

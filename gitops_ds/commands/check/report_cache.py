@@ -1,6 +1,6 @@
-"""The cached report of the last check: a repository without changes is read, not checked again.
+"""The cached report of the last check: a repository without changes is not checked again.
 
-The entry is sealed as those of `result_cache`. A repository has one entry, the last.
+The entry is sealed like those of `result_cache`. A repository has one entry, the last.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ _NO_SECRETS: Final = ReportSecrets()
 
 
 class CachedReport(msgspec.Struct, frozen=True):
-    """The report of a work tree; `inputs` are all inputs of the report other than the files, the
-    day included.
+    """The report of a work tree; `inputs` are all inputs of the report other than the files,
+    including the date.
     """
 
     cache: ResultCache
@@ -57,7 +57,7 @@ class CachedReport(msgspec.Struct, frozen=True):
         )
 
     def save(self, report: Report, tree: SourceTree) -> None:
-        """Caches the report if it depends on the files of `tree` alone and JSON preserves it."""
+        """Caches the report if it depends only on the files of `tree` and JSON preserves it."""
         if (
             len(tree.files) < self.cache.few
             or tree.expanded

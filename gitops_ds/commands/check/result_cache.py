@@ -1,8 +1,8 @@
 """Cached results of a check: unchanged files are neither parsed nor checked again.
 
-Write access to the cache would allow marking a bad file as good. So it is sealed with a secret that
-is not in the cache directory: one of this machine and user, or GITOPS_DS_CACHE_KEY. A cache from
-elsewhere, a pull request's perhaps, is as if it were not there.
+Write access to the cache would allow marking a bad file as good. So it is sealed with a secret
+outside of the cache directory: one of this machine and user, or GITOPS_DS_CACHE_KEY. A cache from
+another source, such as a pull request, is ignored.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class ResultCache(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, repository: open_repository.RepositoryRef) -> ResultCache | None:
-        """That of a repository; None where no secret can be kept."""
+        """The cache of a repository; None if no secret can be stored."""
         key = os.environ.get("GITOPS_DS_CACHE_KEY")
         secret = (
             hashlib.sha256(key.encode("utf-8", "surrogateescape")).digest()
@@ -118,7 +118,7 @@ class ResultCache(msgspec.Struct, frozen=True):
 
 
 def clean_in(checked: CheckResult) -> dict[str, frozenset[Digest]]:
-    """`CachedResults.clean` of what was checked."""
+    """`CachedResults.clean` of a check."""
     from gitops_ds.checks.engine import check
 
     clean: dict[str, frozenset[Digest]] = {}
@@ -132,10 +132,10 @@ def _size(files: Mapping[str, bytes], clean: Mapping[str, Set[Digest]]) -> int:
     return sum(map(len, files.values())) + _NAME * (len(files) + sum(map(len, clean.values())))
 
 
-@cache  # a save asks again
+@cache  # `save` calls it again
 def version(judges: tuple[str, ...] = _JUDGES) -> str:
-    """A name for the code and the schemas that judge, and for what reads YAML: a number says
-    nothing of code in the making.
+    """A hash of the code, the schemas and the YAML parser: a version number does not identify code
+    in development.
     """
     parts: list[str | bytes] = [sys.version, *_yaml()]
     for name in judges:
@@ -146,7 +146,7 @@ def version(judges: tuple[str, ...] = _JUDGES) -> str:
 
 
 def _yaml() -> Iterator[bytes]:
-    """What says the version of the reader of YAML, which is not imported for that."""
+    """The version of the YAML parser, without importing it."""
     for name in ("ruamel.yaml", "_ruamel_yaml"):
         spec = find_spec(name)
         if spec and spec.origin:

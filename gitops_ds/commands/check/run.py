@@ -1,7 +1,6 @@
-"""The check of a repository, for all its clusters: what is wrong. What a change does against its
-base: `changing`.
+"""The check of a repository for all its clusters. `base_changes` compares it with a base.
 
-What only some checks need is imported where they need it: half of the time of a small check is the
+Modules that only some checks need are imported on demand: half of the time of a small check is the
 start of the program.
 """
 
@@ -29,8 +28,8 @@ from gitops_ds.render import bundle as rendering
 async def check(
     repository: open_repository.RepositoryRef, at: str | None, options: CheckOptions
 ) -> CheckResult:
-    """Renders and checks every cluster, once for each side. Raises UsageError for a base or a
-    cluster that is not there.
+    """Renders and checks every cluster, once for each side. Raises UsageError for a missing base or
+    cluster.
     """
     return of(await sides(repository, at, options), options)
 
@@ -41,7 +40,7 @@ async def sides(
     options: CheckOptions,
     standing: SourceTree | None = None,
 ) -> CheckInput:
-    """Reads what a check looks at; `standing` is the work tree, where it was read already."""
+    """Reads the input of a check; `standing` is the work tree, if already read."""
     read = (
         open_repository.expanded(standing, repository.allowed)
         if standing
@@ -96,7 +95,7 @@ def _snapshots(files: Sequence[str], head: SourceTree) -> Mapping[str, Live]:
 
 
 def of(sides: CheckInput, options: CheckOptions) -> CheckResult:
-    """The check of what was read. Raises UsageError for a cluster that is not there."""
+    """The check of the input. Raises UsageError for a missing cluster."""
     head = sides.head
     every = rendering.clusters(head)
     names = options.clusters or every or ("",)
@@ -130,8 +129,8 @@ def of(sides: CheckInput, options: CheckOptions) -> CheckResult:
 
 
 def require_content(where: str, snapshot: SourceTree, prepared: Iterable[Prepared]) -> None:
-    """Raises UsageError for a directory with nothing for a cluster in it: a job in a wrong
-    directory would always succeed.
+    """Raises UsageError for a directory without content for a cluster: a job in a wrong directory
+    would always succeed.
     """
     if not any(one.bundle.manifests or one.findings for one in prepared) and not rendering.is_ours(
         snapshot
@@ -141,8 +140,8 @@ def require_content(where: str, snapshot: SourceTree, prepared: Iterable[Prepare
 
 
 def document(checked: CheckResult) -> dict[str, Any]:
-    """What is known of nodes, what changes, and where clusters differ from the base, as parts of
-    the report.
+    """The known nodes, the changes, and the drift of clusters from the base, as parts of the
+    report.
     """
     document: dict[str, Any] = {"nodes": _nodes_json(checked), **_waves_json(checked)}
     if checked.changed is None and checked.drift is None:
@@ -153,7 +152,7 @@ def document(checked: CheckResult) -> dict[str, Any]:
 
 
 def notes(checked: CheckResult) -> list[str]:
-    """What the rules over nodes looked at, in a sentence for each sort of knowledge."""
+    """The nodes of the rules over nodes, one sentence for each source."""
     notes = []
     seen = [one for one in checked.prepared if one.census and not one.census.declared]
     declared = [one for one in checked.prepared if one.census and one.census.declared]

@@ -1,6 +1,4 @@
-"""From a mend, which is a step in a rendered object, to edits of the files that the object was
-rendered from.
-"""
+"""Converts a `Mend`, a step in a rendered object, to edits of the source files of the object."""
 
 from __future__ import annotations
 
@@ -22,16 +20,14 @@ FileEdit = tuple[PurePosixPath, Edit]
 
 
 class Sources:
-    """The files of a snapshot that a person wrote, each read once."""
+    """The source files of a snapshot, each parsed once."""
 
     def __init__(self, snapshot: SourceTree) -> None:
         self._files = lookup.sources(snapshot)
         self._values: dict[str, dict[int, Any]] = {}
 
     def value(self, pointer: Pointer) -> Any:
-        """What is written at a place; `MISSING` where nothing is, or no file that could be
-        written.
-        """
+        """The value at a place; `MISSING` without a value, or without a writable file."""
         if pointer.file not in self._values:
             data = self._files.get(PurePosixPath(pointer.file), b"")
             self._values[pointer.file] = {
@@ -40,9 +36,7 @@ class Sources:
         return yaml_path.at(self._values[pointer.file].get(pointer.document, MISSING), pointer.path)
 
     def in_document(self, finding: Finding, mends: Sequence[Mend]) -> list[FileEdit] | None:
-        """The mends of a finding about a file itself, whose paths are those of the document that
-        the finding stands in.
-        """
+        """The edits of a finding about a file itself; its paths are those of its document."""
         file = PurePosixPath(finding.place.file) if finding.place else None
         if file is None or file not in self._files:
             return None
@@ -56,10 +50,9 @@ class Sources:
 
 
 def edits(manifest: Manifest, mends: Sequence[Mend], sources: Sources) -> list[FileEdit] | None:
-    """The edits that the mends mean; None where what is rendered is not written as it is in one
-    place.
+    """The edits for the mends; None if no single place has the rendered value.
 
-    A text with parameters in it has no such place, nor has a list of which two files wrote a part.
+    A text with parameters has no such place, nor has a list with parts of two files.
     """
     all_edits: list[FileEdit] = []
     for mend in mends:
@@ -95,7 +88,7 @@ def _steps(manifest: Manifest, mend: Mend, sources: Sources) -> list[FileEdit] |
 
 
 def _differences(path: Path, old: Any, new: Any) -> Iterator[tuple[Path, Any]]:
-    """The least that must be written: what is added to a list is no new list."""
+    """The smallest differences to write: an added item does not replace the list."""
     if old is MISSING and new is None:
         return
     if isinstance(old, dict) and isinstance(new, dict):
@@ -118,7 +111,7 @@ def _differences(path: Path, old: Any, new: Any) -> Iterator[tuple[Path, Any]]:
 
 def _removal(manifest: Manifest, path: Path, sources: Sources) -> FileEdit | None:
     pointer = _literal(manifest, path, sources)
-    # A parameter's value is not what stands at the path: without it the template would lack it.
+    # A parameter's value is not at the path: its removal would leave the reference without a value.
     own = pointer is not None and (pointer.path[-1:] == path[-1:] or isinstance(path[-1], int))
     return _edit(pointer) if pointer is not None and own else None
 
@@ -146,7 +139,7 @@ def _addition(manifest: Manifest, path: Path, value: Any, sources: Sources) -> F
 
 
 def _literal(manifest: Manifest, path: Path, sources: Sources) -> Pointer | None:
-    """The one place where the value is written as it is rendered."""
+    """The single place with the rendered value."""
     value = yaml_path.at(manifest.body, path)
     places = [_place(manifest.origin, path, below) for below in _leaves(value)] or [
         _base(manifest.origin, path)
@@ -157,7 +150,7 @@ def _literal(manifest: Manifest, path: Path, sources: Sources) -> Pointer | None
 
 
 def _home(manifest: Manifest, path: Path, sources: Sources) -> Pointer | None:
-    """Where the mapping or list is written: in the base, where several files have a part in it."""
+    """The place of the mapping or list: in the base, if several files have parts of it."""
     value, base = yaml_path.at(manifest.body, path), manifest.origin.base
     places = [place for below in _leaves(value) if (place := _place(manifest.origin, path, below))]
     in_base = [
@@ -174,7 +167,7 @@ def _base(origin: Origin, path: Path) -> Pointer:
 
 
 def _place(origin: Origin, path: Path, below: Path) -> Pointer | None:
-    """Where the value at `path` is written, by what set a scalar of it."""
+    """The place of the value at `path`, by the source of one of its scalars."""
     pointer = lookup.pointers(origin, path + below)[0]
     cut = len(pointer.path) - len(below)
     # a line of a chart's template; a parameter in a list's entry

@@ -22,8 +22,8 @@ def without(
     """The check without findings that are suppressed on that day or are in the baseline; blocking
     findings stay.
 
-    `baseline` holds fingerprints. Answers are only called unneeded where every cluster was looked
-    at.
+    `baseline` has fingerprints. Suppressions are only reported as unused if every cluster was
+    checked.
     """
     bundles = [one.bundle for one in checked.prepared]
     all_clusters = {bundle.cluster.name for bundle in bundles} >= set(
@@ -48,7 +48,7 @@ def without(
 
 
 def _known(findings: tuple[Finding, ...], baseline: frozenset[str]) -> dict[Finding, None]:
-    """Those of the baseline, in the report's order of equal ones."""
+    """The findings in the baseline, in the report's order of equal ones."""
     if not baseline:
         return {}
     ordered = report.in_order(findings)

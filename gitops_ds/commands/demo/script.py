@@ -1,8 +1,8 @@
-"""The whole story on the embedded cluster, with a real Git repository: commit, join, bad commits,
-revert, recovery.
+"""The scenes of the demo on the simulated cluster, with a real Git repository: commit, new node,
+bad commits, revert, recovery.
 
-Every printed line is read from the objects of the cluster or from Git at that moment; nothing
-is written down beforehand but the order of the scenes.
+Every printed value is read from the objects of the cluster or from Git; only the order of the
+scenes is fixed.
 """
 
 from __future__ import annotations
@@ -64,10 +64,10 @@ async def play(
     *,
     page: bool = False,
 ) -> None:
-    """Plays all scenes on `count` nodes; raises TimedOut when the cluster does not do what it
-    should.
+    """Plays all scenes on `count` nodes. Raises TimedOut if the cluster does not reach an expected
+    state.
 
-    With `page` they are on the page as well, which is served until Ctrl-C.
+    With `page`, the page is served until Ctrl-C.
     """
     with tempfile.TemporaryDirectory(prefix="gitops-ds-demo-") as temporary:
         async with (
@@ -91,12 +91,12 @@ async def play(
 
 
 def run(story: Coroutine[Any, Any, None], speed: float) -> None:
-    """Runs `story` to its end with `speed` seconds of the cluster in a real one."""
+    """Runs `story` to its end with `speed` seconds of the cluster per real second."""
     virtual_time.run(story, speed)
 
 
 async def _look(stage: DemoStage, name: str = STAR) -> tuple[Agent, ...]:
-    """All agents; that of the scene is shown."""
+    """All agents; prints the agent of the scene."""
     now = stage.cluster.server.now()
     agents = await fleet_agents.list_agents(stage.cluster, "gitops-ds", now)
     for agent in agents:
@@ -106,7 +106,7 @@ async def _look(stage: DemoStage, name: str = STAR) -> tuple[Agent, ...]:
 
 
 async def _agent(stage: DemoStage, name: str, until: Callable[[Agent], bool], what: str) -> Agent:
-    """The agent as soon as `until` holds for it."""
+    """The agent as soon as `until` is true for it."""
 
     def found(agents: tuple[Agent, ...]) -> bool:
         return any(agent.key.name == name and until(agent) for agent in agents)
@@ -255,7 +255,7 @@ async def _print_plan(
     stage: DemoStage, commit: CommitId, name: str, before: Sequence[Agent] = ()
 ) -> None:
     """Prints the plan that the deployer made for the commit, without its last lines; with the
-    agents before it, the stages of their rollouts as well.
+    agents before it, also the stages of their rollouts.
     """
 
     def planned() -> Planned | None:
@@ -341,7 +341,7 @@ async def _bad_image(stage: DemoStage) -> None:
 
 
 async def _event(stage: DemoStage, of: type[E], until: Callable[[E], bool]) -> E:
-    """The first event of that kind for which `until` holds."""
+    """The first event of that kind for which `until` is true."""
 
     def found() -> E | None:
         return next((one for one in stage.events if isinstance(one, of) and until(one)), None)

@@ -46,7 +46,7 @@ onFailure: {revert: {after: 30s, how: commit}}
 
 
 class DemoStage(msgspec.Struct, frozen=True):
-    """What the scenes play on. `say` prints a line, `show` shows the agent of the scene."""
+    """The environment of the scenes. `say` prints a line, `show` shows the agent of the scene."""
 
     cluster: simulator.SimulatedCluster
     repository: Repository
@@ -62,7 +62,7 @@ class DemoStage(msgspec.Struct, frozen=True):
 async def open_stage(
     folder: Path, count: int, say: Callable[[str], None], show_agent: Callable[[Agent, float], None]
 ) -> AsyncIterator[DemoStage]:
-    """The stage with `count` nodes and a repository in `folder`; its parts run inside."""
+    """The stage with `count` nodes and a repository in `folder`; its parts run in the context."""
     work = folder / "repository"
     with resources.as_file(resources.files("gitops_ds") / "examples-repo") as example:
         shutil.copytree(example, work)
@@ -161,7 +161,7 @@ def _loop(
 
 @asynccontextmanager
 async def served_page(stage: DemoStage) -> AsyncIterator[str]:
-    """The page, at a port of this machine that is free; gives its link."""
+    """Serves the page on a free local port; returns its link."""
     from gitops_ds.fleet.tracker import StatusTracker
     from gitops_ds.service import page_view
     from gitops_ds.settings.page import PageSettings

@@ -15,8 +15,8 @@ _ADVICE = "add them to repository.approvers; docs/guides/approvals.md"
 def examine(
     repositories: Iterable[RepositorySettings], bundles: Iterable[Bundle]
 ) -> Iterator[Line]:
-    """One line for each agent with a stage that no approver of the settings can approve; none
-    where no repository has approvers.
+    """One line for each agent with a stage that no approver of the settings can approve; no lines
+    without approvers in any repository.
     """
     names = {name for one in repositories for name in one.approvers}
     if not names:

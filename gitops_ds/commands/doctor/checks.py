@@ -1,7 +1,6 @@
-"""What `doctor` looks at: everything that must be well before an apply can be, each as one line
-with what to do.
+"""The checks of `doctor`: the prerequisites of an apply, one line each with advice.
 
-Nothing is written: permissions are queried, not tried.
+It is read-only: permissions are queried, not tried.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ _ROLES: Final = (
 
 
 async def examine(options: DoctorOptions) -> AsyncIterator[Line]:
-    """The lines in the order in which trouble is best mended; never raises for what it finds."""
+    """The lines in the order in which problems should be fixed; never raises for a problem."""
     yield _versions()
     yield _yaml()
     yield _schemas()
@@ -109,9 +108,7 @@ def _schemas() -> Line:
 
 
 def _settings(options: DoctorOptions) -> tuple[Line, DoctorOptions, Service | None]:
-    """The line; what is wanted, with the file's words where the command line has none; and the
-    file's settings.
-    """
+    """The line; the options, with those of the file as defaults; and the settings of the file."""
     if options.settings is None:
         return (
             Line(
@@ -229,13 +226,13 @@ class Right(msgspec.Struct, frozen=True, order=True):
     namespace: str = ""
 
     def __str__(self) -> str:
-        """As `kubectl auth can-i` puts it."""
+        """The form of `kubectl auth can-i`."""
         plural = self.resource.plural + (f".{self.resource.group}" if self.resource.group else "")
         return f"{self.verb} {plural}" + (f" in {self.namespace}" if self.namespace else "")
 
 
 def looking() -> tuple[Right, ...]:
-    """What reading a fleet takes; `watch` is the service's."""
+    """The permissions to read a fleet; `watch` is for the service."""
     return tuple(
         Right(verb, resource)
         for resource in (DAEMONSET, CONTROLLER_REVISION, NODE, POD)
@@ -244,8 +241,8 @@ def looking() -> tuple[Right, ...]:
 
 
 def applying(keys: Iterable[Key]) -> tuple[Right, ...]:
-    """What a server-side apply of these objects takes; without any, of DaemonSets and ConfigMaps
-    anywhere.
+    """The permissions for a server-side apply of these objects; without objects, of DaemonSets and
+    ConfigMaps in all namespaces.
     """
     places = {
         (builtin_resources.RESOURCES.get((key.group, key.kind)), key.namespace) for key in keys
@@ -273,13 +270,13 @@ def remembering(namespace: str) -> tuple[Right, ...]:
 
 
 def leading(namespace: str) -> tuple[Right, ...]:
-    """What an election takes."""
+    """The permissions for an election."""
     return tuple(Right(verb, LEASE, namespace) for verb in ("get", "create", "update"))
 
 
 def pruning(keys: Iterable[Key]) -> tuple[Right, ...]:
-    """What deleting takes: of what left Git under --prune, and always of ConfigMaps with content
-    unused names.
+    """The permissions for deletions: of objects that left Git with --prune, and always of unused
+    content-named ConfigMaps.
     """
     places = {
         (builtin_resources.RESOURCES.get((key.group, key.kind)), key.namespace) for key in keys
@@ -298,8 +295,8 @@ def pruning(keys: Iterable[Key]) -> tuple[Right, ...]:
 
 
 async def rights(cluster: Cluster, keys: Iterable[Key], namespace: str) -> AsyncIterator[Line]:
-    """One line for each use of rights. `keys`: the objects of the repository, `namespace`: of the
-    state. Raises ClusterError.
+    """One line for each use of permissions. `keys`: the objects of the repository, `namespace`: of
+    the state. Raises ClusterError.
 
     https://kubernetes.io/docs/reference/access-authn-authz/authorization/#checking-api-access
     """

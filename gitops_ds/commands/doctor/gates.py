@@ -19,7 +19,7 @@ _ADVICE = "docs/rollouts.md, section Gates; the rollout holds until it can be me
 
 
 class _Used(msgspec.Struct, frozen=True):
-    """A measured gate that a stage of an agent names."""
+    """A measured gate of a stage of an agent."""
 
     agent: str
     name: str

@@ -1,5 +1,5 @@
-"""What `doctor` says of repositories: the one that was named, or all of the settings, which are
-read as the service reads them.
+"""The checks of `doctor` for repositories: the one in the arguments, or all in the settings, which
+are read like the service does.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _UNREAD = "name it with -C, and see that it can be read and has a commit"
 async def examine(
     options: DoctorOptions, service: Service | None, bundles: list[Bundle]
 ) -> AsyncIterator[Line]:
-    """Their lines; what each of them means is added to `bundles`."""
+    """Their lines; adds the bundle of each to `bundles`."""
     if service is not None and service.repositories:
         async for line in _followed(options, service, bundles):
             yield line
@@ -83,15 +83,15 @@ async def _followed(
 
 
 class _Followed(msgspec.Struct, frozen=True):
-    """One repository of the settings, and as whom the service comes to it."""
+    """One repository of the settings, and its credentials."""
 
     settings: RepositorySettings
     own: git_auth.Keyring
     service: Service
 
     async def trusted(self) -> AsyncIterator[Line]:
-        """Its credentials and keys as they are now, and whether its tip is signed as it has to
-        be.
+        """The lines of its present credentials and keys, and of the required signature of its
+        tip.
         """
         display, now = self.own.where.display, time.time()
         if self.settings.credentials:
@@ -113,7 +113,7 @@ class _Followed(msgspec.Struct, frozen=True):
             return verification.message if isinstance(verification, Unverified) else ""
 
     async def snapshot(self) -> SourceTree:
-        """Its tip, as the service would see it."""
+        """The snapshot of its tip, as for the service."""
         async with self._opened() as repository:
             return await open_repository.snapshot_of(
                 repository, await repository.tip(revision_of(self.settings)), self.settings.path

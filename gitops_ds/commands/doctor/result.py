@@ -12,7 +12,7 @@ from gitops_ds.client import connect
 
 
 class CheckVerdict(StrEnum):
-    """How one thing is."""
+    """The verdict of one check."""
 
     OK = "ok"
     WARNING = "warning"
@@ -20,7 +20,7 @@ class CheckVerdict(StrEnum):
 
 
 class Line(msgspec.Struct, frozen=True):
-    """One thing that was looked at, how it is, and what to do where it is not well."""
+    """One check, its verdict, and the advice for a problem."""
 
     name: str
     verdict: CheckVerdict
@@ -29,8 +29,8 @@ class Line(msgspec.Struct, frozen=True):
 
 
 class DoctorOptions(msgspec.Struct, frozen=True):
-    """What to look at: the repository as named (None: the one around), a settings file, the cluster
-    and its name in `clusters/`.
+    """The options: the repository (None: that of the current directory), a settings file, the
+    cluster and its name in `clusters/`.
     """
 
     repository: str | None = None

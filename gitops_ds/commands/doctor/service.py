@@ -1,5 +1,5 @@
-"""What `doctor` says of the service's own parts: the election, and the files that webhooks, the
-page and news live from.
+"""The checks of `doctor` for parts of the service: the election, and the files of webhooks, the
+page and notifications.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from gitops_ds.service.webhook import SecretFile
 from gitops_ds.settings.service import Service
 from gitops_ds.web.page.access import AccessKind, PageToken
 
-_SHORTEST = 16  # characters of a secret: fewer can be guessed
+_SHORTEST = 16  # characters of a secret: a shorter one can be guessed
 _NEWS = "docs/notifications.md describes each setting"
 _MAKE = "make one with `openssl rand -hex 32`, and give the same to the forge"
 
 
 def files(service: Service) -> Iterator[Line]:
-    """The secrets of webhooks, of the page, of receivers of news and of forges, as they are now."""
+    """The present secrets of webhooks, the page, receivers of notifications and forges."""
     yield from _webhooks(service)
     yield from _page(service)
     yield from _receivers(service)
@@ -86,7 +86,7 @@ def _page(service: Service) -> Iterator[Line]:
 
 
 def _receivers(service: Service) -> Iterator[Line]:
-    """Nothing is sent: a test message would reach people."""
+    """No test message is sent, because people would receive it."""
     for one in service.notify:
         try:
             url, _ = sender.target(one)
@@ -123,8 +123,8 @@ def _forges(service: Service) -> Iterator[Line]:
 
 
 async def election(cluster: Cluster, service: Service, now: float) -> Line:
-    """Who holds the lease, and whether that one is still there; `now` in seconds since 1970. Raises
-    ClusterError.
+    """The line of the holder of the lease, and whether it renews it; `now` in seconds since 1970.
+    Raises ClusterError.
     """
     space, name = service.cluster.namespace, service.election.lease
     try:

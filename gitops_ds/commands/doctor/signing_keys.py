@@ -1,6 +1,4 @@
-"""What `doctor` says of the keys whose signatures count: which lines name none, and which keys are
-past their time.
-"""
+"""The checks of `doctor` for trusted keys: lines without a key, and expired keys."""
 
 from __future__ import annotations
 
@@ -33,7 +31,7 @@ _BEFORE = re.compile(r'valid-before="(\d{8})(\d{4})?(\d{2})?(Z?)"')
 
 
 async def lines(settings: RepositorySettings, display: str, now: float) -> list[Line]:
-    """One line for what is well, or one for each trouble; `now` in seconds since 1970."""
+    """One line without problems, else one for each problem; `now` in seconds since 1970."""
     try:
         trust = git_auth.trust_of(settings)
         openpgp = await asyncio.to_thread(signatures.openpgp_keys, trust.openpgp)
@@ -93,7 +91,7 @@ def _written(trust: Trust) -> list[tuple[int, str]]:
 
 
 def _signers(trust: Trust) -> Iterator[tuple[int, float | None]]:
-    """The number of each line that names a key, and until when that counts."""
+    """The number of each line with a key, and the key's expiry."""
     for number, text in _written(trust):
         match = _SIGNER.match(text)
         if match is None or not _is_key(match["type"], match["key"]):
@@ -113,7 +111,7 @@ def _is_key(type: str, text: str) -> bool:
 
 
 def _moment(before: re.Match[str]) -> float | None:
-    """As ssh-keygen reads it; without a Z it is the machine's own time, and UTC in a pod."""
+    """A time in ssh-keygen's format; without a Z it is local time, which is UTC in a pod."""
     try:
         digits = f"{before[1]}{before[2] or '0000'}{before[3] or '00'}"
         return datetime.strptime(digits, "%Y%m%d%H%M%S").replace(tzinfo=UTC).timestamp()

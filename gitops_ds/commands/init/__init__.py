@@ -1,5 +1,5 @@
-"""A small valid repository to begin with: the files of repository/, written where nothing of them
-exists yet, or not at all.
+"""A small valid repository as a start: the files of repository/, which are only written if none of
+them exists.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 from gitops_ds import __version__, errors
 from gitops_ds.git import atomic_write
 
-# a name that begins with a dot would be overlooked here, and by tools that pack the program
+# a name that begins with a dot would be skipped here, and by packaging tools
 _HIDDEN = "dot-"
 _VERSION = "@VERSION@"
 
@@ -36,8 +36,8 @@ def _files(folder: Traversable, at: PurePosixPath) -> Iterator[tuple[PurePosixPa
 def write(directory: Path, files: Mapping[PurePosixPath, str]) -> tuple[PurePosixPath, ...]:
     """Writes every file (by path its text), and returns their paths.
 
-    Raises Refused when one of them exists already or lies behind a link, UsageError when the
-    directory can't be written. Then nothing is left behind.
+    Raises Refused if one of them exists or is behind a link, UsageError if the directory can't be
+    written. Then no file is written.
     """
     there = [
         str(path)

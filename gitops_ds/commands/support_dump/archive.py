@@ -19,13 +19,13 @@ from gitops_ds.redaction.support_dump import Redactor
 
 ROOT: Final = "gitops-ds-support"
 
-# by file name: bytes are whole, a text or a document is redacted
+# by file name: bytes are unchanged, a text or a document is redacted
 Parts = dict[str, Any]
 
 
 class DumpLimits(msgspec.Struct, frozen=True):
-    """How large a file of the archive, a log, and all files together may be, in bytes before they
-    are compressed.
+    """The limits of a file of the archive, of a log, and of all files together, in uncompressed
+    bytes.
     """
 
     file: int = 16 << 20
@@ -35,13 +35,13 @@ class DumpLimits(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class Dump:
-    """What was found, and in words what was not."""
+    """The parts, and as text the missing ones."""
 
     parts: Parts = field(default_factory=dict)
     missing: list[str] = field(default_factory=list)
 
     async def read(self, what: str, reading: Awaitable[Parts]) -> None:
-        """Adds what is read, or why it can't be."""
+        """Adds the result of a read, or the error."""
         try:
             self.parts |= await reading
         except (errors.GitopsError, OSError) as error:
@@ -49,8 +49,8 @@ class Dump:
 
 
 def archive(dump: Dump, limits: DumpLimits, at: float) -> bytes:
-    """The tar.gz, made at a time in seconds since 1970; the index of its parts, and what
-    is not, comes first.
+    """The tar.gz, created at a time in seconds since 1970; the index of its parts, and of missing
+    ones, comes first.
     """
     redactor, files, left = Redactor(), {}, []
     for part in dump.parts.values():
@@ -69,8 +69,8 @@ def archive(dump: Dump, limits: DumpLimits, at: float) -> bytes:
 
 
 def _written(redactor: Redactor, part: Any, most: int) -> tuple[bytes, str]:
-    """A part within its limit, and what was cut: the last items of a list, the first lines of a
-    text.
+    """A part within its limit, and a note about omissions: the last items of a list, the first
+    lines of a text.
     """
     if isinstance(part, str):
         data = redactor.text(part).encode()
@@ -84,7 +84,8 @@ def _written(redactor: Redactor, part: Any, most: int) -> tuple[bytes, str]:
         return (data, "") if len(data) <= most else (b"", "too large")
     lines: list[bytes] = []
     spent = 0
-    for item in redactor.document(part):  # all of them at once: most of what is known is in none
+    # all lines at once, because most of them contain no secret
+    for item in redactor.document(part):
         line = orjson.dumps(item)
         if spent + len(line) > most:
             break
@@ -129,7 +130,7 @@ def _packed(files: Mapping[str, bytes], at: float) -> bytes:
 
 
 def write(file: Path, data: bytes) -> None:
-    """Writes the archive for its owner alone.
+    """Writes the archive, readable only by its owner.
 
     Raises UsageError for an existing file and for one that can't be written, Refused for a link.
     """

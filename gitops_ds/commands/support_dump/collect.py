@@ -1,7 +1,7 @@
-"""`support-dump`: what a bug report needs, in one archive that may be shown to strangers.
+"""`support-dump`: the data for a bug report, in one archive that can be published.
 
-Everything is read and nothing written. Parts that cannot be read are listed in the archive. No
-Secret is read; parts that may contain one pass through `redaction`.
+It is read-only. Parts that cannot be read are listed in the archive. No Secret is read; parts that
+may contain secrets pass through `redaction`.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _PODS: Final = 10  # of the service, whose logs and metrics are read
 
 
 class Raw(Protocol):
-    """Reads at most so many bytes of what the API server answers at a path; raises ClusterError."""
+    """Reads at most that many bytes of the API server's response at a path; raises ClusterError."""
 
     def __call__(self, path: str, query: Mapping[str, str], most: int) -> Awaitable[str]:
         """The text."""
@@ -55,8 +55,8 @@ class Raw(Protocol):
 
 
 class DumpOptions(msgspec.Struct, frozen=True):
-    """What is dumped: the state's namespace, a settings file of this machine, and how much. `raw`
-    reads logs and metrics.
+    """The options: the state's namespace, a local settings file, and the limits. `raw` reads logs
+    and metrics.
     """
 
     namespace: str = "gitops-ds"
@@ -107,9 +107,7 @@ async def _versions() -> Parts:
 
 
 def _libraries() -> list[str]:
-    """The distributions that the installed program depends on, those of its extras as well, by the
-    names of its metadata.
-    """
+    """The dependencies of the installed program, including those of its extras, by its metadata."""
     requirements = importlib.metadata.requires("gitops-ds") or ()
     return sorted(
         {
@@ -132,8 +130,8 @@ async def _settings_file(file: str) -> Parts:
 
 
 def _settings(file: str, data: bytes) -> Any:
-    """The settings as values: invalid YAML is left out, because it is unknown what in it is
-    secret. Raises SettingsError.
+    """The settings as values; invalid YAML is omitted, because its secrets can't be recognized.
+    Raises SettingsError.
     """
     parsed = parser.read(file, data)
     if problems := [finding for finding in parsed.findings if finding.refused]:
@@ -163,7 +161,7 @@ async def _listed(
 
 
 def _slim(body: Body, resource: Resource) -> dict[str, Any]:
-    """Without who wrote which field, and without the copy that kubectl keeps."""
+    """The object without managedFields and without kubectl's annotation."""
     metadata = {
         key: value for key, value in (body.get("metadata") or {}).items() if key != "managedFields"
     }
@@ -175,9 +173,7 @@ def _slim(body: Body, resource: Resource) -> dict[str, Any]:
 
 
 async def _pods(cluster: Cluster) -> Parts:
-    """Of the pods of DaemonSets how they are: their specification is in the revision that they
-    name.
-    """
+    """The status of the pods of DaemonSets: their specification is in their revision."""
     listing = await cluster.list(POD, Selection(brief=True))
     kept = (
         "name",
@@ -205,7 +201,7 @@ async def _pods(cluster: Cluster) -> Parts:
 
 
 async def _nodes(cluster: Cluster) -> Parts:
-    """Their labels, taints and conditions; no addresses, no annotations."""
+    """The labels, taints and conditions of nodes, without addresses and annotations."""
     items = []
     for body in (await cluster.list(NODE, Selection(brief=True))).items:
         metadata, spec = body["metadata"], body.get("spec") or {}
@@ -224,8 +220,8 @@ async def _nodes(cluster: Cluster) -> Parts:
 
 
 async def _events(cluster: Cluster, space: str) -> Parts:
-    """Of DaemonSets, pods and nodes, and of all in the namespace of the service; the newest first,
-    for those are kept.
+    """The events of DaemonSets, pods and nodes, and of all objects in the namespace of the service;
+    newest first, because the limit drops the last ones.
     """
     kinds = (DAEMONSET.kind, POD.kind, NODE.kind)
     events = [
@@ -248,7 +244,7 @@ def _moment(event: Body) -> str:
 
 
 async def _config_maps(cluster: Cluster, space: str) -> Parts:
-    """Ours, the state in them decoded elsewhere; and what settings there are."""
+    """Our ConfigMaps, whose state is decoded separately, and those with settings."""
     items, parts = [], {}
     for body in (await cluster.list(CONFIG_MAP, Selection(namespace=space))).items:
         slim = _slim(body, CONFIG_MAP)
@@ -272,7 +268,9 @@ async def _config_maps(cluster: Cluster, space: str) -> Parts:
 
 
 async def _statuses(cluster: Cluster, space: str) -> Parts:
-    """Where its CustomResourceDefinition is installed; else they are ConfigMaps."""
+    """The status objects, if their CustomResourceDefinition is installed; else they are
+    ConfigMaps.
+    """
     kind = (await cluster.resources()).get((names.DOMAIN, status_writer.KIND))
     return await _listed(cluster, kind, "agentstatuses", Selection(namespace=space)) if kind else {}
 
@@ -294,9 +292,7 @@ async def _states(dump: Dump, cluster: Cluster, space: str) -> None:
 
 
 async def _running(dump: Dump, cluster: Cluster, options: DumpOptions, raw: Raw) -> None:
-    """Logs and metrics of the service's own pods: those of the program that ran before a restart
-    too.
-    """
+    """Logs and metrics of the service's own pods, including the logs before a restart."""
     try:
         listing = await cluster.list(POD, Selection(options.namespace, _SERVICE))
     except errors.ClusterError as error:
@@ -344,6 +340,6 @@ def _port(body: Body) -> int:
 
 
 async def _text(name: str, reading: Awaitable[str], most: int) -> Parts:
-    """A text in whole lines: half a secret would not be known again."""
+    """A text of complete lines, because a part of a secret would not be recognized."""
     text = await reading
     return {name: text if len(text.encode()) < most else text[: text.rfind("\n") + 1]}
