@@ -244,7 +244,7 @@ class _CheckRequest(msgspec.Struct, frozen=True):
 
     @property
     def fix(self) -> bool:
-        """Whether files are to be fixed."""
+        """Whether files are fixed."""
         return self.args.fix or self.args.fix_unsafe
 
     @property

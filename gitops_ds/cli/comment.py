@@ -77,7 +77,9 @@ class CommentArgs(arguments.CommonArgs):
     is_flag=True,
     help="Send the token over plain HTTP, for a server in your own network.",
 )
-@options.option("--dry-run", is_flag=True, help="Print the requests only; needs no token.")
+@options.option(
+    "--dry-run", is_flag=True, help="Print the requests without sending them; needs no token."
+)
 @options.common
 @arguments.typed(CommentArgs)
 def comment(args: CommentArgs) -> int:

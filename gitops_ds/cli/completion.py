@@ -34,7 +34,7 @@ def completion(args: CompletionArgs) -> int:
     return 0
 
 
-# Of cobra's ShellCompDirective, by which kubectl completes files and directories itself:
+# From cobra's ShellCompDirective; kubectl completes files and directories itself:
 # https://pkg.go.dev/github.com/spf13/cobra#ShellCompDirective
 NO_FILES = 4
 _DIRECTIVES = {"file": 0, "dir": 16}
@@ -54,7 +54,7 @@ def plugin_completions(words: Sequence[str]) -> str:
     completion = ShellComplete(cli, {}, "kubectl gitops-ds", COMPLETION_VARIABLE)
     try:
         items = completion.get_completions(list(before), incomplete)
-    except Exception:  # a prompt is no place for a message
+    except Exception:  # a message would corrupt the prompt
         items = []
     plain = [one for one in items if one.type == "plain"]
     lines = [f"{one.value}\t{one.help}" if one.help else str(one.value) for one in plain]

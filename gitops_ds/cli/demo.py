@@ -67,7 +67,7 @@ def demo(args: DemoArgs) -> int:
 
 def _as_interrupt(number: int, frame: FrameType | None) -> None:
     """Ends the demo as Ctrl-C does: asyncio cancels the story, and directories are removed. An
-    exception that a handler raises in the middle of any code could be lost there.
+    exception from a signal handler could be raised, and lost, in any code.
     """
     handler = signal.getsignal(signal.SIGINT)
     if not callable(handler):  # ignored, as in a background job of a shell

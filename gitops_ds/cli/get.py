@@ -175,7 +175,9 @@ async def _watch(args: GetArgs) -> int:
 
 
 class _ChangePrinter:
-    """Prints the selected agents, then those that changed; the age of an agent is no change."""
+    """Prints the selected agents, then those that changed; the age of an agent does not count as a
+    change.
+    """
 
     def __init__(self, args: GetArgs) -> None:
         self._args = args
@@ -209,7 +211,7 @@ class _ChangePrinter:
     def _print_rows(self, agents: Sequence[Agent], changed: Sequence[Agent]) -> None:
         args = self._args
         if (not self._started and not args.no_headers) or changed:
-            # all rows give the widths
+            # all rows determine the widths
             text = table.fleet(agents, time.time(), wide=args.output.is_wide).splitlines()
             rows = [row for agent, row in zip(agents, text[1:], strict=False) if agent in changed]
             head = text[:1] if not self._started and not args.no_headers else []

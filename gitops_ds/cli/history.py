@@ -1,4 +1,4 @@
-"""`gitops-ds history`: Git joined with ControllerRevisions."""
+"""`gitops-ds history`: the ControllerRevisions of a DaemonSet with their commits."""
 
 from __future__ import annotations
 

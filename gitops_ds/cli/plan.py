@@ -116,7 +116,7 @@ async def _plan(args: PlanArgs) -> int:
 
 @contextmanager
 def simulation_named() -> Iterator[None]:
-    """Names the option that needs no cluster where no kubeconfig exists."""
+    """Adds the options without a cluster to the error of a missing kubeconfig."""
     from gitops_ds import errors
 
     try:
@@ -130,7 +130,7 @@ def simulation_named() -> Iterator[None]:
 async def report_uncommitted(
     repository: RepositoryRef, snapshot: SourceTree, *, quiet: bool
 ) -> None:
-    """Prints which changes of the work tree `apply` does not take."""
+    """Prints the changes of the work tree that `apply` ignores."""
     from gitops_ds.commands import uncommitted_changes
 
     if snapshot.commit is None and (more := await uncommitted_changes.of(repository, snapshot)):

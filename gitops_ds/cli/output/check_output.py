@@ -99,8 +99,8 @@ def _into(file: str, text: str) -> None:
 
 
 def _summarize(report: Report, about: ReportContext) -> None:
-    """Appends to the step summary of GitHub Actions, up to its size limit: a summary above the
-    limit is dropped whole.
+    """Appends to the step summary of GitHub Actions, up to its size limit: GitHub drops a summary
+    above the limit as a whole.
     """
     from gitops_ds.report import markdown
 
@@ -162,7 +162,7 @@ def report(
 ) -> Report:
     """The report of a check; names of files are relative to `root` in the repository.
 
-    `with_fixes`: also how the files would change.
+    `with_fixes`: with the changes of the files.
     """
     from gitops_ds.commands.check import run
     from gitops_ds.report import findings
@@ -227,7 +227,7 @@ def _changed(group: ClusterChange) -> ReportedChange:
 
 @dataclass(frozen=True, kw_only=True)
 class ReportArgs:
-    """The options of a check that its report names."""
+    """The options of a check that are part of its report."""
 
     clusters: tuple[str, ...]
     base: str | None
@@ -253,7 +253,7 @@ def report_context(args: ReportArgs, snapshot: SourceTree, root: str) -> ReportC
         fail_on=Severity(args.fail_on),
         rules=_rules(formats),
     )
-    # outside a CI job nothing of this exists, and its code takes time to load
+    # not needed outside of a CI job, and the import takes time
     in_job = any(name.startswith(("GITHUB_", "CI_")) for name in os.environ)
     return _with_job(context, commit.id if commit else "") if in_job else context
 

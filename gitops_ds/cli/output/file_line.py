@@ -14,7 +14,7 @@ _ERASE = "\r\x1b[K"
 
 
 class FileLine:
-    """A line that is written over itself. It needs no thread: `check` forks."""
+    """A line that is overwritten in place, without a thread, because `check` forks."""
 
     def __init__(self, stream: TextIO, width: int, clock: Callable[[], float]) -> None:
         """`clock` returns seconds."""

@@ -1,4 +1,4 @@
-"""The bar of rollouts on a terminal; imports rich, so it is imported only for one."""
+"""The bar of rollouts on a terminal; it imports rich, so it is imported on demand."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class RolloutBar(RolloutLines):
         return f"about {duration.words(longest)} left" if longest else ""
 
     def _total(self) -> RolloutProgress:
-        now = tuple(self._now.values())  # a copy: the bar is drawn in a thread of its own
+        now = tuple(self._now.values())  # a copy: the bar is drawn in a separate thread
         return RolloutProgress(sum(one.done for one in now), sum(one.nodes for one in now))
 
 

@@ -1,4 +1,4 @@
-"""The progress of rollouts: a bar on a terminal, elsewhere one line per change."""
+"""The progress of rollouts: a bar on a terminal, else one line per change."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def columns(head: Sequence[str], rows: Iterable[Sequence[str]], *, headers: bool
 
 
 def coloured(text: str) -> str:
-    """A table whose states have their colours; a state is a cell of its own or begins a line."""
+    """A table with coloured states; a state is a separate cell or starts a line."""
     return _STATE.sub(lambda match: click.style(match[0], fg=_COLOURS[match[0]]), text)
 
 
@@ -173,7 +173,7 @@ _NAMED = 3
 
 
 class GroupedNodes(msgspec.Struct, frozen=True):
-    """The entries with a row of their own, and a line for each reason of more nodes."""
+    """The entries with separate rows, and a line for each reason of more nodes."""
 
     rows: list[dict[str, Any]]
     lines: list[str]

@@ -1,8 +1,8 @@
-"""The parameters of commands as frozen dataclasses: one for each command, put together from the
-groups in this module.
+"""The parameters of commands as frozen dataclasses: one for each command, composed of the groups in
+this module.
 
-`options` and `arguments` mirror each other: `options.connection` adds the options that
-`ConnectionArgs` holds.
+`options` and `arguments` mirror each other: `options.connection` adds the options of
+`ConnectionArgs`.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class AccessArgs:
     context: str | None
 
     def connection(self) -> Connection:
-        """How to reach the API server."""
+        """The connection to the API server."""
         from gitops_ds.client import connect
 
         return connect.Connection(self.kubeconfig, self.context)
@@ -60,7 +60,7 @@ class AccessArgs:
     def open_cluster(
         self, facts: ClusterFacts | None = None
     ) -> AbstractAsyncContextManager[Cluster]:
-        """The cluster; `facts` name the context where the command line does not."""
+        """The cluster; `facts` have the context for a command line without one."""
         from gitops_ds.client import connect
 
         return connect.opened(self.connection(), facts)
@@ -73,7 +73,7 @@ class ConnectionArgs(AccessArgs):
     state_namespace: str
 
     def connection(self) -> Connection:
-        """How to reach the API server and the deployer's state."""
+        """The connection to the API server, and the namespace of the deployer's state."""
         from gitops_ds.client import connect
 
         return connect.Connection(self.kubeconfig, self.context, self.state_namespace)

@@ -1,7 +1,7 @@
 """Completion of the names of objects, namespaces, contexts, clusters, agents and files.
 
-A completion is bounded in time and silent: an error, a cluster that does not answer and a prompt of
-a credential plugin give no candidates.
+A completion is silent and has a time limit: after an error, without a response of the cluster, and
+with a prompt of a credential plugin there are no candidates.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ DAEMONSET_PREFIXES = ("ds/", "daemonset/", "daemonsets/", "daemonset.apps/", "da
 
 
 def daemonsets(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
-    """Names of DaemonSets in the namespace of `-n`, with the prefix that was typed."""
+    """Names of DaemonSets in the namespace of `-n`, with the typed prefix."""
     prefix = next((one for one in DAEMONSET_PREFIXES if incomplete.startswith(one)), "")
     return matching(incomplete, lambda: _with_prefix(prefix, _daemonsets(ctx)))
 
@@ -55,7 +55,7 @@ def traced(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]
 
 
 def namespaces(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
-    """Names of namespaces; without the right to list them, those with a DaemonSet."""
+    """Names of namespaces; without permission to list them, those with a DaemonSet."""
 
     def read() -> Iterable[str]:
         from gitops_ds.errors import Forbidden
@@ -145,7 +145,7 @@ def _daemonsets(ctx: click.Context) -> Iterable[str]:
 
 
 def _nodes(ctx: click.Context) -> Iterable[str]:
-    """Names of nodes; without the right to list them, those with a pod."""
+    """Names of nodes; without permission to list them, those with a pod."""
     from gitops_ds.errors import Forbidden
     from gitops_ds.model.objects import NODE, POD
 
@@ -206,7 +206,7 @@ def matching(
 
 @contextlib.contextmanager
 def _silent() -> Iterator[None]:
-    """Discards what credential plugins print on stderr: it would be written into the prompt."""
+    """Discards the stderr of credential plugins, which would appear in the prompt."""
     sys.stderr.flush()
     kept, null = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, 2)

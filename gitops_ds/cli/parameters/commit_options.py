@@ -78,8 +78,8 @@ class CommitArgs:
     signoff: bool
 
     def proposal(self, forge: NamedForge | None = None) -> Proposal:
-        """The commit to write; with a forge a pull request. Raises UsageError where options
-        contradict each other.
+        """The commit to write; with a forge a pull request. Raises UsageError for contradictory
+        options.
         """
         from gitops_ds.commands.git_commit import Proposal
 
@@ -110,7 +110,7 @@ class PullRequestArgs:
 
 
 class OutputArgs(Protocol):
-    """What the output of a commit depends on."""
+    """The options of the output of a commit."""
 
     @property
     def push(self) -> bool:

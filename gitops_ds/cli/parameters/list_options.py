@@ -33,7 +33,7 @@ class Output(msgspec.Struct, frozen=True):
 
     @property
     def is_table(self) -> bool:
-        """Whether people read it."""
+        """Whether it is a table."""
         return self.format in ("text", "wide")
 
     @property
@@ -102,7 +102,7 @@ class SelectorType(click.ParamType["tuple[Requirement, ...]"]):
 
 
 class FieldCondition(msgspec.Struct, frozen=True):
-    """A term of a field selector: a field has, or has not, a value."""
+    """A term of a field selector: a field equals, or does not equal, a value."""
 
     field: str
     value: str
@@ -115,7 +115,7 @@ class FieldSelectorType(click.ParamType[tuple[FieldCondition, ...]]):
     name = "field selector"
 
     def __init__(self, fields: Sequence[str]) -> None:
-        """`fields` are those that a term may name."""
+        """`fields` are the allowed fields."""
         self._fields = fields
 
     def convert(

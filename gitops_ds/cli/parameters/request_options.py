@@ -40,7 +40,7 @@ service = options.together(
 
 @dataclass(frozen=True, kw_only=True)
 class ServiceArgs(arguments.ConnectionArgs, arguments.CommonArgs):
-    """The service that a command steers, and its output."""
+    """The service of a request, and the output."""
 
     directory: str | None
     id: str
