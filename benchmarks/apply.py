@@ -1,9 +1,9 @@
-"""`gitops-ds apply` of 300 and of 1,000 DaemonSets against a real API server, in turns with
-`kubectl apply --server-side` of the same files: first, unchanged, and with one changed image.
+"""`gitops-ds apply` of 300 and of 1,000 DaemonSets on a real API server, alternating with `kubectl
+apply --server-side` of the same files: first, unchanged, and with one changed image.
 
 python -m benchmarks apply; GITOPS_DS_BENCH_COUNT (300,1000), GITOPS_DS_BENCH_RUNS (5). Each run has
-two new control planes; a figure is the median of the runs. Seconds depend on the machine; the
-ratios travel. Requests are those that the API server counted.
+two new control planes; a figure is the median of the runs. Seconds depend on the machine, ratios do
+not. Requests are counted by the API server.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ COUNTS = [int(n) for n in os.environ.get("GITOPS_DS_BENCH_COUNT", "300,1000").sp
 RUNS = int(os.environ.get("GITOPS_DS_BENCH_RUNS", "5"))
 AUTHOR = "Bench <bench@example.com>"
 PROGRAM = Path(sys.executable).with_name("gitops-ds")
-# the wanted part of kubectl's wall, by the number of DaemonSets
+# the goal as a share of kubectl's wall time, by the number of DaemonSets
 GOALS: Mapping[int, Mapping[str, float]] = {
     300: {"first": 0.9, "unchanged": 0.4, "one image changed": 0.4},
     1000: {"first": 0.7, "unchanged": 0.25, "one image changed": 0.25},
@@ -93,7 +93,7 @@ Runs = dict[str, list[Run]]
 
 
 def clean(folder: Path, count: int) -> None:
-    """One DaemonSet in each file, all of one template."""
+    """One DaemonSet in each file, all from one template."""
     for n in range(count):
         (folder / f"agent-{n:05d}.yaml").write_text(TEMPLATE.format(n=n))
 
@@ -187,7 +187,7 @@ async def warm(work: Path, plane: ControlPlane) -> None:
             deployer_loop.LoopTiming(5.0, time.time, random.random),
         )
         running = asyncio.create_task(loop.run())
-        while (await ended.get()).writes:  # until a pass finds everything done
+        while (await ended.get()).writes:  # until a reconciliation finds nothing to do
             pass
         before = clusters.requests(plane)
         change(work)
@@ -195,7 +195,7 @@ async def warm(work: Path, plane: ControlPlane) -> None:
         loop.request()
         await ended.get()
         seconds = time.perf_counter() - began
-        await ended.get()  # the look at what was written
+        await ended.get()  # the reconciliation after the writes
         figures.show(
             f"{max(COUNTS)} DaemonSets, one image changed, caches warm",
             seconds,

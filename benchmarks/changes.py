@@ -55,7 +55,7 @@ def agent(number: int, version: str) -> dict[str, Any]:
 
 
 def write(folder: Path, changed: int, version: str) -> None:
-    """The repository, with another version of the first agents."""
+    """Writes the repository, with another version of the first agents."""
     files = {"gitops-ds.yaml": "version: v1\nname: fleet\n", "environments/production.yaml": "{}\n"}
     files |= {f"clusters/eu-{number}.yaml": POOLS for number in range(CLUSTERS)}
     for number in range(AGENTS):

@@ -1,9 +1,9 @@
-"""`gitops-ds check` as a process, in turns with kubeconform on the same files: CPU, wall and
-memory.
+"""`gitops-ds check` as a process, alternating with kubeconform on the same files: CPU, wall time
+and memory.
 
-python -m benchmarks check; GITOPS_DS_BENCH_FILES (10000), GITOPS_DS_BENCH_RUNS (5). kubeconform is
-`-strict` in one goroutine, with our own definitions as its local schemas, one for each kind; it has
-no rules.
+python -m benchmarks check; GITOPS_DS_BENCH_FILES (10000), GITOPS_DS_BENCH_RUNS (5). kubeconform
+runs `-strict` in one goroutine, with our definitions as its local schemas, one for each kind; it
+has no rules.
 
 The manifests are those of benchmarks/inputs.py (companions, comments, texts) with no finding, with
 one of severity info, and with five each; and DaemonSets alone without findings (validate.TEMPLATE).
@@ -33,7 +33,7 @@ PROGRAM = Path(sys.executable).with_name("gitops-ds")
 
 
 def kubeconform(folder: Path) -> list[str | Path]:
-    """The command but for the files."""
+    """The command without the files."""
     build: list[str | Path] = [
         ROOT / "scripts/gobuild",
         "kubeconform",
@@ -73,7 +73,7 @@ def findings(folder: Path) -> None:
     for number, wanted in GOALS.items():
         files = folder / f"findings-{number}"
         files.mkdir()
-        # beside them a file of namespaces: a repository has at most 10,000 files
+        # plus a file of namespaces: a repository has at most 10,000 files
         inputs.write(files, COUNT - 1, findings=(number,))
         check: list[str | Path] = [
             PROGRAM,
@@ -97,7 +97,7 @@ def compare(folder: Path, count: int) -> None:
     plain, every = folder / f"{count}" / "manifests", folder / f"{count}-every" / "manifests"
     for files in (plain, every):
         files.mkdir(parents=True)
-        # beside them a file of settings: a repository has at most 10,000 files
+        # plus a file of settings: a repository has at most 10,000 files
         validate.write(files, count - 1, 0)
     switches = ", ".join(sorted({f"{rule.id}: true" for rule in rule_table.RULES if not rule.on}))
     (every.parent / "gitops-ds.yaml").write_text(

@@ -1,5 +1,5 @@
-"""The objects of a cluster in which all agents run, as the controllers, the scheduler and the
-kubelets leave them.
+"""The objects of a cluster in which all agents run, as written by the controllers, the scheduler
+and the kubelets.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from gitops_ds.simulator.server import Server
 from tests import controlplane
 
 HASH = "5d8c7b6f9"
-IMAGES = 50  # in a node's status, as a kubelet reports at most (nodeStatusMaxImages)
+IMAGES = 50  # images in a node's status, a kubelet's maximum (nodeStatusMaxImages)
 # the field manager and the subresource of their writes
 KUBELET, CONTROLLER = ("kubelet", "status"), ("kube-controller-manager", "status")
 _ACCOUNT = "      serviceAccountName: default\n"
@@ -177,7 +177,7 @@ def _owned(agent: Mapping[str, Any], name: str, labels: Mapping[str, str]) -> di
 
 
 def prepare_simulated(server: Server, fleet: Fleet) -> None:
-    """Makes the nodes in a simulated cluster, which agents can be applied to after that."""
+    """Creates the nodes of a simulated cluster, before agents are applied."""
     server.begin()
     for body in fleet.node_bodies:
         server.create(NODE, body, "kubelet")
@@ -186,8 +186,8 @@ def prepare_simulated(server: Server, fleet: Fleet) -> None:
 
 
 def fill_simulated(server: Server, fleet: Fleet) -> None:
-    """Writes what follows the DaemonSets of a simulated cluster. Of the pods of an agent one is
-    created; the others are its copies, with their own name, node and uid.
+    """Writes the dependents of the DaemonSets of a simulated cluster. One pod of each agent is
+    created; the others are copies with their own name, node and uid.
     """
     nodes = server.store.all(NODE)
     for agent in server.store.all(DAEMONSET):

@@ -1,4 +1,4 @@
-"""Commands against a real API server, beside kubectl in the same run: seconds and requests."""
+"""Commands on a real API server, compared with kubectl in the same run: seconds and requests."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from benchmarks.processes import Cost
 from tests import controlplane
 from tests.controlplane import ControlPlane, Wanted
 
-# An API server works for some seconds after it is ready, on OpenAPI and its own objects.
+# An API server is busy for some seconds after it is ready, with OpenAPI and its own objects.
 QUIET_SHARE, QUIET_SECONDS, MOST_SECONDS = 0.1, 1.0, 60.0
 
 
@@ -38,7 +38,7 @@ def compile_program() -> None:
 
 @contextlib.contextmanager
 def pair(folder: Path, wanted: Wanted) -> Iterator[tuple[ControlPlane, ControlPlane]]:
-    """Two new control planes, both at rest: the peer's and our own."""
+    """Two new idle control planes: the peer's and our own."""
     peer, own = (ControlPlane(folder / name, wanted) for name in ("peer", "own"))
     try:
         peer.start()
@@ -51,7 +51,7 @@ def pair(folder: Path, wanted: Wanted) -> Iterator[tuple[ControlPlane, ControlPl
 
 
 def rest(*planes: ControlPlane) -> None:
-    """Waits until the API servers do nothing."""
+    """Waits until the API servers are idle."""
     for _ in range(int(MOST_SECONDS / QUIET_SECONDS)):
         before = sum(map(_cpu, planes))
         time.sleep(QUIET_SECONDS)
@@ -66,7 +66,7 @@ def _cpu(plane: ControlPlane) -> float:
 
 
 def kubectl(plane: ControlPlane, *arguments: str | Path) -> list[str | Path]:
-    """A command line of kubectl, with a cache of discovery of its own."""
+    """A command line of kubectl, with a separate discovery cache."""
     program, cache = controlplane.programs() / "kubectl", plane.directory / "kubectl"
     return [program, "--kubeconfig", plane.kubeconfig, "--cache-dir", cache, *arguments]
 
@@ -114,7 +114,7 @@ def _metrics(plane: ControlPlane) -> str:
 
 
 def summary(requests: Mapping[str, int]) -> str:
-    """The requests by verb, in words."""
+    """The requests by verb, as text."""
     return "requests: " + (
         ", ".join(f"{count} {verb}" for verb, count in sorted(requests.items())) or "none"
     )

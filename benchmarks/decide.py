@@ -75,7 +75,7 @@ def turn(cache: Cache) -> None:
 
 
 def held(lists: Lists) -> float:
-    """MiB that the cache keeps of so many DaemonSets; each body is parsed again."""
+    """The memory of the cache in MiB for that many DaemonSets; each body is parsed again."""
     wire = {
         resource: [orjson.dumps(body) for body in listing.items]
         for resource, listing in lists.items()
@@ -140,7 +140,7 @@ async def controlled(nodes: int) -> AsyncIterator[simulator.SimulatedCluster]:
 
 
 async def change(cluster: simulator.SimulatedCluster, image: str, enough: int) -> None:
-    """Makes or changes the DaemonSet, and waits until so many nodes run it."""
+    """Creates or changes the DaemonSet, and waits until that many nodes run it."""
     body = rollouts.daemonset(image)
     if image == "1":
         await cluster.create(DAEMONSET, body)

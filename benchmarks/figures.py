@@ -1,4 +1,4 @@
-"""How figures are printed: seconds, and the ratio to a peer that was measured in the same run."""
+"""The output of figures: seconds, and the ratio to a peer in the same run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def memory(what: str) -> None:
 
 
 def bounded(what: str, value: float, unit: str, bound: float) -> bool:
-    """Prints a figure beside its bound, and returns whether it is within it."""
+    """Prints a figure with its bound, and returns whether it is within the bound."""
     verdict = "within" if value <= bound else "ABOVE"
     print(f"{what}: {value:.2f} {unit}, {verdict} its bound of {bound:g} {unit}", flush=True)
     return value <= bound

@@ -1,5 +1,5 @@
-"""A full cluster in which nothing happens: 1,000 DaemonSets on 1,000 nodes, twenty pods on each
-node, with the heartbeats of the kubelets; without controllers.
+"""A full, idle cluster: 1,000 DaemonSets on 1,000 nodes, twenty pods on each node, with the
+heartbeats of the kubelets; without controllers.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from tests.controlplane import ControlPlane, Wanted
 
 NODES = int(os.environ.get("GITOPS_DS_BENCH_NODES", "1000"))
 AGENTS = int(os.environ.get("GITOPS_DS_BENCH_COUNT", "1000"))
-# so often a kubelet writes the status of its node when nothing changes (nodeStatusReportFrequency)
+# seconds between a kubelet's writes of an unchanged status of its node (nodeStatusReportFrequency)
 EVERY_SECONDS = 300
 FLEET = Fleet(NODES, AGENTS, slots=50)  # an agent runs on every fiftieth node
 
 
 @contextlib.contextmanager
 def running(folder: Path) -> Iterator[tuple[ControlPlane, gitservers.Upstream]]:
-    """A cluster in which everything runs, and the repository that it runs from."""
+    """A cluster in which everything runs, and its repository."""
     plane = _audited_plane(folder)
     upstream = gitservers.Upstream(folder / "fleet")
     upstream.commit(FLEET.files, "a thousand agents")
@@ -141,7 +141,7 @@ async def _fill(plane: ControlPlane) -> None:
 
 
 def _heartbeats(plane: ControlPlane, stopping: threading.Event) -> None:
-    """What kubelets do in a cluster in which nothing happens."""
+    """The heartbeats of kubelets in an idle cluster."""
     while True:
         for number in range(NODES):
             if stopping.wait(EVERY_SECONDS / NODES):

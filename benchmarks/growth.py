@@ -41,7 +41,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Growth:
-    """Costs by the amount of work, counted from an origin: a start, which each run has once."""
+    """Costs by the amount of work, relative to an origin: the start, which each run has once."""
 
     work: str
     unit: str
@@ -56,7 +56,7 @@ class Growth:
 
     @property
     def exponent(self) -> float:
-        """1 if twice the work has twice the cost, less if the cost is lower."""
+        """The exponent: 1 if twice the work has twice the cost."""
         return exponent(self.points)
 
 
@@ -88,7 +88,7 @@ def _digits(value: float) -> str:
 
 
 def checks(folder: Path) -> Growth:
-    """`gitops-ds check` on one processor: a second process would judge some files twice."""
+    """`gitops-ds check` on one processor: a second process would check some files twice."""
     cpu: dict[int, float] = {}
     for count in (1, *MANIFESTS):
         files = folder / f"{count}-manifests"
@@ -139,7 +139,7 @@ def decision(nodes: int) -> Decision:
 
 
 def calls(work: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> int:
-    """The number of function calls of some work, those of C included."""
+    """The number of function calls of a function, including calls of C functions."""
     count = 0
 
     def add(_frame: FrameType, event: str, _function: object) -> None:
@@ -155,29 +155,31 @@ def calls(work: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> int:
 
 
 def rollout(nodes: int) -> float:
-    """Seconds of CPU, those of the simulated cluster included."""
+    """Seconds of CPU, including those of the simulated cluster."""
     began = time.process_time()
     virtual_time.run(decide.rollout(nodes))
     return time.process_time() - began
 
 
 def _in_new_process(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """The result of work whose memory no other work has used."""
+    """The result of a function in a new process, with separate memory."""
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
         return pool.submit(work, *args, **kwargs).result()
 
 
 @dataclass(frozen=True)
 class Start:
-    """Seconds of CPU from the start until each repository is in sync, Git's included; MiB then."""
+    """Seconds of CPU from the start until each repository is in sync, including Git's; MiB at that
+    time.
+    """
 
     cpu: float
     memory: float
 
 
 def services(folder: Path) -> Iterator[Growth]:
-    """The installed program as a service, each repository with an agent of its own, until all are
-    in sync.
+    """The installed program as a service, each repository with its own agent, until all are in
+    sync.
     """
     starts: dict[int, Start] = {}
     for count in REPOSITORIES:
@@ -210,7 +212,7 @@ async def _service(folder: Path, count: int) -> Start:
 
 
 def _in_sync(service: RunningService) -> Start:
-    """Until nothing is left to do: each repository is in sync, its status is written."""
+    """Waits until each repository is in sync and its status is written."""
     while not service.is_ready:  # each request for readiness costs the service 1 ms
         time.sleep(0.5)
     processes.idle(service.process.pid)

@@ -1,5 +1,5 @@
 """Growth as a plot in SVG, with logarithmic axes, in colours for a light and a dark page. Both axes
-are multiples of a line's first point, so that a cost that grows as its work is on the diagonal.
+are multiples of a line's first point, so that a cost proportional to the work is on the diagonal.
 """
 
 from __future__ import annotations

@@ -173,7 +173,7 @@ spec:
             type: Directory
 """
 
-# The lines that an agent with findings lacks: the first one for one finding, and so on.
+# The lines that an agent with findings lacks: the first line for one finding, and so on.
 LEFT_OUT = (
     "            type: Directory\n",  # DS507, info: hostPath has no type
     "    app.kubernetes.io/part-of: node-agents\n",  # DS015, info: recommended labels are missing
@@ -190,7 +190,7 @@ def write(
     DaemonSet has a ServiceAccount in its file, every third one a ConfigMap.
 
     Each DaemonSet has one of the numbers of `findings` (0 to 5), chosen at random: `(1,)` for one
-    finding of severity info each. Equal arguments give equal files.
+    finding of severity info each. The output is deterministic.
     """
     chance = random.Random(seed)
     namespaces = folder / "00-namespaces.yaml"
@@ -226,7 +226,7 @@ def _file(n: int, findings: int, chance: random.Random) -> str:
 
 
 def _with(findings: int) -> str:
-    """The DaemonSet's template with so many findings."""
+    """The DaemonSet's template with that many findings."""
     text = DAEMONSET
     for line in LEFT_OUT[:findings]:
         text = text.replace(line, "")

@@ -1,9 +1,9 @@
-"""The service beside 30 agents on 5,000 nodes, 150,000 pods: start to ready, memory, and the CPU of
-a node's heartbeat. The cluster is simulated, behind HTTP.
+"""The service with 30 agents on 5,000 nodes, 150,000 pods: time to readiness, memory, and the CPU
+of a node's heartbeat. The cluster is simulated, behind HTTP.
 
 python -m benchmarks large; GITOPS_DS_BENCH_LARGE_NODES and _LARGE_AGENTS are the numbers of nodes
-and agents, GITOPS_DS_BENCH_RUNS that of starts (5), of which the medians are printed. It fails
-where a figure exceeds its bound.
+and agents, GITOPS_DS_BENCH_RUNS that of starts (5), of which the medians are printed. It fails if a
+figure exceeds its bound.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ RUNS = int(os.environ.get("GITOPS_DS_BENCH_RUNS", "5"))
 READY, READY_CPU = 60.0, 20.0
 MEMORY, PEAK = 200.0, 300.0
 HEARTBEAT = 0.6
-BEATS, A_SECOND = 1_000, 50  # of 5,000 kubelets come 17 a second
+BEATS, A_SECOND = 1_000, 50  # 5,000 kubelets send 17 per second
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ async def _started(service: RunningService) -> Start:
 
 
 async def _heartbeat(cluster: Client, service: RunningService) -> float:
-    """Milliseconds of CPU of one node's heartbeat, beyond what the idle service takes."""
+    """Milliseconds of CPU of one node's heartbeat, without those of the idle service."""
     seconds = BEATS / A_SECOND
     before, _ = service.cpu()
     await asyncio.sleep(seconds)

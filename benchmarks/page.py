@@ -1,7 +1,7 @@
-"""The page of an agent on 5,000 nodes in a real Chromium: first byte, until it can be used, and a
+"""The page of an agent on 5,000 nodes in Chromium: time to first byte, time to interactive, and a
 change of 100 nodes.
 
-Beside the page of 60 nodes, measured in the same run.
+Compared with the page of 60 nodes in the same run.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """`gitops-ds plan` of one file on a small cluster, as a whole process: a new file, the same file in
-the cluster, and a changed one, also in a work tree of Git; in turns with `kubectl diff
+the cluster, and a changed one, also in a work tree of Git; alternating with `kubectl diff
 --server-side`. The requests include those of the control plane's own controllers.
 
 python -m benchmarks plan; GITOPS_DS_BENCH_RUNS (5).

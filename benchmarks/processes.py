@@ -1,4 +1,4 @@
-"""What a process takes, by the operating system's count."""
+"""The cost of a process, measured by the operating system."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def idle(process: int) -> None:
 def cost(
     command: Sequence[str | Path], cache: Path, variables: Mapping[str, str] | None = None
 ) -> Cost:
-    """What it takes a process, with all that it starts, to come to an answer: 0 or 1."""
+    """The cost of a process with its children, until it exits with 0 or 1."""
     environment = {
         **os.environ,
         "GITOPS_DS_CACHE": str(cache),

@@ -1,9 +1,9 @@
-"""A DaemonSet is created, updated at 10 % and undone on KWOK nodes: our controller core against
-upstream's, in turns on one control plane: wall, CPU and memory of the controller's own process.
+"""A DaemonSet is created, updated at 10 % and undone on KWOK nodes: our controller core compared
+with upstream's, alternating on one control plane: wall time, CPU and memory of the controller's
+process.
 
 python -m benchmarks rollouts; GITOPS_DS_BENCH_NODES (500,1000), GITOPS_DS_BENCH_RUNS (5);
-GITOPS_DS_BENCH_SHIPPED=1 runs upstream's once more with the limits that it is shipped with
-(minutes).
+GITOPS_DS_BENCH_SHIPPED=1 also runs upstream's with its default limits (minutes).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ PROGRAM = Path(sys.executable).with_name("gitops-ds")
 STEPS = ("create", "update", "undo")
 DAEMONSETS = "/apis/apps/v1/namespaces/default/daemonsets"
 QUIET = 60.0  # seconds
-STARTED = 5.0  # seconds; ours looks for another controller for three, nearly idle, before it acts
+STARTED = 5.0  # seconds; ours first checks for another controller for three, nearly idle
 LIFTED = ("--kube-api-qps", "5000", "--kube-api-burst", "5000")
 
 
@@ -128,8 +128,8 @@ def compare(plane: ControlPlane, nodes: int) -> None:
 
 
 def quiet(plane: ControlPlane, nodes: int) -> float:
-    """The share of a core that we use while only the five-minute status writes and the leases of
-    kubelets arrive.
+    """The share of a core of our controller while only the five-minute status writes and the leases
+    of kubelets arrive.
     """
     process = started(plane, our_command(plane))
     try:
@@ -237,7 +237,7 @@ def timed(plane: ControlPlane, nodes: int, change: Callable[[], None]) -> float:
 
 @contextlib.contextmanager
 def watched(plane: ControlPlane) -> Iterator[Iterator[dict[str, Any]]]:
-    """The DaemonSet as it is, and each time that it changes."""
+    """The DaemonSet, and again after each change."""
     context = ssl.create_default_context(cafile=str(plane.ca))
     request = urllib.request.Request(
         f"{plane.url}{DAEMONSETS}?watch=1", headers={"Authorization": f"Bearer {plane.token}"}
@@ -247,7 +247,7 @@ def watched(plane: ControlPlane) -> Iterator[Iterator[dict[str, Any]]]:
 
 
 def clear(plane: ControlPlane) -> None:
-    """Deletes everything, by the garbage collector."""
+    """Deletes all objects, with the garbage collector."""
     with contextlib.suppress(urllib.error.HTTPError):
         plane.request("DELETE", f"{DAEMONSETS}/agent")
     for kind in (

@@ -1,4 +1,4 @@
-"""A service that runs beside a benchmark, and what the operating system and its metrics count."""
+"""A running service for a benchmark, with figures from the operating system and its metrics."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class RunningService:
         return processes.memory(self.process.pid, which)
 
     def requests(self) -> dict[str, int]:
-        """To the API server, by method and code, as it counts them itself."""
+        """Requests to the API server, by method and code, from its metrics."""
         matches = re.findall(
             r'^gitopsds_api_requests_total\{code="(\d*)",method="(\w+)"\} ([\d.e+]+)',
             self.metrics(),

@@ -1,5 +1,5 @@
-"""A process that reads the manifests of a directory and checks them by their schema: what
-kubeconform does. It is measured.
+"""The measured process: reads the manifests of a directory and validates them by schema, like
+kubeconform.
 """
 
 from __future__ import annotations
@@ -10,5 +10,5 @@ from pathlib import Path
 
 from benchmarks import validate
 
-gc.set_threshold(50_000, 20, 100)  # as the command line has it
+gc.set_threshold(50_000, 20, 100)  # as in the command line
 sys.exit(validate.ours(sorted(Path(sys.argv[1]).iterdir())))

@@ -1,8 +1,8 @@
-"""The service beside a full cluster in which nothing happens: what it takes, and how soon it acts.
+"""The service with a full, idle cluster: its cost, and its reaction times.
 
-1,000 DaemonSets on 1,000 nodes, twenty pods on each node; the kubelets' heartbeats continue. A
-real API server, no controllers; python -m benchmarks service; GITOPS_DS_BENCH_NODES is the number
-of nodes, _IDLE and _AWAY are durations in seconds.
+1,000 DaemonSets on 1,000 nodes, twenty pods on each node; the kubelets' heartbeats continue. A real
+API server, no controllers; python -m benchmarks service; GITOPS_DS_BENCH_NODES is the number of
+nodes, _IDLE and _AWAY are durations in seconds.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def main() -> None:
         full_cluster.running(Path(temporary)) as (plane, upstream),
     ):
         folder = Path(temporary)
-        # a file that is made when the machine is quiet
+        # a file that is created when the machine is idle
         if gate := os.environ.get("GITOPS_DS_BENCH_GATE"):
             while not Path(gate).exists():
                 time.sleep(1)
@@ -59,13 +59,13 @@ def main() -> None:
 
 @dataclass
 class Scene:
-    """A service that runs beside the full cluster, and the audit log of that."""
+    """A running service, and the audit log of the full cluster."""
 
     service: RunningService
     plane: ControlPlane
 
     def settle(self) -> None:
-        """Returns when what follows a start is over: the objects with the status of agents are
+        """Returns after the end of the start: when the objects with the status of agents are
         written.
         """
         while True:
@@ -75,9 +75,7 @@ class Scene:
                 return
 
     def idle(self, seconds: float, scraped: float) -> None:
-        """Prints what it takes while nothing happens; its metrics are read every so many `scraped`
-        seconds.
-        """
+        """Prints its cost while idle; its metrics are read every `scraped` seconds."""
         writes, requests, used, began = (
             len(self.writes()),
             self.service.requests(),
@@ -108,7 +106,7 @@ class Scene:
         print(f"at the peak of its start: {peak:.0f} MiB", flush=True)
 
     def hooks(self, upstream: gitservers.Upstream) -> None:
-        """Prints how soon a push is written."""
+        """Prints the time from a push to the first write."""
         result = []
         for n in range(5):
             name = f"agent-{n:04d}.yaml"
@@ -136,9 +134,7 @@ class Scene:
         )
 
     def outage(self, upstream: gitservers.Upstream, seconds: float) -> None:
-        """Prints how it reconnects to an API server after an outage, in which time a commit was
-        pushed.
-        """
+        """Prints its reconnection to an API server after an outage with a push."""
         self.plane.stop_api_server()
         time.sleep(seconds / 2)
         text = (upstream.work / "agent-0040.yaml").read_text()
@@ -171,7 +167,7 @@ class Scene:
         return [json.loads(line) for line in self.plane.audit_log.read_text().splitlines()]
 
     def writes(self) -> list[dict[str, Any]]:
-        """What of that was a write; dry runs are none."""
+        """The writes among them, without dry runs."""
         return [
             one
             for one in self.audit_events()
@@ -180,7 +176,7 @@ class Scene:
 
 
 def _at(event: dict[str, Any]) -> float:
-    """When, in seconds since 1970."""
+    """The time in seconds since 1970."""
     return datetime.fromisoformat(event["requestReceivedTimestamp"]).timestamp()
 
 

@@ -1,6 +1,6 @@
-"""The simulated cluster behind HTTP, as an API server answers: for processes that are measured.
+"""The simulated cluster as an HTTP API server, for measured processes.
 
-Without TLS, credentials and rights; `connected` writes the kubeconfig.
+Without TLS, credentials and permissions; `connected` writes the kubeconfig.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ APPLY = "application/apply-patch+yaml"
 
 @dataclass(frozen=True)
 class Target:
-    """What a path names."""
+    """The object or resource of a path."""
 
     resource: Resource
     namespace: str
@@ -38,7 +38,7 @@ class Target:
 
 @dataclass
 class SimulatedApi:
-    """The endpoints; the pages of a list are those of its first page's version."""
+    """The endpoints; the pages of a list have the version of the first page."""
 
     cluster: Client
     writes: int = 0
@@ -46,7 +46,7 @@ class SimulatedApi:
     _tokens: itertools.count[int] = field(default_factory=itertools.count)
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
-        """Any request."""
+        """Handles any request."""
         if request.path == "/version":
             return web.json_response({"gitVersion": VERSION})
         if request.path in ("/api", "/apis"):
@@ -169,7 +169,7 @@ class SimulatedApi:
 
 @contextlib.asynccontextmanager
 async def connected(cluster: Client, kubeconfig: Path) -> AsyncIterator[SimulatedApi]:
-    """Serves the cluster meanwhile, at the address of the kubeconfig that is written."""
+    """Serves the cluster in the context, at the address in the written kubeconfig."""
     api = SimulatedApi(cluster)
     application = web.Application(client_max_size=2**26)
     application.router.add_route("*", "/{path:.*}", api.answer)

@@ -1,6 +1,6 @@
-"""A template reaches all nodes of a DaemonSet: our staged rollout beside the built-in controller
-against its own RollingUpdate with maxUnavailable 10 %, at the same concurrency (at most 10 % at
-risk), without soak, in turns on one control plane with lifted limits.
+"""The rollout of a template to all nodes: our staged rollout with the built-in controller, compared
+with its own RollingUpdate with maxUnavailable 10 %, at the same concurrency (at most 10 % at risk),
+without soak, alternating on one control plane without limits.
 
 python -m benchmarks staged_rollouts; GITOPS_DS_BENCH_NODES (500), GITOPS_DS_BENCH_RUNS (5).
 """
@@ -20,7 +20,7 @@ from tests.controlplane import ControlPlane, Wanted
 from tests.gitservers import Upstream
 
 NODES = rollouts.NODES[0]
-DELETE, READY = 1000, 500  # milliseconds, as a small container needs
+DELETE, READY = 1000, 500  # milliseconds, as of a small container
 POLICY = {
     "stages": [{"name": "rest", "soak": "0s", "pace": {"start": "100%", "max": "100%"}}],
     "limits": {"atRisk": {"cluster": "10%"}},

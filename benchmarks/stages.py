@@ -101,8 +101,8 @@ def decided(layout: NodePodLayout, inputs: StageInputs) -> None:
 
 
 def turn(seen: Observation, inputs: StageInputs) -> None:
-    """What the controller computes in one turn: the decision, and the next measurements."""
-    gate_requests.alternation.cache_clear()  # as if a node was taken since the last turn
+    """The work of the controller in one turn: the decision, and the next measurements."""
+    gate_requests.alternation.cache_clear()  # as after an update of a node since the last turn
     staged = pinned_pods.decide_pinned(seen, inputs)
     requests = gate_requests.requests(staged.layout, inputs, staged.stages)
     assert len(requests) == len(inputs.readings)
@@ -123,7 +123,7 @@ def measured(seen: Observation, inputs: StageInputs) -> StageInputs:
 
 
 def cpu(work: Callable[[], object]) -> float:
-    """The milliseconds of CPU of some work, the median of 15 times."""
+    """The milliseconds of CPU of a function, the median of 15 runs."""
     times = []
     for _ in range(15):
         began = time.process_time()

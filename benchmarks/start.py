@@ -1,4 +1,4 @@
-"""How long a person waits: --help, and a render of examples-repo. Each the least of five runs."""
+"""The wall time of --help and of a render of examples-repo, each the minimum of five runs."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""How fast manifests are read and checked: files a CPU-second, and the ratio to ruamel.yaml and
-jsonschema on everything.
+"""The speed of reading and checking manifests: files per second of CPU, and the ratio to
+ruamel.yaml with jsonschema.
 
 python -m benchmarks validate; GITOPS_DS_BENCH_FILES is the number of files.
 """
@@ -118,9 +118,7 @@ spec:
 
 
 def write(folder: Path, count: int, bad: int) -> list[Path]:
-    """`count` manifests that differ, and against which no rule has a word; one in `bad` has a slip
-    of the pen (0: none).
-    """
+    """Writes `count` different manifests without findings; one in `bad` has a typo (0: none)."""
     paths = []
     for n in range(count):
         text = TEMPLATE.format(
@@ -143,7 +141,7 @@ def write(folder: Path, count: int, bad: int) -> list[Path]:
 
 
 def ours(paths: list[Path]) -> int:
-    """Reads, checks and places; returns the number of findings."""
+    """Parses, checks and locates findings; returns their number."""
     result = 0
     for path in paths:
         data = path.read_bytes()
@@ -162,8 +160,8 @@ def ours(paths: list[Path]) -> int:
 
 
 def plain(paths: list[Path]) -> int:
-    """What one writes first: ruamel.yaml's safe loader with its C parser, and jsonschema on every
-    document.
+    """The simplest implementation: ruamel.yaml's safe loader with its C parser, and jsonschema for
+    every document.
     """
     from ruamel.yaml import YAML
 

@@ -1,7 +1,7 @@
 """The generated parts of docs/reference/, from the code that defines them.
 
-A page is written by hand around its generated parts: everything between `<!-- generated: NAME -->`
-and `<!-- end: NAME -->` is replaced.
+Text between `<!-- generated: NAME -->` and `<!-- end: NAME -->` of a page is replaced; the rest is
+written manually.
 
 - commands/NAME.md: usage, options and examples from click's definition of the command
 - settings.md: the groups and keys of the settings file, from their structs
@@ -28,7 +28,7 @@ ROOT = Path(__file__).resolve().parents[1]
 REFERENCE = ROOT / "docs/reference"
 Schema = Mapping[str, Any]
 _PART = r"(?P<begin><!-- generated: {name} -->\n).*?(?P<end>^<!-- end: {name} -->$)"
-# Words of a help text that are code: options, variables, addresses of the service.
+# Words of a help text that are formatted as code: options, variables, addresses of the service.
 _CODE = re.compile(r"(?<![\w`/.-])(--?[a-z][\w-]*|GITOPS_DS_\w+|/[a-z]+z|/metrics)(?![\w`-])")
 # Files of a repository, and their schemas.
 FILES = {
@@ -130,7 +130,7 @@ def commands() -> str:
 
 
 def command(name: str, context: click.Context) -> str:
-    """The page of a command; of a new one with headings only."""
+    """The page of a command; with only headings for a new one."""
     page = REFERENCE / f"commands/{name}.md"
     defined = cli.cli.get_command(context, name)
     assert defined is not None
@@ -221,7 +221,7 @@ def from_schemas(names: Mapping[str, str]) -> str:
 
 
 def sections(root: Schema, group: str, more: Mapping[str, str], level: int = 2) -> Iterator[str]:
-    """The table of the keys of each group, from the outermost on; of equal ones the first."""
+    """The table of the keys of each group, outermost first; equal groups once."""
     seen: set[str] = set()
     for path, schema in groups(root, root, group):
         rows = list(keys(schema, root, path, more))
@@ -314,7 +314,7 @@ def default(key: Schema) -> str:
 
 
 def kind(key: Schema, root: Schema) -> str:
-    """Its type in words."""
+    """Its type as text."""
     if "enum" in key:
         return ", ".join(f"`{one}`" for one in key["enum"])
     name = str(key.get("$ref", "")).removeprefix("#/$defs/")

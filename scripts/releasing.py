@@ -25,7 +25,7 @@ PLATFORMS = (("linux", "amd64"), ("linux", "arm64"))
 
 _VERSION = re.compile(r"\d+\.\d+\.\d+(?:(?:a|b|rc)\d+)?")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
-# A date of the tar format's own, in place of the time of the build.
+# A fixed date in place of the time of the build.
 _EPOCH = 315532800  # 1980-01-01
 
 
@@ -35,7 +35,7 @@ class ReleaseError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Versions:
-    """The version as each file states it."""
+    """The version in each file."""
 
     package: str
     chart: str
@@ -128,7 +128,7 @@ def chart_values(values: str, digest: str) -> str:
 
 
 def chart_metadata(chart: str, version: str, digest: str, changes: str) -> str:
-    """Chart.yaml with what Artifact Hub reads of a release: its image and its changes.
+    """Chart.yaml with the annotations of a release for Artifact Hub: its image and its changes.
 
     https://artifacthub.io/docs/topics/annotations/helm/
     """
@@ -169,8 +169,8 @@ def runtime_lock(lock: str) -> str:
 
 
 def launcher(version: str) -> str:
-    """The program of the kubectl plugin: it installs the wheel of its archive in an environment of
-    its own at the first start, every package with its hash, and starts it.
+    """The program of the kubectl plugin: at the first start it installs the wheel of its archive in
+    a separate environment, with the hash of every package, then runs it.
     """
     return f"""#!/bin/sh
 # gitops-ds {version} as a kubectl plugin. Its packages are in an environment of this version, made at the first start.
@@ -200,7 +200,7 @@ exec "$environment/bin/kubectl-gitops_ds" "$@"
 
 
 def archive(files: Mapping[str, bytes], executable: str) -> bytes:
-    """A tar.gz of files in one directory. The same files make the same bytes."""
+    """A tar.gz of files in one directory. The output is reproducible."""
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w") as tar:
         for name in sorted(files):

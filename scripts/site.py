@@ -61,7 +61,7 @@ def relinked(text: str, origin: str, uri: str) -> str:
 
 
 def target(path: str, anchor: str, origin: str, uri: str) -> str:
-    """One mapped link. A path that does not exist stays, and mkdocs reports it."""
+    """One mapped link. A path that does not exist is unchanged, and mkdocs reports it."""
     blob = f"{FORGE}/blob/main/"
     if path.startswith(blob):
         file = path.removeprefix(blob)
