@@ -2,8 +2,8 @@
 time is of the candidate's own clock.
 
 Clocks are never compared. A lease counts as held while its spec changed within its duration by the
-observer's clock, whatever times it contains; its holder stops `LeaseTiming.renew_deadline` after it
-*sent* the last accepted renewal. The holder's time begins before any other candidate can observe
+observer's clock, regardless of the times in it; its holder stops `LeaseTiming.renew_deadline` after
+it *sent* the last accepted renewal. The holder's time begins before any other candidate can observe
 that renewal, and is the shorter one: so two leaders never overlap, as long as no clock runs faster
 than another by duration / renew_deadline.
 

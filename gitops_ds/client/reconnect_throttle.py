@@ -28,7 +28,7 @@ class ReconnectThrottle:
             self._failed = self._clock()
 
     def answered(self) -> None:
-        """Records an answer, whatever its status."""
+        """Records a response of any status."""
         if self._failed is not None and self._clock() - self._failed >= AWAY:
             self._slow_until = self._clock() + SLOWLY
         self._failed = None

@@ -111,7 +111,7 @@ class Transport:
                     await asyncio.sleep(0.001)
 
     def _open(self, connections: int) -> aiohttp.ClientSession:
-        """A pool of at most so many connections; 0 is no limit."""
+        """A pool of at most that many connections; 0: unlimited."""
         connector = aiohttp.TCPConnector(
             limit=connections, ssl=self._access.tls or True, socket_factory=self._socket
         )

@@ -221,8 +221,8 @@ def _left_alone(body: Body) -> str:
     for owner in metadata.get("ownerReferences") or ():
         if owner.get("controller"):
             return (
-                f"{key} is made by {owner.get('kind')} {owner.get('name')}, which would undo "
-                "every change: change that instead"
+                f"{key} is owned by {owner.get('kind')} {owner.get('name')}, which would revert "
+                "every change: change the owner instead"
             )
     return f"{key} is being deleted" if metadata.get("deletionTimestamp") else ""
 

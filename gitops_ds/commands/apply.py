@@ -100,7 +100,7 @@ async def refuse_beside_a_service(place: DeployTarget, snapshot: SourceTree) -> 
     raise errors.Refused(
         f"a running service follows {status.repository} here and would replace commit "
         f"{short(commit)} by {short(status.newest)}: "
-        "push the commit, or `gitops-ds suspend` first; --force-local applies it all the same"
+        "push the commit, or `gitops-ds suspend` first; --force-local applies it anyway"
     )
 
 

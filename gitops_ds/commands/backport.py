@@ -73,7 +73,7 @@ def edited(
         return None
 
 
-def says(manifest: Manifest, changes: Iterable[FieldChange]) -> bool:
+def has_values(manifest: Manifest, changes: Iterable[FieldChange]) -> bool:
     """Whether the manifest has the `new` values of these changes."""
     for change in changes:
         path = _indices(manifest.body, change.path)

@@ -27,6 +27,6 @@ def read(name: str, most: int) -> bytes:
     block.
     """
     if not stat.S_ISREG(Path(name).stat().st_mode):
-        raise ValueError("it is no file")
+        raise ValueError("it is not a file")
     with Path(name).open("rb") as file:
         return file.read(most)

@@ -60,7 +60,7 @@ async def take(
                 (PurePosixPath(named.path) / path).as_posix(): data for path, data in edited.items()
             }
             why = options.reason or f"It was {drift.words(drifted)}."
-            message = f"Take the change of {key} into Git\n\n{why}\n"
+            message = f"Commit the change of {key}\n\n{why}\n"
             return await repository.commit_files(tip, files, message, by)
 
         return await git_commit.propose(repository, options.proposal, build)
@@ -73,14 +73,11 @@ def _edited(
     files = backport.edited(snapshot, manifest, changes)
     where = ", ".join(show_path(change.path) for change in changes[: drift.SHOWN])
     if files is None:
-        raise errors.Refused(
-            f"{key}: {where} is not written in one place of its files: write it there yourself"
-        )
+        raise errors.Refused(f"{key}: {where} has no single place in its files: edit them manually")
     after = replace(snapshot, files={**snapshot.files, **files})
-    if not files or not backport.says(_find(after, key, target), changes):
+    if not files or not backport.has_values(_find(after, key, target), changes):
         raise errors.Refused(
-            f"{key}: its files can't be made to say what the cluster says ({where}): write it "
-            "there yourself"
+            f"{key}: its files can't be edited to match the cluster ({where}): edit them manually"
         )
     return files
 
@@ -90,5 +87,5 @@ def _find(snapshot: SourceTree, key: Key, target: ApplyTarget) -> Manifest:
         snapshot, cluster=target.cluster, namespace=target.namespace
     ).manifests.get(key)
     if rendered is None:
-        raise errors.Refused(f"Git does not name {key} any more")
+        raise errors.Refused(f"{key} is no longer in Git")
     return rendered

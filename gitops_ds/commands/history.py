@@ -129,10 +129,10 @@ async def way_back(
             raise
         if not files:
             raise errors.Refused(
-                f"Git says what revision {options.template.number} of {options.key} says: nothing "
-                "to take back"
+                f"Git has the template of revision {options.template.number} of {options.key}: "
+                "nothing to restore"
             ) from None
-    subject = f"Bring revision {options.template.number} of {options.key} back"
+    subject = f"Restore revision {options.template.number} of {options.key}"
     message = f"{subject}\n\n{why.reason}\n"
     edited = {_in_repository(inside, path): data for path, data in files.items()}
     commit = await repository.commit_files(tip, edited, message, why.by)
@@ -155,7 +155,7 @@ async def _by_history(
     folder = _folder(then, options)
     changed = _changed(then, now, folder)
     if not changed:
-        raise errors.Refused(f"{folder} is as it was in {target[:12]}: nothing to take back")
+        raise errors.Refused(f"{folder} is unchanged since {target[:12]}: nothing to restore")
     since = await repository.log(target, tip, LOOK_BACK)
     single = await _single(repository, inside, [info.id for info in since], folder)
     commit = None
@@ -234,7 +234,7 @@ async def _verify(
     if not revisions.same_template(mine, theirs):
         where = ", ".join(show_path(change.path) for change in diff.compare(theirs, mine)[:5])
         raise errors.Refused(
-            f"the agent's own files do not bring revision {options.template.number} back ({where} "
+            f"the agent's own files do not restore revision {options.template.number} ({where} "
             "differ): "
             "values outside its folder changed too; revert those commits with git revert, or name "
             "another --to-commit"

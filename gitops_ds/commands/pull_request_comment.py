@@ -89,13 +89,13 @@ def task(options: CommentOptions, environ: Mapping[str, str]) -> Task:
     around = _around(options, ci_environment.read(environ, ci_event.event(environ)))
     if around.kind is None or not around.project:
         raise errors.UsageError(
-            "no CI says where this is: name --forge, --url, --project, --number and --sha"
+            "no CI environment: set --forge, --url, --project, --number and --sha"
         )
     if not _PROJECT.fullmatch(around.project) or {".", ".."} & {*around.project.split("/")}:
         raise errors.UsageError(f"--project {printable.line(around.project)}: write OWNER/NAME")
     sha = _sha(options, around, page)
     if not sha and not around.number:
-        raise errors.UsageError("which commit is meant? Name --number, or --sha with the whole id")
+        raise errors.UsageError("the commit is unknown: set --number, or --sha with the full id")
     status = None
     if options.only != "comment":
         state = StatusState.FAILURE if page.loud(options.fail_on) else StatusState.SUCCESS
@@ -177,14 +177,14 @@ async def _comment(forge: Forge, task: Task) -> tuple[Task, str]:
     if head != task.sha:
         return (
             task,
-            f"{task.name} moved on to {head[:12]}: its comment is left to that commit's report",
+            f"{task.name} has the newer commit {head[:12]}, whose report gets the comment",
         )
     done = await forge.comment(task.number, Sticky(task.marker, task.page.text, task.sha, task.run))
     match done:
         case CommentChange.NEWER:
             return (
                 task,
-                f"{task.name} has the report of a later run for this commit: it is left as it is",
+                f"{task.name} has the report of a later run for this commit: it is unchanged",
             )
         case CommentChange.CREATED | CommentChange.UPDATED | CommentChange.UNCHANGED:
             return task, f"comment {done.value} on {task.name}"
@@ -196,11 +196,7 @@ async def _status(forge: Forge, task: Task) -> tuple[Task, str]:
     if not task.sha:
         return (
             task,
-            (
-                f"no status is set: of the commit {task.page.head} "
-                "only the beginning is known; --sha "
-                "names it"
-            ),
+            (f"no status is set: {task.page.head} is an abbreviated commit id; set --sha"),
         )
     await forge.status(task.sha, task.status)
     return task, f"{_status_words(task.status)} of {task.sha[:12]}"
@@ -228,19 +224,17 @@ def _sha(options: CommentOptions, around: CiEnvironment, page: CommentPage) -> s
     if options.sha:
         if not kinds.is_commit_id(options.sha):
             raise errors.UsageError(
-                f"--sha {printable.line(options.sha)}: give the whole id of the commit"
+                f"--sha {printable.line(options.sha)}: use the full id of the commit"
             )
         return options.sha
     if around.sha and not around.sha.startswith(page.head):
         raise errors.UsageError(
             f"{options.report} is the report of {page.head}, but this job is about "
             f"{around.sha[:12]}: "
-            "give that commit's report, or say with --sha that it is of this one"
+            "use the report of that commit, or set --sha"
         )
     if not around.sha and not page.head:
-        raise errors.UsageError(
-            "neither the report nor a CI says which commit it is of: name --sha"
-        )
+        raise errors.UsageError("neither the report nor the CI has the commit: set --sha")
     return around.sha
 
 

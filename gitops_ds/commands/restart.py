@@ -80,11 +80,11 @@ def _find(snapshot: SourceTree, options: RestartOptions) -> Manifest:
     ]
     if not matches:
         raise errors.UsageError(
-            f"the repository names no DaemonSet {name}: `gitops-ds render` prints what it names"
+            f"the repository has no DaemonSet {name}: `gitops-ds render` prints its objects"
         )
     if len(matches) > 1:
         spaces = ", ".join(one.key.namespace for one in matches)
-        raise errors.UsageError(f"{name} is in the namespaces {spaces}: say which with -n")
+        raise errors.UsageError(f"{name} is in the namespaces {spaces}: choose one with -n")
     return matches[0]
 
 
@@ -96,8 +96,8 @@ def _edited(
     file = PurePosixPath(pointer.file)
     if pointer.line or file not in lookup.sources(snapshot):
         raise errors.Refused(
-            f"{manifest.key} is written by a chart or a kustomization ({pointer.file}): restart "
-            "it by a value of that"
+            f"{manifest.key} is from a chart or a kustomization ({pointer.file}): change one "
+            "of its values to restart it"
         )
     edit = Edit(pointer.document, pointer.path, now.strftime("%Y-%m-%dT%H:%M:%SZ"), make=True)
     try:

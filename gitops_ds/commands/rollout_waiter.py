@@ -52,8 +52,8 @@ async def wait_for_rollouts(
 ) -> None:
     """Returns when each DaemonSet is rolled out at its current generation.
 
-    `seconds` is the time limit; None is without one. Raises TimedOut with what is missing,
-    FailedRollout for a staged rollout that is halted, and ClusterError for a permanent error.
+    `seconds` is the time limit; None: no limit. Raises TimedOut with what is missing, FailedRollout
+    for a staged rollout that is halted, and ClusterError for a permanent error.
     """
     watches: list[asyncio.Task[None]] = []
 

@@ -58,7 +58,7 @@ async def find(cluster: Cluster, where: Where) -> StateObject:
         return StateObject(where.id, there[where.id])
     if not there:
         raise _nothing(
-            f"no service has worked here: no state is in namespace {where.namespace}", there
+            f"no service has run here: no state is in namespace {where.namespace}", there
         )
     named = _around(where.repository)
     mine = {id: state for id, state in there.items() if state.repository in named}
@@ -67,7 +67,7 @@ async def find(cluster: Cluster, where: Where) -> StateObject:
     mine = mine or dict(there)
     if len(mine) > 1:
         raise errors.UsageError(
-            f"several repositories are followed here: say which with -C or --id: {_list(mine)}"
+            f"several repositories are followed here: choose one with -C or --id: {_list(mine)}"
         )
     return next(StateObject(id, state) for id, state in mine.items())
 
@@ -86,7 +86,7 @@ def _nothing(words: str, there: Mapping[str, DeployerState]) -> errors.NoMatch:
     also = (
         f"; there are {_list(there)}"
         if there
-        else ": is `gitops-ds run` at work, and is --state-namespace right?"
+        else ": is `gitops-ds run` running, and is --state-namespace correct?"
     )
     return errors.NoMatch(words + also)
 
@@ -137,8 +137,8 @@ async def answered(cluster: Cluster, where: Where, id: str, value: str, seconds:
                 await asyncio.sleep(ASK_SECONDS)
     except TimeoutError:
         raise errors.TimedOut(
-            f"not answered after {seconds:g} seconds: is `gitops-ds run` at work for {id}? The "
-            "request stands until it is"
+            f"not answered after {seconds:g} seconds: is `gitops-ds run` running for {id}? The "
+            "request remains until then"
         ) from None
 
 
@@ -181,7 +181,7 @@ async def suspend_agent(
         raise errors.NoMatch(f'daemonsets.apps "{short}" not found: `gitops-ds get` lists them')
     if len(matches) > 1:
         spaces = ", ".join(key_of(body).namespace for body in matches)
-        raise errors.UsageError(f"{short} is in the namespaces {spaces}: say which with -n")
+        raise errors.UsageError(f"{short} is in the namespaces {spaces}: choose one with -n")
     body, key = matches[0], key_of(matches[0])
     if not suspended and ownership.is_from_git(body, names.SUSPEND):
         raise errors.Refused(

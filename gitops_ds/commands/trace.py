@@ -42,7 +42,7 @@ def parse_target(text: str) -> tuple[str, str]:
         if slash and name and kind in words:
             return resource_kind, name
     raise errors.UsageError(
-        f"{text!r} is nothing to trace: write pod/NAME, node/NAME, ds/NAME or commit/SHA"
+        f"{text!r} is not a valid target: write pod/NAME, node/NAME, ds/NAME or commit/SHA"
     )
 
 

@@ -116,8 +116,8 @@ class ActionWriter:
         raise StaleView(message)
 
     async def _is_ours(self, name: str, node: str) -> bool:
-        """Whether the pod is the one to create. A terminating pod of ours means that the
-        observation is stale: StaleView causes a later retry.
+        """Whether the pod is the one to create. If our pod is terminating, the observation is
+        stale: StaleView causes a later retry.
         """
         try:
             body = await self._cluster.get(POD, self._namespace, name)

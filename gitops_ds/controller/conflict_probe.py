@@ -54,7 +54,7 @@ async def only_one(cluster: Cluster, namespace: str, clock: Callable[[], float])
 
 
 async def remove(cluster: Cluster, namespace: str) -> None:
-    """Deletes the probe when no other replica of ours may depend on it."""
+    """Deletes the probe if no other replica can depend on it."""
     with contextlib.suppress(ClusterError):
         await cluster.delete(DAEMONSET, namespace, competing_controller.PROBE)
 

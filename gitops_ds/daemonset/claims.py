@@ -2,7 +2,7 @@
 objects that belong to it.
 
 An orphan belongs to it only once the cluster shows the adoption. Until then no decision depends on
-it: the adoption may be refused, once or permanently, and a foreign pod, or one of ours as its
+it: the adoption may be refused, once or permanently, and then a foreign pod, or our own pod as its
 duplicate, would be deleted.
 """
 

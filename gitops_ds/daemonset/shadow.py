@@ -383,8 +383,8 @@ def _is_well(layout: NodePodLayout) -> bool:
 
 
 def _wishes(decision: Decision, *, failed: bool) -> str:
-    """The wanted actions, in short; deletions of failed pods, for which upstream has a back-off,
-    only with `failed`.
+    """The wanted actions in a short form; deletions of failed pods, for which upstream has a
+    back-off, only with `failed`.
     """
     creates = [action.node for action in decision.actions if isinstance(action, CreatePod)]
     others = [action for action in decision.actions if not isinstance(action, CreatePod)]

@@ -23,7 +23,7 @@ FindEarlier = Callable[[CommitId, CommitId, Collection[CommitId]], Awaitable[Com
 async def none_earlier(
     since: CommitId, tip: CommitId, among: Collection[CommitId]
 ) -> CommitId | None:
-    """For a source that can't compare commits: none is earlier."""
+    """For a source that can't compare commits: no commit is earlier."""
     return None
 
 

@@ -129,7 +129,7 @@ class Loop:
 
     @property
     def idle(self) -> bool:
-        """Whether no reconciliation runs and none is requested."""
+        """Whether no reconciliation runs or is requested."""
         return not self._schedule.state.busy and not self._schedule.state.requested
 
     def start_leading(self) -> None:

@@ -14,7 +14,7 @@ The phases, with the inputs that lead from one to the next:
 `ClusterChanged` (watches, half a second later), a retry, and `TimerFired` for all that is due at a
 time. A request during a reconciliation stays set, and the next reconciliation begins at once.
 
-A reconciliation reads Git when a look is due (`tip_due`); otherwise it uses the known tip. Its
+A reconciliation reads Git when that is due (`tip_due`); otherwise it uses the known tip. Its
 outcome decides about the next one:
 
     Settled, Applied without a write    in sync until the cluster changes, `compare_due` or a retry
@@ -23,8 +23,8 @@ outcome decides about the next one:
     Failed                              retried with back-off, up to 12 s while the API server is
                                         away and up to 300 s else
 
-Times are seconds of the event loop; fields that end in `_unix` are seconds since 1970, because
-they are compared with times that are stored in the cluster.
+Times are seconds of the event loop; fields that end in `_unix` are seconds since 1970, because they
+are compared with times that are stored in the cluster.
 """
 
 from __future__ import annotations

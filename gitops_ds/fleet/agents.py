@@ -213,11 +213,8 @@ async def _sources(cluster: Cluster, namespace: str, now: float) -> Mapping[str,
 async def _state(cluster: Cluster, namespace: str, id: str) -> DeployerState:
     try:
         return await state_store.load(cluster, namespace, id)
-    except (
-        errors.Forbidden,
-        errors.Invalid,
-        errors.BadRequest,
-    ):  # without that permission the other columns are still shown
+    except (errors.Forbidden, errors.Invalid, errors.BadRequest):
+        # without that permission the other columns are still shown
         return DeployerState()
 
 

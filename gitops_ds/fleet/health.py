@@ -38,7 +38,7 @@ class Judged(msgspec.Struct, frozen=True):
 
 
 def judge(seen: Observation | None, refused: str = "", assemble: Assemble | None = None) -> Health:
-    """The health of a DaemonSet without regard to progress; None is a missing DaemonSet.
+    """The health of a DaemonSet without regard to progress; None for a missing DaemonSet.
 
     `refused` is the reason why its pods are currently refused, else empty; `assemble` returns the
     inputs of its rollout.

@@ -81,7 +81,7 @@ class StatusWriter:
             }
 
     async def _learn(self) -> None:
-        """Reads the objects of new owners; objects without an agent are deleted."""
+        """Reads the objects of new owners, and deletes those without an agent."""
         owners = self._states().keys() - self._owners
         if not owners:
             return

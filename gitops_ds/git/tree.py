@@ -5,10 +5,9 @@ tree's entries.
 |---|---|---|
 | SRC001 | a symbolic link | when its name ends in .yaml, .yml or .json, or it leads to a directory
 of the tree with such a file |
-| SRC002 | a submodule | always: it stands where a directory would be read |
+| SRC002 | a submodule | always: a directory of that name would be read |
 | SRC003 | a file over the cap | when its name ends in .yaml, .yml or .json |
-| SRC004 | a name that is no plain UTF-8 path inside the tree | when it ends in .yaml, .yml or .json
-|
+| SRC004 | a name that is not a UTF-8 path inside the tree | when it ends in .yaml, .yml or .json |
 | SRC005 | too many files that are read, or too many bytes of them in all (`selection`) | always,
 and no file is taken |
 

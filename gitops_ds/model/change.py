@@ -32,7 +32,7 @@ class Operation(StrEnum):
 
 
 class FieldChange(msgspec.Struct, frozen=True):
-    """One field that differs; None stands for absent."""
+    """One field that differs; None if absent."""
 
     path: Path
     old: Any

@@ -1,7 +1,7 @@
 """A limit on the CPU time of checks that a repository can make slow: its own JSON Schemas.
 
-The limit is a context variable, like the listener of `spans`. The shell sets it; the default is no
-limit.
+The limit is a context variable, like the listener of `spans`. The shell sets it; by default the
+time is unlimited.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ class Pod(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
     @property
     def ended(self) -> bool:
-        """Whether the pod has ended for good: none of its containers runs again."""
+        """Whether the pod has ended permanently: none of its containers runs again."""
         return self.phase is Phase.FAILED or self.phase is Phase.SUCCEEDED
 
     def available_at(self, min_ready_seconds: int) -> float | None:

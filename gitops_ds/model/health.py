@@ -63,8 +63,7 @@ class NodeCounts(msgspec.Struct, frozen=True):
 
 
 class Health(msgspec.Struct, frozen=True):
-    """The health of a DaemonSet: the state, a sentence for people, and the unhealthy nodes, sorted
-    by name.
+    """The health of a DaemonSet: the state, a message, and the unhealthy nodes, sorted by name.
 
     `again` is when (seconds since 1970) the health may change without any event, None if it never
     does.

@@ -330,7 +330,7 @@ def _rehearsed(played: Rehearsal, broken: Sequence[str], change: Change, census:
         )
     steps = counted(played.steps, "step")
     without = f"at most {counted(played.at_once, 'node')} at once without it"
-    begun = " (by how it begins)" if played.estimated else ""
+    begun = " (extrapolated)" if played.estimated else ""
     return f"takes about {duration.words(played.seconds)} in {steps}{begun}, {without}, {assumed}"
 
 

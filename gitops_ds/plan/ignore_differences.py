@@ -3,7 +3,7 @@
 A field of another manager is omitted from an apply, which releases our ownership; the value
 remains, since the other manager owns it. A field that only we own must remain in the apply, or the
 API server would remove it: it is applied with its live value. So no value of an ignored field is
-drift, and none is lost.
+drift or lost.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ def value(shown: Any) -> Any:
 
 
 def body(shown: Mapping[str, Any]) -> dict[str, Any]:
-    """A whole object for people to read."""
+    """A whole object with its secrets hidden, for output."""
     result: dict[str, Any] = value(shown)
     return result
 

@@ -181,7 +181,7 @@ class _Walk:
 
     def _add(self, step: str | int, secret: str, *, everywhere: bool = False) -> None:
         self.places.append((*self.path, step))
-        if everywhere or _is_no_word(secret):
+        if everywhere or _is_distinctive(secret):
             self.values.append(secret)
 
 
@@ -198,7 +198,7 @@ def _usable(value: str) -> bool:
     )
 
 
-def _is_no_word(value: str) -> bool:
+def _is_distinctive(value: str) -> bool:
     """Whether to hide the value elsewhere too: `auth: basic` must not hide every `basic`."""
     return len(value) >= _LONG or not value.isalpha()
 

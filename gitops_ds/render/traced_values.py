@@ -25,7 +25,9 @@ class TracedScalar:
     set_by: tuple[Pointer, ...]
 
     def __eq__(self, other: object) -> bool:
-        """Equal to the plain value and to any other scalar of that value, whatever its sources."""
+        """Equal to the plain value and to any other scalar of that value, regardless of its
+        sources.
+        """
         return bool(self.value == (other.value if isinstance(other, TracedScalar) else other))
 
     def __hash__(self) -> int:

@@ -1,8 +1,7 @@
 """The verdict of one reading of a measured gate: whether a bound is exceeded, or data is missing.
 
-1. Every series must be within every bound; one that is not exceeds the gate, whatever the others
-   are.
-2. NaN is no data. An infinite value is a value, but nothing can be compared with it.
+1. Every series must be within every bound; a single other one exceeds the gate.
+2. NaN counts as missing data. An infinite value is a value, but nothing can be compared with it.
 3. `before` compares each series with the same series before the first touch. `control` compares the
    mean over the touched nodes with the mean over untouched ones: nodes differ, and by more than a
    template changes.
@@ -24,7 +23,7 @@ _LONGEST = 200  # characters of a text about a reading
 
 
 class Assessment(msgspec.Struct, frozen=True):
-    """A verdict, with the value and its bound in words; without data `text` is the cause."""
+    """A verdict, with the value and its bound as text; without data `text` is the cause."""
 
     verdict: Verdict
     value: str = ""

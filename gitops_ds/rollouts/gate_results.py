@@ -4,7 +4,7 @@
    when every reading of that time is within its bounds. Any other reading begins the time again.
    Readings of an earlier process of the service count for a failure, not for a pass.
 2. While a bound is exceeded, and while there is no data, no further node is touched. With
-   `noData: fail` that is a failure after the time of `for`, with `pass` it is no condition.
+   `noData: fail` that is a failure after the time of `for`, with `pass` it is ignored.
 3. A gate passes by a reading that covers every node of the stage that runs the target.
 4. Without untouched nodes `control` has nothing to compare with: the last result counts, and
    without one there is no data.

@@ -177,7 +177,7 @@ class AuthorSettings(SettingsGroup, frozen=True):
 
 
 class RepositorySettings(SettingsGroup, frozen=True):
-    """A Git repository and how it is followed."""
+    """A Git repository, and the settings of its deployment."""
 
     url: Annotated[
         NonEmptyText,

@@ -125,7 +125,7 @@ class ListenSettings(SettingsGroup, frozen=True):
 
 
 class JournalSettings(SettingsGroup, frozen=True):
-    """The journal of decisions; without a path none is written."""
+    """The journal of decisions; without a path it is disabled."""
 
     path: Annotated[str, describe("A directory. Default: no journal.")] = ""
     bytes: Annotated[Positive, describe("The size that is kept, in bytes.")] = (

@@ -56,7 +56,7 @@ def unsupported(field: str, value: Any, supported: Sequence[str]) -> FieldError:
 
 
 def text(value: Any) -> str:
-    """A value as the API server's messages show it: JSON, keys sorted, no spaces."""
+    """A value in the format of the API server's messages: JSON, keys sorted, no spaces."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 

@@ -1,4 +1,4 @@
-"""Each event as one line for people, and as one JSON object for programs. Pure."""
+"""Each event as one line of text, and as one JSON object. Pure."""
 
 from __future__ import annotations
 

@@ -47,8 +47,8 @@ class Edit(msgspec.Struct, frozen=True):
 
 
 def apply(data: bytes, edits: Sequence[Edit]) -> bytes:
-    """The file after the edits. Their paths refer to the original file, and none is inside another
-    one.
+    """The file after the edits. Their paths refer to the original file, and must not be inside each
+    other.
 
     Raises ValueError for invalid YAML, for a path without a parent, and for a value that is shared
     by an alias.

@@ -40,7 +40,7 @@ TAGS: Final = {
 
 
 class LimitPassed(Exception):
-    """A limit of ours was exceeded; the parser raised no error."""
+    """One of our limits was exceeded, without an error of the parser."""
 
     def __init__(self, what: str, node: Node | None = None) -> None:
         super().__init__(what)

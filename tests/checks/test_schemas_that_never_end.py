@@ -30,11 +30,11 @@ SCHEMAS: dict[str, tuple[dict[str, Any], str]] = {
     "allOf that doubles": ({"$ref": "#/$defs/d0", "$defs": DOUBLING}, NOT_ENOUGH),
     "references in a circle": (
         {"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/a"}}},
-        "the schema can't be followed",
+        "the schema can't be resolved",
     ),
     "no regular expression": ({"pattern": "(a"}, "this is not a valid JSON schema"),
-    "a reference to elsewhere": ({"$ref": "http://127.0.0.1:9/schema"}, "which is not known"),
-    "a reference to a file": ({"$ref": "file:///etc/passwd"}, "which is not known"),
+    "a reference to elsewhere": ({"$ref": "http://127.0.0.1:9/schema"}, "which is unknown"),
+    "a reference to a file": ({"$ref": "file:///etc/passwd"}, "which is unknown"),
     "not a schema": ({"type": "nothing"}, "this is not a valid JSON schema"),
 }
 VALUE = "a" * 48 + "!"

@@ -252,7 +252,7 @@ def test_a_baseline_matches_a_finding_on_another_line(tmp_path: Path) -> None:
 def test_a_file_that_is_no_report_is_no_baseline(tmp_path: Path, text: str) -> None:
     file = tmp_path / "other.json"
     file.write_text(text)
-    with pytest.raises(UsageError, match="no report"):
+    with pytest.raises(UsageError, match="not a report"):
         suppress.read_baseline(str(file))
     with pytest.raises(UsageError, match="No such file"):
         suppress.read_baseline(str(tmp_path / "missing.json"))

@@ -221,11 +221,11 @@ def test_the_leader_and_its_state_are_reported(
 @pytest.mark.parametrize(
     ("text", "verdict", "words"),
     [
-        (f"a@example.com ssh-ed25519 {KEY} me\n# a comment\n", CheckVerdict.OK, "1 keys count"),
+        (f"a@example.com ssh-ed25519 {KEY} me\n# a comment\n", CheckVerdict.OK, "1 keys are valid"),
         (
             f'a@example.com,b@* namespaces="git",valid-before="20990101" ssh-ed25519 {KEY}\n',
             CheckVerdict.OK,
-            "1 keys count",
+            "1 keys are valid",
         ),
         (f"ssh-ed25519 {KEY} a@example.com\n", CheckVerdict.BAD, "line 1 names no key"),
         (f"a@example.com ssh-rsa {KEY}\n", CheckVerdict.BAD, "line 1 names no key"),
@@ -244,7 +244,7 @@ def test_the_leader_and_its_state_are_reported(
             CheckVerdict.WARNING,
             "1 of 2 keys are expired or revoked",
         ),
-        ("", CheckVerdict.BAD, "no key counts"),
+        ("", CheckVerdict.BAD, "no key is valid"),
     ],
 )
 def test_keys_whose_signatures_count_are_looked_at(

@@ -1,5 +1,5 @@
 """Git's words for a revision, in the clones that people have: of a path, of a URL, and put together
-by hand.
+manually.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def by_url(upstream: Path, clone: Path) -> None:
     git(upstream.parent, "clone", "--quiet", upstream.as_uri(), str(clone))
 
 
-def by_hand(upstream: Path, clone: Path) -> None:
+def manual_change(upstream: Path, clone: Path) -> None:
     git(upstream.parent, "init", "--quiet", "--initial-branch=main", str(clone))
     git(clone, "remote", "add", "origin", str(upstream))
     git(clone, "fetch", "--quiet", "origin")
@@ -76,7 +76,7 @@ WORDS = (
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("made", [by_path, by_url, by_hand])
+@pytest.mark.parametrize("made", [by_path, by_url, manual_change])
 def test_a_base_and_a_revision_are_named_as_in_git(
     upstream: Path, tmp_path: Path, made: Callable[[Path, Path], None]
 ) -> None:

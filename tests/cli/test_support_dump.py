@@ -326,7 +326,7 @@ def test_large_parts_are_truncated_and_named(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_only_speaks_of_a_secret_stays(text: str) -> None:
+def test_what_only_mentions_a_secret_stays(text: str) -> None:
     assert Redactor().text(text) == text
     assert Redactor().document({"message": text}) == {"message": text}
 
@@ -371,7 +371,7 @@ WORDS = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]), m
     before=WORDS,
     after=WORDS,
 )
-def test_a_value_that_one_place_gives_away_is_hidden_in_all(
+def test_a_value_that_one_place_reveals_is_hidden_in_all(
     secret: str, before: str, after: str
 ) -> None:
     redactor = Redactor()

@@ -1,4 +1,4 @@
-"""The ways back: an older commit requires consent, and a template edited by hand can be committed
+"""The ways back: an older commit requires consent, and a manually edited template can be committed
 to Git.
 """
 
@@ -45,7 +45,7 @@ def test_a_branch_that_went_back_is_applied_only_by_name(
     assert at.run("plan", "--exit-code").code == 0
 
 
-def test_a_template_edited_by_hand_is_written_into_its_file(
+def test_a_manually_edited_template_is_written_into_its_file(
     tmp_path: Path, control_plane: controlplane.ControlPlane
 ) -> None:
     control_plane.kubectl("create", "namespace", "by-hand")
@@ -68,7 +68,7 @@ def test_a_template_edited_by_hand_is_written_into_its_file(
     assert (at.tree / "agent.yaml").read_text() == MANIFEST.format(space="by-hand", tag=9)
     again = at.run("rollback", "ds/agent", "-n", "by-hand", "--to-revision", "2")
     assert again.code == 1
-    assert "nothing to take back" in again.err
+    assert "nothing to restore" in again.err
 
 
 def test_every_clone_of_a_repository_is_the_same_owner(

@@ -36,7 +36,7 @@ class Write:
 
 @dataclass(frozen=True)
 class Answer:
-    """What is answered in place of the reply; `done`: the request was carried out all the same."""
+    """What is answered in place of the reply; `done`: the request was nevertheless executed."""
 
     error: ClusterError
     done: bool = False

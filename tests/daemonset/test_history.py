@@ -147,7 +147,7 @@ def test_a_default_of_a_newer_api_server_restarts_no_pod_and_creates_no_revision
     assert world.numbers() == [1, 2, 3]
 
 
-def test_the_newest_revision_deleted_by_hand_is_created_again_instead_of_an_older_one() -> None:
+def test_the_manually_deleted_newest_revision_is_created_again_instead_of_an_older_one() -> None:
     world = settled()
     world.body["spec"]["template"]["metadata"]["annotations"] = {
         "kubectl.kubernetes.io/restartedAt": "2027-01-01T00:00:00Z"

@@ -186,7 +186,7 @@ ROWS: list[Row] = [
         3,
     ),
     (
-        "a succeeded pod goes, and comes again later",
+        "a succeeded pod goes, and returns later",
         lambda: holding(fleet(1), {"node-0": 1}, phase="Succeeded"),
         0,
         1,

@@ -1,4 +1,4 @@
-"""A newer commit that waits for the rollout under way (`supersede: finish-first`)."""
+"""A newer commit that waits for the rollout in progress (`supersede: finish-first`)."""
 
 from __future__ import annotations
 

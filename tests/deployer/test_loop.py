@@ -297,7 +297,7 @@ async def edit(scene: Scene, tag: str) -> None:
     ("drift", "image"),
     [(DriftPolicy.CORRECT, "1"), (DriftPolicy.REPORT, "9"), (DriftPolicy.HOLD, "9")],
 )
-def test_a_change_by_hand_is_corrected_or_ignored_as_configured(
+def test_a_manual_change_is_corrected_or_ignored_as_configured(
     drift: DriftPolicy, image: str
 ) -> None:
     async def script(scene: Scene) -> None:

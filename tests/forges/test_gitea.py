@@ -166,7 +166,7 @@ def test_the_report_of_a_commit_that_was_pushed_over_leaves_the_comment(
     newer = review.push("agent")
     late = review.comment(report, "--sha", old)
     assert late.returncode == 0
-    assert f"moved on to {newer[:12]}" in late.stdout
+    assert f"has the newer commit {newer[:12]}" in late.stdout
     assert review.comments() == [before]
     assert review.statuses(old)["gitops-ds/check"][0] == "failure"
     assert review.statuses(newer) == {}

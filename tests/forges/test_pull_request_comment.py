@@ -135,7 +135,7 @@ def test_a_pull_request_with_a_newer_commit_keeps_its_comment(tmp_path: Path) ->
     on.head = OTHER
     theirs = on.add(on.users["good-token"], f"{markdown.marker('check')}\nnewer")
     result = done(on, CommentOptions(written(tmp_path)), on_github(tmp_path))
-    assert f"moved on to {OTHER[:12]}" in result.messages[0]
+    assert f"has the newer commit {OTHER[:12]}" in result.messages[0]
     assert theirs.body.endswith("newer")
     assert [one["sha"] for one in on.statuses] == [HEAD]
 
@@ -243,9 +243,9 @@ def test_values_of_another_repository_or_forge_are_ignored(tmp_path: Path) -> No
         ({"kind": ForgeKind.GITHUB}, {}, "name --forge"),
         ({"kind": ForgeKind.GITHUB, "project": "a/../b"}, {}, "write OWNER/NAME"),
         ({"kind": ForgeKind.GITHUB, "project": "a b"}, {}, "write OWNER/NAME"),
-        ({"kind": ForgeKind.GITHUB, "project": "a/b"}, {}, "which commit is meant"),
-        ({"sha": "abc"}, ACTIONS, "the whole id"),
-        ({"sha": "\x1b[31m"}, ACTIONS, "the whole id"),
+        ({"kind": ForgeKind.GITHUB, "project": "a/b"}, {}, "the commit is unknown"),
+        ({"sha": "abc"}, ACTIONS, "the full id"),
+        ({"sha": "\x1b[31m"}, ACTIONS, "the full id"),
         ({}, {**ACTIONS, "GITHUB_SHA": OTHER}, "but this job is about cccccccccccc"),
     ],
 )

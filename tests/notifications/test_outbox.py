@@ -70,7 +70,7 @@ def test_items_added_during_a_delivery_wait_for_the_next_one() -> None:
         waiting.put(news(number))
     batch, omitted = list(waiting.items), waiting.omitted
     for number in range(1000, 1000 + 10):
-        waiting.put(news(number))  # ten of the batch are dropped here, and are sent all the same
+        waiting.put(news(number))  # ten of the batch are dropped here, and are nevertheless sent
     waiting.sent(batch, omitted)
     assert [int(item.mark) for item in waiting.items] == list(range(1000, 1010))
     assert waiting.omitted == 0

@@ -188,7 +188,7 @@ class Story:
         await self.cluster.delete(NODE, "", node)
 
     async def counts(self, daemonset: str, **least: int) -> bool:
-        """Whether the status speaks of the spec as it is, and of so many."""
+        """Whether the status is of the present spec, with that many."""
         body = await self.cluster.get(DAEMONSET, SPACE, daemonset)
         status = body.get("status") or {}
         current = status.get("observedGeneration") == body["metadata"]["generation"]

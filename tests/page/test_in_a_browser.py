@@ -262,7 +262,7 @@ def test_the_map_says_why_a_node_is_not_green(looker: Looker, served: Served) ->
     page = looker.open(served.url + "/agents/gpu/gpu-plugin")
     page.locator(".cells i.x").first.hover()
     expect(page.locator("#tip")).to_contain_text(
-        "broken: the template is to blame · ImagePullBackOff · commit 2e9dbbbbbbbb"
+        "broken: the template is the cause · ImagePullBackOff · commit 2e9dbbbbbbbb"
     )
     expect(page.locator("#why")).to_contain_text(
         "Image pull back off on 2 nodes, to blame: the template"

@@ -151,7 +151,7 @@ def test_a_conflict_names_manager_and_field_and_is_won_by_force_alone() -> None:
         assert "image" in message
         assert "--force-conflicts" in message
         assert refused.written == ("create ConfigMap default/settings",), (
-            "the others are applied all the same"
+            "the others are nevertheless applied"
         )
         assert image_of(await live_agent(cluster)) == "theirs:1"
         forced = await deployer.apply(files, options=ApplyOptions(force_conflicts=True, patience=0))

@@ -1,4 +1,4 @@
-"""Every value is explained by file, line and column, the winner first."""
+"""Every value is explained by file, line and column, the effective one first."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def explanation_of(
     return explanation.value, [str(setting.place) for setting in explanation.set_by]
 
 
-def test_a_parameter_names_its_layers_the_winner_first() -> None:
+def test_a_parameter_names_its_layers_the_effective_one_first() -> None:
     assert explanation_of("metricsPort") == (
         2021,
         ["environments/production.yaml:7:20", "agents/fluent-bit/params.schema.json:9:86"],

@@ -106,7 +106,7 @@ def test_an_agent_has_a_policy_by_its_file_or_by_stages_of_the_defaults(
         (
             'windows: {w: {cron: "0 1 * * *", length: 1h, timezone: Europe/Berln}}\n',
             (
-                "DS808 1:15 the time zone 'Europe/Berln' is not known: set a name "
+                "DS808 1:15 the time zone 'Europe/Berln' is unknown: set a name "
                 "such as Europe/Berlin or UTC"
             ),
         ),

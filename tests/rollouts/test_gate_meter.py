@@ -126,11 +126,11 @@ def vector(*series: tuple[dict[str, str], str]) -> bytes:
 @pytest.mark.parametrize(
     ("status", "body", "reason"),
     [
-        (200, b"", "no JSON object"),
-        (200, b"[]", "no JSON object"),
-        (200, b"\xff\xfe{", "no JSON object"),
+        (200, b"", "not a JSON object"),
+        (200, b"[]", "not a JSON object"),
+        (200, b"\xff\xfe{", "not a JSON object"),
         (200, b"{}", "no success"),
-        (200, b"[" * 100_000, "no JSON object"),
+        (200, b"[" * 100_000, "not a JSON object"),
         (503, b"<html>busy</html>", "HTTP 503: the response is not a JSON object"),
         (400, b'{"status":"error","error":"parse error"}', "parse error"),
         (200, b'{"status":"success","data":3}', "the query returns None"),
@@ -142,7 +142,7 @@ def vector(*series: tuple[dict[str, str], str]) -> bytes:
         (
             200,
             b'{"status":"success","data":{"resultType":"vector","result":[1]}}',
-            "no result of a query",
+            "not the result of a query",
         ),
         (200, vector(), "the query has no result"),
         (200, b"{" + b" " * (2 << 20) + b"}", "larger than 1 MiB"),
@@ -188,7 +188,7 @@ def test_redirects_compression_and_an_endless_response_are_no_data(
     assert reading.reason == "Prometheus: HTTP 302: redirects are not followed"
     assert not other.seen
     packed = serve(reply(200, b"\x1f\x8b\x08\x00", Content_Encoding="gzip"))
-    assert "no JSON" in measure(query(), prometheus={"url": packed.url}).reason
+    assert "not a JSON" in measure(query(), prometheus={"url": packed.url}).reason
 
     def endless(handler: http.server.BaseHTTPRequestHandler, _: bytes) -> None:
         handler.send_response(200)
@@ -314,7 +314,7 @@ def test_any_other_response_of_a_webhook_is_no_data(
 def test_a_policy_reaches_permitted_hosts_only(url: str) -> None:
     reading = measure(ask(url), webhooks={"allow": ["127.0.0.1"]})
     assert reading.passes is None
-    assert "metrics.webhooks.allow" in reading.reason or "no http or https" in reading.reason
+    assert "metrics.webhooks.allow" in reading.reason or "not an http or https" in reading.reason
 
 
 def test_texts_that_no_request_can_contain_are_no_data() -> None:

@@ -133,5 +133,5 @@ def test_an_invalid_crontab_is_reported(schedule: str) -> None:
 
 @pytest.mark.parametrize("zone", ["Mars/Olympus", "../../etc/passwd", "", "\0"])
 def test_an_unknown_time_zone_is_reported(zone: str) -> None:
-    with pytest.raises(errors.SettingsError, match="not known"):
+    with pytest.raises(errors.SettingsError, match="is unknown"):
         git_schedule.trigger_of(RepositorySettings("", schedule="* * * * *", timezone=zone))

@@ -238,7 +238,7 @@ def test_a_request_without_one_matching_state_is_an_error(
         done = unknown.execute("apply", str(directory), here=False)
         assert done.returncode == 0, done.stderr
     several = unknown.execute("reconcile", here=False)
-    assert (several.returncode, "say which with -C or --id" in several.stderr) == (2, True)
+    assert (several.returncode, "choose one with -C or --id" in several.stderr) == (2, True)
     other = unknown.execute("reconcile", "--id", "unknown", here=False)
     assert (other.returncode, "no state unknown" in other.stderr) == (3, True)
     elsewhere = unknown.execute("reconcile")

@@ -28,9 +28,9 @@ def settings_of(upstream: Upstream, allowed: Path, directory: Path) -> Path:
 
 
 def drift(api_server: controlplane.ControlPlane) -> None:
-    """Changes the object by hand."""
+    """Changes the object manually."""
     api_server.kubectl(
-        "patch", "configmap", "signed", "--type=merge", "-p", '{"data": {"level": "by hand"}}'
+        "patch", "configmap", "signed", "--type=merge", "-p", '{"data": {"level": "manual"}}'
     )
 
 

@@ -1,4 +1,4 @@
-"""By hand: `python -m tests.truth --count 6000 --seed 1`."""
+"""Manual run: `python -m tests.truth --count 6000 --seed 1`."""
 
 from __future__ import annotations
 

@@ -361,7 +361,7 @@ async def an_error_lasts_for_a_while(world: World) -> None:
 
 
 async def watches_fail_while_lists_work(world: World) -> None:
-    """What changed meanwhile has to be seen all the same, by lists."""
+    """What changed meanwhile has to be seen nevertheless, by lists."""
     code = world.chance.choice((403, 500, 503, 0))
     answer: RequestFault = (
         faults.failure(code) if code else errors.ClusterUnreachable("no answer in time")
@@ -414,7 +414,7 @@ async def watches_are_cut_and_history_is_gone(world: World) -> None:
 
 
 async def a_watch_dies_of_an_internal_error(world: World) -> None:
-    """Once each watch of ConfigMaps; then a change by hand has to be seen."""
+    """Once each watch of ConfigMaps; then a manual change has to be seen."""
     failed = set[str]()
 
     def fails(request: SimulatedRequest) -> RequestFault | None:

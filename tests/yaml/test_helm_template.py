@@ -15,7 +15,7 @@ LAYERS = [ChartValues({"a": 2}, "own.yaml", ("helm", "values")), ChartValues(VAL
 
 
 def place_of(template: str, value: Any, path: Path) -> str:
-    """The winner for a path as `line`, or as `file:path` of a value."""
+    """The effective source for a path as `line`, or as `file:path` of a value."""
     places = helm_template.places(template, "t.yaml", [value], LAYERS)[0]
     pointer = next(
         places[path[:length]] for length in range(len(path), -1, -1) if path[:length] in places

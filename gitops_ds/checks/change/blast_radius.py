@@ -73,7 +73,7 @@ def _siblings(key: Key, sides: ChangeSides) -> list[Key]:
     ]
 
 
-def as_the_base_says(sides: ChangeSides) -> Iterator[Violation]:
+def matches_the_base(sides: ChangeSides) -> Iterator[Violation]:
     """DS708: drift of the objects that the change touches."""
     for key, paths in sides.drift.items():
         manifest, was = sides.head.get(key), sides.base.get(key)

@@ -148,7 +148,7 @@ RULES: Final = (
         Severity.WARNING,
         False,
         "cluster differs from the base",
-        blast_radius.as_the_base_says,
+        blast_radius.matches_the_base,
         on=False,
     ),
     ChangeRule(

@@ -7,7 +7,7 @@ from typing import Any
 
 
 def nearest(word: str, candidates: Iterable[str]) -> str | None:
-    """The most similar known word: equal but for case, otherwise similar enough; None without
+    """The most similar known word: equal except for case, otherwise similar enough; None without
     one.
     """
     import difflib  # few checks need it

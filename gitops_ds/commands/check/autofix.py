@@ -45,8 +45,8 @@ _API: Final[Path] = ("apiVersion",)
 _NO_PLACE: Final = "no single place in the files has the rendered value: change it manually"
 _AT_ONE_PLACE: Final = "another fix changes the same place"
 _RESTARTS: Final = (
-    "it would restart the pods of {} on every node, and the change leaves them alone: without "
-    "--base it is fixed"
+    "it would restart the pods of {} on every node, which the change does not: use --fix without "
+    "--base"
 )
 
 
@@ -86,7 +86,7 @@ class _FixRound:
 
 def fix(checked: CheckResult, check: CheckFunction, *, unsafe: bool = False) -> Fixed:
     """Applies the safe fixes (`unsafe`: the proposals too) of the findings of a check to its files,
-    again until none is left.
+    repeatedly, until no fix remains.
 
     `check` checks another snapshot with the same options. With a base, a fix in a pod template is
     omitted unless the change restarts these pods anyway.
@@ -310,11 +310,11 @@ def _harm(before: CheckResult, after: CheckResult, mended: Sequence[Finding]) ->
     was = {_who(finding) for finding in _refused(before)}
     for finding in _refused(after):
         if _who(finding, names) not in was:
-            return f"then {finding.rule} would be against it: {finding.message}"
+            return f"then {finding.rule} would report it: {finding.message}"
     old, new = _bodies(before), {names[one]: body for one, body in made.items()}
     for one in dict.fromkeys((*old, *new)):
         if one not in old or one not in new:
-            return f"{one[1]} would come or go"
+            return f"{one[1]} would be added or removed"
         cluster, key = one
         own = mends.get(one, [])
         meant: list[Body | None] = [] if one in mends else [old[one]]
@@ -326,12 +326,12 @@ def _harm(before: CheckResult, after: CheckResult, mended: Sequence[Finding]) ->
         if new[one] not in meant:
             where = f" on {cluster}" if cluster else ""
             what = (
-                f"{key} does not come out as it was meant"
+                f"{key} does not get the intended value"
                 if one in mends
                 else f"it would change {key} too"
             )
             if one in mends and new[one] == old[one] and before.snapshot.expanded:
-                what = f"helm or kustomize makes {key} of what is written there"
+                what = f"helm or kustomize generates {key} from the value there"
             return f"{what}{where}: change it manually"
     return ""
 

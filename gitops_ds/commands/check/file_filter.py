@@ -42,7 +42,7 @@ def inside(files: Sequence[str], repository: RepositoryRef) -> frozenset[str]:
             )
         whole = Path(file).parent.resolve() / Path(file).name
         if not whole.is_relative_to(root):
-            raise errors.UsageError(f"{file} does not lie in {root}")
+            raise errors.UsageError(f"{file} is not in {root}")
         names.add(whole.relative_to(root).as_posix())
     return frozenset(names)
 

@@ -307,7 +307,7 @@ async def _broken_commit(stage: DemoStage) -> None:
         f"  the DaemonSet was at generation {was} and is at generation {remains}, "
         f"{after.health.state}"
     )
-    await _commit(stage, OTHER, ("tolerationz:", "tolerations:"), "the typo mended")
+    await _commit(stage, OTHER, ("tolerationz:", "tolerations:"), "the typo fixed")
 
 
 async def _stages(stage: DemoStage) -> None:

@@ -44,7 +44,7 @@ from gitops_ds.yaml import nodes
 OLDEST_GIT: Final = (2, 39)
 _REVIEW: Final = builtin_resources.RESOURCES["authorization.k8s.io", "SelfSubjectAccessReview"]
 _ROLES: Final = (
-    "bind a ClusterRole with these rights to whom the kubeconfig names "
+    "bind a ClusterRole with these permissions to the account of the kubeconfig "
     "(docs/guides/permissions.md lists them)"
 )
 
@@ -80,11 +80,11 @@ def _versions() -> Line:
 
 def _yaml() -> Line:
     if nodes.c_parser_present():
-        return Line("yaml", CheckVerdict.OK, "the C parser is there")
+        return Line("yaml", CheckVerdict.OK, "the C parser is installed")
     return Line(
         "yaml",
         CheckVerdict.WARNING,
-        "no C parser: reading is many times slower",
+        "no C parser: parsing is many times slower",
         "install the extra: pip install 'ruamel.yaml[oldlibyaml]'",
     )
 
@@ -127,7 +127,7 @@ def _settings(options: DoctorOptions) -> tuple[Line, DoctorOptions, Service | No
                 "settings",
                 CheckVerdict.BAD,
                 str(error),
-                "mend the file; docs/reference/settings.md lists the settings",
+                "fix the file; docs/reference/settings.md lists the settings",
             ),
             options,
             None,
@@ -170,7 +170,7 @@ def _kustomize() -> Line:
         return Line(
             "kustomize",
             CheckVerdict.WARNING,
-            f"{program[0]} can't be kept from the network here",
+            f"{program[0]} can't be isolated from the network here",
             advice,
         )
     return Line(

@@ -27,7 +27,7 @@ from gitops_ds.settings.repository import RepositorySettings
 from gitops_ds.settings.service import Service
 
 _ADVICE = "docs/repository-access.md describes each setting"
-_UNREAD = "name it with -C, and see that it can be read and has a commit"
+_UNREAD = "set it with -C; it must be readable and have a commit"
 
 
 async def examine(

@@ -47,7 +47,7 @@ def _webhooks(service: Service) -> Iterator[Line]:
             "webhook",
             CheckVerdict.WARNING,
             "webhook secrets are configured, but no address to listen on",
-            "set listen.address, or say --listen",
+            "set listen.address, or use --listen",
         )
     for setting, file in named.items():
         try:
@@ -97,7 +97,7 @@ def _receivers(service: Service) -> Iterator[Line]:
             yield Line(
                 "notify",
                 CheckVerdict.WARNING,
-                f"{one.name}: news go over http, which others can read and change",
+                f"{one.name}: notifications are sent over http, which others can read and modify",
                 "use https",
             )
         else:

@@ -53,7 +53,7 @@ async def lines(settings: RepositorySettings, display: str, now: float) -> list[
             Line(
                 _NAME,
                 CheckVerdict.BAD,
-                f"{display}: no key counts any more: all {past} are expired or revoked",
+                f"{display}: no key is valid: all {past} are expired or revoked",
                 _RENEW,
             )
         )
@@ -66,7 +66,7 @@ async def lines(settings: RepositorySettings, display: str, now: float) -> list[
                 _RENEW,
             )
         )
-    return troubles or [Line(_NAME, CheckVerdict.OK, f"{display}: {valid} keys count")]
+    return troubles or [Line(_NAME, CheckVerdict.OK, f"{display}: {valid} keys are valid")]
 
 
 def _of_signers(trust: Trust) -> Iterator[Line]:

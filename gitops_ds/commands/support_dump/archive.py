@@ -59,7 +59,7 @@ def archive(dump: Dump, limits: DumpLimits, at: float) -> bytes:
     for name, part in sorted(dump.parts.items()):
         data, cut = _written(redactor, part, limits.file)
         if spent + len(data) > limits.whole:
-            left.append(f"{name}: left out, the archive would pass {limits.whole >> 20} MiB")
+            left.append(f"{name}: omitted, the archive would exceed {limits.whole >> 20} MiB")
             continue
         left += [f"{name}: {cut}"] if cut else []
         files[name] = data
@@ -77,7 +77,7 @@ def _written(redactor: Redactor, part: Any, most: int) -> tuple[bytes, str]:
         return (
             (data, "")
             if len(data) <= most
-            else (data[-most:].partition(b"\n")[2], "its older lines are left out")
+            else (data[-most:].partition(b"\n")[2], "older lines are omitted")
         )
     if not isinstance(part, list):
         data = _json(redactor.document(part))
@@ -105,7 +105,7 @@ def _readme(files: Iterable[str], missing: list[str], left: list[str]) -> bytes:
             "A support dump of gitops-ds. Read it before you send it: names of nodes, agents, "
             "repositories and people stay."
         ),
-        f"What may be secret reads {HIDDEN}. No Secret was read.",
+        f"Possible secrets are replaced by {HIDDEN}. No Secret was read.",
         "",
         "Files:",
         *(f"  {name}" for name in files),
@@ -113,7 +113,7 @@ def _readme(files: Iterable[str], missing: list[str], left: list[str]) -> bytes:
         "Could not be read:",
         *(f"  {line}" for line in missing or ["nothing"]),
         "",
-        "Left out for its size:",
+        "Omitted because of the size:",
         *(f"  {line}" for line in left or ["nothing"]),
     ]
     return ("\n".join(lines) + "\n").encode()

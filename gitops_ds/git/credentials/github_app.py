@@ -152,7 +152,7 @@ async def _post(
         "X-GitHub-Api-Version": "2022-11-28",
         "User-Agent": "gitops-ds",
     }
-    # The token is for this repository only, whatever else the app may access.
+    # The token is only for this repository, even if the app has access to others.
     body = json.dumps({"repositories": [repository]}).encode()
     trust = _trust(own, subject)
     try:

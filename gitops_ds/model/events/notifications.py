@@ -23,7 +23,7 @@ ONCE = frozenset((Topic.COMMIT, Topic.APPLIED, Topic.REJECTED, Topic.FAILED, Top
 
 
 class Notification(msgspec.Struct, frozen=True):
-    """A sentence for people; `agent` is NAMESPACE/NAME. Fields that do not apply are empty.
+    """The text of a notification; `agent` is NAMESPACE/NAME. Fields that do not apply are empty.
 
     `mark` separates it from others of the same topic, repository, agent and commit.
     """

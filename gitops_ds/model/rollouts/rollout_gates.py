@@ -76,7 +76,7 @@ class Verdict(StrEnum):
 
 class GateRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     """The last verdict about a probe, the time since which every reading confirms it, and the
-    measured values of the first of these readings in words.
+    measured values of the first of these readings as text.
     """
 
     verdict: Verdict

@@ -11,7 +11,7 @@ class StagePreview(msgspec.Struct, frozen=True):
     """One stage: its nodes in the order in which they are updated, and its times in seconds after
     the start.
 
-    `begins` is None for a stage without nodes, `ends` None where the simulation ended before the
+    `begins` is None for a stage without nodes, `ends` None if the simulation ended before the
     stage. `waits` are conditions that can't be simulated: approvals, windows, measured gates.
     """
 
@@ -23,7 +23,7 @@ class StagePreview(msgspec.Struct, frozen=True):
 
 
 class StagedPreview(msgspec.Struct, frozen=True):
-    """A whole rollout without faults. `seconds` is its length, None where it does not end.
+    """A whole rollout without faults. `seconds` is its length, None if it does not end.
 
     `cap` is the maximum of nodes at risk at once. `parked` are the nodes that are broken now: they
     are updated after they recover. `start` and `stop` are the assumed seconds of a pod until it is

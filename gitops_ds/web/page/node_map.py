@@ -29,11 +29,11 @@ SHADES = "abcdefg"  # commits with a separate colour; the others share the last 
 STATES: Mapping[str, str] = {
     "": "up to date and available",
     "o": "an earlier revision, available",
-    "p": "on its way",
-    "x": "broken: the template is to blame",
-    "w": "broken: the node is to blame",
-    "u": "runs where it is not meant to",
-    "n": "no agent is meant to run here",
+    "p": "starting",
+    "x": "broken: the template is the cause",
+    "w": "broken: the node is the cause",
+    "u": "runs on an ineligible node",
+    "n": "node is not eligible",
 }
 
 

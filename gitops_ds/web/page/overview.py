@@ -96,8 +96,8 @@ def _meets(one: AgentRow, query: str) -> bool:
 
 
 class Tile(msgspec.Struct, frozen=True):
-    """One agent on a wall. `hold` and `halt` are sentences, empty where they do not apply; `codes`
-    are those of its nodes on the map, none if they are too many, and `shape` is that of their area,
+    """One agent on a wall. `hold` and `halt` are sentences, empty if they do not apply; `codes` are
+    those of its nodes on the map, none if they are too many, and `shape` is that of their area,
     width by height.
     """
 

@@ -59,7 +59,7 @@ class StageRow(msgspec.Struct, frozen=True):
 
 
 class RolloutPanel(msgspec.Struct, frozen=True):
-    """A rollout; `hold` and `halt` are sentences, empty where they do not apply."""
+    """A rollout; `hold` and `halt` are sentences, empty if they do not apply."""
 
     commit: str
     timing: RolloutTiming | None

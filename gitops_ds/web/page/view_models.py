@@ -102,7 +102,7 @@ def steering(agent: Agent) -> list[tuple[str, str, str]]:
         )
     if annotations.get(names.HOLD):
         undo = f"kubectl annotate -n {key.namespace} ds/{key.name} {names.HOLD}-"
-        notices.append(("Held", "nothing is applied to it while its annotation says so.", undo))
+        notices.append(("Held", "nothing is applied to it while it has the annotation.", undo))
     return notices
 
 

@@ -65,7 +65,7 @@
   });
 
   // The map: one stop for Tab, arrow keys inside, a tip under the pointer.
-  const states = { o: "an earlier revision, available", p: "on its way", x: "broken: the template is to blame", w: "broken: the node is to blame", u: "runs where it is not meant to", n: "not meant to run here" };
+  const states = { o: "an earlier revision, available", p: "starting", x: "broken: the template is the cause", w: "broken: the node is the cause", u: "runs on an ineligible node", n: "node is not eligible" };
   const namesOf = (box) => box.names || (box.names = box.dataset.names.split(" "));
   const at = (square) => {
     const box = square.parentNode, key = $("key").dataset, found = { node: namesOf(box)[[].indexOf.call(box.children, square)], words: "up to date and available", commit: "", reason: "" };
