@@ -38,7 +38,7 @@
         └── ServerFault       5xx, retry
 
 A mistake in a repository's files is a `Finding` (model/finding.py), not an exception. An exception
-of a library is translated where it enters; no caller above sees it.
+of a library is translated at the call; callers above never receive it.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ def agent(
     namespace: str = "default",
     image: str = "registry.example/agent:1.0.0",
 ) -> str:
-    """The DaemonSet; a `label` that isn't its name is one that its selector doesn't match."""
+    """The DaemonSet; its selector does not match a `label` other than its name."""
     return f"""\
 apiVersion: apps/v1
 kind: DaemonSet

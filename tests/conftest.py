@@ -14,17 +14,17 @@ from tests import controlplane, profiles
 from tests.forges.gitea import Gitea
 
 profiles.load()
-# Variables of the caller's git are not those of the tests, and each costs a process of `env` for
-# each process of git (git/hardening.py).
+# The variables of the caller's git must not affect tests, and each one requires a process of `env`
+# per process of git (git/hardening.py).
 for name in [name for name in os.environ if name.startswith("GIT_")]:
     del os.environ[name]
 
 # The control planes that tests share, and how many workers have one of each. Users of a plane are
-# kept together by module, so that a worker starts few planes (2.4 seconds of a core each) and no
-# worker gets a chain that is longer than the whole run.
+# grouped by module, so that a worker starts few planes (2.4 seconds of a core each) and no worker
+# has a longer chain than the whole run.
 SHARED_PLANES = {"control_plane_without_daemonsets": 2, "control_plane": 2, "api_server": 3}
-# The fixtures of a session whose programs use a core while they have nothing to do (a control plane
-# 4 % of one): they end with the last test that uses them, not with the session.
+# Session fixtures whose idle programs use CPU (a control plane 4 % of a core): they end with the
+# last test that uses them, not with the session.
 IDLE_COSTS = frozenset({*SHARED_PLANES, "audited", "plane", "gitea"})
 
 
@@ -94,7 +94,7 @@ def _sample(config: pytest.Config, items: list[pytest.Item]) -> None:
 
 
 def _group(items: list[pytest.Item]) -> None:
-    """Groups the users of each shared plane; what is slow starts first, what has no group last."""
+    """Groups the users of each shared plane; slow tests start first, tests without a group last."""
     for item in items:
         used = [name for name in SHARED_PLANES if name in getattr(item, "fixturenames", ())]
         if used and not item.get_closest_marker("xdist_group"):
@@ -121,13 +121,13 @@ def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[controlp
 def control_plane_without_daemonsets(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[controlplane.ControlPlane]:
-    """A control plane whose DaemonSet controller is switched off, and three nodes."""
+    """A control plane without its DaemonSet controller, and three nodes."""
     yield from _running(tmp_path_factory, controlplane.Wanted(nodes=3, daemonset_controller=False))
 
 
 @pytest.fixture(scope="session")
 def api_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[controlplane.ControlPlane]:
-    """An API server and etcd with nothing that acts on its own."""
+    """An API server and etcd, without controllers."""
     yield from _running(tmp_path_factory, controlplane.Wanted(controllers=False))
 
 
@@ -143,7 +143,7 @@ def _running(
 
 @pytest.fixture(scope="session")
 def gitea(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gitea]:
-    """A running Gitea with an administrator and nothing else."""
+    """A running Gitea with only an administrator."""
     server = Gitea(tmp_path_factory.mktemp("gitea"))
     try:
         yield server.start()

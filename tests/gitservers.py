@@ -49,7 +49,7 @@ class Upstream:
         self.git("config", "uploadpack.allowAnySHA1InWant", "false")
 
     def git(self, *words: str, input: bytes | None = None) -> str:
-        """What git prints, run on the repository."""
+        """The output of git in the repository."""
         environment = {
             **GIT_ENVIRONMENT,
             "GIT_DIR": str(self.path),
@@ -67,8 +67,8 @@ class Upstream:
         return run.stdout.decode("utf-8", "replace").strip()
 
     def commit(self, files: Mapping[str, str | bytes | None], message: str = "change") -> str:
-        """The id of a commit on the current branch in which the files have these contents (None:
-        gone).
+        """The id of a new commit on the current branch with these contents of files (None:
+        deleted).
         """
         for name, content in files.items():
             path = self.work / name
@@ -82,8 +82,8 @@ class Upstream:
         return self.git("rev-parse", "HEAD")
 
     def tree(self, *entries: tuple[str, str, bytes, bytes]) -> str:
-        """A commit on main with a tree of exactly these (mode, type, content, name), also such as
-        git would not make.
+        """A commit on main with a tree of exactly these entries (mode, type, content, name), also
+        ones that git would not create.
         """
         rows = b""
         for mode, type, content, name in entries:
@@ -101,8 +101,8 @@ class Upstream:
 
 @dataclass
 class HttpServer:
-    """A git server over https. Tests may change what it does: `status` (answer everything so),
-    `redirect` (to there).
+    """A git server over https. Tests can change its behaviour: `status` (of all responses),
+    `redirect` (the target).
     """
 
     root: Path
@@ -121,7 +121,7 @@ class HttpServer:
         return Upstream(self.root / name)
 
     def allows(self, header: str) -> bool:
-        """Whether an Authorization header is one of the two good ones."""
+        """Whether an Authorization header is one of the two valid ones."""
         basic = base64.b64encode(f"{self.user}:{self.password}".encode()).decode()
         return self.anonymous or header in {f"Basic {basic}", f"Bearer {self.token}"}
 
@@ -198,7 +198,7 @@ class _TlsServer(ThreadingHTTPServer):
     context: ssl.SSLContext
 
     def finish_request(self, request: Any, client_address: Any) -> None:
-        # A client that doesn't trust us ends the handshake; that is its right, not an error of the
+        # A client that doesn't trust the server ends the handshake, which is not an error of the
         # test.
         with (
             contextlib.suppress(OSError),
@@ -209,8 +209,8 @@ class _TlsServer(ThreadingHTTPServer):
 
 @contextlib.contextmanager
 def http_git_server(directory: Path) -> Iterator[HttpServer]:
-    """A git server on https://localhost with a certificate of its own authority; it requires a user
-    or a bearer token.
+    """A git server on https://localhost with a certificate from its own authority; it requires a
+    user or a bearer token.
     """
     directory.mkdir(parents=True, exist_ok=True)
     key, certificate, authority = _certificates()
@@ -228,7 +228,7 @@ def http_git_server(directory: Path) -> Iterator[HttpServer]:
 
 @functools.cache
 def _certificates() -> tuple[Path, Path, Path]:
-    """A server's key and certificate, and the authority that signed it; made once for a test
+    """A server's key and certificate, and the authority that signed it; created once per test
     process.
     """
     where = Path(tempfile.mkdtemp())
@@ -276,8 +276,8 @@ def _certificates() -> tuple[Path, Path, Path]:
 
 @dataclass
 class SshServer:
-    """A real sshd for this user: the key that it lets in, one that it doesn't, and the known_hosts
-    line of its host key.
+    """A real sshd for this user: an accepted key, a rejected one, and the known_hosts line of its
+    host key.
     """
 
     root: Path
@@ -297,8 +297,8 @@ class SshServer:
 
 @contextlib.contextmanager
 def ssh_git_server(directory: Path) -> Iterator[SshServer]:
-    """An sshd with a host key and a configuration of its own; each connection is one `sshd -i`, so
-    nothing stays behind.
+    """An sshd with its own host key and configuration; each connection is one `sshd -i`, so no
+    process remains.
     """
     sshd = shutil.which("sshd", path=GIT_ENVIRONMENT["PATH"])
     assert sshd, "sshd is missing for the tests: run `make setup-system`"
@@ -318,7 +318,7 @@ def ssh_git_server(directory: Path) -> Iterator[SshServer]:
         )
         subprocess.run(words, check=True)
     if os.geteuid() == 0:
-        # sshd wants it even for one connection; at a boot it is made by its service.
+        # sshd requires it even for one connection; normally its service creates it at boot.
         Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
     configuration = directory / "sshd_config"
     configuration.write_text(
@@ -353,9 +353,9 @@ def ssh_git_server(directory: Path) -> Iterator[SshServer]:
 
 @contextlib.contextmanager
 def silent_server() -> Iterator[int]:
-    """The port of a server that accepts connections and never answers."""
+    """The port of a server that accepts connections and never responds."""
     with socketserver.TCPServer(("127.0.0.1", 0), socketserver.BaseRequestHandler) as server:
-        # Never served: the kernel accepts the connection, and no process answers.
+        # Never served: the kernel accepts the connection, and no process responds.
         yield server.server_address[1]
 
 

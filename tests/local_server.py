@@ -19,14 +19,14 @@ PATIENCE = 120.0  # seconds
 
 @cache
 def program(name: str) -> Path:
-    """The program, built by `scripts/NAME` where it is missing."""
+    """The program, built by `scripts/NAME` if it is missing."""
     script = [ROOT / "scripts" / name]
     built = subprocess.run(script, stdout=subprocess.PIPE, text=True, check=True)
     return Path(built.stdout.strip()) / name
 
 
 class LocalServer:
-    """A process in a directory of its own, with its log in `out.log`."""
+    """A process in its own directory, with its log in `out.log`."""
 
     def __init__(self, directory: Path) -> None:
         self.directory, self.port = directory, controlplane.free_port()
@@ -60,7 +60,7 @@ class LocalServer:
         self.until(is_ready)
 
     def until(self, holds: Callable[[], bool]) -> None:
-        """Polls it, since it announces nothing. Errors of the connection are no answer."""
+        """Polls it, since it sends no notification. Connection errors are ignored."""
         deadline = time.monotonic() + PATIENCE
         while time.monotonic() < deadline:
             assert self.process is not None

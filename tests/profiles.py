@@ -1,7 +1,6 @@
-"""How much the tests try: `ci` tries everything, `fast` a share of what is random and of
-tables with slow rows.
+"""The amount of tests: `ci` runs all, `fast` a share of random cases and of tables with slow rows.
 
-`TEST_PROFILE=fast` chooses, as `make test-fast` does; without it the profile is `ci`.
+`TEST_PROFILE=fast` selects it, as in `make test-fast`; the default profile is `ci`.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ def random_cases(number: int) -> int:
 
 
 def sample(rows: Sequence[str]) -> frozenset[str]:
-    """The rows of a table whose rows are slow that `fast` tests: every tenth, at least one, and
+    """The rows of a table with slow rows that `fast` tests: every tenth, at least one, and
     six at most. The first one depends on the names, so that tables of the same rows differ.
     """
     ordered = sorted(rows)
@@ -37,8 +36,8 @@ def sample(rows: Sequence[str]) -> frozenset[str]:
 
 
 def load() -> None:
-    """Makes the profile that of properties without settings of their own. Nothing depends on how
-    fast the machine is.
+    """Sets the profile of properties without their own settings. It does not depend on the speed of
+    the machine.
     """
     settings.register_profile(
         "chosen",

@@ -1,4 +1,4 @@
-"""Keys made for a test, and commits signed with them by real git, gpg and ssh-keygen."""
+"""Keys for a test, and commits signed with them by real git, gpg and ssh-keygen."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.gitservers import GIT_ENVIRONMENT, Upstream
 
 @dataclass(frozen=True)
 class SshSigner:
-    """A key pair at `key` and `key.pub`, made for `name`."""
+    """A key pair at `key` and `key.pub` for `name`."""
 
     name: str
     key: Path
@@ -30,7 +30,7 @@ class SshSigner:
         return f"{self.name} {options} {self.public}\n".encode()
 
     def config(self) -> tuple[str, ...]:
-        """git's words for signing with it."""
+        """git's options for signing with it."""
         return ("-c", "gpg.format=ssh", "-c", f"user.signingKey={self.key}")
 
 
@@ -50,7 +50,7 @@ class Gpg:
         self.environment = {**GIT_ENVIRONMENT, "GNUPGHOME": home}
 
     def run(self, *words: str, input: bytes | None = None) -> bytes:
-        """What gpg prints."""
+        """The output of gpg."""
         command = (
             "gpg",
             "--batch",
@@ -69,7 +69,7 @@ class Gpg:
         return done.stdout
 
     def signer(self, name: str, *words: str) -> str:
-        """The fingerprint of a new key; `words` go before the command, such as a faked time."""
+        """The fingerprint of a new key; `words` precede the command, such as a faked time."""
         self.run(
             *words,
             "--quick-generate-key",
@@ -90,7 +90,7 @@ class Gpg:
         return self.run("--armor", "--export-secret-keys", key)
 
     def revoke(self, key: str) -> None:
-        """Takes the key back, by the certificate that gpg made with it."""
+        """Revokes the key, with the certificate that gpg created for it."""
         home = Path(self.environment["GNUPGHOME"])
         certificate = (
             (home / "openpgp-revocs.d" / f"{key}.rev")
@@ -114,7 +114,7 @@ def gpg() -> Iterator[Gpg]:
 def commit(
     upstream: Upstream, text: str, *config: str, environment: Mapping[str, str] = os.environ
 ) -> str:
-    """A commit on the current branch, signed by the words of the configuration (none: unsigned)."""
+    """A commit on the current branch, signed by the options (none: unsigned)."""
     (upstream.work / "x.yaml").write_text(f"a: {text}\n")
     upstream.git("add", "--all")
     signed = ("--gpg-sign",) if config else ()

@@ -1,4 +1,4 @@
-"""Asking a service to stop, and how long that takes it on a machine that others use as well."""
+"""Stops a service, and measures the time on a shared machine."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pathlib import Path
 
 
 def asked_to_stop(process: subprocess.Popen[bytes], log: Path) -> int:
-    """The code that it ended with, in time. What it waited for a core of a busy machine is not its
-    own.
+    """Its exit code, within the time limit, without the time that it waited for a core of a busy
+    machine.
     """
     began, before, waited = time.monotonic(), for_a_core(process.pid), 0.0
     process.send_signal(signal.SIGTERM)
@@ -24,7 +24,7 @@ def asked_to_stop(process: subprocess.Popen[bytes], log: Path) -> int:
 
 
 def for_a_core(pid: int) -> float:
-    """Seconds that its threads were ready to run and did not.
+    """Seconds for which its threads were ready but not running.
     https://docs.kernel.org/scheduler/sched-stats.html
     """
     waited = 0

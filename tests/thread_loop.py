@@ -1,4 +1,4 @@
-"""An event loop in a thread of its own, beside a test that is not asynchronous."""
+"""An event loop in a separate thread, for a test that is not asynchronous."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class ThreadLoop:
-    """Runs from the beginning until `stop`."""
+    """Runs from its creation until `stop`."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
@@ -23,7 +23,7 @@ class ThreadLoop:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(60)
 
     def stop(self) -> None:
-        """Ends what is left there, and the loop."""
+        """Cancels the remaining tasks, and ends the loop."""
         self.do(_cancel_the_rest())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()

@@ -123,7 +123,7 @@ class Commands(click.Group):
             raise click.NoSuchOption(error.option_name, message, error.possibilities, ctx) from None
 
     def invoke(self, ctx: click.Context) -> int:
-        """Runs the command. Raises ReaderGone where click would exit with 1."""
+        """Runs the command. Raises ReaderGone if click would exit with 1."""
         try:
             return int(super().invoke(ctx) or 0)
         except BrokenPipeError:

@@ -10,7 +10,7 @@ from weakref import WeakValueDictionary
 
 import orjson
 
-FIELD_SETS = 1024  # at most so many are shared; the least recently received ones are dropped
+FIELD_SETS = 1024  # the maximum of shared sets; the least recently received ones are dropped
 
 
 class _Held(dict[str, Any]):

@@ -3,8 +3,7 @@
 kubeconfig files, exec plugins, in-cluster tokens and client certificates are read by the
 `kubernetes` package, in a short-lived process (`kubeconfig`); static credentials without it
 (`static_kubeconfig`). This module adds the renewal of tokens: one caller at a time requests a new
-token, only where the credentials can be renewed, and a token in a file is read without that
-process.
+token, only if the credentials can be renewed, and a token in a file is read without that process.
 """
 
 from __future__ import annotations
@@ -63,7 +62,7 @@ class ClientConfig:
 
     @property
     def server_name(self) -> str | None:
-        """The name in the server's certificate, where it differs from the address."""
+        """The name in the server's certificate, if it differs from the address."""
         return self._found.server_name
 
     async def authorization(self, *, refuse: str | None = None) -> str | None:

@@ -37,12 +37,12 @@ from gitops_ds.model.values import replace
 # Seconds; jitter makes it up to twice as long. The first as client-go's reflector; the longest is
 # shorter than its 30, so that stores are current half a minute after the API server recovers.
 BACKOFF = Backoff(0.8, 12.0, jitter=1.0)
-# seconds, as client-go's reflector: the back-off of full lists where the watch fails
+# seconds, as client-go's reflector: the back-off of full lists if the watch fails
 RELIST_BACKOFF = replace(BACKOFF, longest=30.0)
 FRUITLESS_WATCHES = 3  # watches in a row without an event, before the objects are listed again
 # seconds without list, event or bookmark: API servers send a bookmark about each minute
 LONGEST_SILENCE = 300.0
-STEADY_AFTER = 10.0  # seconds; a watch that lasted so long resets the count of failures
+STEADY_AFTER = 10.0  # seconds; a watch of this duration resets the count of failures
 _NO_SUCH = "metadata.name=gitops-ds-asks-for-the-version"
 
 

@@ -22,7 +22,7 @@ class InformerStore(Generic[V]):
 
     `parse` converts a body to the value that is stored. The listener receives the changes, those
     that a new list reveals as well: an object that is missing from it is DELETED, in its last form
-    where bodies are stored.
+    if bodies are stored.
 
     `level` is set while the store matches the cluster: the API server answers, and the watch has
     returned every write that is expected (`expect`).
@@ -141,7 +141,7 @@ class InformerStore(Generic[V]):
         return tuple(changes)
 
     def _last(self, key: Key) -> Body:
-        """The object's last body, or its name alone where no body is stored."""
+        """The object's last body, or only its name if bodies are not stored."""
         kept = self._objects[key]
         if isinstance(kept, Mapping):
             return cast("Body", kept)

@@ -1,7 +1,7 @@
 """A program that reads a kubeconfig or a pod's service account with the official package.
 
 That package, with all that it imports, takes 20 MiB, which a service would keep indefinitely only
-to read a file. So this module is run as a process of its own (by `config.access`). It imports
+to read a file. So this module runs as a separate process (started by `config.access`). It imports
 nothing of gitops-ds and prints one JSON object: {"found": the fields of KubeconfigEntry},
 {"context": the name of the current context} or {"problem": the rest of a sentence that begins with
 the kubeconfig's name}. Its standard output is the pipe to the parent: secrets leave the process

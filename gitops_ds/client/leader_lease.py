@@ -133,7 +133,7 @@ class Election:
             return
 
     async def _timed(self, request: Coroutine[None, None, Body]) -> Body:
-        """One request with a deadline of its own; its duration updates the latency."""
+        """One request with its own deadline; its duration updates the latency."""
         began = self._clocks.steady()
         try:
             async with asyncio.timeout(self._candidate.patience):

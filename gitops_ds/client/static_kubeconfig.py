@@ -1,7 +1,7 @@
 """Reads kubeconfigs with static credentials in this process: a token or a client certificate.
 
-The official package, in a process of its own (`kubeconfig`), takes a fifth of a second. It reads
-all others: exec plugins, identity providers, passwords, token files, proxies, and each file whose
+The official package, in a separate process (`kubeconfig`), takes a fifth of a second. It reads all
+others: exec plugins, identity providers, passwords, token files, proxies, and each file whose
 content is unusual or invalid. So this module reports no errors, and its result equals that of the
 package (tests/client/test_static_kubeconfig.py compares them).
 """

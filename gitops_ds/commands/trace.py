@@ -49,8 +49,8 @@ def parse_target(text: str) -> tuple[str, str]:
 def found(
     agents: Sequence[Agent], kind: str, name: str, namespace: str
 ) -> list[tuple[Agent, dict[str, Any]]]:
-    """The pods of a target, each with its agent, by agent and node: entries of `fleet.nodes`.
-    Raises NotFound without any.
+    """The pods of a target, each with its agent, by agent and node: entries of
+    `fleet.agents.nodes`. Raises NotFound without any.
     """
     where = {"pod": "pod", "node": "node", "commit": "commit"}
     if kind == "ds":

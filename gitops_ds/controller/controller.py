@@ -99,8 +99,8 @@ class Controller:
         self.synced = asyncio.Event()
 
     def place_directly(self) -> None:
-        """Makes the controller bind pods to their nodes itself, where they fit: for clusters
-        without a scheduler. Before `run`.
+        """Makes the controller bind pods to their nodes itself, if they fit: for clusters without a
+        scheduler. Before `run`.
         """
         self._rooms = NodeCapacity()
 

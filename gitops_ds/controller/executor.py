@@ -1,4 +1,4 @@
-"""The execution of a decision, without decisions of its own.
+"""The execution of a decision, without additional decisions.
 
 Steps are executed one after the other; the first error of a step stops the later ones. The status
 is written nevertheless, unless its base is missing: `observedGeneration` promises that the template

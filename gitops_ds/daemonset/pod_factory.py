@@ -2,8 +2,8 @@
 observation.
 
 The same observation gives the same name, so a crash, a second leader or a lost reply creates no
-second pod. A replacement has a name of its own: the UIDs of the pods on the node are part of it,
-or, on an empty node, the UID of the last pod that vanished.
+second pod. A replacement has another name, which depends on the UIDs of the pods on the node, or,
+on an empty node, on the UID of the last pod that vanished.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ comparison:
 - *Each removed pod* must be one that ours would have deleted: likewise, with the pod restored. A
   pod that ours would have kept was deleted by the other controller or by another writer (`kubectl
   delete`, a drain, the garbage collector); the writer is unknown. It counts as deleted elsewhere,
-  except where ours wanted to delete another pod of the same node, which stayed: then the
+  unless ours wanted to delete another pod of the same node, which stayed: then the
   controllers chose different pods.
 - *In a rollout* the order of nodes is not compared, since upstream has none: only pods of an
   earlier template may be deleted, and never more nodes at risk than the budget allows. A node is at
@@ -369,7 +369,7 @@ def _is_doubled(layout: NodePodLayout, node_pods: NodePods) -> bool:
 
 def _is_well(layout: NodePodLayout) -> bool:
     """Whether nothing is in progress: each node that needs a pod has an available one, of the
-    wanted template where pods are replaced.
+    wanted template if pods are replaced.
     """
     rolls = _paces(layout.seen.daemonset)
     for node_pods in layout.nodes:

@@ -19,7 +19,7 @@ outcome decides about the next one:
 
     Settled, Applied without a write    in sync until the cluster changes, `compare_due` or a retry
     Applied with writes                 one more, when the watches have returned what was written
-    Applied with skipped objects        retried with back-off where the reason may end by itself
+    Applied with skipped objects        retried with back-off if the reason may end by itself
     Failed                              retried with back-off, up to 12 s while the API server is
                                         away and up to 300 s else
 

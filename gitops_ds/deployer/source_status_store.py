@@ -34,7 +34,7 @@ if TYPE_CHECKING:  # Git and the renderers take 10 MiB, which a reader does not 
 
 HEARTBEAT = 300.0  # seconds between two writes of a status that does not change
 FRESH = 2 * HEARTBEAT + 60.0  # seconds for which a status is valid: one write may be missed
-BURST, EVERY = 5, 10.0  # writes at once; then one in so many seconds
+BURST, EVERY = 5, 10.0  # writes at once; then one per that many seconds
 QUICK = 0.5  # seconds for the last write of a service that ends
 _LABEL = f"{names.DOMAIN}/source-of"  # label: the id of the owner
 _BYTES = 1024  # of a message

@@ -6,7 +6,7 @@ named by their content and written before the first one refers to them, so that 
 between the old state is complete.
 
 Requests (suspend, hold, approve) are annotations of the same ConfigMap (`requests`), and Kubernetes
-events name it (`service.git_deployer`).
+events name it (`service.git.git_deployer`).
 """
 
 from __future__ import annotations

@@ -161,7 +161,7 @@ def _may_name(key: Key, holder: TemplateObject, chosen: TemplateSelector) -> boo
 
 def _outside(key: Key, holder: TemplateObject) -> Skipped:
     what = (
-        f"{holder.source}may define only objects of its own namespace (templates.anywhere permits "
+        f"{holder.source} may define only objects of its own namespace (templates.anywhere permits "
         "others)"
     )
     return Skipped(SkipReason.NOT_ALLOWED, f"{key} is not allowed: {what}", key)

@@ -23,7 +23,7 @@ class Backoff(msgspec.Struct, frozen=True):
     jitter: float = 0.0
 
     def delay(self, failures: int, chance: float = 0.0) -> float:
-        """Seconds until the next try after so many failures in a row, at least one.
+        """Seconds until the next try after that many failures in a row, at least one.
 
         `chance` is a number in [0, 1).
         """

@@ -52,7 +52,7 @@ def may_force(
 ) -> bool:
     """Whether an apply may force a conflict.
 
-    Drift is forced where it must be corrected. A changed or new manifest takes fields from users of
+    Drift is forced if it must be corrected. A changed or new manifest takes fields from users of
     kubectl, regardless of the drift policy, but not from a controller.
     """
     if context.options.force_conflicts:

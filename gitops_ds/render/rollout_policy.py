@@ -22,7 +22,7 @@ def policies(around: RenderContext) -> tuple[Mapping[str, RolloutSource], list[F
     """The policy of each agent that has one, and the findings of all policies.
 
     Mappings are merged key by key, and the nearest file wins: the agent's, the cluster's, the
-    environment's. Lists, such as `stages`, are replaced. An agent without a file has a policy where
+    environment's. Lists, such as `stages`, are replaced. An agent without a file has a policy if
     the cluster or the environment sets `stages`.
     """
     sources: dict[str, RolloutSource] = {}

@@ -41,7 +41,7 @@ class _Outcome:
 
 def as_xml(report: Report, about: ReportContext, largest: int = LARGEST) -> str:
     """The report: a suite for each cluster, with a case for each object and for each file with
-    findings of its own.
+    findings about the file itself.
 
     If the report is too large, passed cases are omitted first, then cases without failures; the
     suite states their number.

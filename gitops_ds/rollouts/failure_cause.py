@@ -3,15 +3,15 @@
 A failure on a single node can have either cause, so nodes are compared with their peers, the
 touched nodes of the same operating system and architecture:
 
-1. The template is the cause where the failed nodes of a kind outnumber those that run the target
+1. The template is the cause if the failed nodes of a kind outnumber those that run the target
    well. In a canary of one node its only failure therefore counts as the template's.
-2. It is also the cause where two or more failed nodes of a stage outnumber the well ones of the
+2. It is also the cause if two or more failed nodes of a stage outnumber the well ones of the
    stage, although the kind runs the target well elsewhere: stages may differ in what their nodes
    do.
 3. While peers that still start may reverse that result, the failure is suspected: no further node
-   is touched, and nothing is halted. Where one more node may, one of the same stage is updated.
+   is touched, and nothing is halted. If one more node may, one of the same stage is updated.
 4. Nodes whose own conditions got worse after the touch (not ready, under pressure) are set aside.
-   The template is the cause only where two or more of them outnumber the well ones, and where they
+   The template is the cause only if two or more of them outnumber the well ones, and if they
    are a greater share than of the untouched nodes of their kind.
 5. Any other failure is the node's: it is set aside, and counts as at risk.
 """

@@ -6,7 +6,7 @@ Invariants, over any observations (tests/rollouts/test_stages.py):
 1. Cap: a node is taken only while the nodes at risk stay within `cap`. At risk are touched nodes
    that are not proved, and nodes whose earlier pod broke after the rollout began.
 2. Order: a node is taken only when its stage is open, and a stage opens only after the one before
-   it passed. Nodes that joined are taken before where `newNodes` permits it.
+   it passed. Nodes that joined are taken before if `newNodes` permits it.
 3. Halt: after a failure that the template causes no node is taken, until another target replaces
    this one.
 4. Attribution: a node that was broken before is parked, and never a reason to halt.

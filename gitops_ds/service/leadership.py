@@ -23,7 +23,7 @@ AGAIN = 1.0  # seconds between attempts to begin
 
 
 def steady() -> float:
-    """Seconds of a monotonic clock that includes the time of system sleep, where available."""
+    """Seconds of a monotonic clock that includes the time of system sleep, if available."""
     clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
     return time.clock_gettime(clock)
 

@@ -29,7 +29,7 @@ from gitops_ds.telemetry import rejections
 
 ALIKE = 10  # different messages of one reason, before the next ones are combined
 ALIKE_WITHIN = 600.0  # seconds
-BURST, REFILL = 25, 300.0  # events about one object; then one in so many seconds
+BURST, REFILL = 25, 300.0  # events about one object; then one per that many seconds
 REMEMBERED = 4096
 COMBINED = "(combined from similar events): "
 

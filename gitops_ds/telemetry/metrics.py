@@ -275,7 +275,7 @@ class MetricDescription(msgspec.Struct, frozen=True):
 
 
 class Metrics:
-    """The service's own metrics in a registry of their own."""
+    """The metrics of the service in a separate registry."""
 
     def __init__(self, inside: MetricsSource | None = None) -> None:
         """All counters start at zero."""

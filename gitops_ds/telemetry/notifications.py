@@ -57,7 +57,7 @@ class NotificationBuilder:
 
 
 def _notification(event: Event, notice: Notice, repository: str) -> Notification:
-    """The notification; one without a mark of its own differs from others by its text."""
+    """The notification; one without its own mark differs from others by its text."""
     rejected = rejections.notification(event) if isinstance(event, CommitRejected) else ""
     text = rejected or notice.text or log_lines.line(event) or ""
     text = texts.words(" ".join(text.split()))

@@ -1,6 +1,4 @@
-"""The files for CIs are run as a CI runs them; they install from a directory of wheels that is
-built once.
-"""
+"""The files for CIs run as in a CI; they install from a directory of wheels that is built once."""
 
 from __future__ import annotations
 
@@ -18,7 +16,7 @@ from tests.gitservers import GIT_ENVIRONMENT
 
 
 class Work:
-    """A repository of agents: `upstream` is the server's, `clone` what a person or a job has."""
+    """A repository of agents: `upstream` is the server's, `clone` that of a user or a job."""
 
     def __init__(self, directory: Path) -> None:
         self.upstream, self.clone = directory / "upstream.git", directory / "clone"
@@ -33,7 +31,7 @@ class Work:
         self.git("push", "--quiet", "origin", "main")
 
     def write(self, label: str) -> None:
-        """The manifest with that label: with `agent` it is right."""
+        """Writes the manifest with that label; `agent` is the valid one."""
         (self.clone / "agent.yaml").write_text(agent(label=label))
 
     def commit(self, message: str) -> str:

@@ -308,7 +308,7 @@ def test_large_parts_are_truncated_and_named(tmp_path: Path) -> None:
     assert all(len(text) < 700 for name, text in files.items() if name != "README.txt")
     whole, _ = played(tmp_path, Plants(), DumpLimits(whole=2000))
     assert sum(map(len, whole.values())) < 2000 + len(whole["README.txt"])
-    assert "left out, the archive would pass" in whole["README.txt"]
+    assert "omitted, the archive would exceed" in whole["README.txt"]
 
 
 @pytest.mark.parametrize(

@@ -101,7 +101,7 @@ def test_a_second_restart_moves_the_moment_on(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("files", "name", "space", "says"),
     [
-        ({"agent.yaml": AGENT}, "ds/missing", "", "names no DaemonSet missing"),
+        ({"agent.yaml": AGENT}, "ds/missing", "", "has no DaemonSet missing"),
         (
             {"a.yaml": AGENT, "b.yaml": AGENT.replace("logging", "other")},
             "ds/agent",

@@ -1,4 +1,4 @@
-"""Real clusters as the program sees them."""
+"""Real clusters for the program."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _numbers = itertools.count()
 
 
 class Counting(rest.HttpCluster):
-    """A connection that counts what it writes, dry runs apart."""
+    """A connection that counts writes, without dry runs."""
 
     def __init__(self, plane: controlplane.ControlPlane) -> None:
         super().__init__(config.access(str(plane.kubeconfig), None))
@@ -83,15 +83,13 @@ Play = Callable[[Scene], None]
 
 @pytest.fixture
 def on_api_server(api_server: controlplane.ControlPlane) -> Play:
-    """Plays a scene against an API server on which nothing acts by itself, in a namespace of its
-    own.
-    """
+    """Plays a scene on an API server without controllers, in its own namespace."""
     return lambda scene: asyncio.run(_play(api_server, scene))
 
 
 @pytest.fixture
 def on_cluster(control_plane: controlplane.ControlPlane) -> Play:
-    """Plays a scene on a whole control plane, in a namespace of its own."""
+    """Plays a scene on a whole control plane, in its own namespace."""
     return lambda scene: asyncio.run(_play(control_plane, scene))
 
 

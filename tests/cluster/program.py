@@ -1,5 +1,5 @@
-"""The program as a user runs it: its exit code, what it prints; and a repository with a work tree
-to run it on.
+"""The program as a user runs it: its exit code and output; and a repository with a work tree for
+it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Ended:
 
 @dataclass
 class Desk:
-    """A user's machine: a work tree, a bare repository that it pushes to, and a kubeconfig.
+    """A user's machine: a work tree, a bare repository as its remote, and a kubeconfig.
 
     Commands run `inside` a directory, else in the tree.
     """
@@ -166,7 +166,9 @@ def desk(directory: Path, kubeconfig: Path) -> Desk:
 
 
 def eventually(look: Callable[[], T], good: Callable[[T], bool], seconds: float = 60.0) -> T:
-    """What is seen once it is good; the last view, for the assertion's words, when it never is."""
+    """The first value for which the condition is true. Fails with the last value after the time
+    limit.
+    """
     deadline = time.monotonic() + seconds
     while not good(seen := look()):
         assert time.monotonic() < deadline, f"still so after {seconds:g} seconds: {seen}"

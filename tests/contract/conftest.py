@@ -1,5 +1,5 @@
-"""Every scene of the contract is played on the simulated cluster and on a real API server: what
-both do is the contract.
+"""Every scene of the contract is played on the simulated cluster and on a real API server: their
+common behaviour is the contract.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ REAL = (pytest.mark.controlplane, pytest.mark.xdist_group("control_plane_without
 
 @pytest.fixture(params=["simulated", pytest.param("real", marks=REAL)])
 def play(request: pytest.FixtureRequest) -> Play:
-    """Plays a scene in a namespace of its own and ends with it."""
+    """Plays a scene in its own namespace, which is deleted afterwards."""
     if request.param == "simulated":
         return lambda scene: virtual_time.run(_simulated(scene))
     plane: controlplane.ControlPlane = request.getfixturevalue("control_plane_without_daemonsets")

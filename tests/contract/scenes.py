@@ -1,6 +1,4 @@
-"""What the scenes of the contract are written with: a cluster, a namespace, and bodies to put in
-it.
-"""
+"""The tools of the scenes of the contract: a cluster, a namespace, and bodies for it."""
 
 from __future__ import annotations
 
@@ -12,7 +10,7 @@ from typing import Any
 from gitops_ds.model.cluster import ApplyResult, Cluster
 from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, Body, Resource
 
-PATIENCE = 120.0  # seconds until something that a controller does must be done
+PATIENCE = 120.0  # the time limit in seconds for an action of a controller
 
 
 @dataclass(frozen=True)
@@ -106,7 +104,7 @@ def owned_by(body: Body, manager: str) -> Any:
 
 
 async def eventually(holds: Callable[[], Awaitable[bool]]) -> None:
-    """Looks again and again until it holds; fails when it never does."""
+    """Polls until the condition is true; fails at the time limit."""
     loop = asyncio.get_running_loop()
     end = loop.time() + PATIENCE
     while not await holds():

@@ -1,4 +1,4 @@
-"""Our own modules once more, beside the real ones, with one line of one of them changed.
+"""A second copy of our modules, with one changed line in one of them.
 
 Nothing global is touched: the copy has an import of its own, which finds its modules in a
 dictionary and reads what is missing from source. Everything that is not ours is shared.

@@ -1,5 +1,5 @@
-"""A world of plain dictionaries, just big enough to carry out decisions: no clock, no API server,
-no luck.
+"""A world of plain dictionaries that executes decisions: without clock, API server and
+randomness.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def pod_of(body: dict[str, Any]) -> Pod:
 
 
 class World:
-    """Objects, and what happens to them between the turns."""
+    """Objects, and their changes between the turns."""
 
     def __init__(self, body: dict[str, Any], nodes: list[dict[str, Any]] | int) -> None:
         self.now = START
@@ -124,7 +124,7 @@ class World:
         self.slow_nodes: set[str] = set()
         self._made = 0
 
-    # What the controller sees and does
+    # The view and the actions of the controller
 
     def observe(self) -> Observation:
         revision = (revisions.revision_of(body) for body in self.revisions.values())
@@ -202,7 +202,7 @@ class World:
                 metadata["ownerReferences"] = [OWNER]
 
     def settle(self, turns: int = 200) -> None:
-        """Turns and kubelets until nothing is left to do."""
+        """Turns and kubelets until there is no further change."""
         for _ in range(turns):
             if not self.turn().actions and not self.kubelets():
                 return
@@ -210,7 +210,7 @@ class World:
             f"not settled after {turns} turns: {decide.decide(self.observe()).actions}"
         )
 
-    # What happens otherwise
+    # Other changes
 
     def kubelets(self) -> bool:
         """Pods that are ending vanish, the others start and get ready; returns whether anything
@@ -291,7 +291,7 @@ class World:
             int(metadata["annotations"][names.TEMPLATE_GENERATION]) + 1
         )
 
-    # Looking
+    # Queries
 
     def parsed(self) -> list[Pod]:
         return [pod_of(body) for body in self.pods.values()]

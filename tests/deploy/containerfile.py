@@ -1,9 +1,9 @@
 """Runs a Containerfile's steps without a container engine: each step is a layer, kept by its
 content as engines keep them.
 
-What differs from an engine: the base images are a root that debootstrap made (Debian's own Python
-in place of python:slim; Go is that of this machine), and root is root. It needs a machine that lets
-root mount.
+Differences from an engine: the base images are a root from debootstrap (Debian's own Python in
+place of python:slim; Go is that of this machine), and root is root. The machine must allow root to
+mount.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _OF_THE_MACHINE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """Layers, the lowest first, and what a container of it runs with."""
+    """Layers, the lowest first, and the configuration of its containers."""
 
     layers: tuple[Path, ...]
     environment: tuple[tuple[str, str], ...] = (
@@ -51,7 +51,7 @@ class Image:
 
 
 def cache() -> Path:
-    """Where roots and layers are kept, outside of the tree."""
+    """The directory of roots and layers, outside of the tree."""
     found = (
         os.environ.get("GITOPS_DS_CACHE")
         or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gitops-ds"
@@ -82,14 +82,12 @@ def instructions(file: Path = ROOT / "Containerfile") -> list[tuple[str, str]]:
 
 @dataclass(slots=True)
 class Build:
-    """One Containerfile on its way."""
+    """The build of one Containerfile."""
 
     made: dict[str, Image] = field(default_factory=dict)
 
     def target(self, name: str) -> Image:
-        """The image of a stage, from what is kept and what has to be made; layers that it has no
-        use for are not kept.
-        """
+        """The image of a stage, from cached and new layers; unused layers are deleted."""
         (cache() / "layers").mkdir(parents=True, exist_ok=True)
         with (cache() / "lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -239,7 +237,7 @@ def _unshared(
 
 
 def _base(name: str) -> Image:
-    """Debian as debootstrap makes it, for whatever the image is called."""
+    """Debian from debootstrap, for an image of any name."""
     root = cache() / "debian"
     if not root.exists():
         partial = root.with_name(f"debian.{os.getpid()}")
@@ -266,7 +264,7 @@ def _lower(image: Image) -> str:
 
 
 def _copy_from(image: Image, source: str, place: Path) -> None:
-    """What a container of the stage would see there."""
+    """Copies the content of a path in a container of the stage."""
     script = f"""set -e; mkdir -p $1/root; mount -t overlay overlay -o lowerdir={_lower(image)} $1/root; m=$1/root; shift
 if [ -d "$m$1" ]; then mkdir -p "$2"; cp -a "$m$1/." "$2"; else cp -a "$m$1" "$2"; fi
 """  # noqa: E501

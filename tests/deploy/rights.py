@@ -1,6 +1,7 @@
-"""What the service's account was granted beside what it used, by the API server's own audit log.
+"""Compares the permissions of the service's account with those that it used, by the API server's
+audit log.
 
-Add a scene to scenes.py when the service makes a request of a new kind, and its right to
+Add a scene to scenes.py when the service sends a request of a new kind, and its permission to
 deploy/powers/ or deploy/rights/.
 """
 
@@ -65,7 +66,9 @@ IMPLIED: Mapping[Right, Right] = {
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The requests that were refused for want of rights, and the rights that no request needed."""
+    """The requests that were refused for missing permissions, and the permissions that no request
+    needed.
+    """
 
     refused: tuple[str, ...]
     unused: tuple[Right, ...]
@@ -91,8 +94,8 @@ _CONTENTS = re.compile(r"list /apis?/.*/namespaces/fleet/\w+\?limit=500$")
 def judge(
     plane: controlplane.ControlPlane, since: int, but: frozenset[Right] = frozenset()
 ) -> Outcome:
-    """What the account did since the audit log had that length, beside what it may do now; `but`
-    may be left unused.
+    """Compares the requests of the account since that length of the audit log with its present
+    permissions; those in `but` may be unused.
     """
     granted_rights = granted(plane)
     needed: set[Right] = set()
@@ -116,7 +119,7 @@ def judge(
 
 
 def granted(plane: controlplane.ControlPlane) -> frozenset[Right]:
-    """All that bindings give to the account, with the roles as the cluster has them."""
+    """The permissions of the account by bindings, with the roles in the cluster."""
 
     def listed(plural: str) -> list[dict[str, Any]]:
         return list(plane.request("GET", f"{_GROUP}/{plural}")["items"])
@@ -167,7 +170,7 @@ def _code(request: Mapping[str, Any]) -> int:
 
 
 def _required(request: Mapping[str, Any]) -> Iterator[Right]:
-    """The rights that a request took."""
+    """The permissions for a request."""
     what = request.get("objectRef")
     if what is None:
         return
@@ -262,8 +265,8 @@ def _allowed(plane: controlplane.ControlPlane, right: Right) -> bool:
 
 
 def removed(plane: controlplane.ControlPlane) -> None:
-    """Takes away what `installed`, the service and the test left, but the namespace of the service:
-    what a test finds does not depend on the tests before it.
+    """Deletes the objects of `installed`, the service and the test, except the namespace of the
+    service, so that tests do not depend on earlier ones.
     """
     plane.kubectl(
         "-n",
@@ -304,11 +307,11 @@ class Replicas:
     processes: Mapping[Path, subprocess.Popen[bytes]]
 
     def log(self) -> str:
-        """What all of them logged so far."""
+        """The log of all replicas so far."""
         return "".join(log.read_text() for log in self.processes)
 
     def wait_for_log(self, words: str, times: int = 1) -> None:
-        """Waits until the log has these words so often."""
+        """Waits until the log has these words that many times."""
         until(
             lambda: self.log().count(words) >= times,
             lambda: f"{words} was not logged:\n{self.log()[-3000:]}",

@@ -1,4 +1,4 @@
-"""What people do with a service, as scenes for its account: each sends requests."""
+"""Scenes of the use of a service, for its account: each sends requests."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def live(plane: controlplane.ControlPlane, path: str) -> dict[str, Any] | None:
 
 
 def companions(space: str, text: str) -> list[dict[str, Any]]:
-    """One of each kind that a repository may hold beside DaemonSets."""
+    """One object of each kind that a repository can contain beside DaemonSets."""
     there = {"namespace": space}
     return [
         {
@@ -200,7 +200,7 @@ def a_staged_rollout(
 def annotations_control_the_loop(
     plane: controlplane.ControlPlane, upstream: gitservers.Upstream, service: Replicas
 ) -> None:
-    """A pass now, nothing for a while, and on with it: annotations of the state."""
+    """A reconciliation, a suspension and a resumption, by annotations of the state."""
     a_pass(plane, service)
     _annotate(plane, "gitops-ds.io/suspend=true")
     upstream.commit(agents(4, "two"))
@@ -244,13 +244,13 @@ def it_leaves_git(
 
 
 def _approve(plane: controlplane.ControlPlane, service: Replicas) -> None:
-    """The plan that was logged last, as a person does who read it."""
+    """Approves the last logged plan."""
     (*_, hash) = re.findall(r"approve this plan by its hash ([0-9a-f-]+)", service.log())
     _annotate(plane, f"gitops-ds.io/approve={hash}")
 
 
 def a_lease_is_stolen(plane: controlplane.ControlPlane, service: Replicas) -> None:
-    """The only replica that is left loses the lease, and takes it again when it is free."""
+    """The only remaining replica loses the lease, and acquires it again when it is free."""
     service.stop_the_leader()
     before = service.log().count("became leader")
     plane.kubectl(
@@ -298,7 +298,7 @@ def powerful(space: str, text: str) -> list[dict[str, Any]]:
 
 
 def roles_come_change_and_go(upstream: gitservers.Upstream, service: Replicas) -> None:
-    """What only a repository with rights/rbac and rights/secrets may hold."""
+    """Objects that require rights/rbac and rights/secrets."""
     kinds = ("Secret", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")
 
     def each(what: str) -> None:
@@ -344,7 +344,7 @@ def a_template_goes(plane: controlplane.ControlPlane, service: Replicas) -> None
 
 
 def deployers(space: str) -> list[dict[str, Any]]:
-    """Scene B12: an account for a namespace, and one for what is in none."""
+    """Scene B12: an account for a namespace, and one for cluster-scoped objects."""
     group, every = "rbac.authorization.k8s.io", ["get", "create", "patch", "delete"]
     found: list[dict[str, Any]] = [
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": space}}
@@ -486,7 +486,7 @@ def pods_that_lost_their_owner(plane: controlplane.ControlPlane) -> None:
 
 
 def nodes_that_change(plane: controlplane.ControlPlane) -> None:
-    """Scenes A2, A3: a node joins, another one is no longer meant, a pod fails."""
+    """Scenes A2, A3: a node joins, another one is no longer eligible, a pod fails."""
     body = daemonset("nodes", image(1), "default", nodeSelector={"disk": "ssd"})
     plane.kubectl("label", "node", "node-001", "node-002", "disk=ssd")
     plane.request("POST", f"{APPS}/default/daemonsets", body)
@@ -519,7 +519,7 @@ def _revisions(plane: controlplane.ControlPlane, name: str) -> list[dict[str, An
 
 
 def _names_requested(plane: controlplane.ControlPlane) -> set[str]:
-    """The names of pods that the account tried to make and was not let."""
+    """The names of pods whose creation was refused."""
     requests = map(json.loads, plane.audit_log.read_text().splitlines())
     pods = (
         one

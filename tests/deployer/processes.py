@@ -1,4 +1,4 @@
-"""The processes of a simulated world: they end at once, and what ended one is raised."""
+"""The processes of a simulated world: they end at once, and the error of a process is raised."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ class Processes:
         self.tasks = [asyncio.ensure_future(run) for run in runs]
 
     def kill(self) -> None:
-        """Ends all of them at once, wherever they are."""
+        """Ends all of them at once, at any point."""
         for task in self.tasks:
             task.cancel()
 
     def check(self) -> None:
-        """Raises what ended one of them."""
+        """Raises the error that ended one of them."""
         for task in self.tasks:
             if task.done() and not task.cancelled():
                 task.result()

@@ -66,7 +66,7 @@ class FileHistory(History):
 
 
 class NoRollouts(Rollouts):
-    """The rollouts of the built-in controller: it knows nothing of policies."""
+    """The rollouts of the built-in controller, which ignores policies."""
 
     def inputs(self, seen: Observation) -> StageInputs | None:
         return None
@@ -74,7 +74,7 @@ class NoRollouts(Rollouts):
 
 @dataclass
 class Scene(Processes):
-    """The cluster, the repository, and everything that was emitted."""
+    """The cluster, the repository, and all emitted events."""
 
     cluster: simulator.SimulatedCluster
     history: FileHistory
@@ -129,7 +129,7 @@ class Scene(Processes):
         return staged_rollouts.read(seen, self.controller.stage_inputs)
 
     def record(self) -> RolloutRecord:
-        """What the cluster keeps about the rollout; an empty record once it is complete."""
+        """The record of the rollout in the cluster; empty when it is complete."""
         existing = (
             revisions.revision_of(one) for one in self.cluster.server.store.all(CONTROLLER_REVISION)
         )
@@ -141,7 +141,7 @@ class Scene(Processes):
         return max(records, key=lambda record: record.began)
 
     def step(self, node: str) -> NodeProgress:
-        """How far a node is."""
+        """The step of a node."""
         return next(one for one in self.decision.nodes if one.node == node)
 
     def push(self, tag: str) -> None:
@@ -181,7 +181,7 @@ class Scene(Processes):
         self._fail()
 
     async def until_exactly(self, holds: Callable[[], bool]) -> None:
-        """Waits, with a look each tenth of a second."""
+        """Waits, with a poll each tenth of a second."""
         for _ in range(600):
             if holds():
                 return

@@ -1,5 +1,5 @@
-"""The program as a person at a desk has it: a home of their own, no kubeconfig, nothing of this
-machine's settings.
+"""The program in a user's environment: a separate home, without kubeconfig and settings of this
+machine.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""The pages of the documentation, taken apart: sections, fenced blocks, and what a block's output
-may look like.
+"""Parses the pages of the documentation: sections, fenced blocks, and the expected output of
+blocks.
 
 What a page may hold, and what becomes of it:
 

@@ -1,4 +1,4 @@
-"""Agents in a repository, and what is of them in a cluster."""
+"""Agents in a repository, and their objects in a cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A world with a staged rollout, whose agent is watched as the service and the commands do."""
+"""A world with a staged rollout, whose agent is watched like in the service and in commands."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FAST: dict[str, Any] = {
 
 @dataclass
 class Watched:
-    """The world, and what is known of its agent from one observation to the next."""
+    """The world, and the state of its agent between observations."""
 
     world: RolloutWorld
     marker: ProgressMarker = field(default_factory=ProgressMarker)
@@ -77,7 +77,7 @@ class Watched:
         self.world.body["metadata"]["annotations"][names.COMMIT] = image
 
     def rounds(self, number: int) -> Health:
-        """So many rounds of five seconds; the health after them."""
+        """That many rounds of five seconds; returns the health after them."""
         for _ in range(number):
             self.world.pass_time()
             self.look()

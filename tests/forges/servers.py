@@ -1,5 +1,5 @@
-"""GitHub and GitLab as they document themselves, on a port of this machine: users, rights, pages,
-limits, failures on demand.
+"""GitHub and GitLab by their documentation, on a local port: users, permissions, pages, limits,
+failures on demand.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ HEAD = "a" * 40
 
 @dataclass
 class User:
-    """An account, and what its token may do."""
+    """An account, and the permissions of its token."""
 
     login: str
     id: int
@@ -28,8 +28,8 @@ class User:
 
 @dataclass
 class Fault:
-    """What the next request that matches gets instead of its answer; `applied`: it was carried out,
-    and the answer got lost.
+    """The response to the next matching request; `applied`: the request was executed, and its
+    response lost.
     """
 
     status: int
@@ -62,7 +62,7 @@ class Comment:
 
 
 class Server:
-    """What both have: one pull request, number 7, of acme/agents."""
+    """The common part: one pull request, number 7, of acme/agents."""
 
     prefix = ""
 

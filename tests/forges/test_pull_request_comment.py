@@ -185,8 +185,8 @@ def test_only_a_short_commit_of_an_outdated_report_is_known(
             )
 
     result = asyncio.run(inner())
-    assert "moved on" in result.messages[0]
-    assert "--sha names it" in result.messages[1]
+    assert "newer commit" in result.messages[0]
+    assert "set --sha" in result.messages[1]
     assert on.comments == on.statuses == []
 
 
@@ -239,8 +239,8 @@ def test_values_of_another_repository_or_forge_are_ignored(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("more", "environ", "words"),
     [
-        ({}, {}, "name --forge"),
-        ({"kind": ForgeKind.GITHUB}, {}, "name --forge"),
+        ({}, {}, "set --forge"),
+        ({"kind": ForgeKind.GITHUB}, {}, "set --forge"),
         ({"kind": ForgeKind.GITHUB, "project": "a/../b"}, {}, "write OWNER/NAME"),
         ({"kind": ForgeKind.GITHUB, "project": "a b"}, {}, "write OWNER/NAME"),
         ({"kind": ForgeKind.GITHUB, "project": "a/b"}, {}, "the commit is unknown"),
@@ -259,7 +259,7 @@ def test_missing_or_contradictory_options_are_reported(
 
 def test_a_report_and_a_ci_without_a_commit(tmp_path: Path) -> None:
     options = CommentOptions(written(tmp_path, head=""), ForgeKind.GITHUB, project="a/b", number=7)
-    with pytest.raises(errors.UsageError, match="name --sha"):
+    with pytest.raises(errors.UsageError, match="set --sha"):
         pull_request_comment.task(options, {})
     assert pull_request_comment.task(replace(options, sha=HEAD), {}).sha == HEAD
 

@@ -10,7 +10,7 @@ PROGRAM: Final = "/usr/bin/chromium"
 # The suggestions of the address bar are two pages of their own in each window, and a spare process
 # waits for the next page: half of the CPU of a test.
 _UNUSED: Final = ("WebUIOmniboxPopup", "WebUIOmniboxAimPopup", "SpareRendererForSitePerProcess")
-# Those that Playwright disables: the last option of that name counts.
+# The features that Playwright disables: the last option of that name counts.
 _PLAYWRIGHT: Final = (
     "AimEnabled",
     "AvoidCorsURLLoaderRestartOnRedirect",

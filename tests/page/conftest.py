@@ -1,4 +1,4 @@
-"""A page that is served, and a real browser that looks at it."""
+"""A served page, and a real browser."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ _CHECK = """(runOnly) => axe.run(document, {runOnly, resultTypes: ["violations"]
 
 
 def violations(page: Page) -> list[str]:
-    """What axe-core finds on a page."""
+    """The violations that axe-core finds on a page."""
     page.evaluate(AXE)
     found: list[str] = page.evaluate(_CHECK, STANDARDS)
     return found
 
 
 class Served:
-    """A view behind the real routes, in a thread with a loop of its own."""
+    """A view behind the real routes, in a thread with its own loop."""
 
     def __init__(self, show: Show, door: PageGuard) -> None:
         self.show = show
@@ -84,7 +84,7 @@ def serving(show: Show, door: PageGuard | None = None) -> Iterator[Served]:
 
 @dataclass
 class Looker:
-    """Opens pages, and remembers what a good page never does: complain, or ask another host."""
+    """Opens pages, and records errors and requests to other hosts."""
 
     browser: Browser
     pictures: Path
@@ -138,7 +138,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def looker(browser: Browser, tmp_path: Path) -> Iterator[Looker]:
-    """Whatever a test looks at, no page of it may complain or ask another host."""
+    """No page of a test may report an error or send a request to another host."""
     made = Looker(browser, tmp_path)
     yield made
     made.close()

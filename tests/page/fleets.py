@@ -1,5 +1,5 @@
-"""Fleets to look at: agents made of the same bodies that an API server sends, as many nodes as
-wanted, and a view of them.
+"""Fleets for the page: agents from bodies like those of an API server, any number of nodes, and a
+view of them.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Show:
             await self._moved.wait()
 
     def move(self, *agents: Agent) -> None:
-        """Other agents from now on."""
+        """Replaces the agents."""
         self.found = agents or self.found
         self.version += 1
         self._moved.set()
@@ -146,7 +146,7 @@ class Fleet:
 
 
 def wanted(fleet: Fleet) -> dict[str, Any]:
-    """The DaemonSet as Git says it."""
+    """The DaemonSet in Git."""
     body, commit = fleet.templates[-1]
     spec = {**body["spec"], **({"nodeSelector": dict(fleet.selector)} if fleet.selector else {})}
     return {
@@ -165,7 +165,7 @@ def wanted(fleet: Fleet) -> dict[str, Any]:
 
 
 def agent(fleet: Fleet, on_nodes: Sequence[Mapping[str, Any]]) -> Agent:
-    """The agent as a look at such a cluster finds it."""
+    """The agent in such a cluster."""
     body = wanted(fleet)
     uid = f"uid-{fleet.name}"
     made = timestamps.text(NOW - 86_400)

@@ -1,4 +1,4 @@
-"""A repository as a dictionary of files, and the passes of a deployer over it, on any cluster."""
+"""A repository as a dictionary of files, and the reconciliations of a deployer, on any cluster."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _bytes(content: Any) -> bytes:
 
 @dataclass(frozen=True)
 class Pass:
-    """What became of one pass."""
+    """The result of one reconciliation."""
 
     plan: Plan
     writes: int

@@ -44,10 +44,10 @@ for _module in pkgutil.walk_packages(model.__path__, f"{model.__name__}."):
     importlib.import_module(_module.name)
 
 PASSWORD, TOKEN, DATA = "hunter2-in-an-address", "ghp_" + "0aB1" * 9, "hunter2-in-the-clear"
-# What an error of Git or of an API server, a subject or an annotation may quote: of such texts the
-# form gives secrets away.
+# Texts that an error of Git or of an API server, a subject or an annotation may quote, with secrets
+# that their form shows.
 TEXT = f"https://bot:{PASSWORD}@git.example.com/fleet.git refused {TOKEN}"
-# What objects hold: no pattern identifies it, so it may not be repeated at all.
+# Values of objects: no pattern identifies them, so they must not be quoted at all.
 BODY = {
     "kind": "Secret",
     "stringData": {"token": DATA},

@@ -1,6 +1,4 @@
-"""Reports out of what a hostile repository could hold, and the readers of each format, as strict as
-the real ones.
-"""
+"""Reports of hostile repositories, and the readers of each format, as strict as the real ones."""
 
 from __future__ import annotations
 
@@ -146,7 +144,7 @@ def reports(draw: st.DrawFn) -> Report:
 
 
 def some_reports(test: Callable[..., None]) -> Callable[..., None]:
-    """The test, for a hundred reports, however slow the machine."""
+    """The test with a hundred reports, without a time limit."""
     return settings(max_examples=profiles.examples(100), deadline=None)(given(reports())(test))
 
 
@@ -218,7 +216,8 @@ KNOWN = {
 
 
 def commands(log: str) -> Iterator[Command]:
-    """What the runner does with what a step prints, by its ActionCommand and ActionCommandManager.
+    """The commands that a runner executes in the output of a step, by its ActionCommand and
+    ActionCommandManager.
 
     A command may follow spaces, and in its old form be anywhere in a line; after `stop-commands`
     only the token counts.

@@ -37,7 +37,7 @@ def values(*numbers: float, before: float | None = None) -> Measure:
 
 
 def no_data(request: GateRequest, now: float) -> Reading:
-    """A server that is away."""
+    """An unreachable server."""
     return Reading(now, frozenset(request.subject.nodes), reason="Prometheus: no response in time")
 
 
@@ -84,7 +84,7 @@ class GatedWorld(RolloutWorld):
         self.readings = {}
 
     def until(self, holds: Callable[[], bool], rounds: int = 500) -> None:
-        """Rounds of virtual time until it is so."""
+        """Rounds of virtual time until the condition is true."""
         for _ in range(rounds):
             if holds():
                 return
@@ -96,7 +96,7 @@ class GatedWorld(RolloutWorld):
         self.until(lambda: len(self.on(image)) == len(self.nodes))
 
     def quiet(self, seconds: float, image: str) -> None:
-        """Asserts that no further node gets the image in so many seconds."""
+        """Asserts that no further node gets the image in that many seconds."""
         before, ends = self.on(image), self.now + seconds
         while self.now < ends:
             self.pass_time()

@@ -1,5 +1,5 @@
-"""A world with a staged rollout: the pinned pods beside a controller that knows nothing of them,
-and a deployer.
+"""A world with a staged rollout: the pinned pods, a controller that does not know about them, and a
+deployer.
 
 The controller of the world is our own without a policy, which the conformance tests compare with
 the built-in one.
@@ -48,7 +48,7 @@ class RolloutWorld(World):
         self.halted_elsewhere = ""
 
     def commit(self, image: str) -> None:
-        """What the deployer writes for a commit with another image: the target revision and its
+        """The deployer's writes for a commit with another image: the target revision and its
         name.
         """
         template = copy.deepcopy(self.body["spec"]["template"])
@@ -94,7 +94,7 @@ class RolloutWorld(World):
         )
 
     def staged_turn(self, at_most: int | None = None) -> StagedDecision | None:
-        """One turn of the rollout; with `at_most` only so many writes are performed."""
+        """One turn of the rollout, with at most `at_most` writes."""
         inputs = self.inputs()
         if inputs is None:
             return None
@@ -146,7 +146,7 @@ class RolloutWorld(World):
         self.now += seconds - 1
 
     def run(self, rounds: int = 2_000, seconds: float = 5.0) -> None:
-        """Rounds until the DaemonSet has the target and nothing moves."""
+        """Rounds until the DaemonSet has the target and there is no further change."""
         for _ in range(rounds):
             before = self.state()
             self.pass_time(seconds)
@@ -155,7 +155,7 @@ class RolloutWorld(World):
                 return
 
     def state(self) -> tuple[Any, ...]:
-        """What a round may change."""
+        """The state that a round can change."""
         return (
             tuple(
                 sorted(

@@ -1,5 +1,5 @@
 """A fleet with a staged rollout on a real control plane: the repository, the nodes in pools, and a
-watch that judges.
+watch with assertions.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ STATES = "service-test"
 
 @dataclass(frozen=True)
 class Soaks:
-    """How long the nodes of the canary and of each later stage are watched, in seconds."""
+    """The soak of the canary and of each later stage in seconds."""
 
     canary: int
     others: int = 1
@@ -200,7 +200,7 @@ class PodWatch:
         return {uid for uid, (one, pod) in self.pods.items() if one == tag and not pod.terminating}
 
     async def until(self, holds: Callable[[], bool], log: Path | None = None) -> None:
-        """Returns when the pods are so, after the event that makes it true."""
+        """Returns after the event that makes the condition true for the pods."""
         try:
             async with asyncio.timeout(PATIENCE):
                 while not holds():

@@ -175,7 +175,7 @@ def test_git_has_precedence_and_returns_ownership(
             upstream.commit({"agent.json": json.dumps(agent)})
             until(lambda: owner() not in ("", "templates-in-cluster"), log.read_text)
             until(
-                lambda: f"DaemonSet {space}/agent is named in Git too" in log.read_text(),
+                lambda: f"DaemonSet {space}/agent is in Git too" in log.read_text(),
                 log.read_text,
             )
             upstream.git("rm", "--quiet", "agent.json")

@@ -1,8 +1,8 @@
 """Watches a DaemonSet's pods on the server itself, and reports forbidden actions of a controller.
 
-It knows nothing of the controller but the pods that it deleted, and judges by what was true on the
-server. A controller may be late: what it could not know yet is not held against it. So a pod is
-only protected after it was ready for `LATE` seconds.
+Its input is the state of the server and the pods that the controller deleted. A controller may be
+late, and is not at fault for state that it could not observe. So a pod is only protected after it
+was ready for `LATE` seconds.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Whether a cluster is as its one DaemonSet specifies, by the stored objects, and without code of
-the controller.
+"""Whether a cluster matches its one DaemonSet, by the stored objects, without code of the
+controller.
 """
 
 from __future__ import annotations

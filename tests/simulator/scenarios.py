@@ -1,5 +1,5 @@
-"""Random lives of a cluster: people edit, nodes die, the API server errs, watches lie behind,
-controllers are killed, clocks jump.
+"""Random scenarios of a cluster: edits by users, failing nodes, errors of the API server, late
+watches, killed controllers, clock jumps.
 
 One seed, one life, the same each time. `python -m tests.simulator.scenarios 17` plays the
 seventeenth again and prints its events.
@@ -44,7 +44,7 @@ QUIET = 400.0  # seconds in which nothing is written any more
 
 @dataclass(repr=False)  # asyncio shows a task with its result when a run ends
 class Life:
-    """What is drawn from the seed, and what has happened so far."""
+    """The random choices of the seed, and the events so far."""
 
     chance: random.Random
     there: Stand
@@ -63,7 +63,7 @@ class Life:
 
     @property
     def server(self) -> ObjectStore:
-        """What is true, without a request."""
+        """The state of the server, without a request."""
         return self.there.cluster.server.store
 
     @property
@@ -402,7 +402,7 @@ async def _comes_right(life: Life) -> list[str]:
 
 
 def tale(seed: int, life: Life) -> str:
-    """What went wrong, what had happened, and how to see it again."""
+    """The failure, the events before, and the command to repeat them."""
     return "\n".join(
         (
             f"scenario {seed} does not end right; {_again(seed)}",

@@ -1,4 +1,4 @@
-"""What the tests of the simulated cluster are written with."""
+"""The tools of the tests of the simulated cluster."""
 
 from __future__ import annotations
 

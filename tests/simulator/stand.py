@@ -1,5 +1,5 @@
-"""A controller on the simulated API server, and a person beside it: what tests of the whole
-controller are written with.
+"""A controller on the simulated API server, and a user: the tools of the tests of the whole
+controller.
 """
 
 from __future__ import annotations

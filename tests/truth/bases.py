@@ -1,5 +1,5 @@
-"""What is mutated: manifests of well-known projects, and DaemonSets made at random with the fields
-that few of those use.
+"""The manifests to mutate: those of well-known projects, and random DaemonSets with rarely used
+fields.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ from tests.controlplane import ControlPlane
 from tests.truth import bases, mutations
 from tests.truth.bases import Body
 
-# Answers about the contents of this one cluster: no file has them, so they are no verdict.
+# Errors about the state of this cluster, which are not verdicts about the manifest.
 OF_THIS_CLUSTER = re.compile(
     r"failed to allocate IP|provided IP is already allocated|namespaces \\?\"[^\"]*\\?\" not "
     r"found|already exists"
@@ -39,8 +39,8 @@ OF_THIS_CLUSTER = re.compile(
 )
 
 
-# What the rules do not claim to know (docs/api-server-differences.md): a server may refuse it where
-# we pass it.
+# Values outside of the rules (docs/api-server-differences.md), which a server may refuse although
+# the check accepts them.
 NOT_CLAIMED = re.compile(
     r"Service \\?\"[^\"]*\\?\" is invalid: .*(clusterIP|nodePort|ipFamil)|runAsUserName|seccomp "
     r"type in annotation"
@@ -167,7 +167,7 @@ def _yaml(value: Any, depth: int) -> Iterator[str]:
 
 
 def ours(data: bytes) -> tuple[Finding, ...]:
-    """What our check has against a file that keeps it from being deployed."""
+    """The blocking findings of our check for a file."""
     prepared = prepare.prepare(
         SourceTree(None, {PurePosixPath("manifest.yaml"): data}), namespace="default"
     )

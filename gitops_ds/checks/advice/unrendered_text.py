@@ -20,7 +20,7 @@ _NEVER_MEANT: Final = re.compile(r"<no value>|\bCHANGE_?ME\b")
 # Without a second opening inside: otherwise the search in a text of braces alone is quadratic.
 _TEMPLATE: Final = re.compile(r"\$\{[A-Za-z_](?:(?!\$\{)[^}])*\}|\{\{(?:(?!\{\{).)*?\}\}")
 _HINTS: Final = (b"<no value>", b"CHANGE", b"${", b"{{")
-# Fields whose content has a syntax of its own with braces: scripts, configuration, expressions.
+# Fields whose content has another syntax with braces: scripts, configuration, expressions.
 _OWN_LANGUAGE: Final = frozenset(("annotations", "command", "args", "env"))
 _DATA: Final = frozenset(("data", "stringData", "binaryData"))
 
@@ -38,7 +38,7 @@ def filled_in(body: Body) -> Iterator[Violation]:
 
 
 def _texts(value: Any, path: Path, free: bool) -> Iterator[tuple[Path, str, bool]]:
-    """Every string, its path, and whether it has a syntax of its own."""
+    """Every string, its path, and whether it has another syntax."""
     if isinstance(value, str):
         yield path, value, free
     elif isinstance(value, dict):

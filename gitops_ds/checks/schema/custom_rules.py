@@ -56,8 +56,7 @@ def read(custom: Iterable[Custom]) -> Rules:
 
 
 def check(rules: Rules, manifest: Manifest) -> Iterator[tuple[Custom, Violation]]:
-    """The violations of the custom rules by an object. A rule with a message of its own reports it
-    once.
+    """The violations of the custom rules by an object. A rule with its own message reports it once.
 
     Raises GaveNoVerdict for a rule whose schema fails on the object; `Rules.without` removes the
     rule.

@@ -198,7 +198,7 @@ def twins(entries: list[Any], keys: tuple[str, ...]) -> Iterator[tuple[int, int]
         name: tuple[Any, ...] = (index,) if keys else (entry,)
         if type(entry) is dict:
             name = tuple(entry.get(key, "TCP" if key == "protocol" else None) for key in keys)
-            # a key of another type is a violation of its own
+            # a key of another type is a separate violation
             if not all(isinstance(part, Hashable) for part in name):
                 continue
         first = seen.setdefault(name, index)

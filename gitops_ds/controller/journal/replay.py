@@ -28,7 +28,7 @@ _ABSENT = object()
 
 
 class DecisionDifference(msgspec.Struct, frozen=True):
-    """A difference of two decisions: the former and the present value, each `nothing` where it is
+    """A difference of two decisions: the former and the present value, each `nothing` if it is
     missing.
     """
 
@@ -159,7 +159,7 @@ def turns(file: Path) -> Iterator[tuple[int, Decided] | Unread]:
 
 
 def compare(then: Decision, now: Decision) -> Iterator[tuple[str, str]]:
-    """The differences of two decisions, each `nothing` where it is missing in one."""
+    """The differences of two decisions; a value that one of them lacks is `nothing`."""
     old, new = (_plain(decision) for decision in (then, now))
     if old == new:
         return

@@ -156,7 +156,7 @@ class Reconciled(Event, frozen=True):
 
     @property
     def level(self) -> Level:
-        """Warning where a person is needed, debug without writes and failures."""
+        """Warning if a person must act, debug without writes and failures."""
         failed = self.failed
         if any(refusal.reason.effect.notifies for refusal in failed):
             return Level.WARNING
@@ -234,7 +234,7 @@ class ReconcileFailed(Event, frozen=True):
 
     @property
     def level(self) -> Level:
-        """Error where a person must act."""
+        """Error if a person must act."""
         return Level.ERROR if self.retry_in is None else Level.WARNING
 
     def text(self) -> str:

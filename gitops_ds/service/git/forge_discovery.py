@@ -13,7 +13,7 @@ from gitops_ds.git.address import Address, Scheme
 
 
 class NamedForge(msgspec.Struct, frozen=True):
-    """The options of a forge; `kind` may be unset where the host's name implies it."""
+    """The options of a forge; `kind` may be unset if the host's name implies it."""
 
     kind: ForgeKind | None = None
     url: str = ""

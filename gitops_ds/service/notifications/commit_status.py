@@ -42,7 +42,7 @@ TOKEN = "repository.forge.tokenFile"  # noqa: S105  the name of a setting
 
 
 class AgentSource(Protocol):
-    """The status of agents (`gitops_ds.fleet.tracker.Standings`)."""
+    """The status of agents (`gitops_ds.fleet.tracker.StatusTracker`)."""
 
     def agents(self) -> tuple[Agent, ...]:
         """All agents."""

@@ -30,7 +30,7 @@ from gitops_ds.service.rollouts.cluster_report_reader import ReportRepository
 from gitops_ds.settings.repository import RepositorySettings
 
 BACKOFF = Backoff(5.0, 300.0, jitter=0.1)
-BURST, EVERY = 5, 10.0  # pushes at once; then one in so many seconds
+BURST, EVERY = 5, 10.0  # pushes at once; then one per that many seconds
 GATHER = 0.5  # seconds in which changes are combined
 _NO_PUSH = (
     "other clusters wait for this one, and the service may not push: set repository.push, with "
