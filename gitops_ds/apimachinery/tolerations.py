@@ -78,5 +78,5 @@ def untolerated(tolerations: Sequence[Body], taints: Sequence[Taint]) -> frozens
 
 
 def _meaning(toleration: Body) -> tuple[str, ...]:
-    """What makes tolerations equal, whatever their time limit."""
+    """The fields that identify a toleration, without its time limit."""
     return tuple(toleration.get(field) or "" for field in ("key", "effect", "operator", "value"))
