@@ -19,7 +19,7 @@ from gitops_ds.model.objects import Body, Path, group_of
 _NEVER_MEANT: Final = re.compile(r"<no value>|\bCHANGE_?ME\b")
 # Without a second opening inside: otherwise the search in a text of braces alone is quadratic.
 _TEMPLATE: Final = re.compile(r"\$\{[A-Za-z_](?:(?!\$\{)[^}])*\}|\{\{(?:(?!\{\{).)*?\}\}")
-_HINTS: Final = (b"<no value>", b"CHANGE", b"${", b"{{")
+_TWO_BRACES: Final = re.compile(rb"\{\{")  # as a pattern a third of the time of `in`
 # Fields whose content has another syntax with braces: scripts, configuration, expressions.
 _OWN_LANGUAGE: Final = frozenset(("annotations", "command", "args", "env"))
 _DATA: Final = frozenset(("data", "stringData", "binaryData"))
@@ -29,12 +29,20 @@ def filled_in(body: Body) -> Iterator[Violation]:
     """DS012: a placeholder was not rendered. A search through the bytes skips most objects."""
     if not _is_kubernetes(body):
         return
-    text = orjson.dumps(body)
-    if any(hint in text for hint in _HINTS):
+    if _may_have_placeholder(orjson.dumps(body)):
         for path, value, free in _texts(body, (), False):
             match = _NEVER_MEANT.search(value) or (None if free else _TEMPLATE.search(value))
             if match:
                 yield Violation(path, f'"{match[0]}" is an unrendered placeholder: set a value')
+
+
+def _may_have_placeholder(text: bytes) -> bool:
+    return (
+        (b"$" in text and b"${" in text)  # a search for one byte is twenty times as fast
+        or b"<no value>" in text
+        or b"CHANGE" in text
+        or _TWO_BRACES.search(text) is not None
+    )
 
 
 def _texts(value: Any, path: Path, free: bool) -> Iterator[tuple[Path, str, bool]]:
