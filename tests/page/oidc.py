@@ -15,6 +15,7 @@ import secrets
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 from urllib.parse import urlencode
 
@@ -42,6 +43,12 @@ def basic(client: str) -> str:
     return f"Basic {base64.b64encode(f'{client}:{SECRET}'.encode()).decode()}"
 
 
+@cache
+def _provider_key() -> rsa.RSAPrivateKey:
+    """The key of all providers of a test process: to make one takes up to half a second of CPU."""
+    return rsa.generate_private_key(public_exponent=65537, key_size=2048)
+
+
 @dataclass
 class Provider:
     """Issues ID tokens for one user, who agrees at once."""
@@ -49,9 +56,7 @@ class Provider:
     email: str = "dana@example.com"
     client: str = "gitops-ds"
     issuer: str = ""
-    _key: rsa.RSAPrivateKey = field(
-        default_factory=lambda: rsa.generate_private_key(public_exponent=65537, key_size=2048)
-    )
+    _key: rsa.RSAPrivateKey = field(default_factory=_provider_key)
     _codes: dict[str, Mapping[str, str]] = field(default_factory=dict)
 
     def app(self) -> web.Application:
