@@ -27,7 +27,7 @@ def test_output_of_helm_and_kustomize_is_not_fixed_and_a_message_has_the_reason(
         assert mine, output
         ways = (
             "no single place in the files has the rendered value:",
-            "helm or kustomize makes DaemonSet ",
+            "helm or kustomize generates DaemonSet ",
         )
         assert all(any(way in line for way in ways) for line in mine), "\n".join(mine)
     assert "0 fixed in 0 files" in output
