@@ -13,10 +13,12 @@ comparison:
   unless ours wanted to delete another pod of the same node, which stayed: then the
   controllers chose different pods.
 - *In a rollout* the order of nodes is not compared, since upstream has none: only pods of an
-  earlier template may be deleted, and never more nodes at risk than the budget allows. A node is at
-  risk from the deletion of an available pod until another is available there, or, with surge, while
-  a new pod that is not available exists beside an available old one. Observations may be too rare
-  to show the maximum, so only an excess over the budget is a difference.
+  earlier template may be deleted, and never more nodes at risk than the budget allows. A node that
+  needs a pod is at risk from the deletion of an available one until another is available there, or,
+  with surge, while a new pod that is not available exists beside an available old one. A new pod
+  that failed may have been available between two observations, so its node no longer counts.
+  Observations may be too rare to show the maximum, so only an excess over the budget is a
+  difference.
 - *The end*: an interval ends when ours wants nothing more, the status included, without any change
   for a while. An action that ours wants and the other controller does not take, without any change
   for long, is a difference too.
@@ -44,6 +46,7 @@ from gitops_ds.daemonset import decide, failed_pod_backoff
 from gitops_ds.daemonset.node_pods import NodePodLayout, NodePods
 from gitops_ds.daemonset.shadow_views import (
     ObservedAct,
+    nodes_of_ended_pods,
     nodes_to_create,
     uids_to_delete,
     with_departures,
@@ -181,6 +184,7 @@ class _Watched:
             (uid, ObservedAct(pod, seen.now)) for uid, pod in now.items() if uid not in uids
         )
         there = {pod.uid: pod for pod in seen.pods}
+        vanished = tuple(self.last.values())
         for node_pods in self.layout.nodes:
             for pod in node_pods.staying:
                 if pod.uid not in before or (pod.uid in there and not there[pod.uid].terminating):
@@ -188,8 +192,17 @@ class _Watched:
                 last = there.get(pod.uid) or self.last.pop(pod.uid, pod)
                 last = replace(last, terminating=False)
                 available = self.layout.available(pod) and layout.available(last) and not last.ended
-                self.departures[pod.uid] = ObservedAct(last, seen.now, available)
+                risks = available and node_pods.wanted
+                self.departures[pod.uid] = ObservedAct(last, seen.now, risks)
+        self._excuse(nodes_of_ended_pods(self.seen, (*seen.pods, *vanished)))
         self.last.clear()
+
+    def _excuse(self, nodes: Set[str]) -> None:
+        """The deletions so far no longer put these nodes at risk."""
+        self.at_risk -= nodes
+        for uid, act in self.departures.items():
+            if act.pod.node in nodes:
+                self.departures[uid] = replace(act, risks=False)
 
     def _judge(self, seen: Observation, layout: NodePodLayout) -> None:
         """Counts the actions that ours would also have taken; the others are judged again later."""
@@ -224,7 +237,7 @@ class _Watched:
             if rolls or uid in uids:
                 self.interval.deleted[gone.pod.node] += 1
                 self.interval.replaced += rolls
-                if rolls and gone.available:
+                if rolls and gone.risks:
                     self.at_risk.add(gone.pod.node)
                 del self.departures[uid]
 
@@ -360,11 +373,12 @@ def _paces(daemonset: DaemonSet) -> bool:
 
 
 def _is_doubled(layout: NodePodLayout, node_pods: NodePods) -> bool:
-    """Whether a new pod that is not available exists beside an available old one."""
-    new = any(layout.updated(pod) and not layout.available(pod) for pod in node_pods.staying)
-    return new and any(
-        not layout.updated(pod) and layout.available(pod) for pod in node_pods.staying
+    """Whether a new pod that is not yet available exists beside an available old one."""
+    staying = node_pods.staying
+    new = any(
+        layout.updated(pod) and not layout.available(pod) and not pod.ended for pod in staying
     )
+    return new and any(not layout.updated(pod) and layout.available(pod) for pod in staying)
 
 
 def _is_well(layout: NodePodLayout) -> bool:

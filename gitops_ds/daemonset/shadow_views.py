@@ -4,7 +4,7 @@ that ours would create or delete then.
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterable, Mapping
 
 import msgspec
 
@@ -17,12 +17,12 @@ from gitops_ds.model.values import replace
 
 class ObservedAct(msgspec.Struct, frozen=True):
     """A pod that was created, is being deleted or is gone: its last state, and the time of the
-    observation; for a deleted pod also whether it was available.
+    observation; for a deleted pod also whether this put its node at risk.
     """
 
     pod: Pod
     at: float
-    available: bool = False
+    risks: bool = False
 
 
 def without_owned_pods(seen: Observation) -> Observation:
@@ -40,6 +40,14 @@ def with_departures(seen: Observation, departures: Mapping[str, ObservedAct]) ->
     back = [gone.pod for gone in departures.values()]
     others = [pod for pod in seen.pods if pod.uid not in departures]
     return replace(seen, pods=tuple(sorted(others + back, key=lambda pod: pod.name)))
+
+
+def nodes_of_ended_pods(before: Observation, pods: Iterable[Pod]) -> set[str]:
+    """The nodes of the pods that ended since an observation, except those that ended while they
+    were being deleted.
+    """
+    known = {pod.uid for pod in before.pods if pod.terminating or pod.ended}
+    return {pod.node for pod in pods if pod.ended and pod.uid not in known}
 
 
 def _moves(seen: Observation) -> PodChanges:

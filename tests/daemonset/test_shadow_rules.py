@@ -12,7 +12,7 @@ from gitops_ds.daemonset import decide, shadow, shadow_views
 from gitops_ds.daemonset.node_pods import NodePodLayout, NodePods
 from gitops_ds.daemonset.shadow_views import ObservedAct
 from gitops_ds.model import names
-from gitops_ds.model.daemonset import Owner, Pod
+from gitops_ds.model.daemonset import Owner, Phase, Pod
 from gitops_ds.model.decision import DeletePod
 from gitops_ds.model.events.base import DifferenceKind
 from gitops_ds.model.values import replace
@@ -25,7 +25,7 @@ QUIET, STALLED, STANDSTILL, LONGEST_BACKOFF = 5.0, 60.0, 120.0, 1020.0
 
 def pod(letter: str, name: str = "p") -> Pod:
     """`N` runs the wanted template and `O` another one; small letters are pods that are not ready,
-    `t` is one that is being deleted.
+    `t` is one that is being deleted, `f` one of the wanted template that failed.
     """
     return Pod(
         "logging",
@@ -34,7 +34,8 @@ def pod(letter: str, name: str = "p") -> Pod:
         node="node-0",
         ready=letter in "NO",
         ready_since=0.0,
-        hash="new" if letter in "Nn" else "old",
+        phase=Phase.FAILED if letter == "f" else Phase.RUNNING,
+        hash="new" if letter in "Nnf" else "old",
         terminating=letter == "t",
     )
 
@@ -58,6 +59,7 @@ def layout_of(letters: str, placement: Placement | None, **spec: Any) -> NodePod
         ("Oo", False),
         ("nN", False),
         ("tO", False),
+        ("fO", False),
     ],
 )
 def test_a_node_is_doubled_by_an_unavailable_new_pod_beside_an_available_old_one(
@@ -98,7 +100,7 @@ def test_departed_pods_are_put_back_in_their_last_state() -> None:
     )
     gone = {name: ObservedAct(pod("N", name), START) for name in ("a", "b")}
     assert shadow_views.with_departures(seen, gone).pods == tuple(pod("N", one) for one in "abcd")
-    assert not gone["a"].available
+    assert not gone["a"].risks
 
 
 def test_arrived_pods_and_those_of_a_new_daemonset_are_taken_away() -> None:
@@ -252,6 +254,67 @@ def test_a_pod_that_became_unavailable_before_its_deletion_was_not_at_risk() -> 
 
 def suspend(there: Scene) -> None:
     there.world.body["metadata"]["annotations"][names.SUSPEND] = "true"
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "ended"),
+    [
+        ("", "f", True),
+        ("n", "f", True),
+        ("N", "f", True),
+        ("t", "f", False),
+        ("f", "f", False),
+        ("", "n", False),
+    ],
+)
+def test_a_pod_ends_once_and_not_by_its_deletion(before: str, now: str, ended: bool) -> None:
+    seen = replace(World(world.daemonset(), 0).observe(), pods=tuple(map(pod, before)))
+    nodes = shadow_views.nodes_of_ended_pods(seen, [pod(now)])
+    assert nodes == ({"node-0"} if ended else set())
+
+
+def deleted_node(there: Scene) -> str:
+    """The one node with a pod that is being deleted."""
+    (node,) = (one.node for one in there.world.parsed() if one.terminating)
+    return node
+
+
+@pytest.mark.parametrize("looks", [False, True])
+@pytest.mark.parametrize("vanishes", [False, True])
+def test_a_node_whose_new_pod_failed_after_it_was_available_is_no_longer_at_risk(
+    looks: bool, vanishes: bool
+) -> None:
+    there = scene()
+    there.edit("agent:2")
+    there.look()
+    there.act()
+    first = deleted_node(there)
+    if looks:
+        there.look()
+    for _ in range(2):  # the new pod is created, and available
+        there.kubelets()
+        there.act()
+    assert deleted_node(there) != first
+    there.fail(first)
+    if vanishes:
+        there.act()
+        there.kubelets()
+    there.look()
+    there.rest()
+    assert (there.differences, there.compared[-1].at_risk) == ([], 1)
+
+
+def test_a_deleted_pod_that_ends_before_it_vanishes_leaves_its_node_at_risk() -> None:
+    there = scene()
+    there.edit("agent:2")
+    there.look()
+    there.act()
+    there.look()
+    first = deleted_node(there)
+    there.fail(first)
+    there.end(next(one.node for one in there.world.parsed() if one.node != first))
+    there.look()
+    assert [one.theirs for one in there.differences] == ["put 2 at risk"]
 
 
 @pytest.mark.parametrize(
