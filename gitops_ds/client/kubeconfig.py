@@ -223,7 +223,7 @@ def _answer(arguments: list[str], failed: Errors) -> dict[str, Any]:
     except CertificateError as error:
         return {"problem": f": its certificates can't be read: {_one_line(error)}"}
     except Exception as error:  # the YAML errors of the package's own reader have no common type
-        return {"problem": f" is not a valid kubeconfig:  {_one_line(error)}"}
+        return {"problem": f" is not a valid kubeconfig: {_one_line(error)}"}
     if failed.lines and entry.header is None and entry.certificate is None:
         # On a terminal the plugin has printed its own message, which the package does not have.
         why = "see above" if "NoneType" in failed.lines[0] else _one_line(failed.lines[0])

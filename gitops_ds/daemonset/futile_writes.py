@@ -21,17 +21,19 @@ class Repetition:
 
     def __init__(self) -> None:
         self._targets: dict[Hashable, tuple[int, float]] = {}
+        self._swept = 0.0
 
     def note(self, targets: Iterable[Hashable], now: float) -> bool:
         """Whether a target was written too often; `now` in seconds, never decreasing."""
-        self._targets = {
-            target: (count, since)
-            for target, (count, since) in self._targets.items()
-            if now - since < WINDOW
-        }
+        if now - self._swept >= WINDOW:  # not for each decision: a rollout has thousands of targets
+            self._targets = {
+                target: seen for target, seen in self._targets.items() if now - seen[1] < WINDOW
+            }
+            self._swept = now
         often = False
         for target in targets:
             count, since = self._targets.get(target, (0, now))
-            self._targets[target] = (count + 1, since)
-            often = often or count >= OFTEN
+            count, since = (1, now) if now - since >= WINDOW else (count + 1, since)
+            self._targets[target] = (count, since)
+            often = often or count > OFTEN
         return often

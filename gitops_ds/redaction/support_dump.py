@@ -55,12 +55,12 @@ class Redactor:
         lines = [line.strip() for line in value.splitlines()]
         several = [line for line in lines if len(line) >= _LONG] if len(lines) > 1 else []
         for one in (value.strip(), *several):
-            if len(self._known) < _KNOWN_MOST and _is_distinctive(one):
+            if len(self._known) < _KNOWN_MOST and _is_searchable(one):
                 escaped = orjson.dumps(one)[1:-1].decode()
                 self._known[one] = one if escaped == one else escaped
 
 
-def _is_distinctive(value: str) -> bool:
+def _is_searchable(value: str) -> bool:
     """Whether to hide the value elsewhere too: a short or common word may mean something else
     there.
     """

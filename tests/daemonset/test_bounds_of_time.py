@@ -50,6 +50,15 @@ def test_a_target_is_counted_from_its_first_write_while_others_are_swept() -> No
     assert writes.note(["a"], WINDOW + 5.0)
 
 
+def test_a_target_is_counted_again_a_minute_after_its_first_write_between_two_sweeps() -> None:
+    writes = Repetition()
+    writes.note(["a"], WINDOW / 2)
+    writes.note(["b"], WINDOW)
+    again = WINDOW / 2 + WINDOW
+    assert not any(writes.note(["a"], again) for _ in range(OFTEN))
+    assert writes.note(["a"], again)
+
+
 def test_a_target_is_counted_again_a_minute_after_its_first_write() -> None:
     writes = Repetition()
     writes.note(["b"], 100.0)
