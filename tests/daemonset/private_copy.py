@@ -31,6 +31,13 @@ class Copy:
         self._modules: dict[str, ModuleType] = {}
         self._builtins = {**vars(builtins), "__import__": self._import}
 
+    def compile_changes(self) -> None:
+        """Only find the changed texts: AssertionError if a source has one of them not exactly
+        once.
+        """
+        for name, change in self._changes.items():
+            _compiled(_path(name), *change)
+
     def module(self, name: str) -> ModuleType:
         """A module of the copy."""
         if name not in self._modules:

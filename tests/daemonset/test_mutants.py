@@ -277,6 +277,11 @@ def test_without_a_bug_the_copy_passes() -> None:
     assert verdict(Copy({})) == ""
 
 
+def test_the_source_has_the_place_of_each_bug() -> None:
+    for module, old, new in MUTANTS.values():
+        Copy({module: (old, new)}).compile_changes()
+
+
 @pytest.mark.sampled
 @pytest.mark.parametrize(("module", "old", "new"), MUTANTS.values(), ids=MUTANTS)
 def test_a_planted_bug_is_caught(module: str, old: str, new: str) -> None:
