@@ -151,7 +151,7 @@ def test_a_cut_node_is_read_as_the_whole_one(body: dict[str, Any]) -> None:
     "text",
     [b'{"type":"ERROR","object":{"kind":"Status","status":"Failure","code":410}}', b"<html>", b"{"],
 )
-def test_an_object_that_is_no_pod_is_read_whole(text: bytes) -> None:
+def test_an_object_that_is_not_a_pod_is_read_whole(text: bytes) -> None:
     with pytest.raises(msgspec.MsgspecError):
         field_projection.EVENTS[POD](text)
 

@@ -112,7 +112,7 @@ def test_the_data_restores_the_template(template: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     "data", [None, {}, {"spec": None}, {"spec": {"template": None}}, "text", {"spec": []}]
 )
-def test_data_without_a_template_is_no_revision(data: Any) -> None:
+def test_data_without_a_template_is_not_a_revision(data: Any) -> None:
     assert revisions.revision_of({"metadata": {"name": "r"}, "data": data}) is None
 
 

@@ -19,7 +19,7 @@ def test_the_exponent_of_a_power_is_the_power(power: float, factor: float) -> No
     assert growth.exponent(points) == pytest.approx(power)
 
 
-def test_a_start_is_no_growth() -> None:
+def test_a_start_is_not_growth() -> None:
     costs = {count: 0.4 + 0.002 * (count - 1) for count in (1, 100, 1_000, 10_000)}
     row = Growth("check", "s", costs, (1, costs[1]))
     assert row.exponent == pytest.approx(1.0)

@@ -35,7 +35,7 @@ SHOULD: Final = {
 OTHERWISE: Final = {
     "DS008": (
         "safe, proposed",
-        "a kind that is no workload may mean something else in its new version",
+        "a kind that is not a workload may mean something else in its new version",
     ),
     "DS404": ("proposed", "the limit can only be meant to go"),
     "DS409": ("safe, proposed", "a shorter timeout changes what a probe finds"),

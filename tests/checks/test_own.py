@@ -205,7 +205,7 @@ def test_a_mistake_is_reported_at_its_line(file: str, text: str, expected: list[
     assert findings(file, text) == expected
 
 
-def test_a_repository_of_plain_manifests_has_no_files_of_ours() -> None:
+def test_a_repository_of_plain_manifests_has_no_files_of_gitops_ds() -> None:
     manifest = b"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\n"
     snapshot = SourceTree(
         None,

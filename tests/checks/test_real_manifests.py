@@ -10,7 +10,7 @@ from gitops_ds.yaml import parser
 
 REAL = Path(__file__).resolve().parents[3] / "shared" / "real-manifests"
 
-# Templates that are no YAML yet, and slips of the vendors' own. API versions that are gone (DS008)
+# Templates that are not YAML yet, and mistakes of the vendors. API versions that are gone (DS008)
 # are left out: they are many.
 REFUSED = {
     "aks-engine--calico-cleanup.yaml": {"DS005"},

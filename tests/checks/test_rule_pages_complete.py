@@ -1,4 +1,4 @@
-"""Whatever a finding names can be looked up: a row in the list of rules, a page, an answer of
+"""Anything that a finding names can be looked up: a row in the list of rules, a page, an answer of
 `check --explain`.
 """
 

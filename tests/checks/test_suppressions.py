@@ -124,7 +124,7 @@ def test_an_annotation_is_for_its_object(text: str, expected: list[str]) -> None
             ["DS502"],
         ),
         ("", "      # gitops-ds: ignore DS502 the line above has it", [*BOTH, "DS902"]),
-        ("  # as gitops-ds: says, ignore DS502", "", BOTH),
+        ("  # as gitops-ds: shows, ignore DS502", "", BOTH),
     ],
 )
 def test_a_comment_is_for_its_line_or_the_next_one(
@@ -249,7 +249,7 @@ def test_a_baseline_matches_a_finding_on_another_line(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "text", ["", "[]", "{}", '{"findings": [1]}', '{"findings": [{}]}', '{"findings": 1}']
 )
-def test_a_file_that_is_no_report_is_no_baseline(tmp_path: Path, text: str) -> None:
+def test_a_file_that_is_not_a_report_is_not_a_baseline(tmp_path: Path, text: str) -> None:
     file = tmp_path / "other.json"
     file.write_text(text)
     with pytest.raises(UsageError, match="not a report"):

@@ -41,7 +41,7 @@ def test_fields_are_the_parameters_of_the_command(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", list(cli.COMMANDS))
-def test_a_field_allows_none_where_its_parameter_may_be_none(name: str) -> None:
+def test_a_field_allows_none_if_its_parameter_does(name: str) -> None:
     command = dict(commands())[name]
     types = {field.name: str(field.type) for field in dataclasses.fields(arguments_of(command))}
     words = ["1" * 8 for p in command.params if isinstance(p, click.Argument) and p.required]

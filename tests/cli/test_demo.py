@@ -36,7 +36,7 @@ def test_a_signal_leaves_no_directory(tmp_path: Path, ending: signal.Signals) ->
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        preexec_fn=_interruptible,  # noqa: PLW1509  no threads of ours run between fork and exec
+        preexec_fn=_interruptible,  # noqa: PLW1509  none of our threads runs between fork and exec
     ) as process:
         assert process.stdout
         process.stdout.readline()

@@ -76,7 +76,7 @@ def test_it_takes_every_spelling(
 @pytest.mark.parametrize(
     ("name", "command", "option"), TIMES, ids=lambda value: getattr(value, "name", value)
 )
-def test_it_refuses_what_is_no_time_and_says_how_to_write_one(
+def test_it_refuses_what_is_not_a_time_and_shows_how_to_write_one(
     name: str, command: click.Command, option: click.Option, text: str
 ) -> None:
     context = click.Context(command, info_name=name)

@@ -225,14 +225,14 @@ def test_what_is_left_decides_the_exit_code(fleet: Path) -> None:
     assert check(fleet, "--fix", "--fail-on", "warning").return_value == 1
 
 
-def test_without_fix_nothing_is_written_and_a_hint_says_what_could_be(fleet: Path) -> None:
+def test_without_fix_nothing_is_written_and_a_hint_shows_what_could_be(fleet: Path) -> None:
     done = check(fleet)
     assert contents(fleet) == {"agent.yaml": AGENT.encode()}
     assert "4 can be fixed with --fix, " in done.stdout
     assert " more with --fix-unsafe\n" in done.stdout
 
 
-def test_quiet_says_nothing_of_the_fixes(fleet: Path) -> None:
+def test_quiet_shows_nothing_of_the_fixes(fleet: Path) -> None:
     assert check(fleet, "--fix", "--quiet").stderr == ""
 
 
@@ -299,7 +299,7 @@ def test_a_link_is_not_written_through(
 
 
 def templated(most: str, files: dict[str, str] | None = None) -> dict[str, str]:
-    """A repository of two clusters whose agent rolls out on as many nodes at once as `most` says;
+    """A repository of two clusters whose agent rolls out on as many nodes at once as `most`;
     100% is too many (DS205).
     """
     template = AGENT.replace(UID, "").replace(

@@ -21,7 +21,7 @@ from tests.plan.world import daemonset
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("words", [("restart", "ds/agent"), ("apply",)])
-def test_outside_of_git_a_command_that_needs_commits_says_so(
+def test_outside_of_git_a_command_that_needs_commits_reports_it(
     tmp_path: Path, words: tuple[str, ...]
 ) -> None:
     at = program.desk(tmp_path, tmp_path / "no-kubeconfig")
@@ -71,7 +71,7 @@ def test_options_before_the_command_are_answered_with_their_place(tmp_path: Path
     assert "options follow the command: `gitops-ds COMMAND -n …`" in ended.err
 
 
-def test_a_reader_that_closes_the_pipe_is_no_verdict(tmp_path: Path) -> None:
+def test_a_reader_that_closes_the_pipe_is_not_a_verdict(tmp_path: Path) -> None:
     at = program.desk(tmp_path, tmp_path / "no-kubeconfig")
     reading, writing = os.pipe()
     os.close(reading)
@@ -90,7 +90,7 @@ def test_a_reader_that_closes_the_pipe_is_no_verdict(tmp_path: Path) -> None:
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("command", ["help", "get", "nonsense"])
-def test_a_reader_of_both_streams_that_closes_the_pipe_is_no_verdict(
+def test_a_reader_of_both_streams_that_closes_the_pipe_is_not_a_verdict(
     tmp_path: Path, command: str
 ) -> None:
     at = program.desk(tmp_path, tmp_path / "no-kubeconfig")

@@ -33,7 +33,7 @@ def test_a_directory_with_nothing_for_a_cluster_is_wrong_usage(
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("words", COMMANDS)
-def test_a_repository_of_ours_may_have_no_agent(at: Desk, words: tuple[str, ...]) -> None:
+def test_a_repository_of_gitops_ds_may_have_no_agent(at: Desk, words: tuple[str, ...]) -> None:
     at.write("gitops-ds.yaml", "version: v1\nname: agents\n")
     assert at.run(*words).code == 0
 

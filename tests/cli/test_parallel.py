@@ -1,4 +1,4 @@
-"""A check of many files by two processes finds what one finds, whatever becomes of the other."""
+"""A check of many files by two processes finds what one finds, even if the other one dies."""
 
 from __future__ import annotations
 

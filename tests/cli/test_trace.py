@@ -99,7 +99,7 @@ def test_a_second_restart_moves_the_moment_on(tmp_path: Path) -> None:
 
 @pytest.mark.sampled
 @pytest.mark.parametrize(
-    ("files", "name", "space", "says"),
+    ("files", "name", "space", "message"),
     [
         ({"agent.yaml": AGENT}, "ds/missing", "", "has no DaemonSet missing"),
         (
@@ -120,7 +120,7 @@ def test_a_second_restart_moves_the_moment_on(tmp_path: Path) -> None:
     ],
 )
 def test_what_can_not_be_restarted_by_a_commit_is_refused(
-    tmp_path: Path, files: dict[str, str], name: str, space: str, says: str
+    tmp_path: Path, files: dict[str, str], name: str, space: str, message: str
 ) -> None:
-    with pytest.raises((errors.UsageError, errors.Refused), match=says):
+    with pytest.raises((errors.UsageError, errors.Refused), match=message):
         restart(repository(tmp_path, files), name, namespace=space)

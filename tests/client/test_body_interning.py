@@ -33,7 +33,7 @@ def test_a_body_without_references_is_removed() -> None:
     assert cache.intern(body()) == body()
 
 
-def test_what_is_no_object_of_the_cluster_stays_what_it_is() -> None:
+def test_what_is_not_an_object_of_the_cluster_stays_what_it_is() -> None:
     cache = BodyCache()
     for odd in (
         {},

@@ -422,7 +422,7 @@ def test_a_plugin_that_does_not_exist_is_reported(tmp_path: Path) -> None:
         client_config.access(str(file), None)
 
 
-def test_a_plugin_without_a_terminal_is_not_interactive_and_its_standard_error_is_no_credential(
+def test_a_plugin_without_a_terminal_is_not_interactive_and_its_standard_error_is_not_a_credential(
     tmp_path: Path,
 ) -> None:
     text = f"echo \"$KUBERNETES_EXEC_INFO\" >info\necho warning >&2\necho '{credential(token='t')}'"

@@ -17,7 +17,7 @@ from gitops_ds.client.leader_lease import Clocks, Election
 from gitops_ds.model.events.base import Event
 from gitops_ds.model.events.leader_election import LeaderElected, LeaderLost
 from gitops_ds.model.objects import CONFIG_MAP, LEASE
-from tests.simulator.stand import Stand, play, stand
+from tests.simulator.setup import Setup, play, set_up
 
 _numbers = itertools.count()
 
@@ -25,7 +25,7 @@ _numbers = itertools.count()
 class One:
     """A candidate, its fence, and its events."""
 
-    def __init__(self, there: Stand, name: str) -> None:
+    def __init__(self, there: Setup, name: str) -> None:
         clock = asyncio.get_running_loop().time
         self.events: list[Event] = []
         self.turns: list[bool] = []
@@ -52,9 +52,9 @@ class One:
         return True
 
 
-def scene(play_it: Callable[[Stand, One, One], object]) -> None:
+def scene(play_it: Callable[[Setup, One, One], object]) -> None:
     async def whole() -> None:
-        async with stand(1) as there:
+        async with set_up(1) as there:
             first = One(there, "a")
             await asyncio.sleep(12)  # a lease that it creates is a leader's only after its duration
             second = One(there, "b")
@@ -68,7 +68,7 @@ def scene(play_it: Callable[[Stand, One, One], object]) -> None:
 
 
 def test_only_the_leader_writes() -> None:
-    async def then(_: Stand, first: One, second: One) -> None:
+    async def then(_: Setup, first: One, second: One) -> None:
         assert (await first.writes(), await second.writes()) == (True, False)
         assert (first.turns, second.turns) == ([True], [])
 
@@ -76,7 +76,7 @@ def test_only_the_leader_writes() -> None:
 
 
 def test_a_leader_that_is_gone_is_followed_after_the_duration_and_one_that_stops_at_once() -> None:
-    async def then(there: Stand, first: One, second: One) -> None:
+    async def then(there: Setup, first: One, second: One) -> None:
         first.task.cancel()
         await asyncio.sleep(12)
         assert await second.writes()
@@ -92,7 +92,7 @@ def test_a_leader_that_is_gone_is_followed_after_the_duration_and_one_that_stops
 
 
 def test_a_stolen_lease_ends_the_turn() -> None:
-    async def then(there: Stand, first: One, _: One) -> None:
+    async def then(there: Setup, first: One, _: One) -> None:
         await there.people.patch(LEASE, "default", "lease", {"spec": {"holderIdentity": "thief"}})
         await asyncio.sleep(3)
         assert first.turns == [True, False]
@@ -110,7 +110,7 @@ def test_at_any_latency_one_candidate_leads_is_followed_and_never_two_may_write(
     latency: float,
 ) -> None:
     async def whole() -> None:
-        async with stand(1) as there:
+        async with set_up(1) as there:
             there.cluster.habits = simulator.Habits(latency=latency)
             both = [One(there, name) for name in "ab"]
 
@@ -136,7 +136,7 @@ def test_at_any_latency_one_candidate_leads_is_followed_and_never_two_may_write(
 
 
 def test_a_lease_is_given_back_also_where_the_reply_to_its_last_renewal_was_lost() -> None:
-    async def then(there: Stand, first: One, second: One) -> None:
+    async def then(there: Setup, first: One, second: One) -> None:
         # An annotation of another client has the same effect on the version as a renewal whose
         # reply was lost.
         await there.people.patch(

@@ -86,7 +86,7 @@ def test_a_missing_program_is_a_usage_error(at: Desk) -> None:
     assert "no-such-program" in done.err
 
 
-def test_a_commit_that_cannot_be_deployed_is_no_difference(at: Desk) -> None:
+def test_a_commit_that_cannot_be_deployed_is_not_a_difference(at: Desk) -> None:
     at.write("agent.yaml", {**daemonset(), "kind": "DeamonSet"})
     done = at.run("diff", "--simulate", "3")
     assert (done.code, done.out) == (3, "")

@@ -19,7 +19,7 @@ from gitops_ds.model import names
 from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET
 from gitops_ds.simulator import virtual_time
-from tests.simulator.stand import daemonset
+from tests.simulator.setup import daemonset
 
 POLICY: dict[str, Any] = {
     "stages": ["canary", {"name": "gpu", "approval": {"from": ["team-gpu"]}}, "rest"]

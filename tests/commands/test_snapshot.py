@@ -82,7 +82,7 @@ def test_values_with_a_secrets_name_are_hidden() -> None:
     assert "hunter2" not in json.dumps(live_cluster.published([agent("hunter2")]))
 
 
-def test_a_hidden_value_is_no_drift() -> None:
+def test_a_hidden_value_is_not_drift() -> None:
     body = agent("hunter2")
     base = Manifest(key_of(body), body, Digest("digest"), Origin(Pointer("agent.yaml", 0, ())))
     bundle = Bundle(commit=None, cluster=ClusterFacts(), manifests={base.key: base})

@@ -24,18 +24,18 @@ from gitops_ds.model.rollouts.rollout_progress import RolloutProgress
 from gitops_ds.model.values import replace
 from gitops_ds.simulator import virtual_time
 from gitops_ds.simulator.faults import SimulatedRequest, failure
-from tests.simulator.stand import (
+from tests.simulator.setup import (
     KEY,
-    Stand,
+    Setup,
     daemonset,
     play,
-    stand,
+    set_up,
 )
 
 OLD, NEW, LATER = (CommitId(letter * 40) for letter in "abc")
 
 
-async def attend(there: Stand, **options: Any) -> list[str]:
+async def attend(there: Setup, **options: Any) -> list[str]:
     """The news until it was as wanted."""
     news: list[str] = []
     awaited = WaitOptions(
@@ -45,7 +45,7 @@ async def attend(there: Stand, **options: Any) -> list[str]:
     return news
 
 
-async def apply_by(there: Stand, commit: CommitId) -> None:
+async def apply_by(there: Setup, commit: CommitId) -> None:
     """What the deployer leaves behind: the owner on the object, the commit in its state."""
     owned = {
         "metadata": {
@@ -65,7 +65,7 @@ async def apply_by(there: Stand, commit: CommitId) -> None:
 
 def test_wait_ends_when_every_node_has_an_available_pod_and_prints_each_message_once() -> None:
     async def scene() -> None:
-        async with stand(3) as there:
+        async with set_up(3) as there:
             there.begin()
             news = await attend(there)
             assert news[-1] == "Healthy: 3 of 3 nodes available"
@@ -76,7 +76,7 @@ def test_wait_ends_when_every_node_has_an_available_pod_and_prints_each_message_
 
 def test_a_template_that_fails_ends_it_at_once_with_the_reason() -> None:
     async def scene() -> None:
-        async with stand(3) as there:
+        async with set_up(3) as there:
             there.begin()
             await attend(there)
             await there.edit("bad")
@@ -90,7 +90,7 @@ def test_a_template_that_fails_ends_it_at_once_with_the_reason() -> None:
 
 def test_time_that_is_up_names_what_is_missing() -> None:
     async def scene() -> None:
-        async with stand(3) as there:  # no controller creates pods
+        async with set_up(3) as there:  # no controller creates pods
             with pytest.raises(
                 errors.TimedOut,
                 match=r"not done after 20 seconds: Progressing: no controller has observed "
@@ -103,7 +103,7 @@ def test_time_that_is_up_names_what_is_missing() -> None:
 
 def test_a_missing_daemonset_is_reported_without_a_commit_and_awaited_with_one() -> None:
     async def scene() -> None:
-        async with stand(3) as there:
+        async with set_up(3) as there:
             with pytest.raises(errors.NoMatch, match="absent"):
                 await attend(there, name="ds/absent")
             with pytest.raises(errors.TimedOut, match="absent"):
@@ -117,7 +117,7 @@ def test_a_commit_counts_when_the_deployer_has_applied_it_or_a_later_one() -> No
         return commit == LATER
 
     async def scene() -> None:
-        async with stand(3) as there:
+        async with set_up(3) as there:
             there.begin()
             await apply_by(there, OLD)
             with pytest.raises(
@@ -139,7 +139,7 @@ def test_a_commit_counts_when_the_deployer_has_applied_it_or_a_later_one() -> No
 
 def test_under_on_delete_a_commit_is_rolled_out_when_the_last_old_pod_is_gone() -> None:
     async def scene() -> None:
-        async with stand(2, daemonset(updateStrategy={"type": "OnDelete"})) as there:
+        async with set_up(2, daemonset(updateStrategy={"type": "OnDelete"})) as there:
             there.begin()
             await attend(there)
             await apply_by(there, NEW)
@@ -151,7 +151,7 @@ def test_under_on_delete_a_commit_is_rolled_out_when_the_last_old_pod_is_gone() 
     play(scene)
 
 
-async def waiting_on_a_late_watch(there: Stand) -> asyncio.Task[agents.Agent]:
+async def waiting_on_a_late_watch(there: Setup) -> asyncio.Task[agents.Agent]:
     """A wait for the commit NEW, with a watch that is five seconds late from now on."""
     there.begin()
     await apply_by(there, OLD)
@@ -168,7 +168,7 @@ def test_a_watch_that_lags_never_ends_it_before_the_generation_of_the_commit_is_
     None
 ):
     async def scene() -> None:
-        async with stand(3) as there:
+        async with set_up(3) as there:
             waiting = await waiting_on_a_late_watch(there)
             await there.edit("agent:2")
             await apply_by(there, NEW)
@@ -184,7 +184,7 @@ def test_a_watch_that_lags_never_ends_it_before_a_staged_rollout_which_keeps_the
     None
 ):
     async def scene() -> None:
-        async with stand(3) as there:
+        async with set_up(3) as there:
             waiting = await waiting_on_a_late_watch(there)
             begin = {names.TARGET: "agent-5d8c9", names.ROLLOUT_POLICY: '{"stages": []}'}
             await there.people.patch(
@@ -213,7 +213,7 @@ def without_pods(request: SimulatedRequest) -> errors.ClusterError | None:
 
 def test_a_missing_permission_to_read_is_an_error_at_once() -> None:
     async def scene() -> None:
-        async with stand(3) as there:
+        async with set_up(3) as there:
             blind = there.cluster.client("blind", faults=without_pods)
             began = asyncio.get_running_loop().time()
             with pytest.raises(errors.Forbidden):
@@ -236,7 +236,7 @@ def test_git_is_read_once_for_each_commit_that_is_applied_meanwhile() -> None:
         return False
 
     async def scene() -> None:
-        async with stand(3) as there:
+        async with set_up(3) as there:
             there.begin()
             await apply_by(there, OLD)
             with pytest.raises(errors.TimedOut):
@@ -259,7 +259,7 @@ def without_nodes(request: SimulatedRequest) -> errors.ClusterError | None:
 
 def test_a_viewer_without_a_right_to_nodes_gets_the_counts_of_the_daemonset_status() -> None:
     async def scene() -> None:
-        async with stand(3) as there:
+        async with set_up(3) as there:
             there.begin()
             await attend(there)
             viewer, messages = there.cluster.client("viewer", faults=without_nodes), list[str]()
@@ -279,7 +279,7 @@ def test_a_viewer_without_a_right_to_nodes_gets_the_counts_of_the_daemonset_stat
 
 def test_a_viewer_without_a_right_to_nodes_waits_by_the_status_of_the_daemonset() -> None:
     async def scene() -> None:
-        async with stand(3) as there:
+        async with set_up(3) as there:
             viewer, messages = there.cluster.client("viewer", faults=without_nodes), list[str]()
             awaited = WaitOptions("ds/agent", seconds=120, clock=virtual_time.clock())
             waiting = asyncio.create_task(
@@ -298,7 +298,7 @@ def test_a_viewer_without_a_right_to_nodes_waits_by_the_status_of_the_daemonset(
 
 def test_a_viewer_without_a_right_to_nodes_waits_for_a_commit_and_follows_the_status() -> None:
     async def scene() -> None:
-        async with stand(3) as there:
+        async with set_up(3) as there:
             there.begin()
             await apply_by(there, OLD)
             viewer, messages = there.cluster.client("viewer", faults=without_nodes), list[str]()
@@ -331,7 +331,7 @@ def test_a_viewer_without_a_right_to_nodes_waits_for_a_commit_and_follows_the_st
 
 def test_a_watched_status_follows_by_watches_and_lists_no_pods_again() -> None:
     async def scene() -> None:
-        async with stand(3) as there:
+        async with set_up(3) as there:
             there.begin()
             await attend(there)
             person, shown = there.cluster.client("person"), list[agents.Agent | str]()
@@ -352,7 +352,7 @@ def test_a_watched_status_follows_by_watches_and_lists_no_pods_again() -> None:
 @pytest.mark.parametrize("status", [500, 503, 0])
 def test_an_apply_that_waits_outlasts_an_api_server_that_is_away_for_a_minute(status: int) -> None:
     async def scene() -> None:
-        async with stand(3) as there:
+        async with set_up(3) as there:
             there.begin()
             until = asyncio.get_running_loop().time() + 60
 
@@ -378,7 +378,7 @@ def test_an_apply_that_waits_outlasts_an_api_server_that_is_away_for_a_minute(st
 
 def test_an_apply_that_waits_ends_at_once_for_a_deleted_object() -> None:
     async def scene() -> None:
-        async with stand(3) as there:
+        async with set_up(3) as there:
             with pytest.raises(errors.NotFound):
                 await rollout_waiter.wait_for_rollouts(
                     there.people,
@@ -392,7 +392,7 @@ def test_an_apply_that_waits_ends_at_once_for_a_deleted_object() -> None:
 
 def test_an_apply_that_waits_reads_each_daemonset_once_and_then_watches() -> None:
     async def scene() -> None:
-        async with stand(3) as there:
+        async with set_up(3) as there:
             requests: list[SimulatedRequest] = []
 
             def record(request: SimulatedRequest) -> None:
@@ -414,7 +414,7 @@ def test_an_apply_that_waits_reads_each_daemonset_once_and_then_watches() -> Non
 
 def test_an_apply_that_waits_ends_when_a_daemonset_is_deleted_and_names_what_is_missing() -> None:
     async def scene() -> None:
-        async with stand(3) as there:
+        async with set_up(3) as there:
             with pytest.raises(errors.TimedOut, match=r"not rolled out after 20 seconds: .*agent"):
                 await rollout_waiter.wait_for_rollouts(
                     there.people, [KEY], 20, RolloutListener(lambda _: None)
@@ -434,7 +434,7 @@ def test_an_apply_that_waits_ends_when_a_daemonset_is_deleted_and_names_what_is_
 
 def test_an_apply_that_waits_reports_the_nodes_that_are_done() -> None:
     async def scene() -> None:
-        async with stand(5) as there:
+        async with set_up(5) as there:
             there.begin()
             await attend(there)
             await there.edit("agent:2")
@@ -451,7 +451,7 @@ def test_an_apply_that_waits_reports_the_nodes_that_are_done() -> None:
 
 def test_a_wait_reports_the_nodes_that_are_done() -> None:
     async def scene() -> None:
-        async with stand(4) as there:
+        async with set_up(4) as there:
             there.begin()
             shown: list[RolloutProgress] = []
             await attend(there, progress=lambda _, now: shown.append(now))

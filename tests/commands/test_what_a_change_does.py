@@ -189,7 +189,7 @@ def live(body: dict[str, Any], **spec: Any) -> dict[str, Any]:
 
 
 def applied(body: dict[str, Any]) -> dict[str, Any]:
-    """The object after an apply of ours, which leaves its marks on it."""
+    """The object after an apply of gitops-ds, which leaves its marks on it."""
     fields = {"f:metadata": {"f:annotations": {"f:gitops-ds.io/commit": {}}}}
     manager = {
         "manager": "gitops-ds",

@@ -125,7 +125,7 @@ def test_a_policy_that_denies_adoptions_deletes_no_pod_and_its_removal_permits_t
 
     async def denied(stage: Stage) -> None:
         turns = await made(stage)
-        await orphan(turns, "older", "far-1", "old")  # beside a pod of ours
+        await orphan(turns, "older", "far-1", "old")  # beside a pod of our DaemonSet
         await orphan(turns, "alone", "far-2", "old")  # in its place
         before = set(await there(stage))
         await asyncio.to_thread(policy.begin)

@@ -274,16 +274,16 @@ def test_the_time_of_a_manager_is_that_of_its_last_change(play: Play) -> None:
     play(scene)
 
 
-@pytest.mark.parametrize(("spec", "says"), UNFIT)
+@pytest.mark.parametrize(("spec", "message"), UNFIT)
 def test_an_unknown_field_or_a_wrong_type_is_refused(
-    play: Play, spec: dict[str, Any], says: str
+    play: Play, spec: dict[str, Any], message: str
 ) -> None:
     async def scene(stage: Stage) -> None:
         body = {**stage.daemonset(), "spec": spec}
         with pytest.raises(errors.Invalid) as caught:
             await stage.apply(body)
         assert str(caught.value).startswith("failed to create typed patch object")
-        assert says in str(caught.value)
+        assert message in str(caught.value)
 
     play(scene)
 

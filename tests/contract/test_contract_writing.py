@@ -267,11 +267,11 @@ def test_an_object_has_one_controller(play: Play) -> None:
             422,
             "metadata.ownerReferences",
         )
-        says = (
+        message = (
             'Only one reference can have Controller set to true. Found "true" in references for '
             "ConfigMap/one and ConfigMap/two"
         )
-        assert str(caught.value).endswith(says)
+        assert str(caught.value).endswith(message)
         await stage.cluster.create(
             CONFIG_MAP, stage.config_map("c", {}, ownerReferences=[first, await owner("three")])
         )
@@ -393,20 +393,20 @@ REFUSED: list[tuple[str, Callable[[dict[str, Any]], None], str]] = [
 
 
 @pytest.mark.parametrize(
-    ("change", "says"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED]
+    ("change", "message"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED]
 )
 def test_a_daemonset_that_cannot_be_is_refused_with_its_field(
-    play: Play, change: Callable[[dict[str, Any]], None], says: str
+    play: Play, change: Callable[[dict[str, Any]], None], message: str
 ) -> None:
     async def scene(stage: Stage) -> None:
         body = stage.daemonset()
         change(body)
         with pytest.raises(errors.Invalid) as caught:
             await stage.cluster.create(DAEMONSET, body)
-        assert str(caught.value) == f'DaemonSet.apps "agent" is invalid: {says}'
+        assert str(caught.value) == f'DaemonSet.apps "agent" is invalid: {message}'
         assert (caught.value.status, caught.value.reason) == (422, "Invalid")
         (cause,) = caught.value.causes
-        assert f"{cause['field']}: {cause['message']}" == says
+        assert f"{cause['field']}: {cause['message']}" == message
 
     play(scene)
 

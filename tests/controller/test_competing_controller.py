@@ -18,7 +18,7 @@ from gitops_ds.daemonset.competing_controller import Rivals
 from gitops_ds.errors import NotFound, Refused
 from gitops_ds.model.objects import DAEMONSET, NAMESPACE, POD
 from gitops_ds.simulator import virtual_time
-from tests.simulator import stand
+from tests.simulator import setup
 
 COUNTED = {
     "desiredNumberScheduled": 0,
@@ -47,7 +47,7 @@ def refused(group: BaseExceptionGroup[Exception]) -> bool:
 
 def test_alone_it_starts_and_leaves_no_probe_behind() -> None:
     async def scene() -> None:
-        async with stand.stand(1) as there:
+        async with setup.set_up(1) as there:
             await conflict_probe.only_one(there.cluster, "gitops-ds", virtual_time.clock())
             assert competing_controller.is_probe(
                 await there.people.get(DAEMONSET, "gitops-ds", competing_controller.PROBE)
@@ -64,12 +64,12 @@ def test_alone_it_starts_and_leaves_no_probe_behind() -> None:
             with pytest.raises(NotFound):
                 await there.people.get(DAEMONSET, "gitops-ds", competing_controller.PROBE)
 
-    stand.play(scene)
+    setup.play(scene)
 
 
 def test_a_probe_that_another_controller_adopts_prevents_the_start() -> None:
     async def scene() -> None:
-        async with stand.stand(1) as there:
+        async with setup.set_up(1) as there:
             rival = there.cluster.client("kube-controller-manager")
 
             async def taking_it_up() -> None:
@@ -84,12 +84,12 @@ def test_a_probe_that_another_controller_adopts_prevents_the_start() -> None:
                     await conflict_probe.only_one(there.cluster, "gitops-ds", virtual_time.clock())
             other.cancel()
 
-    stand.play(scene)
+    setup.play(scene)
 
 
 def test_after_a_crash_the_old_probe_answers_at_once() -> None:
     async def scene() -> None:
-        async with stand.stand(1) as there:
+        async with setup.set_up(1) as there:
             await there.people.create(
                 NAMESPACE,
                 {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "gitops-ds"}},
@@ -101,12 +101,12 @@ def test_after_a_crash_the_old_probe_answers_at_once() -> None:
             await conflict_probe.only_one(there.cluster, "gitops-ds", virtual_time.clock())
             assert loop.time() - before < 1
 
-    stand.play(scene)
+    setup.play(scene)
 
 
 def test_a_competing_controller_that_starts_later_stops_ours() -> None:
     async def scene() -> None:
-        async with stand.stand(2) as there:
+        async with setup.set_up(2) as there:
             rival = there.cluster.client("kube-controller-manager")
             await count(rival, "default", "agent", **COUNTED)  # it counted before our start
             there.begin()
@@ -135,12 +135,12 @@ def test_a_competing_controller_that_starts_later_stops_ours() -> None:
             pods = len((await there.people.list(POD)).items)
             assert pods == 2
 
-    stand.play(scene)
+    setup.play(scene)
 
 
 def test_without_the_power_to_write_no_controller_competes() -> None:
     async def scene() -> None:
-        async with stand.stand(1) as there:
+        async with setup.set_up(1) as there:
             there.begin(Powers.OBSERVE)
             await asyncio.sleep(5)
             await count(
@@ -149,7 +149,7 @@ def test_without_the_power_to_write_no_controller_competes() -> None:
             await asyncio.sleep(5)
             assert not there.controllers[0].done()
 
-    stand.play(scene)
+    setup.play(scene)
 
 
 def body(uid: str, *entries: tuple[str, str, str]) -> dict[str, Any]:

@@ -1,5 +1,5 @@
 """The whole controller on the simulated API server, in virtual time: it makes the fleet right,
-whatever happens to it.
+regardless of what happens to it.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, NODE, POD
 from gitops_ds.simulator import faults
 from tests import profiles
 from tests.daemonset import world
-from tests.simulator.stand import (
+from tests.simulator.setup import (
     KEY,
     daemonset,
     each,
     named,
     play,
-    stand,
+    set_up,
 )
 
 
 def test_every_node_gets_a_pod_and_the_status_counts_it() -> None:
     async def scene() -> None:
-        async with stand(5) as there:
+        async with set_up(5) as there:
             controller = there.begin()
             await asyncio.sleep(10)
             assert await there.pods() == each(5)
@@ -58,7 +58,7 @@ def test_every_node_gets_a_pod_and_the_status_counts_it() -> None:
 
 def test_a_rollout_and_its_rollback_end_with_the_first_revision() -> None:
     async def scene() -> None:
-        async with stand(4, latency=0.01) as there:
+        async with set_up(4, latency=0.01) as there:
             there.begin()
             for image, numbers in (("agent:1", [1]), ("agent:2", [1, 2]), ("agent:1", [2, 3])):
                 await there.edit(image)
@@ -72,7 +72,7 @@ def test_a_rollout_and_its_rollback_end_with_the_first_revision() -> None:
 
 def test_a_bad_image_reaches_one_node_and_is_named() -> None:
     async def scene() -> None:
-        async with stand(4) as there:
+        async with set_up(4) as there:
             controller = there.begin()
             await asyncio.sleep(10)
             await there.edit("bad")
@@ -94,7 +94,7 @@ def test_killed_at_any_instant_it_creates_no_pod_twice_and_continues(
 ) -> None:
     async def scene() -> None:
         body = daemonset(updateStrategy=world.rolling(0, 2) if surge else world.rolling(2))
-        async with stand(6, body, latency=0.01) as there:
+        async with set_up(6, body, latency=0.01) as there:
             for life in lives:
                 there.begin()
                 await asyncio.sleep(life)
@@ -118,7 +118,7 @@ def test_a_lost_reply_creates_no_second_pod() -> None:
         )
 
     async def scene() -> None:
-        async with stand(6) as there:
+        async with set_up(6) as there:
             there.cluster.faults = lost
             there.begin()
             await asyncio.sleep(200)
@@ -129,7 +129,7 @@ def test_a_lost_reply_creates_no_second_pod() -> None:
 
 def test_two_controllers_at_once_create_each_pod_once() -> None:
     async def scene() -> None:
-        async with stand(20, latency=0.01) as there:
+        async with set_up(20, latency=0.01) as there:
             there.begin()
             there.begin()
             await asyncio.sleep(30)
@@ -145,7 +145,7 @@ def test_two_controllers_at_once_create_each_pod_once() -> None:
 
 def test_a_fleet_larger_than_a_burst_is_created_without_watch_events() -> None:
     async def scene() -> None:
-        async with stand(300) as there:
+        async with set_up(300) as there:
             there.cluster.faults = lambda request: (
                 faults.failure(503) if request.verb == "watch" else None
             )
@@ -160,7 +160,7 @@ def test_a_fleet_larger_than_a_burst_is_created_without_watch_events() -> None:
 
 def test_creates_wait_for_a_pods_watch_that_lags() -> None:
     async def scene() -> None:
-        async with stand(600, latency=0.01) as there:
+        async with set_up(600, latency=0.01) as there:
             loop = asyncio.get_running_loop()
             there.cluster.lag = lambda resource: (
                 max(0.0, 60.0 - loop.time()) if resource == POD else 0.0
@@ -175,7 +175,7 @@ def test_creates_wait_for_a_pods_watch_that_lags() -> None:
 
 
 def test_the_next_reconciliation_is_scheduled_also_after_a_failed_one() -> None:
-    """Upstream sets its timer for minReadySeconds whatever became of the sync
+    """Upstream sets its timer for minReadySeconds regardless of the result of the sync
     (daemon_controller.go, updateDaemonSetStatus).
     """
 
@@ -190,7 +190,7 @@ def test_the_next_reconciliation_is_scheduled_also_after_a_failed_one() -> None:
 
     async def scene() -> None:
         nonlocal denied
-        async with stand(3, daemonset(minReadySeconds=120)) as there:
+        async with set_up(3, daemonset(minReadySeconds=120)) as there:
             there.cluster.faults = refused
             there.begin()
             await asyncio.sleep(10)
@@ -216,7 +216,7 @@ def test_a_refused_create_holds_up_no_other_node() -> None:
     names: dict[str, int] = {}
 
     async def scene() -> None:
-        async with stand(5) as there:
+        async with set_up(5) as there:
             there.cluster.faults = refused
             there.begin()
             await asyncio.sleep(30)
@@ -234,7 +234,7 @@ def test_a_quota_for_some_stops_the_rest_before_they_are_tried() -> None:
         return faults.failure(403, "exceeded quota") if tried > 10 else None
 
     async def scene() -> None:
-        async with stand(100) as there:
+        async with set_up(100) as there:
             there.cluster.faults = refused
             there.begin()
             await asyncio.sleep(0.004)
@@ -248,7 +248,7 @@ def test_a_quota_for_some_stops_the_rest_before_they_are_tried() -> None:
 @pytest.mark.parametrize("powers", [Powers.OBSERVE, Powers.PACE])
 def test_without_full_powers_nothing_is_written(powers: Powers) -> None:
     async def scene() -> None:
-        async with stand(3) as there:
+        async with set_up(3) as there:
             there.begin(powers)
             await asyncio.sleep(1000)
             assert there.cluster.count.writes == 0
@@ -261,7 +261,7 @@ def test_without_full_powers_nothing_is_written(powers: Powers) -> None:
 
 def test_a_quiet_hour_costs_nothing_but_new_watches_and_lists_of_nodes() -> None:
     async def scene() -> None:
-        async with stand(5, watch_for=600.0) as there:
+        async with set_up(5, watch_for=600.0) as there:
             there.begin()
             await asyncio.sleep(100)
             there.cluster.count.reset()
@@ -283,7 +283,7 @@ def test_a_quota_that_refuses_every_pod_is_retried_seldom_and_the_status_continu
         )
 
     async def scene() -> None:
-        async with stand(100) as there:
+        async with set_up(100) as there:
             there.cluster.faults = refused
             there.begin()
             await asyncio.sleep(600)
@@ -298,7 +298,7 @@ def test_a_quota_that_refuses_every_pod_is_retried_seldom_and_the_status_continu
 
 def test_changes_during_a_lost_watch_are_reconciled() -> None:
     async def scene() -> None:
-        async with stand(3) as there:
+        async with set_up(3) as there:
             there.begin()
             await asyncio.sleep(10)
             there.cluster.faults = lambda request: (
@@ -320,7 +320,7 @@ def test_changes_during_a_lost_watch_are_reconciled() -> None:
 
 def test_a_revision_name_that_is_taken_raises_the_collision_count() -> None:
     async def scene() -> None:
-        async with stand(1) as there:
+        async with set_up(1) as there:
             live_object = daemonsets.daemonset_of(
                 await there.people.get(DAEMONSET, "default", "agent")
             )
@@ -339,7 +339,7 @@ def test_a_revision_name_that_is_taken_raises_the_collision_count() -> None:
 
 def test_orphans_are_adopted_and_keep_running() -> None:
     async def scene() -> None:
-        async with stand(1) as there:
+        async with set_up(1) as there:
             there.begin()
             await asyncio.sleep(10)
             (before,) = (await there.people.list(POD)).items
@@ -359,7 +359,7 @@ def test_orphans_are_adopted_and_keep_running() -> None:
 
 def test_a_failed_pod_is_replaced_and_pods_of_removed_nodes_are_deleted() -> None:
     async def scene() -> None:
-        async with stand(2) as there:
+        async with set_up(2) as there:
             there.begin()
             await asyncio.sleep(10)
             (first, _) = (await there.people.list(POD)).items
@@ -382,7 +382,7 @@ def test_a_failed_pod_is_replaced_and_pods_of_removed_nodes_are_deleted() -> Non
 
 def test_stop_ends_the_run_and_begins_nothing_more() -> None:
     async def scene() -> None:
-        async with stand(2) as there:
+        async with set_up(2) as there:
             controller = there.begin()
             await asyncio.sleep(10)
             controller.stop()
@@ -396,7 +396,7 @@ def test_stop_ends_the_run_and_begins_nothing_more() -> None:
 
 def test_every_action_is_reported_with_its_reason() -> None:
     async def scene() -> None:
-        async with stand(2) as there:
+        async with set_up(2) as there:
             there.begin()
             await asyncio.sleep(10)
             performed = [
@@ -411,7 +411,7 @@ def test_every_action_is_reported_with_its_reason() -> None:
 
 def test_the_nodes_are_listed_on_a_schedule_independently_of_the_watch() -> None:
     async def scene() -> None:
-        async with stand(1, watch_for=100_000.0) as there:
+        async with set_up(1, watch_for=100_000.0) as there:
             deaf = there.cluster.client()
             deaf.lag = lambda resource: 1e6 if resource == NODE else 0.0
             there.begin(client=deaf)

@@ -16,8 +16,8 @@ from gitops_ds.model.health import HealthState
 from gitops_ds.model.objects import POD
 from gitops_ds.simulator import virtual_time
 from tests.daemonset.world import rolling
-from tests.simulator import stand
-from tests.simulator.stand import Stand, daemonset
+from tests.simulator import setup
+from tests.simulator.setup import Setup, daemonset
 
 
 def asking(cpu: str, port: int = 0, **spec: Any) -> dict[str, Any]:
@@ -42,11 +42,11 @@ def other(name: str, node: str, cpu: str) -> dict[str, Any]:
     }
 
 
-def last(there: Stand) -> Decision:
+def last(there: Setup) -> Decision:
     return [event.decision for event in there.records if isinstance(event, Decided)][-1]
 
 
-async def running(there: Stand) -> dict[str, str]:
+async def running(there: Setup) -> dict[str, str]:
     items = (await there.people.list(POD)).items
     return {
         pods.pod_of(body).node: body["spec"]["containers"][0]["image"]
@@ -57,7 +57,7 @@ async def running(there: Stand) -> dict[str, str]:
 
 def test_pods_carry_their_nodes_name_and_keep_the_templates_affinity() -> None:
     async def scene() -> None:
-        async with stand.stand(3) as there:
+        async with setup.set_up(3) as there:
             there.begin(direct=True)
             await asyncio.sleep(10)
             bodies = (await there.people.list(POD)).items
@@ -65,29 +65,29 @@ def test_pods_carry_their_nodes_name_and_keep_the_templates_affinity() -> None:
             assert all("affinity" not in body["spec"] for body in bodies)
             await there.edit("agent:2")
             await asyncio.sleep(60)
-            assert await there.pods() == stand.each(3, "agent:2")
+            assert await there.pods() == setup.each(3, "agent:2")
 
-    stand.play(scene)
+    setup.play(scene)
 
 
 def test_a_template_with_a_scheduler_of_its_own_is_left_to_it() -> None:
     async def scene() -> None:
         body = daemonset()
         body["spec"]["template"]["spec"]["schedulerName"] = "mine"
-        async with stand.stand(1, body) as there:
+        async with setup.set_up(1, body) as there:
             there.begin(direct=True)
             await asyncio.sleep(10)
             (pod,) = (await there.people.list(POD)).items
             assert "nodeName" not in pod["spec"]
             assert pod["spec"]["affinity"]
 
-    stand.play(scene)
+    setup.play(scene)
 
 
 def test_a_full_node_gets_its_pod_when_capacity_is_free_and_an_event_has_the_cause() -> None:
     async def scene() -> None:
         nodes = [simulator.NodeSpec(f"node-{i}", room={"cpu": "1", "pods": "9"}) for i in range(2)]
-        async with stand.stand(nodes, asking("500m")) as there:
+        async with setup.set_up(nodes, asking("500m")) as there:
             await there.people.create(POD, other("other", "node-1", "600m"))
             there.begin(direct=True)
             await asyncio.sleep(10)
@@ -98,30 +98,32 @@ def test_a_full_node_gets_its_pod_when_capacity_is_free_and_an_event_has_the_cau
             assert await running(there) == {"node-0": "agent:1", "node-1": "agent:1"}
             assert not last(there).unplaced
 
-    stand.play(scene)
+    setup.play(scene)
 
 
 def test_a_replacement_in_place_waits_for_a_host_port_and_with_surge_reports_no_room() -> None:
     async def scene() -> None:
-        async with stand.stand(2, asking("100m", port=9100)) as there:
+        async with setup.set_up(2, asking("100m", port=9100)) as there:
             there.begin(direct=True)
             await there.edit("agent:2")
             await asyncio.sleep(60)
-            assert await there.pods() == stand.each(2, "agent:2")
-        async with stand.stand(2, asking("100m", port=9100, updateStrategy=rolling(0, 1))) as there:
+            assert await there.pods() == setup.each(2, "agent:2")
+        async with setup.set_up(
+            2, asking("100m", port=9100, updateStrategy=rolling(0, 1))
+        ) as there:
             there.begin(direct=True)
             await asyncio.sleep(10)
             await there.edit("agent:2")
             await asyncio.sleep(60)
-            assert await there.pods() == stand.each(2, "agent:1")
+            assert await there.pods() == setup.each(2, "agent:1")
             assert set(last(there).unplaced) == {"node-0", "node-1"}
 
-    stand.play(scene)
+    setup.play(scene)
 
 
 def test_a_pod_that_fits_nowhere_is_the_clusters_doing_in_the_health_too() -> None:
     async def scene() -> None:
-        async with stand.stand(1, asking("500")) as there:
+        async with setup.set_up(1, asking("500")) as there:
             controller = there.begin(direct=True)
             await controller.synced.wait()
             tracker = StatusTracker(controller, dict, virtual_time.clock())
@@ -135,4 +137,4 @@ def test_a_pod_that_fits_nowhere_is_the_clusters_doing_in_the_health_too() -> No
             assert agent.health.state is HealthState.DEGRADED
             assert "Insufficient cpu" in agent.health.message
 
-    stand.play(scene)
+    setup.play(scene)

@@ -47,23 +47,23 @@ from gitops_ds.simulator import faults as simulator_faults
 from gitops_ds.simulator.faults import RequestFault, Silence, SimulatedRequest
 from tests import profiles
 from tests.daemonset import world
-from tests.simulator.stand import (
-    Stand,
+from tests.simulator.setup import (
+    Setup,
     daemonset,
     each,
     play,
-    stand,
+    set_up,
 )
 
 A_MINUTE_AT_MOST, A_QUIET_MINUTE_AT_MOST = 300, 60
 NEWS = 1 if profiles.FAST else 2  # minutes of watch events at the beginning and at the end
 
 
-def _alone(there: Stand) -> None:
+def _alone(there: Setup) -> None:
     there.begin()
 
 
-def _beside_another(there: Stand) -> None:
+def _beside_another(there: Setup) -> None:
     """Powers pace, and a DaemonSet controller without rollouts that has a client of its own."""
     there.begin(Powers.PACE)
     there.begin(client=there.cluster.client()).rollouts = NoRollouts(
@@ -82,20 +82,20 @@ class NoRollouts(Rollouts):
 class Case:
     """What makes the controller want the action, and which request it is."""
 
-    wants: Callable[[Stand], Awaitable[None]]
+    wants: Callable[[Setup], Awaitable[None]]
     verb: str
     resource: Resource
     image: str = "agent:1"  # what runs in the end
-    begin: Callable[[Stand], None] = _alone
+    begin: Callable[[Setup], None] = _alone
 
 
-async def _first(there: Stand, resource: Resource) -> dict[str, Any]:
+async def _first(there: Setup, resource: Resource) -> dict[str, Any]:
     items = (await there.people.list(resource)).items
     return dict(min(items, key=lambda body: str(body["metadata"]["name"])))
 
 
 async def _patch(
-    there: Stand, body: dict[str, Any], resource: Resource, metadata: dict[str, Any]
+    there: Setup, body: dict[str, Any], resource: Resource, metadata: dict[str, Any]
 ) -> None:
     patch = {"metadata": metadata}
     await there.people.patch(
@@ -103,19 +103,19 @@ async def _patch(
     )
 
 
-async def _a_pod_goes(there: Stand) -> None:
+async def _a_pod_goes(there: Setup) -> None:
     await there.people.delete(POD, "default", (await _first(there, POD))["metadata"]["name"])
 
 
-async def _the_image_changes(there: Stand) -> None:
+async def _the_image_changes(there: Setup) -> None:
     await there.edit("agent:2")
 
 
-async def _a_pod_is_orphaned(there: Stand) -> None:
+async def _a_pod_is_orphaned(there: Setup) -> None:
     await _patch(there, await _first(there, POD), POD, {"ownerReferences": None})
 
 
-async def _a_revision_is_orphaned(there: Stand) -> None:
+async def _a_revision_is_orphaned(there: Setup) -> None:
     await _patch(
         there,
         await _first(there, CONTROLLER_REVISION),
@@ -124,11 +124,11 @@ async def _a_revision_is_orphaned(there: Stand) -> None:
     )
 
 
-async def _a_pod_leaves_the_selector(there: Stand) -> None:
+async def _a_pod_leaves_the_selector(there: Setup) -> None:
     await _patch(there, await _first(there, POD), POD, {"labels": {"app": "other"}})
 
 
-async def _a_revision_loses_its_hash(there: Stand) -> None:
+async def _a_revision_loses_its_hash(there: Setup) -> None:
     await _patch(
         there,
         await _first(there, CONTROLLER_REVISION),
@@ -137,7 +137,7 @@ async def _a_revision_loses_its_hash(there: Stand) -> None:
     )
 
 
-async def _a_twin_of_the_revision(there: Stand, number: int = 9) -> None:
+async def _a_twin_of_the_revision(there: Setup, number: int = 9) -> None:
     owner = daemonsets.daemonset_of(await there.people.get(DAEMONSET, "default", "agent"))
     body = revisions.new(owner, number)
     labels = {**body["metadata"]["labels"], names.REVISION_HASH: "twin"}
@@ -150,12 +150,12 @@ async def _a_twin_of_the_revision(there: Stand, number: int = 9) -> None:
     )
 
 
-async def _more_revisions_than_the_limit(there: Stand) -> None:
+async def _more_revisions_than_the_limit(there: Setup) -> None:
     await there.people.patch(DAEMONSET, "default", "agent", {"spec": {"revisionHistoryLimit": 0}})
     await there.edit("agent:2")
 
 
-async def _back_to_the_first_template(there: Stand) -> None:
+async def _back_to_the_first_template(there: Setup) -> None:
     there.cluster.faults, faults = simulator_faults.none, there.cluster.faults
     await there.edit("agent:2")
     await asyncio.sleep(60)
@@ -163,7 +163,7 @@ async def _back_to_the_first_template(there: Stand) -> None:
     await there.edit("agent:1")
 
 
-async def _a_rollout_begins(there: Stand, record: RolloutRecord | None = None) -> None:
+async def _a_rollout_begins(there: Setup, record: RolloutRecord | None = None) -> None:
     """What the deployer writes for a commit with another image."""
     stages = [{"name": name, "soak": "1s"} for name in ("canary", "rest")]
     policy = {"stages": stages, "limits": {"atRisk": {"cluster": "100%"}}}
@@ -185,7 +185,7 @@ async def _a_rollout_begins(there: Stand, record: RolloutRecord | None = None) -
     await there.people.patch(DAEMONSET, "default", "agent", patch)
 
 
-async def _a_rollout_has_passed_its_stages(there: Stand) -> None:
+async def _a_rollout_has_passed_its_stages(there: Setup) -> None:
     """The only change of the target revision left is its promotion."""
     await _a_rollout_begins(there, RolloutRecord(began=1.0, passed={"canary": 1.0, "rest": 1.0}))
 
@@ -251,7 +251,7 @@ def test_a_write_that_is_refused_for_an_hour_causes_no_flood(
         return ANSWERS[answer] if expected else None
 
     async def scene() -> None:
-        async with stand(4, daemonset(updateStrategy=world.rolling("100%"))) as there:
+        async with set_up(4, daemonset(updateStrategy=world.rolling("100%"))) as there:
             case.begin(there)
             await asyncio.sleep(30)
             there.cluster.faults = refuse
@@ -271,7 +271,7 @@ def test_a_write_that_is_refused_for_an_hour_causes_no_flood(
     play(scene)
 
 
-async def _it_leaves_the_selector(there: Stand) -> None:
+async def _it_leaves_the_selector(there: Setup) -> None:
     await _patch(
         there,
         await _first(there, CONTROLLER_REVISION),
@@ -280,7 +280,7 @@ async def _it_leaves_the_selector(there: Stand) -> None:
     )
 
 
-async def _it_belongs_to_another_controller(there: Stand) -> None:
+async def _it_belongs_to_another_controller(there: Setup) -> None:
     other = await there.people.create(
         CONFIG_MAP, {"metadata": {"name": "other", "namespace": "default"}}
     )
@@ -299,7 +299,7 @@ async def _it_belongs_to_another_controller(there: Stand) -> None:
     )
 
 
-async def _a_finalizer_holds_it(there: Stand) -> None:
+async def _a_finalizer_holds_it(there: Setup) -> None:
     await _patch(
         there,
         await _first(there, CONTROLLER_REVISION),
@@ -309,7 +309,7 @@ async def _a_finalizer_holds_it(there: Stand) -> None:
     await _more_revisions_than_the_limit(there)
 
 
-async def _it_is_deleted(there: Stand) -> None:
+async def _it_is_deleted(there: Setup) -> None:
     await there.people.delete(
         CONTROLLER_REVISION,
         "default",
@@ -327,10 +327,10 @@ async def _it_is_deleted(there: Stand) -> None:
     ],
 )
 def test_a_conflicting_revision_causes_no_flood_and_restarts_no_pod(
-    event: Callable[[Stand], Awaitable[None]],
+    event: Callable[[Setup], Awaitable[None]],
 ) -> None:
     async def scene() -> None:
-        async with stand(3) as there:
+        async with set_up(3) as there:
             there.begin()
             await asyncio.sleep(30)
             before = {body["metadata"]["uid"] for body in (await there.people.list(POD)).items}
@@ -350,7 +350,7 @@ def test_a_conflicting_revision_causes_no_flood_and_restarts_no_pod(
 
 
 @contextlib.asynccontextmanager
-async def news(there: Stand) -> AsyncIterator[None]:
+async def news(there: Setup) -> AsyncIterator[None]:
     """A label of the pods changes constantly: without a delay, a reconciliation every 0.2 s."""
 
     async def come() -> None:
@@ -366,7 +366,7 @@ async def news(there: Stand) -> AsyncIterator[None]:
         task.cancel()
 
 
-async def minutes(there: Stand, number: int) -> list[int]:
+async def minutes(there: Setup, number: int) -> list[int]:
     """The requests of the controller in each minute."""
     counts: list[int] = []
     for _ in range(number):

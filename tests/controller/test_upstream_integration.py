@@ -24,14 +24,14 @@ from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, NODE, POD, B
 from gitops_ds.simulator import faults
 from gitops_ds.simulator.faults import RequestFault, SimulatedRequest
 from tests.daemonset import world
-from tests.simulator.stand import (
+from tests.simulator.setup import (
     BAD_IMAGE,
-    Stand,
+    Setup,
     daemonset,
     each,
     named,
     play,
-    stand,
+    set_up,
 )
 
 both_strategies = pytest.mark.parametrize(
@@ -39,13 +39,13 @@ both_strategies = pytest.mark.parametrize(
 )
 
 
-async def only_pod(there: Stand) -> Body:
+async def only_pod(there: Setup) -> Body:
     (body,) = (await there.people.list(POD)).items
     return body
 
 
 async def patch(
-    there: Stand, resource: Any, name: str, body: dict[str, Any], subresource: str = ""
+    there: Setup, resource: Any, name: str, body: dict[str, Any], subresource: str = ""
 ) -> None:
     namespace = "" if resource == NODE else "default"
     await there.people.patch(
@@ -67,7 +67,7 @@ def test_a_pod_that_ended_is_replaced_even_while_a_finalizer_holds_it(
     phase: str, finalizers: list[str], strategy: dict[str, Any]
 ) -> None:
     async def scene() -> None:
-        async with stand(1, daemonset(updateStrategy=strategy)) as there:
+        async with set_up(1, daemonset(updateStrategy=strategy)) as there:
             there.begin()
             await asyncio.sleep(10)
             name = (await only_pod(there))["metadata"]["name"]
@@ -94,7 +94,7 @@ def test_terms_of_required_affinity_are_alternatives() -> None:
         ]
         required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
         body["spec"]["template"]["spec"]["affinity"] = {"nodeAffinity": required}
-        async with stand(
+        async with set_up(
             [*named([0, 1, 2, 3]), *named([4, 5], labels={"zone": "test"})], body
         ) as there:
             there.begin()
@@ -111,7 +111,7 @@ def test_a_node_without_capacity_gets_a_pending_pod_and_the_status_counts_it() -
             "requests": {"memory": "75M", "cpu": "75m"}
         }
         small = simulator.NodeSpec("node-0", room={"memory": "70M", "cpu": "100m", "pods": "10"})
-        async with stand([small, *named([1])], body) as there:
+        async with set_up([small, *named([1])], body) as there:
             there.begin()
             await asyncio.sleep(10)
             status = await there.status()
@@ -131,7 +131,7 @@ def test_a_node_without_capacity_gets_a_pending_pod_and_the_status_counts_it() -
 
 def test_after_a_twin_revision_appears_pods_carry_its_hash_and_nothing_restarts() -> None:
     async def scene() -> None:
-        async with stand(1) as there:
+        async with set_up(1) as there:
             there.begin()
             await asyncio.sleep(10)
             before = await only_pod(there)
@@ -164,7 +164,9 @@ def test_after_a_twin_revision_appears_pods_carry_its_hash_and_nothing_restarts(
 
 def test_a_tainted_node_gets_its_pod_when_the_taint_is_gone() -> None:
     async def scene() -> None:
-        async with stand([*named([0]), *named([1], taints=(Taint("key", "NoSchedule"),))]) as there:
+        async with set_up(
+            [*named([0]), *named([1], taints=(Taint("key", "NoSchedule"),))]
+        ) as there:
             there.begin()
             await asyncio.sleep(10)
             assert await there.pods() == each(1)
@@ -180,7 +182,7 @@ def test_cordoned_nodes_and_those_without_network_get_pods() -> None:
         body = daemonset()
         body["spec"]["template"]["spec"]["hostNetwork"] = True
         lacking = Taint("node.kubernetes.io/network-unavailable", "NoSchedule")
-        async with stand([*named([0]), *named([1], taints=(lacking,))], body) as there:
+        async with set_up([*named([0]), *named([1], taints=(lacking,))], body) as there:
             await patch(there, NODE, "node-0", {"spec": {"unschedulable": True}})
             there.begin()
             await asyncio.sleep(10)
@@ -203,7 +205,7 @@ def test_when_only_two_of_five_pods_are_admitted_the_status_counts_two(
         return None
 
     async def scene() -> None:
-        async with stand(5, daemonset(updateStrategy=strategy)) as there:
+        async with set_up(5, daemonset(updateStrategy=strategy)) as there:
             there.cluster.faults = admission
             there.begin()
             await asyncio.sleep(30)
@@ -227,7 +229,7 @@ def test_ten_of_a_hundred_pods_are_admitted_and_the_status_counts_ten() -> None:
     tried: Counter[tuple[str, Any]] = Counter()
 
     async def scene() -> None:
-        async with stand(100) as there:
+        async with set_up(100) as there:
             there.cluster.faults = admission
             there.begin()
             await asyncio.sleep(0.004)
@@ -245,7 +247,7 @@ def test_other_tolerations_move_the_pods_to_other_nodes_without_a_gap() -> None:
         tolerations = [{"key": key, "operator": "Exists"} for key in keys]
         return {"spec": {"template": {"spec": {"tolerations": tolerations}}}}
 
-    async def count(there: Stand) -> int:
+    async def count(there: Setup) -> int:
         return sum(
             "deletionTimestamp" not in body["metadata"]
             for body in (await there.people.list(POD)).items
@@ -260,7 +262,7 @@ def test_other_tolerations_move_the_pods_to_other_nodes_without_a_gap() -> None:
         body["spec"]["template"]["spec"]["tolerations"] = [
             {"key": key, "operator": "Exists"} for key in ("y", "common")
         ]
-        async with stand(
+        async with set_up(
             [spec for zone in zones for spec in zone], body, simulator.Behaviour(start=30)
         ) as there:
             there.begin()
@@ -288,7 +290,7 @@ def test_other_tolerations_move_the_pods_to_other_nodes_without_a_gap() -> None:
 
 def test_a_recreated_daemonset_of_the_same_name_starts_without_history() -> None:
     async def scene() -> None:
-        async with stand(3) as there:
+        async with set_up(3) as there:
             there.begin()
             await asyncio.sleep(10)
             await there.people.delete(DAEMONSET, "default", "agent")
@@ -303,7 +305,7 @@ def test_a_recreated_daemonset_of_the_same_name_starts_without_history() -> None
 
 def test_a_daemonset_in_deletion_adopts_nothing_before_its_watch_shows_the_deletion() -> None:
     async def scene() -> None:
-        async with stand(1, None, BAD_IMAGE) as there:
+        async with set_up(1, None, BAD_IMAGE) as there:
             there.begin()
             await asyncio.sleep(10)
             there.cluster.lag = lambda resource: 60.0 if resource == DAEMONSET else 0.0

@@ -173,7 +173,7 @@ class ControlPlane:
             process.wait()
 
     def stop_api_server(self) -> None:
-        """Ends it at once, whatever it is doing."""
+        """Ends it at once, regardless of its state."""
         self._end("apiserver")
 
     def start_api_server(self) -> None:
@@ -253,7 +253,7 @@ class ControlPlane:
                 cwd=self.directory,
                 # A third less CPU than with Go's 100, for 100 MiB more of memory.
                 env={**os.environ, "GOGC": "400"},
-                preexec_fn=_die_with_parent,  # noqa: PLW1509  no threads of ours run between fork and exec
+                preexec_fn=_die_with_parent,  # noqa: PLW1509  none of our threads runs between fork and exec
             )
 
     def _start_etcd(self) -> None:

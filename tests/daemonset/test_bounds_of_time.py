@@ -182,7 +182,7 @@ def test_a_deleted_key_has_no_failures_when_it_returns() -> None:
 @pytest.mark.parametrize(
     ("version", "number"), [("", 0), ("x", 0), ("-1", 0), ("\u0661", 0), ("1", 1), ("20", 20)]
 )
-def test_a_version_that_is_no_number_delays_nothing(version: str, number: int) -> None:
+def test_a_version_that_is_not_a_number_delays_nothing(version: str, number: int) -> None:
     assert pending_writes.number_of(version) == number
 
 

@@ -125,7 +125,7 @@ NEWS: list[tuple[str, Apply, bool]] = [
         True,
     ),
     (
-        "the end of a foreign revision under a name of ours",
+        "the end of a foreign revision under one of our names",
         event(CONTROLLER_REVISION, revision(**FOREIGN, name="agent-5f"), EventType.DELETED),
         True,
     ),

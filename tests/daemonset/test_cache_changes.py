@@ -42,7 +42,7 @@ def with_a_foreign_namesake() -> tuple[Cache, dict[str, Any]]:
     return cache, world.body
 
 
-def test_a_foreign_revision_with_the_name_of_ours_is_observed() -> None:
+def test_a_foreign_revision_with_one_of_our_names_is_observed() -> None:
     cache, _ = with_a_foreign_namesake()
     for _ in range(2):
         namesake = observe(cache).namesake
@@ -50,7 +50,7 @@ def test_a_foreign_revision_with_the_name_of_ours_is_observed() -> None:
         assert namesake.uid == "r"
 
 
-def test_an_own_revision_and_a_selected_orphan_are_no_namesakes() -> None:
+def test_an_own_revision_and_a_selected_orphan_are_not_namesakes() -> None:
     world = settled()
     for owner in ({}, ORPHAN):
         cache = filled(world)
@@ -194,7 +194,7 @@ def moved(cache: Cache) -> bool:
     return KEY in cache.take_moved()
 
 
-def test_the_event_of_an_own_write_is_no_second_change() -> None:
+def test_the_event_of_an_own_write_is_not_a_second_change() -> None:
     cache, body = filled(settled()), daemonset()
     body["metadata"]["resourceVersion"] = "300"
     cache.wrote(DAEMONSET, body, START)

@@ -1,4 +1,4 @@
-"""The election: never two that may write, whatever happens to clocks, processes and replies;
+"""The election: never two that may write, regardless of clocks, processes and replies;
 one soon, without faults.
 """
 

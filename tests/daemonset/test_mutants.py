@@ -74,7 +74,7 @@ MUTANTS: dict[str, tuple[str, str, str]] = {
         "-(-self.amount * total // 100)",
         "(self.amount * total // 100)",
     ),
-    "no budget at all is no budget": (
+    "no budget at all is not a budget": (
         f"{KINDS}int_or_percent",
         "(1, 0) if desired and",
         "(0, 0) if desired and",

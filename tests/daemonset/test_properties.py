@@ -50,7 +50,7 @@ LABELS = [
 
 @st.composite
 def worlds(draw: st.DrawFn) -> World:
-    """A fleet after its first edit, with whatever pods."""
+    """A fleet after its first edit, with any pods."""
     nodes = [
         node(f"node-{i}", taints=draw(st.sampled_from(TAINTS)), ready=draw(st.booleans()))
         for i in range(draw(st.integers(0, 6)))

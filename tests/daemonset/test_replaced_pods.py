@@ -71,7 +71,7 @@ def number(pod: Pod) -> int:
         ("nOO", 2, "1"),
         ("xOO", 1, ""),
         ("xOO", 2, "1"),
-        ("bOO", 1, "0"),  # a broken one is no loss, but its node counts
+        ("bOO", 1, "0"),  # a broken one is not a loss, but its node counts
         ("bOO", 2, "01"),
         ("bbO", 2, "01"),
         ("oOO", 1, "0"),  # a ready one goes while fewer nodes than that have no ready pod

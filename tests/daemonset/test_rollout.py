@@ -182,7 +182,7 @@ def test_surge_deletes_an_old_pod_only_for_an_available_new_one() -> None:
     assert delete.cause is DeleteCause.OUTDATED
 
 
-def test_surge_replaces_an_unready_old_pod_whatever_the_limit() -> None:
+def test_surge_replaces_an_unready_old_pod_regardless_of_the_limit() -> None:
     world = settled(5, rolling(0, 3))
     unready(world, *(f"node-{i}" for i in range(5)))
     world.edit("agent:2")

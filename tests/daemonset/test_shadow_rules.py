@@ -420,7 +420,7 @@ def test_only_with_surge_a_rollout_creates_a_new_pod_beside_the_old_one(
 
 
 @pytest.mark.parametrize(("failures", "superfluous"), [(1, False), (2, False), (0, True)])
-def test_new_pods_that_failed_are_no_difference_before_one_that_did_not(
+def test_new_pods_that_failed_are_not_a_difference_before_one_that_did_not(
     failures: int, superfluous: bool
 ) -> None:
     there = scene()

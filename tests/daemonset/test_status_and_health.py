@@ -91,7 +91,7 @@ def test_an_image_that_runs_elsewhere_is_the_nodes_fault() -> None:
     assert [(n.node, n.blame) for n in judged.nodes] == [("node-1", Blame.NODE)]
 
 
-def test_a_dead_node_is_the_cause_whatever_its_pod_reports() -> None:
+def test_a_dead_node_is_the_cause_regardless_of_what_its_pod_reports() -> None:
     world = settled()
     world.nodes[2] = node("node-2", ready=False)
     for pod in world.pods.values():

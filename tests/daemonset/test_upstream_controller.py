@@ -168,7 +168,7 @@ ROWS: list[Row] = [
     ),
     ("missing ones come, surplus and misplaced ones go", existing_on_all_kinds, 3, 20),
     ("a node name in the template chooses that node", lambda: half(nodeName="node-0"), 1, 0),
-    ("a node name that is no node's", lambda: half(nodeName="node-10"), 0, 0),
+    ("a node name that is not a node's", lambda: half(nodeName="node-10"), 0, 0),
     ("node name and selector that agree", lambda: half(nodeName="node-6", nodeSelector=SSD), 1, 0),
     ("node name and selector that do not", lambda: half(nodeName="node-0", nodeSelector=SSD), 0, 0),
     ("required node affinity chooses the nodes", lambda: half(affinity=in_affinity("ssd")), 5, 0),
@@ -337,7 +337,7 @@ SURGE: list[Row] = [
         0,
     ),
     (
-        "an old pod whose place is free again gets its successor at once, whatever the limit",
+        "an old pod whose place is free again gets its successor at once, regardless of the limit",
         old_one_ending,
         1,
         0,

@@ -43,6 +43,8 @@ def plane(audited: controlplane.ControlPlane) -> Iterator[controlplane.ControlPl
 
 
 @pytest.fixture
-def plane_of_ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[controlplane.ControlPlane]:
+def plane_for_deploy(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[controlplane.ControlPlane]:
     """Whose only DaemonSet controller is to be the service."""
     yield from _audited(tmp_path_factory, built_in=False)

@@ -431,7 +431,7 @@ _DENIED = {
 
 
 def names_that_are_taken(plane: controlplane.ControlPlane, service: Replicas) -> None:
-    """A pod and a revision of another owner have the names of ours: the next name is used."""
+    """A pod and a revision of another owner have our names: the next name is used."""
     plane.kubectl("apply", "-f", "-", stdin=documents(*_DENIED.values()))
     plane.request("POST", f"{APPS}/default/daemonsets", daemonset("denied", image(1), "default"))
     service.wait_for_log("no-pods")

@@ -35,7 +35,7 @@ def plane(tmp_path: Path) -> Iterator[controlplane.ControlPlane]:
 
 
 def definition(kind: str, plural: str) -> dict[str, Any]:
-    """A stand-in for one of the Prometheus operator's definitions, which accepts everything."""
+    """A substitute for one of the Prometheus operator's definitions, which accepts everything."""
     anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     version = {
         "name": "v1",
@@ -150,7 +150,7 @@ def test_requests_of_the_service_have_the_priority_of_controllers(
 
 
 def matched(plane: controlplane.ControlPlane, path: str) -> str:
-    """The UID of the FlowSchema that a request fell under, whatever the answer is."""
+    """The UID of the FlowSchema that a request fell under, regardless of the answer."""
     request = urllib.request.Request(
         plane.url + path, headers={"Authorization": f"Bearer {plane.token}"}
     )

@@ -74,9 +74,9 @@ def restored(plane: controlplane.ControlPlane, upstream: gitservers.Upstream) ->
 
 
 def test_neither_an_upgrade_nor_uninstall_restarts_a_pod(
-    tmp_path: Path, plane_of_ours: controlplane.ControlPlane
+    tmp_path: Path, plane_for_deploy: controlplane.ControlPlane
 ) -> None:
-    plane, upstream = plane_of_ours, gitservers.Upstream(tmp_path / "fleet")
+    plane, upstream = plane_for_deploy, gitservers.Upstream(tmp_path / "fleet")
     rights.installed(plane, tmp_path / "overlay", "full")
     restored(plane, upstream)
     before = pods(plane, "fleet")

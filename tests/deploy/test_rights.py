@@ -81,9 +81,9 @@ def a_whole_life(plane: controlplane.ControlPlane, tmp_path: Path, power: str, s
 
 
 def test_full_needs_no_more_than_it_is_granted(
-    tmp_path: Path, plane_of_ours: controlplane.ControlPlane
+    tmp_path: Path, plane_for_deploy: controlplane.ControlPlane
 ) -> None:
-    plane = plane_of_ours
+    plane = plane_for_deploy
     since = rights.installed(plane, tmp_path / "overlay", "full")
     a_whole_life(plane, tmp_path, "full", since)
     scenes.another_controller_was_here(plane)

@@ -1,4 +1,4 @@
-"""Whatever write of the deployer is refused, and for however long: few requests, and when it ends
+"""Any write of the deployer is refused, for any time: few requests, and when it ends
 the cluster is in sync.
 
 A table of every write, each with answers of the API server that stay for an hour, while nodes

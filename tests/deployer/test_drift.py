@@ -203,7 +203,7 @@ def test_a_new_commit_is_applied_to_a_contested_object_at_once() -> None:
     play(script)
 
 
-def test_another_address_of_the_repository_is_no_drift() -> None:
+def test_another_address_of_the_repository_is_not_drift() -> None:
     async def script(scene: Scene) -> None:
         await begun(scene)
         await scene.settle()

@@ -94,7 +94,7 @@ def test_a_commit_is_compared_once() -> None:
     asyncio.run(main())
 
 
-def test_a_commit_that_cannot_be_rendered_is_no_revert() -> None:
+def test_a_commit_that_cannot_be_rendered_is_not_a_revert() -> None:
     repository = Repository(files(1), files(2), files(1))
     content = EarlierContent(repository.find, repository.prepared)
 

@@ -211,7 +211,7 @@ def test_a_commit_is_applied_and_noted_with_its_revision() -> None:
     play(script)
 
 
-def test_a_commit_that_waits_for_other_repositories_is_no_lack_of_progress_a_silent_api_is() -> (
+def test_a_commit_that_waits_for_other_repositories_is_not_a_lack_of_progress_a_silent_api_is() -> (
     None
 ):
     async def script(scene: Scene) -> None:

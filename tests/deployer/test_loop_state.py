@@ -459,8 +459,8 @@ INPUTS = st.lists(
 
 @given(INPUTS, st.floats(0.0, 60.0))
 def test_a_request_is_always_followed_by_a_wake_up(inputs: list[Input], pause: float) -> None:
-    """Whatever happens: a request is served by the next reconciliation, and a state in which none
-    is requested has a timer wherever a retry is due.
+    """For any events: a request is served by the next reconciliation, and a state in which none is
+    requested has a timer wherever a retry is due.
     """
     state, now = NEW, NOW
     woken = True

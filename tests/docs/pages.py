@@ -9,7 +9,7 @@ What a page may hold, and what becomes of it:
   in JSON a `<!-- file: … -->`
   before the block) is written there when its turn comes;
 - a `text` block is what the last `sh` block printed: each of its lines has to come, in that order.
-  `…` stands for anything,
+  `…` means anything,
   numbers and ids for others of their kind (but for the number of a revision, and counts of files,
   objects and findings);
 - `<!-- needs: cluster -->` before a block: the section runs against a real control plane;
@@ -49,7 +49,7 @@ _FILE = re.compile(r"\A# (?P<path>[\w./-]+\.(?:ya?ml|json))\s")
 
 @dataclass(frozen=True)
 class Block:
-    """One fenced block: its language, what the comment before it says, its text, its line in the
+    """One fenced block: its language, the comment before it, its text, its line in the
     page.
     """
 
@@ -143,7 +143,7 @@ def _without_blocks(text: str) -> str:
     return _BLOCK.sub(lambda found: re.sub(r"[^\n]", " ", found.group()), text)
 
 
-# What stands for others of its kind, the longest first: ids, the last characters of a pod's name,
+# What represents others of its kind, the longest first: ids, the last characters of a pod's name,
 # numbers.
 _LOOSE = re.compile(
     r"(?P<any>…)|(?P<exact>revisions? \d+|\d+ (?:files?|objects?|errors?|warnings?)\b)|"

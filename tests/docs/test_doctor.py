@@ -43,7 +43,7 @@ def test_without_a_cluster_only_the_cluster_is_bad(run: Run, tmp_path: Path) -> 
     assert json.loads(done.stdout)["summary"]["bad"] == 1
 
 
-def test_a_line_says_what_to_do(run: Run) -> None:
+def test_a_line_shows_what_to_do(run: Run) -> None:
     done = run("gitops-ds", "doctor", "-q")
     assert done.returncode == 1
     assert "is not in Git; only commits are applied" in done.stdout
@@ -88,7 +88,7 @@ def test_the_repository_of_the_settings_is_looked_at_with_their_credentials(
     assert "tokenFile: /nowhere" in found["repository"]["message"]
 
 
-def test_what_stands_in_the_way_of_a_deploy_is_bad(run: Run, tmp_path: Path) -> None:
+def test_what_prevents_a_deploy_is_bad(run: Run, tmp_path: Path) -> None:
     made = repository(run, tmp_path)
     assert (
         checks(run("gitops-ds", "doctor", "-o", "json", cwd=made).stdout)["manifests"]["message"]

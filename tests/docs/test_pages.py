@@ -126,7 +126,7 @@ def test_the_examples_of_the_repository_format_make_one_repository_that_is_right
     for block in blocks:
         assert block.file, f"the example at line {block.line} does not say which file it is"
         target = desk / block.file
-        assert not target.exists(), f"{block.file} stands there twice"
+        assert not target.exists(), f"{block.file} is there twice"
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(block.text)
     # advice may be given about manifests that are short for the page's sake
@@ -194,7 +194,7 @@ def test_output_is_compared_loosely_but_not_too_loosely(
     assert pages.missing(expected, output) == left
 
 
-def test_a_comment_in_a_block_is_no_heading(tmp_path: Path) -> None:
+def test_a_comment_in_a_block_is_not_a_heading(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text(
         "# T\n\n```sh\n## not a heading\ntrue\n```\n\n## One\n\n<!-- needs: cluster "

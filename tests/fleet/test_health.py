@@ -29,42 +29,42 @@ from gitops_ds.simulator import (
     faults as simulator_faults,
 )
 from tests.daemonset import world
-from tests.simulator.stand import (
-    Stand,
+from tests.simulator.setup import (
+    Setup,
     daemonset,
     named,
     play,
-    stand,
+    set_up,
 )
 
 DEADLINE = 60.0
 NOTICED = 15.0  # seconds within which a fault has its class, once the cluster itself can know of it
 AFTERWARDS = 300  # seconds for which it is watched further
 
-Inject = Callable[[Stand], Awaitable[object]]
+Inject = Callable[[Setup], Awaitable[object]]
 
 
 def image(name: str) -> Inject:
     return lambda there: there.edit(name)
 
 
-def kill(there: Stand) -> Awaitable[object]:
+def kill(there: Setup) -> Awaitable[object]:
     there.cluster.kill_node("node-1")
     return asyncio.sleep(0)
 
 
-def unready(there: Stand) -> Awaitable[object]:
+def unready(there: Setup) -> Awaitable[object]:
     there.cluster.unready_node("node-1")
     return asyncio.sleep(0)
 
 
-def remove(there: Stand) -> Awaitable[object]:
+def remove(there: Setup) -> Awaitable[object]:
     there.cluster.remove_node("node-1")
     return asyncio.sleep(0)
 
 
 def join(name: str = "new-1", **about: Any) -> Inject:
-    def joined(there: Stand) -> Awaitable[object]:
+    def joined(there: Setup) -> Awaitable[object]:
         there.cluster.add_nodes([NodeSpec(name, **about)])
         return asyncio.sleep(0)
 
@@ -75,13 +75,13 @@ def node(**spec: Any) -> Inject:
     return lambda there: there.people.patch(NODE, "", "node-1", {"spec": spec})
 
 
-async def restart(there: Stand) -> None:
+async def restart(there: Setup) -> None:
     for pod in (await there.people.list(POD)).items:
         if pod["spec"]["nodeName"] == "node-1":
             await there.people.delete(POD, "default", pod["metadata"]["name"])
 
 
-def press(there: Stand) -> Awaitable[object]:
+def press(there: Setup) -> Awaitable[object]:
     conditions = [{"type": "Ready", "status": "True"}, {"type": "DiskPressure", "status": "True"}]
     return there.people.patch(
         NODE, "", "node-1", {"status": {"conditions": conditions}}, subresource="status"
@@ -89,7 +89,7 @@ def press(there: Stand) -> Awaitable[object]:
 
 
 def annotate(name: str, value: str, then: str) -> Inject:
-    async def both(there: Stand) -> None:
+    async def both(there: Setup) -> None:
         await there.people.patch(
             DAEMONSET, "default", "agent", {"metadata": {"annotations": {name: value}}}
         )
@@ -98,12 +98,12 @@ def annotate(name: str, value: str, then: str) -> Inject:
     return both
 
 
-async def select_no_node(there: Stand) -> None:
+async def select_no_node(there: Setup) -> None:
     patch = {"spec": {"template": {"spec": {"nodeSelector": {"disk": "ssd"}}}}}
     await there.people.patch(DAEMONSET, "default", "agent", patch, type=PatchType.STRATEGIC)
 
 
-async def nothing(_: Stand) -> None:
+async def nothing(_: Setup) -> None:
     """The fault exists from the start."""
 
 
@@ -198,7 +198,7 @@ FAULTS = [
         spec=ON_DELETE,
     ),
     Fault("a node dies", kill, D, {("NodeNotReady", N)}, notice=50),
-    Fault("a kubelet says that it is not ready", unready, D, {("NodeNotReady", N)}),
+    Fault("a kubelet reports that it is not ready", unready, D, {("NodeNotReady", N)}),
     Fault("a node is cordoned, and its agent runs on", node(unschedulable=True), H, set()),
     Fault(
         *(
@@ -261,7 +261,7 @@ FAULTS = [
 def test_a_fault_has_its_class_within_15_seconds_and_keeps_it(fault: Fault) -> None:
     async def scene() -> None:
         behaviour = Behaviour(pull=fault.pull, faults=tuple(fault.bad))
-        async with stand(fault.nodes, daemonset(**fault.spec), behaviour) as there:
+        async with set_up(fault.nodes, daemonset(**fault.spec), behaviour) as there:
             controller = there.begin(client=there.cluster.client(faults=fault.faults))
             await controller.synced.wait()
             tracker = StatusTracker(controller, dict, virtual_time.clock(), deadline=DEADLINE)
@@ -298,7 +298,7 @@ def _never_wrong(fault: Fault, judged: Health) -> None:
 
 def test_a_refusal_beyond_the_deadline_fails_and_a_new_commit_restarts_the_deadline() -> None:
     async def scene() -> None:
-        async with stand(3) as there:
+        async with set_up(3) as there:
             controller = there.begin(client=there.cluster.client(faults=refusing(QUOTA)))
             await controller.synced.wait()
             tracker = StatusTracker(controller, dict, virtual_time.clock(), deadline=DEADLINE)
@@ -324,7 +324,7 @@ def test_a_refusal_beyond_the_deadline_fails_and_a_new_commit_restarts_the_deadl
 
 def test_a_rollout_behind_a_dead_node_is_held_up_by_it_and_has_not_failed() -> None:
     async def scene() -> None:
-        async with stand(4, daemonset(updateStrategy=world.rolling(1))) as there:
+        async with set_up(4, daemonset(updateStrategy=world.rolling(1))) as there:
             controller = there.begin()
             await controller.synced.wait()
             tracker = StatusTracker(controller, dict, virtual_time.clock(), deadline=DEADLINE)
@@ -342,7 +342,7 @@ def test_a_rollout_behind_a_dead_node_is_held_up_by_it_and_has_not_failed() -> N
 
 def test_without_a_controller_a_change_has_failed_after_the_deadline() -> None:
     async def scene() -> None:
-        async with stand(2) as there:
+        async with set_up(2) as there:
             controller = there.begin(Powers.PACE)
             await controller.synced.wait()
             tracker = StatusTracker(controller, dict, virtual_time.clock(), deadline=DEADLINE)

@@ -20,12 +20,12 @@ from gitops_ds.model.cluster import PatchType
 from gitops_ds.model.events.agents import CoverageLost, summarize_losses
 from gitops_ds.model.objects import DAEMONSET, NODE, POD
 from gitops_ds.simulator import NodeSpec, faults, virtual_time
-from tests.simulator.stand import (
+from tests.simulator.setup import (
     KEY,
-    Stand,
+    Setup,
     daemonset,
     play,
-    stand,
+    set_up,
 )
 
 POOL = "cloud.google.com/gke-nodepool"
@@ -36,7 +36,7 @@ NODES = [
 
 @dataclass
 class Watched:
-    there: Stand
+    there: Setup
     tracker: StatusTracker
     quota: list[bool]
 
@@ -64,7 +64,7 @@ async def watched(nodes: list[NodeSpec] = NODES) -> AsyncIterator[Watched]:
         full = quota[0] and (request.verb, request.resource) == ("create", POD)
         return errors.Forbidden("exceeded quota: pods", 403, "Forbidden") if full else None
 
-    async with stand(
+    async with set_up(
         nodes,
         ours(updateStrategy={"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "100%"}}),
     ) as there:
@@ -78,7 +78,7 @@ async def watched(nodes: list[NodeSpec] = NODES) -> AsyncIterator[Watched]:
         running.cancel()
 
 
-def label(there: Stand, node: int, **labels: str | None) -> Awaitable[object]:
+def label(there: Setup, node: int, **labels: str | None) -> Awaitable[object]:
     return there.people.patch(NODE, "", f"node-{node:02d}", {"metadata": {"labels": labels}})
 
 
@@ -211,7 +211,7 @@ async def delete(scene: Watched) -> None:
 @pytest.mark.parametrize(
     "do", [commit, leave, die, there_and_back, move_to_another_variant, delete]
 )
-def test_an_explained_absence_is_no_loss(do: Callable[[Watched], Awaitable[None]]) -> None:
+def test_an_explained_absence_is_not_a_loss(do: Callable[[Watched], Awaitable[None]]) -> None:
     async def scene() -> None:
         async with watched() as watched_cluster:
             await do(watched_cluster)

@@ -19,7 +19,7 @@ from gitops_ds.model.cluster import Cluster, Listing, Selection
 from gitops_ds.model.health import Blame, HealthState
 from gitops_ds.model.objects import DAEMONSET, EVENT, Body, Resource
 from gitops_ds.simulator import virtual_time
-from tests.simulator.stand import Stand, play, stand
+from tests.simulator.setup import Setup, play, set_up
 
 REFUSED = (
     'Error creating: pods "agent-{}" is forbidden: exceeded quota: none, requested: pods=1, used: '
@@ -30,7 +30,7 @@ REFUSED = (
 class EventRequests:
     """The requests that a cluster receives: access reviews, and lists of events."""
 
-    def __init__(self, there: Stand, *, may: bool = True) -> None:
+    def __init__(self, there: Setup, *, may: bool = True) -> None:
         self.there, self.may, self.listed, self.reviewed = there, may, 0, 0
 
     async def create(self, resource: Resource, body: Body) -> dict[str, Any]:
@@ -44,7 +44,7 @@ class EventRequests:
         return await self.there.people.list(resource, which)
 
 
-async def refuse(there: Stand, number: int, uid: str) -> None:
+async def refuse(there: Setup, number: int, uid: str) -> None:
     about = {
         "apiVersion": "apps/v1",
         "kind": "DaemonSet",
@@ -68,7 +68,7 @@ async def refuse(there: Stand, number: int, uid: str) -> None:
 
 
 async def begun(
-    there: Stand, requests: EventRequests
+    there: Setup, requests: EventRequests
 ) -> tuple[StatusTracker, list[asyncio.Task[None]], str]:
     """The tracker under powers without pods, the failures, and the UID of the DaemonSet."""
     controller = there.begin(Powers.OBSERVE)
@@ -94,7 +94,7 @@ async def ended(running: list[asyncio.Task[None]]) -> None:
 
 def test_a_quota_is_the_clusters_doing_until_the_event_is_old() -> None:
     async def scene() -> None:
-        async with stand(2) as there:
+        async with set_up(2) as there:
             requests = EventRequests(there)
             tracker, running, uid = await begun(there, requests)
             await asyncio.sleep(30)
@@ -122,7 +122,7 @@ def test_a_quota_is_the_clusters_doing_until_the_event_is_old() -> None:
 
 def test_events_are_not_listed_while_no_node_waits() -> None:
     async def scene() -> None:
-        async with stand(0) as there:
+        async with set_up(0) as there:
             requests = EventRequests(there)
             _, running, _ = await begun(there, requests)
             await asyncio.sleep(3600)
@@ -134,7 +134,7 @@ def test_events_are_not_listed_while_no_node_waits() -> None:
 
 def test_without_the_right_to_list_events_one_review_is_sent_and_no_list() -> None:
     async def scene() -> None:
-        async with stand(1) as there:
+        async with set_up(1) as there:
             requests = EventRequests(there, may=False)
             tracker, running, uid = await begun(there, requests)
             await refuse(there, 1, uid)
@@ -155,7 +155,7 @@ def test_a_failing_api_server_is_retried() -> None:
             return await super().list(resource, which)
 
     async def scene() -> None:
-        async with stand(1) as there:
+        async with set_up(1) as there:
             tracker, running, uid = await begun(there, Failing(there))
             await refuse(there, 1, uid)
             await asyncio.sleep(6 * pod_create_failures.EVERY)
@@ -196,7 +196,7 @@ def test_the_cause_in_an_event(event: dict[str, Any], words: str) -> None:
 
 def test_the_command_line_agrees_with_the_service() -> None:
     async def scene() -> None:
-        async with stand(2) as there:
+        async with set_up(2) as there:
             tracker, running, uid = await begun(there, EventRequests(there))
             await refuse(there, 1, uid)
             await asyncio.sleep(3 * pod_create_failures.EVERY)

@@ -110,7 +110,7 @@ def test_a_hold_is_in_the_message_and_never_a_failure() -> None:
     assert health.tally.old == 10
 
 
-def test_a_soak_longer_than_the_deadline_is_no_failure() -> None:
+def test_a_soak_longer_than_the_deadline_is_not_a_failure() -> None:
     policy: dict[str, Any] = {
         **FAST,
         "stages": [{"name": "canary", "nodes": {"count": 2}, "soak": "10h"}, "rest"],

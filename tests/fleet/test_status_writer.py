@@ -28,12 +28,12 @@ from gitops_ds.model.sources.source_status import Condition, SourceStatus
 from gitops_ds.simulator import faults as simulator_faults
 from gitops_ds.simulator import virtual_time
 from gitops_ds.yaml import parser
-from tests.simulator.stand import (
+from tests.simulator.setup import (
     KEY,
-    Stand,
+    Setup,
     daemonset,
     play,
-    stand,
+    set_up,
 )
 
 DEFINITION = Path("deploy/crd/agentstatuses.yaml")
@@ -49,7 +49,7 @@ def definition_of_agent_statuses() -> Any:
 
 @dataclass
 class Scene:
-    there: Stand
+    there: Setup
     kind: Resource
     controller: Controller
     states: dict[str, DeployerState]
@@ -103,7 +103,7 @@ async def scene(
         "labels": {names.OWNER_LABEL: "fleet"},
         "annotations": {names.COMMIT: COMMIT},
     }
-    async with stand(3, {**body, "metadata": metadata}) as there:
+    async with set_up(3, {**body, "metadata": metadata}) as there:
         await there.people.create(
             NAMESPACE, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "gitops-ds"}}
         )
@@ -306,8 +306,8 @@ def test_an_upgrade_to_the_custom_kind_leaves_no_config_map_behind() -> None:
                 body["status"]["health"]
                 for body in (await made.there.people.list(AGENT_STATUS)).items
             ] == ["Healthy"]
-            # Conditions are no reason to write: a patch of labels by another writer changes nothing
-            # of ours.
+            # Conditions are not a reason to write: a patch of labels by another writer does not
+            # change our fields.
             await made.there.people.patch(
                 AGENT_STATUS,
                 "gitops-ds",

@@ -16,12 +16,12 @@ from gitops_ds.model.health import HealthState
 from gitops_ds.model.objects import DAEMONSET, Key
 from gitops_ds.model.sources.source_status import Condition, SourceStatus
 from gitops_ds.simulator import virtual_time
-from tests.simulator.stand import (
+from tests.simulator.setup import (
     KEY,
-    Stand,
+    Setup,
     daemonset,
     play,
-    stand,
+    set_up,
 )
 
 LOST = Key("apps", "DaemonSet", "default", "lost")
@@ -29,7 +29,7 @@ LOST = Key("apps", "DaemonSet", "default", "lost")
 
 @contextlib.asynccontextmanager
 async def standing(
-    there: Stand, states: dict[str, DeployerState] | None = None
+    there: Setup, states: dict[str, DeployerState] | None = None
 ) -> AsyncIterator[StatusTracker]:
     controller = there.begin()
     await controller.synced.wait()
@@ -48,7 +48,7 @@ async def drain(changes: Changes) -> set[Key]:
 
 def test_an_agent_is_listed_from_the_start_follows_every_change_and_is_removed() -> None:
     async def scene() -> None:
-        async with stand(3) as there, standing(there) as tracker:
+        async with set_up(3) as there, standing(there) as tracker:
             seen: list[HealthState | None] = []
             await asyncio.sleep(1)
             seen.append(tracker.agents()[0].health.state)
@@ -67,7 +67,7 @@ def test_an_agent_is_listed_from_the_start_follows_every_change_and_is_removed()
 
 def test_only_changed_agents_are_evaluated_and_reported() -> None:
     async def scene() -> None:
-        async with stand(3) as there, standing(there) as tracker:
+        async with set_up(3) as there, standing(there) as tracker:
             other = daemonset(selector={"matchLabels": {"app": "other"}})
             other["spec"]["template"]["metadata"]["labels"] = {"app": "other"}
             await there.people.create(
@@ -88,7 +88,7 @@ def test_only_changed_agents_are_evaluated_and_reported() -> None:
 
 def test_without_changes_no_agent_is_evaluated_though_nodes_are_listed_again() -> None:
     async def scene() -> None:
-        async with stand(3) as there, standing(there) as tracker:
+        async with set_up(3) as there, standing(there) as tracker:
             await asyncio.sleep(30)
             before = tracker.agents()
             await asyncio.sleep(3600)
@@ -101,7 +101,7 @@ def test_without_changes_no_agent_is_evaluated_though_nodes_are_listed_again() -
 
 def test_a_node_that_dies_is_seen_though_nothing_is_to_be_done() -> None:
     async def scene() -> None:
-        async with stand(3) as there, standing(there) as tracker:
+        async with set_up(3) as there, standing(there) as tracker:
             await asyncio.sleep(30)
             there.cluster.kill_node("node-1")
             await asyncio.sleep(65)
@@ -117,7 +117,7 @@ def test_a_node_that_dies_is_seen_though_nothing_is_to_be_done() -> None:
 def test_an_applied_agent_that_does_not_exist_is_missing_until_it_is_no_longer_desired() -> None:
     async def scene() -> None:
         states = {"fleet": DeployerState(inventory=frozenset({LOST}))}
-        async with stand(1) as there, standing(there, states) as tracker:
+        async with set_up(1) as there, standing(there, states) as tracker:
             changes = tracker.changed()
             tracker.handle(Reconciled(0.0, None, 0, ()))
             await asyncio.sleep(5)
@@ -141,7 +141,7 @@ def test_on_a_picture_that_is_too_old_no_agent_is_in_sync() -> None:
             "labels": {names.OWNER_LABEL: "fleet"},
             "annotations": {names.COMMIT: "a" * 40},
         }
-        async with stand(1, {**body, "metadata": metadata}) as there:
+        async with set_up(1, {**body, "metadata": metadata}) as there:
             controller = there.begin()
             await controller.synced.wait()
             synced = {"fleet": SourceStatus("fleet", condition=Condition.SYNCED)}

@@ -1,5 +1,5 @@
-"""One comment and one status, whatever GitHub and GitLab do: pages, other people, limits, failures,
-lost answers, redirects.
+"""One comment and one status for any behaviour of GitHub and GitLab: pages, other people, limits,
+failures, lost answers, redirects.
 """
 
 from __future__ import annotations
@@ -326,7 +326,7 @@ def test_a_repository_that_was_renamed_is_followed_on_the_same_host() -> None:
 
 
 @SERVERS
-def test_a_server_that_is_no_forge_is_reported(kind: ForgeKind) -> None:
+def test_a_server_that_is_not_a_forge_is_reported(kind: ForgeKind) -> None:
     on = server(kind)
     for body in ("hello", [], {"head": {}}, {"head": "x", "sha": 3}):
         on.faults = [Fault(200, {}, body)]
@@ -359,7 +359,7 @@ def test_a_status_has_the_fields_of_each_forge() -> None:
     )
 
 
-def test_a_status_that_gitlab_has_already_is_no_failure() -> None:
+def test_a_status_that_gitlab_has_already_is_not_a_failure() -> None:
     on = GitLab()
 
     async def twice(forge: Forge) -> None:

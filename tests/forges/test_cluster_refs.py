@@ -14,7 +14,7 @@ from tests.service.test_service import until
 pytestmark = [pytest.mark.forge, pytest.mark.xdist_group("gitea")]
 
 
-def test_a_report_is_no_push_of_a_branch(tmp_path: Path, gitea: Gitea) -> None:
+def test_a_report_is_not_a_push_of_a_branch(tmp_path: Path, gitea: Gitea) -> None:
     name = f"reports-{os.urandom(4).hex()}"
     owner = f"{name}-owner"
     gitea.user(owner)

@@ -264,7 +264,7 @@ def test_a_report_and_a_ci_without_a_commit(tmp_path: Path) -> None:
     assert pull_request_comment.task(replace(options, sha=HEAD), {}).sha == HEAD
 
 
-def test_a_file_that_is_no_report_is_rejected_and_never_shown(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_report_is_rejected_and_never_shown(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "secret").write_text("password=hunter2")
     (tmp_path / "big").write_bytes(b"x" * 100_000)
@@ -290,7 +290,7 @@ def test_a_later_run_that_wrote_the_comment_is_left(tmp_path: Path) -> None:
     assert FOUND in on.comments[0].body
 
 
-def test_a_broken_answer_is_no_crash(tmp_path: Path) -> None:
+def test_a_broken_answer_is_not_a_crash(tmp_path: Path) -> None:
     on = GitHub()
     on.faults = [Fault(200, {}, "x"), Fault(200, {}, None)]
     result = done(on, CommentOptions(written(tmp_path)), on_github(tmp_path))

@@ -231,7 +231,7 @@ def test_the_commits_that_changed_the_template_must_be_reviewed(
     assert review_approvals.to_review(commits, STAGE, "") == ids
 
 
-def test_a_user_missing_at_the_forge_is_no_member_and_a_refusal_is_an_error() -> None:
+def test_a_user_missing_at_the_forge_is_not_a_member_and_a_refusal_is_an_error() -> None:
     async def run() -> None:
         async with servers.GitHub().running() as server:
             url = f"{server.url}/api/v3"

@@ -1,4 +1,4 @@
-"""What is fuzzed. Each target takes bytes; whatever they are, it ends, soon, and nothing that is
+"""What is fuzzed. Each target takes bytes; for any bytes it ends, soon, and nothing that is
 printed acts on its reader.
 """
 
@@ -32,7 +32,7 @@ PATIENCE: Final = 20.0
 _FILE: Final = re.compile(rb"^=== ([ -~]{1,80})\n", re.MULTILINE)
 
 # The properties of the reports in all formats, as tests/report has them; here they get what a check
-# of the bytes says.
+# of the bytes selects.
 _OF_REPORTS: Final = (
     test_findings.test_no_control_character_reaches_a_terminal,
     test_findings.test_plain_text_and_json_hold_no_workflow_command,
@@ -212,7 +212,7 @@ def _spelled(root: Path) -> bytes:
 
 
 def words(target: str) -> list[bytes]:
-    """A dictionary for the fuzzer: what files of ours and of Kubernetes are made of."""
+    """A dictionary for the fuzzer: what our files and those of Kubernetes are made of."""
     found = set(
         re.findall(rb"[A-Za-z][\w./-]{2,40}:?|[\[\]{}&*|>#!%-]+", b"\n".join(seeds(target)))
     )

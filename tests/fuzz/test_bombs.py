@@ -58,7 +58,7 @@ LINES = {
     "backticks": b"`",
     "stars": b"*",
     "percent": b"%",
-    "bytes that are no text": b"\xff",
+    "bytes that are not text": b"\xff",
     "control characters": b"\x00",
 }
 AGENT = b"""apiVersion: apps/v1

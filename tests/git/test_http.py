@@ -112,7 +112,7 @@ def test_a_server_with_an_unknown_authority_is_rejected(
     assert http_server.requests == []
 
 
-def test_an_authority_that_is_no_certificate_is_named(
+def test_an_authority_that_is_not_a_certificate_is_named(
     http_server: HttpServer, tmp_path: Path
 ) -> None:
     with pytest.raises(errors.SourceDenied, match="certificate"):

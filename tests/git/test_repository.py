@@ -100,7 +100,7 @@ def test_a_path_that_leads_out_is_a_usage_error(upstream: Upstream, path: str) -
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("path", ["nothing", "a.yaml", "--help", "link"])
-def test_a_path_that_is_no_directory_of_the_commit_is_named(upstream: Upstream, path: str) -> None:
+def test_a_path_without_a_directory_in_the_commit_is_named(upstream: Upstream, path: str) -> None:
     (upstream.work / "link").symlink_to("/etc")
     upstream.commit({"a.yaml": "x"})
     with pytest.raises(errors.RevisionUnknown, match=f"no directory {path}"):
@@ -129,7 +129,7 @@ def test_a_submodule_is_refused(upstream: Upstream) -> None:
     assert finding_places(snapshot(upstream)) == [("SRC002", "vendor", True)]
 
 
-def test_names_that_are_no_plain_utf8_paths_are_refused(upstream: Upstream) -> None:
+def test_names_that_are_not_plain_utf8_paths_are_refused(upstream: Upstream) -> None:
     names = (b"\xff.yaml", b"\xfe.txt", b"a\\b.yaml", b"a\nb.yaml", b"ok.yaml")
     upstream.tree(*(("100644", "blob", b"x", name) for name in sorted(names)))
     taken = snapshot(upstream)
@@ -509,7 +509,7 @@ def test_a_server_whose_rule_refuses_the_push_is_quoted(upstream: Upstream) -> N
         use(upstream, work)
 
 
-def test_no_hook_filter_or_configuration_of_ours_or_theirs_runs(upstream: Upstream) -> None:
+def test_no_hook_filter_or_configuration_of_either_side_runs(upstream: Upstream) -> None:
     ran = upstream.path.parent / "ran"
     upstream.commit({"a.yaml": "1", ".gitattributes": "* filter=evil diff=evil merge=evil"})
 

@@ -10,7 +10,7 @@ from gitops_ds.model.cluster import PatchType
 from gitops_ds.model.events.base import Decided
 from gitops_ds.model.objects import DAEMONSET, NODE, POD
 from tests.daemonset import world
-from tests.simulator.stand import Stand, daemonset, play, stand
+from tests.simulator.setup import Setup, daemonset, play, set_up
 
 
 def events() -> list[Decided]:
@@ -20,7 +20,7 @@ def events() -> list[Decided]:
     records: list[Decided] = []
 
     async def scene() -> None:
-        async with stand(
+        async with set_up(
             4, daemonset(minReadySeconds=3, updateStrategy=world.rolling("50%"))
         ) as there:
             await play_on(there)
@@ -30,8 +30,8 @@ def events() -> list[Decided]:
     return records
 
 
-async def play_on(there: Stand, *, shadowed: bool = False) -> None:
-    """The story; shadowed by another of ours that only observes."""
+async def play_on(there: Setup, *, shadowed: bool = False) -> None:
+    """The story; shadowed by another gitops-ds that only observes."""
 
     def begin() -> None:
         there.begin()
@@ -66,7 +66,7 @@ async def play_on(there: Stand, *, shadowed: bool = False) -> None:
     await asyncio.sleep(400)
 
 
-async def _fail(there: Stand, node: str) -> None:
+async def _fail(there: Setup, node: str) -> None:
     for pod in (await there.people.list(POD)).items:
         if pod["spec"].get("nodeName") == node:
             await there.people.patch(

@@ -1,4 +1,4 @@
-"""What a line of the journal holds is what was seen and decided, whatever that was."""
+"""What a line of the journal holds is what was seen and decided, regardless of its content."""
 
 from __future__ import annotations
 

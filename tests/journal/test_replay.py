@@ -228,7 +228,7 @@ def test_a_broken_line_is_reported_and_the_rest_of_the_file_is_skipped(journal: 
 
 
 @pytest.mark.parametrize("text", ["once upon a time\n", "{}\n", "\0\n", '{"kind": "Journal"}\n'])
-def test_a_file_that_is_no_journal_is_reported(tmp_path: Path, text: str) -> None:
+def test_a_file_that_is_not_a_journal_is_reported(tmp_path: Path, text: str) -> None:
     file = tmp_path / "notes.txt"
     file.write_text(text)
     assert str(replay.replay(file).unread[0]).startswith(f"{file}:1: the file is not a journal")

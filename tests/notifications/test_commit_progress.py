@@ -107,7 +107,7 @@ def test_from_the_push_to_the_last_node() -> None:
         ("1", "running", "rolling out 10/10 nodes")
     ]
     assert forge.look(agent(A, ONE, WELL)) == [("1", "success", "ops/a healthy on 10 nodes")]
-    assert forge.look(agent(A, ONE, BROKEN)) == []  # what happens later is no fault of the commit
+    assert forge.look(agent(A, ONE, BROKEN)) == []  # a later failure is not the commit's
 
 
 def test_progress_is_reported_by_tenths() -> None:
@@ -252,7 +252,7 @@ def test_after_a_restart_it_continues_and_waits_until_it_sees_the_agents() -> No
     assert forge.look(agent(A, ONE, WELL)) == []
 
 
-def test_templates_in_the_cluster_are_no_commits() -> None:
+def test_templates_in_the_cluster_are_not_commits() -> None:
     forge = Forge()
     forge.handle(new(CommitId("configmap/ops/a@7")), ended(CommitId("configmap/ops/a@7")))
     assert forge.look() == []

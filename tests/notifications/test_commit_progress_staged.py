@@ -64,7 +64,7 @@ def test_a_canary_of_a_large_fleet_is_published() -> None:
     assert forge.sent[-1][1].state.value == "running"
 
 
-def test_a_halt_is_a_failure_with_its_reason_and_a_hold_is_no_failure() -> None:
+def test_a_halt_is_a_failure_with_its_reason_and_a_hold_is_not_a_failure() -> None:
     policy: dict[str, Any] = {**FAST, "freeze": [{"from": "2027-01-01", "to": "2027-01-15"}]}
     there = watched(policy)
     there.world.bad_images.add(SECOND)

@@ -50,7 +50,7 @@ class Fleet:
         self.agent: Agent | None = None
         self._changes: asyncio.Queue[Set[Key]] = asyncio.Queue()
 
-    def stands(self, health: Health) -> None:
+    def set_health(self, health: Health) -> None:
         raw = {"metadata": {"labels": {names.OWNER_LABEL: "fleet"}}}
         body = DaemonSet(KEY, "uid", {}, raw, (), annotations={names.COMMIT: COMMIT})
         self.agent = Agent(Observation(0.0, body, ()), health, DeployerState())
@@ -117,7 +117,7 @@ def test_each_stage_is_sent_once_also_after_a_restart(kind: ForgeKind, tmp_path:
         commits.handle(new())
         await until(lambda: sent_statuses(server) == expected[:1])
         commits.handle(Reconciled(0.0, COMMIT, 1, ()))
-        fleet.stands(ROLLING)
+        fleet.set_health(ROLLING)
         await until(lambda: sent_statuses(server) == expected)
         assert {one.get("context") or one.get("name") for one in server.statuses} == {
             "gitops-ds/eu-1"
@@ -128,8 +128,8 @@ def test_each_stage_is_sent_once_also_after_a_restart(kind: ForgeKind, tmp_path:
     ) -> None:
         commits.handle(new())
         commits.handle(Reconciled(0.0, COMMIT, 0, ()))
-        fleet.stands(ROLLING)
-        fleet.stands(WELL)
+        fleet.set_health(ROLLING)
+        fleet.set_health(WELL)
         await until(lambda: bool(events))  # the server has it before its answer is here
         assert sent_statuses(server) == [("success", "ops/a healthy on 10 nodes")]
         assert [type(record) for record in events] == [NotificationSent]

@@ -438,7 +438,7 @@ def test_a_failed_pod_deleted_between_two_comparisons_was_deleted_for_its_failur
     )
 
 
-def test_an_act_whose_cause_is_seen_late_is_no_difference() -> None:
+def test_an_act_whose_cause_is_seen_late_is_not_a_difference() -> None:
     """The watch of pods may run ahead of that of nodes."""
     there = scene()
     nodes = there.world.nodes
@@ -509,7 +509,7 @@ def test_one_of_two_simultaneous_pods_is_superfluous() -> None:
     assert DifferenceKind.CREATE in {difference.what for difference in there.differences}
 
 
-def test_an_action_before_its_cause_ended_is_no_difference() -> None:
+def test_an_action_before_its_cause_ended_is_not_a_difference() -> None:
     """Replaced between two looks, on a node that gets a taint before the second."""
     there = scene(nodes=1)
     there.edit("agent:2")
@@ -524,7 +524,7 @@ def test_an_action_before_its_cause_ended_is_no_difference() -> None:
 
 
 @pytest.mark.parametrize(("seconds", "elsewhere"), [(5.0, {}), (6.0, {"node-1": 1})])
-def test_a_pod_that_went_for_a_rollout_that_was_just_undone_is_no_difference(
+def test_a_pod_that_went_for_a_rollout_that_was_just_undone_is_not_a_difference(
     seconds: float, elsewhere: dict[str, int]
 ) -> None:
     """The other controller had sent the deletion when the rollback was observed; long after that

@@ -128,7 +128,7 @@ def template(name: str, image: str, env: Sequence[Mapping[str, str]] = ()) -> di
 
 @dataclass
 class Fleet:
-    """One DaemonSet to be: its templates oldest first with their commits, and what stands in the
+    """One DaemonSet to be: its templates oldest first with their commits, and what is in the
     way on which node.
 
     `on` is how many nodes, in order, run each template but the first; `troubles` by node: reason,

@@ -279,7 +279,7 @@ def test_a_page_changes_only_by_version() -> None:
 
 
 def test_links_lead_home_from_every_depth() -> None:
-    """The page may stand below a path of a proxy, so nothing on it begins with a slash."""
+    """The page may be below a path of a proxy, so nothing on it begins with a slash."""
 
     async def done() -> None:
         book = Book(fleets.story(20))
@@ -328,7 +328,7 @@ def test_wrong_tokens_of_one_address_lock_out_no_other_address(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("token", ["\udcff\udcfe", "\udcff.\udcff", "9999999999.\udcff", "ü"])
-def test_bytes_that_are_no_utf_8_are_a_wrong_token(tmp_path: Path, token: str) -> None:
+def test_bytes_that_are_not_utf_8_are_a_wrong_token(tmp_path: Path, token: str) -> None:
     at = door(tmp_path)
     assert at.check(request(Authorization=f"Bearer {token}"))[0] is AccessVerdict.DENY
     assert at.check(request(cookie=token))[0] is AccessVerdict.SIGN_IN
@@ -337,7 +337,7 @@ def test_bytes_that_are_no_utf_8_are_a_wrong_token(tmp_path: Path, token: str) -
 @pytest.mark.parametrize(
     "header", [b"Authorization: Bearer \xff\xfe", b"Cookie: gitops-ds-page=9999999999.\xff\xfe"]
 )
-def test_bytes_that_are_no_utf_8_are_answered_with_the_pages_headers(
+def test_bytes_that_are_not_utf_8_are_answered_with_the_pages_headers(
     tmp_path: Path, header: bytes
 ) -> None:
     async def talk(client: Client) -> None:

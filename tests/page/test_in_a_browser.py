@@ -258,7 +258,7 @@ def test_the_map_is_one_stop_and_arrow_keys_walk_it(looker: Looker, served: Serv
     expect(page.locator("h1")).to_have_text(first.partition(":")[0])
 
 
-def test_the_map_says_why_a_node_is_not_green(looker: Looker, served: Served) -> None:
+def test_the_map_shows_why_a_node_is_not_green(looker: Looker, served: Served) -> None:
     page = looker.open(served.url + "/agents/gpu/gpu-plugin")
     page.locator(".cells i.x").first.hover()
     expect(page.locator("#tip")).to_contain_text(
@@ -314,7 +314,7 @@ def test_only_what_changed_is_replaced(looker: Looker, served: Served) -> None:
     expect(page.locator("#announcement")).to_contain_text("3 Healthy")
 
 
-def test_squares_change_colour_where_they_stand_and_the_focus_stays(
+def test_squares_change_colour_in_their_place_and_the_focus_stays(
     looker: Looker, served: Served
 ) -> None:
     page = looker.open(served.url + VIEWS["agent"])

@@ -79,7 +79,7 @@ def test_the_facts_count_the_nodes_of_the_target() -> None:
     assert any("2 of 10 have it" in piece for piece in drawn.pieces.values())
 
 
-def test_the_update_strategy_that_a_policy_replaces_is_no_difference_to_git() -> None:
+def test_the_update_strategy_that_a_policy_replaces_is_not_a_difference_to_git() -> None:
     there = watched()
     key, body = there.agent().key, there.world.body
     gentle = {"rollingUpdate": {"maxUnavailable": "10%"}}

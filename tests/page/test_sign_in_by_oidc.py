@@ -115,7 +115,7 @@ def test_an_account_of_another_domain_is_refused() -> None:
 
 
 @pytest.mark.parametrize("header", ["X-Forwarded-User", "X-Forwarded-Email"])
-def test_the_header_of_a_browser_is_no_sign_in(header: str) -> None:
+def test_the_header_of_a_browser_is_not_a_sign_in(header: str) -> None:
     async def done() -> None:
         forged = {header: "dana@example.com"}
         async with stack(fleets.story(10), oidc.Provider()) as served:

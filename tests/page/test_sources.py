@@ -56,7 +56,7 @@ def test_a_commit_that_is_not_applied_is_named_on_the_overview_and_on_the_agents
         (0.0, "Last look at Git</dt><dd><span"),
     ],
 )
-def test_the_overview_says_when_git_was_asked_last(looked: float, words: str) -> None:
+def test_the_overview_shows_the_time_of_the_last_fetch(looked: float, words: str) -> None:
     show = fleets.story(10)
     show.followed = [
         SourceStatus(
@@ -93,7 +93,7 @@ def test_an_open_page_shows_a_look_at_git_at_most_once_a_minute() -> None:
     assert asyncio.run(looks()) == [2, 2, 3, 3, 4]
 
 
-def test_a_cluster_that_is_not_read_yet_is_no_empty_cluster() -> None:
+def test_a_cluster_that_is_not_read_yet_is_not_an_empty_cluster() -> None:
     async def scene() -> tuple[str, str, bool]:
         cluster = simulator.SimulatedCluster()
         controller = Controller(

@@ -24,7 +24,7 @@ from gitops_ds.plan.rollouts import staging
 
 KEY = Key("apps", "DaemonSet", "infra", "agent")
 FILE = Pointer("agents/agent/daemonset.yaml", 0, ())
-# The fields of the template that an apply of ours owns.
+# The fields of the template that our apply owns.
 OWNED: dict[str, Any] = {
     "f:metadata": {"f:labels": {"f:app": {}}},
     "f:spec": {"f:containers": {'k:{"name":"agent"}': {".": {}, "f:name": {}, "f:image": {}}}},

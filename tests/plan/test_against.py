@@ -41,7 +41,7 @@ def test_objects_are_created_deleted_changed_or_unchanged() -> None:
     }
 
 
-def test_an_equivalent_notation_is_no_change() -> None:
+def test_an_equivalent_notation_is_not_a_change() -> None:
     defaulted = daemonset()
     defaulted["spec"]["template"]["spec"]["dnsPolicy"] = "ClusterFirst"
     assert operations(bundle(daemonset()), bundle(defaulted)) == {"agent": Operation.KEEP}
@@ -88,7 +88,7 @@ def test_the_drift_from_the_base_is_what_an_apply_would_change() -> None:
     assert base_diff.drift(base, live(daemonset(), settings)) == {}
 
 
-def test_labels_and_annotations_of_an_apply_are_no_drift_and_others_are() -> None:
+def test_labels_and_annotations_of_an_apply_are_not_drift_and_others_are() -> None:
     settings = config_map("settings", level="info")
     settings["metadata"] |= {"annotations": {"team": "a"}}
     base = bundle(settings)
@@ -101,7 +101,7 @@ def test_labels_and_annotations_of_an_apply_are_no_drift_and_others_are() -> Non
     assert (change.old, change.new) == ("b", "a")
 
 
-def test_a_redacted_value_is_no_drift() -> None:
+def test_a_redacted_value_is_not_drift() -> None:
     base = bundle(config_map("settings", password="one", level="info"))
     assert base_diff.drift(base, live(config_map("settings", password=HIDDEN, level="info"))) == {}
     ((change,),) = base_diff.drift(

@@ -117,7 +117,7 @@ def test_drift_has_the_uid_of_its_object_and_contested_drift_no_times() -> None:
         (("metadata", "labels", names.PATH), False),
     ],
 )
-def test_the_source_of_an_object_is_no_change_in_the_cluster(
+def test_the_source_of_an_object_is_not_a_change_in_the_cluster(
     path: tuple[str, ...], own: bool
 ) -> None:
     assert drift.is_own(FieldChange(path, "a", "b")) is own

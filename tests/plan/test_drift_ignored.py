@@ -69,7 +69,7 @@ MATCHING = [
 
 
 @pytest.mark.parametrize("rule", MATCHING)
-def test_ignored_fields_of_another_writer_are_no_drift_and_stay_when_the_rest_is_applied(
+def test_ignored_fields_of_another_writer_are_not_drift_and_stay_when_the_rest_is_applied(
     rule: IgnoreRule,
 ) -> None:
     async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:

@@ -263,7 +263,7 @@ def test_an_incomplete_reconciliation_is_reported() -> None:
     play(scene)
 
 
-def test_a_generated_client_is_no_person() -> None:
+def test_a_generated_client_is_not_a_person() -> None:
     assert not ownership.is_person("OpenAPI-Generator")
     assert ownership.is_person("kubectl-edit")
 

@@ -27,7 +27,7 @@ NOTHING = bundle()
 
 
 def there(key: Key, body: dict[str, Any] | None = None, **metadata: Any) -> dict[str, Any]:
-    """An object of ours in the cluster."""
+    """One of our objects in the cluster."""
     labels = {names.OWNER_LABEL: "test", **metadata.pop("labels", {})}
     found = {"name": key.name, "labels": labels, **metadata}
     return {**(body or {}), "kind": key.kind, "metadata": found}

@@ -367,7 +367,7 @@ def test_nothing_is_deleted_when_something_before_it_was_not_applied() -> None:
 
 
 def test_a_process_that_dies_in_the_middle_forgets_nothing() -> None:
-    """Whatever request is its last, the next pass converges, and what was made by then can still be
+    """For any last request, the next pass converges, and what was made by then can still be
     pruned.
     """
     files = {"a.yaml": config_map("a"), "b.yaml": config_map("b"), "c.yaml": daemonset()}
@@ -384,7 +384,7 @@ def test_a_process_that_dies_in_the_middle_forgets_nothing() -> None:
                 body["metadata"]["name"]
                 for body in (await cluster.list(CONFIG_MAP, Selection(namespace="default"))).items
             }
-            # The next commit has lost the ConfigMaps: whatever the dead process made of them must
+            # The next commit has lost the ConfigMaps: all that the dead process made of them must
             # go.
             options = ApplyOptions(Guards(prune=True, share=1.0), patience=0)
             done = await deployer.apply({"c.yaml": files["c.yaml"]}, "second", options)

@@ -127,7 +127,7 @@ def test_a_field_that_is_owned_as_a_whole_is_kept_as_a_whole() -> None:
     assert kept({}, {"f:spec": {}}) == {"spec": proven()["spec"]}
 
 
-def test_without_fields_of_ours_those_of_the_manifest_count() -> None:
+def test_without_our_fields_those_of_the_manifest_count() -> None:
     assert kept({"spec": {"dnsPolicy": "Default"}}, {}) == {"spec": {"dnsPolicy": "ClusterFirst"}}
 
 
@@ -140,7 +140,7 @@ def test_a_live_template_that_is_proven_stays(known: list[Revision], name: str) 
     assert proven_template.of(old, {}, known, name) == template("1")
 
 
-def test_a_live_template_without_fields_of_ours_stays_whole() -> None:
+def test_a_live_template_without_our_fields_stays_whole() -> None:
     old = live_object("1")
     del old["metadata"]["managedFields"]
     revision = copy.deepcopy(own("1"))

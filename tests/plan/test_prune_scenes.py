@@ -70,7 +70,7 @@ def test_the_guard_for_empty_commits_may_be_switched_off_or_passed_by_approval()
     play(scene)
 
 
-def test_an_approval_holds_for_the_outcome_whatever_was_written_of_it_and_for_no_other() -> None:
+def test_an_approval_holds_for_the_outcome_after_any_partial_write_and_for_no_other() -> None:
     async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         await deployer.apply(FILES)
         rest = {**KEPT, "one.yaml": daemonset("one", "changed:1"), "two.yaml": FILES["two.yaml"]}

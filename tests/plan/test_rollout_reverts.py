@@ -90,7 +90,7 @@ def test_files_outside_the_folder_that_set_a_value_count() -> None:
     assert revert == RevertCommits((id(2),))
 
 
-def test_the_only_commit_is_reverted_whatever_it_changed() -> None:
+def test_the_only_commit_is_reverted_regardless_of_its_changes() -> None:
     revert = choose(halted(), history(commit(3, OTHER), commit(2, "environments/prod/base.yaml")))
     assert revert == RevertCommits((id(2),))
 
@@ -127,7 +127,7 @@ def test_nothing_is_written_twice() -> None:
     [trailer(3, 2, content=(2, 9)), commit(3, OTHER, message=f"x\n\nGitops-Ds-Reverts: {id(2)}")],
     ids=["another content", "another file"],
 )
-def test_a_message_alone_is_no_revert(claim: BranchCommit) -> None:
+def test_a_message_alone_is_not_a_revert(claim: BranchCommit) -> None:
     revert = choose(halted(), history(claim, commit(2, AGENT, content=(1, 2))))
     assert revert == RevertCommits((id(2),))
 

@@ -1,4 +1,4 @@
-"""Secrets are found by the form that their issuer documents, in whatever surrounds them."""
+"""Secrets are found by the form that their issuer documents, in any surroundings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rendering ends with a bundle whatever the content of the files: mistakes are findings, not
+"""Rendering ends with a bundle regardless of the content of the files: mistakes are findings, not
 exceptions.
 """
 
@@ -95,7 +95,7 @@ def survives(snapshot: SourceTree) -> None:
 
 @settings(max_examples=profiles.examples(300))
 @given(target=st.sampled_from(TARGETS), odd=st.sampled_from(ODD))
-def test_an_odd_value_anywhere_is_no_exception(
+def test_an_odd_value_anywhere_causes_no_exception(
     target: tuple[SourceTree, PurePosixPath, Any, Path], odd: Any
 ) -> None:
     snapshot, file, value, path = target
@@ -110,5 +110,5 @@ def test_an_odd_value_anywhere_is_no_exception(
         ["a.yaml", "gitops-ds.yaml", "clusters/c.yaml", "agents/a/variants.yaml", ".gitopsdsignore"]
     ),
 )
-def test_odd_bytes_are_no_exception(data: bytes, name: str) -> None:
+def test_odd_bytes_cause_no_exception(data: bytes, name: str) -> None:
     survives(SourceTree(None, {PurePosixPath(name): data}))

@@ -246,7 +246,7 @@ def test_a_finding_of_the_defaults_is_at_its_line_in_their_file() -> None:
     assert findings(unused) == [f"DS808 clusters/one.yaml:3:18 {message}"]
 
 
-def test_a_monthly_window_in_any_time_zone_is_no_problem() -> None:
+def test_a_monthly_window_in_any_time_zone_is_not_a_problem() -> None:
     for zone in ("UTC", "Europe/Berlin", "Pacific/Kiritimati"):
         policy = f'windows: {{w: {{cron: "0 0 1 * *", length: 1h, timezone: {zone}}}}}\n'
         assert findings(bundle(policy)) == []

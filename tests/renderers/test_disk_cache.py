@@ -78,7 +78,7 @@ def test_an_entry_unread_for_a_month_is_removed(tmp_path: Path) -> None:
     assert {file.name for file in directory.iterdir()} == {used, KEY}
 
 
-def test_a_cache_that_cannot_be_written_is_no_error(tmp_path: Path) -> None:
+def test_a_cache_that_cannot_be_written_is_not_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     disk_cache.write(tmp_path / "file" / "kept", KEY, b"x")
     assert disk_cache.read(tmp_path / "file" / "kept", KEY) is None

@@ -181,7 +181,7 @@ def test_a_file_that_is_not_in_the_repository_is_named(name: str) -> None:
         "",
     ],
 )
-def test_helm_and_what_is_no_kustomization_are_refused(text: str) -> None:
+def test_helm_and_what_is_not_a_kustomization_are_refused(text: str) -> None:
     assert all(
         place.startswith("kustomization.yaml")
         for _, place in blocking_findings(run({"kustomization.yaml": text}))

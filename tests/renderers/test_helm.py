@@ -99,7 +99,7 @@ def test_a_shells_variable_in_a_chart_is_a_text() -> None:
     ][0]["args"] == ["--home=${HOME}"]
 
 
-def test_the_files_of_a_chart_are_no_manifests() -> None:
+def test_the_files_of_a_chart_are_not_manifests() -> None:
     made, _ = rendered(renderers.repository(LOCAL))
     assert (made.findings, made.skipped) == ((), ())
 
@@ -307,7 +307,7 @@ def test_a_missing_dependency_is_reported_at_the_chart() -> None:
     assert "common" in message
 
 
-def test_values_that_are_no_yaml_are_reported_at_their_file() -> None:
+def test_values_that_are_not_yaml_are_reported_at_their_file() -> None:
     files = {**renderers.chart(), "agents/a/v.yaml": "a: b\nc: [\n"}
     place, _ = refusal(renderers.repository(LOCAL + "  valuesFiles: [v.yaml]\n", files))
     assert place.startswith("agents/a/v.yaml")
@@ -432,7 +432,7 @@ def test_the_environment_of_helm_is_empty_but_for_its_own_places() -> None:
     assert not set(own) & {name for name in os.environ if "TOKEN" in name or "SECRET" in name}
 
 
-def test_an_agent_that_may_not_be_built_is_no_unknown_agent() -> None:
+def test_an_agent_that_may_not_be_built_is_not_an_unknown_agent() -> None:
     clusters = {
         "clusters/one.yaml": "agents: {a: {}, b: {}}\n",
         "agents/b/kustomization.yaml": "resources: [c.yaml]\n",

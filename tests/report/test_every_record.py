@@ -1,4 +1,4 @@
-"""Whatever a fact holds, and whichever facts there will be: neither its line nor its JSON repeats a
+"""For any content of a fact, also of future facts: neither its line nor its JSON repeats a
 secret.
 """
 

@@ -1,4 +1,4 @@
-"""JUnit XML: well-formed whatever is in it, every object a case, within what GitLab and Jenkins
+"""JUnit XML: well-formed for any content, every object a case, within what GitLab and Jenkins
 read.
 """
 

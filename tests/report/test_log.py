@@ -1,5 +1,5 @@
-"""The log: a level for each fact, and no secret in any, whatever the objects hold that facts are
-about.
+"""The log: a level for each fact, and no secret in any, for any content of the objects that facts
+are about.
 """
 
 from __future__ import annotations

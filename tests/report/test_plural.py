@@ -1,4 +1,4 @@
-"""One thing is no `things`."""
+"""One thing is not `things`."""
 
 from __future__ import annotations
 

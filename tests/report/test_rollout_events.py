@@ -57,7 +57,7 @@ def test_the_kube_event_of_a_hold_names_its_end() -> None:
     )
 
 
-def test_the_writes_of_a_rollout_are_no_events_of_pods() -> None:
+def test_the_writes_of_a_rollout_are_not_events_of_pods() -> None:
     revision = Key(CONTROLLER_REVISION.group, CONTROLLER_REVISION.kind, "logging", "agent-1")
     for action in (
         ReleasePod(POD, "u", "node-1", 1.0, "why"),

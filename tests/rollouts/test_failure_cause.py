@@ -48,7 +48,7 @@ STEPS = {
         ("NN", "", "template"),
         ("NNAA", "WWW", "node"),  # those that start may get well
         ("NNSS", "WWW", "node"),
-        ("DD", "WWW", "node"),  # they leave, which is no failure
+        ("DD", "WWW", "node"),  # they leave, which is not a failure
     ],
 )
 def test_the_cause_follows_from_the_peers(canary: str, rest: str, cause: str) -> None:
@@ -74,7 +74,7 @@ def test_the_cause_follows_from_the_peers(canary: str, rest: str, cause: str) ->
         } == broken
 
 
-def test_nodes_of_another_kind_are_no_peers() -> None:
+def test_nodes_of_another_kind_are_not_peers() -> None:
     steps = {"arm": STEPS["F"], "intel": STEPS["P"]}
     nodes = {name: NodeProgress(name, "canary", *step) for name, step in steps.items()}
     assert failure_cause.attributed(nodes, lambda name: name).template == {"arm"}

@@ -148,7 +148,7 @@ def vector(*series: tuple[dict[str, str], str]) -> bytes:
         (200, b"{" + b" " * (2 << 20) + b"}", "larger than 1 MiB"),
     ],
 )
-def test_wrong_responses_are_no_data(
+def test_wrong_responses_count_as_no_data(
     serve: Callable[[Answer], Server], status: int, body: bytes, reason: str
 ) -> None:
     server = serve(reply(status, body))
@@ -179,7 +179,7 @@ def test_values_and_labels_are_read_as_prometheus_writes_them(
     assert values['{instance="2", node="e"}'] == 2
 
 
-def test_redirects_compression_and_an_endless_response_are_no_data(
+def test_redirects_compression_and_an_endless_response_count_as_no_data(
     serve: Callable[[Answer], Server],
 ) -> None:
     other = serve(reply(200, vector(({}, "1"))))
@@ -200,7 +200,9 @@ def test_redirects_compression_and_an_endless_response_are_no_data(
     assert "larger than 1 MiB" in reading.reason
 
 
-def test_a_slow_server_is_no_data_after_the_timeout(serve: Callable[[Answer], Server]) -> None:
+def test_a_slow_server_counts_as_no_data_after_the_timeout(
+    serve: Callable[[Answer], Server],
+) -> None:
     def slow(handler: http.server.BaseHTTPRequestHandler, _: bytes) -> None:
         slow_server.release.wait(60)
 
@@ -290,7 +292,7 @@ def test_a_webhook_gets_the_rollout_and_decides(serve: Callable[[Answer], Server
         (200, b"true"),
     ],
 )
-def test_any_other_response_of_a_webhook_is_no_data(
+def test_any_other_response_of_a_webhook_counts_as_no_data(
     serve: Callable[[Answer], Server], status: int, body: bytes
 ) -> None:
     server = serve(reply(status, body))
@@ -317,7 +319,7 @@ def test_a_policy_reaches_permitted_hosts_only(url: str) -> None:
     assert "metrics.webhooks.allow" in reading.reason or "not an http or https" in reading.reason
 
 
-def test_texts_that_no_request_can_contain_are_no_data() -> None:
+def test_texts_that_no_request_can_contain_count_as_no_data() -> None:
     half = "\ud800"
     reading = measure(query(half), prometheus={"url": "http://127.0.0.1:1"})
     assert reading.reason == "Prometheus: UnicodeEncodeError"
@@ -326,7 +328,7 @@ def test_texts_that_no_request_can_contain_are_no_data() -> None:
     assert reading.reason.startswith("webhook: ")
 
 
-def test_a_server_that_is_away_is_no_data() -> None:
+def test_a_server_that_is_away_counts_as_no_data() -> None:
     reading = measure(query(), prometheus={"url": "http://127.0.0.1:1"})
     assert reading.reason.startswith("Prometheus: unreachable")
 
@@ -337,7 +339,7 @@ def test_the_address_of_an_error_is_not_in_its_message() -> None:
     assert "secret" not in str(raised.value)
 
 
-def test_a_missing_series_is_no_data(serve: Callable[[Answer], Server]) -> None:
+def test_a_missing_series_counts_as_no_data(serve: Callable[[Answer], Server]) -> None:
     def by_time(handler: http.server.BaseHTTPRequestHandler, body: bytes) -> None:
         name = "old" if "time=" in handler.path else "new"
         reply(200, vector(({"pod": name}, "1")))(handler, body)

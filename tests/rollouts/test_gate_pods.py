@@ -160,7 +160,7 @@ def metrics(name: str, **usage: str) -> dict[str, Any]:
     return {"metadata": {"name": name}, "containers": containers}
 
 
-def test_the_largest_share_of_a_limit_counts_and_a_missing_pod_is_no_data() -> None:
+def test_the_largest_share_of_a_limit_counts_and_a_missing_pod_counts_as_no_data() -> None:
     cluster = Pods()
     cluster.memory = [
         metrics("agent-a", main="50Mi", side="9Mi", free="10Gi"),
@@ -179,7 +179,7 @@ def test_the_largest_share_of_a_limit_counts_and_a_missing_pod_is_no_data() -> N
     assert not measure_memory(cluster, main=100 << 20).reason
 
 
-def test_without_limits_rights_or_a_metrics_api_the_result_is_no_data() -> None:
+def test_without_limits_rights_or_a_metrics_api_the_result_counts_as_no_data() -> None:
     cluster = Pods()
     assert "no container" in measure_memory(cluster).reason
     cluster.memory = None

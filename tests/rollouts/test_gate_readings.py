@@ -1,4 +1,4 @@
-"""What one reading shows: bounds, changes, and values that are no data."""
+"""What one reading shows: bounds, changes, and values that are "no data"."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ def test_no_data_passes_or_fails_by_the_policy() -> None:
 
 
 @pytest.mark.parametrize("rule", ["hold", "fail", "pass"])
-def test_without_settings_the_rollout_holds_whatever_no_data_means(rule: str) -> None:
+def test_without_settings_the_rollout_holds_regardless_of_the_meaning_of_no_data(rule: str) -> None:
     def unavailable(request: GateRequest, now: float) -> Reading:
         return Reading(now, reason="no Prometheus server", unavailable=True)
 

@@ -349,7 +349,7 @@ def test_a_failed_commit_never_continues_and_its_revert_is_applied_first() -> No
         await asyncio.sleep(2 * 3600)
         assert await clusters.images() == [BAD, "1", "1"]
         assert "waits for cluster staging: it failed: " in eu1.status.message
-        # Neither does a later commit, until the cluster is well again, whatever it claims.
+        # Neither does a later commit, until the cluster is well again; its message has no effect.
         clusters.branch.change(BAD, f"Back\n\nThis reverts commit {bad}.")
         await asyncio.sleep(3600)
         assert await clusters.images() == [BAD, "1", "1"]

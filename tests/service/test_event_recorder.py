@@ -19,7 +19,7 @@ from gitops_ds.service.event_recorder import COMPONENT, CONTROLLER, KubeEventWri
 from gitops_ds.simulator import virtual_time
 from gitops_ds.telemetry import kube_events
 from gitops_ds.telemetry.kube_events import EventCorrelator, InvolvedObject, KubeEvent
-from tests.simulator import stand
+from tests.simulator import setup
 
 COMMIT = CommitId("a" * 40)
 STATE = InvolvedObject("v1", "ConfigMap", "gitops-ds", "gitops-ds-x")
@@ -105,7 +105,7 @@ def test_events_are_about_the_config_map_of_the_state_never_block_and_are_counte
 
 def test_the_controller_uses_the_event_reasons_of_upstream() -> None:
     async def scene() -> None:
-        async with stand.stand(2) as there:
+        async with setup.set_up(2) as there:
             telling = KubeEventWriter(there.cluster.client())
             writing = asyncio.create_task(telling.run())
             there.subscribers.append(telling.handle)
@@ -138,7 +138,7 @@ def test_the_controller_uses_the_event_reasons_of_upstream() -> None:
             assert names == {f"Deleted pod: {pod['metadata']['name']}" for pod in pods}
             writing.cancel()
 
-    stand.play(scene)
+    setup.play(scene)
 
 
 def event_about(

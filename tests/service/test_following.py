@@ -1,5 +1,5 @@
-"""The installed service follows a repository on a real git server, whatever happens there and in
-the cluster.
+"""The installed service follows a repository on a real git server, through faults of the server and
+of the cluster.
 """
 
 from __future__ import annotations

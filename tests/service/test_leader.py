@@ -1,4 +1,4 @@
-"""Two replicas on a real API server: whatever happens to the leader during a rollout, the other
+"""Two replicas on a real API server: when the leader fails during a rollout, the other
 one continues, and the old one writes nothing.
 
 What was written, by whom and when, is read from the API server's audit log.
@@ -72,7 +72,7 @@ class Replica:
     process: subprocess.Popen[bytes]
     log: Path
 
-    def says(self, words: str) -> int:
+    def count_in_log(self, words: str) -> int:
         return self.log.read_text().count(words)
 
     @property
@@ -173,8 +173,8 @@ async def rolling(plane: controlplane.ControlPlane, directory: Path) -> AsyncIte
         scene = Scene(plane, cluster, watcher, replicas[0], replicas[1], tag, began)
         try:
             await scene.until(lambda: watcher.running(image(1)) == NODES)
-            await scene.until(lambda: any(one.says("on standby: ") for one in replicas))
-            if replicas[0].says("on standby: "):
+            await scene.until(lambda: any(one.count_in_log("on standby: ") for one in replicas))
+            if replicas[0].count_in_log("on standby: "):
                 scene.leader, scene.other = replicas[1], replicas[0]
             containers = [{"name": "agent", "image": image(tag)}]
             await cluster.patch(
@@ -227,10 +227,10 @@ def test_a_paused_leader_writes_nothing_when_it_resumes(
             stopped = time.time()
             assert await scene.first_write(scene.other, stopped) < 15
             scene.leader.process.send_signal(signal.SIGCONT)  # still in mid-rollout
-            await scene.until(lambda: scene.leader.says("on standby: "))
+            await scene.until(lambda: scene.leader.count_in_log("on standby: "))
             await scene.ends_well()
             assert scene.writes(scene.leader, await scene.lease_taken()) == []
-            assert scene.leader.says("lost leadership") == 1
+            assert scene.leader.count_in_log("lost leadership") == 1
             assert scene.leader.process.poll() is None
 
     asyncio.run(play())
@@ -261,10 +261,13 @@ def test_a_leader_whose_lease_is_stolen_stops(
             await scene.cluster.patch(
                 LEASE, SPACE, "gitops-ds", {"spec": {"holderIdentity": "a-thief"}}
             )
-            await scene.until(lambda: scene.leader.says("a-thief holds it"))
+            await scene.until(lambda: scene.leader.count_in_log("a-thief holds it"))
             stopped = time.time()
             await scene.until(
-                lambda: scene.leader.says("became leader") + scene.other.says("became leader") >= 2
+                lambda: (
+                    sum(one.count_in_log("became leader") for one in (scene.leader, scene.other))
+                    >= 2
+                )
             )
             led = await scene.lease_taken()
             for replica in (scene.leader, scene.other):

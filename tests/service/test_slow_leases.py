@@ -60,7 +60,7 @@ async def delayed(
         async with rest.HttpCluster(
             ClientConfig("a test", entry.tls, here, lambda: here)
         ) as cluster:
-            await cluster.version()  # what the handshake of TLS takes is no latency of a request
+            await cluster.version()  # what the handshake of TLS takes is not a latency of a request
             yield cluster
     finally:
         proxy.close()

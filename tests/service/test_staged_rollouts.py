@@ -250,7 +250,7 @@ def _is_complete(plane: controlplane.ControlPlane, tag: str, total: int) -> bool
 
 
 def _differs_from_git_as_promised(plane: controlplane.ControlPlane, tag: str) -> None:
-    """Beside status, strategy and metadata of ours, the DaemonSet is what Git holds, with the API
+    """Beside status, strategy and our metadata, the DaemonSet is what Git holds, with the API
     server's defaults.
     """
     live = staged.agent(plane)

@@ -1,4 +1,4 @@
-"""After `uninstall` nothing of ours is left on the cluster, and no pod was restarted."""
+"""After `uninstall` none of our objects is left on the cluster, and no pod was restarted."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def forget_the_state(plane: controlplane.ControlPlane, state: str, space: str, o
 
 @pytest.mark.controlplane
 @pytest.mark.parametrize("remembered", [True, False])
-def test_uninstall_leaves_nothing_of_ours_and_restarts_no_pod(
+def test_uninstall_leaves_none_of_our_objects_and_restarts_no_pod(
     tmp_path: Path, control_plane: controlplane.ControlPlane, remembered: bool
 ) -> None:
     state, space = (f"uninstall-{next(_numbers)}" for _ in range(2))

@@ -101,7 +101,7 @@ def _status(daemonset: Body, nodes: dict[str, bool], found: Sequence[Body]) -> I
     }
     for field, value in expected.items():
         if status.get(field, 0) != value:
-            yield f"the status says {field} {status.get(field)}, not {value}"
+            yield f"the status has {field} {status.get(field)}, not {value}"
 
 
 def _marks(template: Body) -> tuple[object, ...]:

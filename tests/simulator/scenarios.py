@@ -27,7 +27,7 @@ from gitops_ds.simulator.store import ObjectStore
 from tests.daemonset import world
 from tests.simulator import observer, outcome
 from tests.simulator.observer import Observer
-from tests.simulator.stand import Stand, daemonset, named, stand
+from tests.simulator.setup import Setup, daemonset, named, set_up
 
 STATUSES = (401, 403, 404, 409, 410, 422, 429, 500, 503)
 TROUBLES = simulator.Behaviour(
@@ -47,7 +47,7 @@ class Life:
     """The random choices of the seed, and the events so far."""
 
     chance: random.Random
-    there: Stand
+    there: Setup
     eye: Observer
     body: Body
     nodes: int
@@ -338,7 +338,7 @@ async def _play(seed: int) -> Life:
         "revisionHistoryLimit": chance.choice((10, 1, 0)),
     }
     body = daemonset(updateStrategy=strategy, **spec)
-    async with stand(nodes, body, TROUBLES, latency=chance.choice((0, 0.01, 0.3))) as there:
+    async with set_up(nodes, body, TROUBLES, latency=chance.choice((0, 0.01, 0.3))) as there:
         life = Life(chance, there, Observer(most_down, most_pods), body, nodes)
         eye = simulator.Client(
             there.cluster.server, "observer", simulator.Habits(bookmark_every=1e9, watch_for=1e9)

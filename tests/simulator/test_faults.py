@@ -23,12 +23,12 @@ from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, NAMESPACE, P
 from gitops_ds.simulator import faults
 from gitops_ds.simulator.faults import RequestFault, Silence, SimulatedRequest
 from tests.daemonset import world
-from tests.simulator.stand import (
-    Stand,
+from tests.simulator.setup import (
+    Setup,
     daemonset,
     each,
     play,
-    stand,
+    set_up,
 )
 
 A_MINUTE_AT_MOST = 60
@@ -63,7 +63,7 @@ REQUESTS: dict[str, Callable[[SimulatedRequest], bool]] = {
 }
 
 
-async def requests_each_minute(there: Stand, minutes: int = 10) -> list[int]:
+async def requests_each_minute(there: Setup, minutes: int = 10) -> list[int]:
     """The requests of each minute."""
     counts = []
     for _ in range(minutes):
@@ -80,7 +80,7 @@ def test_a_permanent_error_is_survived_and_reported_and_work_continues_when_it_e
     what: str, answer: str
 ) -> None:
     async def scene() -> None:
-        async with stand(3) as there:
+        async with set_up(3) as there:
             there.begin()
             await asyncio.sleep(30)
             there.cluster.faults = lambda request: (
@@ -116,7 +116,7 @@ SILENT = {
 
 def test_streams_that_break_again_and_again_are_opened_less_and_less_often() -> None:
     async def scene() -> None:
-        async with stand(3) as there:
+        async with set_up(3) as there:
             there.begin()
 
             async def break_them() -> None:
@@ -147,7 +147,7 @@ def test_streams_that_break_again_and_again_are_opened_less_and_less_often() -> 
     play(scene)
 
 
-async def names_of(there: Stand) -> list[str]:
+async def names_of(there: Setup) -> list[str]:
     return [body["metadata"]["name"] for body in (await there.people.list(POD)).items]
 
 
@@ -157,7 +157,7 @@ def test_a_namespace_that_is_ending_is_left_in_peace() -> None:
     )
 
     async def scene() -> None:
-        async with stand(5) as there:
+        async with set_up(5) as there:
             there.cluster.faults = lambda request: ending if request.verb == "create" else None
             there.begin()
             await asyncio.sleep(60)
@@ -168,7 +168,7 @@ def test_a_namespace_that_is_ending_is_left_in_peace() -> None:
 
 def test_the_deletion_of_a_namespace_deletes_its_objects() -> None:
     async def scene() -> None:
-        async with stand(3) as there:
+        async with set_up(3) as there:
             await there.people.create(NAMESPACE, {"metadata": {"name": "agents"}})
             body = daemonset()
             body = {**body, "metadata": {**body["metadata"], "namespace": "agents"}}
@@ -190,7 +190,7 @@ def test_the_deletion_of_a_namespace_deletes_its_objects() -> None:
 
 def test_a_daemonset_that_selects_everything_is_complained_of_and_not_obeyed() -> None:
     async def scene() -> None:
-        async with stand(3) as there:
+        async with set_up(3) as there:
             body = await there.people.get(DAEMONSET, "default", "agent")
             # no API server takes it
             there.cluster.server.put(DAEMONSET, body, spec={**body["spec"], "selector": {}})
@@ -212,7 +212,7 @@ def test_two_daemonsets_with_one_selector_leave_each_others_pods_alone_and_agree
     None
 ):
     async def scene() -> None:
-        async with stand(3) as there:
+        async with set_up(3) as there:
             twin = daemonset("twin:1")
             await there.people.create(
                 DAEMONSET, {**twin, "metadata": {**twin["metadata"], "name": "twin"}}
@@ -249,7 +249,7 @@ BROKEN: list[Any] = [
 @pytest.mark.parametrize("owned", [True, False])
 def test_revisions_with_broken_data_do_no_harm(owned: bool) -> None:
     async def scene() -> None:
-        async with stand(2) as there:
+        async with set_up(2) as there:
             live_object = daemonsets.daemonset_of(
                 await there.people.get(DAEMONSET, "default", "agent")
             )
@@ -277,7 +277,7 @@ def test_revisions_with_broken_data_do_no_harm(owned: bool) -> None:
 
 def test_a_broken_revision_under_the_name_of_the_next_one_is_a_collision() -> None:
     async def scene() -> None:
-        async with stand(2) as there:
+        async with set_up(2) as there:
             body = daemonsets.daemonset_of(await there.people.get(DAEMONSET, "default", "agent"))
             await there.people.create(
                 CONTROLLER_REVISION, {**revisions.new(body, 1), "data": {"spec": {}}}
@@ -295,7 +295,7 @@ def test_a_broken_revision_under_the_name_of_the_next_one_is_a_collision() -> No
 def test_a_jumping_clock_causes_no_flood_and_the_cluster_ends_in_sync(surge: bool) -> None:
     async def scene() -> None:
         strategy = world.rolling(0, 1) if surge else world.rolling(1)
-        async with stand(4, daemonset(updateStrategy=strategy, minReadySeconds=3)) as there:
+        async with set_up(4, daemonset(updateStrategy=strategy, minReadySeconds=3)) as there:
             there.begin()
             await asyncio.sleep(30)
             await there.edit("agent:2")
@@ -319,7 +319,7 @@ def test_an_action_and_a_status_write_that_both_fail_are_both_reported() -> None
         )
 
     async def scene() -> None:
-        async with stand(2) as there:
+        async with set_up(2) as there:
             there.cluster.faults = refused
             there.begin()
             await asyncio.sleep(5)

@@ -1,4 +1,4 @@
-"""A thousand random worlds: whatever happens, the service harms no objects of others, loses
+"""A thousand random worlds: regardless of the events, the service harms no objects of others, loses
 nothing, and ends in sync with Git.
 
 `WORLDS_SEED=5000 pytest tests/worlds/test_worlds.py -s` plays other ones. A world that fails is

@@ -322,7 +322,7 @@ class World:
             return
         if image_of(owner) != self.expected_image():
             self.wrong.append(
-                f"{when}: the image is {image_of(owner)}, Git says {self.expected_image()}"
+                f"{when}: the image is {image_of(owner)}, Git has {self.expected_image()}"
             )
             return
         nodes = {body["metadata"]["name"] for body in self.cluster.server.store.all(NODE)}

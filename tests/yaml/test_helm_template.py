@@ -59,7 +59,7 @@ def place_of(template: str, value: Any, path: Path) -> str:
         ("l:\n  - 1\n{{ if .x }}\n  - 2\n{{ end }}\n  - 3\n", {"l": [1, 3]}, ("l", 1), "1"),
         (("l:\n{{ range .Values.deep.list }}\n- k: {{ .x }}\n{{ end "
          "}}\n"), {"l": [{"k": "y"}, {"k": "z"}]}, ("l", 1, "k"), "3"),
-        # Text on several lines is no key, nor is a comment.
+        # Text on several lines is not a key, and neither is a comment.
         ("t: |\n  k: no\nk: yes\n", {"t": "k: no\n", "k": "yes"}, ("k",), "3"),
         ("{{/*\nk: no\n*/}}\n# k: no\nk: v\n", {"k": "v"}, ("k",), "5"),
         ("k: v\n", {"k": "v", "else": 1}, ("else",), "1"),

@@ -188,7 +188,7 @@ def test_many_small_bombs_are_refused_as_one() -> None:
     assert len(parsed.documents) < 1000
 
 
-def test_an_alias_that_is_used_again_and_again_is_no_bomb() -> None:
+def test_an_alias_that_is_used_again_and_again_is_not_a_bomb() -> None:
     resources = "{requests: {cpu: 10m, memory: 32Mi}, limits: {memory: 64Mi}}"
     assert finding_texts(f"- &r {resources}\n{'- *r' + chr(10)}".encode() + b"- *r\n" * 5000) == []
 
@@ -244,7 +244,7 @@ def test_a_value_that_a_merge_brought_is_found_where_it_was_written() -> None:
     assert str(parser.place("f", data, 0, ("use", "x"))) == "f:1:14"
 
 
-def test_a_place_in_a_file_that_is_no_yaml_is_the_file() -> None:
+def test_a_place_in_a_file_that_is_not_yaml_is_the_file() -> None:
     assert str(parser.place("f", b"\x00", 0, ("a",))) == "f"
     assert str(parser.place("f", b"a: 1", 5, ("a",))) == "f"
 

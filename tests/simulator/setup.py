@@ -31,7 +31,7 @@ def daemonset(image: str = "agent:1", **spec: Any) -> dict[str, Any]:
 
 
 @dataclass
-class Stand:
+class Setup:
     """A cluster, another client, and the controllers on it."""
 
     cluster: simulator.SimulatedCluster
@@ -95,17 +95,17 @@ class Stand:
 
 
 @contextlib.asynccontextmanager
-async def stand(
+async def set_up(
     nodes: int | Iterable[simulator.NodeSpec],
     body: dict[str, Any] | None = None,
     behaviour: simulator.Behaviour = BAD_IMAGE,
     **habits: float,
-) -> AsyncIterator[Stand]:
+) -> AsyncIterator[Setup]:
     async with simulator.SimulatedCluster(behaviour, habits=simulator.Habits(**habits)) as cluster:
         cluster.add_nodes(named(range(nodes)) if isinstance(nodes, int) else nodes)
         people = cluster.client("people")
         await people.create(DAEMONSET, body or daemonset())
-        there = Stand(cluster, people)
+        there = Setup(cluster, people)
         try:
             yield there
         finally:

@@ -10,20 +10,20 @@ from gitops_ds.model.events.base import Compared, Decided, Differed
 from gitops_ds.model.objects import DAEMONSET, POD
 from tests.daemonset import world
 from tests.journal import story
-from tests.simulator.stand import Stand, daemonset, play, stand
+from tests.simulator.setup import Setup, daemonset, play, set_up
 
 
-def compared(there: Stand) -> list[Compared]:
+def compared(there: Setup) -> list[Compared]:
     return [record for record in there.records if isinstance(record, Compared)]
 
 
-def differed(there: Stand) -> list[Differed]:
+def differed(there: Setup) -> list[Differed]:
     return [record for record in there.records if isinstance(record, Differed)]
 
 
-def test_two_of_ours_agree_through_a_whole_story() -> None:
+def test_two_of_the_same_version_agree_through_a_whole_story() -> None:
     async def scene() -> None:
-        async with stand(
+        async with set_up(
             4, daemonset(minReadySeconds=3, updateStrategy=world.rolling("50%"))
         ) as there:
             await story.play_on(there, shadowed=True)
@@ -36,7 +36,7 @@ def test_two_of_ours_agree_through_a_whole_story() -> None:
 
 def test_a_pod_that_failed_and_was_deleted_within_an_interval_is_known_to_have_failed() -> None:
     async def scene() -> None:
-        async with stand(3) as there:
+        async with set_up(3) as there:
             there.begin()
             there.begin(Powers.OBSERVE)
             await asyncio.sleep(20)
@@ -56,7 +56,7 @@ def test_a_pod_that_failed_and_was_deleted_within_an_interval_is_known_to_have_f
 
 def test_an_action_that_is_missing_is_reported_after_two_minutes_and_once() -> None:
     async def scene() -> None:
-        async with stand(3) as there:
+        async with set_up(3) as there:
             there.begin(Powers.OBSERVE)
             await asyncio.sleep(110)
             assert differed(there) == []
@@ -72,7 +72,7 @@ def test_an_action_that_is_missing_is_reported_after_two_minutes_and_once() -> N
 
 def test_a_controller_that_starts_late_has_an_interval_with_differences() -> None:
     async def scene() -> None:
-        async with stand(3) as there:
+        async with set_up(3) as there:
             there.begin(Powers.OBSERVE)
             await asyncio.sleep(200)
             there.begin(Powers.FULL)
@@ -90,7 +90,7 @@ def test_under_observe_time_alone_brings_a_turn() -> None:
     """Pods are ready, and nothing happens any more until they have been so for a minute."""
 
     async def scene() -> None:
-        async with stand(3) as there:
+        async with set_up(3) as there:
             there.begin(Powers.FULL)
             await asyncio.sleep(20)
             await there.kill()
