@@ -12,7 +12,6 @@ from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Any, Self
 
-import aiohttp
 import orjson
 
 from gitops_ds import errors
@@ -22,6 +21,7 @@ from gitops_ds.client.body_interning import BodyCache
 from gitops_ds.client.config import ClientConfig
 from gitops_ds.client.request_counter import RequestCounter
 from gitops_ds.client.transport import REQUEST_SECONDS, Request, Transport
+from gitops_ds.http_library import aiohttp
 from gitops_ds.model import names
 from gitops_ds.model.cluster import (
     EVERYTHING,

@@ -15,19 +15,21 @@ import ssl
 import time
 import weakref
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import aiohttp
 import msgspec
 import orjson
 import yarl
-from aiohttp.abc import AbstractStreamWriter
 
 from gitops_ds import errors
 from gitops_ds.client import status_errors
 from gitops_ds.client.config import ClientConfig
 from gitops_ds.client.reconnect_throttle import ReconnectThrottle
 from gitops_ds.client.request_counter import RequestCounter
+from gitops_ds.http_library import aiohttp
+
+if TYPE_CHECKING:
+    from aiohttp.abc import AbstractStreamWriter
 
 REQUEST_SECONDS = 30.0
 CLOSING_SECONDS = 1.0  # seconds for the last bytes of TLS

@@ -16,7 +16,6 @@ from types import TracebackType
 from typing import Any, Final, TypeVar
 from urllib.parse import urljoin, urlsplit
 
-import aiohttp
 import msgspec
 import orjson
 import yarl
@@ -33,6 +32,7 @@ from gitops_ds.forges.contract import (
     RequestPurpose,
 )
 from gitops_ds.forges.sticky_comment import Sticky
+from gitops_ds.http_library import aiohttp, system_trust
 from gitops_ds.model.values import replace
 
 T = TypeVar("T")
@@ -272,6 +272,7 @@ class Forge:
                 data=None if request.body is None else orjson.dumps(request.body),
                 headers=headers,
                 proxy=proxy(url),
+                ssl=system_trust(),
                 timeout=aiohttp.ClientTimeout(total=seconds),
                 allow_redirects=False,
             ) as reply:

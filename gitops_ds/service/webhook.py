@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aiohttp import web
-
 from gitops_ds.errors import SettingsError
 from gitops_ds.model.events.base import Emit
 from gitops_ds.settings.service import Service
@@ -16,6 +14,8 @@ from gitops_ds.web import webhooks
 from gitops_ds.web.webhooks import WebhookTarget
 
 if TYPE_CHECKING:
+    from aiohttp import web
+
     from gitops_ds.service.git.git_deployer import GitDeployer
 
 

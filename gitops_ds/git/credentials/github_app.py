@@ -144,7 +144,7 @@ def _trust(own: Credentials, subject: str) -> ssl.SSLContext:
 async def _post(
     url: str, bearer: str, repository: str, own: Credentials, subject: str
 ) -> tuple[int, Any]:
-    import aiohttp
+    from gitops_ds.http_library import aiohttp
 
     headers = {
         "Authorization": f"Bearer {bearer}",

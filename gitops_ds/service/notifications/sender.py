@@ -14,11 +14,11 @@ import time
 from collections.abc import Awaitable, Callable
 from urllib.parse import urlsplit
 
-import aiohttp
 import msgspec
 
 from gitops_ds import __version__, errors
 from gitops_ds.forges import client, retries
+from gitops_ds.http_library import aiohttp, system_trust
 from gitops_ds.model.backoff import Backoff
 from gitops_ds.model.events.base import Emit
 from gitops_ds.model.events.notifications import NotificationFailed, NotificationSent
@@ -87,7 +87,12 @@ async def post(
         async with (
             aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar(), timeout=timeout) as session,
             session.post(
-                url, data=body, headers=headers, allow_redirects=False, proxy=client.proxy(url)
+                url,
+                data=body,
+                headers=headers,
+                allow_redirects=False,
+                proxy=client.proxy(url),
+                ssl=system_trust(),
             ) as reply,
         ):
             _check(reply)

@@ -10,12 +10,12 @@ import ssl
 from collections.abc import Mapping
 from urllib.parse import urlencode
 
-import aiohttp
 import msgspec
 import yarl
 
 from gitops_ds import __version__
 from gitops_ds.forges import client
+from gitops_ds.http_library import aiohttp, system_trust
 
 MOST_BYTES = 1 << 20  # of a response
 _LONGEST_URL = 2000  # characters; a longer query is sent in the body
@@ -67,7 +67,7 @@ async def send(call: GateCall) -> tuple[int, bytes]:
                 headers=headers,
                 allow_redirects=False,
                 proxy=client.proxy(call.url),
-                ssl=call.trust if call.trust is not None else True,
+                ssl=call.trust or system_trust(),
             ) as reply,
         ):
             if 300 <= reply.status < 400:
