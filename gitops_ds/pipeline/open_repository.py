@@ -22,6 +22,7 @@ from gitops_ds.yaml.provenance.lookup import KUSTOMIZATIONS
 if TYPE_CHECKING:  # not needed for a work tree
     from gitops_ds.git.credentials.credential_values import Credentials, Login
     from gitops_ds.git.repository import Repository
+    from gitops_ds.renderers.process import Means
 
 
 class RepositoryRef(msgspec.Struct, frozen=True):
@@ -231,10 +232,17 @@ async def expanded(tree: SourceTree, allowed: AllowedRenderers) -> SourceTree:
     if not used_charts and not any(path.name in KUSTOMIZATIONS for path in tree.files):
         return tree
     from gitops_ds.renderers import expand
-    from gitops_ds.renderers.process import Means
 
     which = expand.Which(bundle.ignored(tree), bundle.kustomizations(tree), used_charts)
-    return await expand.expand(tree, which, Means(allowed, cache=cache_directory("renders")))
+    return await expand.expand(tree, which, means(allowed))
+
+
+def means(allowed: AllowedRenderers) -> Means:
+    """The resources of the renders of a commit."""
+    from gitops_ds.renderers.process import RENDER, Means
+
+    limits = replace(RENDER, seconds=allowed.seconds)
+    return Means(allowed, limits, cache=cache_directory("renders"))
 
 
 def includes(

@@ -23,14 +23,13 @@ from typing import IO
 
 import msgspec
 
-from gitops_ds.model.sources.allowed_renderers import PROGRAMS, AllowedRenderers
+from gitops_ds.model.sources.allowed_renderers import PROGRAMS, TOGETHER, AllowedRenderers
 from gitops_ds.model.sources.repository_limits import MIB, RepositoryLimits
 from gitops_ds.model.values import replace
 from gitops_ds.sandbox import memory
 
-# A render takes about a second; its output is read as one file of manifests, with that limit.
-RENDER = RepositoryLimits(seconds=60.0, bytes=10 * MIB)
-_TOGETHER = 5
+# The output is read as one file of manifests, with that limit.
+RENDER = RepositoryLimits(seconds=PROGRAMS.seconds, bytes=10 * MIB)
 # A separate program, never imported: ctypes takes 1 MiB.
 CONFINE = Path(memory.__file__).with_name("confine.py")
 _STDERR_BYTES = 64 * 1024
@@ -65,7 +64,7 @@ class Means(msgspec.Struct, frozen=True):
         all of them.
         """
         return replace(
-            self, ends=asyncio.get_running_loop().time() + _TOGETHER * self.limits.seconds
+            self, ends=asyncio.get_running_loop().time() + TOGETHER * self.limits.seconds
         )
 
 
@@ -136,7 +135,7 @@ async def run(
     seconds = min(limits.seconds, means.ends - asyncio.get_running_loop().time())
     if seconds <= 0 < limits.seconds:
         return ProgramResult(
-            b"", problem=f"was not run: the other renders took {_TOGETHER * limits.seconds:g} s"
+            b"", problem=f"was not run: the other renders took {TOGETHER * limits.seconds:g} s"
         )
     with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
         process = await asyncio.create_subprocess_exec(

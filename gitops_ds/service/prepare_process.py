@@ -25,6 +25,7 @@ from gitops_ds.deployer.template_object import RenderedTemplates, TemplateObject
 from gitops_ds.deployer.template_selector import TemplateSelector
 from gitops_ds.model.finding import Finding, Place, refusal
 from gitops_ds.model.objects import CommitId
+from gitops_ds.model.sources.allowed_renderers import TOGETHER
 from gitops_ds.model.sources.bundle import Bundle, ClusterFacts
 from gitops_ds.model.sources.repository_limits import MIB
 from gitops_ds.model.values import replace
@@ -41,9 +42,10 @@ from gitops_ds.telemetry import spans
 RULE: Final = "SRC015"
 # The longer one suffices for five rendering programs of a minute each.
 SECONDS: Final = (15.0, 330.0)
+_BESIDE_RENDERS: Final = 30.0  # seconds of all other work on a commit, in the longer attempt
 _LEAST_ANSWER: Final = 2 * MIB
 _REMEMBERED: Final = 256
-_TOGETHER: Final = 50  # objects with templates in one process
+_OBJECTS_TOGETHER: Final = 50  # objects with templates in one process
 _COMMITS: Final = "gitops_ds.service.prepare_worker"
 _TEMPLATES: Final = "gitops_ds.service.template_worker"
 _VERSION: Final = "attempt 1"
@@ -121,6 +123,11 @@ class Preparing:
             return 0.0
         return max(0.0, asyncio.get_running_loop().time() - self._limit_at)
 
+    def attempts(self, job: Job) -> tuple[float, ...]:
+        """The time limits of a commit; the last one suffices for all renders of it."""
+        *shorter, longest = self.seconds
+        return (*shorter, max(longest, TOGETHER * job.allowed.seconds + _BESIDE_RENDERS))
+
     async def prepared(self, job: Job) -> Prepared:
         """The prepared commit; one that exceeds the limits has a finding.
 
@@ -130,7 +137,7 @@ class Preparing:
             _VERSION, job.where.url, job.path, job.cluster, job.commit, str(job.identity_only)
         )
         request = pickle.dumps(replace(job, where=replace(job.where, login=None)))
-        answer = await self._limited(key, _Work(_COMMITS, request, self.seconds))
+        answer = await self._limited(key, _Work(_COMMITS, request, self.attempts(job)))
         if answer.problem:
             advice = (
                 "make the files smaller and simpler, name a smaller directory (repository.path), "
@@ -153,8 +160,10 @@ class Preparing:
         Raises SourceUnreachable if no process can be started.
         """
         rendered: dict[CommitId, RenderedTemplates] = {}
-        for start in range(0, len(objects), _TOGETHER):
-            rendered |= await self._together(tuple(objects[start : start + _TOGETHER]), chosen)
+        for start in range(0, len(objects), _OBJECTS_TOGETHER):
+            rendered |= await self._together(
+                tuple(objects[start : start + _OBJECTS_TOGETHER]), chosen
+            )
         return rendered
 
     async def _together(

@@ -66,6 +66,10 @@ class RenderSettings(SettingsGroup, frozen=True):
         tuple[Literal["helm", "kustomize", "network"], ...],
         describe("Programs that may render them, and whether charts are fetched."),
     ] = ("helm", "kustomize")
+    timeout: Annotated[
+        Duration,
+        describe("The time limit of one program; a commit has five times as much for all."),
+    ] = default_duration("60s")
 
 
 class ControllerSettings(SettingsGroup, frozen=True):
@@ -237,7 +241,9 @@ class Service(SettingsFile, frozen=True, kw_only=True):
     @property
     def allowed(self) -> AllowedRenderers:
         """The programs that may render the files of a commit."""
-        return allowed_renderers.parse(self.render.allow)
+        return replace(
+            allowed_renderers.parse(self.render.allow), seconds=float(self.render.timeout)
+        )
 
     @property
     def chosen_templates(self) -> TemplateSelector | None:

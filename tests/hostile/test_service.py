@@ -31,6 +31,9 @@ pytestmark = [
 ]
 DEPLOYMENT = Path(__file__).parents[2] / "deploy/base/deployment.yaml"
 PROBE_SECONDS = 5.0  # the kubelet's timeout
+# The time of a chart that never ends, which uses a core for as long; tests/service/
+# test_render_timeout.py checks the default.
+RENDER_TIMEOUT = "5s"
 # Of the hostile repositories. Each fetch of some takes a second of a core, for the limit of memory.
 INTERVAL = "20s"
 
@@ -108,10 +111,11 @@ def good(space: str, tag: int) -> dict[str, str]:
 def settings(tmp_path: Path, hostile: list[Path], fleet: Path) -> Path:
     intervals = {**dict.fromkeys(hostile, INTERVAL), fleet: "1s"}
     content: dict[str, Any] = {
+        "render": {"timeout": RENDER_TIMEOUT},
         "repositories": [
             {"url": str(path), "interval": interval, "retryInterval": "1s", "allowLocal": True}
             for path, interval in intervals.items()
-        ]
+        ],
     }
     file = tmp_path / "settings.yaml"
     file.write_text(json.dumps(content))

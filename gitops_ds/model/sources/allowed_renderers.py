@@ -1,4 +1,6 @@
-"""The programs that may run on the files of a repository, and whether one may fetch a chart."""
+"""The programs that may run on the files of a repository, their time limit, and whether one may
+fetch a chart.
+"""
 
 from __future__ import annotations
 
@@ -9,16 +11,21 @@ import msgspec
 from gitops_ds.errors import UsageError
 
 WORDS = ("helm", "kustomize", "network")
+# The time of all programs of a commit together, as a multiple of the limit of one.
+TOGETHER = 5
 
 
 class AllowedRenderers(msgspec.Struct, frozen=True):
     """`network`: remote charts of a source.yaml are fetched; the rendering programs never have
     network.
+    `seconds` is the time limit of one program, wall time and CPU time; a render takes about a
+    second.
     """
 
     helm: bool = False
     kustomize: bool = False
     network: bool = False
+    seconds: float = 60.0
 
     @property
     def words(self) -> tuple[str, ...]:
