@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
-import urllib.request
 from collections.abc import Awaitable, Callable, Mapping
 from enum import StrEnum
 from types import TracebackType
@@ -32,7 +31,7 @@ from gitops_ds.forges.contract import (
     RequestPurpose,
 )
 from gitops_ds.forges.sticky_comment import Sticky
-from gitops_ds.http_library import aiohttp, system_trust
+from gitops_ds.http_library import aiohttp, proxy, system_trust
 from gitops_ds.model.values import replace
 
 T = TypeVar("T")
@@ -301,13 +300,3 @@ class Forge:
 def _origin(url: str) -> str:
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc}"
-
-
-def proxy(url: str) -> str | None:
-    """The proxy from the environment; aiohttp's own look-up would also read a password from
-    ~/.netrc.
-    """
-    parts = urlsplit(url)
-    if urllib.request.proxy_bypass(parts.hostname or ""):
-        return None
-    return urllib.request.getproxies().get(parts.scheme)

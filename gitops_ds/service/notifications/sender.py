@@ -17,8 +17,8 @@ from urllib.parse import urlsplit
 import msgspec
 
 from gitops_ds import __version__, errors
-from gitops_ds.forges import client, retries
-from gitops_ds.http_library import aiohttp, system_trust
+from gitops_ds.forges import retries
+from gitops_ds.http_library import aiohttp, proxy, system_trust
 from gitops_ds.model.backoff import Backoff
 from gitops_ds.model.events.base import Emit
 from gitops_ds.model.events.notifications import NotificationFailed, NotificationSent
@@ -91,7 +91,7 @@ async def post(
                 data=body,
                 headers=headers,
                 allow_redirects=False,
-                proxy=client.proxy(url),
+                proxy=proxy(url),
                 ssl=system_trust(),
             ) as reply,
         ):

@@ -14,8 +14,7 @@ import msgspec
 import yarl
 
 from gitops_ds import __version__
-from gitops_ds.forges import client
-from gitops_ds.http_library import aiohttp, system_trust
+from gitops_ds.http_library import aiohttp, proxy, system_trust
 
 MOST_BYTES = 1 << 20  # of a response
 _LONGEST_URL = 2000  # characters; a longer query is sent in the body
@@ -66,7 +65,7 @@ async def send(call: GateCall) -> tuple[int, bytes]:
                 data=data or None,
                 headers=headers,
                 allow_redirects=False,
-                proxy=client.proxy(call.url),
+                proxy=proxy(call.url),
                 ssl=call.trust or system_trust(),
             ) as reply,
         ):
