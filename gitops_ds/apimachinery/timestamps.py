@@ -18,7 +18,12 @@ def seconds(text: str) -> float | None:
 
 def text(moment: float) -> str:
     """The format of metav1.Time: whole seconds, UTC."""
-    return datetime.fromtimestamp(int(moment), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return _text(int(moment))
+
+
+@lru_cache(maxsize=8192)
+def _text(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def micros(moment: float) -> str:

@@ -263,7 +263,7 @@ class Client:
             )
         )
         if isinstance(fault, errors.ClusterError):
-            raise fault
+            raise fault.with_traceback(None)  # a table may inject one error many times
         if (
             fault is not None
             and verb != "watch"

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeGuard
 
 import msgspec
+import orjson
 
 from gitops_ds.simulator import type_schema
 from gitops_ds.simulator.type_schema import (
@@ -58,6 +59,11 @@ def encode(fields: FieldSet) -> Mapping[str, Any]:
 
 def decode(encoded: Mapping[str, Any]) -> FieldSet:
     """The paths of a `fieldsV1`."""
+    return _decoded(orjson.dumps(encoded))
+
+
+@functools.lru_cache(maxsize=4096)
+def _decoded(encoded: bytes) -> FieldSet:
     paths: list[FieldPath] = []
 
     def walk(value: Mapping[str, Any], path: FieldPath) -> None:
@@ -69,7 +75,7 @@ def decode(encoded: Mapping[str, Any]) -> FieldSet:
             else:
                 paths.append((*path, step))
 
-    walk(encoded, ())
+    walk(orjson.loads(encoded), ())
     return frozenset(paths)
 
 
@@ -156,7 +162,7 @@ class Schema:
             ):
                 leaf(before, after, path)
                 return
-            for step, below, first, second in self._pairs(type, before, after):
+            for step, below, first, second in self._differing(type, before, after):
                 walk(below, first, second, (*path, step))
             if path and (before is None or after is None):
                 leaf(before, after, path)
@@ -164,19 +170,21 @@ class Schema:
         walk(type, old, new, ())
         return FieldDifference(frozenset(added), frozenset(removed), frozenset(modified))
 
-    def _pairs(self, type: Type, before: Any, after: Any) -> Iterable[tuple[str, Type, Any, Any]]:
-        if isinstance(type, ListOf):
-            old, new = items(type, before or []), items(type, after or [])
-            for step in {**old, **new}:
-                yield step, type.element, old.get(step), new.get(step)
-        else:
-            for name in {**(before or {}), **(after or {})}:
-                yield (
-                    f"f:{name}",
-                    self.child(type, name),
-                    (before or {}).get(name),
-                    (after or {}).get(name),
-                )
+    def _differing(
+        self, type: Type, before: Any, after: Any
+    ) -> Iterable[tuple[str, Type, Any, Any]]:
+        """The items or fields of two values, without those that they share."""
+        element = type.element if isinstance(type, ListOf) else None
+        old = items(type, before or []) if isinstance(type, ListOf) else before or {}
+        new = items(type, after or []) if isinstance(type, ListOf) else after or {}
+        for name in {**old, **new}:
+            first, second = old.get(name), new.get(name)
+            if first is second:
+                continue
+            if element is not None:
+                yield name, element, first, second
+            else:
+                yield f"f:{name}", self.child(type, name), first, second
 
     def merge(self, type: Type, live: Any, config: Any) -> Any:
         """`config` merged into `live`: its fields take precedence, others are kept."""

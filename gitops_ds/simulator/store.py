@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -62,10 +63,10 @@ class ObjectStore:
         self.version = 0
         self._history = history
         self.listener: Callable[[Resource, StoredChange], None] = lambda resource, change: None
-        self._tables: dict[tuple[str, str], _Table] = {}
+        self._tables: defaultdict[tuple[str, str], _Table] = defaultdict(_Table)
 
     def _table(self, resource: Resource) -> _Table:
-        return self._tables.setdefault((resource.group, resource.kind), _Table())
+        return self._tables[resource.group, resource.kind]
 
     def get(self, resource: Resource, namespace: str, name: str) -> Body | None:
         """The object, or None."""

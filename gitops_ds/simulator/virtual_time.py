@@ -9,6 +9,7 @@ timer when nothing can run. Sockets are not supported: a reply from outside take
 from __future__ import annotations
 
 import asyncio
+import functools
 import selectors
 import time
 from abc import ABC, abstractmethod
@@ -32,11 +33,9 @@ class _Selector:
     """The loop's selector: waits with `wait`, and delegates to the real one."""
 
     def __init__(self, wait: Callable[[selectors.BaseSelector, float | None], Any]) -> None:
-        self._real, self._wait = selectors.DefaultSelector(), wait
-
-    def select(self, timeout: float | None = None) -> Any:
-        """The ready files within `timeout` seconds of the loop's own time."""
-        return self._wait(self._real, timeout)
+        self._real = selectors.DefaultSelector()
+        # the ready files within a number of seconds of the loop's own time
+        self.select = functools.partial(wait, self._real)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._real, name)
@@ -107,11 +106,11 @@ class VirtualLoop(_SteppedLoop):
         if self._error is not None:
             error, self._error = self._error, None
             raise error
+        if timeout == 0:  # something can run; a system call each time takes 3 % of a scene
+            return []
         return super()._wait(real, timeout)
 
     def _step(self, real: selectors.BaseSelector, timeout: float | None) -> Any:
-        if timeout == 0:  # something can run; a system call each time takes 3 % of a scene
-            return []
         if ready := real.select(0):
             return ready
         if timeout is None:
