@@ -127,8 +127,9 @@ FAULTS: dict[str, dict[str, tuple[str, ...]]] = {
 # A world that finds the fault, and is played first: the first one by number is expensive, or late.
 SOONEST = {
     "a watch that fails while lists work is retried indefinitely, without a list": 33,
-    "a revision that a finalizer holds is deleted again and again, and nothing slows that down": 4,
-    "drift that returns is corrected at once, indefinitely": 11,
+    "a revision that a finalizer holds is deleted again and again, and nothing slows that down": 7,
+    "stores whose watches fail are waited for one after the other": 54,
+    "drift that returns is corrected at once, indefinitely": 23,
     "a pod of an earlier life of the DaemonSet counts as updated": 47,
     "the pods of a node that is gone hold back every update": 19,
 }
