@@ -10,6 +10,7 @@ doubled: after a minute the next one is 40 s away, and watch events and the resy
 from __future__ import annotations
 
 import asyncio
+import traceback
 from collections.abc import Callable
 from typing import Any
 
@@ -327,5 +328,22 @@ def test_an_action_and_a_status_write_that_both_fail_are_both_reported() -> None
                 base.ActionFailed,
                 base.StatusFailed,
             }
+
+    play(scene)
+
+
+def test_an_error_of_many_requests_keeps_the_frames_of_its_last_request_alone() -> None:
+    """Else a table of errors keeps all the clusters of its tests."""
+    error = faults.failure(500)
+
+    async def scene() -> None:
+        async with set_up(1) as there:
+            there.people.faults = lambda request: error
+            lengths = set()
+            for _ in range(3):
+                with pytest.raises(errors.ServerFault):
+                    await there.people.list(POD)
+                lengths.add(len(list(traceback.walk_tb(error.__traceback__))))
+            assert len(lengths) == 1
 
     play(scene)
