@@ -137,7 +137,7 @@ class ControlPlane:
         self.directory.mkdir(parents=True, exist_ok=True)
         (self.directory / "tokens.csv").write_text(f"{self.token},admin,admin,system:masters\n")
         subprocess.run(
-            ["ssh-keygen", "-q", "-t", "rsa", "-b", "2048", "-m", "PEM", "-N", "", "-f", self._key],
+            ["ssh-keygen", "-q", "-t", "ecdsa", "-m", "PEM", "-N", "", "-f", self._key],
             check=True,
         )
         self._start_etcd()
