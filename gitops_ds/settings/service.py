@@ -71,6 +71,11 @@ class RenderSettings(SettingsGroup, frozen=True):
         describe("The time limit of one program; a commit has five times as much for all."),
     ] = default_duration("60s")
 
+    def __post_init__(self) -> None:
+        """Raises SettingsError for a time in which no program renders."""
+        if self.timeout < 1:
+            raise SettingsError("render: timeout must be a second or more")
+
 
 class ControllerSettings(SettingsGroup, frozen=True):
     """The DaemonSet controller."""

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from gitops_ds import errors
 from gitops_ds.git import address
 from gitops_ds.model.objects import CommitId
 from gitops_ds.model.sources.allowed_renderers import PROGRAMS
@@ -30,6 +31,11 @@ def test_a_program_ends_by_the_limit_of_the_allowed_renderers(seconds: float) ->
 def test_a_program_of_the_service_has_a_minute_or_the_time_of_the_settings() -> None:
     assert service.parse({}).allowed.seconds == RENDER.seconds == 60
     assert service.parse({"render": {"timeout": "90s"}}).allowed == replace(PROGRAMS, seconds=90)
+
+
+def test_a_timeout_below_a_second_is_an_error_of_the_settings() -> None:
+    with pytest.raises(errors.SettingsError, match="render: timeout must be a second or more"):
+        service.parse({"render": {"timeout": "0s"}})
 
 
 @pytest.mark.parametrize(("seconds", "longest"), [(1, 330), (60, 330), (90, 480)])
