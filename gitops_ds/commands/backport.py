@@ -22,6 +22,7 @@ from gitops_ds.render import bundle as rendering
 from gitops_ds.yaml import edit as yaml_edit
 from gitops_ds.yaml import parser
 from gitops_ds.yaml import path as yaml_path
+from gitops_ds.yaml.documents import Document
 from gitops_ds.yaml.edit import Edit
 from gitops_ds.yaml.path import MISSING
 from gitops_ds.yaml.provenance import lookup
@@ -127,7 +128,7 @@ def _indices(body: Any, path: Path) -> Path | None:
     return tuple(steps)
 
 
-def _at(parsed: tuple[parser.Document, ...], index: int, path: Path) -> Any:
+def _at(parsed: tuple[Document, ...], index: int, path: Path) -> Any:
     return next(
         (yaml_path.at(document.value, path) for document in parsed if document.index == index),
         MISSING,

@@ -18,7 +18,7 @@ import msgspec
 from gitops_ds.model.finding import Finding, Place, refusal
 from gitops_ds.model.objects import Path
 from gitops_ds.yaml import parser
-from gitops_ds.yaml.parser import Document
+from gitops_ds.yaml.documents import Document
 from gitops_ds.yaml.provenance.lookup import KUSTOMIZATIONS
 
 REMOTE, MISSING, UNREADABLE = "SRC011", "SRC012", "SRC014"

@@ -21,7 +21,7 @@ from gitops_ds.model.sources.cached_results import NOTHING, CachedResults
 from gitops_ds.model.sources.chart import Places
 from gitops_ds.model.values import replace
 from gitops_ds.yaml import parser
-from gitops_ds.yaml.parser import Document
+from gitops_ds.yaml.documents import Document
 from gitops_ds.yaml.provenance.lookup import KUSTOMIZATION
 
 # The place of a pointer in the files of a snapshot.

@@ -16,7 +16,7 @@ from gitops_ds.model.sources.bundle import Pointer
 from gitops_ds.render import traced_values
 from gitops_ds.render.parsed_objects import PlaceOf
 from gitops_ds.render.traced_values import TracedTree
-from gitops_ds.yaml.parser import Document
+from gitops_ds.yaml.documents import Document
 
 # Fields that only identify the object of a merge document.
 _IDENTITY = ("apiVersion", "kind")

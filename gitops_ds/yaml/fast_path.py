@@ -16,9 +16,9 @@ from typing import Any, Final
 
 from gitops_ds.yaml import scalars
 
-# Below all limits of `documents`, and below the 1,024 characters that a key may be away from its
-# colon.
-_MOST_BYTES: Final = 100_000
+_MOST_BYTES: Final = 100_000  # below all limits of libyaml.py
+# Below the 1,024 characters that a key may be away from its colon in libyaml; longer lines, such as
+# the certificates of a kubeconfig, are not kept in `_SEEN`.
 _LONGEST: Final = 1_000
 _DEEPEST: Final = 40
 _SEEN_AT_MOST: Final = 20_000
@@ -105,7 +105,7 @@ def _documents(data: bytes) -> list[tuple[int, list[Line]]]:
                 begun, lines, is_empty = True, [], True
                 continue
             line = _line(text)
-            if len(_SEEN) < _SEEN_AT_MOST:
+            if len(_SEEN) < _SEEN_AT_MOST and len(text) <= _LONGEST:
                 _SEEN[text] = line
         if line is not BLANK:
             begun, is_empty = True, False
@@ -194,8 +194,8 @@ def _document(lines: list[Line]) -> dict[str, Any]:
 def _line(text: str) -> Line:
     if _NOTHING.match(text):
         return BLANK
-    parts = LINE.match(text) if len(text) <= _LONGEST else None
-    if parts is None:
+    parts = LINE.match(text)
+    if parts is None or parts.start(4) > _LONGEST:
         raise _Unsure
     indent, dash, key, rest = parts.groups()
     column, is_item = len(indent), dash is not None
@@ -222,6 +222,8 @@ def _value(text: str) -> Any:
         raise _Unsure
     word: str = match[1]
     if word[0] == "{":
+        if len(word) > _LONGEST:
+            raise _Unsure
         return _mapping(_PAIRS.findall(word))
     return [_scalar(one) for one in ITEMS.findall(word)] if word[0] == "[" else _scalar(word)
 

@@ -8,17 +8,18 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gitops_ds.yaml import fast_path, parser
+from gitops_ds.yaml import fast_path, libyaml
 
 ROOT = Path(__file__).parents[2]
 MANIFESTS = sorted(
     path for folder in ("examples-repo", "deploy") for path in (ROOT / folder).rglob("*.yaml")
 )
+LONG = "x" * 3_000  # more than libyaml accepts as a key
 
 
 def parsed_text(data: bytes) -> str:
     """Every value with its type and order."""
-    parsed = parser.through_nodes("f", data)
+    parsed = libyaml.read("f", data)
     return repr([(one.index, one.value) for one in parsed.documents]) + "".join(
         f"\n{one.message}" for one in parsed.findings
     )
@@ -46,6 +47,7 @@ def parsed_text(data: bytes) -> str:
         "a: |  \n\n    b: c\n      - d\n\n    e\n  # f\ng:\n- |-\n h\n",
         "a:\n- |\n  b\n  \n- c: |\n    d\n\n  e: f\n",
         "a:\n  b: |\n    c\n    \n     \n  d: e\n---\nf: |\n  g\n---\nh: i\n",
+        f"a: {LONG}==\nb:\n- {LONG}\n- '{LONG}'\n- [{LONG}, b]\n- {LONG} {LONG} # c\n",
     ],
 )
 def test_the_common_syntax_of_manifests_is_read(text: str) -> None:
@@ -95,6 +97,9 @@ def test_the_common_syntax_of_manifests_is_read(text: str) -> None:
         "a: b\r\n",
         "--- a\n",
         "a: b\n...\n",
+        f"{LONG}: b\n",
+        f"a: {{{LONG}: b}}\n",
+        f"a: {LONG}: b\n",
         "%YAML 1.1\n---\na: b\n",
     ],
 )

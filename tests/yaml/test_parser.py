@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from gitops_ds.model.finding import Mend
 from gitops_ds.model.objects import Path
-from gitops_ds.yaml import nodes, parser
+from gitops_ds.yaml import libyaml, nodes, parser
+from gitops_ds.yaml.documents import Document, Parsed
 
 DOUBT = "in kubectl and differs in other YAML parsers"
 BOMB = "a: &a [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]\n" + "".join(
@@ -194,7 +195,7 @@ def test_an_alias_that_is_used_again_and_again_is_not_a_bomb() -> None:
 
 
 def test_a_file_beyond_ten_mebibytes_is_not_read() -> None:
-    assert finding_texts(b"#" * (parser.MAX_BYTES + 1)) == [
+    assert finding_texts(b"#" * (libyaml.MAX_BYTES + 1)) == [
         "DS001 f.yaml the file has 10,485,761 bytes: the limit is 10,485,760"
     ]
 
@@ -316,9 +317,7 @@ JSON = st.recursive(
 def test_json_is_read_as_json(value: object, ascii: bool, indent: int | str | None) -> None:
     """Characters that YAML does not accept raw are escapes in JSON."""
     text = json.dumps({"v": value}, ensure_ascii=ascii, indent=indent)
-    assert parser.read("f.json", text.encode()) == parser.Parsed(
-        (parser.Document(0, {"v": value}),), ()
-    )
+    assert parser.read("f.json", text.encode()) == Parsed((Document(0, {"v": value}),), ())
 
 
 def test_the_c_parser_is_available() -> None:

@@ -16,6 +16,7 @@ from gitops_ds.model.finding import Finding, refusal
 from gitops_ds.model.objects import Path, show_path
 from gitops_ds.model.sources.source_tree import SourceTree
 from gitops_ds.yaml import parser
+from gitops_ds.yaml.documents import Document
 
 _SCHEMAS = Folder(__file__).parents[2] / "schemas"
 _BY_NAME = {
@@ -71,9 +72,7 @@ def check_repository(snapshot: SourceTree) -> Iterator[Finding]:
             yield from check_own(name, document, str(path), data)
 
 
-def check_own(
-    kind_of_file: str, parsed: parser.Document, file: str, data: bytes
-) -> Iterator[Finding]:
+def check_own(kind_of_file: str, parsed: Document, file: str, data: bytes) -> Iterator[Finding]:
     """The violations of the schema `kind_of_file` by a document, each with line and column."""
     for problem in problems(kind_of_file, parsed.value):
         start, end = parser.span(file, data, parsed.index, problem.path, key=problem.on_key)

@@ -12,6 +12,7 @@ from typing import Any
 from gitops_ds.model.sources.chart import Chart, Places, Remote, RenderedChart
 from gitops_ds.model.sources.source_tree import Files
 from gitops_ds.yaml import parser
+from gitops_ds.yaml.documents import Document
 from gitops_ds.yaml.provenance import helm_template
 from gitops_ds.yaml.provenance.helm_template import ChartValues
 
@@ -22,7 +23,7 @@ def placed(chart: Chart, output: bytes, files: Files) -> RenderedChart:
     """The output, and the sources of the values of each document whose template is in the
     repository.
     """
-    by_template: dict[PurePosixPath, list[parser.Document]] = {}
+    by_template: dict[PurePosixPath, list[Document]] = {}
     lines = output.split(b"\n")
     for document in parser.read("", output).documents:
         first = parser.place("", output, document.index, ()).line
