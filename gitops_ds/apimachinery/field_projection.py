@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, Generic, TypedDict, TypeVar
 
 import orjson
+from msgspec import Raw
 from msgspec.json import Decoder
 
 from gitops_ds.model import names
@@ -93,9 +94,9 @@ class _NodeFields(TypedDict, total=False):
     status: _NodeStatus
 
 
-class _ListPage(TypedDict, Generic[T], total=False):
+class _ListPage(TypedDict, total=False):
     metadata: Any
-    items: list[T]
+    items: list[Raw] | None
 
 
 class _Event(TypedDict, Generic[T], total=False):
@@ -103,59 +104,54 @@ class _Event(TypedDict, Generic[T], total=False):
     object: T
 
 
-Decode = Callable[[bytes], Any]
+Decode = Callable[[bytes | memoryview], Any]
 
-_pods = Decoder(_ListPage[_Pod]).decode
+_pod = Decoder(_Pod).decode
 _CONDITIONS = ("Ready", "PodScheduled")
 
 
-def _page_of_pods(text: bytes) -> Any:
-    """A page of pods, each with only the conditions that `pod_of` reads, and the affinity only
-    before it is bound: these are most of its text.
+def _listed_pod(text: bytes | memoryview) -> Any:
+    """A pod with only the conditions that `pod_of` reads, and the affinity only before it is bound:
+    these are most of its text.
     """
-    page = _pods(text)
-    for pod in page.get("items", ()):
-        if conditions := pod.get("status", {}).get("conditions"):
-            pod["status"]["conditions"] = [
-                one for one in conditions if one.get("type") in _CONDITIONS
-            ]
-        if pod.get("spec", {}).get("nodeName"):
-            pod["spec"].pop("affinity", None)
-    return page
+    pod = _pod(text)
+    if conditions := pod.get("status", {}).get("conditions"):
+        pod["status"]["conditions"] = [one for one in conditions if one.get("type") in _CONDITIONS]
+    if pod.get("spec", {}).get("nodeName"):
+        pod["spec"].pop("affinity", None)
+    return pod
 
 
 class PackedBodies(Collection[Body]):
-    """The bodies of a list as JSON, decoded page by page at each iteration.
+    """The bodies of a list as JSON, decoded some at a time at each iteration.
 
     A list is complete before it is read, and a decoded pod takes five times the memory of its text.
     """
 
     def __init__(self) -> None:
-        self._pages: list[bytes] = []
+        self._packs: list[bytes] = []
         self._count = 0
 
     def add(self, bodies: Collection[Body]) -> None:
-        """Adds a page."""
-        self._pages.append(orjson.dumps(bodies))
+        """Adds bodies, which are decoded together."""
+        self._packs.append(orjson.dumps(bodies))
         self._count += len(bodies)
 
     def __len__(self) -> int:
         return self._count
 
     def __iter__(self) -> Iterator[Body]:
-        for page in self._pages:
-            yield from orjson.loads(page)
+        for pack in self._packs:
+            yield from orjson.loads(pack)
 
     def __contains__(self, body: object) -> bool:
         return any(one == body for one in self)
 
 
-# Decoders for a page of a list, and for one event of a watch. They raise msgspec's errors for other
-# content.
-PAGES: Mapping[Resource, Decode] = {
-    POD: _page_of_pods,
-    NODE: Decoder(_ListPage[_NodeFields]).decode,
-}
+# Decoders for a page of a list without its items, for an item, and for an event of a watch. They
+# raise msgspec's errors for other content.
+PAGE: Decode = Decoder(_ListPage).decode
+ITEMS: Mapping[Resource, Decode] = {POD: _listed_pod, NODE: Decoder(_NodeFields).decode}
 EVENTS: Mapping[Resource, Decode] = {
     POD: Decoder(_Event[_Pod]).decode,
     NODE: Decoder(_Event[_NodeFields]).decode,

@@ -12,6 +12,7 @@ from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Any, Self
 
+import msgspec
 import orjson
 
 from gitops_ds import errors
@@ -36,6 +37,7 @@ from gitops_ds.model.cluster import (
 from gitops_ds.model.objects import Body, Resource
 
 PAGE = 500
+CHUNK = 50  # objects that are decoded at a time
 _APPLY = "application/apply-patch+yaml"  # with a JSON body; `+json` answers 415
 _DISCOVERY = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 _AS_US: Mapping[str, str] = {"fieldManager": names.FIELD_MANAGER}
@@ -123,24 +125,42 @@ class HttpCluster:
         whole: list[Body] = []
         brief = field_projection.PackedBodies()
         query = {**wire.query_of(which), "limit": str(PAGE)}
-        decode = wire.decoder(field_projection.PAGES, resource, which)
+        decode = wire.decoder(field_projection.ITEMS, resource, which)
         kind = {"apiVersion": resource.api_version, "kind": resource.kind}
-        while True:
-            page = await self._json(
-                Request("GET", wire.path_of(resource, which.namespace), query=query), decode
-            )
-            if not wire.is_list(page):
-                raise self._transport.garbage()
-            bodies = [{**kind, **item} for item in page.get("items") or ()]
+
+        def take(items: Sequence[msgspec.Raw]) -> None:
+            bodies = [{**kind, **decode(memoryview(item))} for item in items]
             if decode is orjson.loads:
                 whole.extend(map(self._bodies.intern, bodies))
             else:
                 brief.add(bodies)
-            metadata = page["metadata"]
+
+        while True:
+            metadata = await self._page(
+                Request("GET", wire.path_of(resource, which.namespace), query=query), take
+            )
             if not metadata.get("continue"):
                 version = str(metadata["resourceVersion"])
                 return Listing(tuple(whole) if decode is orjson.loads else brief, version)
             query["continue"] = metadata["continue"]
+
+    async def _page(
+        self, request: Request, take: Callable[[Sequence[msgspec.Raw]], None]
+    ) -> Mapping[str, Any]:
+        """The metadata of a page. `take` receives its items in chunks, because decoded objects take
+        several times the memory of their text.
+        """
+        page = await self._json(request, wire.list_page)
+        if not wire.is_list(page):
+            raise self._transport.garbage()
+        items = page.get("items") or ()
+        try:
+            for start in range(0, len(items), CHUNK):
+                take(items[start : start + CHUNK])
+        except (TypeError, ValueError) as error:
+            raise self._transport.garbage() from error
+        metadata: Mapping[str, Any] = page["metadata"]
+        return metadata
 
     async def watch(
         self, resource: Resource, since: str, which: Selection = EVERYTHING

@@ -68,10 +68,13 @@ def decoder(
     whole.
     """
     cut = brief_ones.get(resource)
-    if cut is None or not which.brief:
-        return orjson.loads
+    return orjson.loads if cut is None or not which.brief else or_whole(cut)
 
-    def decode(text: bytes) -> Any:
+
+def or_whole(cut: field_projection.Decode) -> field_projection.Decode:
+    """A JSON decoder that decodes input that `cut` rejects as a whole."""
+
+    def decode(text: bytes | memoryview) -> Any:
         try:
             return cut(text)
         except msgspec.MsgspecError:
@@ -80,11 +83,13 @@ def decoder(
     return decode
 
 
+list_page = or_whole(field_projection.PAGE)
+
+
 def is_list(page: Mapping[str, Any]) -> bool:
     """Whether a reply is a list with a resourceVersion."""
     metadata, items = page.get("metadata"), page.get("items") or []
-    versioned = isinstance(metadata, dict) and "resourceVersion" in metadata
-    return versioned and isinstance(items, list) and all(isinstance(item, dict) for item in items)
+    return isinstance(metadata, dict) and "resourceVersion" in metadata and isinstance(items, list)
 
 
 def watch_event(event: Mapping[str, Any], who: str) -> WatchEvent:

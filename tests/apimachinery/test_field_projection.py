@@ -128,10 +128,11 @@ NODES: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("body", PODS.values(), ids=PODS)
 def test_a_cut_pod_is_read_as_the_whole_one(body: dict[str, Any]) -> None:
     event = field_projection.EVENTS[POD](json.dumps({"type": "ADDED", "object": body}).encode())
-    page = field_projection.PAGES[POD](
+    page = field_projection.PAGE(
         json.dumps({"metadata": {"resourceVersion": "9"}, "items": [body]}).encode()
     )
-    assert pods.pod_of(event["object"]) == pods.pod_of(page["items"][0]) == pods.pod_of(body)
+    item = field_projection.ITEMS[POD](page["items"][0])
+    assert pods.pod_of(event["object"]) == pods.pod_of(item) == pods.pod_of(body)
     assert (event["type"], page["metadata"]) == ("ADDED", {"resourceVersion": "9"})
     assert not {"managedFields", "containers"} & {
         *event["object"]["metadata"],
@@ -142,8 +143,8 @@ def test_a_cut_pod_is_read_as_the_whole_one(body: dict[str, Any]) -> None:
 @pytest.mark.parametrize("body", NODES.values(), ids=NODES)
 def test_a_cut_node_is_read_as_the_whole_one(body: dict[str, Any]) -> None:
     event = field_projection.EVENTS[NODE](json.dumps({"type": "MODIFIED", "object": body}).encode())
-    page = field_projection.PAGES[NODE](json.dumps({"metadata": {}, "items": [body]}).encode())
-    assert nodes.node_of(event["object"]) == nodes.node_of(page["items"][0]) == nodes.node_of(body)
+    item = field_projection.ITEMS[NODE](json.dumps(body).encode())
+    assert nodes.node_of(event["object"]) == nodes.node_of(item) == nodes.node_of(body)
     assert "images" not in event["object"].get("status", {})
 
 

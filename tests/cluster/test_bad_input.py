@@ -122,16 +122,19 @@ ANSWERS = [
     (Wrong(200, b"<html>hello</html>"), "does not answer as an API server does"),
     (Wrong(200, b"[]"), "does not answer as an API server does"),
     (Wrong(200, b"{}"), "does not answer as an API server does"),
-    (
-        Wrong(200, b'{"items": 5, "metadata": {"resourceVersion": "1"}}'),
-        "does not answer as an API server does",
+    *(
+        (
+            Wrong(200, b'{"items": %s, "metadata": {"resourceVersion": "1"}}' % items),
+            "does not answer as an API server does",
+        )
+        for items in (b"5", b"[5]", b"[null]", b'["\xff"]')
     ),
 ]
 
 
 @pytest.mark.sampled
 @pytest.mark.parametrize(
-    ("wrong", "words"), ANSWERS, ids=[f"{w.status}-{w.body[:14].decode()}" for w, _ in ANSWERS]
+    ("wrong", "words"), ANSWERS, ids=[f"{w.status}-{w.body[:15]!r}" for w, _ in ANSWERS]
 )
 @pytest.mark.parametrize("command", ["apply", "get"])
 def test_an_invalid_answer_of_the_api_server_is_reported_in_a_sentence(
