@@ -24,18 +24,25 @@ class Field(msgspec.Struct, frozen=True):
     default: Any
 
 
+class _Types(msgspec.Struct, frozen=True):
+    """The file: the struct of each kind, and the fields of each struct as JSON, since a process
+    reads a few of 328.
+    """
+
+    kinds: Mapping[str, str]
+    structs: Mapping[str, msgspec.Raw]
+
+
 @cache
-def _data() -> Mapping[str, Any]:
-    data: Mapping[str, Any] = orjson.loads(
-        (resources.files("gitops_ds") / "schemas/kubernetes/types.json").read_bytes()
-    )
-    return data
+def _types() -> _Types:
+    file = resources.files("gitops_ds") / "schemas/kubernetes/types.json"
+    return msgspec.json.decode(file.read_bytes(), type=_Types)
 
 
 @cache
 def fields(struct: str) -> Mapping[str, Field]:
     """The fields of a struct by their JSON name."""
-    rows = _data()["structs"][struct]
+    rows = orjson.loads(memoryview(_types().structs[struct]))
     return {
         name: Field(type, "p" in flags, "o" in flags, default)
         for name, (type, flags, default) in rows.items()
@@ -44,8 +51,7 @@ def fields(struct: str) -> Mapping[str, Field]:
 
 def struct_of(api_version: str, kind: str) -> str | None:
     """The struct of a kind: `apps/v1.DaemonSet`; None for an unknown kind."""
-    name: str | None = _data()["kinds"].get(f"{api_version}/{kind}")
-    return name
+    return _types().kinds.get(f"{api_version}/{kind}")
 
 
 @cache

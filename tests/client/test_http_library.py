@@ -22,6 +22,11 @@ from gitops_ds.http_library import system_trust
 contexts = (connector._SSL_CONTEXT_VERIFIED, connector._SSL_CONTEXT_UNVERIFIED, system_trust())
 print(json.dumps([context.cert_store_stats()["x509_ca"] for context in contexts]))
 """
+EXTENSIONS = """
+import json, os, sys, {module}
+is_set = "FROZENLIST_NO_EXTENSIONS" in os.environ
+print(json.dumps(["frozenlist._frozenlist" in sys.modules, is_set]))
+"""
 IN_THREADS = """
 import json, ssl, threading
 from gitops_ds import http_library
@@ -101,6 +106,11 @@ def result(script: str, authority: Path, *arguments: object) -> list[object]:
 def test_an_import_reads_no_certificates(module: str) -> None:
     _, _, authority = gitservers._certificates()
     assert result(EMPTY.format(module=module), authority) == [0, 0, 1]
+
+
+@pytest.mark.parametrize("module", ["gitops_ds.client.rest", "gitops_ds.web.server"])
+def test_an_import_loads_no_cpp_library_and_keeps_the_environment(module: str) -> None:
+    assert result(EXTENSIONS.format(module=module), Path(os.devnull)) == [False, False]
 
 
 def test_another_thread_has_the_certificates_during_the_import() -> None:
