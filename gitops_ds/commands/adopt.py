@@ -23,7 +23,7 @@ from gitops_ds.checks.engine.rule import pod, section, template
 from gitops_ds.model import names
 from gitops_ds.model.cluster import Cluster, Selection
 from gitops_ds.model.objects import DAEMONSET, Body, Key, key_of
-from gitops_ds.plan import ownership
+from gitops_ds.plan import object_owner
 from gitops_ds.yaml import writer
 
 _RBAC = "rbac.authorization.k8s.io"
@@ -216,7 +216,7 @@ def _without(value: Any, way: tuple[str | int, ...]) -> Any:
 def _left_alone(body: Body) -> str:
     """Why a DaemonSet is not written, else empty."""
     metadata, key = section(body.get("metadata")), key_of(body)
-    if ours := ownership.owner_of(body):
+    if ours := object_owner.owner_of(body):
         return f"{key} is in Git already: {ours} applies it"
     for owner in metadata.get("ownerReferences") or ():
         if owner.get("controller"):
@@ -228,8 +228,8 @@ def _left_alone(body: Body) -> str:
 
 
 def _note(result: _Found, body: Body) -> None:
-    key, holder = key_of(body), ownership.holder(body, "")
-    if holder.hold is ownership.Hold.FOREIGN:
+    key, holder = key_of(body), object_owner.holder(body, "")
+    if holder.hold is object_owner.Hold.FOREIGN:
         result.of_tools = True
         result.notes.append(
             f"{key} belongs to {holder.name}: pause that tool, then apply with --adopt"

@@ -26,8 +26,7 @@ from gitops_ds.model.sources.source_tree import SourceTree
 from gitops_ds.model.values import replace
 from gitops_ds.pipeline import open_repository, prepare
 from gitops_ds.pipeline.prepare import Prepared
-from gitops_ds.plan import inventory as plan_inventory
-from gitops_ds.plan import planner
+from gitops_ds.plan import object_owner, planner
 from gitops_ds.plan.options import ApplyOptions, PlanContext
 from gitops_ds.plan.tracking_labels import Stamp
 
@@ -169,7 +168,7 @@ def planned(
         commit.subject if commit else "",
     )
     # a snapshot has no inventory: objects with the label of the owner replace it
-    ours = {key for key, body in live.objects.items() if plan_inventory.labelled(body, stamp.owner)}
+    ours = {key for key, body in live.objects.items() if object_owner.labelled(body, stamp.owner)}
     context = PlanContext(stamp, options, inventory=ours)
     return SnapshotPlan(
         planner.plan(prepared_commit.bundle, live, context), prepared_commit.bundle, live, context

@@ -22,7 +22,7 @@ from gitops_ds.model.deployer_state import DeployerState
 from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, Body, key_of
 from gitops_ds.model.sources.source_status import Condition
 from gitops_ds.pipeline import open_repository
-from gitops_ds.plan import ownership
+from gitops_ds.plan import field_managers
 
 ASK_SECONDS = 0.25
 RELEASED = 10  # commits in the annotation
@@ -183,7 +183,7 @@ async def suspend_agent(
         spaces = ", ".join(key_of(body).namespace for body in matches)
         raise errors.UsageError(f"{short} is in the namespaces {spaces}: choose one with -n")
     body, key = matches[0], key_of(matches[0])
-    if not suspended and ownership.is_from_git(body, names.SUSPEND):
+    if not suspended and field_managers.is_from_git(body, names.SUSPEND):
         raise errors.Refused(
             f"{key} is suspended by a commit: take {names.SUSPEND} out of its manifest, and it is "
             "resumed"

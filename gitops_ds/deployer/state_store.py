@@ -17,18 +17,20 @@ import gzip
 import hashlib
 import zlib
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
 from gitops_ds import errors
-from gitops_ds.deployer.target import DeployTarget
 from gitops_ds.model import names
 from gitops_ds.model.cluster import Cluster, Selection
 from gitops_ds.model.deployer_state import DeployerState, Generation, KnownDrift
 from gitops_ds.model.objects import CONFIG_MAP, NAMESPACE, Body, CommitId, Digest, Key
 from gitops_ds.model.skipped import DriftPolicy
 from gitops_ds.model.values import replace
+
+if TYPE_CHECKING:  # a controller reads states, and imports neither plan nor its data
+    from gitops_ds.deployer.target import DeployTarget
 
 CHUNK_BYTES = 512 * 1024
 _KEY = "state.json.gz"

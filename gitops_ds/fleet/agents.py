@@ -31,7 +31,7 @@ from gitops_ds.model.rollouts.staged_rollout import StageProgress
 from gitops_ds.model.skipped import DriftPolicy
 from gitops_ds.model.sources.source_status import EFFECTS, Condition, SourceStatus
 from gitops_ds.model.values import replace
-from gitops_ds.plan import inventory
+from gitops_ds.plan import object_owner
 
 
 class Agent(msgspec.Struct, frozen=True):
@@ -234,8 +234,8 @@ def is_copy(seen: Observation) -> bool:
     """Whether its labels and annotations were copied from another object, which its tracking ID
     names.
     """
-    mark = inventory.mark_of(seen.daemonset.raw)
-    return mark not in (None, inventory.mark(_owner_label(seen), seen.daemonset.key))
+    mark = object_owner.mark_of(seen.daemonset.raw)
+    return mark not in (None, object_owner.mark(_owner_label(seen), seen.daemonset.key))
 
 
 def _owner_label(seen: Observation) -> str:

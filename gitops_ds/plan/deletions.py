@@ -14,7 +14,7 @@ from gitops_ds.model.objects import Body, Key
 from gitops_ds.model.skip_reasons import SkipReason
 from gitops_ds.model.skipped import Skipped
 from gitops_ds.model.sources.bundle import Bundle
-from gitops_ds.plan import allow_list, impersonation, inventory, prune
+from gitops_ds.plan import allow_list, impersonation, object_owner, prune
 from gitops_ds.plan.options import PlanContext
 from gitops_ds.plan.prune import Policy
 from gitops_ds.plan.rollouts import rollout_impact
@@ -64,7 +64,7 @@ def of(
     for key, body in sorted(live.objects.items()):
         if key in bundle.manifests or key in context.options.other_owners.heirs:
             continue
-        if not inventory.may_delete(key, body, context.stamp.owner, context.inventory):
+        if not object_owner.may_delete(key, body, context.stamp.owner, context.inventory):
             refused += _left_alone(key, body, context)
         elif not context.options.other_owners.complete:
             refused.append(
@@ -87,11 +87,11 @@ def _left_alone(key: Key, body: Body, context: PlanContext) -> list[Skipped]:
     """
     if prune.is_ending(body):
         return []
-    is_copy = inventory.mark_of(body) not in (None, inventory.mark(context.stamp.owner, key))
+    is_copy = object_owner.mark_of(body) not in (None, object_owner.mark(context.stamp.owner, key))
     if (
         is_copy
-        or not inventory.labelled(body, context.stamp.owner)
-        or not inventory.applied_by_us(body)
+        or not object_owner.labelled(body, context.stamp.owner)
+        or not object_owner.applied_by_us(body)
     ):
         return []
     message = (

@@ -13,7 +13,17 @@ from gitops_ds.model import names
 from gitops_ds.model.change import Author
 from gitops_ds.model.objects import Body, ListMember, Path
 from gitops_ds.plan.diff import MEMBER_KEYS
-from gitops_ds.plan.ownership import FILLED_KEYS, Fields
+
+# A set of fields in managedFields: `f:name` a key, `k:{...}` a list's member by its keys, `v:...`
+# one by its value, `.` itself.
+Fields = Mapping[str, Any]
+
+# Keys of list members that the API server defaults before it looks up the member.
+FILLED_KEYS = {"protocol": "TCP"}
+
+# Field managers of users at a terminal, whose fields may be taken over. "OpenAPI-Generator", the
+# default of the generated clients, is not included: controllers in Python and Java use it.
+PEOPLE = ("kubectl", "before-first-apply", "Mozilla", "unknown")
 
 
 def entries(live: Body) -> Iterator[tuple[Author, Fields]]:
@@ -32,6 +42,22 @@ def is_ours(author: Author) -> bool:
         and author.operation == "Apply"
         and not author.subresource
     )
+
+
+def is_person(manager: str) -> bool:
+    """Whether the field manager is a person's tool rather than a controller."""
+    return manager.startswith(PEOPLE)
+
+
+def owned_fields(live: Body) -> Fields | None:
+    """The fields that our applies own; None if we never applied the object."""
+    return next((fields for author, fields in entries(live) if is_ours(author)), None)
+
+
+def is_from_git(live: Body, annotation: str) -> bool:
+    """Whether the annotation of a live object is one that we applied."""
+    annotations = ((owned_fields(live) or {}).get("f:metadata") or {}).get("f:annotations") or {}
+    return f"f:{annotation}" in annotations
 
 
 def owners(live: Body, path: Path) -> tuple[Author, ...]:

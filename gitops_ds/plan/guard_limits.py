@@ -14,8 +14,7 @@ from gitops_ds.model.live import Live
 from gitops_ds.model.objects import Key
 from gitops_ds.model.skip_reasons import SkipReason
 from gitops_ds.model.skipped import Skipped
-from gitops_ds.plan import inventory as plan_inventory
-from gitops_ds.plan import plan_hash, prune
+from gitops_ds.plan import object_owner, plan_hash, prune
 from gitops_ds.plan.deletions import Leaving, is_container
 from gitops_ds.plan.options import PlanContext
 from gitops_ds.plan.prune import Policy
@@ -126,7 +125,7 @@ def _too_much(
     ours = [
         key
         for key, body in live.objects.items()
-        if plan_inventory.may_delete(key, body, owner, inventory)
+        if object_owner.may_delete(key, body, owner, inventory)
     ]
     if guards.deletes is not None and len(gone) > guards.deletes.of(len(ours)):
         message = (

@@ -1,4 +1,4 @@
-"""The owner of an object and of its fields, and whether an apply would change the cluster.
+"""The fields that our applies own, and whether an apply would change the cluster.
 
 The source is `metadata.managedFields`, which the API server maintains for every writer.
 https://kubernetes.io/docs/reference/using-api/server-side-apply/#field-management
@@ -8,93 +8,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from enum import Enum
 from functools import cache
 from typing import Any
-
-import msgspec
 
 from gitops_ds.apimachinery import defaults, quantities
 from gitops_ds.model import names
 from gitops_ds.model.objects import Body, Path
-
-# A set of fields in managedFields: `f:name` a key, `k:{...}` a list's member by its keys, `v:...`
-# one by its value, `.` itself.
-Fields = Mapping[str, Any]
-
-# Field managers of users at a terminal, whose fields may be taken over. "OpenAPI-Generator", the
-# default of the generated clients, is not included: controllers in Python and Java use it.
-PEOPLE = ("kubectl", "before-first-apply", "Mozilla", "unknown")
-
-
-class Hold(Enum):
-    """The kind of owner of a live object."""
-
-    OURS = "ours"
-    FREE = "free"
-    FOREIGN = "foreign"
-
-
-class LiveOwner(msgspec.Struct, frozen=True):
-    """The owner of a live object; `name` describes a foreign one."""
-
-    hold: Hold
-    name: str = ""
-
-
-def holder(live: Body, owner: str) -> LiveOwner:
-    """The owner: ours by the owner label; foreign by a mark of Helm, Flux, Argo CD, kapp or another
-    gitops-ds; else free.
-    """
-    metadata = live.get("metadata") or {}
-    labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
-    marked = labels.get(names.OWNER_LABEL)
-    if marked is not None:
-        return (
-            LiveOwner(Hold.OURS)
-            if marked == owner
-            else LiveOwner(Hold.FOREIGN, f"gitops-ds of {marked}")
-        )
-    if release := annotations.get("meta.helm.sh/release-name"):
-        return LiveOwner(Hold.FOREIGN, f"Helm release {release}")
-    if tracking := annotations.get("argocd.argoproj.io/tracking-id"):
-        return LiveOwner(Hold.FOREIGN, f"Argo CD application {tracking.partition(':')[0]}")
-    for tool in ("kustomize", "helm"):
-        if name := labels.get(f"{tool}.toolkit.fluxcd.io/name"):
-            return LiveOwner(Hold.FOREIGN, f"Flux {tool} {name}")
-    if app := labels.get("kapp.k14s.io/app"):
-        return LiveOwner(Hold.FOREIGN, f"kapp app {app}")
-    return LiveOwner(Hold.FREE)
-
-
-def owner_of(live: Body) -> str:
-    """The id of the gitops-ds owner in its label; empty without one."""
-    return str(((live.get("metadata") or {}).get("labels") or {}).get(names.OWNER_LABEL) or "")
-
-
-def is_person(manager: str) -> bool:
-    """Whether the field manager is a person's tool rather than a controller."""
-    return manager.startswith(PEOPLE)
-
-
-def owned_fields(live: Body) -> Fields | None:
-    """The fields that our applies own; None if we never applied the object."""
-    for entry in (live.get("metadata") or {}).get("managedFields") or ():
-        if (
-            entry.get("manager") == names.FIELD_MANAGER
-            and entry.get("operation") == "Apply"
-            and not entry.get("subresource")
-        ):
-            fields: Fields = entry.get("fieldsV1") or {}
-            return fields
-    return None
-
-
-def is_from_git(live: Body, annotation: str) -> bool:
-    """Whether the annotation of a live object is one that we applied."""
-    annotations = ((owned_fields(live) or {}).get("f:metadata") or {}).get("f:annotations") or {}
-    return f"f:{annotation}" in annotations
-
+from gitops_ds.plan.field_managers import FILLED_KEYS, Fields, owned_fields
+from gitops_ds.plan.object_owner import Hold, holder, owner_of
 
 # Field managers of kubectl commands that write a file by Update. Their fields are migrated to us,
 # or a field removed from Git would remain permanently. Without kubectl-rollout and kubectl-edit,
@@ -363,10 +284,6 @@ def _same_member(
         and theirs is not None
         and _same(fields, mine, filled, theirs, (*path, text))
     )
-
-
-# Keys of list members that the API server defaults before it looks up the member.
-FILLED_KEYS = {"protocol": "TCP"}
 
 
 def member(items: list[Any], keys: Mapping[str, Any]) -> Any:

@@ -22,8 +22,8 @@ from gitops_ds.plan import (
     apply_order,
     deletions,
     drift,
+    field_managers,
     guard_limits,
-    ownership,
     plan_hash,
     prune,
 )
@@ -59,7 +59,7 @@ def may_force(
         return True
     if drift.is_drift(manifest, context):
         return drift.choice(manifest, live, context) is DriftPolicy.CORRECT
-    return all(ownership.is_person(conflict.manager) for conflict in conflicts)
+    return all(field_managers.is_person(conflict.manager) for conflict in conflicts)
 
 
 def plan(

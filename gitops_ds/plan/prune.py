@@ -13,7 +13,7 @@ from gitops_ds.apimachinery import config_maps
 from gitops_ds.model import names
 from gitops_ds.model.live import Live
 from gitops_ds.model.objects import CONTROLLER_REVISION, Body, Key
-from gitops_ds.plan import ownership
+from gitops_ds.plan import field_managers
 
 
 class Policy(Enum):
@@ -75,7 +75,7 @@ def policy_of(
     Without `live_annotations` an annotation that was written in the cluster is ignored.
     """
     value = ((live.get("metadata") or {}).get("annotations") or {}).get(names.PRUNE)
-    if value is None or not (live_annotations or ownership.is_from_git(live, names.PRUNE)):
+    if value is None or not (live_annotations or field_managers.is_from_git(live, names.PRUNE)):
         return otherwise
     return Policy(value) if value in {policy.value for policy in Policy} else Policy.DISABLED
 

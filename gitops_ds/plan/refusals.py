@@ -7,9 +7,9 @@ from gitops_ds.model.objects import Body, Key
 from gitops_ds.model.skip_reasons import SkipReason
 from gitops_ds.model.skipped import DriftPolicy, Skipped
 from gitops_ds.model.sources.bundle import Bundle, Manifest
-from gitops_ds.plan import allow_list, deletions, drift, impersonation, ownership, prune
+from gitops_ds.plan import allow_list, deletions, drift, impersonation, object_owner, prune
+from gitops_ds.plan.object_owner import Hold
 from gitops_ds.plan.options import FieldConflict, PlanContext
-from gitops_ds.plan.ownership import Hold
 
 
 def refusal(
@@ -54,10 +54,10 @@ def _in_cluster(
         )
     if context.options.adopt:
         return None
-    holder = ownership.holder(old, context.stamp.owner)
+    holder = object_owner.holder(old, context.stamp.owner)
     if (
         holder.hold is Hold.FOREIGN
-        and ownership.owner_of(old) not in context.options.other_owners.behind
+        and object_owner.owner_of(old) not in context.options.other_owners.behind
     ):
         return Skipped(
             SkipReason.OWNED_BY_OTHER,

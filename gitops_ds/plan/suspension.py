@@ -13,7 +13,7 @@ from gitops_ds.model.change import Change, Operation
 from gitops_ds.model.objects import Body, Key
 from gitops_ds.model.skip_reasons import SkipReason
 from gitops_ds.model.skipped import Skipped
-from gitops_ds.plan import ownership
+from gitops_ds.plan import field_managers
 
 
 def refusals(
@@ -52,10 +52,10 @@ def refusals(
 def _suspended(change: Change, live: Body | None, *, live_annotations: bool) -> bool:
     if live is None or _annotation(live) != "true":
         return False
-    if not live_annotations and not ownership.is_from_git(live, names.SUSPEND):
+    if not live_annotations and not field_managers.is_from_git(live, names.SUSPEND):
         return False
     taken_back = change.manifest is not None and _annotation(change.manifest.body) != "true"
-    return not (taken_back and ownership.is_from_git(live, names.SUSPEND))
+    return not (taken_back and field_managers.is_from_git(live, names.SUSPEND))
 
 
 def _annotation(body: Body) -> str:

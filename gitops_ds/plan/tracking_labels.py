@@ -15,7 +15,7 @@ from gitops_ds.model import names
 from gitops_ds.model.objects import Body
 from gitops_ds.model.sources.bundle import Manifest
 from gitops_ds.model.values import replace
-from gitops_ds.plan import inventory
+from gitops_ds.plan import object_owner
 
 
 class Stamp(msgspec.Struct, frozen=True):
@@ -53,7 +53,7 @@ def stamped(manifest: Manifest, stamp: Stamp) -> dict[str, Any]:
     metadata["labels"] = {**(metadata.get("labels") or {}), names.OWNER_LABEL: stamp.owner}
     annotations = dict(metadata.get("annotations") or {})
     if stamp.tracks:
-        annotations[names.TRACKING_ID] = inventory.mark(stamp.owner, manifest.key)
+        annotations[names.TRACKING_ID] = object_owner.mark(stamp.owner, manifest.key)
     if manifest.key.kind == "DaemonSet" or manifest.holder is not None:
         annotations |= {
             names.PATH: manifest.origin.base.file,

@@ -15,7 +15,7 @@ from gitops_ds.model.cluster import PatchType
 from gitops_ds.model.events.deployer import Reconciled
 from gitops_ds.model.live import Taint
 from gitops_ds.model.objects import DAEMONSET, Body, CommitId, Key
-from gitops_ds.plan import apply_order, ownership, plan_hash, printers
+from gitops_ds.plan import apply_order, field_managers, plan_hash, printers
 from gitops_ds.plan.impersonation import Impersonation
 from gitops_ds.plan.options import ApplyOptions
 from gitops_ds.plan.prune import Guards
@@ -264,8 +264,8 @@ def test_an_incomplete_reconciliation_is_reported() -> None:
 
 
 def test_a_generated_client_is_not_a_person() -> None:
-    assert not ownership.is_person("OpenAPI-Generator")
-    assert ownership.is_person("kubectl-edit")
+    assert not field_managers.is_person("OpenAPI-Generator")
+    assert field_managers.is_person("kubectl-edit")
 
 
 def test_objects_that_pods_need_are_applied_before_daemonsets_and_admission_webhooks_last() -> None:

@@ -12,7 +12,7 @@ from gitops_ds.deployer import state_store
 from gitops_ds.model import names
 from gitops_ds.model.cluster import PatchType
 from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, Body, Key
-from gitops_ds.plan import inventory
+from gitops_ds.plan import object_owner
 from gitops_ds.plan.impersonation import Impersonation
 from gitops_ds.plan.options import ApplyOptions
 from gitops_ds.plan.prune import Guards
@@ -78,7 +78,7 @@ def test_two_labels_on_an_object_of_others_do_not_delete_it() -> None:
         await people.create(CONFIG_MAP, config_map("victim"))
         labels = {names.OWNER_LABEL: deployer.owner, names.CONTENT_NAMED: "agent"}
         marks = {
-            names.TRACKING_ID: inventory.mark(
+            names.TRACKING_ID: object_owner.mark(
                 deployer.owner, Key("", "ConfigMap", "default", "victim")
             )
         }
@@ -102,7 +102,9 @@ def test_objects_from_before_the_mark_are_left_as_they_are_and_deleted_by_the_in
         assert changed.writes == 1
         marked = await cluster.get(CONFIG_MAP, "default", "words")
         key = Key("", "ConfigMap", "default", "words")
-        assert marked["metadata"]["annotations"][names.TRACKING_ID] == inventory.mark("test", key)
+        assert marked["metadata"]["annotations"][names.TRACKING_ID] == object_owner.mark(
+            "test", key
+        )
 
     play(scene)
 

@@ -72,7 +72,7 @@ FAULTS: dict[str, dict[str, tuple[str, ...]]] = {
         "gitops_ds.daemonset.futile_writes": ("often = often or count > OFTEN", "pass"),
     },
     "what carries the owner's label is deleted, regardless of its writer": {
-        "gitops_ds.plan.inventory": (
+        "gitops_ds.plan.object_owner": (
             (
                 "mark_of(live) not in (None, mark(owner, key)):\n        return False\n"
                 "    return key in inventory"

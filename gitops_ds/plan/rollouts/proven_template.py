@@ -15,8 +15,8 @@ from gitops_ds.apimachinery import revisions
 from gitops_ds.model import names
 from gitops_ds.model.live import Revision
 from gitops_ds.model.objects import Body
-from gitops_ds.plan import ownership
-from gitops_ds.plan.ownership import Fields
+from gitops_ds.plan import field_managers, ownership
+from gitops_ds.plan.field_managers import Fields
 
 _PATH = ("spec", "template")
 
@@ -41,7 +41,7 @@ def of(live: Body, desired: Body, own: Iterable[Revision], name: str) -> Body:
     if proven is None or revisions.same_template(proven, live["spec"]["template"]):
         part = ownership.owned_part(live, _PATH)
         return part if part is not None else proven or live["spec"]["template"]
-    fields: Any = ownership.owned_fields(live) or {}
+    fields: Any = field_managers.owned_fields(live) or {}
     for step in _PATH:
         fields = fields.get(f"f:{step}") or {}
     template: Body = _part(proven, fields, desired)
@@ -81,7 +81,7 @@ def _members(items: list[Any], fields: Fields, desired: list[Any]) -> list[Any]:
         if not isinstance(item, Mapping):
             kept += [item] if json.dumps(item) in tokens or item in desired else []
             continue
-        token = {name: item.get(name, ownership.FILLED_KEYS.get(name)) for name in keys}
+        token = {name: item.get(name, field_managers.FILLED_KEYS.get(name)) for name in keys}
         below = next((one for text, one in tokens.items() if json.loads(text) == token), None)
         in_git = ownership.member(desired, token)
         if below is not None or in_git is not None:

@@ -1,0 +1,103 @@
+"""The owner of a live object, and whether it may be deleted as ours: if it is in the inventory,
+without the mark of another object.
+
+The owner label alone proves nothing: controllers copy labels (the endpoints controller those of a
+Service, replicators those of a Secret), and so does `kubectl get -o yaml | sed | kubectl apply`.
+The annotation `gitops-ds.io/tracking-id` identifies the object that it was written to, like that of
+Argo CD: https://argo-cd.readthedocs.io/en/stable/user-guide/resource_tracking/
+"""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from enum import Enum
+
+import msgspec
+
+from gitops_ds.model import names
+from gitops_ds.model.objects import Body, Key
+from gitops_ds.plan import field_managers
+
+
+class Hold(Enum):
+    """The kind of owner of a live object."""
+
+    OURS = "ours"
+    FREE = "free"
+    FOREIGN = "foreign"
+
+
+class LiveOwner(msgspec.Struct, frozen=True):
+    """The owner of a live object; `name` describes a foreign one."""
+
+    hold: Hold
+    name: str = ""
+
+
+def holder(live: Body, owner: str) -> LiveOwner:
+    """The owner: ours by the owner label; foreign by a mark of Helm, Flux, Argo CD, kapp or another
+    gitops-ds; else free.
+    """
+    metadata = live.get("metadata") or {}
+    labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
+    marked = labels.get(names.OWNER_LABEL)
+    if marked is not None:
+        return (
+            LiveOwner(Hold.OURS)
+            if marked == owner
+            else LiveOwner(Hold.FOREIGN, f"gitops-ds of {marked}")
+        )
+    if release := annotations.get("meta.helm.sh/release-name"):
+        return LiveOwner(Hold.FOREIGN, f"Helm release {release}")
+    if tracking := annotations.get("argocd.argoproj.io/tracking-id"):
+        return LiveOwner(Hold.FOREIGN, f"Argo CD application {tracking.partition(':')[0]}")
+    for tool in ("kustomize", "helm"):
+        if name := labels.get(f"{tool}.toolkit.fluxcd.io/name"):
+            return LiveOwner(Hold.FOREIGN, f"Flux {tool} {name}")
+    if app := labels.get("kapp.k14s.io/app"):
+        return LiveOwner(Hold.FOREIGN, f"kapp app {app}")
+    return LiveOwner(Hold.FREE)
+
+
+def owner_of(live: Body) -> str:
+    """The id of the gitops-ds owner in its label; empty without one."""
+    return str(((live.get("metadata") or {}).get("labels") or {}).get(names.OWNER_LABEL) or "")
+
+
+def mark(owner: str, key: Key) -> str:
+    """The value of the annotation on this object."""
+    return f"{owner}:{key.group}/{key.kind}:{key.namespace}/{key.name}"
+
+
+def mark_of(live: Body) -> str | None:
+    """The annotation of a live object; None for an object from before the annotation existed."""
+    value = ((live.get("metadata") or {}).get("annotations") or {}).get(names.TRACKING_ID)
+    return None if value is None else str(value)
+
+
+def may_delete(key: Key, live: Body, owner: str, inventory: Set[Key] | None) -> bool:
+    """Whether the object is ours to delete.
+
+    It has our label, no mark of another object, and is in the inventory. If the inventory was lost
+    (None), it needs our mark and fields that we applied.
+    """
+    if holder(live, owner).hold is not Hold.OURS or mark_of(live) not in (
+        None,
+        mark(owner, key),
+    ):
+        return False
+    return (
+        key in inventory
+        if inventory is not None
+        else mark_of(live) is not None and applied_by_us(live)
+    )
+
+
+def applied_by_us(live: Body) -> bool:
+    """Whether the object has an Apply entry of our field manager, which a copy lacks."""
+    return field_managers.owned_fields(live) is not None
+
+
+def labelled(live: Body, owner: str) -> bool:
+    """Whether the object has our label."""
+    return owner_of(live) == owner
