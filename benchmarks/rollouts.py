@@ -103,6 +103,8 @@ def main() -> None:
 
 def compare(plane: ControlPlane, nodes: int) -> None:
     plane.kubectl("wait", "--for=condition=Ready", "nodes", "--all", "--timeout=600s")
+    # YAML with the certificate in it, as kubeconfigs are
+    plane.kubeconfig.write_text(plane.kubectl("config", "view", "--raw", "--flatten"))
     # the first of all runs on a new control plane is slow
     measured(plane, nodes, their_command(plane, LIFTED))
     ours, theirs = [], []
