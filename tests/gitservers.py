@@ -15,12 +15,13 @@ import socketserver
 import ssl
 import subprocess
 import tempfile
-import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+
+from tests.server_thread import ServerThread
 
 GIT_ENVIRONMENT = {
     "PATH": f"{os.environ['PATH']}:/usr/sbin:/sbin",
@@ -222,7 +223,7 @@ def http_git_server(directory: Path) -> Iterator[HttpServer]:
     handler.owner = HttpServer(
         directory, f"https://localhost:{server.server_port}", authority.read_bytes()
     )
-    with _serving(server):
+    with ServerThread(server):
         yield handler.owner
 
 
@@ -345,7 +346,7 @@ def ssh_git_server(directory: Path) -> Iterator[SshServer]:
     port = server.server_address[1]
     host_key = (directory / "host.pub").read_text().rsplit(" ", 1)[0]
     keys = [(directory / name).read_bytes() for name in ("user", "strange")]
-    with _serving(server):
+    with ServerThread(server):
         yield SshServer(
             directory, port, keys[0], keys[1], f"[127.0.0.1]:{port} {host_key}\n".encode()
         )
@@ -357,15 +358,3 @@ def silent_server() -> Iterator[int]:
     with socketserver.TCPServer(("127.0.0.1", 0), socketserver.BaseRequestHandler) as server:
         # Never served: the kernel accepts the connection, and no process responds.
         yield server.server_address[1]
-
-
-@contextlib.contextmanager
-def _serving(server: socketserver.TCPServer) -> Iterator[None]:
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-    thread.start()
-    try:
-        yield
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()

@@ -12,7 +12,6 @@ import ssl
 import stat
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -26,6 +25,7 @@ from gitops_ds.client import config as client_config
 from gitops_ds.client import kubeconfig, rest
 from gitops_ds.client.config import ClientConfig
 from gitops_ds.client.kubeconfig import KubeconfigEntry
+from tests.server_thread import ServerThread
 
 SECRET = "a-secret-that-no-other-user-sees"
 
@@ -588,14 +588,8 @@ def server(authority: Authority) -> Iterator[Server]:
     served = Quiet(("127.0.0.1", 0), Handler)
     served.socket = tls.wrap_socket(served.socket, server_side=True)
     made.url = f"https://127.0.0.1:{served.server_port}"
-    thread = threading.Thread(target=served.serve_forever, kwargs={"poll_interval": 0.05})
-    thread.start()
-    try:
+    with ServerThread(served):
         yield made
-    finally:
-        served.shutdown()
-        thread.join()
-        served.server_close()
 
 
 def version(file: Path) -> str:

@@ -5,7 +5,6 @@ the contract, and changes nothing.
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ from tests.cluster import program
 from tests.cluster.program import Desk
 from tests.controlplane import free_port
 from tests.plan.world import config_map, daemonset
+from tests.server_thread import ServerThread
 
 
 @dataclass
@@ -51,14 +51,8 @@ def answering(wrong: Wrong) -> Iterator[Wrong]:
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     wrong.url = f"http://127.0.0.1:{server.server_port}"
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-    thread.start()
-    try:
+    with ServerThread(server):
         yield wrong
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 def kubeconfig(directory: Path, url: str, name: str = "kubeconfig") -> Path:

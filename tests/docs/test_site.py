@@ -8,7 +8,6 @@ import re
 import runpy
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -22,6 +21,7 @@ from playwright.sync_api import expect
 
 from tests.docs.pages import ROOT
 from tests.page.conftest import Looker, browser, looker
+from tests.server_thread import ServerThread
 
 __all__ = ["browser", "looker"]  # fixtures
 pytestmark = pytest.mark.xdist_group("site")
@@ -148,9 +148,7 @@ def test_the_search_finds_every_page(site: Path) -> None:
 def test_the_search_works_in_a_browser_without_another_host(site: Path, looker: Looker) -> None:
     """`looker` fails for a request to another host, and for a complaint of the browser."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(site)))
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
+    with ServerThread(server):
         page = looker.open(f"http://127.0.0.1:{server.server_port}/guides/drift/")
         expect(page.locator("h1")).to_contain_text("Drift")
         # the index is loaded: a query before that is lost
@@ -161,10 +159,6 @@ def test_the_search_works_in_a_browser_without_another_host(site: Path, looker: 
         expect(found).to_be_visible()
         assert found.get_attribute("href")
         looker.close()
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 def test_a_wrong_link_fails_the_build(tmp_path: Path) -> None:

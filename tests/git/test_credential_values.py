@@ -37,6 +37,7 @@ from gitops_ds.settings.base import decode
 from gitops_ds.settings.repository import CredentialSettings, RepositorySettings
 from tests import gitservers
 from tests.gitservers import HttpServer
+from tests.server_thread import ServerThread
 
 MAIN = Branch("main")
 
@@ -379,11 +380,11 @@ def _pump(source: socket.socket, sink: socket.socket) -> None:
 @contextlib.contextmanager
 def proxy() -> Iterator[tuple[str, list[list[str]]]]:
     """The address of a proxy, and the request lines it received."""
-    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), _Proxy) as server:
-        server.daemon_threads = True
-        server.requests = []  # type: ignore[attr-defined]
-        with gitservers._serving(server):
-            yield f"http://127.0.0.1:{server.server_address[1]}", server.requests  # type: ignore[attr-defined]
+    server = socketserver.ThreadingTCPServer(("127.0.0.1", 0), _Proxy)
+    server.daemon_threads = True
+    server.requests = []  # type: ignore[attr-defined]
+    with ServerThread(server):
+        yield f"http://127.0.0.1:{server.server_address[1]}", server.requests  # type: ignore[attr-defined]
 
 
 def test_git_and_the_tokens_of_an_app_go_through_the_proxy(
@@ -523,7 +524,7 @@ def github(app_key: Path, tmp_path: Path) -> Iterator[GitHub]:
     server = gitservers._TlsServer(("127.0.0.1", 0), Handler)
     server.context = context
     Handler.owner = GitHub(f"https://localhost:{server.server_port}", key)
-    with gitservers._serving(server):
+    with ServerThread(server):
         yield Handler.owner
 
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ import pytest
 from gitops_ds.model.sources.allowed_renderers import AllowedRenderers
 from tests import renderers
 from tests.renderers import test_helm as local
+from tests.server_thread import ServerThread
 
 pytestmark = pytest.mark.renderers
 
@@ -61,15 +61,10 @@ def serving(pages: dict[str, tuple[str, bytes]]) -> Iterator[Server]:
         def log_message(self, *_: object) -> None:
             pass
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        here.url = f"127.0.0.1:{server.server_address[1]}"
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-        thread.start()
-        try:
-            yield here
-        finally:
-            server.shutdown()
-            thread.join()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    here.url = f"127.0.0.1:{server.server_address[1]}"
+    with ServerThread(server):
+        yield here
 
 
 def http_pages(archive: bytes = ARCHIVE) -> dict[str, tuple[str, bytes]]:

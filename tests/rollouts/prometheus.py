@@ -7,7 +7,6 @@ from __future__ import annotations
 import contextlib
 import http.server
 import json
-import threading
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.local_server import LocalServer, program
+from tests.server_thread import ServerThread
 
 CONFIGURATION = """\
 global: {{scrape_interval: 1s, scrape_timeout: 1s}}
@@ -44,8 +44,7 @@ class Exporter:
                 pass
 
         self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
-        self._thread.start()
+        self._thread = ServerThread(self._server)
 
     @property
     def target(self) -> str:
@@ -54,9 +53,7 @@ class Exporter:
 
     def stop(self) -> None:
         """Ends it."""
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        self._thread.stop()
 
 
 class Prometheus(LocalServer):

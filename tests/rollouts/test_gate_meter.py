@@ -30,6 +30,7 @@ from gitops_ds.service.rollouts.gate_http import NoData
 from gitops_ds.service.rollouts.gate_meter import HttpGateMeter
 from gitops_ds.settings import service as settings_of_service
 from tests.rollouts import prometheus
+from tests.server_thread import ServerThread
 
 KEY = Key(DAEMONSET.group, DAEMONSET.kind, "agents", "agent")
 Answer = Callable[[http.server.BaseHTTPRequestHandler, bytes], None]
@@ -57,16 +58,14 @@ class Server:
             def log_message(self, format: str, *args: Any) -> None:
                 pass
 
-        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
-        self._thread.start()
-        self.host = f"127.0.0.1:{self._server.server_address[1]}"
+        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._thread = ServerThread(server)
+        self.host = f"127.0.0.1:{server.server_address[1]}"
         self.url = f"http://{self.host}"
 
     def stop(self) -> None:
         self.release.set()
-        self._server.shutdown()
-        self._server.server_close()
+        self._thread.stop()
 
 
 @pytest.fixture

@@ -12,7 +12,6 @@ import json
 import os
 import ssl
 import subprocess
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -25,6 +24,7 @@ from tests import controlplane, gitservers
 from tests.forges.gitea import Clone, Gitea
 from tests.forges.test_gitea import BOT_SCOPES, Review
 from tests.plan.world import daemonset
+from tests.server_thread import ServerThread
 from tests.service.test_service import PROGRAM, running, until
 from tests.thread_loop import ThreadLoop
 
@@ -86,10 +86,8 @@ def receiver() -> Iterator[tuple[str, list[dict[str, Any]]]]:
             pass
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}/hook-of-a-receiver", news
-    server.shutdown()
-    server.server_close()
+    with ServerThread(server):
+        yield f"http://127.0.0.1:{server.server_port}/hook-of-a-receiver", news
 
 
 @dataclass

@@ -9,7 +9,6 @@ import contextlib
 import json
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -28,6 +27,7 @@ from gitops_ds.telemetry import spans
 from tests import controlplane, gitservers
 from tests.deployer.test_loop import AGENT, History, loop_on
 from tests.plan.world import daemonset
+from tests.server_thread import ServerThread
 from tests.service.test_service import running, until
 
 
@@ -151,14 +151,9 @@ class Collector(BaseHTTPRequestHandler):
 def collecting() -> Iterator[tuple[int, list[tuple[str, bytes]]]]:
     taken: list[tuple[str, bytes]] = []
     handler = type("Taking", (Collector,), {"taken": taken})
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield server.server_port, taken
-        finally:
-            server.shutdown()
-            thread.join()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    with ServerThread(server):
+        yield server.server_port, taken
 
 
 @pytest.mark.controlplane
