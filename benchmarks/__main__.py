@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 from benchmarks import (
@@ -40,6 +41,8 @@ PARTS = {
     "growth": growth.main,
 }
 
+# Go's default, for control planes too: those of tests have one processor.
+os.environ.setdefault("GOMAXPROCS", str(len(os.sched_getaffinity(0))))
 for name in sys.argv[1:] or PARTS:
     print(f"\n# {name}", flush=True)
     PARTS[name]()
