@@ -47,7 +47,7 @@ async def a_commit_has_a_typo_in_its_node_selector(world: World) -> None:
         if live is None or before is None or live["metadata"]["uid"] != before["metadata"]["uid"]:
             break  # one that is made has no agents to lose
         if live["spec"]["template"]["spec"].get("nodeSelector") == {"role": "typo"}:
-            world.wrong.append("a typo takes the agents from all nodes, past the guard")
+            world.fail("a typo takes the agents from all nodes, past the guard")
             break
     world.push(selector="")
 
@@ -57,7 +57,7 @@ async def the_namespace_leaves_git(world: World) -> None:
     await asyncio.sleep(200)
     body = world.cluster.server.store.get(NAMESPACE, "", SPACE)
     if body is None or body["metadata"].get("deletionTimestamp"):
-        world.wrong.append("the Namespace is deleted, with an object that is still in Git")
+        world.fail("the Namespace is deleted, with an object that is still in Git")
     world.push(namespace=True)
 
 
@@ -78,7 +78,7 @@ async def git_is_away_and_the_daemonset_is_deleted(world: World) -> None:
     else:
         # a new process does not know the last commit's files
         if not world.windows and not world.restarted:
-            world.wrong.append("while Git is away a deleted DaemonSet is not created again")
+            world.fail("while Git is away a deleted DaemonSet is not created again")
     world.history.unreachable = False
 
 
@@ -109,7 +109,7 @@ async def a_node_goes(world: World) -> None:
             and not world.disturbed
         )
         if undisturbed and live is not None and image_of(live) != image:
-            world.wrong.append("a commit waits because of the pods of a node that is gone")
+            world.fail("a commit waits because of the pods of a node that is gone")
 
 
 async def a_node_is_silent_for_a_while(world: World) -> None:
@@ -441,7 +441,7 @@ async def a_watch_dies_of_an_internal_error(world: World) -> None:
         and world.live() is not None
     )
     if undisturbed and body is None:
-        world.wrong.append("after an internal error in a watch a change is not seen")
+        world.fail("after an internal error in a watch a change is not seen")
 
 
 async def etcd_is_restored_from_a_backup(world: World) -> None:

@@ -142,6 +142,7 @@ class World:
 
     def __post_init__(self) -> None:
         self._people = self.cluster.client("kubectl-edit")
+        self.failed = asyncio.Event()
         self._clients: list[simulator.Client] = []
 
     # --- the service
@@ -178,7 +179,7 @@ class World:
             task.cancel()
         for result in await asyncio.gather(*self.tasks, return_exceptions=True):
             if isinstance(result, Exception):
-                self.wrong.append(f"the service ended by itself: {result!r}")
+                self.fail(f"the service ended by itself: {result!r}")
         for client in self._clients:
             client.cut_watches()
         self.tasks = []
@@ -206,6 +207,11 @@ class World:
         """Adds a line to the story."""
         self.story.append(f"{self.now:6.0f} s: {text}")
 
+    def fail(self, wrong: str) -> None:
+        """Records what is wrong, which ends the world."""
+        self.wrong.append(wrong)
+        self.failed.set()
+
     @contextlib.contextmanager
     def fault(self, answer: Faults) -> Iterator[None]:
         """A fault that lasts as long as the block."""
@@ -219,7 +225,7 @@ class World:
 
     def _judge(self, name: str) -> Faults:
         def judge(request: SimulatedRequest) -> RequestFault | None:
-            self.sent[name, int(self.now // 60)] += request.verb != "watch"
+            self._count_request(name, request)
             for window in self.windows:
                 if (fault := window(request)) is not None:
                     return fault
@@ -242,6 +248,13 @@ class World:
 
         return judge
 
+    def _count_request(self, name: str, request: SimulatedRequest) -> None:
+        """No minute has more requests than a loop with back-off sends."""
+        minute = int(self.now // 60)
+        self.sent[name, minute] += request.verb != "watch"
+        if self.sent[name, minute] > REQUESTS_A_MINUTE:
+            self.fail(f"the {name} sent {REQUESTS_A_MINUTE} requests in minute {minute}")
+
     def _judge_delete(self, request: SimulatedRequest) -> None:
         assert request.resource is not None
         body = self.cluster.server.store.get(request.resource, request.namespace, request.name)
@@ -250,18 +263,16 @@ class World:
         if request.resource == POD:
             self._judge_pod(body)
         elif request.resource != CONTROLLER_REVISION and key_of(body) not in self.wrote:
-            self.wrong.append(f"deletes {key_of(body)}, which it never wrote")
+            self.fail(f"deletes {key_of(body)}, which it never wrote")
 
     def _judge_pod(self, body: Body) -> None:
         pod, owner = pods.pod_of(body), self.live()
         if pod.uid in self.kept:
-            self.wrong.append(
-                f"deletes the pod of {pod.node} for an orphan that could not be adopted"
-            )
+            self.fail(f"deletes the pod of {pod.node} for an orphan that could not be adopted")
         if self.now - self.restored_at < AT_REST or self.is_late:
             return  # it saw the pods as they were before
         if pod.owner is None or pod.owner.kind != "DaemonSet" or pod.owner.name != NAME:
-            self.wrong.append(f"deletes the pod {pod.name}, which is not its own")
+            self.fail(f"deletes the pod {pod.name}, which is not its own")
             return
         if not self.is_calm or self.windows or owner is None or pod.terminating or not pod.ready:
             return
@@ -278,7 +289,7 @@ class World:
             and image == image_of(owner)
             and not (node.get("spec") or {}).get("taints")
         ):
-            self.wrong.append(f"deletes the healthy pod of {pod.node}, the only one there")
+            self.fail(f"deletes the healthy pod of {pod.node}, the only one there")
 
     def _check_event(self, event: Event) -> None:
         if (
@@ -287,13 +298,11 @@ class World:
         ):
             age = self.now - self.blind_since
             if age > OLDEST_PICTURE + 60:
-                self.wrong.append(
-                    f"reports on a picture that is {age:.0f} s old: {type(event).__name__}"
-                )
+                self.fail(f"reports on a picture that is {age:.0f} s old: {type(event).__name__}")
         if isinstance(event, base.Decided):
             reasons = [action.why for action in event.decision.actions]
             if not all(reasons):
-                self.wrong.append("an action has no reason")
+                self.fail("an action has no reason")
 
     # --- observations
 
@@ -318,36 +327,32 @@ class World:
         """
         owner = self.live()
         if owner is None:
-            self.wrong.append(f"{when}: there is no DaemonSet")
+            self.fail(f"{when}: there is no DaemonSet")
             return
         if image_of(owner) != self.expected_image():
-            self.wrong.append(
-                f"{when}: the image is {image_of(owner)}, Git has {self.expected_image()}"
-            )
+            self.fail(f"{when}: the image is {image_of(owner)}, Git has {self.expected_image()}")
             return
         nodes = {body["metadata"]["name"] for body in self.cluster.server.store.all(NODE)}
         running = Counter(pod.node for pod in self.own_pods() if pod.ready and not pod.terminating)
         missing = Counter(nodes) - running
         if running - Counter(nodes) or missing.total() > (0 if rolled_out else 1):
-            self.wrong.append(
-                f"{when}: of the nodes {sorted(nodes)} these have agents: {dict(running)}"
-            )
+            self.fail(f"{when}: of the nodes {sorted(nodes)} these have agents: {dict(running)}")
 
     def check_end(self) -> None:
         """All is as wanted, and nothing is in progress."""
         self.check_agents("at the end")
         store = self.cluster.server.store
         if self.wanted.settings and store.get(CONFIG_MAP, SPACE, "settings") is None:
-            self.wrong.append("at the end: the ConfigMap is missing")
+            self.fail("at the end: the ConfigMap is missing")
         if not self.wanted.settings and store.get(CONFIG_MAP, SPACE, "settings") is not None:
-            self.wrong.append("at the end: the ConfigMap that left Git is still there")
+            self.fail("at the end: the ConfigMap that left Git is still there")
         if (owner := self.live()) is not None:
             self._check_status(owner)
             self.check_newest_revision("at the end", owner)
         minute = int(self.now // 60) - 1
         for name in ("controller", "deployer"):
             if (number := self.sent[name, minute]) > QUIET_REQUESTS_A_MINUTE:
-                self.wrong.append(f"at the end: the {name} still sends {number} requests a minute")
+                self.fail(f"at the end: the {name} still sends {number} requests a minute")
 
     def _check_status(self, owner: Body) -> None:
         nodes, status = len(self.cluster.server.store.all(NODE)), owner.get("status") or {}
@@ -358,9 +363,7 @@ class World:
             "updatedNumberScheduled",
         ):
             if status.get(counter, 0) != nodes:
-                self.wrong.append(
-                    f"at the end: {counter} is {status.get(counter, 0)} on {nodes} nodes"
-                )
+                self.fail(f"at the end: {counter} is {status.get(counter, 0)} on {nodes} nodes")
 
     def check_newest_revision(self, when: str, owner: Body) -> None:
         """The newest revision has the template, and every pod its hash."""
@@ -379,21 +382,18 @@ class World:
             or template is None
             or not revisions.same_template(template, owner["spec"]["template"])
         ):
-            self.wrong.append(f"{when}: the newest revision is not the template's")
+            self.fail(f"{when}: the newest revision is not the template's")
             return
         hash = newest["metadata"]["labels"][names.REVISION_HASH]
         stray = [pod.name for pod in self.own_pods() if pod.hash != hash]
         if stray:
-            self.wrong.append(f"{when}: pods {stray} have the hash of another revision")
+            self.fail(f"{when}: pods {stray} have the hash of another revision")
 
-    def check_rates(self) -> None:
-        """No minute of the world had more requests than a loop with back-off sends."""
-        (name, minute), most = max(self.sent.items(), key=lambda item: item[1])
-        if most > REQUESTS_A_MINUTE:
-            self.wrong.append(f"the {name} sent {most} requests in minute {minute}")
+    def check_looks(self) -> None:
+        """Git was read on schedule, and a few times for each event."""
         allowed = self.scheduled_looks + 4 * len(self.story) + 10
         if not self.git_away and self.history.looks > allowed:
-            self.wrong.append(
+            self.fail(
                 f"{self.history.looks} looks at Git, of which {self.scheduled_looks} were scheduled"
             )
 
@@ -433,21 +433,31 @@ async def _play(seed: int, table: dict[str, Disturbance]) -> Outcome:
             NodeSpec(f"node-{number}", {"role": "worker"}) for number in range(chance.randint(2, 3))
         )
         world = World(chance, cluster)
-        world.push()
-        world.start()
-        await asyncio.sleep(60)
-        events = [asyncio.create_task(_happens(world, *one)) for one in _drawn(chance, table)]
-        results = await asyncio.gather(*events, return_exceptions=True)
-        for result in results:
-            if isinstance(result, BaseException):
-                raise result
-        world.record("all is over")
-        world.push(tag=world.wanted.tag + 1, selector="", namespace=True)
-        await asyncio.sleep(SETTLED_AFTER)
-        world.check_end()
-        world.check_rates()
+        whole = asyncio.create_task(_whole(world, chance, table))
+        failure = asyncio.create_task(world.failed.wait())
+        await asyncio.wait((whole, failure), return_when=asyncio.FIRST_COMPLETED)
+        failure.cancel()
+        if whole.done():
+            await whole
+        else:
+            whole.cancel()
         await world.kill()
         return Outcome(seed, tuple(world.story), tuple(dict.fromkeys(world.wrong)))
+
+
+async def _whole(world: World, chance: random.Random, table: dict[str, Disturbance]) -> None:
+    """All that happens in a world, if nothing is wrong before its end."""
+    world.push()
+    world.start()
+    await asyncio.sleep(60)
+    async with asyncio.TaskGroup() as events:
+        for one in _drawn(chance, table):
+            events.create_task(_happens(world, *one))
+    world.record("all is over")
+    world.push(tag=world.wanted.tag + 1, selector="", namespace=True)
+    await asyncio.sleep(SETTLED_AFTER)
+    world.check_end()
+    world.check_looks()
 
 
 def _drawn(
