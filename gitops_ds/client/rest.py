@@ -8,7 +8,6 @@ from __future__ import annotations
 import copy
 import random
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Any, Self
 
@@ -176,7 +175,7 @@ class HttpCluster:
         }
         wait = aiohttp.ClientTimeout(total=None, connect=REQUEST_SECONDS, sock_read=seconds + 15)
         decode = wire.decoder(field_projection.EVENTS, resource, which)
-        async with self._send(
+        async with await self._send(
             Request(
                 "GET",
                 wire.path_of(resource, which.namespace),
@@ -239,7 +238,7 @@ class HttpCluster:
         if dry_run:
             query["dryRun"] = "All"
         path = wire.path_of(resource, wire.namespace_of(body), str(body["metadata"]["name"]))
-        async with self._send(
+        async with await self._send(
             Request("PATCH", path, body, query, {"Content-Type": _APPLY})
         ) as reply:
             return ApplyResult(
@@ -284,7 +283,7 @@ class HttpCluster:
         """At most `most` bytes of the response at a path that is not an object: a log, a page
         behind a proxy.
         """
-        async with self._send(Request("GET", path, query=query)) as reply:
+        async with await self._send(Request("GET", path, query=query)) as reply:
             data = bytearray()
             try:
                 async for piece in reply.content.iter_any():
@@ -295,13 +294,13 @@ class HttpCluster:
                 raise self._transport.unreachable(error) from error
             return data[:most].decode("utf-8", "replace")
 
-    def _send(self, request: Request) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
-        return self._transport.send(request, self._acting)
+    async def _send(self, request: Request) -> aiohttp.ClientResponse:
+        return await self._transport.send(request, self._acting)
 
     async def _json(
         self, request: Request, decode: field_projection.Decode = orjson.loads
     ) -> dict[str, Any]:
-        async with self._send(request) as reply:
+        async with await self._send(request) as reply:
             return await self._parsed(reply, decode)
 
     async def _parsed(

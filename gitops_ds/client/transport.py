@@ -14,7 +14,7 @@ import socket
 import ssl
 import time
 import weakref
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -139,21 +139,22 @@ class Transport:
             f"{self._access.who} right?"
         )
 
-    @contextlib.asynccontextmanager
     async def send(
         self, request: Request, acting: Sequence[tuple[str, str]]
-    ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """The response to a request with the headers `acting`. Raises ClusterError."""
+    ) -> aiohttp.ClientResponse:
+        """The response to a request with the headers `acting`, to be used as a context manager.
+        Raises ClusterError.
+        """
         refused: str | None = None
         waited = 0.0
         for attempt in range(PATIENCE + 1):
             authorization = await self._access.authorization(refuse=refused)
-            async with await self._request(request, acting, authorization) as reply:
-                if 300 <= reply.status < 400:
-                    raise self.garbage()
+            reply = await self._request(request, acting, authorization)
+            if reply.status < 300:
+                return reply
+            async with reply:
                 if reply.status < 400:
-                    yield reply
-                    return
+                    raise self.garbage()
                 error = status_errors.error_for(
                     reply.status,
                     await self.whole(reply),
@@ -173,6 +174,7 @@ class Transport:
             if not wait or attempt == PATIENCE or waited > LONGEST_WAIT_SECONDS:
                 raise error
             await asyncio.sleep(wait)
+        raise AssertionError
 
     async def _request(
         self,

@@ -160,6 +160,7 @@ class Controller:
         """Starts reconciliations, for every DaemonSet; the initial state."""
         self._leading = True
         self._wake(set(self.keys))
+        self._wakeup.set()
 
     def stop_leading(self) -> None:
         """Stops reconciliations until `start_leading`, and cancels running ones; the watches
@@ -224,6 +225,7 @@ class Controller:
                 self._wake(self._cache.replace(resource, items, version))
                 if self._cache.synced:
                     self.synced.set()
+                    self._wakeup.set()
             case WatchEvent(type=type, object=body, version=version):
                 if self._powers is Powers.OBSERVE and resource == POD and type is EventType.DELETED:
                     self._shadow.gone(pods.pod_of(body))
@@ -259,10 +261,11 @@ class Controller:
     def _wake(self, keys: set[Key]) -> None:
         if not keys:
             return
-        due = asyncio.get_running_loop().time() + GATHERED
+        due, next_due = asyncio.get_running_loop().time() + GATHERED, self._queue.next_due()
         for key in sorted(keys):
             self._queue.add(key, due)
-        self._wakeup.set()
+        if self._queue.next_due() != next_due:
+            self._wakeup.set()
 
     async def _start_reconciliations(self) -> None:
         """Starts reconciliations as keys become due, up to the limit."""
