@@ -63,7 +63,7 @@ class Placer:
         """The placement on that node."""
         if self.node_name and self.node_name != node.name:
             return Placement.EVICT
-        if not self.selects(node):
+        if (self.node_selector or self.terms is not None) and not self.selects(node):
             return Placement.EVICT
         if not node.taints:
             return Placement.RUN

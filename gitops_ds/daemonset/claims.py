@@ -8,7 +8,7 @@ duplicate, would be deleted.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 
 import msgspec
 
@@ -41,10 +41,13 @@ def claim(seen: Observation) -> Claim:
     """The claim by the selector of a DaemonSet that is not being deleted."""
     daemonset, selector = seen.daemonset, seen.daemonset.selector or ()
     actions: list[Action] = []
+    # by identity: the pods of a revision share their labels (apimachinery/pods)
+    labels = {id(pod.labels): pod.labels for pod in seen.pods}
+    selected = {id(one) for one in labels.values() if label_selector.all_match(selector, one)}
     pods = tuple(
         pod
         for pod in seen.pods
-        if _is_settled(daemonset, selector, pod)
+        if _is_settled(daemonset, selected, pod)
         or _take(
             daemonset,
             selector,
@@ -60,15 +63,11 @@ def claim(seen: Observation) -> Claim:
     return Claim(pods, kept, tuple(actions))
 
 
-def _is_settled(daemonset: DaemonSet, selector: tuple[Requirement, ...], pod: Pod) -> bool:
-    """Whether it belongs to the DaemonSet and stays so. A fast test, since it is true for nearly
-    every pod in every reconciliation.
+def _is_settled(daemonset: DaemonSet, selected: Set[int], pod: Pod) -> bool:
+    """Whether it belongs to the DaemonSet and stays so; `selected` has the identities of labels. A
+    fast test, since it is true for nearly every pod in every reconciliation.
     """
-    return (
-        pod.owner is not None
-        and pod.owner.uid == daemonset.uid
-        and label_selector.all_match(selector, pod.labels)
-    )
+    return pod.owner is not None and pod.owner.uid == daemonset.uid and id(pod.labels) in selected
 
 
 class _ClaimCandidate(msgspec.Struct, frozen=True):

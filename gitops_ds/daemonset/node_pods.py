@@ -72,7 +72,8 @@ class NodePodLayout(msgspec.Struct, frozen=True):
 
     def available(self, pod: Pod) -> bool:
         """Whether a pod counts as available now."""
-        return pod.ready and pod.available(self.seen.daemonset.min_ready_seconds, self.seen.now)
+        seconds = self.seen.daemonset.min_ready_seconds
+        return pod.ready and (not seconds or pod.available(seconds, self.seen.now))
 
 
 def keep_first(pod: Pod) -> tuple[bool, float, str]:

@@ -70,6 +70,8 @@ class _Changes:
 
     def delete_surplus(self, node_pods: NodePods) -> None:
         """Deletes failed, succeeded and surplus pods of a node that may have a pod."""
+        if len(node_pods.pods) == 1 and not node_pods.pods[0].ended:  # the usual case
+            return
         running = []
         for pod in node_pods.pods:
             if pod.terminating:

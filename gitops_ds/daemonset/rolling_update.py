@@ -52,7 +52,9 @@ def _outdated(node_pods: NodePods, pod: Pod, why: str) -> DeletePod:
 def _sort_out(layout: NodePodLayout, node_pods: NodePods) -> tuple[Pod | None, Pod | None, bool]:
     """The new pod, the old one, and whether a node has more of either."""
     new = old = None
-    for pod in node_pods.staying:
+    for pod in node_pods.pods:
+        if pod.terminating:
+            continue
         if layout.updated(pod):
             if new is not None:
                 return None, None, True

@@ -81,8 +81,8 @@ MUTANTS: dict[str, tuple[str, str, str]] = {
     ),
     "minReadySeconds is ignored": (
         f"{CORE}node_pods",
-        "return pod.ready and pod.available(",
-        "return pod.ready or pod.available(",
+        "return pod.ready and (not seconds or pod.available(",
+        "return pod.ready or (not seconds or pod.available(",
     ),
     "minReadySeconds must be passed, not reached": (
         "gitops_ds.model.daemonset",
