@@ -241,8 +241,8 @@ def keys(
     schema: Schema, root: Schema, path: str, more: Mapping[str, str]
 ) -> Iterator[tuple[str, ...]]:
     """The rows of a group."""
-    for name, given in schema.get("properties", {}).items():
-        key = resolved(given, root)
+    for name, property in schema.get("properties", {}).items():
+        key = resolved(property, root)
         below = f"{path}.{name}" if path else name
         if not without_effect(below, more):
             text = prose(key) + link(below, more)
@@ -260,9 +260,9 @@ def groups(schema: Schema, root: Schema, path: str) -> Iterator[tuple[str, Schem
     A group of several places, and the rollout of clusters and environments, is in its first place.
     """
     yield path, schema
-    for name, given in schema.get("properties", {}).items():
+    for name, property in schema.get("properties", {}).items():
         below = f"{path}.{name}" if path else name
-        key = resolved(given, root)
+        key = resolved(property, root)
         defaults = name == "rollout" and "stages" in key.get("properties", {})
         if below in ("repositories", "repository.apply") or defaults:
             continue
