@@ -146,6 +146,6 @@ def test_a_link_in_the_place_of_the_reports_is_replaced(
     (elsewhere / "kept").touch()
     (work.clone / ".gitops-ds").symlink_to(elsewhere)
     work.commit("a link")
-    assert job(work, wheels, tmp_path).returncode == 0
+    assert in_the_image(work, wheels, tmp_path).returncode == 0
     assert [path.name for path in elsewhere.iterdir()] == ["kept"]
     assert (work.clone / ".gitops-ds/report.json").is_file()

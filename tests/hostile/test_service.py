@@ -35,7 +35,7 @@ PROBE_SECONDS = 5.0  # the kubelet's timeout
 # test_render_timeout.py checks the default.
 RENDER_TIMEOUT = "5s"
 # Of the hostile repositories. Each fetch of some takes a second of a core, for the limit of memory.
-INTERVAL = "20s"
+INTERVAL, RETRY_INTERVAL = "60s", "10s"
 
 
 def limit_of_the_pod() -> int:
@@ -109,12 +109,12 @@ def good(space: str, tag: int) -> dict[str, str]:
 
 
 def settings(tmp_path: Path, hostile: list[Path], fleet: Path) -> Path:
-    intervals = {**dict.fromkeys(hostile, INTERVAL), fleet: "1s"}
+    intervals = {**dict.fromkeys(hostile, (INTERVAL, RETRY_INTERVAL)), fleet: ("1s", "1s")}
     content: dict[str, Any] = {
         "render": {"timeout": RENDER_TIMEOUT},
         "repositories": [
-            {"url": str(path), "interval": interval, "retryInterval": "1s", "allowLocal": True}
-            for path, interval in intervals.items()
+            {"url": str(path), "interval": interval, "retryInterval": retry, "allowLocal": True}
+            for path, (interval, retry) in intervals.items()
         ],
     }
     file = tmp_path / "settings.yaml"
