@@ -16,6 +16,7 @@ import msgspec
 
 from gitops_ds.apimachinery import daemonsets
 from gitops_ds.controller.actions import ActionWriter, Remember
+from gitops_ds.daemonset import pod_changes
 from gitops_ds.errors import ClusterError, Forbidden, Invalid, NotFound, NotLeading
 from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.daemonset import DaemonSet
@@ -40,6 +41,10 @@ from gitops_ds.model.events.base import (
 )
 
 T = TypeVar("T")
+
+# How the batches of creates, deletes and replacements grow: upstream's deletes have no slow start
+# (daemon_controller.go, syncNodes); here all follow the first one.
+_GROWTHS = (2, pod_changes.BURST, 2)
 
 
 class ExecutionContext(msgspec.Struct, frozen=True):
@@ -106,8 +111,8 @@ class _Execution:
         deletes = [action for action in actions if isinstance(action, DeletePod)]
         releases = [action for action in actions if isinstance(action, ReleasePod)]
         errors = await self._together([(action,) for action in releases])
-        for units in _by_node(creates, deletes):
-            errors += await self._slowly(units)
+        for units, growth in zip(_by_node(creates, deletes), _GROWTHS, strict=True):
+            errors += await self._slowly(units, growth)
         for action in actions:
             if errors:
                 break
@@ -133,9 +138,9 @@ class _Execution:
         self.stage.emit(StatusWritten(self.stage.clock(), self.daemonset.key, status))
         return []
 
-    async def _slowly(self, units: Sequence[tuple[Action, ...]]) -> list[ClusterError]:
-        """Batches of 1, 2, 4 and so on: when every create is refused (a quota, a webhook), few are
-        tried. The actions of a unit follow each other at once.
+    async def _slowly(self, units: Sequence[tuple[Action, ...]], growth: int) -> list[ClusterError]:
+        """A first one, then batches that grow by the factor: when every create is refused (a quota,
+        a webhook), few are tried. The actions of a unit follow each other at once.
         """
         done, batch = 0, 1
         ordered = (
@@ -145,7 +150,7 @@ class _Execution:
             errors = await self._together(ordered[done : done + batch])
             if errors:
                 return errors
-            done, batch = done + batch, batch * 2
+            done, batch = done + batch, batch * growth
         return []
 
     async def _together(self, units: Iterable[tuple[Action, ...]]) -> list[ClusterError]:

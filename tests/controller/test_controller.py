@@ -5,6 +5,7 @@ regardless of what happens to it.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from itertools import islice
 
 import pytest
@@ -241,6 +242,31 @@ def test_a_quota_for_some_stops_the_rest_before_they_are_tried() -> None:
             assert 10 < tried <= 1 + 2 + 4 + 8
             await asyncio.sleep(60)
             assert tried <= 60
+
+    play(scene)
+
+
+@pytest.mark.parametrize(("denied", "at_once"), [(False, [1, 16]), (True, [1] * 5)])
+def test_all_deletes_follow_the_first_one_if_it_is_accepted(
+    denied: bool, at_once: list[int]
+) -> None:
+    sent = Counter[float]()  # by the second
+
+    def deletes(request: faults.SimulatedRequest) -> faults.RequestFault | None:
+        if request.verb != "delete" or request.resource != POD:
+            return None
+        sent[asyncio.get_running_loop().time()] += 1
+        return faults.failure(403, "denied") if denied else None
+
+    async def scene() -> None:
+        body = daemonset(updateStrategy=world.rolling("100%"))
+        async with set_up(17, body, latency=0.1) as there:
+            there.begin()
+            await asyncio.sleep(30)
+            there.cluster.faults = deletes
+            await there.edit("agent:2")
+            await asyncio.sleep(5)
+            assert list(sent.values())[:5] == at_once
 
     play(scene)
 
