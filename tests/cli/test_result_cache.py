@@ -108,7 +108,7 @@ NAMES = (
 )
 
 
-@pytest.mark.parametrize("name", (*NAMES, pytest.param("real", marks=pytest.mark.slow)))
+@pytest.mark.parametrize("name", [*NAMES, pytest.param("real", marks=pytest.mark.slow)])
 def test_what_is_remembered_changes_no_result(name: str) -> None:
     snapshot = repositories()[name]
     cold = judged(snapshot)
