@@ -26,6 +26,8 @@ _ZERO: Mapping[str, Any] = {
     "intOrString": 0,
     "time": None,
 }
+# The types whose values, unless empty, are stored as they are.
+_PLAIN = _ZERO.keys() - {"quantity"}
 _RBAC = "rbac.authorization.k8s.io"
 
 
@@ -67,7 +69,7 @@ def _struct(
         if field is None:
             if name not in ("apiVersion", "kind"):
                 stored[name] = field_value
-        elif name in old and field_value is old[name]:
+        elif (field_value and field.type in _PLAIN) or (name in old and field_value is old[name]):
             stored[name] = field_value
         elif _is_struct_in_both(field.type, field_value, old.get(name)):
             stored[name] = _struct(field_value, field.type, old[name])
