@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 import random
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -294,8 +294,8 @@ class HttpCluster:
                 raise self._transport.unreachable(error) from error
             return data[:most].decode("utf-8", "replace")
 
-    async def _send(self, request: Request) -> aiohttp.ClientResponse:
-        return await self._transport.send(request, self._acting)
+    def _send(self, request: Request) -> Awaitable[aiohttp.ClientResponse]:
+        return self._transport.send(request, self._acting)
 
     async def _json(
         self, request: Request, decode: field_projection.Decode = orjson.loads

@@ -105,6 +105,7 @@ class World:
     wanted: Wanted = field(default_factory=Wanted)
     story: list[str] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
+    failed: asyncio.Event = field(default_factory=asyncio.Event)
     windows: list[Faults] = field(default_factory=list)
     tasks: list[asyncio.Task[Any]] = field(default_factory=list)
     controller: Controller | None = None
@@ -142,7 +143,6 @@ class World:
 
     def __post_init__(self) -> None:
         self._people = self.cluster.client("kubectl-edit")
-        self.failed = asyncio.Event()
         self._clients: list[simulator.Client] = []
 
     # --- the service
