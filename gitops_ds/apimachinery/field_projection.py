@@ -88,6 +88,10 @@ class _Pod(TypedDict, total=False):
     status: _PodStatus
 
 
+class _PodReply(_Pod, total=False):
+    kind: Any
+
+
 class _NodeFields(TypedDict, total=False):
     metadata: _Metadata
     spec: _Spec
@@ -148,11 +152,12 @@ class PackedBodies(Collection[Body]):
         return any(one == body for one in self)
 
 
-# Decoders for a page of a list without its items, for an item, and for an event of a watch. They
-# raise msgspec's errors for other content.
+# Decoders for a page of a list without its items, for an item, for an event of a watch, and for the
+# reply to a write. They raise msgspec's errors for other content.
 PAGE: Decode = Decoder(_ListPage).decode
 ITEMS: Mapping[Resource, Decode] = {POD: _listed_pod, NODE: Decoder(_NodeFields).decode}
 EVENTS: Mapping[Resource, Decode] = {
     POD: Decoder(_Event[_Pod]).decode,
     NODE: Decoder(_Event[_NodeFields]).decode,
 }
+REPLIES: Mapping[Resource, Decode] = {POD: Decoder(_PodReply).decode}

@@ -7,7 +7,7 @@ stored once.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 from gitops_ds.apimachinery import timestamps
@@ -31,8 +31,11 @@ def pod_of(body: Body) -> Pod:
             (str(name), str(value or "")) for name, value in (metadata.get("labels") or {}).items()
         )
     )
-    ready, since = _readiness(status)
-    trouble, message = _trouble(status)
+    conditions = status.get("conditions") or ()
+    ready, since = _readiness(conditions)
+    states = _container_states(status)
+    trouble, message = _trouble(status, states, conditions)
+    ends = _last_ends(states)
     bound = str(spec.get("nodeName") or "")
     return Pod(
         namespace=sys.intern(str(metadata.get("namespace") or "")),
@@ -52,9 +55,9 @@ def pod_of(body: Body) -> Pod:
         template_generation=labels.get(names.POD_TEMPLATE_GENERATION, ""),
         trouble=trouble,
         message=message,
-        crashed_at=None if ready else crashed_at(status),
-        crash=_crash(status),
-        restarts=sum(int(one.get("restartCount") or 0) for one in _containers(status)),
+        crashed_at=None if ready else _crashed_at(ends),
+        crash=_crash(ends),
+        restarts=sum([int(state.get("restartCount") or 0) for state in states]),
         gated=any(
             gate.get("name") == names.SCHEDULING_GATE for gate in spec.get("schedulingGates") or ()
         ),
@@ -103,8 +106,8 @@ def _released(metadata: Body) -> float:
     return timestamps.seconds(str(text)) or 0.0 if text else 0.0
 
 
-def _readiness(status: Body) -> tuple[bool, float | None]:
-    for condition in status.get("conditions") or ():
+def _readiness(conditions: Sequence[Body]) -> tuple[bool, float | None]:
+    for condition in conditions:
         if condition.get("type") == "Ready":
             return condition.get("status") == "True", timestamps.seconds(
                 str(condition.get("lastTransitionTime") or "")
@@ -112,15 +115,15 @@ def _readiness(status: Body) -> tuple[bool, float | None]:
     return False, None
 
 
-def _trouble(status: Body) -> tuple[str, str]:
-    for container in _containers(status):
-        waiting = (container.get("state") or {}).get("waiting") or {}
-        reason = str(waiting.get("reason") or "")
-        if reason not in _ON_ITS_WAY:
-            return reason, str(waiting.get("message") or "")
+def _trouble(status: Body, states: Sequence[Body], conditions: Sequence[Body]) -> tuple[str, str]:
+    for state in states:
+        if waiting := (state.get("state") or {}).get("waiting"):
+            reason = str(waiting.get("reason") or "")
+            if reason not in _ON_ITS_WAY:
+                return reason, str(waiting.get("message") or "")
     if status.get("phase") == "Failed":
         return str(status.get("reason") or "Failed"), str(status.get("message") or "")
-    for condition in status.get("conditions") or ():
+    for condition in conditions:
         if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
             return str(condition.get("reason") or "Unschedulable"), str(
                 condition.get("message") or ""
@@ -130,24 +133,32 @@ def _trouble(status: Body) -> tuple[str, str]:
 
 def crashed_at(status: Body) -> float | None:
     """When a container of a pod last ended with an error, also of a pod that is ready again."""
-    ends = (
-        (container.get("lastState") or {}).get("terminated") or {}
-        for container in _containers(status)
-    )
+    return _crashed_at(_last_ends(_container_states(status)))
+
+
+def _container_states(status: Body) -> Sequence[Body]:
+    return [
+        *(status.get("initContainerStatuses") or ()),
+        *(status.get("containerStatuses") or ()),
+    ]
+
+
+def _last_ends(states: Sequence[Body]) -> Sequence[Body]:
+    """Of the containers that ended before and were restarted."""
+    return [end for state in states if (end := (state.get("lastState") or {}).get("terminated"))]
+
+
+def _crashed_at(ends: Sequence[Body]) -> float | None:
+    if not ends:
+        return None
     times = (
         timestamps.seconds(str(end.get("finishedAt") or "")) for end in ends if end.get("exitCode")
     )
     return max((time for time in times if time is not None), default=None)
 
 
-def _crash(status: Body) -> str:
-    for container in _containers(status):
-        end = (container.get("lastState") or {}).get("terminated") or {}
+def _crash(ends: Sequence[Body]) -> str:
+    for end in ends:
         if end.get("exitCode") or end.get("reason") == "OOMKilled":
             return sys.intern(str(end.get("reason") or ""))
     return ""
-
-
-def _containers(status: Body) -> Iterator[Body]:
-    yield from status.get("initContainerStatuses") or ()
-    yield from status.get("containerStatuses") or ()

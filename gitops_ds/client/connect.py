@@ -34,12 +34,12 @@ class Connection(msgspec.Struct, frozen=True):
 
 @asynccontextmanager
 async def fenced(
-    connection: Connection, fence: Fence, tally: RequestCounter
+    connection: Connection, fence: Fence, tally: RequestCounter, *, brief_replies: bool
 ) -> AsyncIterator[tuple[Cluster, Cluster]]:
     """The cluster behind a fence, and the same one without a fence and with separate connections:
     for the lease, and for messages to the leader.
 
-    `tally` counts the requests of the first.
+    `tally` counts the requests of the first, and `brief_replies` is for its writes of pods.
     """
     from gitops_ds import __version__
     from gitops_ds.client import config, rest
@@ -48,7 +48,11 @@ async def fenced(
     access = config.access(connection.kubeconfig, connection.context)
     async with (
         rest.HttpCluster(
-            access, f"gitops-ds/{__version__}", guard=fence.check, tally=tally
+            access,
+            f"gitops-ds/{__version__}",
+            guard=fence.check,
+            tally=tally,
+            brief_replies=brief_replies,
         ) as cluster,
         rest.HttpCluster(access, f"gitops-ds/{__version__} leader-election") as free,
     ):

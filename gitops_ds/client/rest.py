@@ -5,6 +5,7 @@ Lists are read in pages, watches as a stream of lines.
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -36,6 +37,7 @@ from gitops_ds.model.cluster import (
 from gitops_ds.model.objects import Body, Resource
 
 PAGE = 500
+READ_SECONDS = 0.02  # the lines of a watch that arrive within this time are read together
 CHUNK = 50  # objects that are decoded at a time
 _APPLY = "application/apply-patch+yaml"  # with a JSON body; `+json` answers 415
 _DISCOVERY = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
@@ -52,15 +54,22 @@ class HttpCluster:
         *,
         guard: Callable[[], None] = lambda: None,
         tally: RequestCounter | None = None,
+        brief_replies: bool = False,
     ) -> None:
         """Sends nothing yet. `guard` is called right before a write is sent, and may raise; `tally`
-        counts the requests.
+        counts the requests. `brief_replies`: the reply to a write of a pod has only the fields of a
+        `Selection` that is brief.
         """
         self._who = access.who
         self._transport = Transport(access, user_agent, guard, tally or RequestCounter())
         self._resources: Mapping[tuple[str, str], Resource] | None = None
         self._acting: Sequence[tuple[str, str]] = ()
         self._bodies = BodyCache()
+        self._replies: Mapping[Resource, field_projection.Decode] = (
+            {kind: wire.or_whole(cut) for kind, cut in field_projection.REPLIES.items()}
+            if brief_replies
+            else {}
+        )
 
     async def __aenter__(self) -> Self:
         """Opens the pools."""
@@ -185,7 +194,7 @@ class HttpCluster:
             )
         ) as reply:
             try:
-                async for line in _lines(reply.content):
+                async for line in _lines(reply):
                     event = decode(line)
                     if decode is orjson.loads:
                         event["object"] = self._bodies.intern(event["object"])
@@ -204,24 +213,16 @@ class HttpCluster:
 
     async def create(self, resource: Resource, body: Body) -> Body:
         """The created object."""
-        return await self._json(
-            Request(
-                "POST",
-                wire.path_of(resource, wire.namespace_of(body)),
-                wire.as_stored(resource, body),
-                _AS_US,
-            )
+        path = wire.path_of(resource, wire.namespace_of(body))
+        return await self._written(
+            resource, Request("POST", path, wire.as_stored(resource, body), _AS_US)
         )
 
     async def replace(self, resource: Resource, body: Body) -> Body:
         """The object after the replacement."""
-        return await self._json(
-            Request(
-                "PUT",
-                wire.path_of(resource, wire.namespace_of(body), str(body["metadata"]["name"])),
-                wire.as_stored(resource, body),
-                _AS_US,
-            )
+        path = wire.path_of(resource, wire.namespace_of(body), str(body["metadata"]["name"]))
+        return await self._written(
+            resource, Request("PUT", path, wire.as_stored(resource, body), _AS_US)
         )
 
     async def apply(
@@ -258,7 +259,9 @@ class HttpCluster:
     ) -> Body:
         """The object after the patch."""
         path = wire.path_of(resource, namespace, name) + (f"/{subresource}" if subresource else "")
-        return await self._json(Request("PATCH", path, patch, _AS_US, {"Content-Type": type.value}))
+        return await self._written(
+            resource, Request("PATCH", path, patch, _AS_US, {"Content-Type": type.value})
+        )
 
     async def delete(
         self,
@@ -277,7 +280,9 @@ class HttpCluster:
         }
         if uid:
             options["preconditions"] = {"uid": uid}
-        return await self._json(Request("DELETE", wire.path_of(resource, namespace, name), options))
+        return await self._written(
+            resource, Request("DELETE", wire.path_of(resource, namespace, name), options)
+        )
 
     async def text(self, path: str, query: Mapping[str, str], most: int) -> str:
         """At most `most` bytes of the response at a path that is not an object: a log, a page
@@ -297,6 +302,9 @@ class HttpCluster:
     def _send(self, request: Request) -> Awaitable[aiohttp.ClientResponse]:
         return self._transport.send(request, self._acting)
 
+    def _written(self, resource: Resource, request: Request) -> Awaitable[dict[str, Any]]:
+        return self._json(request, self._replies.get(resource, orjson.loads))
+
     async def _json(
         self, request: Request, decode: field_projection.Decode = orjson.loads
     ) -> dict[str, Any]:
@@ -315,11 +323,18 @@ class HttpCluster:
         return content
 
 
-async def _lines(stream: aiohttp.StreamReader) -> AsyncIterator[bytes]:
-    """Lines of any length: the reader's own `readline` is limited to some hundred KiB."""
-    pending = b""
-    async for chunk in stream.iter_any():
+async def _lines(reply: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+    """Lines of any length: the reader's own `readline` is limited to some hundred KiB.
+
+    A read, with the steps of the event loop around it, takes more CPU than the lines in it. So the
+    connection pauses after each: in a rollout lines arrive every millisecond.
+    """
+    pending, loop = b"", asyncio.get_running_loop()
+    async for chunk in reply.content.iter_any():
         *whole, pending = (pending + chunk).split(b"\n")
         for line in whole:
             if line:
                 yield line
+        if reply.connection is not None and (transport := reply.connection.transport) is not None:
+            transport.pause_reading()
+            loop.call_later(READ_SECONDS, transport.resume_reading)

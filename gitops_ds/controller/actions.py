@@ -102,8 +102,10 @@ class ActionWriter:
         leader: then nothing is left to do.
         """
         for attempt in range(_NAMES_TO_TRY):
-            name = pod_factory.name(action.seed, attempt)
-            body = {**action.body, "metadata": {**action.body["metadata"], "name": name}}
+            body, name = action.body, action.body["metadata"]["name"]
+            if attempt:
+                name = pod_factory.name(action.seed, attempt)
+                body = {**body, "metadata": {**body["metadata"], "name": name}}
             try:
                 return self._keep(POD, await self._cluster.create(POD, body), action)
             except AlreadyExists:

@@ -46,7 +46,7 @@ async def run(service: Service, emit: Emit, say: Say, *, at_desk: bool) -> None:
         stack.enter_context(otel.exported(say))
         stack.enter_context(_journal(service, events))
         cluster, unfenced = await stack.enter_async_context(
-            connect.fenced(connection, fence, requests)
+            connect.fenced(connection, fence, requests, brief_replies=not service.direct)
         )
         version = await cluster.version()
         emit_recorded = await stack.enter_async_context(

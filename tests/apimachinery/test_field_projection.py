@@ -132,7 +132,10 @@ def test_a_cut_pod_is_read_as_the_whole_one(body: dict[str, Any]) -> None:
         json.dumps({"metadata": {"resourceVersion": "9"}, "items": [body]}).encode()
     )
     item = field_projection.ITEMS[POD](page["items"][0])
-    assert pods.pod_of(event["object"]) == pods.pod_of(item) == pods.pod_of(body)
+    reply = field_projection.REPLIES[POD](json.dumps({"kind": "Pod", **body}).encode())
+    read = pods.pod_of(body)
+    assert [pods.pod_of(cut) for cut in (event["object"], item, reply)] == [read] * 3
+    assert reply["kind"] == "Pod"
     assert (event["type"], page["metadata"]) == ("ADDED", {"resourceVersion": "9"})
     assert not {"managedFields", "containers"} & {
         *event["object"]["metadata"],
