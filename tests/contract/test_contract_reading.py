@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from gitops_ds import errors
@@ -115,6 +117,19 @@ def test_a_watch_from_a_lists_version_sends_every_later_change_once_and_in_order
         assert int(seen[2].version) > int(seen[1].version)
         assert all(version(e.object) == e.version for e in seen)
         assert seen[2].object["data"] == {"k": "2"}
+
+    play(scene)
+
+
+def test_a_watch_sends_each_change_while_it_lasts(play: Play) -> None:
+    async def scene(stage: Stage) -> None:
+        body = await stage.cluster.create(CONFIG_MAP, stage.config_map("a", {"round": "0"}))
+        events = stage.cluster.watch(CONFIG_MAP, version(body), Selection(stage.namespace))
+        for number in ("1", "2", "3"):
+            await stage.cluster.patch(CONFIG_MAP, stage.namespace, "a", {"data": {"round": number}})
+            async with asyncio.timeout(60):
+                event = await anext(events)
+            assert event.object["data"] == {"round": number}
 
     play(scene)
 
