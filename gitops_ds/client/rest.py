@@ -37,7 +37,7 @@ from gitops_ds.model.cluster import (
 from gitops_ds.model.objects import Body, Resource
 
 PAGE = 500
-READ_SECONDS = 0.02  # the lines of a watch that arrive within this time are read together
+READ_SECONDS = 0.01  # the lines of a watch that arrive within this time are read together
 CHUNK = 50  # objects that are decoded at a time
 _APPLY = "application/apply-patch+yaml"  # with a JSON body; `+json` answers 415
 _DISCOVERY = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
