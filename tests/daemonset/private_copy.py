@@ -11,6 +11,7 @@ import builtins
 import functools
 import importlib
 from collections.abc import Mapping, Sequence
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
@@ -82,6 +83,10 @@ def _path(module: str) -> Path:
 
 @functools.cache
 def _compiled(path: Path, *changes: str) -> CodeType:
+    if not changes:  # with its bytecode, if that is cached
+        code = SourceFileLoader("", str(path)).get_code("")
+        assert code is not None
+        return code
     source = ast.unparse(ast.parse(path.read_text()))
     plain = [text.replace('"', "'") for text in changes]
     for old, new in zip(plain[::2], plain[1::2], strict=True):

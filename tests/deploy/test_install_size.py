@@ -15,6 +15,7 @@ import pytest
 
 from tests.ci_files import files
 from tests.ci_files.test_release import releasing
+from tests.docs.sources import PARSED, trees
 
 PAGE = (files.ROOT / "docs/install.md").read_text()
 # Installed, but loaded by no module that gitops-ds imports.
@@ -53,8 +54,8 @@ def installed() -> set[str]:
 def imported_modules() -> set[str]:
     """Every module of another package that a source of gitops_ds imports, also inside functions."""
     names: set[str] = set()
-    for file in (files.ROOT / "gitops_ds").rglob("*.py"):
-        for node in ast.walk(ast.parse(file.read_text())):
+    for tree in trees().values():
+        for node in ast.walk(tree):
             if isinstance(node, ast.Import):
                 names |= {alias.name for alias in node.names}
             elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
@@ -91,11 +92,13 @@ def mebibytes(name: str) -> float:
     return sum(path.stat().st_size for path in real if path.exists()) / 2**20
 
 
+@PARSED
 @pytest.mark.slow
 def test_every_package_is_loaded_by_a_module_that_is_imported_or_has_a_reason() -> None:
     assert installed() - loaded() == set(NOT_LOADED)
 
 
+@PARSED
 def test_every_declared_dependency_is_imported() -> None:
     owners = importlib.metadata.packages_distributions()
     tops = {name.split(".")[0] for name in imported_modules()}

@@ -11,31 +11,12 @@ import tomllib
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from functools import cache
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.docs.sources import PARSED, ROOT, texts, trees
+
 PAGE = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
-
-
-def source_of(name: str) -> str:
-    """The text of a module, by its dotted name."""
-    path = ROOT / Path(*name.split("."))
-    file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
-    return file.read_text(encoding="utf-8")
-
-
-@cache
-def trees() -> Mapping[str, ast.Module]:
-    """Every module of the package, parsed, by its dotted name."""
-    files = sorted((ROOT / "gitops_ds").rglob("*.py"))
-    return {
-        ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): ast.parse(
-            file.read_text(encoding="utf-8")
-        )
-        for file in files
-    }
 
 
 def imported(name: str) -> Iterator[str]:
@@ -88,10 +69,12 @@ def test_the_glossary_has_at_most_forty_nouns() -> None:
     assert 20 <= len(nouns()) <= 40
 
 
+@PARSED
 def test_no_module_imports_itself_through_others() -> None:
     assert {name for name in trees() if on_the_way_back(name)} == set()
 
 
+@PARSED
 def test_a_class_name_belongs_to_one_class() -> None:
     homes: dict[str, list[str]] = defaultdict(list)
     for name, tree in trees().items():
@@ -102,4 +85,4 @@ def test_a_class_name_belongs_to_one_class() -> None:
 
 
 def test_modules_have_at_most_450_lines() -> None:
-    assert {name for name in trees() if len(source_of(name).splitlines()) > 450} == set()
+    assert {name for name, text in texts().items() if len(text.splitlines()) > 450} == set()
