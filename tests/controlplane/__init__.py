@@ -421,6 +421,10 @@ class ControlPlane:
             "daemonset-controller",
         )
 
+    def end_daemonset_controller(self) -> None:
+        """Ends the process of the built-in DaemonSet controller."""
+        self._end("daemonset-controller")
+
     def _start_kwok(self) -> None:
         stages = self.directory / "stages.yaml"
         text = "\n---\n".join(path.read_text() for path in sorted(STAGES.glob("*.yaml")))
