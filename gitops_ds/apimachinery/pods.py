@@ -149,8 +149,6 @@ def _last_ends(states: Sequence[Body]) -> Sequence[Body]:
 
 
 def _crashed_at(ends: Sequence[Body]) -> float | None:
-    if not ends:
-        return None
     times = (
         timestamps.seconds(str(end.get("finishedAt") or "")) for end in ends if end.get("exitCode")
     )

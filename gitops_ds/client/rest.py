@@ -65,11 +65,7 @@ class HttpCluster:
         self._resources: Mapping[tuple[str, str], Resource] | None = None
         self._acting: Sequence[tuple[str, str]] = ()
         self._bodies = BodyCache()
-        self._replies: Mapping[Resource, field_projection.Decode] = (
-            {kind: wire.or_whole(cut) for kind, cut in field_projection.REPLIES.items()}
-            if brief_replies
-            else {}
-        )
+        self._replies = Selection(brief=brief_replies)
 
     async def __aenter__(self) -> Self:
         """Opens the pools."""
@@ -303,7 +299,7 @@ class HttpCluster:
         return self._transport.send(request, self._acting)
 
     def _written(self, resource: Resource, request: Request) -> Awaitable[dict[str, Any]]:
-        return self._json(request, self._replies.get(resource, orjson.loads))
+        return self._json(request, wire.decoder(field_projection.REPLIES, resource, self._replies))
 
     async def _json(
         self, request: Request, decode: field_projection.Decode = orjson.loads

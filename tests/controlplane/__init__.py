@@ -421,8 +421,8 @@ class ControlPlane:
             "daemonset-controller",
         )
 
-    def end_daemonset_controller(self) -> None:
-        """Ends the process of the built-in DaemonSet controller."""
+    def stop_daemonset_controller(self) -> None:
+        """Ends it at once, regardless of its state."""
         self._end("daemonset-controller")
 
     def _start_kwok(self) -> None:

@@ -14,7 +14,8 @@ from functools import cache
 
 import pytest
 
-from tests.docs.sources import PARSED, ROOT, texts, trees
+from tests.docs.pages import ROOT
+from tests.docs.sources import PARSED, texts, trees
 
 PAGE = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
 

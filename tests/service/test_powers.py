@@ -155,7 +155,7 @@ def test_with_full_powers_it_ends_when_the_controller_of_kubernetes_returns(tmp_
         # The built-in controller waits up to five minutes for the events of pods that both
         # controllers deleted (pkg/controller/controller_utils.go, ExpectationsTimeout); a new
         # process waits for none.
-        plane.end_daemonset_controller()
+        plane.stop_daemonset_controller()
         plane.start_daemonset_controller()
         # Not by `rollout status`: the two controllers may have reported different states to it.
         until(
