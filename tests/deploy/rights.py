@@ -283,11 +283,11 @@ def removed(plane: controlplane.ControlPlane) -> None:
             for one in items
             if one["metadata"]["name"].startswith("gitops-ds")
         ]
-        plane.kubectl("delete", plural, *ours)
+        plane.kubectl("delete", "--ignore-not-found", plural, *ours)
     for path, kept in _OF_THE_PLANE.items():
         names = {one["metadata"]["name"] for one in plane.request("GET", path)["items"]}
         if left := [name for name in sorted(names) if not name.startswith(kept)]:
-            plane.kubectl("delete", path.rpartition("/")[2], *left)
+            plane.kubectl("delete", "--ignore-not-found", path.rpartition("/")[2], *left)
 
 
 def kubeconfig(plane: controlplane.ControlPlane, directory: Path) -> Path:
