@@ -104,6 +104,7 @@ json_values = st.recursive(
 
 
 @given(st.dictionaries(st.text().filter(lambda key: key != "$patch"), json_values))
+@pytest.mark.slow
 def test_the_data_restores_the_template(template: dict[str, Any]) -> None:
     assert revisions.template_of({"data": revisions.data(template)}) == template
     assert revisions.same_template(template, template)

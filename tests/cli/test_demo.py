@@ -22,6 +22,7 @@ from tests.cluster.program import PROGRAM
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGINT], ids=lambda one: one.name)
+@pytest.mark.slow
 def test_a_signal_leaves_no_directory(tmp_path: Path, ending: signal.Signals) -> None:
     environment = {
         **os.environ,

@@ -270,6 +270,7 @@ print(json.dumps([found.who, found.url, found.proxy, asyncio.run(found.authoriza
 """
 
 
+@pytest.mark.slow
 def test_the_environment_names_files_and_proxies_as_for_kubectl(tmp_path: Path) -> None:
     one, two = config(tmp_path, "one", user={"token": "1"}), config(tmp_path, "two")
     files = os.pathsep.join((str(one), str(two)))
@@ -360,6 +361,7 @@ def test_a_module_in_the_current_directory_is_not_taken_for_the_official_package
 # Exec plugins.
 
 
+@pytest.mark.slow
 def test_an_exec_plugin_runs_once_at_the_start_and_once_for_many_refused_callers(
     tmp_path: Path,
 ) -> None:

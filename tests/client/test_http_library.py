@@ -118,6 +118,7 @@ def test_another_thread_has_the_certificates_during_the_import() -> None:
     assert result(IN_THREADS, authority) == [0, 1, 1]
 
 
+@pytest.mark.slow
 def test_each_client_trusts_the_authorities_of_the_system_only(tmp_path: Path) -> None:
     key, certificate, authority = gitservers._certificates()
     assert result(REQUESTS, authority, key, certificate, tmp_path) == ["sent"] * 3

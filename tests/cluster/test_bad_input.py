@@ -187,6 +187,7 @@ def test_an_invalid_kubeconfig_is_reported_in_a_sentence_with_its_name(
     assert (ended.code, words in ended.err, ended.err.count("\n")) == (3, True, 1), ended.err
 
 
+@pytest.mark.slow
 def test_an_unknown_context_is_answered_with_those_of_the_file(at: Desk, tmp_path: Path) -> None:
     file = kubeconfig(tmp_path, "http://127.0.0.1:1", "known")
     there = ("get", "--kubeconfig", str(file), "--context")

@@ -95,6 +95,7 @@ SETTINGS = {"gitops-ds.yaml": "version: v1\n", "environments/x.yaml": "{}\n"}
 AGENT = "agents/agent/daemonset.yaml"
 
 
+@pytest.mark.slow
 def test_the_cost_and_the_missing_capacity_on_declared_nodes(change: Change) -> None:
     base = {**SETTINGS, "clusters/eu.yaml": POOLS, AGENT: asking("50m", "64Mi")}
     change.of(base, {AGENT: asking("90m", "128Mi")})

@@ -159,6 +159,7 @@ def test_a_fleet_larger_than_a_burst_is_created_without_watch_events() -> None:
     play(scene)
 
 
+@pytest.mark.slow
 def test_creates_wait_for_a_pods_watch_that_lags() -> None:
     async def scene() -> None:
         async with set_up(600, latency=0.01) as there:

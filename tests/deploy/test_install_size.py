@@ -99,6 +99,7 @@ def test_every_package_is_loaded_by_a_module_that_is_imported_or_has_a_reason() 
 
 
 @PARSED
+@pytest.mark.slow
 def test_every_declared_dependency_is_imported() -> None:
     owners = importlib.metadata.packages_distributions()
     tops = {name.split(".")[0] for name in imported_modules()}

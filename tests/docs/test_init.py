@@ -82,6 +82,7 @@ def test_every_file_of_ci_is_yaml_and_runs_check() -> None:
         )
 
 
+@pytest.mark.slow
 def test_the_hook_runs_before_a_commit(run: Run, tmp_path: Path) -> None:
     repository = tmp_path / "desk" / "hooked"
     assert run("gitops-ds", "init", "hooked").returncode == 0

@@ -180,6 +180,7 @@ def test_a_sparse_file_of_a_terabyte_is_refused_unread(tmp_path: Path) -> None:
     assert "SRC003" in done.stdout
 
 
+@pytest.mark.slow
 def test_more_files_than_are_read(tmp_path: Path) -> None:
     for number in range(10_001):
         (tmp_path / f"{number}.yaml").touch()

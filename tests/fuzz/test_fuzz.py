@@ -16,6 +16,7 @@ RUNS = {"manifest": 500, "repository": 120, "answers": 250, "reports": 400}
 
 
 @pytest.mark.parametrize("target", targets.TARGETS)
+@pytest.mark.slow
 def test_the_seeds_and_the_earlier_failures_of_the_fuzzer_pass(target: str) -> None:
     for data in targets.seeds(target):
         targets.TARGETS[target](data)

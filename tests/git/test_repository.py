@@ -614,6 +614,7 @@ def test_the_error_of_a_damaged_cache_names_the_directory_to_delete(upstream: Up
         snapshot(upstream)
 
 
+@pytest.mark.slow
 def test_many_fetches_leave_few_packs(upstream: Upstream) -> None:
     async def work(repository: Repository) -> None:
         for n in range(20):

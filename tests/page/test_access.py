@@ -299,6 +299,7 @@ def test_links_lead_home_from_every_depth() -> None:
     asyncio.run(done())
 
 
+@pytest.mark.slow
 def test_a_map_of_5000_nodes_is_small() -> None:
     async def done() -> None:
         drawn = await Book(fleets.story(5000)).page("agents/logging/fluent-bit", {})

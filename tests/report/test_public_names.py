@@ -5,6 +5,7 @@ journal's `do`. Alerts, dashboards and scripts rely on them.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import get_args
@@ -43,13 +44,17 @@ def _page_events(event: Event) -> Iterator[str]:
         yield " ".join(filter(None, (one.kind, one.tone, about)))
 
 
+@functools.cache
+def _metrics_without_events() -> frozenset[str]:
+    return frozenset(Metrics().text().decode().splitlines())
+
+
 def _metrics(event: Event) -> Iterator[str]:
     metrics = Metrics()
-    before = metrics.text().decode().splitlines()
     metrics.handle(event)
     for line in metrics.text().decode().splitlines():
         left_out = ("#" in line, "_created" in line, "_bucket" in line)
-        if line not in before and not any(left_out):
+        if line not in _metrics_without_events() and not any(left_out):
             yield line
 
 

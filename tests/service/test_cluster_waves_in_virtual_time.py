@@ -341,6 +341,7 @@ def test_at_rest_no_report_is_published_and_a_rollout_costs_few() -> None:
     play(script)
 
 
+@pytest.mark.slow
 def test_a_failed_commit_never_continues_and_its_revert_is_applied_first() -> None:
     async def script(clusters: Fleet) -> None:
         eu1 = clusters.services["eu-1"]
@@ -363,6 +364,7 @@ def test_a_failed_commit_never_continues_and_its_revert_is_applied_first() -> No
     play(script)
 
 
+@pytest.mark.slow
 def test_a_revert_of_a_promoted_commit_does_not_soak() -> None:
     async def script(clusters: Fleet) -> None:
         commit = clusters.branch.change("2")
@@ -423,6 +425,7 @@ def test_a_person_releases_a_commit() -> None:
     play(script)
 
 
+@pytest.mark.slow
 def test_a_service_that_is_away_holds_the_commit_and_alarms() -> None:
     async def script(clusters: Fleet) -> None:
         staging, eu1 = clusters.services["staging"], clusters.services["eu-1"]

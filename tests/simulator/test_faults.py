@@ -115,6 +115,7 @@ SILENT = {
 }
 
 
+@pytest.mark.slow
 def test_streams_that_break_again_and_again_are_opened_less_and_less_often() -> None:
     async def scene() -> None:
         async with set_up(3) as there:

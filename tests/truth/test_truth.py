@@ -14,6 +14,7 @@ from tests.truth import verdicts
 SEED, COUNT = 2026, 6000
 
 
+@pytest.mark.slow
 def test_a_seed_gives_the_same_manifests() -> None:
     first, again = (
         [(one.mutations, one.data) for one in verdicts.cases(SEED, 50)] for _ in range(2)
