@@ -118,7 +118,9 @@ class Transport:
             limit=connections, ssl=self._access.tls or True, socket_factory=self._socket
         )
         headers = {"User-Agent": self._user_agent, "Accept-Encoding": "identity"}
-        return aiohttp.ClientSession(connector=connector, headers=headers)
+        return aiohttp.ClientSession(
+            connector=connector, headers=headers, cookie_jar=aiohttp.DummyCookieJar()
+        )
 
     def _socket(self, address: Any) -> socket.socket:
         made = _socket(address)

@@ -17,6 +17,8 @@ from gitops_ds.client import status_errors
 from gitops_ds.model.cluster import EventType, Selection, WatchEvent
 from gitops_ds.model.objects import CONTROLLER_REVISION, Body, Resource
 
+_EVENT_TYPES = {str(type): type for type in EventType}
+
 
 def path_of(resource: Resource, namespace: str, name: str = "") -> str:
     """The path of a resource in a namespace, or of one object."""
@@ -97,7 +99,7 @@ def watch_event(event: Mapping[str, Any], who: str) -> WatchEvent:
     body = event["object"]
     if event["type"] == "ERROR":
         raise status_errors.error_for(int(body.get("code") or 500), orjson.dumps(body), None, who)
-    return WatchEvent(EventType(event["type"]), body, str(body["metadata"]["resourceVersion"]))
+    return WatchEvent(_EVENT_TYPES[event["type"]], body, str(body["metadata"]["resourceVersion"]))
 
 
 def warning_text(header: str) -> str:

@@ -261,10 +261,8 @@ class Controller:
     def _wake(self, keys: set[Key]) -> None:
         if not keys:
             return
-        due, next_due = asyncio.get_running_loop().time() + GATHERED, self._queue.next_due()
-        for key in sorted(keys):
-            self._queue.add(key, due)
-        if self._queue.next_due() != next_due:
+        due = asyncio.get_running_loop().time() + GATHERED
+        if any([self._queue.add(key, due) for key in sorted(keys)]):
             self._wakeup.set()
 
     async def _start_reconciliations(self) -> None:

@@ -127,7 +127,9 @@ class Cache:
         gone = type is EventType.DELETED
         keys: set[Key] = set()
         if resource == POD:
-            keys = self._pod(pods.pod_of(body), gone)
+            uid = str((body.get("metadata") or {}).get("uid") or "")
+            own = self._written_pods.at(uid, version)
+            keys = self._pod(own or pods.pod_of(body), gone)
         elif resource == NODE:
             keys = self._node(nodes.node_of(body), gone)
         elif resource == DAEMONSET:
@@ -220,7 +222,7 @@ class Cache:
     def _namesake(self, daemonset: DaemonSet) -> Revision | None:
         """A revision that is not the DaemonSet's, with the name of this template's revision."""
         template, count, name = self._wanted.get(daemonset.uid, (None, None, ""))
-        if template is not daemonset.template or count != daemonset.collision_count:
+        if template != daemonset.template or count != daemonset.collision_count:
             name = revisions.name_for(daemonset)
             self._wanted[daemonset.uid] = daemonset.template, daemonset.collision_count, name
         written = {revision.name: revision for _, revision in self._written_revisions}
@@ -279,7 +281,7 @@ class Cache:
         self._daemonsets[daemonset.key] = daemonset
         return (
             set()
-            if self._written_daemonsets.is_own(daemonset.uid, daemonset.version)
+            if self._written_daemonsets.at(daemonset.uid, daemonset.version)
             else {daemonset.key}
         )
 

@@ -11,6 +11,7 @@ minutes. https://kubernetes.io/docs/reference/using-api/api-concepts/#semantics-
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Callable, Iterable, Iterator
 from typing import Generic, TypeVar
 
@@ -33,6 +34,7 @@ class PendingWrites(Generic[T]):
     def __init__(self) -> None:
         self._passed = 0
         self._replies: dict[str, _WriteReply[T]] = {}
+        self._order: list[tuple[int, str]] = []  # a heap: a version and the UID for each reply
         self._earlier: dict[str, _WriteReply[T]] = {}
 
     def wrote(self, uid: str, value: T, version: str, now: float) -> None:
@@ -41,11 +43,16 @@ class PendingWrites(Generic[T]):
         reply = self._replies.get(uid)
         if number > self._passed and (reply is None or reply.version <= number):
             self._replies[uid] = _WriteReply(value, number, now)
+            heapq.heappush(self._order, (number, uid))
 
     def advance(self, version: str) -> None:
         """Records the version that the watch has reached."""
         self._passed = max(self._passed, number_of(version))
-        self._keep(lambda reply: reply.version > self._passed)
+        while self._order and self._order[0][0] <= self._passed:
+            number, uid = heapq.heappop(self._order)
+            reply = self._replies.get(uid)
+            if reply is not None and reply.version == number:
+                del self._replies[uid]
 
     def asks(self) -> None:
         """Records the start of a request for the cluster's version, or for a list."""
@@ -58,11 +65,10 @@ class PendingWrites(Generic[T]):
         lost = {
             uid: reply for uid, reply in self._earlier.items() if reply.version > number_of(version)
         }
-        before, self._earlier = len(self._replies), {}
-        self._replies = {
-            uid: reply for uid, reply in self._replies.items() if lost.get(uid) is not reply
-        }
-        return len(self._replies) < before
+        self._earlier = {}
+        return self._keep(
+            {uid: reply for uid, reply in self._replies.items() if lost.get(uid) is not reply}
+        )
 
     def reset(self, version: str) -> None:
         """Handles a new list, possibly of a restored state."""
@@ -72,17 +78,23 @@ class PendingWrites(Generic[T]):
 
     def lapse(self, now: float) -> None:
         """Drops replies that are too old, or from the future after the clock was set back."""
-        self._keep(lambda reply: 0 <= now - reply.at < LAPSES_AFTER)
+        self._keep(
+            {
+                uid: reply
+                for uid, reply in self._replies.items()
+                if 0 <= now - reply.at < LAPSES_AFTER
+            }
+        )
 
     def get(self, uid: str) -> T | None:
         """The reply that replaces this object."""
         reply = self._replies.get(uid)
         return None if reply is None else reply.value
 
-    def is_own(self, uid: str, version: str) -> bool:
-        """Whether this version of the object is an own write that the watch has not shown yet."""
+    def at(self, uid: str, version: str) -> T | None:
+        """The reply, if it is this version of the object, and the watch has not shown it yet."""
         reply = self._replies.get(uid)
-        return reply is not None and reply.version == number_of(version)
+        return None if reply is None or reply.version != number_of(version) else reply.value
 
     def __iter__(self) -> Iterator[tuple[str, T]]:
         """All replies that replace objects, by UID."""
@@ -96,9 +108,13 @@ class PendingWrites(Generic[T]):
             return watched
         return {**{uid_of(item): item for item in watched}, **dict(self)}.values()
 
-    def _keep(self, test: Callable[[_WriteReply[T]], bool]) -> None:
-        if self._replies:
-            self._replies = {uid: reply for uid, reply in self._replies.items() if test(reply)}
+    def _keep(self, kept: dict[str, _WriteReply[T]]) -> bool:
+        """Drops all other replies; returns whether there were any."""
+        if len(kept) == len(self._replies):
+            return False
+        self._replies = kept
+        self._order = sorted((reply.version, uid) for uid, reply in kept.items())
+        return True
 
 
 def number_of(version: str) -> int:

@@ -46,14 +46,18 @@ class WorkQueue(Generic[K]):
         """The number of waiting keys."""
         return len(self._due)
 
-    def add(self, key: K, at: float) -> None:
-        """Makes the key due at `at`; an earlier due time remains."""
+    def add(self, key: K, at: float) -> bool:
+        """Makes the key due at `at`; an earlier due time remains. Returns whether the key can be
+        taken earlier than before.
+        """
         at = max(at, self._not_before.get(key, at))
         if key in self._due and self._due[key] <= at:
-            return
+            return False
         self._due[key] = at
-        if key not in self._taken:
-            self._push(key, at)
+        if key in self._taken:
+            return False
+        self._push(key, at)
+        return True
 
     def take(self, now: float) -> K | None:
         """The key that has been due longest, None without one. `done` must follow."""
