@@ -262,7 +262,8 @@ class Controller:
         if not keys:
             return
         due = asyncio.get_running_loop().time() + GATHERED
-        if any([self._queue.add(key, due) for key in sorted(keys)]):
+        earlier = [self._queue.add(key, due) for key in sorted(keys)]
+        if any(earlier):
             self._wakeup.set()
 
     async def _start_reconciliations(self) -> None:

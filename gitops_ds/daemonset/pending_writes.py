@@ -34,7 +34,8 @@ class PendingWrites(Generic[T]):
     def __init__(self) -> None:
         self._passed = 0
         self._replies: dict[str, _WriteReply[T]] = {}
-        self._order: list[tuple[int, str]] = []  # a heap: a version and the UID for each reply
+        # a heap: version and UID of each reply, also of dropped ones
+        self._order: list[tuple[int, str]] = []
         self._earlier: dict[str, _WriteReply[T]] = {}
 
     def wrote(self, uid: str, value: T, version: str, now: float) -> None:
@@ -65,10 +66,11 @@ class PendingWrites(Generic[T]):
         lost = {
             uid: reply for uid, reply in self._earlier.items() if reply.version > number_of(version)
         }
-        self._earlier = {}
-        return self._keep(
-            {uid: reply for uid, reply in self._replies.items() if lost.get(uid) is not reply}
-        )
+        before, self._earlier = len(self._replies), {}
+        self._replies = {
+            uid: reply for uid, reply in self._replies.items() if lost.get(uid) is not reply
+        }
+        return len(self._replies) < before
 
     def reset(self, version: str) -> None:
         """Handles a new list, possibly of a restored state."""
@@ -78,13 +80,9 @@ class PendingWrites(Generic[T]):
 
     def lapse(self, now: float) -> None:
         """Drops replies that are too old, or from the future after the clock was set back."""
-        self._keep(
-            {
-                uid: reply
-                for uid, reply in self._replies.items()
-                if 0 <= now - reply.at < LAPSES_AFTER
-            }
-        )
+        self._replies = {
+            uid: reply for uid, reply in self._replies.items() if 0 <= now - reply.at < LAPSES_AFTER
+        }
 
     def get(self, uid: str) -> T | None:
         """The reply that replaces this object."""
@@ -107,14 +105,6 @@ class PendingWrites(Generic[T]):
         if not self._replies:
             return watched
         return {**{uid_of(item): item for item in watched}, **dict(self)}.values()
-
-    def _keep(self, kept: dict[str, _WriteReply[T]]) -> bool:
-        """Drops all other replies; returns whether there were any."""
-        if len(kept) == len(self._replies):
-            return False
-        self._replies = kept
-        self._order = sorted((reply.version, uid) for uid, reply in kept.items())
-        return True
 
 
 def number_of(version: str) -> int:

@@ -245,6 +245,14 @@ def test_a_deleted_pod_ends_at_once_and_its_event_still_wakes() -> None:
     assert seen.vanished["node-0"] == "p"
 
 
+def test_a_later_event_is_observed_although_the_watch_has_not_shown_the_own_write() -> None:
+    cache = filled(settled())
+    cache.wrote(POD, pod(resourceVersion="210"), START)
+    later = pod(resourceVersion="212", deletionTimestamp="2027-01-01T00:00:00Z")
+    cache.apply(POD, EventType.MODIFIED, later, "212")
+    assert {p.uid: p.terminating for p in observe(cache).pods}["p"]
+
+
 def test_a_reply_after_its_watch_event_does_not_restore_a_deleted_object() -> None:
     cache = filled(settled())
     cache.apply(POD, EventType.DELETED, pod(resourceVersion="211"), "211")
