@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gitops_ds.daemonset.pending_writes import LAPSES_AFTER, PendingWrites
@@ -61,6 +61,7 @@ steps = st.lists(
 
 
 @settings(max_examples=300)  # a millisecond each
+@example([("wrote", "a", 1), ("wrote", "a", 2), ("advance", 1)])
 @given(steps)
 def test_a_reply_counts_until_its_version_is_shown_lost_or_too_old(
     done: list[tuple[str, *tuple[str | int, ...]]],
