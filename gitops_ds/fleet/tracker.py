@@ -41,7 +41,7 @@ from gitops_ds.model.rollouts.staged_rollout import StageInputs
 from gitops_ds.model.sources.source_status import SourceStatus
 from gitops_ds.model.values import replace
 
-GATHERED = 1.0  # seconds for which changes are collected
+GATHERED = 0.5  # seconds for which changes are collected
 # As deployer.watch_cache.OLDEST_PICTURE: a command that reads the status does not load that module.
 OLDEST_PICTURE = 660.0  # seconds
 SHARE = 0.05  # the maximum share of a core while all agents change

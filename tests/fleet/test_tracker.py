@@ -50,7 +50,7 @@ def test_an_agent_is_listed_from_the_start_follows_every_change_and_is_removed()
     async def scene() -> None:
         async with set_up(3) as there, standing(there) as tracker:
             seen: list[HealthState | None] = []
-            await asyncio.sleep(2)
+            await asyncio.sleep(1)
             seen.append(tracker.agents()[0].health.state)
             await asyncio.sleep(15)
             seen.append(tracker.agents()[0].health.state)
