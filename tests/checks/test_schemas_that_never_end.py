@@ -106,6 +106,7 @@ def test_a_custom_rule_without_a_verdict_is_reported_once_at_its_line(name: str)
     assert reported[0].place.line
 
 
+@pytest.mark.slow
 def test_the_budget_is_shared_by_all_schemas() -> None:
     assert any(
         NOT_ENOUGH in finding.message for finding in of_parameters(SCHEMAS["nested repetition"][0])

@@ -21,6 +21,7 @@ from tests.plan.world import daemonset
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("words", [("restart", "ds/agent"), ("apply",)])
+@pytest.mark.slow
 def test_outside_of_git_a_command_that_needs_commits_reports_it(
     tmp_path: Path, words: tuple[str, ...]
 ) -> None:

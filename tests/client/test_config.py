@@ -223,6 +223,7 @@ def test_every_kind_of_user_has_its_header(
     assert (entry.url, entry.tls, header(entry)) == ("http://kubeconfig.example:80", None, expected)
 
 
+@pytest.mark.slow
 def test_the_token_file_of_a_kubeconfig_is_followed_as_it_changes(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("1\n")
     file = str(config(tmp_path, user={"tokenFile": "token"}))
@@ -309,6 +310,7 @@ def test_a_pod_is_its_account_whose_token_changes(tmp_path: Path, authority: Aut
     ]
 
 
+@pytest.mark.slow
 def test_a_pod_without_its_certificate_authority_is_reported(tmp_path: Path) -> None:
     (tmp_path / "token").write_text("1")
     caught = "from gitops_ds import errors\ntry:\n  config.access(None, None, Path(sys.argv[1]))\n"

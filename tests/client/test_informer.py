@@ -278,6 +278,7 @@ class OneObject:
         yield BOOKMARK
 
 
+@pytest.mark.slow
 def test_the_bodies_of_a_list_are_released_while_the_watch_lasts() -> None:
     async def scene() -> None:
         cluster: Any = OneObject()

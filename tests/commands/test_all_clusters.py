@@ -129,6 +129,7 @@ def test_json_has_every_field(upstream: Upstream) -> None:
     assert au1["proved"] == []
 
 
+@pytest.mark.slow
 def test_signatures_are_verified_with_the_settings_of_a_service(
     upstream: Upstream, tmp_path: Path
 ) -> None:

@@ -59,6 +59,7 @@ def test_without_origin_the_push_is_refused_with_the_remedy(at: Desk) -> None:
         asyncio.run(open_it())
 
 
+@pytest.mark.slow
 def test_restart_pushes_from_a_work_tree(at: Desk) -> None:
     before = at.git("rev-parse", "HEAD")
     done = at.run("restart", "ds/agent", "--push", "-o", "json")

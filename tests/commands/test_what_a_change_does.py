@@ -237,6 +237,7 @@ def test_the_rollback_target_is_a_revision_of_the_cluster(change: Change, tmp_pa
     assert "way back: a revert restores revision 7, as revision 9\n" in text
 
 
+@pytest.mark.slow
 def test_drift_is_shown_next_to_the_change_and_does_not_affect_the_verdict(
     change: Change, tmp_path: Path
 ) -> None:

@@ -234,6 +234,7 @@ def test_a_loss_ends_when_the_agent_is_back_and_a_second_one_is_reported_again()
     play(scene)
 
 
+@pytest.mark.slow
 def test_twenty_of_five_hundred_nodes_are_one_event() -> None:
     async def scene() -> None:
         nodes = [NodeSpec(f"node-{n:03d}", {"disk": "ssd", POOL: "cpu"}) for n in range(500)]

@@ -128,6 +128,7 @@ def secret(server: HttpServer, password: str) -> dict[str, Any]:
     }
 
 
+@pytest.mark.slow
 def test_a_secret_is_read_seldom_and_at_once_when_the_server_refuses(
     http_server: HttpServer, tmp_path: Path
 ) -> None:

@@ -31,6 +31,7 @@ def find(
     return use(upstream, work)
 
 
+@pytest.mark.slow
 def test_a_revert_is_detected_by_content_and_not_by_message(upstream: Upstream) -> None:
     agent, other = "fleet/agent [1].yaml", "fleet/other.yaml"
     one = upstream.commit({agent: "1", other: "1", "README": "1"})

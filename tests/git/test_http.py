@@ -186,6 +186,7 @@ asyncio.run(main())
     assert run.stdout == "denied\n", run.stderr
 
 
+@pytest.mark.slow
 def test_nothing_is_fetched_when_nothing_moved(http_server: HttpServer, tmp_path: Path) -> None:
     upstream = http_server.repository("a")
     http_server.anonymous = True
@@ -247,6 +248,7 @@ def test_a_fetch_over_the_cap_on_bytes_is_refused_and_leaves_nothing(
     assert sum(f.stat().st_size for f in tmp_path.rglob("*") if f.is_file()) < 600_000
 
 
+@pytest.mark.slow
 def test_a_push_succeeds_and_one_based_on_an_old_tip_fails(
     http_server: HttpServer, tmp_path: Path
 ) -> None:

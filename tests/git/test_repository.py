@@ -178,6 +178,7 @@ def test_a_file_of_200_mb_gives_a_finding_and_not_its_bytes(upstream: Upstream) 
     assert "200,000,000 bytes" in taken.findings[0].message
 
 
+@pytest.mark.slow
 def test_more_than_ten_thousand_files_are_not_read_at_all(upstream: Upstream) -> None:
     blob = upstream.git("hash-object", "-w", "--stdin", input=b"a: 1\n")
     lines = "".join(f"100644 {blob}\td/{n}.yaml\n" for n in range(10_001))

@@ -85,6 +85,7 @@ def test_without_a_kustomization_nothing_changes() -> None:
     assert asyncio.run(expand.expand(before, means=Means(search="/nowhere"))) is before
 
 
+@pytest.mark.slow
 def test_a_base_is_built_on_request_and_a_skipped_one_is_not() -> None:
     base, overlay = PurePosixPath("base"), PurePosixPath("overlay")
     assert list(run(DEEP, Which(also=frozenset([base]))).expanded) == [overlay, base]

@@ -445,6 +445,7 @@ def test_a_service_that_is_away_holds_the_commit_and_alarms() -> None:
     play(script)
 
 
+@pytest.mark.slow
 def test_while_the_reports_cannot_be_read_the_last_commit_stays() -> None:
     async def script(clusters: Fleet) -> None:
         clusters.branch.change("2")
@@ -460,6 +461,7 @@ def test_while_the_reports_cannot_be_read_the_last_commit_stays() -> None:
     play(script)
 
 
+@pytest.mark.slow
 def test_a_cluster_that_may_not_publish_is_named_once() -> None:
     async def script(clusters: Fleet) -> None:
         staging = clusters.services["staging"]

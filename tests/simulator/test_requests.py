@@ -251,6 +251,7 @@ def test_neither_side_changes_what_the_other_holds() -> None:
     stage.play(scene)
 
 
+@pytest.mark.slow
 def test_two_runs_give_the_same_objects_to_the_byte() -> None:
     def run(seed: int) -> list[Body]:
         result: list[Body] = []

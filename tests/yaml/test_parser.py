@@ -180,6 +180,7 @@ def test_a_bomb_of_aliases_is_refused() -> None:
     assert finding.endswith(f"with its aliases expanded the document has more than {most:,} values")
 
 
+@pytest.mark.slow
 def test_many_small_bombs_are_refused_as_one() -> None:
     small = f"a: &a [{'x,' * 90}]\nb: [{'*a,' * 90}]\n"
     parsed = parser.read("f.yaml", "---\n".join([small] * 1000).encode())
