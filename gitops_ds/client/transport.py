@@ -118,7 +118,7 @@ class Transport:
             limit=connections, ssl=self._access.tls or True, socket_factory=self._socket
         )
         headers = {"User-Agent": self._user_agent, "Accept-Encoding": "identity"}
-        return aiohttp.ClientSession(
+        return aiohttp.ClientSession(  # without cookies, as client-go
             connector=connector, headers=headers, cookie_jar=aiohttp.DummyCookieJar()
         )
 
