@@ -58,14 +58,15 @@ async def carry_out(
         if drifted := plan.drifted.get(done.change.key):
             emit(DriftCorrected(clock(), done.change.key, drifted, drift.words(drifted)))
 
+    base = prepared.state
     prepared = await _announce(target, prepared)
     waits = dependencies.of(target.cluster, prepared.bundle, options.patience)
     outcome = await applier.apply_changes(prepared.applier, plan.changes, waits, report)
     for change, refusal in outcome.refused:
         emit(NotApplied(clock(), refusal, change))
-    state = state_update.after_apply(prepared, outcome, target)
+    state = _rebased(base, state_update.after_apply(prepared, outcome, target), prepared.state)
     if state != prepared.state:
-        state = await _save(target, state)
+        state = await _save(target, base, state)
     refusals = (*plan.refusals, *(refusal for _, refusal in outcome.refused))
     ended = Reconciled(clock(), plan.commit, len(outcome.written), refusals)
     emit(ended)
@@ -85,7 +86,7 @@ async def compare(
         waiting=frozenset(change.key for change in plan.writes) | state_update.suspended(plan),
         drift=drift.standing(plan.drifted, context.state.drift, context.now),
     )
-    return state if state == prepared.state else await _save(target, state)
+    return state if state == prepared.state else await _save(target, prepared.state, state)
 
 
 def _publish_plan(prepared: PreparedPlan, emit: Emit, clock: Callable[[], float]) -> None:
@@ -115,20 +116,21 @@ async def _announce(target: DeployTarget, prepared: PreparedPlan) -> PreparedPla
         inventory=inventory,
         approved=approved,
     )
-    return replace(prepared, state=await _save(target, announced))
+    return replace(prepared, state=await _save(target, state, announced))
 
 
-async def _save(target: DeployTarget, state: DeployerState) -> DeployerState:
+async def _save(target: DeployTarget, base: DeployerState, state: DeployerState) -> DeployerState:
     """Saves the state; after a concurrent write, the merged state of both, since they describe the
-    same cluster.
+    same cluster. The reconciliation began with `base`.
     """
+    merged = state
     for _ in range(_SAVE_ATTEMPTS):
         try:
-            return await state_store.save(target.cluster, target.namespace, target.owner, state)
+            return await state_store.save(target.cluster, target.namespace, target.owner, merged)
         except (errors.Conflict, errors.AlreadyExists):
             other = await state_store.load(target.cluster, target.namespace, target.owner)
-            state = replace(
-                state,
+            merged = replace(
+                _rebased(base, state, other),
                 inventory=state.inventory | other.inventory,
                 agents={**other.agents, **state.agents},
                 digests={**other.digests, **state.digests},
@@ -136,4 +138,14 @@ async def _save(target: DeployTarget, state: DeployerState) -> DeployerState:
                 revisions={**other.revisions, **state.revisions},
                 version=other.version,
             )
-    return await state_store.save(target.cluster, target.namespace, target.owner, state)
+    return await state_store.save(target.cluster, target.namespace, target.owner, merged)
+
+
+def _rebased(base: DeployerState, state: DeployerState, stored: DeployerState) -> DeployerState:
+    """The state with the stored commits, unless the reconciliation, which began with `base`,
+    changed them: `apply --revision` may approve an older commit while the service corrects the
+    objects to the last one.
+    """
+    if (state.last_good, state.last_attempted) != (base.last_good, base.last_attempted):
+        return state
+    return replace(state, last_good=stored.last_good, last_attempted=stored.last_attempted)

@@ -478,6 +478,40 @@ def test_two_first_passes_at_once_keep_one_whole_state() -> None:
     play(scene)
 
 
+@pytest.mark.parametrize("created", [(), ("b",)], ids=["corrects", "creates an object"])
+def test_a_commit_that_is_approved_during_a_pass_of_the_last_commit_remains(
+    created: tuple[str, ...],
+) -> None:
+    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
+        user = World(cluster.client())
+        files = {"agent.yaml": daemonset(image="x:2")}
+        await deployer.apply(files, "second")
+        before = await deployer.state()
+        approved = (await user.apply({"agent.yaml": daemonset(image="x:1")}, "first")).plan.commit
+        # The pass began after the user's write, and before the user's state.
+        more = {f"{name}.yaml": config_map(name) for name in created}
+        correction = await deployer.draft({**files, **more}, "second")
+        await deployer.carry_out(replace(correction, state=before))
+        assert image_of(await live_agent(cluster)) == "x:2"
+        state = await deployer.state()
+        assert (state.last_good, state.last_attempted) == (approved, approved)
+
+    play(scene)
+
+
+def test_a_commit_that_is_applied_at_the_same_time_counts() -> None:
+    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
+        user = World(cluster.client())
+        await deployer.apply({"a.yaml": config_map("a", x="2")}, "second")
+        newer = await deployer.draft({"a.yaml": config_map("a", x="3")}, "third")
+        await user.apply({"a.yaml": config_map("a", x="1")}, "first")
+        applied = await deployer.carry_out(newer)
+        state = await deployer.state()
+        assert (state.last_good, state.last_attempted) == (applied.plan.commit,) * 2
+
+    play(scene)
+
+
 def test_the_state_is_by_its_schema() -> None:
     schema = json.loads((Path(__file__).parents[2] / "schemas/state.schema.json").read_text())
 
