@@ -142,10 +142,10 @@ async def _save(target: DeployTarget, base: DeployerState, state: DeployerState)
 
 
 def _rebased(base: DeployerState, state: DeployerState, stored: DeployerState) -> DeployerState:
-    """The state with the stored commits, unless the reconciliation, which began with `base`,
-    changed them: `apply --revision` may approve an older commit while the service corrects the
-    objects to the last one.
+    """The state with the stored commits if only another process selected a commit after `base`, the
+    state at the start: `apply --revision` may approve an older commit while the service corrects
+    the objects to the last one.
     """
-    if (state.last_good, state.last_attempted) != (base.last_good, base.last_attempted):
+    if stored.last_attempted == base.last_attempted or state.last_attempted != base.last_attempted:
         return state
     return replace(state, last_good=stored.last_good, last_attempted=stored.last_attempted)

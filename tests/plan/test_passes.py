@@ -478,19 +478,30 @@ def test_two_first_passes_at_once_keep_one_whole_state() -> None:
     play(scene)
 
 
-@pytest.mark.parametrize("created", [(), ("b",)], ids=["corrects", "creates an object"])
+@pytest.mark.parametrize("was_good", [True, False], ids=["good", "not good before"])
+@pytest.mark.parametrize(
+    ("created", "is_refused"),
+    [((), False), (("b",), False), (("b",), True)],
+    ids=["corrects", "creates an object", "creates a refused object"],
+)
 def test_a_commit_that_is_approved_during_a_pass_of_the_last_commit_remains(
-    created: tuple[str, ...],
+    created: tuple[str, ...], is_refused: bool, was_good: bool
 ) -> None:
+    def faults(request: SimulatedRequest) -> errors.ClusterError | None:
+        return simulator.faults.failure(403) if is_refused and request.name == "b" else None
+
     async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
         user = World(cluster.client())
+        client: Any = deployer.cluster
         files = {"agent.yaml": daemonset(image="x:2")}
         await deployer.apply(files, "second")
         before = await deployer.state()
+        before = before if was_good else replace(before, last_good=None)
         approved = (await user.apply({"agent.yaml": daemonset(image="x:1")}, "first")).plan.commit
         # The pass began after the user's write, and before the user's state.
         more = {f"{name}.yaml": config_map(name) for name in created}
         correction = await deployer.draft({**files, **more}, "second")
+        client.faults = faults
         await deployer.carry_out(replace(correction, state=before))
         assert image_of(await live_agent(cluster)) == "x:2"
         state = await deployer.state()
