@@ -178,7 +178,8 @@ class HttpCluster:
             "allowWatchBookmarks": "true",
             "timeoutSeconds": str(seconds),
         }
-        wait = aiohttp.ClientTimeout(total=None, connect=REQUEST_SECONDS, sock_read=seconds + 15)
+        # not `sock_read`, whose timer restarts with each read
+        wait = aiohttp.ClientTimeout(REQUEST_SECONDS + seconds + 15, connect=REQUEST_SECONDS)
         decode = wire.decoder(field_projection.EVENTS, resource, which)
         async with await self._send(
             Request(
@@ -323,14 +324,22 @@ async def _lines(reply: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
     """Lines of any length: the reader's own `readline` is limited to some hundred KiB.
 
     A read, with the steps of the event loop around it, takes more CPU than the lines in it. So the
-    connection pauses after each: in a rollout lines arrive every millisecond.
+    connection pauses after each: in a rollout lines arrive every millisecond. TLS would still read
+    each of them from the socket, up to its limit of 256 KiB.
     """
-    pending, loop = b"", asyncio.get_running_loop()
+    pending, loop, transport = b"", asyncio.get_running_loop(), _transport(reply)
+    if (limit := getattr(transport, "set_read_buffer_limits", None)) is not None:
+        limit(high=1)
     async for chunk in reply.content.iter_any():
         *whole, pending = (pending + chunk).split(b"\n")
         for line in whole:
             if line:
                 yield line
-        if reply.connection is not None and (transport := reply.connection.transport) is not None:
+        if (transport := _transport(reply)) is not None:
             transport.pause_reading()
             loop.call_later(READ_SECONDS, transport.resume_reading)
+
+
+def _transport(reply: aiohttp.ClientResponse) -> asyncio.Transport | None:
+    """The transport of a response; None after its end."""
+    return None if reply.connection is None else reply.connection.transport
