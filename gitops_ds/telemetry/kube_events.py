@@ -70,31 +70,29 @@ class EventRecorder:
     """
 
     state: InvolvedObject | None = None
-    _uids: dict[Key, str] = field(default_factory=dict)
+    _daemonsets: dict[Key, InvolvedObject] = field(default_factory=dict)
 
     def kube_events(self, event: Event) -> tuple[KubeEvent, ...]:
         """The Kubernetes events of an event; none for an event that only logs contain."""
         if isinstance(event, Decided):
             if not event.performed:
                 return ()
-            self._uids[event.daemonset] = event.seen.daemonset.uid
-            return tuple(_decided(event, self._daemonset(event.daemonset)))
+            about = _daemonset(event.daemonset, event.seen.daemonset.uid)
+            self._daemonsets[event.daemonset] = about
+            return tuple(_decided(event, about))
         if isinstance(event, RolloutProgressed):
-            self._uids[event.daemonset] = event.uid
+            self._daemonsets[event.daemonset] = _daemonset(event.daemonset, event.uid)
             return ()
         result = kube_event(event, self._state(event))
         return (result,) if result else ()
 
     def _state(self, event: Event) -> InvolvedObject | None:
         if isinstance(event, ControllerEvent):
-            return self._daemonset(event.daemonset)
+            return self._daemonsets.get(event.daemonset) or _daemonset(event.daemonset, "")
         if isinstance(event, LeaderElected):  # about the lease, if no repository is followed
             lease = InvolvedObject(LEASE.api_version, LEASE.kind, event.namespace, event.lease)
             return None if self.state else lease
         return self.state
-
-    def _daemonset(self, key: Key) -> InvolvedObject:
-        return _daemonset(key, self._uids.get(key, ""))
 
 
 def kube_event(event: Event, state: InvolvedObject | None) -> KubeEvent | None:
@@ -171,11 +169,22 @@ class _Alike:
 
 
 @dataclass(slots=True)
+class _Counted:
+    """The ID of a series, the time of its first event, and the number of its events, also of those
+    that were not written.
+    """
+
+    id: str
+    first: float
+    count: int = 0
+
+
+@dataclass(slots=True)
 class EventCorrelator:
     """Combines repeated and similar events, and limits the events about one object."""
 
     _alike: dict[tuple[InvolvedObject, str], _Alike] = field(default_factory=dict)
-    _entries: dict[KubeEvent, EventSeries] = field(default_factory=dict)
+    _counted: dict[KubeEvent, _Counted] = field(default_factory=dict)
     _full_at: dict[InvolvedObject, float] = field(default_factory=dict)
 
     def take(self, event: KubeEvent, now: float) -> EventSeries | None:
@@ -184,23 +193,20 @@ class EventCorrelator:
         if alike is None or now - alike.last > ALIKE_WITHIN:
             alike = _keep(self._alike, (event.about, event.reason), _Alike(now))
         alike.last = now
-        previous = event
+        series, combined = event, ""
         if len(alike.messages) >= ALIKE and event.message not in alike.messages:
-            previous, event = (
-                replace(event, message=COMBINED),
-                replace(event, message=COMBINED + event.message),
-            )
+            series, combined = replace(event, message=COMBINED), COMBINED
         else:
             alike.messages.add(event.message)
-        before = self._entries.get(previous)
-        if before is None:
-            entry = EventSeries(
-                event, hashlib.sha256(f"{previous}{now}".encode()).hexdigest()[:16], 1, now, now
-            )
-        else:
-            entry = replace(before, event=event, count=before.count + 1, last=now)
-        _keep(self._entries, previous, entry)
-        return entry if self._allowed(event.about, now) else None
+        counted = self._counted.get(series)
+        if counted is None:
+            id = hashlib.sha256(f"{series}{now}".encode()).hexdigest()[:16]
+            counted = _keep(self._counted, series, _Counted(id, now))
+        counted.count += 1
+        if not self._allowed(event.about, now):
+            return None
+        shown = replace(event, message=combined + event.message)
+        return EventSeries(shown, counted.id, counted.count, counted.first, now)
 
     def _allowed(self, about: InvolvedObject, now: float) -> bool:
         full_at = max(self._full_at.get(about, now), now) + REFILL
