@@ -300,11 +300,11 @@ class Controller:
     async def _wait_for_wakeup(self, until: float | None) -> None:
         if self._stopping:
             return
-        try:
-            async with asyncio.timeout_at(until):
-                await self._wakeup.wait()
-        except TimeoutError:
-            return
+        loop = asyncio.get_running_loop()
+        alarm = None if until is None else loop.call_at(until, self._wakeup.set)
+        await self._wakeup.wait()
+        if alarm is not None:
+            alarm.cancel()
 
     async def _turn(self, stage: executor.ExecutionContext, key: Key) -> None:
         failed = False

@@ -341,9 +341,9 @@ class Cache:
             )
         if before is not None and replace(before, version=pod.version) == pod:
             return set()
-        keys = self._owners(pod.owner, pod.namespace) | self._owners(
-            before.owner if before else None, pod.namespace
-        )
+        keys = self._owners(pod.owner, pod.namespace)
+        if before is not None and before.owner != pod.owner:
+            keys |= self._owners(before.owner, pod.namespace)
         if pod.owner is None and (
             before is None or before.labels != pod.labels or before.owner is not None
         ):

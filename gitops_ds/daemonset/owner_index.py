@@ -24,10 +24,12 @@ class Owned(Generic[T]):
 
     def put(self, item: T) -> T | None:
         """Adds an object; returns its previous version."""
-        uid = self._uid_of(item)
-        before = self.drop(uid)
+        uid, scope = self._uid_of(item), self._scope_of(item)
+        before = self._all.get(uid)
+        if before is not None and self._scope_of(before) != scope:
+            self.drop(uid)
         self._all[uid] = item
-        self._scopes.setdefault(self._scope_of(item), {})[uid] = item
+        self._scopes.setdefault(scope, {})[uid] = item
         return before
 
     def get(self, uid: str) -> T | None:

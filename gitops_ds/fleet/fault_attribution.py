@@ -117,11 +117,11 @@ class _Judge:
         frozen = {node_pods.node for node_pods in needing if not self._joined(node_pods.node)} or {
             node_pods.node for node_pods in needing
         }
-        open_nodes = []
+        open_nodes, well = [], []
         for node_pods in needing:
             pod = self._pod(node_pods)
             if pod is not None and self.layout.available(pod):
-                self.well[self._kind(pod, node_pods.node)] += 1
+                well.append((pod, node_pods.node))
                 if self._updated(pod):
                     continue
             elif (
@@ -132,6 +132,8 @@ class _Judge:
             ):
                 self.failing[self._kind(pod, node_pods.node)] += 1
             open_nodes.append((node_pods, pod))
+        if self.failing:
+            self.well.update(self._kind(pod, node) for pod, node in well)
         faulty = tuple(
             self._blame(node_pods, pod, node_pods.node in frozen) for node_pods, pod in open_nodes
         )
