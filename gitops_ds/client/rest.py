@@ -37,7 +37,9 @@ from gitops_ds.model.cluster import (
 from gitops_ds.model.objects import Body, Resource
 
 PAGE = 500
-READ_SECONDS = 0.01  # the lines of a watch that arrive within this time are read together
+# The lines of a watch that arrive within this time are read together, unless they are many: so the
+# pauses do not limit a watch to a number of events per second.
+READ_SECONDS, READ_BYTES = 0.025, 65536
 CHUNK = 50  # objects that are decoded at a time
 _APPLY = "application/apply-patch+yaml"  # with a JSON body; `+json` answers 415
 _DISCOVERY = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
@@ -324,8 +326,8 @@ async def _lines(reply: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
     """Lines of any length: the reader's own `readline` is limited to some hundred KiB.
 
     A read, with the steps of the event loop around it, takes more CPU than the lines in it. So the
-    connection pauses after each: in a rollout lines arrive every millisecond. TLS would still read
-    each of them from the socket, up to its limit of 256 KiB.
+    connection pauses after a small one: in a rollout lines arrive every millisecond. TLS would
+    still read each of them from the socket, up to its limit of 256 KiB.
     """
     pending, loop, transport = b"", asyncio.get_running_loop(), _transport(reply)
     if (limit := getattr(transport, "set_read_buffer_limits", None)) is not None:
@@ -335,7 +337,7 @@ async def _lines(reply: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
         for line in whole:
             if line:
                 yield line
-        if (transport := _transport(reply)) is not None:
+        if len(chunk) < READ_BYTES and (transport := _transport(reply)) is not None:
             transport.pause_reading()
             loop.call_later(READ_SECONDS, transport.resume_reading)
 
