@@ -1,0 +1,98 @@
+"""The lines of a watch arrive complete and in order, however the server writes them and the
+connection pauses between reads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable, Sequence
+
+import orjson
+import pytest
+import uvloop
+from aiohttp import web
+
+from gitops_ds.client.config import ClientConfig
+from gitops_ds.client.kubeconfig import KubeconfigEntry
+from gitops_ds.client.rest import READ_BYTES, HttpCluster
+from gitops_ds.model.objects import CONFIG_MAP
+from tests import gitservers
+
+Loop = Callable[[], asyncio.AbstractEventLoop]
+
+# the bytes of each write of the server, of a stream of lines
+WRITES = {
+    "a byte": 1,
+    "less than a line": 700,
+    "some lines": 9_000,
+    "more than a small read": 3 * READ_BYTES,
+    "everything": 10**9,
+}
+# the bytes of the data of each object
+SIZES = (0, 10, 5_000, 20_000)
+LARGE = (300_000, 1, 300_000)
+
+
+def lines(sizes: Sequence[int]) -> bytes:
+    """The stream: an event for each size, and an empty line after it."""
+    events = (
+        {
+            "type": "ADDED",
+            "object": {
+                "apiVersion": "v1",
+                "kind": "ConfigMap",
+                "metadata": {"name": str(number), "resourceVersion": str(number)},
+                "data": {"text": "x" * size},
+            },
+        }
+        for number, size in enumerate(sizes)
+    )
+    return b"".join(orjson.dumps(event) + b"\n\n" for event in events)
+
+
+async def received(stream: bytes, write: int, tls: bool) -> list[int]:
+    """The sizes that a watch returns, in the order of their numbers."""
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        reply = web.StreamResponse()
+        await reply.prepare(request)
+        for start in range(0, len(stream), write):
+            await reply.write(stream[start : start + write])
+        return reply
+
+    app = web.Application()
+    app.router.add_route("GET", "/{path:.*}", answer)
+    runner = web.AppRunner(app, shutdown_timeout=1)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=_server() if tls else None).start()
+        scheme = "https" if tls else "http"
+        entry = KubeconfigEntry(f"{scheme}://127.0.0.1:{runner.addresses[0][1]}", None)
+        config = ClientConfig("a test", _client() if tls else None, entry, lambda: entry)
+        async with HttpCluster(config) as cluster:
+            bodies = [event.object async for event in cluster.watch(CONFIG_MAP, "0")]
+    finally:
+        await runner.cleanup()
+    assert [int(body["metadata"]["name"]) for body in bodies] == list(range(len(bodies)))
+    return [len(body["data"]["text"]) for body in bodies]
+
+
+def _server() -> ssl.SSLContext:
+    key, certificate, _ = gitservers._certificates()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    return context
+
+
+def _client() -> ssl.SSLContext:
+    return ssl.create_default_context(cafile=str(gitservers._certificates()[2]))
+
+
+@pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+@pytest.mark.parametrize("tls", [False, True])
+@pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
+def test_a_watch_has_every_line_in_order(write: int, tls: bool, loop: Loop) -> None:
+    sizes = (*SIZES, *(LARGE if write > max(SIZES) else ()), *(300 * SIZES if write > 1 else ()))
+    with asyncio.Runner(loop_factory=loop) as runner:
+        assert runner.run(received(lines(sizes), write, tls)) == list(sizes)
