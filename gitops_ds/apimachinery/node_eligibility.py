@@ -32,6 +32,10 @@ class Placement(Enum):
     EVICT = "evict"
 
 
+# for each node of each decision: through the class, an access takes 0.1 µs in Python 3.11
+RUN, KEEP, EVICT = Placement
+
+
 class Term(msgspec.Struct, frozen=True):
     """One usable node selector term: conditions on labels, and on the node's name."""
 
@@ -62,11 +66,11 @@ class Placer:
     def place(self, node: Node) -> Placement:
         """The placement on that node."""
         if self.node_name and self.node_name != node.name:
-            return Placement.EVICT
+            return EVICT
         if (self.node_selector or self.terms is not None) and not self.selects(node):
-            return Placement.EVICT
+            return EVICT
         if not node.taints:
-            return Placement.RUN
+            return RUN
         placement = self._by_taints.get(node.taints)
         if placement is None:
             if len(self._by_taints) >= _TAINTS_KEPT:
@@ -139,5 +143,5 @@ def _all(test: Callable[[Requirement], bool], entries: Iterable[Requirement]) ->
 
 def _placement(untolerated: frozenset[str]) -> Placement:
     if not untolerated:
-        return Placement.RUN
-    return Placement.EVICT if tolerations.NO_EXECUTE in untolerated else Placement.KEEP
+        return RUN
+    return EVICT if tolerations.NO_EXECUTE in untolerated else KEEP

@@ -46,7 +46,7 @@ def pod_of(body: Body) -> Pod:
         bound=bool(bound),
         labels=labels,
         owner=controller_of(metadata),
-        phase=_PHASES.get(status.get("phase") or "Pending", Phase.UNKNOWN),
+        phase=_PHASES.get(status.get("phase") or "Pending") or Phase.UNKNOWN,
         terminating=metadata.get("deletionTimestamp") is not None,
         created=timestamps.seconds(str(metadata.get("creationTimestamp") or "")) or 0.0,
         ready=ready,

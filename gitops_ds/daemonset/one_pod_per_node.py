@@ -40,6 +40,8 @@ class _Changes:
 
     def run(self) -> PodChanges:
         for node_pods in self.layout.nodes:
+            if node_pods.settled:
+                continue
             match node_pods.placement:
                 case Placement.RUN if not node_pods.pods:
                     self.create(node_pods, "the node has no pod")
@@ -70,8 +72,6 @@ class _Changes:
 
     def delete_surplus(self, node_pods: NodePods) -> None:
         """Deletes failed, succeeded and surplus pods of a node that may have a pod."""
-        if len(node_pods.pods) == 1 and not node_pods.pods[0].ended:  # the usual case
-            return
         running = []
         for pod in node_pods.pods:
             if pod.terminating:

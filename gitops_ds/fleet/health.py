@@ -204,6 +204,8 @@ def _tally(blames: NodeFaults) -> NodeCounts:
 
 def _field(node: NodeHealth) -> str:
     match node.blame:
+        case Blame.UNKNOWN:
+            return {OUTDATED: "old", JOINING: "joining"}.get(node.reason, "starting")
         case Blame.TEMPLATE:
             return "template_fault"
         case Blame.NODE:
@@ -212,8 +214,6 @@ def _field(node: NodeHealth) -> str:
             return "refused"
         case Blame.DESIGN:
             return "parked"
-        case Blame.UNKNOWN:
-            return {OUTDATED: "old", JOINING: "joining"}.get(node.reason, "starting")
 
 
 def _current(layout: NodePodLayout) -> int:

@@ -24,6 +24,9 @@ class Phase(StrEnum):
     UNKNOWN = "Unknown"
 
 
+_ENDED = (Phase.SUCCEEDED, Phase.FAILED)
+
+
 class Owner(msgspec.Struct, frozen=True, gc=False):
     """The one owner reference with `controller: true`."""
 
@@ -70,7 +73,7 @@ class Pod(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     @property
     def ended(self) -> bool:
         """Whether the pod has ended permanently: none of its containers runs again."""
-        return self.phase is Phase.FAILED or self.phase is Phase.SUCCEEDED
+        return self.phase in _ENDED
 
     def available_at(self, min_ready_seconds: int) -> float | None:
         """The time from which it counts as available; None if it is not ready or has no time."""
