@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from gitops_ds.apimachinery import node_eligibility
-from gitops_ds.apimachinery.node_eligibility import KEEP, RUN, Placement
+from gitops_ds.apimachinery.node_eligibility import RUN, Placement
 from gitops_ds.model.daemonset import Pod
 from gitops_ds.model.decision import Observation
 
@@ -32,12 +32,8 @@ class NodePods(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def settled(self) -> bool:
-        """Whether its only pod may stay and has not ended, as on nearly every node."""
-        return (
-            len(self.pods) == 1
-            and not self.pods[0].ended
-            and (self.placement is RUN or self.placement is KEEP)
-        )
+        """Whether it needs a pod and has one that has not ended, as nearly every node."""
+        return self.placement is RUN and len(self.pods) == 1 and not self.pods[0].ended
 
     @property
     def staying(self) -> list[Pod]:
