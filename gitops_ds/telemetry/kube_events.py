@@ -193,9 +193,9 @@ class EventCorrelator:
         if alike is None or now - alike.last > ALIKE_WITHIN:
             alike = _keep(self._alike, (event.about, event.reason), _Alike(now))
         alike.last = now
-        series, combined = event, ""
+        series = event
         if len(alike.messages) >= ALIKE and event.message not in alike.messages:
-            series, combined = replace(event, message=COMBINED), COMBINED
+            series = replace(event, message=COMBINED)
         else:
             alike.messages.add(event.message)
         counted = self._counted.get(series)
@@ -205,7 +205,7 @@ class EventCorrelator:
         counted.count += 1
         if not self._allowed(event.about, now):
             return None
-        shown = replace(event, message=combined + event.message)
+        shown = event if series is event else replace(event, message=COMBINED + event.message)
         return EventSeries(shown, counted.id, counted.count, counted.first, now)
 
     def _allowed(self, about: InvolvedObject, now: float) -> bool:

@@ -182,10 +182,9 @@ def test_an_object_has_25_events_and_then_one_in_five_minutes_and_others_their_o
     )
     assert condenser.take(event_about("other", about=STATE), 0.0) is not None
     hour = [condenser.take(event_about("again"), 60.0 * minute) for minute in range(1, 61)]
-    shown = [entry for entry in hour if entry is not None]
-    assert len(shown) == 12
+    assert sum(entry is not None for entry in hour) == 12
     # the ones that were not written count too
-    assert shown[-1].count == next(i for i, entry in enumerate(hour, 1) if entry is shown[-1])
+    assert all(entry.count == number for number, entry in enumerate(hour, 1) if entry is not None)
 
 
 def test_the_memory_of_events_is_bounded() -> None:
