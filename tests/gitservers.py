@@ -214,17 +214,23 @@ def http_git_server(directory: Path) -> Iterator[HttpServer]:
     user or a bearer token.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    key, certificate, authority = _certificates()
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate, key)
+    _, _, authority = _certificates()
     handler: Any = type("Handler", (_Handler,), {})
     server = _TlsServer(("127.0.0.1", 0), handler)
-    server.context = context
+    server.context = tls_context()
     handler.owner = HttpServer(
         directory, f"https://localhost:{server.server_port}", authority.read_bytes()
     )
     with ServerThread(server):
         yield handler.owner
+
+
+def tls_context() -> ssl.SSLContext:
+    """The context of a server with the certificate."""
+    key, certificate, _ = _certificates()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    return context
 
 
 @functools.cache

@@ -66,7 +66,8 @@ async def received(stream: bytes, write: int, tls: bool) -> list[int]:
     runner = web.AppRunner(app, shutdown_timeout=1)
     await runner.setup()
     try:
-        await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=_server() if tls else None).start()
+        context = gitservers.tls_context() if tls else None
+        await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context).start()
         scheme = "https" if tls else "http"
         entry = KubeconfigEntry(f"{scheme}://127.0.0.1:{runner.addresses[0][1]}", None)
         config = ClientConfig("a test", _client() if tls else None, entry, lambda: entry)
@@ -76,13 +77,6 @@ async def received(stream: bytes, write: int, tls: bool) -> list[int]:
         await runner.cleanup()
     assert [int(body["metadata"]["name"]) for body in bodies] == list(range(len(bodies)))
     return [len(body["data"]["text"]) for body in bodies]
-
-
-def _server() -> ssl.SSLContext:
-    key, certificate, _ = gitservers._certificates()
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate, key)
-    return context
 
 
 def _client() -> ssl.SSLContext:

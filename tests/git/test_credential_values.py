@@ -11,7 +11,6 @@ import json
 import shutil
 import socket
 import socketserver
-import ssl
 import subprocess
 import threading
 import time
@@ -519,11 +518,8 @@ def github(app_key: Path, tmp_path: Path) -> Iterator[GitHub]:
         def log_message(self, format: str, *args: object) -> None:
             pass
 
-    server_key, certificate, _ = gitservers._certificates()
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate, server_key)
     server = gitservers._TlsServer(("127.0.0.1", 0), Handler)
-    server.context = context
+    server.context = gitservers.tls_context()
     Handler.owner = GitHub(f"https://localhost:{server.server_port}", key)
     with ServerThread(server):
         yield Handler.owner

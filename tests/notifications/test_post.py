@@ -126,9 +126,7 @@ def test_a_redirect_is_not_followed(tmp_path: Path) -> None:
 
 
 def test_a_certificate_of_an_unknown_authority_is_not_accepted(tmp_path: Path) -> None:
-    key, certificate, _ = gitservers._certificates()
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate, key)
+    context = gitservers.tls_context()
 
     async def answer(request: web.Request) -> web.Response:
         raise AssertionError

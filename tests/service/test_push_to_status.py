@@ -10,7 +10,6 @@ import hashlib
 import hmac
 import json
 import os
-import ssl
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -41,9 +40,7 @@ PATIENCE = 120.0  # seconds
 @contextlib.contextmanager
 def tls(port: int) -> Iterator[int]:
     """A port with TLS, as a forge has, that forwards to the server at `port`."""
-    key, certificate, _ = gitservers._certificates()
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate, key)
+    context = gitservers.tls_context()
     loop, here = ThreadLoop(), controlplane.free_port()
 
     async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
