@@ -41,8 +41,14 @@ class _Metadata(TypedDict, total=False):
     ownerReferences: list[_Reference] | None
 
 
+class _InitContainer(TypedDict, total=False):
+    name: Any
+    restartPolicy: Any
+
+
 class _Spec(TypedDict, total=False):
     nodeName: Any
+    initContainers: list[_InitContainer] | None
     affinity: Any
     schedulingGates: Any
     taints: Any
@@ -59,10 +65,12 @@ class _Condition(TypedDict, total=False):
 
 class _State(TypedDict, total=False):
     waiting: Any
+    running: Any
     terminated: Any
 
 
 class _Container(TypedDict, total=False):
+    name: Any
     state: _State | None
     lastState: _State | None
     restartCount: Any

@@ -10,13 +10,14 @@ import sys
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
-from gitops_ds.apimachinery import timestamps
+from gitops_ds.apimachinery import pod_cause, timestamps
+from gitops_ds.apimachinery.pod_cause import StatusCause
 from gitops_ds.model import names
 from gitops_ds.model.daemonset import Owner, Phase, Pod
 from gitops_ds.model.objects import Body
 
 _PHASES = {str(phase): phase for phase in Phase}
-_ON_ITS_WAY = frozenset({"", "ContainerCreating", "PodInitializing"})
+_NO_CAUSE = StatusCause()
 
 
 def pod_of(body: Body) -> Pod:
@@ -33,9 +34,9 @@ def pod_of(body: Body) -> Pod:
     )
     conditions = status.get("conditions") or ()
     ready, since = _readiness(conditions)
-    states = _container_states(status)
-    trouble, message = _trouble(status, states, conditions)
-    ends = _last_ends(states)
+    ends = pod_cause.last_ends(status)
+    is_well = ready and not ends and status.get("phase") == "Running"
+    cause = _NO_CAUSE if is_well else pod_cause.read(spec, status)
     bound = str(spec.get("nodeName") or "")
     return Pod(
         namespace=sys.intern(str(metadata.get("namespace") or "")),
@@ -53,11 +54,13 @@ def pod_of(body: Body) -> Pod:
         ready_since=since,
         hash=labels.get(names.REVISION_HASH, ""),
         template_generation=labels.get(names.POD_TEMPLATE_GENERATION, ""),
-        trouble=trouble,
-        message=message,
-        crashed_at=None if ready else _crashed_at(ends),
-        crash=_crash(ends),
-        restarts=sum([int(state.get("restartCount") or 0) for state in states]),
+        trouble=cause.trouble,
+        reason=cause.reason,
+        message=cause.message,
+        crashed_at=None if ready else pod_cause.crashed_at(ends),
+        crash=pod_cause.crash(ends),
+        restarts=_restarts(status),
+        settles_at=pod_cause.settles_at(status) if ends else 0.0,
         gated=any(
             gate.get("name") == names.SCHEDULING_GATE for gate in spec.get("schedulingGates") or ()
         ),
@@ -106,6 +109,16 @@ def _released(metadata: Body) -> float:
     return timestamps.seconds(str(text)) or 0.0 if text else 0.0
 
 
+def _restarts(status: Body) -> int:
+    return sum(
+        [
+            int(state.get("restartCount") or 0)
+            for kind in ("initContainerStatuses", "containerStatuses")
+            for state in status.get(kind) or ()
+        ]
+    )
+
+
 def _readiness(conditions: Sequence[Body]) -> tuple[bool, float | None]:
     for condition in conditions:
         if condition.get("type") == "Ready":
@@ -113,50 +126,3 @@ def _readiness(conditions: Sequence[Body]) -> tuple[bool, float | None]:
                 str(condition.get("lastTransitionTime") or "")
             )
     return False, None
-
-
-def _trouble(status: Body, states: Sequence[Body], conditions: Sequence[Body]) -> tuple[str, str]:
-    for state in states:
-        if waiting := (state.get("state") or {}).get("waiting"):
-            reason = str(waiting.get("reason") or "")
-            if reason not in _ON_ITS_WAY:
-                return reason, str(waiting.get("message") or "")
-    if status.get("phase") == "Failed":
-        return str(status.get("reason") or "Failed"), str(status.get("message") or "")
-    for condition in conditions:
-        if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
-            return str(condition.get("reason") or "Unschedulable"), str(
-                condition.get("message") or ""
-            )
-    return "", ""
-
-
-def crashed_at(status: Body) -> float | None:
-    """When a container of a pod last ended with an error, also of a pod that is ready again."""
-    return _crashed_at(_last_ends(_container_states(status)))
-
-
-def _container_states(status: Body) -> Sequence[Body]:
-    return [
-        *(status.get("initContainerStatuses") or ()),
-        *(status.get("containerStatuses") or ()),
-    ]
-
-
-def _last_ends(states: Sequence[Body]) -> Sequence[Body]:
-    """Of the containers that ended before and were restarted."""
-    return [end for state in states if (end := (state.get("lastState") or {}).get("terminated"))]
-
-
-def _crashed_at(ends: Sequence[Body]) -> float | None:
-    times = (
-        timestamps.seconds(str(end.get("finishedAt") or "")) for end in ends if end.get("exitCode")
-    )
-    return max((time for time in times if time is not None), default=None)
-
-
-def _crash(ends: Sequence[Body]) -> str:
-    for end in ends:
-        if end.get("exitCode") or end.get("reason") == "OOMKilled":
-            return sys.intern(str(end.get("reason") or ""))
-    return ""

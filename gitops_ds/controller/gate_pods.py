@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from gitops_ds.apimachinery import pods, quantities
+from gitops_ds.apimachinery import pod_cause, pods, quantities
 from gitops_ds.errors import ClusterError
 from gitops_ds.model import names
 from gitops_ds.model.cluster import Cluster, Selection
@@ -139,7 +139,8 @@ class PodGates:
             if before is not None:
                 first[pod.uid] = before.first.get(pod.uid, 0)
             else:
-                crashed = (pods.crashed_at(body.get("status") or {}) or 0.0) >= touched
+                ends = pod_cause.last_ends(body.get("status") or {})
+                crashed = (pod_cause.crashed_at(ends) or 0.0) >= touched
                 first[pod.uid] = pod.restarts - int(crashed and pod.restarts > 0)
         kept[node] = _Neighbours(
             touched,

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 from gitops_ds import errors
-from gitops_ds.apimachinery import timestamps
+from gitops_ds.apimachinery import warning_events
 from gitops_ds.model.cluster import Cluster, Selection
 from gitops_ds.model.health import Health
 from gitops_ds.model.objects import DAEMONSET, EVENT, Body
@@ -47,13 +47,7 @@ def latest(events: Iterable[Body], since: float) -> Mapping[str, str]:
     by_pod: dict[str, tuple[float, str]] = {}
     for event in events:
         about = event.get("involvedObject") or {}
-        moment = (
-            (event.get("series") or {}).get("lastObservedTime")
-            or event.get("lastTimestamp")
-            or event.get("eventTime")
-            or ""
-        )
-        at = timestamps.seconds(str(moment)) or 0.0
+        at = warning_events.last_seen(event)
         uid = str(about.get("uid") or "")
         is_ours = event.get("reason") in REASONS and about.get("kind") == DAEMONSET.kind
         if is_ours and at > max(since, by_pod.get(uid, (0.0,))[0]):

@@ -9,15 +9,16 @@ nodes at its start.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 
 import msgspec
 
-from gitops_ds.apimachinery import daemonsets, node_eligibility
+from gitops_ds.apimachinery import daemonsets, node_eligibility, pod_cause
 from gitops_ds.apimachinery.node_eligibility import Placement, Placer
 from gitops_ds.daemonset.node_pods import NodePodLayout, NodePods
 from gitops_ds.fleet.staged_rollouts import StagedRollout
 from gitops_ds.model import names
-from gitops_ds.model.daemonset import OnDelete, Pod
+from gitops_ds.model.daemonset import OnDelete, Pod, PodCause
 from gitops_ds.model.health import Blame, NodeHealth
 from gitops_ds.model.live import Node
 from gitops_ds.model.values import replace
@@ -34,6 +35,8 @@ _STARTING = {
     False: "the pod is not ready yet",
     True: "the pod is ready, and available after minReadySeconds",
 }
+_ABSENT = {"Terminating": "the earlier pod has not ended yet"}
+_SETTLES = "the pod restarted, and has not run for long enough since"
 ON_ITS_WAY = frozenset({"NoPod", "Starting", "Outdated", "Terminating"})
 OUTDATED, JOINING = "Outdated", "Joining"
 
@@ -56,12 +59,14 @@ NODES_OWN = _ILL | _COMING | LEAVING
 class FaultScope(msgspec.Struct, frozen=True):
     """The `deadline` in seconds, and the reason why pods are refused at present, else empty.
 
-    `rollout` is the staged rollout in progress, if any.
+    `rollout` is the staged rollout in progress, if any; `warnings` are the newest warning events of
+    pods that are not well, by their UID.
     """
 
     deadline: float = DEADLINE
     refused: str = ""
     rollout: StagedRollout | None = None
+    warnings: Mapping[str, PodCause] = msgspec.field(default_factory=dict)
 
 
 class NodeFaults(msgspec.Struct, frozen=True):
@@ -120,7 +125,7 @@ class _Judge:
         open_nodes, well = [], []
         for node_pods in needing:
             pod = self._pod(node_pods)
-            if pod is not None and self.layout.available(pod):
+            if pod is not None and self._is_well(pod):
                 well.append((pod, node_pods.node))
                 if self._updated(pod):
                     continue
@@ -180,46 +185,59 @@ class _Judge:
 
     def _blame(self, node_pods: NodePods, pod: Pod | None, frozen: bool) -> NodeHealth:
         name = node_pods.node
-        if pod is not None and self.layout.available(pod):
+        if pod is not None and self._is_well(pod):
             if self.paced and (ill := self._ill(name)):  # parked until the node is well
                 return NodeHealth(name, ill, Blame.NODE, f"{pod.name} runs an earlier template")
             blame = Blame.DESIGN if self.parks else Blame.UNKNOWN
             return NodeHealth(name, OUTDATED, blame, f"{pod.name} runs an earlier template")
-        reason, message = (
-            self._without(node_pods) if pod is None else (self._reason(pod), pod.message)
-        )
-        if pod is not None and not message:
-            message = _STARTING[pod.ready] if reason == "Starting" else pod.name
+        reason = self._without(node_pods) if pod is None else self._reason(pod)
+        cause = self._cause(pod, reason)
         if ill := self._ill(name) or (
             "" if node_pods.wanted or self._joins(name) else "NodeNotReady"
         ):
-            return NodeHealth(name, ill, Blame.NODE, f"{message or reason}, on an unhealthy node")
+            message = f"{cause.message or reason}, on an unhealthy node"
+            return NodeHealth(name, ill, Blame.NODE, message)
         if reason in ON_ITS_WAY and self._joins(name):
             return NodeHealth(
                 name, JOINING, Blame.UNKNOWN, "the node joined after the change began"
             )
         if reason == "Refused":
-            return NodeHealth(name, reason, Blame.CLUSTER, message)
+            return NodeHealth(name, reason, Blame.CLUSTER, cause.message)
         if reason in ON_ITS_WAY:
-            return NodeHealth(name, reason, Blame.UNKNOWN, message)
+            return NodeHealth(name, reason, Blame.UNKNOWN, cause.message)
         if pod is None or reason not in _TEMPLATE_REASONS:
-            return NodeHealth(name, reason, Blame.NODE, message)
+            return NodeHealth(name, cause.reason, Blame.NODE, cause.message)
         if not self.parks and not self._updated(pod):
-            return NodeHealth(
-                name,
-                OUTDATED,
-                Blame.UNKNOWN,
-                f"{pod.name} runs an earlier template, and fails: {reason}",
-            )
+            fails = ": ".join(filter(None, (cause.reason, cause.message)))
+            message = f"{pod.name} runs an earlier template, and fails: {fails}"
+            return NodeHealth(name, OUTDATED, Blame.UNKNOWN, message)
         kind = self._kind(pod, name)
         blame = Blame.TEMPLATE if frozen and self.failing[kind] > self.well[kind] else Blame.NODE
-        return NodeHealth(name, reason, blame, message)
+        return NodeHealth(name, cause.reason, blame, cause.message)
 
-    def _without(self, node_pods: NodePods) -> tuple[str, str]:
-        """The reason and message of a node without a pod that remains."""
+    def _cause(self, pod: Pod | None, reason: str) -> PodCause:
+        """The reason and message to show for a node without a healthy agent."""
+        if pod is None:
+            return PodCause(reason, {"Refused": self.scope.refused, **_ABSENT}.get(reason, ""))
+        if reason != "Starting":
+            cause = pod_cause.shown(pod, reason, self.scope.warnings)
+            return cause if cause.message else PodCause(cause.reason, _STARTING[pod.ready])
+        if pod.ready and pod.settles_at > self.now:
+            return PodCause(reason, f"{_SETTLES}: {pod.message}")
+        warning = self.scope.warnings.get(pod.uid)
+        return PodCause(
+            reason, f"{warning.reason}: {warning.message}" if warning else _STARTING[pod.ready]
+        )
+
+    def _is_well(self, pod: Pod) -> bool:
+        """Whether a pod is available, and has run for long enough since its last restart."""
+        return self.layout.available(pod) and pod.settles_at <= self.now
+
+    def _without(self, node_pods: NodePods) -> str:
+        """The reason of a node without a pod that remains."""
         if node_pods.pods:
-            return "Terminating", "the earlier pod has not ended yet"
-        return ("Refused", self.scope.refused) if self.scope.refused else ("NoPod", "")
+            return "Terminating"
+        return "Refused" if self.scope.refused else "NoPod"
 
     def _ill(self, name: str) -> str:
         """The reason why the node itself is unhealthy, else empty."""
@@ -243,14 +261,16 @@ class _Judge:
         return self.now < until
 
     def _reason(self, pod: Pod) -> str:
-        """The reason why a pod is not available. A recent crash remains the reason while the
-        container runs again.
+        """The reason why a pod is not well. A recent crash remains the reason while the container
+        runs again; a pod that is ready after its first one only starts.
         """
         if pod.trouble:
             return pod.trouble
         if pod.ready:
-            self.times.append(pod.available_at(self.layout.seen.daemonset.min_ready_seconds) or 0.0)
-            return "Starting"
+            available_at = pod.available_at(self.layout.seen.daemonset.min_ready_seconds) or 0.0
+            self.times += (available_at, pod.settles_at)
+            is_loop = pod.restarts > 1 and pod.settles_at > self.now
+            return "CrashLoopBackOff" if is_loop else "Starting"
         if pod.crashed_at is not None and self.now - pod.crashed_at < self.scope.deadline:
             return "CrashLoopBackOff"
         since = pod.ready_since if pod.ready_since is not None else pod.created

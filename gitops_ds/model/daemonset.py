@@ -35,16 +35,24 @@ class Owner(msgspec.Struct, frozen=True, gc=False):
     uid: str
 
 
+class PodCause(msgspec.Struct, frozen=True):
+    """Why a pod fails: the reason in one word, and the message."""
+
+    reason: str
+    message: str
+
+
 class Pod(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """A pod. `node` is the node of the pod by its binding or affinity, empty if its affinity names
     no single node.
 
     `bound`: `spec.nodeName` is set. Times are seconds since 1970. `ready_since` is the last change
     of the condition Ready, None if the kubelet set none. `trouble` is the reason why it does not
-    run (`ImagePullBackOff`, `Unschedulable`), else empty. `crashed_at` is when one of its
+    run (`ImagePullBackOff`, `Unschedulable`), else empty; `reason` and `message` are for people
+    (`Init:CrashLoopBackOff`), and may be of an earlier crash. `crashed_at` is when one of its
     containers last ended with an error, `crash` the reason (`OOMKilled`). `restarts` counts the
-    restarts of its containers. `gated`: our scheduling gate holds it; `released` is when that gate
-    was removed.
+    restarts of its containers; until `settles_at` they have not run for long enough after the last
+    one. `gated`: our scheduling gate holds it; `released` is when that gate was removed.
     """
 
     namespace: str
@@ -63,10 +71,12 @@ class Pod(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     hash: str = ""
     template_generation: str = ""
     trouble: str = ""
+    reason: str = ""
     message: str = ""
     crashed_at: float | None = None
     crash: str = ""
     restarts: int = 0
+    settles_at: float = 0.0
     gated: bool = False
     released: float = 0.0
 

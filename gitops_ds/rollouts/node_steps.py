@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import lru_cache
 
-from gitops_ds.apimachinery import node_eligibility
+from gitops_ds.apimachinery import node_eligibility, pod_cause
 from gitops_ds.apimachinery.node_eligibility import Placement
 from gitops_ds.daemonset.node_pods import NodePodLayout, NodePods
 from gitops_ds.model.daemonset import Pod
@@ -145,8 +145,9 @@ class NodeSteps:
             failed = "" if self._is_soaked(pod, soak) else "Unstable"
         if failed:
             step = NodeStep.SET_ASIDE if broken else NodeStep.FAILED
+            cause = pod_cause.shown(pod, failed, self._inputs.warnings)
             return replace(
-                progress, step=step, reason=broken or failed, message=pod.message or pod.name
+                progress, step=step, reason=broken or cause.reason, message=cause.message
             )
         if broken and (pod.gated or (broken != "NodeCordoned" and not is_passed)):
             return replace(progress, step=NodeStep.SET_ASIDE, reason=broken)

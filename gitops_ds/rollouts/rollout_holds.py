@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from gitops_ds.apimachinery.rollouts import rollout_windows
+from gitops_ds.model import plain_text
 from gitops_ds.model.plural import counted
 from gitops_ds.model.rollouts.rollout_policy import Stage
 from gitops_ds.model.rollouts.staged_rollout import MOVING, UPDATING, Halt, NodeStep, StageHold
@@ -95,5 +96,7 @@ def halt(fleet: StagedNodes, gates: Sequence[GateResult], *, waits: bool) -> Hal
         first = failed[0]
         more = f" and {counted(len(failed) - 1, 'other node')}" if len(failed) > 1 else ""
         message = f"{first.reason} on {first.node}{more}"
+        if first.message:
+            message = plain_text.line(f"{message}: {first.message}")
         return Halt(fleet.now, fleet.nodes[first.node].stage, message, failed)
     return gate_results.halt(gates, fleet.now)

@@ -11,6 +11,7 @@ from enum import StrEnum
 
 import msgspec
 
+from gitops_ds.model.daemonset import PodCause
 from gitops_ds.model.health import Blame
 from gitops_ds.model.objects import Body
 from gitops_ds.model.rollouts.rollout_gates import GateEvidence, GateRecord, Probe, Reading
@@ -85,7 +86,8 @@ class StageInputs(msgspec.Struct, frozen=True):
     empty: they are tried again at `refused_until`; `held` is the reason for which a person must
     release the rollout first, else empty; `halted_elsewhere` names the halted rollout that halts
     this one, else empty; `at_once` is the maximum of nodes that may be taken now by `limits.api`,
-    None without a limit.
+    None without a limit; `warnings` are the newest warning events of pods that are not well, by
+    their UID.
     """
 
     policy: RolloutPolicy
@@ -102,6 +104,7 @@ class StageInputs(msgspec.Struct, frozen=True):
     held: str = ""
     halted_elsewhere: str = ""
     at_once: int | None = None
+    warnings: Mapping[str, PodCause] = msgspec.field(default_factory=dict)
 
 
 class NodeStep(StrEnum):

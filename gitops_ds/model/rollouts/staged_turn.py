@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from gitops_ds.model.daemonset import PodCause
 from gitops_ds.model.rollouts.rollout_gates import Probe, Reading
 from gitops_ds.model.rollouts.staged_rollout import StagesDecision, StageState
 
@@ -20,6 +21,7 @@ class OutsideInputs(msgspec.Struct, frozen=True):
     refused_until: float | None = None
     halted_elsewhere: str = ""
     at_once: int | None = None
+    warnings: Mapping[str, PodCause] = msgspec.field(default_factory=dict)
 
 
 class StagesOutcome(msgspec.Struct, frozen=True):
