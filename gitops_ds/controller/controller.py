@@ -19,6 +19,7 @@ from gitops_ds.controller import conflict_probe, executor
 from gitops_ds.controller.executor import ExecutionOutcome
 from gitops_ds.controller.gate_pods import PodGates
 from gitops_ds.controller.gate_poller import GateMeter, GatePoller
+from gitops_ds.controller.pod_warnings import PodWarnings
 from gitops_ds.controller.rollouts import Rollouts
 from gitops_ds.daemonset import decide
 from gitops_ds.daemonset.cache import WATCHED, Cache
@@ -28,6 +29,7 @@ from gitops_ds.daemonset.node_room import NodeCapacity
 from gitops_ds.daemonset.shadow import Shadow
 from gitops_ds.daemonset.workqueue import WorkQueue
 from gitops_ds.model.cluster import Cluster, EventType, Listing, Selection, WatchEvent
+from gitops_ds.model.daemonset import PodCause
 from gitops_ds.model.decision import Action, Decision, Observation
 from gitops_ds.model.events.base import Decided, Emit, Listed, WatchFailed
 from gitops_ds.model.objects import DAEMONSET, NODE, POD, Body, Key, Resource
@@ -80,6 +82,7 @@ class Controller:
         self._queue: WorkQueue[Key] = WorkQueue()
         self._shadow = Shadow()
         self._gates = GatePoller(PodGates(cluster, clock), lambda key: self._wake({key}))
+        self._warnings = PodWarnings(cluster, clock, self._warned)
         self.rollouts = Rollouts(
             emit,
             clock,
@@ -87,6 +90,7 @@ class Controller:
             rollouts=lambda: self._cache.rollouts,
             busy_nodes=lambda: self._cache.busy_nodes,
             gates=self._gates,
+            warnings=self._warnings.of,
         )
         self._refused: dict[Key, tuple[Action, ...]] = {}
         self._repetitions: dict[Key, Repetition] = {}
@@ -126,6 +130,10 @@ class Controller:
     def stage_inputs(self, seen: Observation) -> StageInputs | None:
         """The inputs of a DaemonSet's staged rollout, None without one."""
         return self.rollouts.inputs(seen)
+
+    def warnings(self, seen: Observation) -> Mapping[str, PodCause]:
+        """The newest warning events of the pods of a DaemonSet that are not well, by their UID."""
+        return self._warnings.of(seen)
 
     @property
     def keys(self) -> tuple[Key, ...]:
@@ -187,7 +195,7 @@ class Controller:
         """
         async with asyncio.TaskGroup() as group:
             watches = [group.create_task(self._watch(resource)) for resource in WATCHED]
-            watches.append(group.create_task(self._gates.run()))
+            watches += (group.create_task(one.run()) for one in (self._gates, self._warnings))
             await self._start_reconciliations()
             for task in watches:
                 task.cancel()
@@ -237,6 +245,11 @@ class Controller:
             case Failing(error=error, retry_in=retry_in):
                 self._emit(WatchFailed(self._clock(), resource, error, retry_in))
         self._publish_changes()
+
+    def _warned(self, key: Key) -> None:
+        self._wake({key})
+        for listener in self._listeners:
+            listener({key})
 
     def _publish_changes(self) -> None:
         if self._cache.synced and (moved := self._cache.take_moved()):
@@ -325,6 +338,7 @@ class Controller:
             self._refused.pop(key, None)
             self._repetitions.pop(key, None)
             self.rollouts.forget(key)
+            self._warnings.forget(key)
             return False
         match self._powers:
             case Powers.PACE:

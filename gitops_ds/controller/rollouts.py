@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from gitops_ds.controller.executor import ExecutionOutcome
 from gitops_ds.controller.gate_poller import GatePoller
 from gitops_ds.errors import ClusterError
 from gitops_ds.model import names
 from gitops_ds.model.cluster import Cluster
+from gitops_ds.model.daemonset import PodCause
 from gitops_ds.model.decision import CreatePod, Observation
 from gitops_ds.model.events.base import Emit
 from gitops_ds.model.events.rollouts import (
@@ -54,15 +55,16 @@ class Rollouts:
         rollouts: Callable[[], Iterable[halted_elsewhere.Rollout]] = tuple,
         busy_nodes: Callable[[], frozenset[str]] = frozenset,
         gates: GatePoller | None = None,
+        warnings: Callable[[Observation], Mapping[str, PodCause]] = lambda _: {},
     ) -> None:
         """`observations` are those of all DaemonSets: an agent may wait for others. `rollouts` are
         all in progress; `busy_nodes` the nodes with pods that are not of a DaemonSet. Without
-        `gates` nothing is measured.
+        `gates` nothing is measured; `warnings` returns the newest warning events of its pods.
         """
         self._emit, self._clock, self._observations = emit, clock, observations
         self._rollouts, self._busy_nodes = rollouts, busy_nodes
         self._buckets: dict[Key, TokenBucket] = {}  # nodes that may be taken
-        self._gates = gates
+        self._gates, self._warnings = gates, warnings
         self._refused: dict[Key, tuple[str, float]] = {}
         self._decided: dict[Key, StagesDecision] = {}
         self._admitted: dict[Key, str] = {}  # the hash whose pods the API server admits
@@ -96,6 +98,7 @@ class Rollouts:
             if has_target
             else "",
             at_once=self._at_once(key, policy, seen.now),
+            warnings=self._warnings(seen),
         )
 
     def _busy(self, policy: RolloutPolicy, target: RolloutTarget) -> frozenset[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import difflib
+import itertools
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -14,13 +15,14 @@ import msgspec
 from gitops_ds import errors
 from gitops_ds.apimachinery import revisions, rollout_status, timestamps
 from gitops_ds.apimachinery.rollouts import target_revisions
+from gitops_ds.controller import pod_warnings
 from gitops_ds.daemonset import cache, competing_controller
 from gitops_ds.deployer import source_status_store, state_store
 from gitops_ds.fleet import failed_create_events, health, staged_rollouts
-from gitops_ds.fleet.staged_rollouts import StagedRollout
+from gitops_ds.fleet.staged_rollouts import Assemble, StagedRollout
 from gitops_ds.model import names
 from gitops_ds.model.cluster import Cluster
-from gitops_ds.model.daemonset import Counts, DaemonSet
+from gitops_ds.model.daemonset import Counts, DaemonSet, PodCause
 from gitops_ds.model.decision import Observation
 from gitops_ds.model.deployer_state import DeployerState
 from gitops_ds.model.health import Health, HealthState
@@ -140,12 +142,13 @@ async def list_agents(
     observed = [one for key in content.keys if (one := content.observe(key, now)) is not None]
     seen = [one for one in observed if not competing_controller.is_probe(one.daemonset.raw)]
     owners = await read_owners(cluster, state_namespace, seen, now)
+    warnings = {} if unseen else await _warnings(cluster, seen)
+    assemble = staged_rollouts.from_objects(seen, warnings)
     healths = (
         {one.daemonset.key: _by_status(one) for one in seen}
         if unseen
-        else await _healths(cluster, seen, now)
+        else await _healths(cluster, seen, assemble, warnings)
     )
-    assemble = staged_rollouts.from_objects(seen)
     return tuple(
         Agent(
             one,
@@ -187,19 +190,38 @@ def _by_status(seen: Observation) -> Health:
     return Health(HealthState.HEALTHY if status.done else HealthState.PROGRESSING, status.message)
 
 
+async def _warnings(cluster: Cluster, seen: Sequence[Observation]) -> Mapping[str, PodCause]:
+    """The newest warning events of some pods that are not well; none without permission."""
+    waiting = itertools.islice(
+        (
+            pod
+            for one in seen
+            for pod in pod_warnings.unwell(one).values()
+            if one.now - max(pod.created, pod.ready_since or 0.0) >= pod_warnings.FIRST
+        ),
+        pod_warnings.AT_ONCE,
+    )
+    try:
+        return await pod_warnings.read(cluster, waiting)
+    except errors.Forbidden:
+        return {}
+
+
 async def _healths(
-    cluster: Cluster, seen: Sequence[Observation], now: float
+    cluster: Cluster,
+    seen: Sequence[Observation],
+    assemble: Assemble,
+    warnings: Mapping[str, PodCause],
 ) -> Mapping[Key, Health]:
     """The health of each agent; if nodes wait for a pod, with the reason of refused pods."""
-    assemble = staged_rollouts.from_objects(seen)
-    healths = {one.daemonset.key: health.judge(one, "", assemble) for one in seen}
+    healths = {one.daemonset.key: health.judge(one, "", assemble, warnings) for one in seen}
     if any(map(failed_create_events.waits, healths.values())):
-        why = await failed_create_events.read(cluster, now)
+        why = await failed_create_events.read(cluster, seen[0].now)
         for one in seen:
             if failed_create_events.waits(healths[one.daemonset.key]) and (
                 refused := why.get(one.daemonset.uid)
             ):
-                healths[one.daemonset.key] = health.judge(one, refused, assemble)
+                healths[one.daemonset.key] = health.judge(one, refused, assemble, warnings)
     return healths
 
 

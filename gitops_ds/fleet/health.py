@@ -8,7 +8,7 @@ template never leaves it Healthy.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -18,6 +18,7 @@ from gitops_ds.fleet import fault_attribution, staged_health, staged_rollouts
 from gitops_ds.fleet.fault_attribution import JOINING, OUTDATED, FaultScope, NodeFaults
 from gitops_ds.fleet.staged_rollouts import Assemble, StagedRollout
 from gitops_ds.model import names
+from gitops_ds.model.daemonset import PodCause
 from gitops_ds.model.decision import Observation
 from gitops_ds.model.health import Blame, Health, HealthState, NodeCounts, NodeHealth
 from gitops_ds.model.values import replace
@@ -37,15 +38,24 @@ class Judged(msgspec.Struct, frozen=True):
     course: ProgressMarker
 
 
-def judge(seen: Observation | None, refused: str = "", assemble: Assemble | None = None) -> Health:
+def judge(
+    seen: Observation | None,
+    refused: str = "",
+    assemble: Assemble | None = None,
+    warnings: Mapping[str, PodCause] | None = None,
+) -> Health:
     """The health of a DaemonSet without regard to progress; None for a missing DaemonSet.
 
     `refused` is the reason why its pods are currently refused, else empty; `assemble` returns the
-    inputs of its rollout.
+    inputs of its rollout; `warnings` are the newest warning events of its pods, by their UID.
     """
     if seen is None:
         return Health(HealthState.MISSING, "not in the cluster")
-    scope = FaultScope(refused=refused, rollout=staged_rollouts.read(seen, assemble))
+    scope = FaultScope(
+        refused=refused,
+        rollout=staged_rollouts.read(seen, assemble),
+        warnings=warnings or {},
+    )
     return follow(ProgressMarker(), seen, scope).health
 
 

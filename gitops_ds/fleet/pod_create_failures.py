@@ -8,14 +8,13 @@ import asyncio
 from collections.abc import Callable
 
 from gitops_ds import errors
-from gitops_ds.apimachinery import builtin_resources
+from gitops_ds.controller import pod_warnings
 from gitops_ds.fleet import failed_create_events
 from gitops_ds.fleet.tracker import StatusTracker
 from gitops_ds.model.cluster import Cluster
-from gitops_ds.model.objects import EVENT, Key
+from gitops_ds.model.objects import Key
 
 EVERY = 20.0  # seconds between two reads; a pod that waits for a shorter time is being created
-_REVIEW = builtin_resources.RESOURCES["authorization.k8s.io", "SelfSubjectAccessReview"]
 
 
 class PodCreateFailureWatcher:
@@ -39,7 +38,7 @@ class PodCreateFailureWatcher:
             # Only agents that also waited at the previous read: a pod in creation is not a failure.
             if still := [agent for key, agent in waiting.items() if key in waited]:
                 try:
-                    may = may or await self._may()
+                    may = may or await pod_warnings.may_list(self._cluster)
                     if not may:
                         return
                     reasons = await failed_create_events.read(self._cluster, self._clock())
@@ -52,18 +51,3 @@ class PodCreateFailureWatcher:
             for key in waited - waiting.keys():
                 self._tracker.refuse(key, "")
             waited = frozenset(waiting)
-
-    async def _may(self) -> bool:
-        """Whether listing events is allowed. The access review avoids a refused request in the
-        audit log.
-        """
-        attributes = {"verb": "list", "group": EVENT.group, "resource": EVENT.plural}
-        body = {
-            "apiVersion": _REVIEW.api_version,
-            "kind": _REVIEW.kind,
-            "metadata": {},
-            "spec": {"resourceAttributes": attributes},
-        }
-        return bool(
-            ((await self._cluster.create(_REVIEW, body)).get("status") or {}).get("allowed")
-        )

@@ -5,7 +5,7 @@ function. Pure.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -17,6 +17,7 @@ from gitops_ds.daemonset import decide
 from gitops_ds.daemonset.node_pods import NodePodLayout
 from gitops_ds.model import names
 from gitops_ds.model.agent_status import RolloutCounts
+from gitops_ds.model.daemonset import PodCause
 from gitops_ds.model.decision import Observation
 from gitops_ds.model.objects import CommitId
 from gitops_ds.model.rollouts.rollout_gates import GateEvidence
@@ -261,10 +262,18 @@ def _time(at: float | None) -> str | None:
     return timestamps.text(at) if at else None
 
 
-def from_objects(observations: Iterable[Observation]) -> Assemble:
-    """The inputs that the objects of a cluster contain, with all its DaemonSets."""
+def from_objects(
+    observations: Iterable[Observation], warnings: Mapping[str, PodCause] | None = None
+) -> Assemble:
+    """The inputs that the objects of a cluster contain, with all its DaemonSets; `warnings` are the
+    newest warning events of pods, by their UID.
+    """
     all_observations = tuple(observations)
     rollouts = [(one.daemonset, one.revisions) for one in all_observations]
     return Rollouts(
-        lambda _: None, lambda: 0.0, lambda: all_observations, rollouts=lambda: rollouts
+        lambda _: None,
+        lambda: 0.0,
+        lambda: all_observations,
+        rollouts=lambda: rollouts,
+        warnings=lambda _: warnings or {},
     ).inputs

@@ -24,6 +24,7 @@ from gitops_ds.fleet.rollout_tracker import RolloutView, TrackedRollout
 from gitops_ds.fleet.staged_rollouts import StagedRollout
 from gitops_ds.model import names
 from gitops_ds.model.agent_status import NodeLoss
+from gitops_ds.model.daemonset import PodCause
 from gitops_ds.model.decision import CreatePod, Observation
 from gitops_ds.model.deployer_state import DeployerState
 from gitops_ds.model.events.agents import CoverageLost, HealthChanged
@@ -63,6 +64,10 @@ class WatchedController(Protocol):
 
     def stage_inputs(self, seen: Observation) -> StageInputs | None:
         """The inputs of a DaemonSet's staged rollout, None without one."""
+        ...
+
+    def warnings(self, seen: Observation) -> Mapping[str, PodCause]:
+        """The newest warning events of the pods that are not well, by their UID."""
         ...
 
     def listen(self, moved: Callable[[Set[Key]], None]) -> None:
@@ -284,7 +289,8 @@ class StatusTracker:
     ) -> Health:
         key = seen.daemonset.key
         memory = self._memory(key)
-        scope = FaultScope(self._deadline, memory.refused, rollout)
+        warnings = self._controller.warnings(seen)
+        scope = FaultScope(self._deadline, memory.refused, rollout, warnings)
         judged = health.follow(memory.course, seen, scope)
         memory.course = judged.course
         memory.rollout, events = rollout_tracker.follow(

@@ -1,0 +1,147 @@
+"""The newest warning event of each pod that is not well: only it has the reason why a volume is not
+mounted or a probe fails.
+
+Events are listed for single pods, at most `AT_ONCE` in `EVERY` seconds, and less often the longer a
+pod is not well. The API server keeps events for an hour, outside of its watch cache, so a watch of
+all events of the cluster would cost more than all other watches.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from gitops_ds import errors
+from gitops_ds.apimachinery import builtin_resources, warning_events
+from gitops_ds.model.cluster import Cluster, Selection
+from gitops_ds.model.daemonset import Pod, PodCause
+from gitops_ds.model.decision import Observation
+from gitops_ds.model.objects import EVENT, Key
+
+EVERY = 5.0  # seconds between two rounds
+AT_ONCE = 10  # pods of one round
+OF_ONE = 20  # pods of one DaemonSet; a halt and its revert commit name no more nodes
+FIRST, LONGEST = 10.0, 300.0  # seconds until the first read of a pod, and between later ones
+SECONDS = 10.0  # for one round
+_REVIEW = builtin_resources.RESOURCES["authorization.k8s.io", "SelfSubjectAccessReview"]
+
+
+@dataclass(slots=True)
+class _Followed:
+    """A pod that is not well: the time of its next read, and the seconds from that to the one
+    after it.
+    """
+
+    key: Key
+    pod: Pod
+    due: float
+    pause: float = FIRST
+    cause: PodCause | None = None
+
+
+class PodWarnings:
+    """The warnings of all pods that are not well. `changed` is called for the DaemonSet of a new
+    one; `clock` returns seconds since 1970.
+    """
+
+    def __init__(
+        self, cluster: Cluster, clock: Callable[[], float], changed: Callable[[Key], None]
+    ) -> None:
+        self._cluster, self._clock, self._changed = cluster, clock, changed
+        self._followed: dict[Key, dict[str, _Followed]] = {}
+
+    def of(self, seen: Observation) -> Mapping[str, PodCause]:
+        """The last warnings by the UID of the pod; the pods that are not well now are followed from
+        now on, all others no longer.
+        """
+        key = seen.daemonset.key
+        before = self._followed.pop(key, {})
+        pods = unwell(seen)
+        if not pods:
+            return {}
+        followed = {uid: one for uid, one in before.items() if uid in pods}
+        for uid, pod in pods.items():
+            if len(followed) == OF_ONE:
+                break
+            followed.setdefault(uid, _Followed(key, pod, seen.now + FIRST))
+        self._followed[key] = followed
+        return {uid: one.cause for uid, one in followed.items() if one.cause is not None}
+
+    def forget(self, key: Key) -> None:
+        """Ends the reads for a DaemonSet."""
+        self._followed.pop(key, None)
+
+    async def run(self) -> None:
+        """Runs until it is cancelled; returns without permission to list events."""
+        may = False
+        while True:
+            await asyncio.sleep(EVERY)
+            now = self._clock()
+            due = [one for all in self._followed.values() for one in all.values() if one.due <= now]
+            due = sorted(due, key=lambda one: one.due)[:AT_ONCE]
+            for one in due:
+                one.due, one.pause = now + one.pause, min(2 * one.pause, LONGEST)
+            if not due:
+                continue
+            try:
+                async with asyncio.timeout(SECONDS):
+                    may = may or await may_list(self._cluster)
+                    if not may:
+                        return
+                    causes = await read(self._cluster, [one.pod for one in due])
+            except errors.Forbidden:
+                return
+            except (errors.ClusterError, TimeoutError):
+                continue  # the next read of each pod is due later
+            self._store(due, causes)
+
+    def _store(self, read: Iterable[_Followed], causes: Mapping[str, PodCause]) -> None:
+        changed = set[Key]()
+        for one in read:
+            cause = causes.get(one.pod.uid, one.cause)
+            if cause != one.cause:
+                one.cause = cause
+                changed.add(one.key)
+        for key in sorted(changed):
+            self._changed(key)
+
+
+def unwell(seen: Observation) -> Mapping[str, Pod]:
+    """The pods of a DaemonSet that are not well, by their UID."""
+    return {
+        pod.uid: pod
+        for pod in seen.pods
+        if not (pod.terminating or pod.gated)
+        and (not pod.ready or pod.trouble or pod.settles_at > seen.now)
+    }
+
+
+async def read(cluster: Cluster, pods: Iterable[Pod]) -> Mapping[str, PodCause]:
+    """The newest warnings of pods, by their UID. Raises ClusterError."""
+    causes = {}
+    for pod in pods:
+        fields = f"involvedObject.uid={pod.uid},type=Warning"
+        listed = await cluster.list(EVENT, Selection(pod.namespace, fields=fields))
+        if (cause := warning_events.newest(listed.items)) is not None:
+            causes[pod.uid] = cause
+    return causes
+
+
+async def may_list(cluster: Cluster) -> bool:
+    """Whether listing events is allowed. The access review avoids a refused request in the audit
+    log. Raises ClusterError.
+    """
+    body = {
+        "apiVersion": _REVIEW.api_version,
+        "kind": _REVIEW.kind,
+        "metadata": {},
+        "spec": {
+            "resourceAttributes": {
+                "verb": "list",
+                "group": EVENT.group,
+                "resource": EVENT.plural,
+            }
+        },
+    }
+    return bool(((await cluster.create(_REVIEW, body)).get("status") or {}).get("allowed"))
