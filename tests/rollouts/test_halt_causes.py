@@ -1,0 +1,134 @@
+"""A halt has the cause in Kubernetes' own words: in its message, its nodes, and its revert."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gitops_ds.apimachinery import warning_events
+from gitops_ds.fleet import health
+from gitops_ds.model.daemonset import PodCause
+from gitops_ds.model.objects import CommitId, Digest, Key
+from gitops_ds.model.rollouts.halted_rollout import HaltedRollout
+from gitops_ds.model.rollouts.rollout_policy import Revert
+from gitops_ds.model.rollouts.staged_rollout import Halt, StageInputs
+from gitops_ds.model.values import replace
+from gitops_ds.plan.rollouts import rollout_reverts
+from tests.apimachinery import kubelet_pods
+from tests.apimachinery.kubelet_pods import (
+    EXEC,
+    MOUNT,
+    READINESS,
+    back_off,
+    container,
+    end,
+    running,
+)
+from tests.rollouts.rollout_world import SECOND, RolloutWorld
+
+CREATING = kubelet_pods.pod(container(kubelet_pods.waiting("ContainerCreating")), phase="Pending")
+# The pod of the second image, its event, and the cause in the halt.
+FAULTS: dict[str, tuple[dict[str, Any], dict[str, Any] | None, str]] = {
+    "init": (
+        kubelet_pods.pod(kubelet_pods.INITIALIZING, init=(kubelet_pods.SETUP,)),
+        None,
+        "Init:CrashLoopBackOff on node-000: init container setup: exit code 7",
+    ),
+    "program": (
+        kubelet_pods.pod(container(back_off(), end(128, "StartError", message=EXEC))),
+        kubelet_pods.BACK_OFF,
+        f"StartError on node-000: container agent: exit code 128: {EXEC}",
+    ),
+    "crash": (
+        kubelet_pods.pod(container(back_off(), end(3))),
+        kubelet_pods.BACK_OFF,
+        "CrashLoopBackOff on node-000: container agent: exit code 3",
+    ),
+    "Secret": (
+        CREATING,
+        MOUNT,
+        f"FailedMount on node-000: {MOUNT['message']}; containers with unready status: [agent]",
+    ),
+    "Secret, without the right to list events": (
+        CREATING,
+        None,
+        "NotReady on node-000: containers with unready status: [agent]",
+    ),
+    "memory": (
+        kubelet_pods.pod(container(running(), end(137, "OOMKilled"), restarts=1)),
+        None,
+        "OOMKilled on node-000: container agent: exit code 137",
+    ),
+    "readiness": (
+        kubelet_pods.pod(container(running())),
+        READINESS,
+        f"Unhealthy on node-000: {READINESS['message']}; containers with unready status: [agent]",
+    ),
+}
+
+
+class FailingWorld(RolloutWorld):
+    """A world whose pods of the second image have a status of a failure."""
+
+    def __init__(self, failing: dict[str, Any], event: dict[str, Any] | None) -> None:
+        stages = [{"name": "canary", "nodes": {"count": 1}, "soak": "60s"}, "rest"]
+        super().__init__({"stages": stages}, 6)
+        self.failing, self.event = failing, event
+        self.commit(SECOND)
+
+    def start(self, pod: dict[str, Any], ready: bool = True) -> None:
+        super().start(pod, ready)
+        if pod["spec"]["containers"][0]["image"] == SECOND:
+            pod["spec"]["initContainers"] = self.failing["spec"]["initContainers"]
+            conditions = self.failing["status"]["conditions"]
+            since = pod["status"]["conditions"][0]["lastTransitionTime"]
+            pod["status"] = {
+                **self.failing["status"],
+                "conditions": [{**one, "lastTransitionTime": since} for one in conditions],
+            }
+
+    def warnings(self) -> dict[str, PodCause]:
+        cause = warning_events.newest([self.event] if self.event else [])
+        return {pod.uid: cause for pod in self.parsed() if not pod.ready and cause is not None}
+
+    def inputs(self) -> StageInputs | None:
+        inputs = super().inputs()
+        return replace(inputs, warnings=self.warnings()) if inputs else None
+
+    def halted(self) -> Halt:
+        for _ in range(300):
+            self.pass_time()
+            if self.last is not None and (halt := self.last.stages.halt) is not None:
+                return halt
+        raise AssertionError(self.last)
+
+
+@pytest.mark.parametrize(("failing", "event", "message"), FAULTS.values(), ids=FAULTS)
+def test_a_halt_has_the_cause(
+    failing: dict[str, Any], event: dict[str, Any] | None, message: str
+) -> None:
+    halt = FailingWorld(failing, event).halted()
+    assert halt.message == message
+    (node,) = halt.nodes
+    assert message == f"{node.reason} on {node.node}: {node.message}"
+    key, commit = Key("apps", "DaemonSet", "logging", "agent"), CommitId("a" * 40)
+    halted = HaltedRollout(key, "u", commit, "", Digest("d"), frozenset(), halt, Revert())
+    assert message in rollout_reverts.reason(halted)
+
+
+@pytest.mark.parametrize(("failing", "event", "message"), FAULTS.values(), ids=FAULTS)
+def test_an_agent_without_stages_has_the_same_cause(
+    failing: dict[str, Any], event: dict[str, Any] | None, message: str
+) -> None:
+    world = FailingWorld(failing, event)
+    world.halted()
+    world.body["metadata"]["annotations"].clear()
+    world.body["metadata"]["annotations"]["deprecated.daemonset.template.generation"] = "1"
+    world.now += 700
+    (name,) = world.on(SECOND)
+    judged = health.judge(world.observe(), warnings=world.warnings())
+    (text,) = (f"{one.reason}: {one.message}" for one in judged.nodes if one.node == name)
+    reason, _, cause = message.replace(" on node-000", "").partition(": ")
+    assert cause in text
+    assert reason in text
