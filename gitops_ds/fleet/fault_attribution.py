@@ -22,6 +22,7 @@ from gitops_ds.model.daemonset import OnDelete, Pod, PodCause
 from gitops_ds.model.health import Blame, NodeHealth
 from gitops_ds.model.live import Node
 from gitops_ds.model.values import replace
+from gitops_ds.redaction import texts
 from gitops_ds.rollouts import node_steps
 from gitops_ds.rollouts.node_steps import LEAVING
 
@@ -216,18 +217,18 @@ class _Judge:
         return NodeHealth(name, cause.reason, blame, cause.message)
 
     def _cause(self, pod: Pod | None, reason: str) -> PodCause:
-        """The reason and message to show for a node without a healthy agent."""
+        """The reason and message to show for a node without a healthy agent, without secrets: the
+        message of a container's end may be the end of its log.
+        """
         if pod is None:
             return PodCause(reason, {"Refused": self.scope.refused, **_ABSENT}.get(reason, ""))
+        warning = self.scope.warnings.get(pod.uid)
+        cause = PodCause(reason, f"{warning.reason}: {warning.message}" if warning else "")
         if reason != "Starting":
             cause = pod_cause.shown(pod, reason, self.scope.warnings)
-            return cause if cause.message else PodCause(cause.reason, _STARTING[pod.ready])
-        if pod.ready and pod.settles_at > self.now:
-            return PodCause(reason, f"{_SETTLES}: {pod.message}")
-        warning = self.scope.warnings.get(pod.uid)
-        return PodCause(
-            reason, f"{warning.reason}: {warning.message}" if warning else _STARTING[pod.ready]
-        )
+        elif pod.ready and pod.settles_at > self.now:
+            cause = PodCause(reason, f"{_SETTLES}: {pod.message}")
+        return PodCause(cause.reason, texts.words(cause.message) or _STARTING[pod.ready])
 
     def _is_well(self, pod: Pod) -> bool:
         """Whether a pod is available, and has run for long enough since its last restart."""

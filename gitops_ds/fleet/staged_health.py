@@ -13,6 +13,7 @@ from gitops_ds.fleet.staged_rollouts import StagedRollout
 from gitops_ds.model.health import Blame, NodeHealth
 from gitops_ds.model.rollouts.staged_rollout import NodeProgress, NodeStep
 from gitops_ds.model.values import replace
+from gitops_ds.redaction import texts
 
 
 def faults(judged: NodeFaults, rollout: StagedRollout) -> NodeFaults:
@@ -52,16 +53,17 @@ def message(rollout: StagedRollout) -> str:
 
 def _node(one: NodeProgress, judged: NodeHealth | None) -> NodeHealth | None:
     """The entry of a node that does not run the target well, None for one that does."""
+    message = texts.words(one.message)
     match one.step:
         case NodeStep.PROVED | NodeStep.SOAKING:
             return None
         case NodeStep.WAITING:
             return NodeHealth(one.node, OUTDATED, Blame.UNKNOWN, f"waits in stage {one.stage}")
         case NodeStep.PARKED | NodeStep.SET_ASIDE:
-            return NodeHealth(one.node, one.reason, Blame.NODE, one.message)
+            return NodeHealth(one.node, one.reason, Blame.NODE, message)
         case NodeStep.FAILED:
-            return NodeHealth(one.node, one.reason, Blame.TEMPLATE, one.message)
+            return NodeHealth(one.node, one.reason, Blame.TEMPLATE, message)
         case NodeStep.REPLACING | NodeStep.STARTING:
             if judged is not None and judged.blame in (Blame.UNKNOWN, Blame.CLUSTER):
                 return judged
-            return NodeHealth(one.node, "Starting", Blame.UNKNOWN, one.message)
+            return NodeHealth(one.node, "Starting", Blame.UNKNOWN, message)

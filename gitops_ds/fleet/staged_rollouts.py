@@ -35,6 +35,7 @@ from gitops_ds.model.rollouts.staged_rollout import (
     StagesDecision,
     StageState,
 )
+from gitops_ds.redaction import texts
 from gitops_ds.rollouts import stages, time_left
 
 SHOWN = 4  # stages in one line; with more, only the number of passed ones is shown
@@ -215,7 +216,7 @@ def as_json(rollout: StagedRollout) -> dict[str, Any]:
                     "node": one.node,
                     "reason": one.reason,
                     "blame": one.blame.value,
-                    "message": one.message,
+                    "message": texts.words(one.message),
                 }
                 for one in halt.nodes
             ],

@@ -9,6 +9,8 @@ from gitops_ds.model import plain_text
 from gitops_ds.model.plural import counted
 from gitops_ds.model.rollouts.rollout_policy import Stage
 from gitops_ds.model.rollouts.staged_rollout import MOVING, UPDATING, Halt, NodeStep, StageHold
+from gitops_ds.model.values import replace
+from gitops_ds.redaction import texts
 from gitops_ds.rollouts import gate_results, node_steps
 from gitops_ds.rollouts.failure_cause import OVERDUE
 from gitops_ds.rollouts.gate_results import GateResult
@@ -92,7 +94,12 @@ def halt(fleet: StagedNodes, gates: Sequence[GateResult], *, waits: bool) -> Hal
     """
     if not fleet.inputs.target.revision:
         return None
-    if failed := node_steps.failed_nodes(fleet.attributed, waits=waits):
+    # The message of a container's end may be the end of its log.
+    failed = tuple(
+        replace(one, message=texts.words(one.message))
+        for one in node_steps.failed_nodes(fleet.attributed, waits=waits)
+    )
+    if failed:
         first = failed[0]
         more = f" and {counted(len(failed) - 1, 'other node')}" if len(failed) > 1 else ""
         message = f"{first.reason} on {first.node}{more}"

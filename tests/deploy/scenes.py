@@ -197,6 +197,22 @@ def a_staged_rollout(
     program.rolled_out(plane, space, "base")
 
 
+def a_pod_finds_no_room(plane: controlplane.ControlPlane) -> None:
+    """Pods that no node has the memory for: the service reads their events."""
+    body = daemonset("huge", image(1), "default")
+    [container] = body["spec"]["template"]["spec"]["containers"]
+    container["resources"] = {"requests": {"memory": "100Ti"}}
+    since = plane.audit_log.stat().st_size
+    plane.request("POST", f"{APPS}/default/daemonsets", body)
+    lists = rights.Right("list", "", "events")
+    until(
+        lambda: lists not in rights.judge(plane, since).unused,
+        lambda: "the events of its pods were not read",
+        PATIENCE,
+    )
+    plane.kubectl("-n", "default", "delete", "daemonset", "huge")
+
+
 def annotations_control_the_loop(
     plane: controlplane.ControlPlane, upstream: gitservers.Upstream, service: Replicas
 ) -> None:

@@ -1,5 +1,5 @@
-"""With the right to list events, and no other, the service reports why pods of another
-controller are refused, until they are created.
+"""With the right to list events, the service reports why pods of another controller are refused,
+until they are created, and why a pod is not ready.
 """
 
 from __future__ import annotations
@@ -25,10 +25,12 @@ SPACE = "refused"
 def test_a_quota_is_the_cause_until_it_is_deleted(
     tmp_path: Path, plane: controlplane.ControlPlane
 ) -> None:
-    rights.installed(plane, tmp_path / "overlay", "pace")
+    rights.installed(plane, tmp_path / "overlay", "observe")
     proven = rights.granted(plane)
-    since = rights.installed(plane, tmp_path / "overlay", "pace", "rights/refusals")
+    rights.installed(plane, tmp_path / "overlay", "observe", "rights/refusals")
     assert set(map(str, rights.granted(plane) - proven)) == {"list events"}
+    since = rights.installed(plane, tmp_path / "overlay", "pace")
+    proven = rights.granted(plane)
     plane.kubectl("create", "namespace", SPACE)
     plane.kubectl("-n", SPACE, "create", "quota", "none", "--hard=pods=0")
     hard = ("-n", SPACE, "get", "quota", "none", "-o", "jsonpath={.status.hard}")

@@ -72,6 +72,7 @@ def a_whole_life(plane: controlplane.ControlPlane, tmp_path: Path, power: str, s
         scenes.a_fleet_lives(plane, upstream, service)
         if power == "pace":
             scenes.a_staged_rollout(plane, upstream, service)
+        scenes.a_pod_finds_no_room(plane)
         scenes.annotations_control_the_loop(plane, upstream, service)
         scenes.another_leads(plane, upstream, service)
         scenes.it_leaves_git(plane, upstream, service)
@@ -183,5 +184,6 @@ def test_with_impersonation_the_own_account_of_the_service_only_reads_and_perfor
             }
         )
         service.wait_for_log("deleted DaemonSet theirs/agent")
+        scenes.a_pod_finds_no_room(plane)
         all_are_used(plane, since, but)
     assert rights.judge(plane, since, but) == NOTHING_AMISS

@@ -50,7 +50,7 @@ def judged(world: World) -> Health:
         (137, 90, 170, 3, F),
         (137, 90, 180, 3, H),
         (1, 5, 60, 9, H),
-        (1, 5, 20, 1, P),  # one restart at the start is no loop
+        (1, 5, 20, 1, P),  # a single restart
         (1, 5, 60, 1, H),
         (1, 590, 599, 4, F),
         (1, 590, 600, 4, H),

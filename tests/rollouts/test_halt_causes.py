@@ -68,6 +68,11 @@ FAULTS: dict[str, tuple[dict[str, Any], dict[str, Any] | None, str]] = {
 }
 
 
+SECRET = kubelet_pods.pod(
+    container(back_off(), end(3, message="no connection to https://bot:hunter2@db.example.com"))
+)
+
+
 class FailingWorld(RolloutWorld):
     """A world whose pods of the second image have a status of a failure."""
 
@@ -132,3 +137,12 @@ def test_an_agent_without_stages_has_the_same_cause(
     reason, _, cause = message.replace(" on node-000", "").partition(": ")
     assert cause in text
     assert reason in text
+
+
+def test_the_cause_has_no_secret() -> None:
+    world = FailingWorld(SECRET, None)
+    halt = world.halted()
+    judged = health.judge(world.observe())
+    for text in (halt.message, halt.nodes[0].message, *(one.message for one in judged.nodes)):
+        assert "hunter2" not in text
+    assert "db.example.com" in halt.message
