@@ -10,7 +10,7 @@ https://github.com/kubernetes/kubernetes/blob/v1.37.1/pkg/kubelet/kubelet_pods.g
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -106,11 +106,17 @@ def read(spec: Body, status: Body) -> StatusCause:
     return StatusCause(message=sys.intern(_line(str(message or ""))))
 
 
-def last_ends(status: Body) -> Sequence[Body]:
-    """How the containers that were restarted ended before."""
+def statuses(status: Body) -> Sequence[Body]:
+    """The status of each container of a pod, in the order of their start."""
     return [
-        end for one in _statuses(status) if (end := (one.get("lastState") or {}).get("terminated"))
+        *(status.get("initContainerStatuses") or ()),
+        *(status.get("containerStatuses") or ()),
     ]
+
+
+def last_ends(states: Sequence[Body]) -> Sequence[Body]:
+    """How the containers that were restarted ended before."""
+    return [end for one in states if (end := (one.get("lastState") or {}).get("terminated"))]
 
 
 def crashed_at(ends: Sequence[Body]) -> float | None:
@@ -127,14 +133,14 @@ def crash(ends: Sequence[Body]) -> str:
     return ""
 
 
-def settles_at(status: Body) -> float:
+def settles_at(states: Sequence[Body]) -> float:
     """When the running containers that were restarted have run for long enough; 0 without any.
 
     The exit code does not matter: a program that a failed liveness probe stops may end with 0.
     """
     least, most = SETTLES_WITHIN
     latest = 0.0
-    for one in _statuses(status):
+    for one in states:
         end = (one.get("lastState") or {}).get("terminated")
         running = (one.get("state") or {}).get("running")
         if not end or not running:
@@ -201,13 +207,8 @@ def _containers(spec: Body, status: Body) -> Sequence[_Container]:
             "Init:" if at < first and one.get("name") not in sidecars else "",
             one,
         )
-        for at, one in enumerate(_statuses(status))
+        for at, one in enumerate(statuses(status))
     ]
-
-
-def _statuses(status: Body) -> Iterator[Body]:
-    yield from status.get("initContainerStatuses") or ()
-    yield from status.get("containerStatuses") or ()
 
 
 def _seconds(state: Body, name: str) -> float:

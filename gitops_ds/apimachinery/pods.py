@@ -34,7 +34,8 @@ def pod_of(body: Body) -> Pod:
     )
     conditions = status.get("conditions") or ()
     ready, since = _readiness(conditions)
-    ends = pod_cause.last_ends(status)
+    states = pod_cause.statuses(status)
+    ends = pod_cause.last_ends(states)
     is_well = ready and not ends and status.get("phase") == "Running"
     cause = _NO_CAUSE if is_well else pod_cause.read(spec, status)
     bound = str(spec.get("nodeName") or "")
@@ -59,8 +60,8 @@ def pod_of(body: Body) -> Pod:
         message=cause.message,
         crashed_at=None if ready else pod_cause.crashed_at(ends),
         crash=pod_cause.crash(ends),
-        restarts=_restarts(status),
-        settles_at=pod_cause.settles_at(status) if ends else 0.0,
+        restarts=sum([int(state.get("restartCount") or 0) for state in states]),
+        settles_at=pod_cause.settles_at(states) if ends else 0.0,
         gated=any(
             gate.get("name") == names.SCHEDULING_GATE for gate in spec.get("schedulingGates") or ()
         ),
@@ -107,16 +108,6 @@ def controller_of(metadata: Body) -> Owner | None:
 def _released(metadata: Body) -> float:
     text = (metadata.get("annotations") or {}).get(names.RELEASED)
     return timestamps.seconds(str(text)) or 0.0 if text else 0.0
-
-
-def _restarts(status: Body) -> int:
-    return sum(
-        [
-            int(state.get("restartCount") or 0)
-            for kind in ("initContainerStatuses", "containerStatuses")
-            for state in status.get(kind) or ()
-        ]
-    )
 
 
 def _readiness(conditions: Sequence[Body]) -> tuple[bool, float | None]:

@@ -139,7 +139,7 @@ class PodGates:
             if before is not None:
                 first[pod.uid] = before.first.get(pod.uid, 0)
             else:
-                ends = pod_cause.last_ends(body.get("status") or {})
+                ends = pod_cause.last_ends(pod_cause.statuses(body.get("status") or {}))
                 crashed = (pod_cause.crashed_at(ends) or 0.0) >= touched
                 first[pod.uid] = pod.restarts - int(crashed and pod.restarts > 0)
         kept[node] = _Neighbours(
