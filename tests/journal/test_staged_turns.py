@@ -12,6 +12,7 @@ import pytest
 from gitops_ds.controller.controller import Powers
 from gitops_ds.controller.journal import codec, replay
 from gitops_ds.controller.journal.files import Journal, JournalLimits
+from gitops_ds.model.daemonset import PodCause
 from gitops_ds.model.decision import PromoteRevision, RecordRollout
 from gitops_ds.model.events.base import Decided
 from gitops_ds.model.rollouts.rollout_gates import GateSample, Probe, ProbeKind, Reading
@@ -107,6 +108,7 @@ def test_every_input_from_outside_is_in_the_line() -> None:
         7.5,
         "DaemonSet a/b",
         3,
+        {"uid": PodCause("FailedMount", "no Secret")},
     )
     turn = StagedTurn(outside, True, record.staged.outcome)
     writer, reader = codec.JournalWriter(), codec.Reader()

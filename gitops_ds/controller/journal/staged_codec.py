@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from gitops_ds.controller.journal.delta import JsonTree
+from gitops_ds.model.daemonset import PodCause
 from gitops_ds.model.rollouts.rollout_gates import Probe, Reading
 from gitops_ds.model.rollouts.staged_turn import OutsideInputs, StagedTurn, StagesOutcome
 
@@ -41,6 +42,7 @@ def tree(turn: StagedTurn | None) -> JsonTree:
         "refusedUntil": outside.refused_until,
         "haltedElsewhere": outside.halted_elsewhere,
         "atOnce": outside.at_once,
+        "warnings": _plain(outside.warnings),
     }
 
 
@@ -62,6 +64,7 @@ def turn(data: Mapping[str, Any], outcome: Any) -> StagedTurn | None:
         refused_until=msgspec.convert(data["refusedUntil"], float | None),
         halted_elsewhere=str(data["haltedElsewhere"]),
         at_once=msgspec.convert(data["atOnce"], int | None),
+        warnings=msgspec.convert(data.get("warnings") or {}, dict[str, PodCause]),
     )
     return StagedTurn(outside, bool(data["owned"]), msgspec.convert(outcome, StagesOutcome))
 
