@@ -26,7 +26,11 @@ class _Reference(TypedDict, total=False):
     controller: Any
 
 
-_Annotations = TypedDict("_Annotations", {names.RELEASED: Any}, total=False)  # type: ignore[misc]
+_Annotations = TypedDict(  # type: ignore[misc]
+    "_Annotations",
+    dict.fromkeys((names.RELEASED, names.BOOT_ID, names.HEALS), Any),
+    total=False,
+)
 
 
 class _Metadata(TypedDict, total=False):
@@ -86,8 +90,13 @@ class _PodStatus(TypedDict, total=False):
     containerStatuses: list[_Container] | None
 
 
+class _NodeInfo(TypedDict, total=False):
+    bootID: Any
+
+
 class _NodeStatus(TypedDict, total=False):
     conditions: Any
+    nodeInfo: _NodeInfo | None
 
 
 class _Pod(TypedDict, total=False):

@@ -42,6 +42,7 @@ def node_of(body: Body) -> Node:
             sys.intern(str(c.get("type") or "")) for c in conditions if c.get("status") == "True"
         ),
         ready_since=_ready_since(conditions),
+        boot_id=str((status.get("nodeInfo") or {}).get("bootID") or ""),
     )
 
 

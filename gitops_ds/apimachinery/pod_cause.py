@@ -43,7 +43,7 @@ class StatusCause(msgspec.Struct, frozen=True):
     message: str = ""
 
 
-class _Container(msgspec.Struct, frozen=True):
+class _ContainerStatus(msgspec.Struct, frozen=True):
     """A container by its status. `prefix` is that of kubectl for init containers."""
 
     name: str
@@ -133,6 +133,17 @@ def crash(ends: Sequence[Body]) -> str:
     return ""
 
 
+def last_run(ends: Sequence[Body]) -> float | None:
+    """The seconds of the shortest of these runs; None if none has both times."""
+    runs = ((_seconds(end, "startedAt"), _seconds(end, "finishedAt")) for end in ends)
+    return min((ended - began for began, ended in runs if began and ended), default=None)
+
+
+def last_end(ends: Sequence[Body]) -> float:
+    """When the last of these runs ended, in seconds since 1970; 0 without any."""
+    return max((_seconds(end, "finishedAt") for end in ends), default=0.0)
+
+
 def settles_at(states: Sequence[Body]) -> float:
     """When the running containers that were restarted have run for long enough; 0 without any.
 
@@ -154,7 +165,7 @@ def settles_at(states: Sequence[Body]) -> float:
     return latest
 
 
-def _waiting(container: _Container, reason: str) -> StatusCause:
+def _waiting(container: _ContainerStatus, reason: str) -> StatusCause:
     end, label = container.ended_before, _label(container)
     if reason in _ENDED and end:
         ended = _end(container, end)
@@ -167,7 +178,7 @@ def _waiting(container: _Container, reason: str) -> StatusCause:
     )
 
 
-def _end(container: _Container, end: Body) -> StatusCause:
+def _end(container: _ContainerStatus, end: Body) -> StatusCause:
     """`container agent: exit code 137, signal 9: MESSAGE`. The reason of an ordinary container is
     empty if it adds nothing to the exit code.
     """
@@ -181,7 +192,7 @@ def _end(container: _Container, end: Body) -> StatusCause:
     return StatusCause("", container.prefix + reason if is_shown else "", _line(text))
 
 
-def _label(container: _Container) -> str:
+def _label(container: _ContainerStatus) -> str:
     return f"{'init container' if container.prefix else 'container'} {container.name}"
 
 
@@ -190,7 +201,7 @@ def _line(*texts: str) -> str:
     return plain_text.line("; ".join(" ".join(text.split()) for text in texts if text))
 
 
-def _containers(spec: Body, status: Body) -> Sequence[_Container]:
+def _containers(spec: Body, status: Body) -> Sequence[_ContainerStatus]:
     """In the order of their start. A sidecar container runs beside the others, so it has no prefix.
 
     https://kubernetes.io/docs/concepts/workloads/pods/sidecar-containers/
@@ -202,7 +213,7 @@ def _containers(spec: Body, status: Body) -> Sequence[_Container]:
     }
     first = len(status.get("initContainerStatuses") or ())
     return [
-        _Container(
+        _ContainerStatus(
             str(one.get("name") or ""),
             "Init:" if at < first and one.get("name") not in sidecars else "",
             one,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from typing import Any
 
 from gitops_ds.apimachinery import pod_cause, timestamps
 from gitops_ds.apimachinery.pod_cause import StatusCause
@@ -62,10 +63,13 @@ def pod_of(body: Body) -> Pod:
         crash=pod_cause.crash(ends),
         restarts=sum([int(state.get("restartCount") or 0) for state in states]),
         settles_at=pod_cause.settles_at(states) if ends else 0.0,
+        last_run=pod_cause.last_run(ends),
+        last_end=pod_cause.last_end(ends),
         gated=any(
             gate.get("name") == names.SCHEDULING_GATE for gate in spec.get("schedulingGates") or ()
         ),
         released=_released(metadata),
+        **_pinned(metadata),
     )
 
 
@@ -108,6 +112,17 @@ def controller_of(metadata: Body) -> Owner | None:
 def _released(metadata: Body) -> float:
     text = (metadata.get("annotations") or {}).get(names.RELEASED)
     return timestamps.seconds(str(text)) or 0.0 if text else 0.0
+
+
+def _pinned(metadata: Body) -> dict[str, Any]:
+    """The fields of a pinned pod; none for any other, as nearly every pod."""
+    annotations = metadata.get("annotations") or {}
+    if names.BOOT_ID not in annotations and names.HEALS not in annotations:
+        return {}
+    return {
+        "boot_id": sys.intern(str(annotations.get(names.BOOT_ID) or "")),
+        "heals": annotations.get(names.HEALS) == "true",
+    }
 
 
 def _readiness(conditions: Sequence[Body]) -> tuple[bool, float | None]:

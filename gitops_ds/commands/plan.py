@@ -28,6 +28,7 @@ from gitops_ds.pipeline import open_repository, prepare
 from gitops_ds.pipeline.prepare import Prepared
 from gitops_ds.plan import object_owner, planner
 from gitops_ds.plan.options import ApplyOptions, PlanContext
+from gitops_ds.plan.rollouts import staging, target_words
 from gitops_ds.plan.tracking_labels import Stamp
 
 
@@ -170,9 +171,11 @@ def planned(
     # a snapshot has no inventory: objects with the label of the owner replace it
     ours = {key for key, body in live.objects.items() if object_owner.labelled(body, stamp.owner)}
     context = PlanContext(stamp, options, inventory=ours)
-    return SnapshotPlan(
-        planner.plan(prepared_commit.bundle, live, context), prepared_commit.bundle, live, context
+    bundle = prepared_commit.bundle
+    plan = target_words.over(
+        planner.plan(bundle, live, context), staging.words(bundle, live, context)
     )
+    return SnapshotPlan(plan, bundle, live, context)
 
 
 def with_stages(plan: Plan, bundle: Bundle, live: Live) -> Plan:

@@ -87,7 +87,7 @@ async def _rollout(
         revision for revision in (revisions.revision_of(body),) if revision is not None
     ]
     target = target_revisions.target_of(daemonset, own_revisions)
-    if target is None or not target.revision:
+    if target is None or not target.staged:
         raise errors.Refused(f"{daemonset.key} has the template of its target already")
     if request.hash and request.hash != target.hash:
         raise errors.Refused(

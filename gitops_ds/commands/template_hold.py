@@ -9,12 +9,12 @@ from __future__ import annotations
 from gitops_ds import errors
 from gitops_ds.apimachinery import revisions
 from gitops_ds.apimachinery.rollouts import halted_templates
-from gitops_ds.apimachinery.rollouts.halted_templates import HaltedTemplate
 from gitops_ds.deployer import live_state
 from gitops_ds.model import names
 from gitops_ds.model.cluster import Cluster, PatchType, Selection
 from gitops_ds.model.live import Revision
 from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, Key, key_of
+from gitops_ds.model.rollouts.proven_templates import HaltedTemplate
 
 MESSAGE = "put on hold"
 

@@ -83,12 +83,14 @@ class ActionWriter:
                 )
             case ReleasePod():
                 return await self._patch(action, _released(action), PatchType.STRATEGIC)
-            case RecordRollout(uid=uid, record=record):
-                annotations = {names.ROLLOUT_RECORD: record}
+            case RecordRollout(uid=uid, record=record, annotation=annotation):
+                annotations = {annotation: record}
                 patch = {"metadata": {"uid": uid, "annotations": annotations}}
                 return await self._patch(action, patch, PatchType.MERGE)
             case PromoteRevision():
-                patch = target_revisions.promotion(self._daemonset, action.uid, action.labels)
+                patch = target_revisions.promotion(
+                    self._daemonset, action.uid, action.labels, action.proof
+                )
                 return await self._patch(action, patch, PatchType.MERGE)
             case Adopt(uid=uid):
                 return await self._adopt(action, uid)
@@ -290,8 +292,8 @@ def _shows(action: Action, reply: Body, daemonset: DaemonSet) -> bool:
             return bool(reply.get("revision") == number)
         case ReleasePod():
             return not pods.pod_of(reply).gated
-        case RecordRollout(record=record):
-            return bool((metadata.get("annotations") or {}).get(names.ROLLOUT_RECORD) == record)
+        case RecordRollout(record=record, annotation=annotation):
+            return bool((metadata.get("annotations") or {}).get(annotation) == record)
         case PromoteRevision():
             return _owns(daemonset, owner)
         case DeletePod() | DeleteRevision():

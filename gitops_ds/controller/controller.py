@@ -28,6 +28,7 @@ from gitops_ds.daemonset.futile_writes import Repetition
 from gitops_ds.daemonset.node_room import NodeCapacity
 from gitops_ds.daemonset.shadow import Shadow
 from gitops_ds.daemonset.workqueue import WorkQueue
+from gitops_ds.model import names
 from gitops_ds.model.cluster import Cluster, EventType, Listing, Selection, WatchEvent
 from gitops_ds.model.daemonset import PodCause
 from gitops_ds.model.decision import Action, Decision, Observation
@@ -99,6 +100,7 @@ class Controller:
         self._event_times: dict[Resource, float] = {}
         self._stopping = False
         self._leading = True
+        self._claimed: frozenset[str] | None = None
         self._turns: dict[asyncio.Task[None], float] = {}
         self.synced = asyncio.Event()
 
@@ -115,6 +117,17 @@ class Controller:
     def measure_with(self, meter: GateMeter) -> None:
         """Sets the meter of the gates of rollouts. Before `run`."""
         self._gates.meter = meter
+
+    def claim(self, *owners: str) -> None:
+        """Limits the rollouts to DaemonSets of these owners and of those claimed before: another
+        service paces the others. Without any claim the rollouts of all owners are paced.
+        """
+        self._claimed = (self._claimed or frozenset()) | frozenset(owners)
+        self._wake(set(self.keys))
+
+    def _is_claimed(self, seen: Observation) -> bool:
+        labels = (seen.daemonset.raw.get("metadata") or {}).get("labels") or {}
+        return self._claimed is None or labels.get(names.OWNER_LABEL) in self._claimed
 
     def observe(self, key: Key) -> Observation | None:
         """The observation of a DaemonSet; None if it does not exist, or the lists were not read
@@ -221,8 +234,8 @@ class Controller:
                     )
 
     def _handle(self, resource: Resource, event: InformerEvent) -> None:
-        if resource == DAEMONSET and self._powers is Powers.FULL:
-            self._detect_competitor(event)
+        if isinstance(event, Listing | WatchEvent) and (rival := self._rival(resource, event)):
+            raise conflict_probe.refusal(rival)
         if not isinstance(event, Failing):
             self._event_times[resource] = asyncio.get_running_loop().time()
         match event:
@@ -256,20 +269,12 @@ class Controller:
             for listener in self._listeners:
                 listener(moved)
 
-    def _detect_competitor(self, event: InformerEvent) -> None:
-        """Raises Refused, which ends `run`, when another DaemonSet controller is detected."""
-        rival = ""
-        match event:
-            case Listing(items=items):
-                rival = self._rivals.listed(items)
-            case WatchEvent(type=EventType.DELETED, object=body):
-                self._rivals.gone(body)
-            case WatchEvent(type=EventType.ADDED | EventType.MODIFIED, object=body):
-                rival = self._rivals.changed(body)
-            case WatchEvent() | WorldVersion() | Failing():
-                pass
-        if rival:
-            raise conflict_probe.refusal(rival)
+    def _rival(self, resource: Resource, event: Listing | WatchEvent) -> str:
+        """The field manager of another DaemonSet controller, which no controller with powers full
+        works beside.
+        """
+        is_watched = resource == DAEMONSET and self._powers is Powers.FULL
+        return self._rivals.handle(event) if is_watched else ""
 
     def _wake(self, keys: set[Key]) -> None:
         if not keys:
@@ -340,23 +345,29 @@ class Controller:
             self.rollouts.forget(key)
             self._warnings.forget(key)
             return False
-        match self._powers:
-            case Powers.PACE:
-                inputs = self.rollouts.inputs(seen)
-                if inputs is None:
-                    return False
-                return await self._update_nodes(stage, seen, inputs, pinned_pods.decide_pinned)
-            case Powers.OBSERVE:
-                self._compare(seen)
-                return False
-            case Powers.FULL:
-                inputs = self.rollouts.inputs(seen)
-                if inputs is not None:
-                    return await self._update_nodes(stage, seen, inputs, pinned_pods.decide_owned)
-                decision = decide.decide(seen)
-                self._emit(Decided(seen.now, key, decision, True, seen))
-                _, failed = await self._perform(stage, seen, decision)
-                return failed
+        if self._powers is Powers.OBSERVE:
+            self._compare(seen)
+            return False
+        inputs = self.rollouts.inputs(seen) if self._is_claimed(seen) else None
+        if inputs is None:
+            return await self._reconcile_unpaced(stage, seen)
+        is_owned = self._powers is Powers.FULL
+        decided = pinned_pods.decide_owned if is_owned else pinned_pods.decide_pinned
+        return await self._update_nodes(stage, seen, inputs, decided)
+
+    async def _reconcile_unpaced(self, stage: executor.ExecutionContext, seen: Observation) -> bool:
+        """A turn of a DaemonSet without a rollout that we pace: also deletes the gated pods of an
+        earlier one.
+        """
+        is_full = self._powers is Powers.FULL
+        decision = decide.decide(seen) if is_full else Decision()
+        if self._is_claimed(seen) and (gated := self.rollouts.gated(seen)):
+            decision = replace(decision, steps=(*decision.steps, gated))
+        if not (is_full or decision.steps):
+            return False
+        self._emit(Decided(seen.now, seen.daemonset.key, decision, True, seen))
+        _, failed = await self._perform(stage, seen, decision)
+        return failed
 
     async def _update_nodes(
         self,

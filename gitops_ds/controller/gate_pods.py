@@ -79,14 +79,8 @@ class PodGates:
             return Reading(now, reason=f"metrics API: {error}")
         except TimeoutError:
             return Reading(now, reason="metrics API: no response in time")
-        shares = dict(_shares(request, listed.items))
-        missing = sorted(request.pods.keys() - shares.keys())
-        return Reading(
-            now,
-            frozenset(request.pods[name] for name in shares),
-            tuple(shares.values()),
-            reason=f"metrics API: no memory of pod {missing[0]}" if missing else "",
-        )
+        shares, nodes = _shares(request, listed.items), frozenset(request.pods.values())
+        return Reading(now, nodes, tuple(shares), about=nodes)
 
     async def neighbours(self, request: NeighboursRequest) -> Reading:
         """The other pods of each touched node that lost readiness, and the restarts of other
@@ -169,8 +163,8 @@ def _samples(node: str, look: _Neighbours) -> Iterator[GateSample]:
     yield GateSample(total, f"{node}: {names_of}" if names_of else node, "newRestarts")
 
 
-def _shares(request: MemoryRequest, items: Iterable[Body]) -> Iterator[tuple[str, GateSample]]:
-    """The container of each pod with the largest share of its limit, by the pod."""
+def _shares(request: MemoryRequest, items: Iterable[Body]) -> Iterator[GateSample]:
+    """The container of each pod with the largest share of its limit."""
     for body in items:
         name, shares = "", list[tuple[float, str]]()
         try:
@@ -182,5 +176,5 @@ def _shares(request: MemoryRequest, items: Iterable[Body]) -> Iterator[tuple[str
         except (KeyError, TypeError, ValueError, OverflowError):
             continue  # an unexpected form: no data
         if shares and name in request.pods:
-            share, container = max(shares)
-            yield name, GateSample(share, f"container {container} on {request.pods[name]}")
+            (share, container), node = max(shares), request.pods[name]
+            yield GateSample(share, f"container {container} on {node}", node=node)

@@ -28,7 +28,7 @@ _REVIEW = builtin_resources.RESOURCES["authorization.k8s.io", "SelfSubjectAccess
 
 
 @dataclass(slots=True)
-class _Followed:
+class _UnwellPod:
     """A pod that is not well: the time of its next read, and the seconds from that to the one
     after it.
     """
@@ -49,7 +49,7 @@ class PodWarnings:
         self, cluster: Cluster, clock: Callable[[], float], changed: Callable[[Key], None]
     ) -> None:
         self._cluster, self._clock, self._changed = cluster, clock, changed
-        self._followed: dict[Key, dict[str, _Followed]] = {}
+        self._followed: dict[Key, dict[str, _UnwellPod]] = {}
 
     def of(self, seen: Observation) -> Mapping[str, PodCause]:
         """The last warnings by the UID of the pod; the pods that are not well now are followed from
@@ -64,7 +64,7 @@ class PodWarnings:
         for uid, pod in pods.items():
             if len(followed) == OF_ONE:
                 break
-            followed.setdefault(uid, _Followed(key, pod, seen.now + FIRST))
+            followed.setdefault(uid, _UnwellPod(key, pod, seen.now + FIRST))
         self._followed[key] = followed
         return {uid: one.cause for uid, one in followed.items() if one.cause is not None}
 
@@ -96,7 +96,7 @@ class PodWarnings:
                 continue  # the next read of each pod is due later
             self._store(due, causes)
 
-    def _store(self, read: Iterable[_Followed], causes: Mapping[str, PodCause]) -> None:
+    def _store(self, read: Iterable[_UnwellPod], causes: Mapping[str, PodCause]) -> None:
         changed = set[Key]()
         for one in read:
             cause = causes.get(one.pod.uid, one.cause)

@@ -10,7 +10,7 @@ from gitops_ds.errors import ClusterError
 from gitops_ds.model import names
 from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.daemonset import PodCause
-from gitops_ds.model.decision import CreatePod, Observation
+from gitops_ds.model.decision import Action, CreatePod, Observation
 from gitops_ds.model.events.base import Emit
 from gitops_ds.model.events.rollouts import (
     RolloutHalted,
@@ -82,7 +82,7 @@ class Rollouts:
         if observed is None:
             self.forget(key)
             return None
-        policy, has_target = observed.policy, bool(observed.target.revision)
+        policy, has_target = observed.policy, observed.target.staged
         message, until = self._refused.get(key, ("", 0.0))
         is_refused = seen.now < until
         return replace(
@@ -101,8 +101,15 @@ class Rollouts:
             warnings=self._warnings(seen),
         )
 
+    def gated(self, seen: Observation) -> tuple[Action, ...]:
+        """The deletes of the gated pods of a DaemonSet without inputs."""
+        is_owner = seen.daemonset.selector is not None and not seen.daemonset.deleting
+        if not is_owner or not any(pod.gated for pod in seen.pods):
+            return ()
+        return pinned_pods.ungated(seen)
+
     def _busy(self, policy: RolloutPolicy, target: RolloutTarget) -> frozenset[str]:
-        is_read = target.revision and any(stage.is_idle for stage in policy.stages)
+        is_read = target.staged and any(stage.is_idle for stage in policy.stages)
         return self._busy_nodes() if is_read else frozenset()
 
     def _at_once(self, key: Key, policy: RolloutPolicy, now: float) -> int | None:
@@ -124,7 +131,7 @@ class Rollouts:
         is deleted; a refusal (a policy, a quota) holds the rollout for a while.
         """
         key, target = seen.daemonset.key, inputs.target
-        if not target.revision or not take or self._admitted.get(key) == target.hash:
+        if not target.staged or not take or self._admitted.get(key) == target.hash:
             return True
         body = pinned_pods.trial_pod(seen, inputs, take[0])
         try:
@@ -147,9 +154,9 @@ class Rollouts:
         self._decided[key] = now
         if before == now:
             return
-        commit = CommitId(inputs.target.commit if inputs.target.revision else "")
+        commit = CommitId(inputs.target.commit if inputs.target.staged else "")
         self._emit(RolloutProgressed(seen.now, key, seen.daemonset.uid, commit, now))
-        if not inputs.target.revision:
+        if not inputs.target.staged:
             return
         for stage in now.stages:
             if stage.state is StageState.PASSED and stage.name not in inputs.record.passed:

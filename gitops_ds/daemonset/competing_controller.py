@@ -12,6 +12,7 @@ from collections.abc import Collection
 from typing import Any
 
 from gitops_ds.model import names
+from gitops_ds.model.cluster import EventType, Listing, WatchEvent
 from gitops_ds.model.objects import DAEMONSET, Body
 
 PROBE = "gitops-ds-probe"
@@ -38,6 +39,21 @@ class Rivals:
         """`patience` is the number of writes by which a writer becomes a competing controller."""
         self._left = patience
         self._known: dict[str, frozenset[Writing]] | None = None
+
+    def handle(self, event: Listing | WatchEvent) -> str:
+        """Handles a list or a change; returns the field manager of a competing controller, or an
+        empty string.
+        """
+        match event:
+            case Listing(items=items):
+                return self.listed(items)
+            case WatchEvent(type=EventType.DELETED, object=body):
+                self.gone(body)
+            case WatchEvent(type=EventType.ADDED | EventType.MODIFIED, object=body):
+                return self.changed(body)
+            case WatchEvent():
+                pass
+        return ""
 
     def listed(self, bodies: Collection[Body]) -> str:
         """Handles a list of all DaemonSets; returns the field manager of a competing controller, or

@@ -136,6 +136,7 @@ async def _save(target: DeployTarget, base: DeployerState, state: DeployerState)
                 digests={**other.digests, **state.digests},
                 generations={**other.generations, **state.generations},
                 revisions={**other.revisions, **state.revisions},
+                templates={**other.templates, **state.templates},
                 version=other.version,
             )
     return await state_store.save(target.cluster, target.namespace, target.owner, merged)

@@ -14,23 +14,28 @@ from gitops_ds.model.change import Plan
 from gitops_ds.model.deployer_state import DeployerState
 from gitops_ds.model.live import Live
 from gitops_ds.model.objects import CONTROLLER_REVISION, Key, Resource
+from gitops_ds.model.rollouts.proven_templates import TemplateHistory
 from gitops_ds.model.sources.bundle import Bundle
 from gitops_ds.model.sources.source_tree import CommitInfo
 from gitops_ds.model.values import replace
 from gitops_ds.plan import deletions, ignore_differences, planner, suspension
 from gitops_ds.plan.options import ApplyOptions, PlanContext
-from gitops_ds.plan.rollouts import staging
+from gitops_ds.plan.rollouts import staging, target_words
+from gitops_ds.plan.rollouts.staging import StagedBundle
 from gitops_ds.plan.tracking_labels import Stamp
 
 
 class PreparedPlan(msgspec.Struct, frozen=True):
-    """A plan with its inputs, ready to be applied."""
+    """A plan with its inputs, ready to be applied. `histories` are what is proven about templates
+    afterwards.
+    """
 
     plan: Plan
     bundle: Bundle
     commit: CommitInfo | None
     applier: Applier
     state: DeployerState
+    histories: Mapping[Key, TemplateHistory] = msgspec.field(default_factory=dict)
 
 
 async def draft(
@@ -64,9 +69,10 @@ async def draft_located(
     resources = {**located.resources, **await _strays(target, located, live)}
     context = _context(target, located, options, state)
     served = {key: m for key, m in located.bundle.manifests.items() if key in resources}
-    bundle = await _staged(
+    staged = await _staged(
         Applier(target.cluster, resources, live, context), replace(located.bundle, manifests=served)
     )
+    bundle = staged.bundle
     resources = {
         **resources,
         **dict.fromkeys(bundle.manifests.keys() - resources.keys(), CONTROLLER_REVISION),
@@ -74,13 +80,15 @@ async def draft_located(
     bundle = ignore_differences.over(bundle, live, options.ignore)
     live = await _with_deletions(target, bundle, live, context)
     applier = Applier(target.cluster, resources, live, context)
-    plan = _without_suspended(await _plan(applier, bundle), located, applier)
-    return PreparedPlan(plan, located.bundle, located.commit, applier, state)
+    plan = target_words.over(await _plan(applier, bundle), staged.words)
+    plan = _without_suspended(plan, located, applier)
+    return PreparedPlan(plan, located.bundle, located.commit, applier, state, staged.histories)
 
 
-async def _staged(applier: Applier, bundle: Bundle) -> Bundle:
+async def _staged(applier: Applier, bundle: Bundle) -> StagedBundle:
     """The bundle with the target revisions of its rollouts."""
-    answers = await dry_runs.dry_run(applier, staging.to_ask(bundle, applier.live))
+    unknown = staging.to_ask(bundle, applier.live, applier.context)
+    answers = await dry_runs.dry_run(applier, unknown)
     return staging.staged(bundle, applier.live, applier.context, answers)
 
 

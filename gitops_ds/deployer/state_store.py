@@ -19,13 +19,15 @@ import zlib
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import orjson
 
 from gitops_ds import errors
 from gitops_ds.model import names
 from gitops_ds.model.cluster import Cluster, Selection
 from gitops_ds.model.deployer_state import DeployerState, Generation, KnownDrift
-from gitops_ds.model.objects import CONFIG_MAP, NAMESPACE, Body, CommitId, Digest, Key
+from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, NAMESPACE, Body, CommitId, Digest, Key
+from gitops_ds.model.rollouts.proven_templates import TemplateHistory
 from gitops_ds.model.skipped import DriftPolicy
 from gitops_ds.model.values import replace
 
@@ -189,6 +191,10 @@ def show(state: DeployerState) -> dict[str, Any]:
             for key, one in sorted(state.generations.items())
         ],
         "waiting": [list(_words(key)) for key in sorted(state.waiting)],
+        "templates": {
+            f"{key.namespace}/{key.name}": msgspec.to_builtins(history)
+            for key, history in sorted(state.templates.items())
+        },
     }
 
 
@@ -201,10 +207,7 @@ def _parse(stored: Mapping[str, Any], version: str) -> DeployerState:
         raise ValueError(f"version {stored['version']!r} is not supported")
     revisions = {}
     for name, commits in stored["revisions"].items():
-        namespace, _, short = name.partition("/")
-        revisions[Key("apps", "DaemonSet", namespace, short)] = {
-            int(n): CommitId(commit) for n, commit in commits.items()
-        }
+        revisions[_daemonset(name)] = {int(n): CommitId(commit) for n, commit in commits.items()}
     return DeployerState(
         repository=stored["repository"],
         cluster=stored["cluster"],
@@ -224,8 +227,17 @@ def _parse(stored: Mapping[str, Any], version: str) -> DeployerState:
             for *words, number, commit in stored.get("generations", ())
         },
         waiting=frozenset(Key(*words) for words in stored.get("waiting", ())),
+        templates={
+            _daemonset(name): msgspec.convert(history, TemplateHistory)
+            for name, history in stored.get("templates", {}).items()
+        },
         version=version,
     )
+
+
+def _daemonset(text: str) -> Key:
+    namespace, _, name = text.partition("/")
+    return Key(DAEMONSET.group, DAEMONSET.kind, namespace, name)
 
 
 async def config_maps(cluster: Cluster, namespace: str, id: str) -> list[str]:
@@ -242,8 +254,10 @@ async def load_all(cluster: Cluster, namespace: str) -> Mapping[str, DeployerSta
     return {id: await load(cluster, namespace, id) for id in await owners(cluster, namespace)}
 
 
-async def owners(cluster: Cluster, namespace: str) -> list[str]:
-    """The ids of the owners with a state in the namespace. Raises ClusterError."""
+async def owners(cluster: Cluster, namespace: str, repository: str = "") -> list[str]:
+    """The ids of the owners with a state in the namespace, or of those of a repository. Raises
+    ClusterError.
+    """
     listing = await cluster.list(
         CONFIG_MAP, Selection(namespace, labels="app.kubernetes.io/managed-by=gitops-ds")
     )
@@ -255,4 +269,7 @@ async def owners(cluster: Cluster, namespace: str) -> list[str]:
         for body in bodies
         if (name := str(body["metadata"]["name"])).startswith(prefix) and name not in parts
     ]
-    return sorted(name.removeprefix(prefix) for name in named)
+    ids = sorted(name.removeprefix(prefix) for name in named)
+    if not repository:
+        return ids
+    return [id for id in ids if (await load(cluster, namespace, id)).repository == repository]

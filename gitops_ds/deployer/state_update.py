@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 
 from gitops_ds.deployer.applier import ApplyOutcome
 from gitops_ds.deployer.prepared_plan import PreparedPlan
@@ -11,6 +11,7 @@ from gitops_ds.model import names
 from gitops_ds.model.change import Change, Operation, Plan
 from gitops_ds.model.deployer_state import DeployerState, Generation
 from gitops_ds.model.objects import DAEMONSET, CommitId, Key
+from gitops_ds.model.rollouts.proven_templates import TemplateHistory
 from gitops_ds.model.skipped import DriftPolicy
 from gitops_ds.model.values import replace
 from gitops_ds.plan import deletions, drift
@@ -58,6 +59,7 @@ def after_apply(
         agents=_agents(old, settled.values(), inventory),
         digests=digests,
         generations=_generations(prepared, outcome, gone),
+        templates=_templates(prepared, settled.keys(), inventory),
         revisions=_revisions(prepared, gone),
         waiting=suspended(plan),
         drift={key: left for key, left in standing.items() if key not in written},
@@ -79,6 +81,22 @@ def _generations(
         if key.kind == DAEMONSET.kind and commit and metadata.get("generation"):
             generations[key] = Generation(int(metadata["generation"]), CommitId(commit))
     return generations
+
+
+def _templates(
+    prepared: PreparedPlan, settled: Set[Key], inventory: Set[Key]
+) -> Mapping[Key, TemplateHistory]:
+    """What is proven about the templates of DaemonSets with a policy. Without one the templates are
+    not staged, so that only the halted ones are kept.
+    """
+    before, after = prepared.state.templates, prepared.histories
+    kept = {
+        key: TemplateHistory(halted=history.halted, uid=history.uid)
+        for key, history in before.items()
+        if key not in after and key in inventory and history.halted
+    }
+    kept |= {key: before[key] for key in after.keys() & before.keys()}
+    return kept | {key: history for key, history in after.items() if key in settled}
 
 
 def _recovered(prepared: PreparedPlan) -> frozenset[Key]:

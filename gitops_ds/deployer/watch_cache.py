@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Set
 from gitops_ds import errors
 from gitops_ds.apimachinery import revisions
 from gitops_ds.apimachinery.builtin_resources import RESOURCES
-from gitops_ds.apimachinery.rollouts import approval_annotations, target_revisions
+from gitops_ds.apimachinery.rollouts import approval_annotations, proofs, target_revisions
 from gitops_ds.client import informer
 from gitops_ds.client.body_interning import EqualBodies
 from gitops_ds.client.informer import Failing
@@ -230,8 +230,8 @@ class WatchCache:
         is_ours = key in self._ours
         if key.kind == "ControllerRevision":  # promoted, deleted, halted, or the next stage waits
             waits = self._approval_may_be_missing(key, change)
-            is_halted = was_ours and (not is_ours or _is_halted(change.object))
-            return is_halted or waits or _is_early(change)
+            has_ended = was_ours and (not is_ours or _has_ended(change.object))
+            return has_ended or waits or _is_early(change)
         return key.kind == "Node" or was_ours or is_ours
 
     def _approval_may_be_missing(self, key: Key, change: WatchEvent) -> bool:
@@ -257,10 +257,15 @@ def _approval_mark(body: Body) -> object:
     return frozenset(target_revisions.record_in(revision).passed), annotations.get(names.APPROVALS)
 
 
-def _is_halted(body: Body) -> bool:
-    """Whether the rollout of a target revision is halted."""
+def _has_ended(body: Body) -> bool:
+    """Whether the rollout of a target revision is halted, or complete while the DaemonSet owns
+    another revision with its template.
+    """
     revision = revisions.revision_of(body)
-    return revision is not None and target_revisions.record_in(revision).halt is not None
+    if revision is None:
+        return False
+    is_halted = target_revisions.record_in(revision).halt is not None
+    return is_halted or proofs.proof_in(revision) is not None
 
 
 def _is_early(change: WatchEvent) -> bool:

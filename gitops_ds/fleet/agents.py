@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import difflib
-import itertools
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -13,19 +12,18 @@ from typing import Any
 import msgspec
 
 from gitops_ds import errors
-from gitops_ds.apimachinery import revisions, rollout_status, timestamps
+from gitops_ds.apimachinery import revisions, timestamps
 from gitops_ds.apimachinery.rollouts import target_revisions
-from gitops_ds.controller import pod_warnings
-from gitops_ds.daemonset import cache, competing_controller
+from gitops_ds.daemonset import cache, competing_controller, decide
 from gitops_ds.deployer import source_status_store, state_store
-from gitops_ds.fleet import failed_create_events, health, staged_rollouts
-from gitops_ds.fleet.staged_rollouts import Assemble, StagedRollout
+from gitops_ds.fleet import agent_healths, health, staged_rollouts
+from gitops_ds.fleet.staged_rollouts import StagedRollout
 from gitops_ds.model import names
 from gitops_ds.model.cluster import Cluster
-from gitops_ds.model.daemonset import Counts, DaemonSet, PodCause
+from gitops_ds.model.daemonset import Counts, DaemonSet
 from gitops_ds.model.decision import Observation
 from gitops_ds.model.deployer_state import DeployerState
-from gitops_ds.model.health import Health, HealthState
+from gitops_ds.model.health import Health
 from gitops_ds.model.live import Revision
 from gitops_ds.model.objects import NODE, CommitId, Key, template_of
 from gitops_ds.model.rollouts.rollout_progress import RolloutProgress
@@ -58,16 +56,23 @@ class Agent(msgspec.Struct, frozen=True):
 
     @property
     def counts(self) -> Counts:
-        """The counters of its status; during a staged rollout `updated` are the nodes with the
-        target, while the status counts the DaemonSet's own template.
+        """The counters of its status; during a staged rollout `updated` are those of the desired
+        nodes with the target, while the status counts the DaemonSet's own template.
         """
         counts = self.seen.daemonset.counts or Counts()
         if names.TARGET not in self.seen.daemonset.annotations:
             return counts
         target = target_revisions.target_of(self.seen.daemonset, self.seen.revisions)
-        if target is None or not target.revision:
+        if target is None or not target.staged:
             return counts
-        return replace(counts, updated=self.nodes_by_hash()[target.hash])
+        if not self.seen.nodes:  # no permission to list them
+            return replace(counts, updated=self.nodes_by_hash()[target.hash])
+        updated = sum(
+            any(pod.hash == target.hash for pod in node_pods.staying)
+            for node_pods in decide.layout(self.seen).nodes
+            if node_pods.wanted
+        )
+        return replace(counts, updated=updated)
 
     @property
     def history(self) -> tuple[Revision, ...]:
@@ -142,20 +147,14 @@ async def list_agents(
     observed = [one for key in content.keys if (one := content.observe(key, now)) is not None]
     seen = [one for one in observed if not competing_controller.is_probe(one.daemonset.raw)]
     owners = await read_owners(cluster, state_namespace, seen, now)
-    warnings = {} if unseen else await _warnings(cluster, seen)
-    assemble = staged_rollouts.from_objects(seen, warnings)
-    healths = (
-        {one.daemonset.key: _by_status(one) for one in seen}
-        if unseen
-        else await _healths(cluster, seen, assemble, warnings)
-    )
+    healths = await agent_healths.read(cluster, seen, has_nodes=not unseen)
     return tuple(
         Agent(
             one,
-            healths[one.daemonset.key],
+            healths.healths[one.daemonset.key],
             owners.states.get(owner(one), DeployerState()),
             owners.sources.get(owner(one)),
-            rollout=None if unseen else staged_rollouts.read(one, assemble),
+            rollout=healths.rollouts.get(one.daemonset.key),
         )
         for one in seen
     )
@@ -182,47 +181,6 @@ async def read_owners(
     states = await asyncio.gather(*(_state(cluster, state_namespace, id) for id in ids))
     sources = await _sources(cluster, state_namespace, now) if ids else {}
     return Owners(dict(zip(ids, states, strict=True)), sources)
-
-
-def _by_status(seen: Observation) -> Health:
-    """The health without nodes, by the rule of `kubectl rollout status`."""
-    status = rollout_status.judge(seen.daemonset.raw)
-    return Health(HealthState.HEALTHY if status.done else HealthState.PROGRESSING, status.message)
-
-
-async def _warnings(cluster: Cluster, seen: Sequence[Observation]) -> Mapping[str, PodCause]:
-    """The newest warning events of some pods that are not well; none without permission."""
-    waiting = itertools.islice(
-        (
-            pod
-            for one in seen
-            for pod in pod_warnings.unwell(one).values()
-            if one.now - max(pod.created, pod.ready_since or 0.0) >= pod_warnings.FIRST
-        ),
-        pod_warnings.AT_ONCE,
-    )
-    try:
-        return await pod_warnings.read(cluster, waiting)
-    except errors.Forbidden:
-        return {}
-
-
-async def _healths(
-    cluster: Cluster,
-    seen: Sequence[Observation],
-    assemble: Assemble,
-    warnings: Mapping[str, PodCause],
-) -> Mapping[Key, Health]:
-    """The health of each agent; if nodes wait for a pod, with the reason of refused pods."""
-    healths = {one.daemonset.key: health.judge(one, "", assemble, warnings) for one in seen}
-    if any(map(failed_create_events.waits, healths.values())):
-        why = await failed_create_events.read(cluster, seen[0].now)
-        for one in seen:
-            if failed_create_events.waits(healths[one.daemonset.key]) and (
-                refused := why.get(one.daemonset.uid)
-            ):
-                healths[one.daemonset.key] = health.judge(one, refused, assemble, warnings)
-    return healths
 
 
 async def _sources(cluster: Cluster, namespace: str, now: float) -> Mapping[str, SourceStatus]:

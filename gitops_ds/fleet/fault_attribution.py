@@ -15,22 +15,24 @@ import msgspec
 
 from gitops_ds.apimachinery import daemonsets, node_eligibility, pod_cause
 from gitops_ds.apimachinery.node_eligibility import Placement, Placer
+from gitops_ds.apimachinery.rollouts import target_revisions
 from gitops_ds.daemonset.node_pods import NodePodLayout, NodePods
 from gitops_ds.fleet.staged_rollouts import StagedRollout
 from gitops_ds.model import names
 from gitops_ds.model.daemonset import OnDelete, Pod, PodCause
 from gitops_ds.model.health import Blame, NodeHealth
 from gitops_ds.model.live import Node
+from gitops_ds.model.rollouts.staged_rollout import RolloutTarget
 from gitops_ds.model.values import replace
 from gitops_ds.redaction import texts
-from gitops_ds.rollouts import node_steps
+from gitops_ds.rollouts import node_steps, touched_pod
 from gitops_ds.rollouts.node_steps import LEAVING
 
 DEADLINE = 600.0  # seconds without progress; a Deployment's default progressDeadlineSeconds
 
 # Reasons of containers and pods that an error in the template can cause. Any other reason is
 # attributed to the node.
-_TEMPLATE_REASONS = node_steps.TEMPLATE_REASONS | {"NotReady"}
+_TEMPLATE_REASONS = touched_pod.TEMPLATE_REASONS | {"NotReady"}
 # the message of a starting pod, by its readiness
 _STARTING = {
     False: "the pod is not ready yet",
@@ -100,9 +102,9 @@ class _Judge:
     def __init__(self, layout: NodePodLayout, scope: FaultScope) -> None:
         self.layout, self.scope, self.now = layout, scope, layout.seen.now
         daemonset = layout.seen.daemonset
-        self.target = scope.rollout.target if scope.rollout else None
         # With a rollout policy OnDelete is part of the staged rollout, not a setting of the user.
         self.paced = bool(daemonset.annotations.get(names.ROLLOUT_POLICY))
+        self.target = scope.rollout.target if scope.rollout else self._proven()
         on_delete = isinstance(daemonset.strategy, OnDelete) and not self.paced
         self.parks = on_delete or daemonset.suspended
         self.began = (
@@ -149,8 +151,19 @@ class _Judge:
             min((time for time in self.times if time > self.now), default=None),
         )
 
+    def _proven(self) -> RolloutTarget | None:
+        """The proven template of a DaemonSet with a rollout policy, outside of a rollout: after an
+        edit the DaemonSet has another one, that no pod gets.
+        """
+        seen = self.layout.seen
+        if not self.paced or names.TARGET in seen.daemonset.annotations:
+            return None
+        return target_revisions.target_of(seen.daemonset, seen.revisions)
+
     def _updated(self, pod: Pod) -> bool:
-        """Whether the pod runs the wanted template: that of the rollout, else the DaemonSet's."""
+        """Whether the pod runs the wanted template: that of the rollout or the proven one, without
+        a rollout policy the DaemonSet's.
+        """
         if self.target is None:
             return self.layout.updated(pod)
         return node_steps.runs_target(self.layout, self.target, pod)

@@ -148,7 +148,7 @@ def read(seen: Observation, assemble: Assemble | None = None) -> StagedRollout |
     and nodes; by default those that the objects of the cluster contain.
     """
     inputs = (assemble or from_objects((seen,)))(seen)
-    if inputs is None or not inputs.target.revision:
+    if inputs is None or not inputs.target.staged:
         return None
     return of(decide.layout(seen), inputs)
 

@@ -61,7 +61,10 @@ class Rollout(msgspec.Struct, frozen=True):
 
 
 class Change(msgspec.Struct, frozen=True):
-    """The change of one object. `manifest` is None for a delete, `stages` if nothing is staged."""
+    """The change of one object. `manifest` is None for a delete, `stages` if nothing is staged.
+
+    `target` explains how a DaemonSet with a rollout policy gets its template; empty without one.
+    """
 
     operation: Operation
     key: Key
@@ -70,6 +73,7 @@ class Change(msgspec.Struct, frozen=True):
     rollout: Rollout | None = None
     nodes: NodeImpact = NodeImpact()
     stages: StagedPreview | None = None
+    target: str = ""
 
 
 class Author(msgspec.Struct, frozen=True):

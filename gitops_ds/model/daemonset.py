@@ -52,7 +52,10 @@ class Pod(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     (`Init:CrashLoopBackOff`), and may be of an earlier crash. `crashed_at` is when one of its
     containers last ended with an error, `crash` the reason (`OOMKilled`). `restarts` counts the
     restarts of its containers; until `settles_at` they have not run for long enough after the last
-    one. `gated`: our scheduling gate holds it; `released` is when that gate was removed.
+    one. `last_run` are the seconds of the shortest last run of those that restarted, until
+    `last_end`. `gated`: our scheduling gate holds it; `released` is when that gate was removed;
+    `boot_id` is that of its node when it was created, if stated; `heals`: it replaced a pod that
+    was not ready.
     """
 
     namespace: str
@@ -77,8 +80,12 @@ class Pod(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     crash: str = ""
     restarts: int = 0
     settles_at: float = 0.0
+    last_run: float | None = None
+    last_end: float = 0.0
     gated: bool = False
     released: float = 0.0
+    boot_id: str = ""
+    heals: bool = False
 
     @property
     def ended(self) -> bool:

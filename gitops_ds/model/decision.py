@@ -7,6 +7,7 @@ from enum import StrEnum
 
 import msgspec
 
+from gitops_ds.model import names
 from gitops_ds.model.daemonset import Counts, DaemonSet, Pod
 from gitops_ds.model.live import Node, Revision
 from gitops_ds.model.objects import Body, Key
@@ -171,18 +172,22 @@ class ReleasePod(msgspec.Struct, frozen=True):
 
 
 class RecordRollout(msgspec.Struct, frozen=True):
-    """Writes the record of a rollout, the text of an annotation, to its target revision."""
+    """Writes the record of a rollout, or the proof of a template, to a revision: the text of its
+    annotation.
+    """
 
     key: Key
     uid: str
     record: str
     why: str
+    annotation: str = names.ROLLOUT_RECORD
 
 
 class PromoteRevision(msgspec.Struct, frozen=True):
     """Makes a target revision one of the DaemonSet's own, because its rollout is complete.
 
-    `labels` are the template's, with the hash. Its number stays 0, below every other: the
+    `labels` are the template's, with the hash; `proof` is the text of its proof, empty if the
+    DaemonSet gets the template early. Its number stays 0, below every other: the
     controller that manages the DaemonSet gives it the next number when the DaemonSet gets the
     template.
     """
@@ -191,6 +196,7 @@ class PromoteRevision(msgspec.Struct, frozen=True):
     uid: str
     labels: Mapping[str, str]
     why: str
+    proof: str = ""
 
 
 Action = (

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import msgspec
 
 from gitops_ds.model.objects import CommitId, Digest, Key
+from gitops_ds.model.rollouts.proven_templates import TemplateHistory
 from gitops_ds.model.skipped import DriftPolicy
 
 
@@ -41,7 +42,8 @@ class DeployerState(msgspec.Struct, frozen=True):
     `revisions`, for each DaemonSet, the commit of every revision number; `drift` is the uncorrected
     drift; `approved` are the objects whose deletion was approved, until they are gone; `waiting`
     the objects that are not written because they or the whole repository are suspended;
-    `generations` those of the DaemonSets that were applied. `version` is the resourceVersion of the
+    `generations` those of the DaemonSets that were applied; `templates` what is proven about the
+    templates of those with a rollout policy. `version` is the resourceVersion of the
     stored state, empty for a new one.
     """
 
@@ -57,4 +59,5 @@ class DeployerState(msgspec.Struct, frozen=True):
     approved: frozenset[Key] = frozenset()
     waiting: frozenset[Key] = frozenset()
     generations: Mapping[Key, Generation] = msgspec.field(default_factory=dict)
+    templates: Mapping[Key, TemplateHistory] = msgspec.field(default_factory=dict)
     version: str = ""

@@ -22,8 +22,8 @@ class Node(msgspec.Struct, frozen=True):
     """The fields of a node for its eligibility and its health.
 
     `created` and `ready_since`, the last change of the condition Ready, are in seconds since 1970,
-    0 if unknown. `troubles` are its unhealthy conditions: `DiskPressure`; `conditions` the types of
-    all its conditions that are true.
+    0 if unknown. `boot_id` changes with each boot. `troubles` are its unhealthy conditions:
+    `DiskPressure`; `conditions` the types of all its conditions that are true.
     """
 
     name: str
@@ -36,6 +36,7 @@ class Node(msgspec.Struct, frozen=True):
     troubles: tuple[str, ...] = ()
     conditions: tuple[str, ...] = ()
     ready_since: float = 0.0
+    boot_id: str = ""
 
 
 class Revision(msgspec.Struct, frozen=True):

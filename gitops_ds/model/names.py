@@ -52,13 +52,21 @@ HALTED = f"{DOMAIN}/halted"
 SINCE = f"{DOMAIN}/since"
 # on a target revision: the controller's record of the rollout
 ROLLOUT_RECORD = f"{DOMAIN}/rollout-record"
-# on a target revision: the name of the revision that the DaemonSet keeps during the rollout
+# on a DaemonSet with a policy: the proof of its template in force, as JSON
+PROVEN = f"{DOMAIN}/proven"
+# on a ControllerRevision: the proof of its template, as JSON
+PROOF = f"{DOMAIN}/proof"
+# on a target revision of versions before 0.9: the name of the revision that the DaemonSet keeps
 PROVEN_REVISION = f"{DOMAIN}/proven-revision"
 # on a target revision: the digest of its template in Git
 TEMPLATE_DIGEST = f"{DOMAIN}/template-digest"
 ROLLOUT = f"{DOMAIN}/rollout"  # label on the pods of a target revision: its hash
 # on a pod of a target revision: when its scheduling gate was removed
 RELEASED = f"{DOMAIN}/released"
+# on a pod of a target revision: the boot id of its node when the pod was created
+BOOT_ID = f"{DOMAIN}/boot-id"
+# on a pod of a target revision: "true" if it replaces an agent that was not ready
+HEALS = f"{DOMAIN}/heals"
 SCHEDULING_GATE = f"{DOMAIN}/pinned"
 
 CHANGE_CAUSE = "kubernetes.io/change-cause"

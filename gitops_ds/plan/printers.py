@@ -83,6 +83,8 @@ def change_json(change: Change, census: Census | None = None) -> dict[str, Any]:
             "knownAs": rollout.known_as,
             "restarts": list(change.nodes.restarted),
         }
+    if change.target:
+        document["target"] = change.target
     if change.stages:
         document["stages"] = staged_printer.as_json(change.stages, census)
     return document
@@ -166,7 +168,9 @@ def _rollout_lines(change: Change, census: Census | None) -> Iterator[str]:
             _nodes(some) if census is None else node_groups.summary(some, census, shown=SHOWN_NODES)
         )
 
-    if _ends_rollout(change):
+    if change.target:
+        yield change.target
+    elif _ends_rollout(change):
         yield "ends its staged rollout: the proven template replaces the pods of the target at once"
     elif rollout and change.operation is Operation.UPDATE and (rollout.rolls or not change.stages):
         yield _revision(rollout)
@@ -254,8 +258,9 @@ def as_markdown(plan: Plan) -> str:
         lines += ["| | object | revision | nodes |", "|---|---|---|---|"]
         lines += [_row(change, unknown=bool(plan.unknown_nodes)) for change in plan.writes]
     for change in plan.writes:
-        if change.stages:
-            stages = "\n".join(staged_printer.lines(change.stages, None))
+        if change.stages or change.target:
+            preview = staged_printer.lines(change.stages, None) if change.stages else ()
+            stages = "\n".join((*filter(None, (change.target,)), *preview))
             lines += ["", f"{_code(str(change.key))}:", "", "```text", stages, "```"]
     if any(change.fields for change in plan.writes):
         lines += ["", "<details><summary>Fields</summary>", ""]

@@ -205,6 +205,9 @@ def _of_measurement(
         if key in document and not measured and path[-1] in _BUILT_IN:
             message = f"{key} has no effect without a measurement: set {' or '.join(_MEASURED)}"
             yield PolicyProblem(_IMPOSSIBLE, (*path, key), message)
+    if "dataOf" in document and _NODES not in gate.prometheus and gate.memory_of_limit is None:
+        message = f"dataOf has no effect: the gate has neither memoryOfLimit nor {_NODES}"
+        yield PolicyProblem(_IMPOSSIBLE, (*path, "dataOf"), message)
     if gate.webhook is not None and gate.webhook.timeout > _MOST_SECONDS:
         message = f"a webhook has at most {_MOST_SECONDS:g} seconds to answer"
         yield PolicyProblem(_IMPOSSIBLE, (*path, "webhook", "timeout"), message)

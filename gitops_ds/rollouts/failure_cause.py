@@ -13,7 +13,12 @@ touched nodes of the same operating system and architecture:
 4. Nodes whose own conditions got worse after the touch (not ready, under pressure) are set aside.
    The template is the cause only if two or more of them outnumber the well ones, and if they
    are a greater share than of the untouched nodes of their kind.
-5. Any other failure is the node's: it is set aside, and counts as at risk.
+5. A node whose agent was not ready before the touch is not evidence alone: the template is
+   the cause only with a second failed node.
+6. A failure after the proof, such as a slow leak of memory, is an agent's failure. The template is
+   the cause only if two or more nodes fail so within a while, and outnumber the nodes of their kind
+   that ran the target for at least as long.
+7. Any other failure is the node's: it is set aside, and counts as at risk.
 """
 
 from __future__ import annotations
@@ -51,12 +56,14 @@ class _PeerGroup:
 
     steps: Counter[NodeStep] = field(default_factory=Counter)
     undecided: int = 0
+    healing: int = 0
     worse: int = 0
     unwell: int = 0
 
     def add(self, one: NodeProgress) -> None:
         self.steps[one.step] += 1
         starts = one.step in UPDATING
+        self.healing += one.step is NodeStep.FAILED and one.heals
         self.undecided += starts and one.reason != OVERDUE
         self.worse += _is_worse(one)
         self.unwell += one.step is NodeStep.PARKED and one.reason not in _ENDURED
@@ -70,9 +77,11 @@ class _PeerGroup:
         return sum(self.steps[step] for step in _WELL)
 
     def fails(self, at_least: int, others: int) -> bool:
-        """Whether at least that many nodes failed, and they outnumber the well ones plus that many
-        others.
+        """Whether at least that many nodes failed, two if their agents were not ready before, and
+        they outnumber the well ones plus that many others.
         """
+        if self.healing == self.failed:
+            at_least = max(2, at_least)
         return self.failed >= at_least and self.failed > self.well + others
 
     @property
@@ -93,11 +102,14 @@ def attributed(
     nodes: Mapping[str, NodeProgress], kind: Callable[[str], Hashable]
 ) -> AttributedNodes:
     """Divides the failures by their cause. `kind` groups similar nodes."""
-    if not any(one.step in _BROKEN for one in nodes.values()):
+    late = _late(nodes.values(), kind)
+    if not late and not any(one.step in _BROKEN for one in nodes.values()):
         return AttributedNodes(nodes)
     groups = _groups(nodes.values(), kind)
     result = dict(nodes)
-    template, suspected, alone = set[str](), set[str](), set[str]()
+    template, suspected, alone = set(late), set[str](), set[str]()
+    for name in late:
+        result[name] = replace(nodes[name], step=NodeStep.FAILED)
     for name, one in nodes.items():
         whole, stage = groups[kind(name)], groups[kind(name), one.stage]
         if _is_worse(one) and whole.worsens:
@@ -123,6 +135,25 @@ def _fails(whole: _PeerGroup, stage: _PeerGroup, further: int, *, starting: bool
     """
     first, second = (group.undecided if starting else 0 for group in (whole, stage))
     return whole.fails(1, first + further) or stage.fails(2, second + further)
+
+
+def _late(nodes: Iterable[NodeProgress], kind: Callable[[str], Hashable]) -> frozenset[str]:
+    """The proved nodes of rule 6. Those that the target has run on for less time say nothing."""
+    failed = [one for one in nodes if one.step is NodeStep.PROVED and one.reason and one.ran]
+    late = set[str]()
+    for group in {kind(one.node) for one in failed} if len(failed) > 1 else ():
+        peers = [one for one in failed if kind(one.node) == group]
+        shortest = min(one.ran for one in peers)
+        well = sum(
+            one.step is NodeStep.PROVED
+            and not one.reason
+            and one.ran >= shortest
+            and kind(one.node) == group
+            for one in nodes
+        )
+        if len(peers) > 1 and len(peers) > well:
+            late.update(one.node for one in peers)
+    return frozenset(late)
 
 
 def _groups(

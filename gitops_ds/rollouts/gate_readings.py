@@ -6,20 +6,26 @@
    mean over the touched nodes with the mean over untouched ones: nodes differ, and by more than a
    template changes.
 4. A change of +30% permits 1.3 times the base; of a negative base it permits 0.7 times.
+5. A measurement by nodes needs a value of each of them, or of the share `dataOf` of the policy: a
+   node without a series, or whose values can't be compared, has no data.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from typing import TypeGuard
 
 import msgspec
 
 from gitops_ds.model.plain_text import line
+from gitops_ds.model.plural import counted
 from gitops_ds.model.rollouts.rollout_gates import GateSample, ProbeKind, Reading, Verdict
 from gitops_ds.model.rollouts.rollout_policy import Gate, PercentChange
+from gitops_ds.model.values import replace
 
 _LONGEST = 200  # characters of a text about a reading
+_SHOWN = 3  # nodes without data in it
 
 
 class Assessment(msgspec.Struct, frozen=True):
@@ -65,7 +71,8 @@ def _assess(gate: Gate, kind: ProbeKind, reading: Reading) -> Assessment:
         verdict = Verdict.MET if reading.passes else Verdict.EXCEEDED
         text = line(reading.reason, _LONGEST) or "the webhook gives no reason"
         return Assessment(verdict, text, text=text)
-    compared, missing = list[_Compared](), reading.reason
+    reading, missing = _with_data(gate, reading)
+    compared = list[_Compared]()
     for one in _comparisons(gate, kind, reading):
         if isinstance(one, _Compared):
             compared.append(one)
@@ -77,6 +84,36 @@ def _assess(gate: Gate, kind: ProbeKind, reading: Reading) -> Assessment:
     if missing or not compared:
         return Assessment(Verdict.NO_DATA, text=line(missing or "no series", _LONGEST))
     return Assessment(Verdict.MET)
+
+
+def _with_data(gate: Gate, reading: Reading) -> tuple[Reading, str]:
+    """The reading without the nodes that have no data, or the reason if too few have data."""
+    missing = {one.node for one in reading.samples if _has_no_value(gate, one)}
+    having = {one.node for one in reading.samples} - missing
+    lacking = sorted(reading.about - having)
+    total = len(reading.about)
+    if reading.reason or total - len(lacking) < min(total, gate.data_of.of(total)):
+        return reading, reading.reason or _lacking(lacking, reading)
+    samples = tuple(one for one in reading.samples if one.node not in lacking)
+    return replace(reading, samples=samples), ""
+
+
+def _has_no_value(gate: Gate, sample: GateSample) -> bool:
+    compares = gate.compare.before is not None
+    return math.isnan(sample.value) or (compares and not _is_base(sample.before))
+
+
+def _is_base(value: float | None) -> TypeGuard[float]:
+    """Whether a change is relative to this value."""
+    return value is not None and math.isfinite(value)
+
+
+def _lacking(nodes: Sequence[str], reading: Reading) -> str:
+    if reading.samples and not any(one.node for one in reading.samples):
+        return "no series names its node: use sum by (node), or set dataOf: 0%"
+    total, more = len(reading.about), len(nodes) - _SHOWN
+    names = ", ".join(nodes[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+    return f"{len(nodes)} of {counted(total, 'node')} without a value: {names}"
 
 
 def _exceeded(exceeded: Sequence[_Compared]) -> Assessment:
@@ -128,7 +165,7 @@ def _fixed(gate: Gate, sample: GateSample) -> Iterator[_Compared]:
 def _before(gate: Gate, sample: GateSample) -> Iterator[_Compared | _Missing]:
     if gate.compare.before is None:
         return
-    if sample.before is None or not math.isfinite(sample.before):
+    if not _is_base(sample.before):
         yield _Missing(f"no value before the rollout {sample.labels}".rstrip())
         return
     yield _changed(

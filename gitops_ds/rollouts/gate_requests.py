@@ -37,7 +37,7 @@ def requests(
     """
     stage = _current(inputs, decided)
     probes = tuple(gate_results.probes(inputs.policy, stage)) if stage is not None else ()
-    if not probes or not inputs.target.revision or decided.halt is not None:
+    if not probes or not inputs.target.staged or decided.halt is not None:
         return ()
     running = {
         one.node
@@ -131,4 +131,5 @@ def _query(
         decided.record.before.get(subject.probe.stage) if gate.compare.before is not None else None
     )
     query = gate.prometheus.replace(NODES, alternation(nodes))
-    yield PrometheusRequest(subject, query, before, control)
+    about = nodes if NODES in gate.prometheus else ()
+    yield PrometheusRequest(subject, query, before, control, about)

@@ -84,7 +84,7 @@ def probes(policy: RolloutPolicy, stage: Stage) -> Iterator[Probe]:
 def of(fleet: StagedNodes, stage: Stage, members: Sequence[str]) -> tuple[GateResult, ...]:
     """The results for a stage; none before a node runs the target, and for a revert."""
     measured = tuple(probes(fleet.policy, stage))
-    if not measured or not fleet.inputs.target.revision:
+    if not measured or not fleet.inputs.target.staged:
         return ()
     running = frozenset(name for name in members if fleet.nodes[name].step in RUNNING)
     return tuple(_result(fleet, probe, running) for probe in measured) if running else ()

@@ -15,7 +15,7 @@ from gitops_ds.rollouts.staged_nodes import StagedNodes
 
 def waits(fleet: StagedNodes, name: str) -> bool:
     """Whether a node is not taken now because it is not idle."""
-    if name not in fleet.inputs.busy or not fleet.inputs.target.revision:
+    if name not in fleet.inputs.busy or not fleet.inputs.target.staged:
         return False
     stage = next(one for one in fleet.policy.stages if one.name == fleet.nodes[name].stage)
     return stage.is_idle and fleet.now < _opened(fleet, stage) + stage.idle_for

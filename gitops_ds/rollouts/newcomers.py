@@ -19,7 +19,7 @@ _APART = (NodeStep.PARKED, NodeStep.SET_ASIDE)
 def open_nodes(fleet: StagedNodes) -> frozenset[str]:
     """The nodes that joined during the rollout, if they may get the target now."""
     began, policy = fleet.inputs.record.began, fleet.policy.new_nodes
-    if not fleet.inputs.target.revision or not began or (policy.get, policy.until) == _BY_STAGE:
+    if not fleet.inputs.target.staged or not began or (policy.get, policy.until) == _BY_STAGE:
         return frozenset()
     joined = frozenset(
         node.name

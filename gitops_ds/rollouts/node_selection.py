@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence, Set
 from gitops_ds.model.objects import Body
 from gitops_ds.model.rollouts.rollout_policy import Pace, Stage
 from gitops_ds.model.rollouts.staged_rollout import UPDATING, NodeStep
-from gitops_ds.rollouts import idle_nodes, newcomers
+from gitops_ds.rollouts import idle_nodes, newcomers, node_steps
 from gitops_ds.rollouts.staged_nodes import StagedNodes
 
 RETRY_AFTER = 15.0  # seconds from the creation of a proven pod to the next try on its node
@@ -20,24 +20,54 @@ RETRY_AFTER = 15.0  # seconds from the creation of a proven pod to the next try 
 def take(
     fleet: StagedNodes, open_stages: Sequence[Stage], current: Stage | None, times: list[float]
 ) -> Iterator[str]:
-    """The nodes whose pods are replaced now. Appends to `times` when a later batch may
-    begin.
+    """The nodes whose pods are replaced now: in each stage those with a broken agent first, which
+    are not limited by the nodes at risk. Appends to `times` when a later batch may begin.
     """
     room = _Room(fleet, fleet.risky)
-    room.nodes = min(room.nodes, _pulls_left(fleet), _at_once(fleet))
+    left = min(_pulls_left(fleet), _at_once(fleet))
+    for name in _in_order(fleet, open_stages, current, times):
+        if left <= 0:
+            break
+        free = fleet.is_agent_broken(name)
+        if _is_able(fleet, name) and _is_due(fleet, name, times) and (free or room.admits(name)):
+            left -= 1
+            yield name
+
+
+def _in_order(
+    fleet: StagedNodes, open_stages: Sequence[Stage], current: Stage | None, times: list[float]
+) -> Iterator[str]:
+    """The nodes of the open stages in order, of the current stage those of its batch, and nodes
+    that joined.
+    """
     for stage, members in fleet.stages:
         if stage not in open_stages:
             continue
-        batch = _batch(fleet, stage, members, times) if stage is current else len(members)
-        for name in _order(fleet, stage, members, times):
-            if batch <= 0 or room.nodes <= 0:
-                break
-            if _is_able(fleet, name) and _is_due(fleet, name, times) and room.admits(name):
-                batch -= 1
-                yield name
-    for name in sorted(newcomers.open_nodes(fleet) - members_of(fleet, open_stages)):
-        if _is_able(fleet, name) and _is_due(fleet, name, times) and room.admits(name):
-            yield name
+        able = [name for name in _order(fleet, stage, members, times) if _is_able(fleet, name)]
+        able.sort(key=lambda name: not fleet.is_agent_broken(name))
+        if stage is current:
+            able = able[: max(0, _batch(fleet, stage, members, times))]
+        yield from able
+    yield from sorted(newcomers.open_nodes(fleet) - members_of(fleet, open_stages))
+
+
+def returned(fleet: StagedNodes) -> Iterator[str]:
+    """The nodes with a pod of an abandoned template, which get the proven one at once: those that
+    can start a pod, up to the limit of the API server.
+
+    During a rollout only pods of a halted template are returned, and those of an edit: a ready pod
+    of a rollout that was replaced is updated in its stage.
+    """
+    nodes = {node.name: node for node in fleet.layout.seen.nodes}
+    able = [
+        name
+        for name in sorted(fleet.abandoned)
+        if node_steps.node_problem(nodes[name]) not in ("NodeNotReady", "NodeDeleting")
+    ]
+    if fleet.inputs.target.staged:
+        able = [name for name in able if any(map(fleet.is_returned, fleet.by_node[name].staying))]
+    limit = _at_once(fleet)
+    yield from able if math.isinf(limit) else able[: int(limit)]
 
 
 def members_of(fleet: StagedNodes, stages: Sequence[Stage]) -> frozenset[str]:
@@ -82,7 +112,7 @@ def _is_due(fleet: StagedNodes, name: str, times: list[float]) -> bool:
     """Whether the pod of the node is old enough: one that the DaemonSet controller made since the
     rollout began came before a pinned pod, or after an eviction, and the next try waits.
     """
-    if not fleet.inputs.target.revision:
+    if not fleet.inputs.target.staged:
         return True
     created = max((pod.created for pod in fleet.by_node[name].staying), default=0.0)
     if created < math.floor(fleet.inputs.record.began) or created + RETRY_AFTER <= fleet.now:
@@ -101,7 +131,7 @@ def _pulls_left(fleet: StagedNodes) -> float:
     """
     limit = fleet.policy.limits.registry.concurrent_pulls
     target, proven = fleet.inputs.target, fleet.layout.seen.daemonset.template
-    if limit is None or not target.revision:
+    if limit is None or not target.staged:
         return math.inf
     if proven != target.template and _images(proven) == _images(target.template):
         return math.inf
@@ -168,6 +198,7 @@ def _order(
     """
     if not stage.one_at_a_time:
         return members
+    staged = fleet.inputs.target.staged
     labels = {
         node.name: node.labels.get(stage.one_at_a_time, "") for node in fleet.layout.seen.nodes
     }
@@ -179,7 +210,7 @@ def _order(
         if any(fleet.nodes[name].step is not NodeStep.PROVED for name in able):
             return group
         ends = max((_proved_at(fleet, name, stage) for name in able), default=0.0)
-        if ends + stage.soak_between > fleet.now:
+        if staged and ends + stage.soak_between > fleet.now:
             times.append(ends + stage.soak_between)
             return ()
     return ()

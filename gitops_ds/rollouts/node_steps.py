@@ -3,22 +3,25 @@ node.
 
 A node is touched when it has a pod of the target, or none while an earlier one ends. A node that
 was broken before is parked: it does not count, the rollout does not wait for it, and it is updated
-when it is well again. A node that breaks afterwards failed; failure_cause has the rules for the
-cause.
+when it is well again. An agent that is not ready on a well node is a reason to update it. A node
+that breaks after the touch failed; failure_cause has the rules for the cause. What happens after
+the proof, or by a reboot, does not count as a failure of the node in its rollout.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 from gitops_ds.apimachinery import node_eligibility, pod_cause
 from gitops_ds.apimachinery.node_eligibility import Placement
+from gitops_ds.apimachinery.rollouts import proofs, target_revisions
 from gitops_ds.daemonset.node_pods import NodePodLayout, NodePods
+from gitops_ds.model import names
 from gitops_ds.model.daemonset import Pod
 from gitops_ds.model.health import Blame
 from gitops_ds.model.live import Node
-from gitops_ds.model.rollouts.rollout_policy import Gate, RolloutPolicy, Stage
+from gitops_ds.model.rollouts.rollout_policy import Stage
 from gitops_ds.model.rollouts.staged_rollout import (
     FailedNode,
     NodeProgress,
@@ -27,25 +30,10 @@ from gitops_ds.model.rollouts.staged_rollout import (
     StageInputs,
 )
 from gitops_ds.model.values import replace
-from gitops_ds.rollouts import failure_cause, stage_members
+from gitops_ds.rollouts import failure_cause, stage_members, touched_pod
 from gitops_ds.rollouts.failure_cause import OVERDUE, AttributedNodes
+from gitops_ds.rollouts.touched_pod import TouchedPod
 
-# Waiting reasons of a container that the template can cause. kubelet:
-# pkg/kubelet/container/sync_result.go, pkg/kubelet/images.
-TEMPLATE_REASONS = frozenset(
-    {
-        "CrashLoopBackOff",
-        "CreateContainerConfigError",
-        "CreateContainerError",
-        "ErrImageNeverPull",
-        "ErrImagePull",
-        "Failed",
-        "ImageInspectError",
-        "ImagePullBackOff",
-        "InvalidImageName",
-        "RunContainerError",
-    }
-)
 # Taints of nodes that leave: https://kubernetes.io/docs/reference/labels-annotations-taints/
 LEAVING = frozenset(
     {
@@ -54,6 +42,7 @@ LEAVING = frozenset(
         "node.cloudprovider.kubernetes.io/shutdown",
     }
 )
+DOWN = frozenset({"NodeNotReady", "NodeDeleting"})  # problems of a node without any agent
 TOUCHED = frozenset(
     {
         NodeStep.REPLACING,
@@ -70,7 +59,7 @@ class NodeSteps:
 
     def __init__(self, layout: NodePodLayout, inputs: StageInputs) -> None:
         self._layout, self._inputs = layout, inputs
-        self._now = layout.seen.now
+        self._now, self._min_ready = layout.seen.now, layout.seen.daemonset.min_ready_seconds
         self._placer = node_eligibility.read(inputs.target.template)
         self._nodes: Mapping[str, Node] = {node.name: node for node in layout.seen.nodes}
         self._placements: dict[str, Placement] = {}
@@ -96,19 +85,32 @@ class NodeSteps:
         progress = NodeProgress(node_pods.node, stage.name, NodeStep.WAITING)
         broken = self.problem(node_pods.node, stage)
         if new is not None and not new.ended:
-            return self._touched(progress, new, stage, broken, is_passed=is_passed)
+            if not self._inputs.target.staged:
+                return self._restored(progress, new, stage)
+            pod = TouchedPod.of(new, self._nodes.get(node_pods.node), stage, self._min_ready)
+            passed_at = self._inputs.record.passed.get(stage.name) if is_passed else None
+            if pod.is_closed(passed_at):
+                return self._closed(progress, pod, stage, broken)
+            # A node that was touched later takes the place of one that left the stage, and soaks.
+            is_passed = passed_at is not None and pod.touched <= passed_at
+            return self._touched(progress, pod, stage, broken, is_passed=is_passed)
         if Placement.KEEP in (node_pods.placement, self._place(self._nodes[node_pods.node])):
             broken = broken or "NotEligible"
         old = next((pod for pod in staying if pod is not new), None)
-        if old is None:
-            if broken:
-                return replace(progress, step=NodeStep.PARKED, reason=broken)
-            return replace(progress, step=NodeStep.REPLACING, reason="NoPod")
         if broken:
             return replace(progress, step=NodeStep.PARKED, reason=broken)
+        if old is None:
+            return replace(progress, step=NodeStep.REPLACING, reason="NoPod")
         if not old.ready:
-            reason = old.trouble or "NotReady"
-            return replace(progress, step=NodeStep.PARKED, reason=reason, message=old.message)
+            cause = pod_cause.shown(old, old.trouble or "NotReady", self._inputs.warnings)
+            within = touched_pod.ready_within(stage, self._inputs.policy)
+            until = touched_pod.broken_at(old, within)
+            return replace(
+                progress,
+                reason=cause.reason,
+                message=cause.message,
+                until=until if self._now < until else None,
+            )
         return progress
 
     def problem(self, name: str, stage: Stage) -> str:
@@ -123,52 +125,120 @@ class NodeSteps:
         return _violated(conditions, node.ready, (*node.conditions, *node.troubles))
 
     def broke_since(self, node_pods: NodePods) -> bool:
-        """Whether the earlier pod of a parked node lost its readiness after the rollout began."""
+        """Whether the earlier pod of a node lost its readiness after the rollout began. One that
+        was created since had none to lose.
+        """
         began = self._inputs.record.began
         return any(
-            not pod.ready and pod.ready_since is not None and pod.ready_since > began
+            not pod.ready and pod.created <= began < (pod.ready_since or 0.0)
             for pod in node_pods.staying
             if not self.is_target(pod)
         )
 
     def _touched(
-        self, progress: NodeProgress, pod: Pod, stage: Stage, broken: str, *, is_passed: bool
+        self,
+        progress: NodeProgress,
+        pod: TouchedPod,
+        stage: Stage,
+        broken: str,
+        *,
+        is_passed: bool,
     ) -> NodeProgress:
-        policy = self._inputs.policy
-        failed = _failure(pod, stage, policy, self._now)
-        minimum = self._layout.seen.daemonset.min_ready_seconds
-        soak = max(stage.soak, minimum)
-        node = self._nodes.get(progress.node)
-        began = max(pod.created, pod.released, node.ready_since if node else 0.0)
-        unstable_at = began + soak + policy.progress.per_node
-        if not (failed or is_passed or pod.gated) and self._now > unstable_at:
-            failed = "" if self._is_soaked(pod, soak) else "Unstable"
+        """The step of a node between its touch and its proof."""
+        policy, body = self._inputs.policy, pod.pod
+        progress = replace(progress, heals=body.heals)
+        unstable_at = pod.began + pod.soak + policy.progress.per_node
+        failed = touched_pod.failure(pod, stage, policy, self._now)
+        if not (failed or is_passed or body.gated) and self._now > unstable_at:
+            failed = "" if pod.is_soaked(self._now) else "Unstable"
         if failed:
             step = NodeStep.SET_ASIDE if broken else NodeStep.FAILED
-            cause = pod_cause.shown(pod, failed, self._inputs.warnings)
+            cause = pod_cause.shown(body, failed, self._inputs.warnings)
             return replace(
                 progress, step=step, reason=broken or cause.reason, message=cause.message
             )
-        if broken and (pod.gated or (broken != "NodeCordoned" and not is_passed)):
+        if broken and (body.gated or (broken != "NodeCordoned" and not is_passed)):
             return replace(progress, step=NodeStep.SET_ASIDE, reason=broken)
-        if pod.gated:
-            until = pod.created + policy.progress.per_node
+        if body.gated:
+            until = body.created + policy.progress.per_node
             if until <= self._now:
                 return replace(progress, step=NodeStep.REPLACING, reason=OVERDUE)
             return replace(progress, step=NodeStep.REPLACING, reason="Gated", until=until)
-        available_at = pod.available_at(minimum)
-        if available_at is None:
+        if body.available_at(self._min_ready) is None:
             if broken:
                 return replace(progress, step=NodeStep.SET_ASIDE, reason=broken)
-            until = _started(pod) + ready_within(stage, policy)
-            return replace(progress, step=NodeStep.STARTING, until=min(until, unstable_at))
-        if not is_passed and not self._is_soaked(pod, soak):
-            until = (pod.ready_since or 0.0) + soak
+            until = min(pod.started + touched_pod.ready_within(stage, policy), unstable_at)
+            return replace(progress, step=NodeStep.STARTING, until=until)
+        if not is_passed and not pod.is_soaked(self._now):
+            until = (body.ready_since or 0.0) + pod.soak
             return replace(progress, step=NodeStep.SOAKING, until=until)
-        return NodeProgress(progress.node, progress.stage, NodeStep.PROVED)
+        ran = self._now - pod.touched
+        return NodeProgress(progress.node, progress.stage, NodeStep.PROVED, ran=ran)
 
-    def _is_soaked(self, pod: Pod, soak: float) -> bool:
-        return pod.ready and (pod.ready_since or 0.0) + soak <= self._now
+    def _closed(
+        self, progress: NodeProgress, pod: TouchedPod, stage: Stage, broken: str
+    ) -> NodeProgress:
+        """The step of a node whose proof is older than its present state: it stays proved. Its
+        failure is evidence against the template only beside that of peers, for a while.
+        """
+        policy, body = self._inputs.policy, pod.pod
+        proved = replace(progress, step=NodeStep.PROVED, ran=self._now - pod.touched)
+        if broken and not body.ready:
+            return replace(proved, reason=broken, ran=0.0)
+        failed = touched_pod.failure(pod, stage, policy, self._now)
+        until = body.last_end + policy.progress.per_node
+        if body.ready and (not failed or pod.rebooted or until <= self._now):
+            return proved
+        if not failed:
+            until = pod.started + touched_pod.ready_within(stage, policy)
+            return replace(proved, reason="NotReady", until=until, ran=0.0)
+        ran = (body.last_end or body.ready_since or self._now) - pod.touched
+        cause = pod_cause.shown(body, failed, self._inputs.warnings)
+        return replace(
+            proved, reason=cause.reason, message=cause.message, until=until, ran=max(1.0, ran)
+        )
+
+    def _restored(self, progress: NodeProgress, pod: Pod, stage: Stage) -> NodeProgress:
+        """The step of a node with the proven template, outside of rollouts."""
+        if pod.gated:
+            return replace(progress, step=NodeStep.REPLACING, reason="Gated")
+        if pod.available_at(self._min_ready) is not None:
+            return replace(progress, step=NodeStep.PROVED)
+        until = touched_pod.started(pod) + touched_pod.ready_within(stage, self._inputs.policy)
+        if self._now < until:
+            return replace(progress, step=NodeStep.STARTING, until=until)
+        cause = pod_cause.shown(pod, pod.trouble or "NotReady", self._inputs.warnings)
+        return replace(
+            progress, step=NodeStep.SET_ASIDE, reason=cause.reason, message=cause.message
+        )
+
+    @cached_property
+    def _owned(self) -> frozenset[str]:
+        own_revisions = self._layout.seen.revisions
+        return frozenset(one.hash for one in own_revisions if target_revisions.is_promoted(one))
+
+    def is_abandoned(self, pod: Pod) -> bool:
+        """Whether a pod runs a template that is neither the target nor proven: of a rollout that
+        was reverted or replaced, or of an edit since the proven template is in force.
+
+        An edited DaemonSet would make the pod of an edit again, so that one counts after the edit.
+        """
+        target = self._inputs.target
+        if self.is_target(pod) or pod.hash in target.proven:
+            return False
+        if names.ROLLOUT in pod.labels:
+            made_since = bool(target.since) and pod.created > target.since
+            return made_since or pod.hash not in self._owned
+        return (
+            self._is_unedited and pod.created > target.since and pod.hash in self._layout.outdated
+        )
+
+    @cached_property
+    def _is_unedited(self) -> bool:
+        """Whether the DaemonSet has the proven template, so that new pods have it too."""
+        daemonset = self._layout.seen.daemonset
+        proof = proofs.in_force(daemonset.annotations)
+        return proof is not None and proof.template == proofs.identity(daemonset.template)
 
     def attributed(self, nodes: Mapping[str, NodeProgress]) -> AttributedNodes:
         """The same nodes; failures that nodes cause are set aside."""
@@ -179,12 +249,14 @@ class NodeSteps:
 
 
 def runs_target(layout: NodePodLayout, target: RolloutTarget, pod: Pod) -> bool:
-    """Whether a pod runs the target: by its hash; without a target revision, by the rule for the
-    DaemonSet's own pods.
+    """Whether a pod runs the target: by its hash. A pod that the DaemonSet controller made may have
+    the hash of a deleted revision; its template generation counts as well.
     """
-    if not target.revision:
-        return layout.updated(pod)
-    return pod.hash == target.hash
+    if pod.hash in target.hashes:
+        return True
+    if target.staged or target.edited or names.ROLLOUT in pod.labels:
+        return False
+    return layout.updated(pod)
 
 
 def node_problem(node: Node) -> str:
@@ -209,25 +281,6 @@ def failed_nodes(attributed: AttributedNodes, *, waits: bool = False) -> tuple[F
     return tuple(FailedNode(one.node, one.reason, one.message, Blame.TEMPLATE) for one in failed)
 
 
-def ready_within(stage: Stage, policy: RolloutPolicy) -> float:
-    """The seconds that a new pod has until it is ready."""
-    gate = policy.gate("pods") if "pods" in stage.gates else None
-    return min(gate.ready_within if gate else policy.progress.per_node, policy.progress.per_node)
-
-
-def _failure(pod: Pod, stage: Stage, policy: RolloutPolicy, now: float) -> str:
-    """The reason in one word why a touched node fails; empty while it does not."""
-    gate = policy.gate("pods") if "pods" in stage.gates else None
-    if gate is not None:
-        if pod.trouble in TEMPLATE_REASONS and not _is_allowed(gate, pod.trouble):
-            return "OOMKilled" if pod.crash == "OOMKilled" else pod.trouble
-        if pod.restarts > gate.restarts:
-            return pod.crash if pod.crash == "OOMKilled" else "Restarted"
-    if pod.ready or pod.gated or now - _started(pod) < ready_within(stage, policy):
-        return ""
-    return pod.trouble or "NotReady"
-
-
 @lru_cache(1024)
 def _violated(conditions: tuple[str, ...], ready: bool, present: tuple[str, ...]) -> str:
     """The first condition of the gate that the node does not meet; an unwanted one begins with
@@ -239,12 +292,3 @@ def _violated(conditions: tuple[str, ...], ready: bool, present: tuple[str, ...]
         if holds == condition.startswith("!"):
             return name if condition.startswith("!") else f"Not{name}"
     return ""
-
-
-def _started(pod: Pod) -> float:
-    """When the pod began to start, or lost its readiness, in seconds since 1970."""
-    return max(pod.created, pod.released, pod.ready_since or 0.0)
-
-
-def _is_allowed(gate: Gate, reason: str) -> bool:
-    return gate.reasons != "none" and reason in gate.reasons

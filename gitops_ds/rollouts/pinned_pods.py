@@ -7,10 +7,10 @@ three writes: its pod is deleted; while that ends, a pod of the target is create
 a scheduling gate; when the earlier pod is gone, the gate is removed. The controller counts the
 pinned pod as the node's pod and makes no other.
 
-A pinned pod has the template generation that the DaemonSet will have after its next template, so it
-counts as updated from that moment, without a further write (IsPodUpdated in
-pkg/controller/daemon/util/daemonset_util.go). Before, the generations differ: when the rollout is
-abandoned, the controller itself brings these nodes back.
+A pinned pod has no template generation, which would count as that of any later template of the
+DaemonSet (IsPodUpdated in pkg/controller/daemon/util/daemonset_util.go): its hash alone identifies
+its template, for every controller and for kubectl. So no client counts the pod of an abandoned
+rollout as updated.
 
 The gate prevents the scheduler from evicting other pods for a pod while the earlier one still uses
 its capacity.
@@ -24,13 +24,13 @@ from functools import cached_property
 import msgspec
 
 from gitops_ds.apimachinery import revisions
-from gitops_ds.apimachinery.rollouts import target_revisions
+from gitops_ds.apimachinery.rollouts import proofs, target_revisions
 from gitops_ds.daemonset import decide, pod_changes
 from gitops_ds.daemonset.node_pods import NodePodLayout, NodePods
 from gitops_ds.daemonset.pod_changes import BURST
 from gitops_ds.daemonset.pod_factory import PodFactory
 from gitops_ds.model import names
-from gitops_ds.model.daemonset import Pod
+from gitops_ds.model.daemonset import Pod, RollingUpdate
 from gitops_ds.model.decision import (
     Action,
     CreatePod,
@@ -44,16 +44,17 @@ from gitops_ds.model.decision import (
     ReleasePod,
 )
 from gitops_ds.model.objects import CONTROLLER_REVISION, POD, Body, Key
+from gitops_ds.model.rollouts.proven_templates import ProofKind, TemplateProof
 from gitops_ds.model.rollouts.staged_rollout import (
+    NodeStep,
     RolloutRecord,
     RolloutTarget,
     StageInputs,
     StagesDecision,
 )
 from gitops_ds.model.values import replace
-from gitops_ds.rollouts import node_steps, stages
+from gitops_ds.rollouts import node_steps, stages, touched_pod
 
-_REPLACED = RolloutRecord(unproved=True)
 LOOK_AGAIN = 15.0  # seconds until other agents and the pods of nodes are observed again
 WRITES_OF_A_NODE = 3  # its pod is deleted, another one created, and its gate removed
 
@@ -88,7 +89,7 @@ def decide_owned(seen: Observation, inputs: StageInputs) -> StagedDecision:
     """As `decide_pinned`, if this process is the DaemonSet controller itself.
 
     No pod needs a gate: the pods of open nodes are created from the target, those of all others
-    from the proven template.
+    from the proven template. Another process may have left gated ones.
     """
     base, layout = decide.decide(seen), decide.layout(seen)
     decided = stages.decide(layout, inputs)
@@ -96,6 +97,7 @@ def decide_owned(seen: Observation, inputs: StageInputs) -> StagedDecision:
     own = tuple(tuple(map(writes.of_open_node, step)) for step in base.steps)
     steps = (
         tuple(writes.record()),
+        (*writes.relabels(), *writes.releases()),
         *own,
         tuple(writes.deletes())[:BURST],
         tuple(writes.promotion()),
@@ -119,6 +121,20 @@ def _waits(seen: Observation, inputs: StageInputs, decided: StagesDecision) -> I
         yield WRITES_OF_A_NODE / writes
 
 
+def ungated(seen: Observation) -> tuple[Action, ...]:
+    """The deletes of gated pods of a DaemonSet without a rollout that this process can read: its
+    policy was removed, or is that of a later version, or its target revision is missing. No
+    other process removes their gates; the DaemonSet controller makes other pods for their nodes.
+    """
+    why = "its rollout is gone, and nothing removes its scheduling gate"
+    return tuple(
+        pod_changes.delete(node_pods, pod, DeleteCause.UNWANTED, why)
+        for node_pods in decide.layout(seen).nodes
+        for pod in node_pods.staying
+        if pod.gated
+    )
+
+
 def trial_pod(seen: Observation, inputs: StageInputs, node: str) -> Body:
     """The pod of the target for a node, for a dry run before the node's pod is deleted."""
     layout = decide.layout(seen)
@@ -130,38 +146,58 @@ class _Writes:
     def __init__(self, layout: NodePodLayout, inputs: StageInputs, decided: StagesDecision) -> None:
         self.layout, self.inputs, self.decided = layout, inputs, decided
         self.target: RolloutTarget = inputs.target
-        self.halted = decided.halt is not None
+        self.halted = decided.halt is not None or bool(inputs.held)
         self.taken = frozenset(decided.take)
+        parked = (one.node for one in decided.nodes if one.step is NodeStep.PARKED)
+        self.open = decided.open.difference(parked)  # a broken node is not touched
+        self.returned = frozenset(decided.returned)
         self.by_node = {node_pods.node: node_pods for node_pods in layout.nodes}
 
     def record(self) -> Iterator[Action]:
-        if self.target.revision and self.decided.record != self.inputs.record:
+        if self.target.staged and self.decided.record != self.inputs.record:
             text = target_revisions.encoded(self.decided.record)
             yield RecordRollout(self._revision, self.target.uid, text, "the rollout moved on")
+        yield from self._proof_in_force()
         for revision in self.layout.seen.revisions:
-            if target_revisions.is_unproved(revision) and revision.name != self.target.revision:
-                text = target_revisions.encoded(_REPLACED)
-                if target_revisions.record_in(revision) != _REPLACED:
-                    uid, why = revision.uid, "its rollout was replaced before it was complete"
-                    yield RecordRollout(self._key_of(revision.name), uid, text, why)
+            record = target_revisions.record_in(revision)
+            left = RolloutRecord(halt=record.halt)
+            is_target = target_revisions.daemonset_of(revision) is not None
+            if not is_target or not target_revisions.is_promoted(revision) or record == left:
+                continue
+            if not self.target.staged or revision.uid != self.target.uid:
+                text, why = target_revisions.encoded(left), "its rollout was replaced"
+                yield RecordRollout(self._key_of(revision.name), revision.uid, text, why)
+
+    def _proof_in_force(self) -> Iterator[Action]:
+        """Writes the proof of the DaemonSet's template to its revision, for the history."""
+        text = self.layout.seen.daemonset.annotations.get(names.PROVEN, "")
+        if self.target.staged or self.target.edited or not text:
+            return
+        for revision in self.layout.seen.revisions:
+            is_own = revision.hash == self.layout.hash and target_revisions.is_promoted(revision)
+            if is_own and not revision.deleting and proofs.proof_in(revision) is None:
+                why = "its template is proven"
+                yield RecordRollout(
+                    self._key_of(revision.name), revision.uid, text, why, names.PROOF
+                )
 
     def relabels(self) -> Iterator[Action]:
-        """Relabels pods whose revision has the DaemonSet's template under another hash and
-        generation: they already run it.
+        """Relabels pods that run the target under the hash of another revision, at rest and before
+        the target is promoted: a DaemonSet must not own two revisions with one template.
         """
-        if self.target.revision:
+        hash = self.target.hash or self.layout.hash
+        if self.target.edited or (self.target.staged and not self.decided.commits):
             return
         same = {
-            revision.hash
-            for revision in self.layout.seen.revisions
-            if revisions.same_template(revision.template, self.target.template)
+            proofs.hash_of(one)
+            for one in self.layout.seen.revisions
+            if revisions.same_template(one.template, self.target.template)
         }
         for node_pods in self.layout.nodes:
             for pod in node_pods.staying:
-                if pod.hash in same and not self.layout.updated(pod):
-                    yield RelabelPod(
-                        _key(pod), pod.uid, self.layout.hash, "its template is the DaemonSet's"
-                    )
+                if pod.hash in same & self.target.hashes and pod.hash != hash:
+                    why = "its template is that of this revision"
+                    yield RelabelPod(_key(pod), pod.uid, hash, why)
 
     def releases(self) -> Iterator[Action]:
         """Removes the gates of pods without another pod on their node; a halted rollout starts no
@@ -181,13 +217,17 @@ class _Writes:
                         self.by_node[node], pod, DeleteCause.OUTDATED, "its node is updated"
                     )
         for node_pods in self.layout.nodes:
+            if node_pods.node in self.taken:
+                continue
             for pod in node_pods.staying:
                 if pod.gated and self.halted:
                     yield pod_changes.delete(
                         node_pods, pod, DeleteCause.UNWANTED, "the rollout is halted"
                     )
-                elif self._is_left_over(pod):
-                    why = "it belongs to another rollout and is not ready"
+                elif self._is_left_over(pod) or (
+                    node_pods.node in self.returned and not self._is_known(pod)
+                ):
+                    why = "its template was abandoned before it was proven"
                     yield pod_changes.delete(node_pods, pod, DeleteCause.UNWANTED, why)
 
     def replacements(self) -> Iterator[DeletePod | CreatePod]:
@@ -203,14 +243,10 @@ class _Writes:
         """Pinned pods for the nodes taken now, and for open nodes whose earlier pod is already
         ending.
         """
-        if not self.target.revision or self.halted:
+        if not self.target.revision or self.halted or self._is_rolled_by_edit:
             return
         for node_pods in self.layout.nodes:
-            ends = (
-                bool(node_pods.pods)
-                and not node_pods.staying
-                and node_pods.node in self.decided.open
-            )
+            ends = bool(node_pods.pods) and not node_pods.staying and node_pods.node in self.open
             if node_pods.wanted and (ends or node_pods.node in self.taken):
                 yield _gated(self._of_target(node_pods, "its node is updated"))
 
@@ -218,27 +254,71 @@ class _Writes:
         """The same action, with the target as the template of a pod for an open node."""
         if (
             not isinstance(action, CreatePod)
-            or action.node not in self.decided.open
+            or action.node not in self.open
             or self.halted
+            or self._is_rolled_by_edit
             or not self.target.revision
         ):
             return action
         return self._of_target(self.by_node[action.node], action.why)
 
+    @property
+    def _is_rolled_by_edit(self) -> bool:
+        """Whether the DaemonSet controller rolls an edited template out, with `atRest:
+        RollingUpdate`: it deletes every pod of another template again.
+        """
+        return self.target.edited and isinstance(self.layout.seen.daemonset.strategy, RollingUpdate)
+
     def promotion(self) -> Iterator[Action]:
         revision = next(
             (one for one in self.layout.seen.revisions if one.uid == self.target.uid), None
         )
-        promoted = revision is not None and target_revisions.is_promoted(revision)
-        if not self.decided.commits or promoted:
+        if not self.decided.commits or revision is None or any(True for _ in self.relabels()):
+            return
+        is_proven = proofs.proof_in(revision) is not None
+        complete, proof = self.decided.complete, self._proof if self.decided.complete else ""
+        why = "the rollout is complete" if complete else "most nodes are updated"
+        if self._has_other_owned():
+            if complete and not is_proven:
+                yield RecordRollout(self._revision, revision.uid, proof, why, names.PROOF)
+            return
+        if is_proven or (target_revisions.is_promoted(revision) and not complete):
             return
         labels = (self.target.template.get("metadata") or {}).get("labels") or {}
         yield PromoteRevision(
             self._revision,
             self.target.uid,
             {**labels, names.REVISION_HASH: self.target.hash, **self._label_of_early()},
-            "the rollout is complete" if self.decided.complete else "most nodes are updated",
+            why,
+            proof,
         )
+
+    def _has_other_owned(self) -> bool:
+        """Whether the DaemonSet owns another revision with the template, by an edit or an earlier
+        rollout. Of two equal ones the built-in controller keeps one and relabels every pod with its
+        hash, also those of other templates (kubernetes/kubernetes#111280).
+        """
+        template = proofs.identity(self.target.template)
+        return any(
+            target_revisions.is_promoted(one)
+            and one.uid != self.target.uid
+            and proofs.identity(one.template) == template
+            for one in self.layout.seen.revisions
+        )
+
+    @property
+    def _proof(self) -> str:
+        target, now = self.target, self.layout.seen.now
+        proof = TemplateProof(
+            proofs.identity(target.template),
+            target.commit,
+            now,
+            ProofKind.ROLLOUT,
+            target.source,
+            target.hash,
+            since=now,
+        )
+        return proofs.encoded(proof)
 
     def _label_of_early(self) -> Mapping[str, str]:
         """The label that still identifies a promoted revision as a target."""
@@ -251,13 +331,12 @@ class _Writes:
         """A pod of a rollout that was replaced or reverted; one that is ready waits until its node
         is taken.
         """
-        pinned = pod.labels.get(names.ROLLOUT, "")
-        return (
-            bool(pinned)
-            and not pod.ready
-            and not self._is_target(pod)
-            and not self.layout.updated(pod)
-        )
+        is_pinned = names.ROLLOUT in pod.labels
+        return self.target.staged and is_pinned and not pod.ready and not self._is_known(pod)
+
+    def _is_known(self, pod: Pod) -> bool:
+        """Whether a pod runs the target or the proven template."""
+        return self._is_target(pod) or pod.hash in self.target.proven
 
     @cached_property
     def _factory(self) -> PodFactory:
@@ -267,14 +346,37 @@ class _Writes:
         """A pod of the target for a node, with the label of the rollout."""
         action = self._factory.create(node_pods, why)
         metadata = action.body["metadata"]
+        labels = {
+            name: value
+            for name, value in metadata["labels"].items()
+            if name != names.POD_TEMPLATE_GENERATION
+        }
         metadata = {
             **metadata,
             # As in pods of the built-in controller, because other programs read it, although the
             # name is ours.
             "generateName": f"{self.layout.seen.daemonset.key.name}-",
-            "labels": {**metadata["labels"], names.ROLLOUT: self.target.hash},
+            "labels": {**labels, names.ROLLOUT: self.target.hash},
+            "annotations": {**(metadata.get("annotations") or {}), **self._marks(node_pods)},
         }
         return replace(action, body={**action.body, "metadata": metadata})
+
+    def _marks(self, node_pods: NodePods) -> Mapping[str, str]:
+        """What is known at the touch only: the boot of the node, and whether its agent was well."""
+        boot = self._boots.get(node_pods.node, "")
+        within = self.inputs.policy.progress.per_node
+        was_broken = bool(node_pods.pods) and not any(
+            pod.ready or self.layout.seen.now < touched_pod.broken_at(pod, within)
+            for pod in node_pods.pods
+        )
+        return {
+            **({names.BOOT_ID: boot} if boot else {}),
+            **({names.HEALS: "true"} if was_broken else {}),
+        }
+
+    @cached_property
+    def _boots(self) -> Mapping[str, str]:
+        return {node.name: node.boot_id for node in self.layout.seen.nodes}
 
     @property
     def _revision(self) -> Key:
@@ -286,18 +388,9 @@ class _Writes:
 
 
 def _of_target(layout: NodePodLayout, target: RolloutTarget) -> NodePodLayout:
-    """The layout as if the DaemonSet had the target as its template. If it got the target early,
-    the generation is that of the target.
-    """
+    """The layout as if the DaemonSet had the target as its template."""
     seen = layout.seen
-    generation = seen.daemonset.template_generation
-    if revisions.same_template(seen.daemonset.template, target.template):
-        return replace(layout, hash=target.hash)
-    daemonset = replace(
-        seen.daemonset,
-        template=target.template,
-        template_generation=str(int(generation) + 1) if generation else "",
-    )
+    daemonset = replace(seen.daemonset, template=target.template)
     return replace(layout, seen=replace(seen, daemonset=daemonset), hash=target.hash)
 
 

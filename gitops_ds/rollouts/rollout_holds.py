@@ -28,11 +28,11 @@ def hold(fleet: StagedNodes) -> StageHold | None:
     if fleet.inputs.refused:
         reason = f"the API server refuses the pods: {fleet.inputs.refused}"
         return StageHold(reason, fleet.inputs.refused_until)
-    if fleet.inputs.target.revision and fleet.attributed.suspected:
+    if fleet.inputs.target.staged and fleet.attributed.suspected:
         return suspicion(fleet)
     parked = sum(1 for one in fleet.nodes.values() if one.step is NodeStep.PARKED)
     limit = fleet.policy.limits.parked.of(len(fleet.nodes))
-    if fleet.inputs.target.revision and parked > limit:
+    if fleet.inputs.target.staged and parked > limit:
         return StageHold(f"{counted(parked, 'node')} parked, more than limits.parked ({limit})")
     return None
 
@@ -55,6 +55,20 @@ def closed(fleet: StagedNodes, stage: Stage, passed: Mapping[str, float]) -> Sta
         if not after.same_node and after.agent in fleet.inputs.behind:
             return StageHold(f"agent {after.agent} is updated first")
     return None
+
+
+def unable(fleet: StagedNodes, members: Sequence[str]) -> StageHold | None:
+    """The hold of a stage of which no node can be proved: all are broken or cordoned."""
+    if not members or fleet.able(members):
+        return None
+    steps = (fleet.nodes[name] for name in members)
+    reasons = ", ".join(sorted({one.reason for one in steps if one.reason}))
+    return StageHold(f"no node of the stage can be updated ({reasons})")
+
+
+def edited(fleet: StagedNodes) -> StageHold:
+    """The hold while the DaemonSet has another template than the proven one."""
+    return StageHold("the template was edited in the cluster; no pod is replaced because of it")
 
 
 def suspicion(fleet: StagedNodes) -> StageHold:
@@ -92,7 +106,7 @@ def halt(fleet: StagedNodes, gates: Sequence[GateResult], *, waits: bool) -> Hal
     """The failure that halts the rollout: failed nodes, else a measured gate of the current
     stage. `waits`: one more node decides about failures without peers.
     """
-    if not fleet.inputs.target.revision:
+    if not fleet.inputs.target.staged:
         return None
     # The message of a container's end may be the end of its log.
     failed = tuple(

@@ -39,7 +39,8 @@ def observed(seen: Observation) -> StageInputs | None:
         pools,
         approved=frozenset(one.stage for one in approvals),
         approvals=approvals,
-        held=halted_templates.hold_reason(daemonset.annotations, target.hash),
+        held=halted_templates.hold_reason(daemonset.annotations, target) if target.staged else "",
+        halted=frozenset(one.hash for one in halted_templates.parse(daemonset.annotations)),
     )
 
 

@@ -23,12 +23,14 @@ ZONE = "topology.kubernetes.io/zone"
 
 class Candidates(msgspec.Struct, frozen=True):
     """The nodes to divide into stages: all eligible ones, those that are touched, those that are
-    parked.
+    parked. For `lost` ones, which were touched and can't be proved, a stage of a number of nodes
+    takes others; they remain in their stage.
     """
 
     nodes: Sequence[Node]
     touched: Set[str] = frozenset()
     parked: Set[str] = frozenset()
+    lost: Set[str] = frozenset()
     own_node: str = ""
 
 
@@ -45,9 +47,7 @@ def members(
         prefer = stage.nodes.prefer if stage.nodes else {}
         if prefer:
             ranked.sort(key=functools.partial(_rank, candidates, prefer, turns))
-        chosen = (
-            ranked if stage.nodes is None else _counted(ranked, stage.nodes, len(candidates.nodes))
-        )
+        chosen = ranked if stage.nodes is None else _counted(ranked, stage.nodes, candidates)
         stages.append(tuple(node.name for node in chosen))
         for node in chosen:
             del left[node.name]
@@ -79,7 +79,7 @@ def _rank(
 ) -> tuple[bool, bool, bool, bool, int, str, str]:
     return (
         node.name not in candidates.touched,
-        node.name in candidates.parked,
+        node.name in candidates.parked and node.name not in candidates.touched,
         node.name == candidates.own_node,
         not all(node.labels.get(key) == value for key, value in prefer.items()),
         turns[node.name],
@@ -88,15 +88,17 @@ def _rank(
     )
 
 
-def _counted(ranked: Sequence[Node], count: NodeCount, eligible: int) -> list[Node]:
-    """The first nodes, enough for every number of the stage, or all nodes."""
+def _counted(ranked: Sequence[Node], count: NodeCount, candidates: Candidates) -> list[Node]:
+    """The first nodes, enough for every number of the stage, or all nodes, and lost ones."""
+    eligible = len(candidates.nodes)
     total = max(count.count, count.per_variant, count.percent.of(eligible) if count.percent else 0)
-    chosen = {node.name: node for node in ranked[:total]}
+    able = [node for node in ranked if node.name not in candidates.lost]
+    chosen = {node.name: node for node in able[:total]}
     per_zone: dict[str, int] = {}
     for node in chosen.values():
         per_zone[zone_of(node)] = per_zone.get(zone_of(node), 0) + 1
-    for node in ranked[total:]:
+    for node in able[total:]:
         if per_zone.get(zone_of(node), 0) < count.per_zone:
             chosen[node.name] = node
             per_zone[zone_of(node)] = per_zone.get(zone_of(node), 0) + 1
-    return list(chosen.values())
+    return [node for node in ranked if node.name in chosen or node.name in candidates.lost]

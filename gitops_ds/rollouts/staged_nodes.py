@@ -8,16 +8,21 @@ import msgspec
 
 from gitops_ds.apimachinery.node_eligibility import Placement
 from gitops_ds.daemonset.node_pods import NodePodLayout, NodePods
+from gitops_ds.model import names
+from gitops_ds.model.daemonset import Pod
 from gitops_ds.model.rollouts.rollout_policy import RolloutPolicy, Stage
 from gitops_ds.model.rollouts.staged_rollout import NodeProgress, NodeStep, StageInputs
+from gitops_ds.model.values import replace
 from gitops_ds.rollouts import node_steps, stage_members
 from gitops_ds.rollouts.failure_cause import AttributedNodes
-from gitops_ds.rollouts.node_steps import TOUCHED, NodeSteps
+from gitops_ds.rollouts.node_steps import DOWN, TOUCHED, NodeSteps
 from gitops_ds.rollouts.stage_members import Candidates
 
 
 class StagedNodes(msgspec.Struct, frozen=True):
-    """The eligible nodes, `members` by stage in the order of their updates; `risky` are at risk."""
+    """The eligible nodes, `members` by stage in the order of their updates; `risky` are at risk.
+    `abandoned` have a pod of a template that is neither the target nor proven.
+    """
 
     layout: NodePodLayout
     inputs: StageInputs
@@ -26,6 +31,7 @@ class StagedNodes(msgspec.Struct, frozen=True):
     attributed: AttributedNodes
     zones: Mapping[str, str]
     risky: frozenset[str]
+    abandoned: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, layout: NodePodLayout, inputs: StageInputs) -> StagedNodes:
@@ -47,23 +53,23 @@ class StagedNodes(msgspec.Struct, frozen=True):
             for name, node_pods in by_node.items()
             if any(map(steps.is_target, node_pods.staying))
         )
-        candidates = Candidates(nodes, touched, parked, layout.seen.own_node)
-        members = stage_members.members(inputs.policy, candidates, inputs.pools)
-        attributed = steps.attributed(
-            {
-                name: steps.of(by_node[name], stage, is_passed=is_passed(stage, inputs))
-                for stage, names in zip(inputs.policy.stages, members, strict=True)
-                for name in names
-            }
+        candidates = Candidates(nodes, touched, parked, own_node=layout.seen.own_node)
+        members, attributed = _progress(by_node, steps, candidates, inputs)
+        if lost := _lost(members, attributed, inputs):
+            candidates = replace(candidates, lost=lost)
+            members, attributed = _progress(by_node, steps, candidates, inputs)
+        abandoned = frozenset(
+            name
+            for name, node_pods in by_node.items()
+            if any(map(steps.is_abandoned, node_pods.staying))
         )
         risky = frozenset(
             name
             for name, one in attributed.nodes.items()
-            if one.step in TOUCHED
-            or (one.step is NodeStep.PARKED and steps.broke_since(by_node[name]))
+            if _is_risky(one, by_node[name], steps, inputs)
         )
         zones = {node.name: stage_members.zone_of(node) for node in nodes}
-        return cls(layout, inputs, by_node, members, attributed, zones, risky)
+        return cls(layout, inputs, by_node, members, attributed, zones, risky, abandoned)
 
     @property
     def stages(self) -> Sequence[tuple[Stage, tuple[str, ...]]]:
@@ -98,19 +104,87 @@ class StagedNodes(msgspec.Struct, frozen=True):
         caps = [share.of(eligible) for share in shares if share is not None]
         return max(1, min([*caps, *([limits.nodes] if limits.nodes is not None else [])]))
 
-    def is_proved(self, stage: Stage, members: Sequence[str]) -> bool:
+    def is_proved(self, members: Sequence[str]) -> bool:
         """Whether every node of a stage that can run the target does so for long enough.
 
-        A stage of a number of nodes needs at least one proved node: with every node parked nothing
-        is proved.
+        A stage with nodes needs at least one proved node: if all are parked, nothing is proved.
         """
-        steps = [self.nodes[name].step for name in members]
-        able = [step for step in steps if step not in (NodeStep.PARKED, NodeStep.SET_ASIDE)]
-        if stage.nodes is not None and members and NodeStep.PROVED not in able:
-            return False
-        return all(step is NodeStep.PROVED for step in able)
+        able = self.able(members)
+        return bool(able or not members) and all(
+            self.nodes[name].step is NodeStep.PROVED for name in able
+        )
+
+    def able(self, members: Sequence[str]) -> Sequence[str]:
+        """The nodes that can run the target now."""
+        return [
+            name
+            for name in members
+            if self.nodes[name].step not in (NodeStep.PARKED, NodeStep.SET_ASIDE)
+        ]
+
+    def is_returned(self, pod: Pod) -> bool:
+        """Whether a pod of an abandoned template is returned during a rollout: it was halted, or
+        made by an edit.
+        """
+        return pod.hash in self.inputs.halted or names.ROLLOUT not in pod.labels
+
+    def is_agent_broken(self, name: str) -> bool:
+        """Whether only the agent of an untouched node is broken: it has nothing to lose. An agent
+        that is not ready, but may only be starting, is not.
+        """
+        one = self.nodes[name]
+        return one.step is NodeStep.WAITING and bool(one.reason) and one.until is None
 
 
 def is_passed(stage: Stage, inputs: StageInputs) -> bool:
-    """Whether a stage passed before; a target that the DaemonSet already has needs no stages."""
-    return stage.name in inputs.record.passed or not inputs.target.revision
+    """Whether a stage passed before."""
+    return stage.name in inputs.record.passed
+
+
+def _progress(
+    by_node: Mapping[str, NodePods], steps: NodeSteps, candidates: Candidates, inputs: StageInputs
+) -> tuple[tuple[tuple[str, ...], ...], AttributedNodes]:
+    """The members of the stages, and the progress of each."""
+    members = stage_members.members(inputs.policy, candidates, inputs.pools)
+    return members, steps.attributed(
+        {
+            name: steps.of(by_node[name], stage, is_passed=is_passed(stage, inputs))
+            for stage, stage_nodes in zip(inputs.policy.stages, members, strict=True)
+            for name in stage_nodes
+        }
+    )
+
+
+def _lost(
+    members: Sequence[Sequence[str]], attributed: AttributedNodes, inputs: StageInputs
+) -> frozenset[str]:
+    """The nodes that were set aside in stages of a number of nodes that did not pass, and of which
+    no other node can be proved.
+    """
+    lost = set[str]()
+    for stage, stage_nodes in zip(inputs.policy.stages, members, strict=True):
+        if inputs.target.staged and stage.nodes is not None and not is_passed(stage, inputs):
+            steps = {name: attributed.nodes[name].step for name in stage_nodes}
+            if all(step in (NodeStep.PARKED, NodeStep.SET_ASIDE) for step in steps.values()):
+                lost |= {name for name in stage_nodes if steps[name] is NodeStep.SET_ASIDE}
+    return frozenset(lost)
+
+
+def _is_risky(
+    one: NodeProgress, node_pods: NodePods, steps: NodeSteps, inputs: StageInputs
+) -> bool:
+    """Whether a node is at risk: touched and not proved, or its agent broke during the rollout.
+
+    A node whose agent was not ready before has nothing to lose until the new one is ready, and
+    neither has one that is down: two of them halt the rollout.
+    """
+    if one.step is NodeStep.SET_ASIDE and one.reason in DOWN:
+        return False
+    if not inputs.target.staged:
+        touched = (pod for pod in node_pods.staying if pod.created > inputs.target.since)
+        return one.step in TOUCHED and any(touched)
+    if one.step is NodeStep.WAITING and one.reason:
+        return steps.broke_since(node_pods)
+    if one.step is NodeStep.PROVED and one.reason:
+        return not any(pod.ready for pod in node_pods.staying)
+    return one.step in TOUCHED and not (one.heals and one.step is not NodeStep.SOAKING)

@@ -222,7 +222,7 @@ def _target(daemonset: DaemonSet, template: Body) -> RolloutTarget:
     metadata = body["metadata"]
     hash = str(metadata["labels"][names.ROLLOUT])
     name = str(metadata["name"])
-    return RolloutTarget(hash, template, name, name)
+    return RolloutTarget(hash, template, name, name, staged=True, hashes=frozenset({hash}))
 
 
 def _without_waits(policy: RolloutPolicy) -> RolloutPolicy:

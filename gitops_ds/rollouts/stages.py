@@ -12,8 +12,12 @@ Invariants, over any observations (tests/rollouts/test_stages.py):
 4. Attribution: a node that was broken before is parked, and never a reason to halt.
 5. Progress: without faults every rollout ends; each hold has a reason, and a time if time ends it.
 
-A target that the DaemonSet already has (a revert, or nodes that were parked) is proved: its nodes
-need no stage and no soak.
+6. Return: a node with an abandoned template gets the proven one at once, regardless of the state of
+   other nodes, without order, batches and cap.
+
+Outside of rollouts the proven template is the target. Nodes that were parked get it, and after a
+rollback all of them: in the order of the stages, in batches and within the cap, without soak and
+gates. While the DaemonSet has another template, by an edit, no pod is replaced because of it.
 """
 
 from __future__ import annotations
@@ -82,6 +86,7 @@ def decide(layout: NodePodLayout, inputs: StageInputs) -> StagesDecision:
     due = (time for time in (*ends, *selection.times) if time is not None and time > fleet.now)
     return StagesDecision(
         take=selection.take,
+        returned=_returned(fleet),
         open=_open_nodes(fleet, stages),
         nodes=tuple(fleet.nodes[name] for name in sorted(fleet.nodes)),
         stages=tuple(_progress(fleet, stages, selection)),
@@ -93,13 +98,12 @@ def decide(layout: NodePodLayout, inputs: StageInputs) -> StagesDecision:
             passed=stages.passed,
             halt=halt,
             early=is_early,
-            unproved=inputs.record.unproved and not complete,
             before=_before(fleet, stages, selection),
             gates={one.probe.key: one.record for one in stages.gates if one.record is not None},
         ),
         hold=hold,
         complete=complete,
-        commits=halt is None and bool(inputs.target.revision) and (complete or is_early),
+        commits=halt is None and inputs.target.staged and (complete or is_early),
         wake_at=min(due, default=None),
     )
 
@@ -110,19 +114,26 @@ def _open_nodes(fleet: StagedNodes, stages: _Stages) -> frozenset[str]:
     return opened - node_selection.beyond_limits(fleet)
 
 
+def _returned(fleet: StagedNodes) -> tuple[str, ...]:
+    """The nodes that get the proven template back during a rollout."""
+    if not fleet.inputs.target.staged or fleet.layout.seen.daemonset.suspended:
+        return ()
+    return tuple(node_selection.returned(fleet))
+
+
 def _stages(fleet: StagedNodes) -> _Stages:
     """The stages: one passes when its nodes are proved and its gates pass; the first other one is
     the current one.
     """
     passed, current, hold = dict(fleet.inputs.record.passed), None, None
+    staged = fleet.inputs.target.staged
     gates: Sequence[GateResult] = ()
     for stage, members in fleet.stages:
         if staged_nodes.is_passed(stage, fleet.inputs):
-            passed.setdefault(stage.name, fleet.now)
             continue
-        is_proved = fleet.is_proved(stage, members)
+        is_proved = fleet.is_proved(members) or not (staged or fleet.able(members))
         gates = gate_results.of(fleet, stage, members)
-        hold = gate_results.pending(gates) if is_proved else None
+        hold = gate_results.pending(gates) if is_proved else rollout_holds.unable(fleet, members)
         if not is_proved or any(one.state is not GateState.PASSED for one in gates):
             current = stage
             break
@@ -130,8 +141,8 @@ def _stages(fleet: StagedNodes) -> _Stages:
         passed[stage.name] = fleet.now
     is_open = [stage for stage in fleet.policy.stages if stage.name in passed]
     if current is not None:
-        closed = rollout_holds.closed(fleet, current, passed)
-        hold = hold or closed
+        closed = rollout_holds.closed(fleet, current, passed) if staged else None
+        hold = closed or hold
         is_open += [] if closed else [current]
     return _Stages(passed, current, is_open, hold, gates)
 
@@ -156,6 +167,8 @@ def _selected_nodes(fleet: StagedNodes, stages: _Stages) -> _SelectedNodes:
     """The nodes to update. If the cause of a failure is undecided, one more node decides it."""
     times = list[float]()
     general = rollout_holds.hold(fleet)
+    if not fleet.inputs.target.staged:
+        return _SelectedNodes(*_restored(fleet, stages, general, times), None, times)
     witness = node_selection.witness(fleet, stages.open) if general is None else ()
     halt = fleet.inputs.record.halt or rollout_holds.halt(fleet, stages.gates, waits=bool(witness))
     ending = rollout_holds.halts_after_batch(fleet, halt)
@@ -170,6 +183,19 @@ def _selected_nodes(fleet: StagedNodes, stages: _Stages) -> _SelectedNodes:
     idle = idle_nodes.hold(fleet, stages.current, take)
     hold = general or stages.hold or pause or idle or rollout_holds.capped(fleet, take)
     return _SelectedNodes(take, hold, halt, times)
+
+
+def _restored(
+    fleet: StagedNodes, stages: _Stages, general: StageHold | None, times: list[float]
+) -> tuple[tuple[str, ...], StageHold | None]:
+    """The nodes that get the proven template, outside of rollouts, or why none does."""
+    if general is not None:
+        return (), general
+    returned = tuple(node_selection.returned(fleet))
+    if fleet.inputs.target.edited:
+        return returned, rollout_holds.edited(fleet)
+    others = node_selection.take(fleet, stages.open, stages.current, times)
+    return tuple(dict.fromkeys((*returned, *others))), None
 
 
 def _is_early(fleet: StagedNodes, passed: Mapping[str, float], halt: Halt | None) -> bool:

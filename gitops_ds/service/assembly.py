@@ -60,11 +60,11 @@ def assemble(context: PartsContext) -> ServiceParts:
     """The parts, subscribed to events. Raises UsageError or SettingsError for wrong settings."""
     service, cluster, events = context.service, context.cluster, context.events
     notifications = _notifications(context)
-    deployers = list(_deployers(context, notifications))
     # The powers observe allow no writes, so no Kubernetes events either.
     observes = service.controller.powers is Powers.OBSERVE
     emit = events.publish if observes else context.emit_recorded
     controller = _controller(service, cluster, emit)
+    deployers = list(_deployers(context, notifications, controller.claim))
     target = reporter.StatusTarget(
         cluster,
         service.cluster.namespace,
@@ -108,12 +108,17 @@ def _notifications(context: PartsContext) -> NotificationDispatcher | None:
 
 
 def _deployers(
-    context: PartsContext, notifications: NotificationDispatcher | None
+    context: PartsContext,
+    notifications: NotificationDispatcher | None,
+    claim: Callable[..., None],
 ) -> Iterable[GitDeployer | TemplateDeployer]:
-    """The deployer of the templates in the cluster, and one for each repository."""
+    """The deployer of the templates in the cluster, and one for each repository. A service without
+    either paces the agents of all owners.
+    """
     service = context.service
     if not service.repositories and service.templates is None:
         return
+    claim()
     # Git, the renderer and the scheduler take 10 MiB, which a controller alone does not need.
     from gitops_ds.deployer.object_claims import Claims, Rank
     from gitops_ds.sandbox import memory
@@ -130,6 +135,7 @@ def _deployers(
         context.unfenced,
         emit_of(None),
         context.at_desk,
+        claim,
         claims=claims,
         preparing=prepare_process.Preparing(
             memory.here(), len(service.repositories) + with_templates
@@ -138,6 +144,7 @@ def _deployers(
     if (chosen := service.chosen_templates) is not None:
         part = template_deployer.TemplateDeployer(shared, chosen)
         shared.owners[part.owner] = "templates in the cluster"
+        claim(part.owner)
         yield part
     for number, settings in enumerate(service.repositories):
         yield git_deployer.GitDeployer(replace(shared, emit=emit_of(number)), settings)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 import msgspec
 
@@ -15,7 +16,8 @@ from gitops_ds.settings.service import Service
 
 
 class ServiceContext(msgspec.Struct, frozen=True):
-    """The shared state; `owners` maps the ids of owners to their repositories.
+    """The shared state; `owners` maps the ids of owners to their repositories, and `claim` gets
+    each id: the controller paces the agents of no other owner.
 
     `unfenced` is the cluster without the fence, for requests to the leader. `emit` gets the events
     of the deployer.
@@ -26,6 +28,7 @@ class ServiceContext(msgspec.Struct, frozen=True):
     unfenced: Cluster
     emit: Emit
     at_desk: bool
+    claim: Callable[..., None] = lambda *owners: None
     owners: dict[str, str] = msgspec.field(default_factory=dict)
     claims: Claims = msgspec.field(default_factory=Claims)
     fetching: asyncio.Semaphore = msgspec.field(

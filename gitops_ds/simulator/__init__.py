@@ -140,6 +140,14 @@ class SimulatedCluster(Client):
         self.kubelets.revive(name)
         self._lifecycle.heartbeat(name)
 
+    def reboot_node(self, name: str) -> None:
+        """Starts the system of a killed node again, with another boot id: its containers start
+        again.
+        """
+        self._lifecycle.booted(name)
+        self.kubelets.revive(name, rebooted=True)
+        self._lifecycle.heartbeat(name)
+
     def unready_node(self, name: str) -> None:
         """Makes the node's kubelet report it as not ready; its pods continue."""
         self._lifecycle.set_ready(name, "False", "KubeletNotReady")

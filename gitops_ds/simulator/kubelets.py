@@ -38,9 +38,10 @@ class Trouble(StrEnum):
     NEVER_READY = "never ready"
     OUT_OF_MEMORY = "out of memory"
     FLAPS = "flaps"  # becomes ready and unready in turn, each time after `flap_after` seconds
+    CRASHES_LATE = "crashes late"  # `late_after` seconds after it became ready, each time
 
 
-_CRASHING = (Trouble.CRASHES, Trouble.OUT_OF_MEMORY)
+_CRASHING = (Trouble.CRASHES, Trouble.OUT_OF_MEMORY, Trouble.CRASHES_LATE)
 
 
 class PodFault(msgspec.Struct, frozen=True):
@@ -53,7 +54,7 @@ class PodFault(msgspec.Struct, frozen=True):
 
 class Behaviour(msgspec.Struct, frozen=True):
     """Delays in seconds: of the first pull of an image on a node, of readiness after a start, of
-    the end after a delete, of a crash.
+    the end after a delete, of a crash, of a crash after readiness.
 
     `jitter` increases each delay by up to that share, differently for each pod, but equally in each
     run.
@@ -64,6 +65,7 @@ class Behaviour(msgspec.Struct, frozen=True):
     stop: float = 1.0
     crash_after: float = 2.0
     flap_after: float = 20.0
+    late_after: float = 300.0
     jitter: float = 0.0
     faults: tuple[PodFault, ...] = ()
 
@@ -80,11 +82,14 @@ class Behaviour(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class _Run:
-    """One pod on its node: the timer of the next step, and the number of crashes."""
+    """One pod on its node: the timer of the next step, the number of crashes, and that of restarts
+    with its node.
+    """
 
     body: Body
     timer: asyncio.TimerHandle | None = None
     crashes: int = 0
+    reboots: int = 0
     crashed: float = 0.0
     ending: bool = False
 
@@ -138,11 +143,14 @@ class Kubelets:
         for run in self._on(node):
             run.stop()
 
-    def revive(self, node: str) -> None:
-        """Restarts the node: terminating pods end, the others start again."""
+    def revive(self, node: str, *, rebooted: bool = False) -> None:
+        """Restarts the node: terminating pods end, the others start again. After a reboot each
+        container has another restart.
+        """
         self.dead.discard(node)
         for run in self._on(node):
             run.ending = False
+            run.reboots += rebooted and "containerStatuses" in (run.body.get("status") or {})
             if "deletionTimestamp" in run.body["metadata"]:
                 self._end(run)
             else:
@@ -189,7 +197,7 @@ class Kubelets:
                 self._flap(run, ready=False)
             case Trouble.NEVER_READY:
                 self._say(run, "Running", lambda name: self._running())
-            case None:
+            case Trouble.CRASHES_LATE | None:
                 self._pulled.update(
                     (run.body["spec"]["nodeName"], image) for image in _images(run.body)
                 )
@@ -225,6 +233,8 @@ class Kubelets:
 
     def _ready(self, run: _Run) -> None:
         self._say(run, "Running", lambda name: {**self._running(), "ready": True})
+        if (self.behaviour.trouble(run.body) or ("", None))[1] is Trouble.CRASHES_LATE:
+            self._after(run, self.behaviour.late_after, self._crash)
 
     def _flap(self, run: _Run, ready: bool) -> None:
         self._say(run, "Running", lambda name: {**self._running(), "ready": ready})
@@ -297,12 +307,13 @@ class Kubelets:
         }
         bad, trouble = self.behaviour.trouble(run.body) or ("", None)
         crashed = bad == container["name"] and trouble in _CRASHING
-        made["restartCount"] = max(run.crashes - ("waiting" in made["state"]), 0) if crashed else 0
+        restarts = max(run.crashes - ("waiting" in made["state"]), 0) if crashed else 0
+        made["restartCount"] = restarts + run.reboots
         if crashed and run.crashes:
             made["lastState"] = {
                 "terminated": {
-                    "exitCode": 1 if trouble is Trouble.CRASHES else 137,
-                    "reason": "Error" if trouble is Trouble.CRASHES else "OOMKilled",
+                    "exitCode": 137 if trouble is Trouble.OUT_OF_MEMORY else 1,
+                    "reason": "OOMKilled" if trouble is Trouble.OUT_OF_MEMORY else "Error",
                     "finishedAt": timestamps.text(run.crashed),
                 }
             }

@@ -92,6 +92,16 @@ class Lifecycle:
                 status=conditions.put(body, "Ready", value, self._server.now(), (reason, "")),
             )
 
+    def booted(self, node: str) -> None:
+        """Reports another boot id, and the node as not ready until its next heartbeat."""
+        body = self._server.store.get(NODE, "", node)
+        if body is not None:
+            status = body["status"]
+            boot = f"{node}-{int(self._server.now())}"
+            info = {**status["nodeInfo"], "bootID": boot}
+            self._server.put(NODE, body, status={**status, "nodeInfo": info})
+            self.set_ready(node, "False", "KubeletNotReady")
+
     def heartbeats_lost(self, node: str) -> None:
         """No heartbeat arrives from now on: Ready becomes Unknown after MISSED_AFTER."""
         self._later(

@@ -1,7 +1,8 @@
 """Binds pods to nodes by affinity, selector, taints, host ports, and free CPU, memory and pods.
 
-A pod that fits on no node stays Pending with a reason. The only score is the number of pods, and
-there is no preemption: a pod of higher priority waits like every other.
+A pod that fits on no node stays Pending with a reason; one with scheduling gates waits until they
+are removed. The only score is the number of pods, and there is no preemption: a pod of higher
+priority waits like every other.
 https://kubernetes.io/docs/concepts/scheduling-eviction/kube-scheduler/
 """
 
@@ -43,6 +44,7 @@ class Scheduler:
         self._loads: dict[str, _Load] = {}
         self._waiting: dict[_Name, Body] = {}
         self._due: dict[_Name, None] = {}
+        self._gated = set[_Name]()
 
     def saw_node(self, change: StoredChange) -> None:
         """Handles a new, changed or deleted node."""
@@ -62,16 +64,23 @@ class Scheduler:
         name = (metadata["namespace"], metadata["name"])
         on = spec.get("nodeName")
         ended = (change.body.get("status") or {}).get("phase") in ("Failed", "Succeeded")
-        if change.type is EventType.DELETED or ended or "deletionTimestamp" in metadata:
+        leaves = change.type is EventType.DELETED or ended or "deletionTimestamp" in metadata
+        if leaves:
             self._waiting.pop(name, None)
+            self._gated.discard(name)
         if on:
             self._waiting.pop(name, None)
             self._account(
                 name, on, None if change.type is EventType.DELETED or ended else change.body
             )
-        elif change.type is EventType.ADDED and spec.get("schedulerName", NAME) == NAME:
-            self._waiting[name] = change.body
-            self._due[name] = None
+        elif spec.get("schedulingGates"):
+            if not leaves:
+                self._gated.add(name)
+        elif change.type is EventType.ADDED or name in self._gated:
+            self._gated.discard(name)
+            if spec.get("schedulerName", NAME) == NAME:
+                self._waiting[name] = change.body
+                self._due[name] = None
         elif name in self._waiting:
             self._waiting[name] = change.body
 

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from gitops_ds.apimachinery import field_projection, nodes, pods
+from gitops_ds.model import names
 from gitops_ds.model.objects import NODE, POD
 
 TERM = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["node-1"]}]}
@@ -64,6 +65,12 @@ CRASHED = {
     "state": {"running": {"startedAt": "2026-01-01T00:03:10Z"}},
     "lastState": ENDED,
 }
+PINNED = {
+    names.RELEASED: "2026-01-01T00:00:30Z",
+    names.BOOT_ID: "b-1",
+    names.HEALS: "true",
+    "other": "x",
+}
 
 PODS: dict[str, dict[str, Any]] = {
     "just made": {"metadata": METADATA, "spec": SPEC, "status": {"phase": "Pending"}},
@@ -102,6 +109,11 @@ PODS: dict[str, dict[str, Any]] = {
         "spec": SPEC,
         "status": {"conditions": [OTHER, NOT_READY], "containerStatuses": [CRASHED]},
     },
+    "pinned": {
+        "metadata": {**METADATA, "annotations": PINNED},
+        "spec": {**SPEC, "nodeName": "n"},
+        "status": {"phase": "Running", "conditions": [READY], "containerStatuses": [CRASHED]},
+    },
     "an orphan with nothing": {
         "metadata": {"name": "x", "labels": None},
         "spec": {"affinity": None},
@@ -111,6 +123,10 @@ NODES: dict[str, dict[str, Any]] = {
     "ready": {
         "metadata": METADATA,
         "status": {"conditions": [READY], "images": [{"names": ["agent:1"]}]},
+    },
+    "with the identity of its boot": {
+        "metadata": METADATA,
+        "status": {"conditions": [READY], "nodeInfo": {"bootID": "b-1", "kernelVersion": "6"}},
     },
     "silent": {"metadata": METADATA, "status": {"conditions": [{**READY, "status": "Unknown"}]}},
     "cordoned": {

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import msgspec
 
-from gitops_ds.apimachinery.rollouts import halted_templates
-from gitops_ds.apimachinery.rollouts.halted_templates import HaltedTemplate
+from gitops_ds.apimachinery.rollouts import halted_templates, proofs
 from gitops_ds.model import names
 from gitops_ds.model.live import Revision
-from gitops_ds.model.rollouts.staged_rollout import Halt, RolloutRecord
+from gitops_ds.model.objects import Body
+from gitops_ds.model.rollouts.proven_templates import HaltedTemplate, TemplateHistory, TemplateProof
+from gitops_ds.model.rollouts.staged_rollout import Halt, RolloutRecord, RolloutTarget
 
 
 def target(hash: str, at: float | None, commit: str = "c" * 40) -> Revision:
@@ -18,33 +19,61 @@ def target(hash: str, at: float | None, commit: str = "c" * 40) -> Revision:
         "labels": {names.ROLLOUT: hash},
         "annotations": {names.COMMIT: commit, names.ROLLOUT_RECORD: record},
     }
-    return Revision(f"agent-{hash}", 0, "", {}, {"metadata": metadata})
+    return Revision(f"agent-{hash}", 0, "", template(hash), {"metadata": metadata})
 
 
-def metadata(*kept: HaltedTemplate) -> dict[str, object]:
-    return {"annotations": {names.HALTED: halted_templates.encoded(kept)}}
+def template(image: str) -> Body:
+    return {"spec": {"containers": [{"name": "agent", "image": image}]}}
+
+
+def wanted(hash: str, image: str) -> RolloutTarget:
+    return RolloutTarget(hash, template(image), hashes=frozenset({hash}))
+
+
+def metadata(*kept: HaltedTemplate, uid: str = "1") -> dict[str, object]:
+    return {"uid": uid, "annotations": {names.HALTED: halted_templates.encoded(kept)}}
+
+
+NOTHING = TemplateHistory()
 
 
 def test_a_halt_is_remembered_after_its_revision_is_deleted() -> None:
-    kept = halted_templates.remembered({}, [target("a", 5.0), target("b", None)], ())
-    assert kept == (HaltedTemplate("a", "c" * 40, 5.0, "stage canary: CrashLoopBackOff\\x0aon n1"),)
-    assert halted_templates.remembered(metadata(*kept), (), ()) == kept
+    kept = halted_templates.remembered({}, [target("a", 5.0), target("b", None)], NOTHING)
+    message = "stage canary: CrashLoopBackOff\\x0aon n1"
+    identity = proofs.identity(template("a"))
+    assert [(one.hash, one.commit, one.at) for one in kept] == [("a", "c" * 40, 5.0)]
+    assert [(one.message, one.template) for one in kept] == [(message, identity)]
+    known = halted_templates.remembered(metadata(*kept), (), NOTHING)
+    annotations = {names.HALTED: halted_templates.encoded(known)}
+    assert "CrashLoopBackOff" in halted_templates.hold_reason(annotations, wanted("a", "x"))
+    assert halted_templates.hold_reason(annotations, wanted("b", "b")) == ""
+    assert halted_templates.hold_reason(annotations, wanted("", "b")) == ""
+
+
+def test_a_halted_template_is_held_by_its_content_too() -> None:
+    kept = halted_templates.remembered({}, [target("a", 5.0)], NOTHING)
     annotations = {names.HALTED: halted_templates.encoded(kept)}
-    assert "CrashLoopBackOff" in halted_templates.hold_reason(annotations, "a")
-    assert halted_templates.hold_reason(annotations, "b") == ""
-    assert halted_templates.hold_reason(annotations, "") == ""
+    assert "CrashLoopBackOff" in halted_templates.hold_reason(annotations, wanted("other", "a"))
+
+
+def test_a_halt_of_a_deleted_daemonset_is_known_to_the_one_created_again() -> None:
+    kept = halted_templates.remembered(metadata(), [target("a", 5.0)], NOTHING)
+    history = TemplateHistory(halted=kept, uid="1")
+    assert halted_templates.remembered({}, (), history) == kept
+    assert halted_templates.remembered({"uid": "2"}, (), history) == kept
+    assert halted_templates.remembered({"uid": "1"}, (), history) == (), "a person released it"
 
 
 def test_the_memory_is_bounded_and_keeps_the_newest() -> None:
     targets = [target(f"h{n}", float(n)) for n in range(50)]
-    kept = halted_templates.remembered({}, targets, ())
+    kept = halted_templates.remembered({}, targets, NOTHING)
     assert [one.at for one in kept] == [float(n) for n in range(49, 39, -1)]
 
 
 def test_a_template_that_was_proved_after_all_leaves_the_memory() -> None:
-    kept = halted_templates.remembered({}, [target("a", 5.0)], ())
-    own = Revision("agent-a", 2, "a", {}, {})
-    assert halted_templates.remembered(metadata(*kept), (), [own]) == ()
+    kept = halted_templates.remembered({}, [target("a", 5.0)], NOTHING)
+    proven = TemplateHistory(TemplateProof(kept[0].template), uid="1")
+    assert halted_templates.remembered(metadata(*kept), (), proven) == ()
 
 
 def test_a_release_names_the_commit() -> None:

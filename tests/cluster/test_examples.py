@@ -52,7 +52,7 @@ def test_the_examples_are_applied_whole_and_once(name: str, on_api_server: Play)
             cluster.sent.clear()
             again = await prepared_plan.draft(place, bundle, COMMIT, options)
             live, context = again.applier.live, again.applier.context
-            written = staging.staged(again.bundle, live, context)
+            written = staging.staged(again.bundle, live, context).bundle
             assert planner.undecided(written, live, context) == ()
             assert cluster.sent.total() == 0
         finally:

@@ -22,7 +22,6 @@ from gitops_ds import errors
 from gitops_ds.apimachinery import daemonsets, revisions
 from gitops_ds.apimachinery.rollouts import target_revisions
 from gitops_ds.controller.controller import Powers
-from gitops_ds.controller.rollouts import Rollouts
 from gitops_ds.model import names
 from gitops_ds.model.cluster import PatchType
 from gitops_ds.model.decision import (
@@ -33,7 +32,6 @@ from gitops_ds.model.decision import (
     DeletePod,
     DeleteRevision,
     LabelRevision,
-    Observation,
     PromoteRevision,
     RecordRollout,
     RelabelPod,
@@ -42,11 +40,12 @@ from gitops_ds.model.decision import (
     RenumberRevision,
 )
 from gitops_ds.model.objects import CONFIG_MAP, CONTROLLER_REVISION, DAEMONSET, POD, Resource
-from gitops_ds.model.rollouts.staged_rollout import RolloutRecord, StageInputs
+from gitops_ds.model.rollouts.staged_rollout import RolloutRecord
 from gitops_ds.simulator import faults as simulator_faults
 from gitops_ds.simulator.faults import RequestFault, Silence, SimulatedRequest
 from tests import profiles
 from tests.daemonset import world
+from tests.deployer.rollout_scene import NoRollouts
 from tests.simulator.setup import (
     Setup,
     daemonset,
@@ -69,13 +68,6 @@ def _beside_another(there: Setup) -> None:
     there.begin(client=there.cluster.client()).rollouts = NoRollouts(
         there.records.append, there.cluster.server.now
     )
-
-
-class NoRollouts(Rollouts):
-    """The rollouts of a controller that reads no policies."""
-
-    def inputs(self, seen: Observation) -> StageInputs | None:
-        return None
 
 
 @dataclass(frozen=True)

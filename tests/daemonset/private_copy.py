@@ -25,10 +25,15 @@ class Copy:
     replacement.
 
     The text is compared with `ast.unparse` of the source, so that the width of lines has no effect.
+
+    The packages in `shared` are not copied. msgspec resolves the annotations of a class in the real
+    module, so classes that it decodes with a hook for their types are to be shared.
     """
 
-    def __init__(self, changes: Mapping[str, tuple[str, ...]]) -> None:
-        self._changes = changes
+    def __init__(
+        self, changes: Mapping[str, tuple[str, ...]], shared: tuple[str, ...] = ()
+    ) -> None:
+        self._changes, self._shared = changes, shared
         self._modules: dict[str, ModuleType] = {}
         self._builtins = {**vars(builtins), "__import__": self._import}
 
@@ -45,6 +50,11 @@ class Copy:
             parent, _, last = name.rpartition(".")
             if parent:
                 self.module(parent)
+            if any(f"{name}.".startswith(f"{one}.") for one in self._shared):
+                self._modules[name] = importlib.import_module(name)
+                if parent:
+                    setattr(self.module(parent), last, self._modules[name])
+                return self._modules[name]
             if name.partition(".")[0] in OURS:
                 # dataclasses look up the real module of a class by its name
                 importlib.import_module(name)

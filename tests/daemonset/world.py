@@ -193,11 +193,13 @@ class World:
                 pod = self.pods[key.name]
                 pod["metadata"].setdefault("annotations", {})[names.RELEASED] = timestamps.text(at)
                 del pod["spec"]["schedulingGates"]
-            case RecordRollout(key=key, record=record):
+            case RecordRollout(key=key, record=record, annotation=annotation):
                 metadata = self.revisions[key.name]["metadata"]
-                metadata.setdefault("annotations", {})[names.ROLLOUT_RECORD] = record
-            case PromoteRevision(key=key, labels=labels):
+                metadata.setdefault("annotations", {})[annotation] = record
+            case PromoteRevision(key=key, labels=labels, proof=proof):
                 metadata = self.revisions[key.name]["metadata"]
+                if proof:
+                    metadata.setdefault("annotations", {})[names.PROOF] = proof
                 metadata["labels"] = dict(labels)
                 metadata["ownerReferences"] = [OWNER]
 

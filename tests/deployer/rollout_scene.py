@@ -19,7 +19,7 @@ from gitops_ds.deployer.loop import Loop
 from gitops_ds.fleet import staged_rollouts
 from gitops_ds.fleet.staged_rollouts import StagedRollout
 from gitops_ds.model.daemonset import Pod
-from gitops_ds.model.decision import Observation
+from gitops_ds.model.decision import Action, Observation
 from gitops_ds.model.events.base import Event
 from gitops_ds.model.events.rollouts import RolloutProgressed
 from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, POD, Body, CommitId
@@ -70,6 +70,9 @@ class NoRollouts(Rollouts):
 
     def inputs(self, seen: Observation) -> StageInputs | None:
         return None
+
+    def gated(self, seen: Observation) -> tuple[Action, ...]:
+        return ()
 
 
 @dataclass

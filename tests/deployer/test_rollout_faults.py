@@ -209,21 +209,6 @@ def test_a_deleted_target_revision_is_created_again_and_the_rollout_starts_at_th
 
 @pytest.mark.sampled
 @both
-def test_a_daemonset_that_is_deleted_in_mid_rollout_is_created_with_the_template_of_git(
-    powers: Powers,
-) -> None:
-    async def script(scene: Scene) -> None:
-        scene.push("2")
-        await scene.until(lambda: len(scene.on("2")) == 2, 2)
-        await scene.cluster.delete(DAEMONSET, "default", "agent")
-        await ends(scene, "2")
-        assert len((await scene.cluster.list(CONTROLLER_REVISION)).items) == 1
-
-    play(powers, script)
-
-
-@pytest.mark.sampled
-@both
 def test_a_policy_that_is_removed_in_mid_rollout_leaves_the_strategy_of_git_to_the_controller(
     powers: Powers,
 ) -> None:

@@ -71,7 +71,7 @@ def test_the_plan_of_a_revert_has_no_stages(powers: Powers) -> None:
         change = await planned(scene)
         assert change.stages is None
         text = "\n".join(printers.change_lines([change]))
-        assert "ends its staged rollout" in text
+        assert "returns the updated nodes to the proven template of" in text
         assert "no pod restarts" not in text
         scene.history.commits.pop()
         await scene.until(lambda: len(scene.on("2")) == NODES)

@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from gitops_ds.apimachinery import daemonsets, revisions
-from gitops_ds.apimachinery.rollouts import target_revisions
+from gitops_ds.apimachinery.rollouts import proofs, target_revisions
 from gitops_ds.model import content_hash, names
 from gitops_ds.model.live import Live, Revision
 from gitops_ds.model.objects import Body, Digest, Key
+from gitops_ds.model.rollouts.proven_templates import ProofKind, TemplateProof
 from gitops_ds.model.rollouts.staged_rollout import RolloutRecord
 from gitops_ds.model.sources.bundle import (
     Bundle,
@@ -103,6 +104,7 @@ def target(
     record: RolloutRecord | None = None,
     *,
     promoted: bool = False,
+    proven: bool = False,
     annotations: Mapping[str, str] = {},
 ) -> Revision:
     """The target revision of a template in Git."""
@@ -115,7 +117,10 @@ def target(
         **({names.ROLLOUT_RECORD: target_revisions.encoded(record)} if record else {}),
         **annotations,
     }
-    if promoted:
+    if proven:
+        proof = TemplateProof(proofs.identity(template(tag)), how=ProofKind.ROLLOUT)
+        metadata["annotations"][names.PROOF] = proofs.encoded(proof)
+    if promoted or proven:
         metadata["ownerReferences"] = [revisions.owner_reference(daemonset)]
     found = revisions.revision_of(body)
     assert found is not None

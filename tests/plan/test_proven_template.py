@@ -7,11 +7,8 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.apimachinery import revisions
-from gitops_ds.model import names
-from gitops_ds.model.live import Revision
 from gitops_ds.plan.rollouts import proven_template
-from tests.plan.staged_objects import OWNED, live_object, own, target, template
+from tests.plan.staged_objects import OWNED, live_object, template
 
 AGENT = 'k:{"name":"agent"}'
 PORT = 'k:{"containerPort":80,"protocol":"TCP"}'
@@ -60,8 +57,7 @@ def proven() -> dict[str, Any]:
 def kept(wanted: dict[str, Any], fields: dict[str, Any] = FIELDS) -> Any:
     """The template that is applied, where an edit in the cluster changed the live one."""
     old = live_object("edited", fields=fields)
-    revision = Revision("agent-1", 1, "1", proven(), {})
-    return proven_template.of(old, wanted, [own("9", 9), revision], "agent-1")
+    return proven_template.of(old, wanted, proven())
 
 
 OURS: dict[str, Any] = {
@@ -131,37 +127,8 @@ def test_without_our_fields_those_of_the_manifest_count() -> None:
     assert kept({"spec": {"dnsPolicy": "Default"}}, {}) == {"spec": {"dnsPolicy": "ClusterFirst"}}
 
 
-@pytest.mark.parametrize(("known", "name"), [([own("1")], own("1").name), ([own("9", 9)], "no")])
-def test_a_live_template_that_is_proven_stays(known: list[Revision], name: str) -> None:
+def test_a_live_template_that_is_proven_stays_for_any_manifest() -> None:
     old = live_object("1", fields=OWNED)
     old["spec"]["template"]["spec"]["dnsPolicy"] = "Default"
-    if name != "no":
-        known[0].template["spec"]["dnsPolicy"] = "Default"
-    assert proven_template.of(old, {}, known, name) == template("1")
-
-
-def test_a_live_template_without_our_fields_stays_whole() -> None:
-    old = live_object("1")
-    del old["metadata"]["managedFields"]
-    revision = copy.deepcopy(own("1"))
-    assert proven_template.of(old, {}, [revision], revision.name) == template("1")
-    assert proven_template.of(old, {}, [], "") == template("1")
-    assert proven_template.of(old, {}, [own("2")], own("2").name) == {}
-
-
-def test_the_proven_revision_is_that_of_the_rollout_before_else_the_latest_with_the_template() -> (
-    None
-):
-    old = live_object("1")
-    same = [revisions.revision_of({**own("1", n).raw, "revision": n}) for n in (2, 5, 3)]
-    known = [one for one in same if one is not None] + [own("2", 9)]
-    for number, one in enumerate(known):
-        one.raw["metadata"]["name"] = f"agent-{number}"
-    named = [
-        Revision(f"agent-{n}", one.number, "", one.template, {}) for n, one in enumerate(known)
-    ]
-    assert proven_template.revision_name(old, named, None) == "agent-1"
-    assert proven_template.revision_name(old, named, target("2")) == "agent-1"
-    before = target("2", annotations={names.PROVEN_REVISION: "agent-7"})
-    assert proven_template.revision_name(old, named, before) == "agent-7"
-    assert proven_template.revision_name(live_object("3"), named, None) == ""
+    complete = copy.deepcopy(old["spec"]["template"])
+    assert proven_template.of(old, template("2"), complete) == template("1")

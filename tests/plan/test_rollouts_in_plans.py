@@ -143,7 +143,7 @@ def test_no_other_stage_needs_an_approval(
         live(None, target("2")),
         live(live_object("1"), own("1"), target("2")),  # no target
         live(live_object("1", "agent-unknown"), own("1"), target("2")),
-        live(live_object("2", target("2").name), own("2"), target("2")),  # it has the template
+        live(live_object("2"), own("2")),  # it has the template
     ],
 )
 def test_without_a_rollout_no_stage_needs_an_approval(cluster: Live) -> None:

@@ -14,10 +14,11 @@ from gitops_ds.model.live import Live, Revision
 from gitops_ds.model.objects import CommitId, Key
 from gitops_ds.model.rollouts.staged_rollout import Halt, RolloutRecord
 from gitops_ds.model.skip_reasons import SkipReason
-from gitops_ds.model.sources.bundle import Bundle, Manifest
+from gitops_ds.model.sources.bundle import Manifest
 from gitops_ds.model.values import replace
 from gitops_ds.plan.options import ApplyOptions, DryRunResult, FieldConflict, PlanContext
 from gitops_ds.plan.rollouts import staging
+from gitops_ds.plan.rollouts.staging import StagedBundle
 from gitops_ds.plan.tracking_labels import Stamp
 from tests.plan.staged_objects import (
     KEY,
@@ -32,12 +33,15 @@ from tests.plan.staged_objects import (
 )
 
 CONTEXT = PlanContext(Stamp("test", commit="c2", subject="A change"))
-EARLY, UNPROVED = RolloutRecord(early=True), RolloutRecord(unproved=True)
+EARLY = RolloutRecord(early=True)
 HALTED = RolloutRecord(halt=Halt(1000.0, "canary", "CrashLoopBackOff on n1"))
 ONE, TWO, THREE = own("1"), target("2"), target("3")
 FINISH = {"supersede": "finish-first"}
 
 
+EARLY_TWO = target(
+    "2", EARLY, promoted=True, annotations={names.PROVEN_REVISION: ONE.name}
+)  # of a version without proofs
 NAMES = {target(tag).name: tag for tag in "123"}
 
 
@@ -48,8 +52,9 @@ def answer(tag: str, **spec: str) -> dict[Key, DryRunResult]:
     return {KEY: DryRunResult({"spec": {"template": body}})}
 
 
-def written(staged: Bundle) -> tuple[Manifest, Manifest | None]:
+def written(bundle: StagedBundle) -> tuple[Manifest, Manifest | None]:
     """The DaemonSet and its target revision."""
+    staged = bundle.bundle
     targets = [one for key, one in staged.manifests.items() if key.kind == "ControllerRevision"]
     assert len(targets) <= 1
     return staged.manifests[KEY], targets[0] if targets else None
@@ -76,7 +81,7 @@ def annotated(one: Manifest) -> dict[str, str]:
         # the rollout is complete, and the template follows
         (
             "2",
-            live(live_object("1", TWO.name), ONE, target("2", promoted=True)),
+            live(live_object("1", TWO.name), ONE, target("2", proven=True)),
             {},
             ("2", "", ""),
         ),
@@ -89,7 +94,7 @@ def annotated(one: Manifest) -> dict[str, str]:
         ),
         (
             "2",
-            live(live_object("2", TWO.name), ONE, target("2", EARLY, promoted=True)),
+            live(live_object("2", TWO.name), ONE, EARLY_TWO),
             {},
             ("2", "2", ""),
         ),
@@ -99,15 +104,16 @@ def annotated(one: Manifest) -> dict[str, str]:
             live(
                 live_object("1", THREE.name),
                 ONE,
-                target("2", UNPROVED, promoted=True),
+                target("2", promoted=True),
                 THREE,
             ),
             {},
             ("1", "2", ""),
         ),
-        # a revert: the template is a proved one
+        # a revert: the template is the proven one
         ("1", live(live_object("1", TWO.name), ONE, TWO), {}, ("1", "", "")),
-        ("1", live(live_object("2"), ONE, own("2", 2)), {}, ("1", "", "")),
+        # a revision that only exists proves nothing: here 2 is adopted
+        ("1", live(live_object("2"), ONE, own("2", 2)), {}, ("2", "1", "1")),
         # a rollout is replaced while it ends first
         ("3", live(live_object("1", TWO.name), ONE, TWO), FINISH, ("1", "2", "2")),
         (
@@ -132,9 +138,10 @@ def test_the_template_its_target_and_the_revision_that_are_written(
     if revision is not None:
         assert revision.key == Key("apps", "ControllerRevision", KEY.namespace, name)
         held = tag_of(revision.body["data"])
-    assert (tag_of(daemonset.body), NAMES.get(name, name), held) == expected
-    assert list(staged.manifests) == sorted(staged.manifests)
-    assert all(one.digest == content_hash.digest(one.body) for one in staged.manifests.values())
+    assert (tag_of(daemonset.body), NAMES.get(name.removesuffix("-target"), name), held) == expected
+    manifests = staged.bundle.manifests
+    assert list(manifests) == sorted(manifests)
+    assert all(one.digest == content_hash.digest(one.body) for one in manifests.values())
 
 
 @pytest.mark.parametrize(
@@ -146,7 +153,7 @@ def test_a_template_that_waits_for_the_rollout_before_is_reported(
     known.raw["metadata"]["annotations"][names.COMMIT] = "0123456789abcdef"
     cluster = live(live_object(kept[0], known.name), ONE, known)
     staged = staging.staged(bundle(manifest("3"), **FINISH), cluster, CONTEXT, answer("3"))
-    (skipped,) = staged.refusals
+    (skipped,) = staged.bundle.refusals
     assert skipped.reason is SkipReason.FINISH_FIRST
     assert skipped.key == KEY
     assert skipped.message == (
@@ -155,7 +162,7 @@ def test_a_template_that_waits_for_the_rollout_before_is_reported(
     )
     del known.raw["metadata"]["annotations"][names.COMMIT]
     staged = staging.staged(bundle(manifest("3"), **FINISH), cluster, CONTEXT, answer("3"))
-    (skipped,) = staged.refusals
+    (skipped,) = staged.bundle.refusals
     assert "waits for the end of the rollout (supersede" in skipped.message
 
 
@@ -178,8 +185,8 @@ def test_without_a_dry_run_the_daemonset_stays_as_it_is_and_the_reason_is_report
             old["metadata"]["annotations"].get(names.TARGET)
         )
         assert revision is None
-        assert [one.key for one in staged.refusals] == [KEY] * bool(message)
-        assert all(message in one.message for one in staged.refusals)
+        assert [one.key for one in staged.bundle.refusals] == [KEY] * bool(message)
+        assert all(message in one.message for one in staged.bundle.refusals)
 
 
 @pytest.mark.parametrize(
@@ -198,7 +205,7 @@ def test_without_a_dry_run_the_daemonset_stays_as_it_is_and_the_reason_is_report
 )
 def test_an_unknown_template_needs_a_dry_run(git: str, cluster: Live, requested: bool) -> None:
     one = manifest(git)
-    assert staging.to_ask(bundle(one), cluster) == ((one,) if requested else ())
+    assert staging.to_ask(bundle(one), cluster, CONTEXT) == ((one,) if requested else ())
 
 
 def test_the_target_has_the_defaults_of_the_dry_run() -> None:
@@ -217,9 +224,9 @@ def test_only_daemonsets_of_agents_with_a_policy_are_staged() -> None:
     other = manifest("2", replace(KEY, name="other"), agent="other")
     config = manifest("2", Key("", "ConfigMap", "infra", "agent"))
     plain = bundle(other, config)
-    assert staging.staged(plain, live(None), CONTEXT).manifests == plain.manifests
+    assert staging.staged(plain, live(None), CONTEXT).bundle.manifests == plain.manifests
     without = replace(bundle(manifest("2")), rollouts={})
-    assert staging.staged(without, live(None), CONTEXT) is without
+    assert staging.staged(without, live(None), CONTEXT).bundle is without
 
 
 @pytest.mark.parametrize(
@@ -300,12 +307,7 @@ CAUSE = names.CHANGE_CAUSE
             live(live_object("1"), ONE),
             BEFORE,
             {},
-            {
-                "COMMIT": "c2",
-                "SINCE": "c1",
-                "CHANGE_CAUSE": "A change",
-                "PROVEN_REVISION": ONE.name,
-            },
+            {"COMMIT": "c2", "SINCE": "c1", "CHANGE_CAUSE": "A change"},
         ),
         # without a commit before, and without a proved revision
         (
@@ -326,43 +328,43 @@ CAUSE = names.CHANGE_CAUSE
             live(
                 live_object("1", TWO.name),
                 ONE,
-                known_by("2", COMMIT="c0", SINCE="b", CHANGE_CAUSE="Earlier", PROVEN_REVISION="p"),
+                known_by("2", COMMIT="c0", SINCE="b", CHANGE_CAUSE="Earlier"),
             ),
             BEFORE,
             {},
-            {"COMMIT": "c0", "SINCE": "b", "CHANGE_CAUSE": "Earlier", "PROVEN_REVISION": "p"},
+            {"COMMIT": "c0", "SINCE": "b", "CHANGE_CAUSE": "Earlier"},
         ),
         # it replaces a rollout: the way back is to the commit before that one
         (
             live(
                 live_object("1", THREE.name),
                 ONE,
-                known_by("3", COMMIT="c1", SINCE="b", CHANGE_CAUSE="Bad", PROVEN_REVISION="p"),
+                known_by("3", COMMIT="c1", SINCE="b", CHANGE_CAUSE="Bad"),
             ),
             BEFORE,
             {},
-            {"COMMIT": "c2", "SINCE": "b", "CHANGE_CAUSE": "A change", "PROVEN_REVISION": "p"},
+            {"COMMIT": "c2", "SINCE": "b", "CHANGE_CAUSE": "A change"},
         ),
         # the annotation of the manifest wins
         (
             live(live_object("1"), ONE),
             CONTEXT,
             {CAUSE: "Ours"},
-            {"COMMIT": "c2", "CHANGE_CAUSE": "Ours", "PROVEN_REVISION": ONE.name},
+            {"COMMIT": "c2", "CHANGE_CAUSE": "Ours"},
         ),
         # the rollout before is complete, and its template is not written yet
         (
-            live(live_object("1", THREE.name), ONE, target("3", promoted=True)),
+            live(live_object("1", THREE.name), ONE, target("3", proven=True)),
             CONTEXT,
             {},
-            {"COMMIT": "c2", "CHANGE_CAUSE": "A change", "PROVEN_REVISION": THREE.name},
+            {"COMMIT": "c2", "CHANGE_CAUSE": "A change"},
         ),
         # it was not complete
         (
             live(live_object("1", THREE.name), ONE, target("3", EARLY, promoted=True)),
             CONTEXT,
             {},
-            {"COMMIT": "c2", "CHANGE_CAUSE": "A change", "PROVEN_REVISION": ONE.name},
+            {"COMMIT": "c2", "CHANGE_CAUSE": "A change"},
         ),
     ],
 )

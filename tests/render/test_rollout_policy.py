@@ -180,6 +180,10 @@ def test_an_agent_has_a_policy_by_its_file_or_by_stages_of_the_defaults(
             ("DS808 1:42 a new pod has no data before its first scrape: set for, longer than that"),
         ),
         (
+            "gates: {flow: {prometheus: up, below: 1, dataOf: 80%}}\n",
+            "DS808 1:42 dataOf has no effect: the gate has neither memoryOfLimit nor $nodes",
+        ),
+        (
             "gates: {pods: {for: 3s}}\n",
             (
                 "DS808 1:16 for has no effect without a measurement: set prometheus or webhook or "

@@ -11,9 +11,10 @@ import copy
 from typing import Any
 
 from gitops_ds.apimachinery import daemonsets, revisions
-from gitops_ds.apimachinery.rollouts import target_revisions
+from gitops_ds.apimachinery.rollouts import halted_templates, proofs, target_revisions
 from gitops_ds.model import names
 from gitops_ds.model.rollouts import rollout_policy
+from gitops_ds.model.rollouts.proven_templates import TemplateProof
 from gitops_ds.model.rollouts.staged_rollout import StageInputs
 from gitops_ds.rollouts import pinned_pods
 from gitops_ds.rollouts.pinned_pods import StagedDecision
@@ -41,11 +42,18 @@ class RolloutWorld(World):
         self.decide = pinned_pods.decide_owned if owned else pinned_pods.decide_pinned
         self.owned = owned
         self.settle()
+        self.prove("0", at=self.now)
         self.now += 10_000.0
         self.most_at_risk = 0
         self.last: StagedDecision | None = None
         self.busy: frozenset[str] = frozenset()
         self.halted_elsewhere = ""
+
+    def prove(self, commit: str, at: float) -> None:
+        """The deployer's proof of the DaemonSet's template, which is in force from now on."""
+        proof = TemplateProof(proofs.identity(self.body["spec"]["template"]), commit, at, since=at)
+        self.body = copy.deepcopy(self.body)
+        self.body["metadata"].setdefault("annotations", {})[names.PROVEN] = proofs.encoded(proof)
 
     def commit(self, image: str) -> None:
         """The deployer's writes for a commit with another image: the target revision and its
@@ -59,16 +67,17 @@ class RolloutWorld(World):
             self._collect("")
             return
         own = [one for one in self.observe().revisions if target_revisions.is_promoted(one)]
-        if any(
-            revisions.same_template(one.template, template)
-            and not target_revisions.is_unproved(one)
-            for one in own
-        ):
+        known = {one.template: one for one in map(proofs.proof_in, own) if one is not None}
+        if proofs.identity(template) in known:
             self.edit(image)
+            self.prove(image, self.now)
             self.body["metadata"]["annotations"].pop(names.TARGET, None)
             self._collect("")
             return
-        target = target_revisions.body_of(daemonsets.daemonset_of(self.body), template, image)
+        taken = {one.name for one in own}
+        target = target_revisions.body_of(
+            daemonsets.daemonset_of(self.body), template, image, taken
+        )
         name = target["metadata"]["name"]
         self.body = copy.deepcopy(self.body)
         self.body["metadata"]["annotations"][names.TARGET] = name
@@ -89,8 +98,14 @@ class RolloutWorld(World):
         if target is None:
             return None
         record = target_revisions.record_of(seen.revisions, target)
+        halted = halted_templates.parse(seen.daemonset.annotations)
         return StageInputs(
-            self.policy, target, record, busy=self.busy, halted_elsewhere=self.halted_elsewhere
+            self.policy,
+            target,
+            record,
+            halted=frozenset(one.hash for one in halted),
+            busy=self.busy,
+            halted_elsewhere=self.halted_elsewhere,
         )
 
     def staged_turn(self, at_most: int | None = None) -> StagedDecision | None:
@@ -128,15 +143,18 @@ class RolloutWorld(World):
         if name not in self.revisions:
             return
         revision = revisions.revision_of(self.revisions[name])
-        if revision is None or not target_revisions.is_promoted(revision):
+        if revision is None:
             return
         image = revision.template["spec"]["containers"][0]["image"]
         has_it = self.body["spec"]["template"]["spec"]["containers"][0]["image"] == image
         is_early = target_revisions.record_in(revision).early
-        if not has_it and (is_early or not target_revisions.is_unproved(revision)):
+        is_proven = proofs.proof_in(revision) is not None
+        if not has_it and (is_early or is_proven):
             self.edit(image)
-        if not target_revisions.is_unproved(revision):
+        if is_proven:
+            self.prove(image, self.now)
             self.body["metadata"]["annotations"].pop(names.TARGET)
+            self._collect("")
 
     def pass_time(self, seconds: float = 5.0) -> None:
         """One round: the rollout, the controller, the deployer, the kubelets, and some seconds."""

@@ -97,8 +97,10 @@ def subject(kind: ProbeKind) -> Subject:
     return Subject(KEY, "uid", CommitId("c" * 40), Probe("canary", "flow", kind), ("node-1",))
 
 
-def query(text: str = "up", before: float | None = None, control: str = "") -> PrometheusRequest:
-    return PrometheusRequest(subject(ProbeKind.PROMETHEUS), text, before, control)
+def query(
+    text: str = "up", before: float | None = None, control: str = "", about: tuple[str, ...] = ()
+) -> PrometheusRequest:
+    return PrometheusRequest(subject(ProbeKind.PROMETHEUS), text, before, control, about)
 
 
 def ask(url: str, timeout: float = 5.0) -> WebhookRequest:
@@ -347,6 +349,38 @@ def test_a_missing_series_counts_as_no_data(serve: Callable[[Answer], Server]) -
     assert 'series {pod="old"} of before is gone' in reading.reason
 
 
+def test_each_series_belongs_to_the_node_that_a_label_names(
+    serve: Callable[[Answer], Server],
+) -> None:
+    series = vector(
+        ({"node": "a"}, "1"),
+        ({"instance": "a.b:9100"}, "2"),
+        ({"host": "b.example.com:1"}, "3"),
+        ({"pod": "agent-a"}, "4"),
+        ({"node": "d"}, "NaN"),
+    )
+    nodes = ("a", "a.b", "b", "c", "d")
+    reading = measure(query(about=nodes), prometheus={"url": serve(reply(200, series)).url})
+    assert [one.node for one in reading.samples] == ["a", "a.b", "b", "", "d"]
+    assert reading.about == frozenset(nodes)
+
+
+def test_a_node_whose_series_of_before_is_gone_has_no_value(
+    serve: Callable[[Answer], Server],
+) -> None:
+    def by_time(handler: http.server.BaseHTTPRequestHandler, body: bytes) -> None:
+        node_b = [({"node": "b"}, "1")] if "time=" in handler.path else []
+        reply(200, vector(({"node": "a"}, "1"), *node_b))(handler, body)
+
+    request = query(before=1.0, about=("a", "b"))
+    reading = measure(request, prometheus={"url": serve(by_time).url})
+    assert not reading.reason
+    assert [(one.node, math.isnan(one.value)) for one in reading.samples] == [
+        ("a", False),
+        ("b", True),
+    ]
+
+
 @pytest.mark.metrics
 def test_a_real_prometheus(tmp_path: Path) -> None:
     with prometheus.scraped(tmp_path) as (server, exporter):
@@ -372,5 +406,5 @@ def test_a_real_prometheus(tmp_path: Path) -> None:
 
 def test_the_parser_never_raises_anything_else() -> None:
     for body in (b'{"status":"success","data":{"resultType":"scalar","result":null}}',):
-        (value,) = gate_meter.series_of(200, body).values()
-        assert math.isnan(value)
+        (series,) = gate_meter.series_of(200, body).values()
+        assert math.isnan(series.value)

@@ -155,6 +155,10 @@ def measure_memory(cluster: Pods, **limits: int) -> Reading:
     return asyncio.run(gates.memory(request))
 
 
+def lacking(reading: Reading) -> frozenset[str]:
+    return reading.about - {one.node for one in reading.samples}
+
+
 def metrics(name: str, **usage: str) -> dict[str, Any]:
     containers = [{"name": one, "usage": {"memory": text}} for one, text in usage.items()]
     return {"metadata": {"name": name}, "containers": containers}
@@ -168,15 +172,13 @@ def test_the_largest_share_of_a_limit_counts_and_a_missing_pod_counts_as_no_data
     ]
     reading = measure_memory(cluster, main=100 << 20, side=10 << 20)
     assert [(one.value, one.labels) for one in reading.samples] == [(90.0, "container side on a")]
-    assert reading.reason == "metrics API: no memory of pod agent-b"
+    assert lacking(reading) == {"b"}
     assert cluster.asked[0].labels == f"{names.ROLLOUT}=hash"
     cluster.memory += [metrics("agent-b", main="many"), {}, {"metadata": 3}]
     cluster.memory += [{"metadata": {"name": "agent-b"}, "containers": [3]}]
-    assert measure_memory(cluster, main=100 << 20).reason == (
-        "metrics API: no memory of pod agent-b"
-    )
+    assert lacking(measure_memory(cluster, main=100 << 20)) == {"b"}
     cluster.memory += [metrics("agent-b", main="1Mi")]
-    assert not measure_memory(cluster, main=100 << 20).reason
+    assert not lacking(measure_memory(cluster, main=100 << 20))
 
 
 def test_without_limits_rights_or_a_metrics_api_the_result_counts_as_no_data() -> None:

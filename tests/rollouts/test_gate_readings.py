@@ -13,6 +13,7 @@ from gitops_ds.model.rollouts import rollout_policy
 from gitops_ds.model.rollouts.rollout_gates import GateSample, ProbeKind, Reading, Verdict
 from gitops_ds.model.rollouts.rollout_policy import Gate
 from gitops_ds.rollouts import gate_readings, gate_requests
+from gitops_ds.rollouts.gate_readings import Assessment
 
 NAN, INF, HUGE = math.nan, math.inf, 1.7e308
 MET, EXCEEDED, NO_DATA = Verdict.MET, Verdict.EXCEEDED, Verdict.NO_DATA
@@ -121,6 +122,54 @@ def test_the_bound_in_words(keys: dict[str, Any], value: float, bound: str) -> N
     found = gate_readings.assess(gate(**keys), ProbeKind.PROMETHEUS, reading)
     assert found.bound == bound
     assert found.text == f"{value} ({{}}) is not {bound}"
+
+
+def measured(*series: str, total: int = 3, **keys: Any) -> Assessment:
+    """The assessment of a query about that many nodes; a series is `NODE VALUE [BEFORE]`."""
+    samples = tuple(
+        GateSample(float(words[1]), before=float([*words, "8"][2]), node=words[0].strip("-"))
+        for words in (one.split() for one in series)
+    )
+    about = frozenset(map(str, range(1, total + 1)))
+    reading = Reading(1.0, about, samples, (10.0, 10.0), about=about)
+    return gate_readings.assess(gate(**keys), ProbeKind.PROMETHEUS, reading)
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"above": 5},
+        {"compare": {"before": "-20%"}},
+        {"prometheus": "a{node=~'$nodes'}", "compare": {"control": "-20%"}},
+    ],
+)
+def test_a_node_without_a_series_has_no_data(keys: dict[str, Any]) -> None:
+    assert measured("1 9", "2 9", "3 9", **keys).verdict is MET
+    found = measured("1 9", **keys)
+    assert (found.verdict, found.text) == (NO_DATA, "2 of 3 nodes without a value: 2, 3")
+    assert measured("1 9", dataOf="30%", **keys).verdict is MET
+    assert measured("1 9", "2 9", "3 nan", dataOf="70%", **keys).verdict is NO_DATA
+    assert measured("1 9", "2 9", "3 nan", dataOf=2, **keys).verdict is MET
+    assert measured("1 9", "2 9", "3 9", dataOf=9, **keys).verdict is MET
+    assert measured("1 1", **keys).verdict is EXCEEDED
+    assert measured("1 9", noData="pass", **keys).verdict is MET
+
+
+def test_a_node_whose_earlier_value_is_unknown_has_no_data() -> None:
+    keys: dict[str, Any] = {"compare": {"before": "-20%"}}
+    found = measured("1 9", "2 9", "3 9 nan", **keys)
+    assert found.text == "1 of 3 nodes without a value: 3"
+    assert measured("1 9", "2 9", "3 9 nan", dataOf="60%", **keys).verdict is MET
+
+
+def test_a_sum_over_nodes_has_data_of_none() -> None:
+    found = measured("- 9", above=5)
+    assert found.verdict is NO_DATA
+    assert found.text == "no series names its node: use sum by (node), or set dataOf: 0%"
+    assert measured("- 9", above=5, dataOf="0%").verdict is MET
+    assert measured(above=5, dataOf="0%").verdict is NO_DATA
+    text = measured("1 9", total=9, above=5).text
+    assert text == "8 of 9 nodes without a value: 2, 3, 4 and 5 more"
 
 
 numbers = st.floats(allow_nan=True, allow_infinity=True)

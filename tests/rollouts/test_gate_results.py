@@ -78,6 +78,22 @@ def test_no_data_holds_before_a_further_node_is_touched_and_is_overdue_after_the
     rollout.finish(SECOND)
 
 
+def test_a_stage_waits_while_a_touched_node_has_no_series() -> None:
+    def measure(request: GateRequest, now: float) -> Reading:
+        nodes = frozenset(request.subject.nodes)
+        about = frozenset(getattr(request, "about", ()))
+        return Reading(now, nodes, (GateSample(1, node=min(nodes)),), about=about)
+
+    rollout = world(FLOW, measure)
+    rollout.until(lambda: len(rollout.on(SECOND)) == 2)
+    second = max(rollout.on(SECOND))
+    reason = f"gate flow has no data: 1 of 2 nodes without a value: {second}"
+    rollout.until(lambda: rollout.hold == reason)
+    rollout.quiet(600, SECOND)
+    rollout = world({**FLOW, "dataOf": "50%"}, measure)
+    rollout.finish(SECOND)
+
+
 def test_no_data_passes_or_fails_by_the_policy() -> None:
     rollout = world({**FLOW, "noData": "pass"}, no_data)
     rollout.finish(SECOND)

@@ -148,7 +148,9 @@ def test_the_annotation_of_the_target_revision_names_the_approved_stages(
     body["metadata"]["annotations"][names.APPROVE] = text
     revision = revisions.revision_of(world._born(body))
     assert revision is not None
-    target = RolloutTarget("5d9f", template, revision.name, revision.uid)
+    target = RolloutTarget(
+        "5d9f", template, revision.name, revision.uid, staged=True, hashes=frozenset({"5d9f"})
+    )
     assert approval_annotations.approved_stages([revision], target) == stages
     assert not approval_annotations.approved_stages([revision], replace(target, uid="another"))
 
@@ -175,7 +177,9 @@ def test_with_approvers_only_their_approvals_of_this_target_count(
     body["metadata"]["annotations"] |= annotations
     revision = revisions.revision_of(world._born(body))
     assert revision is not None
-    target = RolloutTarget("5d9f", template, revision.name, revision.uid)
+    target = RolloutTarget(
+        "5d9f", template, revision.name, revision.uid, staged=True, hashes=frozenset({"5d9f"})
+    )
     assert approval_annotations.approved_stages([revision], target) == stages
 
 

@@ -88,7 +88,8 @@ def test_a_node_whose_pod_failed_since_the_rollout_began_is_at_risk(
     if not before:
         world.start(last, ready=ready)
     found = fleet(world)
-    assert found.nodes["node-009"].step is NodeStep.PARKED
+    assert found.nodes["node-009"].step is NodeStep.WAITING
+    assert found.is_agent_broken("node-009") is not ready
     assert found.risky - touched == ({"node-009"} if at_risk else set())
 
 

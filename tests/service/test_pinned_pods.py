@@ -152,8 +152,8 @@ def _is_pinned(body: dict[str, Any]) -> bool:
 
 
 def _plain(body: dict[str, Any]) -> Any:
-    """A pod without its name, node and times, the label of its rollout, and what its gate left
-    behind.
+    """A pod without its name, node and times, the labels and annotations of its rollout, and the
+    template generation that only the built-in controller writes.
     """
     metadata = {
         name: value
@@ -161,10 +161,10 @@ def _plain(body: dict[str, Any]) -> Any:
         # The API server counts a change of the spec: the removal of the gate is one.
         if name not in ("name", "uid", "resourceVersion", "creationTimestamp", "generation")
     }
-    metadata["labels"] = {k: v for k, v in metadata["labels"].items() if k != names.ROLLOUT}
-    metadata["annotations"] = {
-        k: v for k, v in metadata["annotations"].items() if k != names.RELEASED
-    }
+    ours = {names.ROLLOUT, names.POD_TEMPLATE_GENERATION}
+    metadata["labels"] = {k: v for k, v in metadata["labels"].items() if k not in ours}
+    ours = {names.RELEASED, names.BOOT_ID, names.HEALS}
+    metadata["annotations"] = {k: v for k, v in metadata["annotations"].items() if k not in ours}
     text = json.dumps({"metadata": metadata, "spec": body["spec"]})
     text = text.replace(pods.pod_of(body).node, "NODE")
     return json.loads(re.sub(r"kube-api-access-\w{5}", "kube-api-access", text))

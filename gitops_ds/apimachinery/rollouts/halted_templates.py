@@ -12,26 +12,17 @@ from typing import Any
 import msgspec
 
 from gitops_ds.apimachinery import revisions
-from gitops_ds.apimachinery.rollouts import target_revisions
+from gitops_ds.apimachinery.rollouts import proofs, target_revisions
 from gitops_ds.model import names
 from gitops_ds.model.live import Revision
 from gitops_ds.model.objects import Body
 from gitops_ds.model.plain_text import line
-from gitops_ds.model.rollouts.staged_rollout import RolloutRecord
+from gitops_ds.model.rollouts.proven_templates import HaltedTemplate, TemplateHistory
+from gitops_ds.model.rollouts.staged_rollout import RolloutRecord, RolloutTarget
+from gitops_ds.model.values import replace
 
 MOST = 10  # halted templates of one DaemonSet
 MESSAGE = 200  # characters
-
-
-class HaltedTemplate(msgspec.Struct, frozen=True):
-    """A halted template: the hash of its pods, its commit, the time of the halt in seconds since
-    1970, and the reason.
-    """
-
-    hash: str
-    commit: str
-    at: float
-    message: str = ""
 
 
 def parse(annotations: Mapping[str, str]) -> tuple[HaltedTemplate, ...]:
@@ -46,37 +37,57 @@ def parse(annotations: Mapping[str, str]) -> tuple[HaltedTemplate, ...]:
 
 
 def encoded(templates: Iterable[HaltedTemplate]) -> str:
-    """The halted templates as the text of the annotation."""
-    return msgspec.json.encode(tuple(templates), order="sorted").decode()
+    """The halted templates as the text of the annotation, without the evidence of their halts."""
+    shown = tuple(replace(one, halt=None, since="") for one in templates)
+    return msgspec.json.encode(shown, order="sorted").decode()
 
 
 def remembered(
-    metadata: Body, targets: Iterable[Revision], own: Iterable[Revision]
+    metadata: Body, targets: Iterable[Revision], history: TemplateHistory
 ) -> tuple[HaltedTemplate, ...]:
     """The halted templates of a DaemonSet: those in its annotation and those of its target
-    revisions.
+    revisions, and for a DaemonSet that was created again also those that were known of it.
 
-    A template among the DaemonSet's `own` revisions was proved after a release and is removed from
-    the list, unless its rollout is incomplete.
+    A template that was proven later is removed from the list; one that the annotation lacks was
+    released.
     """
-    by_hash = {one.hash: one for one in parse(metadata.get("annotations") or {})}
+    known = {one.hash: one for one in history.halted}
+    if metadata and history.uid in ("", str(metadata.get("uid"))):
+        stated = parse(metadata.get("annotations") or {})
+        by_hash = {one.hash: known.get(one.hash, one) for one in stated}
+    else:
+        by_hash = known
     for target in targets:
         hash = revisions.labels_of(target).get(names.ROLLOUT, "")
         record = target_revisions.record_in(target)
         if hash and record.halt is not None:
             by_hash[hash] = _halted(hash, target, record)
-    proved = {one.hash for one in own if not target_revisions.is_unproved(one)}
-    kept = [one for one in by_hash.values() if one.hash not in proved]
+    proven = history.proof.template if history.proof else ""
+    kept = [one for one in by_hash.values() if not proven or one.template != proven]
     return tuple(sorted(kept, key=lambda one: (-one.at, one.hash))[:MOST])
 
 
-def hold_reason(annotations: Mapping[str, str], hash: str) -> str:
-    """Why a rollout of the template with this hash is on hold; empty if it is not."""
-    template = next((one for one in parse(annotations) if hash and one.hash == hash), None)
+def hold_reason(annotations: Mapping[str, str], target: RolloutTarget) -> str:
+    """Why a rollout of the target is on hold; empty if it is not."""
+    if not (halted := parse(annotations)):
+        return ""
+    template = next((one for one in halted if _is_of(one, target)), None)
     if template is None:
         return ""
     return (
         f"this template was halted before, with commit {template.commit[:12]}: {template.message}"
+    )
+
+
+def _is_of(one: HaltedTemplate, target: RolloutTarget) -> bool:
+    """By the hash of its pods, or by its content, or by that in Git: the hash of a template, and
+    annotations of others such as that of `kubectl rollout restart`, may differ after the DaemonSet
+    was deleted and created again.
+    """
+    return (
+        one.hash in target.hashes
+        or bool(one.source and one.source == target.source)
+        or bool(one.template and one.template == proofs.identity(target.template))
     )
 
 
@@ -98,6 +109,14 @@ def _same(one: str, other: str) -> bool:
 def _halted(hash: str, target: Revision, record: RolloutRecord) -> HaltedTemplate:
     assert record.halt is not None
     metadata: Mapping[str, Any] = target.raw.get("metadata") or {}
-    commit = str((metadata.get("annotations") or {}).get(names.COMMIT) or "")
-    message = line(f"stage {record.halt.stage}: {record.halt.message}", MESSAGE)
-    return HaltedTemplate(hash, commit, record.halt.at, message)
+    annotations: Mapping[str, Any] = metadata.get("annotations") or {}
+    return HaltedTemplate(
+        hash,
+        str(annotations.get(names.COMMIT) or ""),
+        record.halt.at,
+        line(f"stage {record.halt.stage}: {record.halt.message}", MESSAGE),
+        proofs.identity(target.template),
+        str(annotations.get(names.TEMPLATE_DIGEST) or ""),
+        str(annotations.get(names.SINCE) or ""),
+        record.halt,
+    )

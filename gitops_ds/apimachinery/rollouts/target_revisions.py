@@ -9,16 +9,18 @@ revisions when the rollout is complete.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any
 
 import msgspec
 
 from gitops_ds.apimachinery import revisions
+from gitops_ds.apimachinery.rollouts import proofs
 from gitops_ds.model import names
 from gitops_ds.model.daemonset import DaemonSet, Owner
 from gitops_ds.model.live import Revision
 from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, Body
+from gitops_ds.model.rollouts.proven_templates import TemplateProof
 from gitops_ds.model.rollouts.rollout_policy import RolloutPolicy, decode
 from gitops_ds.model.rollouts.staged_rollout import RolloutRecord, RolloutTarget
 from gitops_ds.model.sources.bundle import Pool, Requirement
@@ -27,15 +29,19 @@ from gitops_ds.model.sources.bundle import Pool, Requirement
 _APPLIED = (
     names.COMMIT,
     names.TEMPLATE_DIGEST,
-    names.PROVEN_REVISION,
     names.SINCE,
     names.CHANGE_CAUSE,
 )
 
 
-def body_of(daemonset: DaemonSet, template: Body, commit: str) -> dict[str, Any]:
-    """The target revision for a template, which must have the defaults of the API server."""
+def body_of(
+    daemonset: DaemonSet, template: Body, commit: str, taken: Set[str] = frozenset()
+) -> dict[str, Any]:
+    """The target revision for a template, which must have the defaults of the API server. `taken`
+    are the names of the DaemonSet's own revisions, of which one may have the template.
+    """
     hash = revisions.hash_of(template, daemonset.collision_count)
+    name = f"{daemonset.key.name}-{hash}"
     # The admission plugin OwnerReferencesPermissionEnforcement permits blockOwnerDeletion only with
     # the permission to update the finalizers of the owner, which the applying account may lack.
     blocking = {"controller": False, "blockOwnerDeletion": False}
@@ -44,7 +50,7 @@ def body_of(daemonset: DaemonSet, template: Body, commit: str) -> dict[str, Any]
         "apiVersion": CONTROLLER_REVISION.api_version,
         "kind": CONTROLLER_REVISION.kind,
         "metadata": {
-            "name": f"{daemonset.key.name}-{hash}",
+            "name": f"{name}-target" if name in taken else name,
             "namespace": daemonset.key.namespace,
             "labels": {names.ROLLOUT: hash},
             "annotations": {names.COMMIT: commit} if commit else {},
@@ -73,33 +79,64 @@ def _rollout_label(revision: Revision) -> dict[str, str]:
 
 
 def target_of(
-    daemonset: DaemonSet, own_revisions: Iterable[Revision], commit: str = ""
+    daemonset: DaemonSet, own_revisions: Sequence[Revision], commit: str = ""
 ) -> RolloutTarget | None:
-    """The target of the DaemonSet's rollout among the revisions of its namespace.
+    """What the nodes of a DaemonSet get, by the revisions of its namespace: the template of its
+    target revision in stages, else the proven one.
 
-    Without a target revision, or when the DaemonSet has its template already, the target is the
-    DaemonSet's own template. A target that the DaemonSet got early stays the target until its
-    rollout is complete. None while the target revision in its annotation is unknown.
+    Without a proof on the DaemonSet, which the deployer writes, nothing is known about its template
+    and it counts as edited. None while the target revision in its annotation is unknown.
     """
-    name = daemonset.annotations.get(names.TARGET, "")
-    if not name:
-        return RolloutTarget("", daemonset.template, commit=commit)
+    proof = proofs.in_force(daemonset.annotations)
+    if not (name := daemonset.annotations.get(names.TARGET, "")):
+        return _proven(daemonset, own_revisions, proof, commit)
     revision = next((one for one in own_revisions if one.name == name), None)
     if revision is None:
         return None
-    if (
-        revisions.same_template(revision.template, daemonset.template)
-        and not record_in(revision).early
-    ):
-        return RolloutTarget("", daemonset.template, commit=commit)
+    template = proofs.identity(revision.template)
+    same = [one for one in own_revisions if proofs.identity(one.template) == template]
+    owned = next((one for one in same if is_promoted(one) and one.hash), revision)
     annotations = (revision.raw.get("metadata") or {}).get("annotations") or {}
-    hash = revision.hash or revisions.labels_of(revision).get(names.ROLLOUT, "")
     return RolloutTarget(
-        hash,
+        proofs.hash_of(owned),
         revision.template,
         revision.name,
         revision.uid,
         str(annotations.get(names.COMMIT) or ""),
+        staged=True,
+        hashes=frozenset(filter(None, map(proofs.hash_of, same))),
+        proven=proofs.hashes_in_force(proof, own_revisions),
+        since=proof.since if proof else 0.0,
+        source=str(annotations.get(names.TEMPLATE_DIGEST) or ""),
+    )
+
+
+def _proven(
+    daemonset: DaemonSet,
+    own_revisions: Sequence[Revision],
+    proof: TemplateProof | None,
+    commit: str,
+) -> RolloutTarget:
+    """The proven template as the target: that of the DaemonSet, or after an edit the one of the
+    owned revision that has it, if it exists.
+    """
+    live = proofs.identity(daemonset.template)
+    wanted = proof.template if proof else live
+    same = [one for one in own_revisions if proofs.identity(one.template) == wanted]
+    owned = next((one for one in same if is_promoted(one) and one.hash), None)
+    hashes = frozenset(filter(None, map(proofs.hash_of, same)))
+    hashes |= proofs.hashes_in_force(proof, ())
+    edited = proof is None or live != wanted
+    return RolloutTarget(
+        owned.hash if owned else "",
+        owned.template if owned else daemonset.template,
+        owned.name if owned and live != wanted else "",
+        owned.uid if owned and live != wanted else "",
+        commit,
+        hashes=hashes,
+        proven=hashes,
+        since=proof.since if proof else 0.0,
+        edited=edited,
     )
 
 
@@ -125,13 +162,13 @@ def encoded(record: RolloutRecord) -> str:
 
 
 def daemonset_of(revision: Revision) -> Owner | None:
-    """The DaemonSet of a target revision; None for any other revision, also for a promoted one
-    whose rollout is complete.
+    """The DaemonSet of a target revision; None for any other revision, also for an owned one that
+    is proven.
     """
     metadata = revision.raw.get("metadata") or {}
     if names.ROLLOUT not in revisions.labels_of(revision):
         return None
-    if is_promoted(revision) and not is_unproved(revision):
+    if is_promoted(revision) and proofs.proof_in(revision) is not None:
         return None
     for reference in metadata.get("ownerReferences") or ():
         if reference.get("kind") == DAEMONSET.kind:
@@ -139,15 +176,18 @@ def daemonset_of(revision: Revision) -> Owner | None:
     return None
 
 
-def promotion(daemonset: DaemonSet, uid: str, labels: Mapping[str, str]) -> dict[str, Any]:
+def promotion(
+    daemonset: DaemonSet, uid: str, labels: Mapping[str, str], proof: str
+) -> dict[str, Any]:
     """The merge patch that makes a target revision one of the DaemonSet's own, which the deployer
-    no longer tracks. `labels` are added.
+    no longer tracks. `labels` are added. `proof` is the text of its proof, empty for a template
+    that the DaemonSet gets before its rollout is complete.
     """
     return {
         "metadata": {
             "uid": uid,
             "labels": {names.ROLLOUT: None, names.OWNER_LABEL: None, **labels},
-            "annotations": {names.TRACKING_ID: None},
+            "annotations": {names.TRACKING_ID: None, **({names.PROOF: proof} if proof else {})},
             "ownerReferences": [revisions.owner_reference(daemonset)],
         }
     }
@@ -158,14 +198,6 @@ def is_promoted(revision: Revision) -> bool:
     target.
     """
     return revisions.owner_of(revision) is not None
-
-
-def is_unproved(revision: Revision) -> bool:
-    """Whether the DaemonSet owns a revision whose rollout is not complete."""
-    if not is_promoted(revision):
-        return False
-    record = record_in(revision)
-    return record.early or record.unproved
 
 
 class _PoolText(msgspec.Struct, frozen=True):

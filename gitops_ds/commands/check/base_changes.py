@@ -33,6 +33,9 @@ from gitops_ds.pipeline.prepare import Prepared
 from gitops_ds.pipeline.staged_outlook import StagedPreviews
 from gitops_ds.plan import base_diff as differences
 from gitops_ds.plan import printers
+from gitops_ds.plan.options import PlanContext
+from gitops_ds.plan.rollouts import staging
+from gitops_ds.plan.tracking_labels import Stamp
 from gitops_ds.redaction import objects
 from gitops_ds.render import bundle as rendering
 
@@ -66,6 +69,8 @@ def against(
         nodes = after.census.nodes if after.census else ()
         bodies = {key: manifest.body for key, manifest in before.manifests.items()}
         writes = staged.over(writes, bodies, after.bundle, nodes)
+        targets = staging.words(after.bundle, live, PlanContext(Stamp("", "")))
+        writes = [replace(one, target=targets.get(one.key, "")) for one in writes]
         looks = outlook.outlooks(rule_sides, writes, played, history=bool(live.revisions))
         changed.append(ClusterChange((name,), tuple(writes), looks, after.census))
     more = [

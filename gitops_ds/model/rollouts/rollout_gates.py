@@ -38,19 +38,22 @@ class Probe(msgspec.Struct, frozen=True, order=True):
 class GateSample(msgspec.Struct, frozen=True):
     """A measured number, which may be NaN or infinite. `labels` are those of the series, `bound` is
     the key of the policy that limits it if a probe has several; `before` is the value of the series
-    before the first touched node, None if it did not exist.
+    before the first touched node, None if it did not exist. `node` is the node that its labels
+    name, else empty.
     """
 
     value: float
     labels: str = ""
     bound: str = ""
     before: float | None = None
+    node: str = ""
 
 
 class Reading(msgspec.Struct, frozen=True):
     """The result of one measurement.
 
-    `nodes` are the touched nodes that it covers. `control` are the values of untouched nodes.
+    `nodes` are the touched nodes that it covers; each of `about` should have a sample of its own.
+    `control` are the values of untouched nodes.
     `passes` is the result of a webhook, and `reason` its text; without data `reason` is the cause.
     `unavailable`: the settings of the service are the cause, so `noData` does not apply. `first` is
     the time of the first reading of this process: no reading of the gate is missing since then.
@@ -64,6 +67,7 @@ class Reading(msgspec.Struct, frozen=True):
     reason: str = ""
     unavailable: bool = False
     first: float = 0.0
+    about: frozenset[str] = frozenset()
 
 
 class Verdict(StrEnum):
@@ -122,13 +126,14 @@ class Subject(msgspec.Struct, frozen=True):
 
 class PrometheusRequest(msgspec.Struct, frozen=True):
     """A query about the touched nodes, the same query for the time `before` they were touched, and
-    for untouched nodes; empty for none.
+    for untouched nodes; empty for none. `about` are the nodes that the query names.
     """
 
     subject: Subject
     query: str
     before: float | None = None
     control: str = ""
+    about: tuple[str, ...] = ()
 
 
 class WebhookRequest(msgspec.Struct, frozen=True):

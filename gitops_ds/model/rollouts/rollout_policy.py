@@ -192,8 +192,8 @@ class GateWebhook(_Part, frozen=True):
 
 class Gate(_Part, frozen=True):
     """A condition that must hold for the touched nodes of a stage. `below` and `above` are fixed
-    bounds of `prometheus`; `for_` is the number of seconds for which a condition must be met, or
-    violated, to count.
+    bounds of `prometheus`; `data_of` is the share of the touched nodes that must have a value;
+    `for_` is the number of seconds for which a condition must be met, or violated, to count.
     """
 
     ready_within: Duration = Duration(180)
@@ -208,6 +208,7 @@ class Gate(_Part, frozen=True):
     below: float | None = None
     above: float | None = None
     no_data: Literal["hold", "fail", "pass"] = "hold"
+    data_of: NodeShare = NodeShare("100%")
     for_: Duration = msgspec.field(default=Duration(0), name="for")
 
 
@@ -256,6 +257,15 @@ class TemplateCommit(_Part, frozen=True):
     commit: Literal["late", "at-end"] = "at-end"
 
 
+class Rollback(_Part, frozen=True):
+    """How an earlier proven template is restored: with `skip` without soaks and gates, if it was in
+    force `within` that many seconds; else as any other template.
+    """
+
+    stages: Literal["keep", "skip"] = "skip"
+    within: Duration = Duration(7 * 86400)
+
+
 class Window(_Part, frozen=True):
     """A time span in which pods may be replaced: it opens by `cron` and stays open for `length`
     seconds.
@@ -299,6 +309,7 @@ class RolloutPolicy(_Part, frozen=True):
     config: ConfigPolicy = ConfigPolicy()
     supersede: Literal["newest-from-canary", "finish-first"] = "newest-from-canary"
     template: TemplateCommit = TemplateCommit()
+    rollback: Rollback = Rollback()
     at_rest: Literal["OnDelete", "RollingUpdate"] = "OnDelete"
     windows: Mapping[str, Window] = {}
     freeze: tuple[Freeze, ...] = ()

@@ -21,11 +21,14 @@ from gitops_ds.model.sources.bundle import Pool
 
 
 class RolloutTarget(msgspec.Struct, frozen=True):
-    """The template that a rollout brings to the nodes.
+    """The template that the nodes get: with `staged` that of a rollout, by its stages; else the
+    proven one, which nodes with another template get back.
 
-    `revision` is the name of the target revision, empty if the DaemonSet already has the template:
-    then no pod is pinned, and the nodes are only updated. `hash` is the `controller-revision-hash`
-    of its pods.
+    `revision` names the ControllerRevision that pinned pods are made from, empty if the DaemonSet
+    has the template and its controller makes the pods. `hash` is the `controller-revision-hash` of
+    new pods, `hashes` those of all revisions with the template; `proven` are those of the proven
+    template. That one is in force `since` a time, in seconds since 1970. `edited`: the DaemonSet
+    has neither template, by an edit in the cluster. `source` is the digest of the template in Git.
     """
 
     hash: str
@@ -33,6 +36,12 @@ class RolloutTarget(msgspec.Struct, frozen=True):
     revision: str = ""
     uid: str = ""
     commit: str = ""
+    staged: bool = False
+    hashes: frozenset[str] = frozenset()
+    proven: frozenset[str] = frozenset()
+    since: float = 0.0
+    edited: bool = False
+    source: str = ""
 
 
 class FailedNode(msgspec.Struct, frozen=True):
@@ -61,8 +70,7 @@ class RolloutRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     revision.
 
     `passed` maps each stage that was passed to the time; a passed stage stays passed when its pods
-    are replaced. `early`: the DaemonSet gets the template before every stage is passed. `unproved`:
-    the DaemonSet owns the revision, but its rollout was replaced before it was complete. `before`
+    are replaced. `early`: the DaemonSet gets the template before every stage is passed. `before`
     is when the current stage first touched a node, if a gate compares with the time before; `gates`
     are the results of its measured gates. The size depends on the number of stages and gates only.
     """
@@ -71,7 +79,6 @@ class RolloutRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     passed: Mapping[str, float] = {}
     halt: Halt | None = None
     early: bool = False
-    unproved: bool = False
     before: Mapping[str, float] = {}
     gates: Mapping[str, GateRecord] = {}
 
@@ -84,7 +91,8 @@ class StageInputs(msgspec.Struct, frozen=True):
     where it is not up to date (None: anywhere in the cluster); `busy` are the nodes with pods that
     belong to no DaemonSet; `refused` is the message of the API server that refuses the pods, else
     empty: they are tried again at `refused_until`; `held` is the reason for which a person must
-    release the rollout first, else empty; `halted_elsewhere` names the halted rollout that halts
+    release the rollout first, else empty; `halted` are the hashes of the pods of halted
+    templates; `halted_elsewhere` names the halted rollout that halts
     this one, else empty; `at_once` is the maximum of nodes that may be taken now by `limits.api`,
     None without a limit; `warnings` are the newest warning events of pods that are not well, by
     their UID.
@@ -102,14 +110,15 @@ class StageInputs(msgspec.Struct, frozen=True):
     refused: str = ""
     refused_until: float | None = None
     held: str = ""
+    halted: frozenset[str] = frozenset()
     halted_elsewhere: str = ""
     at_once: int | None = None
     warnings: Mapping[str, PodCause] = msgspec.field(default_factory=dict)
 
 
 class NodeStep(StrEnum):
-    """The progress of a node. PARKED: broken before the rollout touched it. SET_ASIDE: broken
-    afterwards, by its own fault.
+    """The progress of a node. PARKED: a node that was broken before the rollout touched it, not
+    only its agent. SET_ASIDE: broken afterwards, by its own fault.
     """
 
     WAITING = "waiting"
@@ -130,6 +139,10 @@ MOVING = (*UPDATING, NodeStep.SOAKING)
 class NodeProgress(msgspec.Struct, frozen=True):
     """One node of a rollout: its stage, its step, the reason in one word, and when the step changes
     without an event.
+
+    The reason of a waiting node is why its earlier agent is not ready, that of a proved node why
+    its new one is not. `heals`: the agent was not ready before the touch either. `ran` is how long
+    a proved node ran the template until it failed, or runs it, in seconds.
     """
 
     node: str
@@ -138,6 +151,8 @@ class NodeProgress(msgspec.Struct, frozen=True):
     reason: str = ""
     message: str = ""
     until: float | None = None
+    heals: bool = False
+    ran: float = 0.0
 
 
 class StageState(StrEnum):
@@ -177,7 +192,8 @@ class StageProgress(msgspec.Struct, frozen=True):
 class StagesDecision(msgspec.Struct, frozen=True):
     """The decision about a rollout.
 
-    `take` are the nodes whose pods are replaced now, in order; `open` are all nodes that may run
+    `take` are the nodes whose pods are replaced now, in order; `returned` are those that get the
+    proven template back meanwhile; `open` are all nodes that may run
     the target. `cap` is the maximum of nodes at risk. `complete`: every node that can be updated is
     proved. `wake_at` is when the decision changes without an event, None if it never does.
     """
@@ -192,6 +208,7 @@ class StagesDecision(msgspec.Struct, frozen=True):
     hold: StageHold | None = None
     complete: bool = False
     commits: bool = False
+    returned: tuple[str, ...] = ()
     wake_at: float | None = None
 
     @property

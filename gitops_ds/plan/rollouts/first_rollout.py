@@ -6,8 +6,7 @@ halted or its template is on hold, is replaced.
 
 from __future__ import annotations
 
-from gitops_ds.apimachinery import revisions
-from gitops_ds.apimachinery.rollouts import halted_templates, target_revisions
+from gitops_ds.apimachinery.rollouts import halted_templates, proofs, target_revisions
 from gitops_ds.model import names
 from gitops_ds.model.live import Revision
 from gitops_ds.model.objects import Body, Key
@@ -30,9 +29,18 @@ def running(
         return None
     if target_revisions.record_in(current).halt is not None:
         return None
-    hash = revisions.labels_of(current).get(names.ROLLOUT, "")
+    if proofs.proof_in(current) is not None:  # complete, under the revision of an edit
+        return None
+    hash = proofs.hash_of(current)
     annotations = (old.get("metadata") or {}).get("annotations") or {}
-    return None if halted_templates.hold_reason(annotations, hash) else current
+    source = ((current.raw.get("metadata") or {}).get("annotations") or {}).get(
+        names.TEMPLATE_DIGEST
+    )
+    is_halted = any(
+        one.hash == hash or (one.source and one.source == source)
+        for one in halted_templates.parse(annotations)
+    )
+    return None if is_halted else current
 
 
 def skipped(daemonset: Key, running: Revision) -> Skipped:

@@ -1,19 +1,17 @@
 """The template that a DaemonSet keeps during a staged rollout, for the apply.
 
 The fields are those that our applies own, and those of the manifest, which may have another owner
-after an edit in the cluster. The values are those of the proven revision, which an edit does not
-change; a rollout names that revision on its target revision.
+after an edit in the cluster. The values are those of the proven template, which an edit does not
+change.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from gitops_ds.apimachinery import revisions
-from gitops_ds.model import names
-from gitops_ds.model.live import Revision
+from gitops_ds.apimachinery.rollouts import proofs
 from gitops_ds.model.objects import Body
 from gitops_ds.plan import field_managers, ownership
 from gitops_ds.plan.field_managers import Fields
@@ -21,37 +19,16 @@ from gitops_ds.plan.field_managers import Fields
 _PATH = ("spec", "template")
 
 
-def revision_name(live: Body, own: Iterable[Revision], current: Revision | None) -> str:
-    """The name of the proven revision of a rollout: that of the rollout before, which it replaces
-    (`current` is its target revision), else the DaemonSet's latest one with the live template;
-    empty if unknown.
-    """
-    if name := noted(current):
-        return name
-    template = live["spec"]["template"]
-    same = [one for one in own if revisions.same_template(one.template, template)]
-    return max(same, key=lambda one: one.number).name if same else ""
-
-
-def of(live: Body, desired: Body, own: Iterable[Revision], name: str) -> Body:
-    """The template of the proven revision with this name, with the fields that are ours or in the
-    template `desired` of Git; the live one if the revision is unknown.
-    """
-    proven = next((one.template for one in own if one.name == name), None)
-    if proven is None or revisions.same_template(proven, live["spec"]["template"]):
+def of(live: Body, desired: Body, proven: Body) -> Body:
+    """The proven template, with the fields that are ours or in the template `desired` of Git."""
+    if proofs.identity(proven) == proofs.identity(live["spec"]["template"]):
         part = ownership.owned_part(live, _PATH)
-        return part if part is not None else proven or live["spec"]["template"]
+        return part if part is not None else proven
     fields: Any = field_managers.owned_fields(live) or {}
     for step in _PATH:
         fields = fields.get(f"f:{step}") or {}
     template: Body = _part(proven, fields, desired)
     return template
-
-
-def noted(target: Revision | None) -> str:
-    """The name of the proven revision that a target revision states; empty without one."""
-    annotations = (target.raw.get("metadata") or {}).get("annotations") or {} if target else {}
-    return str(annotations.get(names.PROVEN_REVISION) or "")
 
 
 def _part(value: Any, fields: Fields, desired: Any) -> Any:

@@ -29,7 +29,7 @@ def waiting(bundle: Bundle, live: Live) -> Iterator[WaitingStage]:
             continue
         revisions = _revisions(live, manifest.key)
         target = target_revisions.target_of(daemonsets.daemonset_of(old), revisions)
-        if target is None or not target.revision:
+        if target is None or not target.staged:
             continue
         revision = next(one for one in revisions if one.uid == target.uid)
         policy = rollout_policy.decode(bundle.rollouts[manifest.agent].document)

@@ -1,48 +1,63 @@
 """Staged rollouts in a plan: the DaemonSet keeps its proven template until the target revision,
-which holds the new one, is one of the DaemonSet's own revisions.
+which holds the new one, is proven.
 
-The controller promotes it when every node is proved, or most are (`template.commit: late`): then it
-remains the target, by its record, until the others are proved too. So the deployer needs no state
-of rollouts: its writes follow from the manifest, the policy, and the revisions in the cluster. Any
-other template among the DaemonSet's own revisions was proved before, or is a revert, and is written
-at once; with the update strategy OnDelete this affects no pod.
+The kind of target follows from what is proven (`target_kind`), not from the revisions that exist.
+The controller proves a target revision when every node is proved; with `template.commit: late` the
+DaemonSet gets its template before. A proven template is written at once: with the update strategy
+OnDelete this affects no pod.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 from typing import Any
 
 import msgspec
 
-from gitops_ds.apimachinery import daemonsets, revisions
-from gitops_ds.apimachinery.rollouts import halted_templates, target_revisions
+from gitops_ds.apimachinery import daemonsets
+from gitops_ds.apimachinery.rollouts import halted_templates, proofs, target_revisions
 from gitops_ds.model import content_hash, names
 from gitops_ds.model.live import Live, Revision
 from gitops_ds.model.objects import CONTROLLER_REVISION, Body, Key
 from gitops_ds.model.rollouts import rollout_policy
+from gitops_ds.model.rollouts.proven_templates import ProofKind, TemplateHistory, TemplateProof
 from gitops_ds.model.rollouts.rollout_policy import RolloutPolicy
 from gitops_ds.model.skipped import Skipped
 from gitops_ds.model.sources.bundle import Bundle, Manifest
 from gitops_ds.model.values import replace
 from gitops_ds.plan import ownership, refusals
 from gitops_ds.plan.options import DryRunResult, PlanContext
-from gitops_ds.plan.rollouts import first_rollout, proven_template
+from gitops_ds.plan.rollouts import (
+    first_rollout,
+    proven_template,
+    target_kind,
+    target_words,
+    template_history,
+)
+from gitops_ds.plan.rollouts.target_kind import TargetKind, WantedTemplate
+from gitops_ds.plan.rollouts.target_words import TargetView
 
 NO_ANSWERS: Mapping[Key, DryRunResult] = {}
 
 
-def to_ask(bundle: Bundle, live: Live) -> tuple[Manifest, ...]:
+def to_ask(bundle: Bundle, live: Live, context: PlanContext) -> tuple[Manifest, ...]:
     """The DaemonSets with a policy whose complete template is unknown: a dry run returns it with
     its defaults.
     """
-    return tuple(
-        manifest
-        for manifest in with_policy(bundle)
-        if (old := live.objects.get(manifest.key)) is not None
-        and known_target(manifest, live) is None
-        and not _holds(old, manifest)
-    )
+    stagings = (_Staging.of(bundle, live, context, one) for one in with_policy(bundle))
+    return tuple(one.manifest for one in stagings if one.is_unknown)
+
+
+class StagedBundle(msgspec.Struct, frozen=True):
+    """The bundle to write, and what is proven about the templates of its DaemonSets afterwards.
+
+    `words` explain the targets of the existing ones.
+    """
+
+    bundle: Bundle
+    histories: Mapping[Key, TemplateHistory]
+    words: Mapping[Key, str] = {}
 
 
 def staged(
@@ -50,20 +65,30 @@ def staged(
     live: Live,
     context: PlanContext,
     answers: Mapping[Key, DryRunResult] = NO_ANSWERS,
-) -> Bundle:
+) -> StagedBundle:
     """The bundle to write: DaemonSets with their policy, and the target revisions of rollouts."""
     manifests, skipped = dict(bundle.manifests), list(bundle.refusals)
+    histories, reasons = dict[Key, TemplateHistory](), dict[Key, str]()
     for manifest in with_policy(bundle):
-        staging = _Staging(bundle, live, context, manifest)
-        for one in staging.manifests(answers.get(manifest.key)):
+        staging = _Staging.of(bundle, live, context, manifest, answers.get(manifest.key))
+        histories[manifest.key] = staging.after
+        reasons[manifest.key] = staging.words
+        for one in staging.manifests():
             match one:
                 case Manifest():
                     manifests[one.key] = one
                 case Skipped():
                     skipped.append(one)
     if not bundle.rollouts:
-        return bundle
-    return replace(bundle, manifests=dict(sorted(manifests.items())), refusals=tuple(skipped))
+        return StagedBundle(bundle, histories, reasons)
+    written = replace(bundle, manifests=dict(sorted(manifests.items())), refusals=tuple(skipped))
+    return StagedBundle(written, histories, reasons)
+
+
+def words(bundle: Bundle, live: Live, context: PlanContext) -> Mapping[Key, str]:
+    """The kind of each target and its reason, of the existing DaemonSets with a policy."""
+    stagings = (_Staging.of(bundle, live, context, one) for one in with_policy(bundle))
+    return {one.manifest.key: one.words for one in stagings if one.words}
 
 
 def with_policy(bundle: Bundle) -> Iterator[Manifest]:
@@ -73,92 +98,163 @@ def with_policy(bundle: Bundle) -> Iterator[Manifest]:
             yield manifest
 
 
-class _Staging(msgspec.Struct, frozen=True):
+class _Staging(msgspec.Struct, frozen=True, dict=True):
     bundle: Bundle
     live: Live
     context: PlanContext
     manifest: Manifest
+    history: TemplateHistory
+    answer: DryRunResult | None = None
 
-    def manifests(self, answer: DryRunResult | None) -> Iterator[Manifest | Skipped]:
+    @classmethod
+    def of(
+        cls,
+        bundle: Bundle,
+        live: Live,
+        context: PlanContext,
+        manifest: Manifest,
+        answer: DryRunResult | None = None,
+    ) -> _Staging:
+        """The staging of a manifest, with what is proven before it."""
+        key, old = manifest.key, live.objects.get(manifest.key)
+        stored = context.state.templates.get(key, TemplateHistory())
+        source = template_digest(manifest) if old is not None and _holds(old, manifest) else ""
+        history = template_history.read(key, live, stored, source, context.now)
+        name = _target_of(old) if old is not None else ""
+        every = (*live.targets.get(key, ()), *live.revisions.get(key, ()))
+        current = next((one for one in every if one.name == name), None)
+        history = template_history.completed(history, current)
+        return cls(bundle, live, context, manifest, history, answer)
+
+    @cached_property
+    def _old(self) -> Body | None:
+        return self.live.objects.get(self.manifest.key)
+
+    @cached_property
+    def _known(self) -> Revision | None:
+        return known_target(self.manifest, self.live)
+
+    @cached_property
+    def _wanted(self) -> WantedTemplate:
+        """The template in Git, complete if a target revision or a dry run has it."""
+        template: Body | None = None
+        if self._known is not None:
+            template = self._known.template
+        elif self.answer is not None and self.answer.body is not None:
+            template = _template_of(self.answer.body)
+        identity = proofs.identity(template) if template is not None else ""
+        return WantedTemplate(template_digest(self.manifest), identity)
+
+    @cached_property
+    def _target(self) -> target_kind.Target:
+        rollback = self._policy.rollback
+        return target_kind.of(self._wanted, self.history, rollback, self.context.now)
+
+    @property
+    def is_unknown(self) -> bool:
+        """Whether only a dry run returns the complete template."""
+        return self._old is not None and self._known is None and self._target.proof is None
+
+    @cached_property
+    def words(self) -> str:
+        """The kind of the target and its reason; empty for a DaemonSet that is created."""
+        if self._old is None:
+            return ""
+        wanted, target = self._wanted, self._target
+        if not wanted.template:  # without a cluster: with the known defaults
+            wanted = replace(wanted, template=proofs.identity(self._template))
+            target = target_kind.of(wanted, self.history, self._policy.rollback, self.context.now)
+        own = self.live.revisions.get(self.manifest.key, ())
+        current = self._current(self._old)
+        is_rolling = current is not None and not target_revisions.is_promoted(current)
+        view = TargetView(self._old["spec"]["template"], tuple(own), is_rolling)
+        return target_words.of(target, wanted, self.history, self._policy.rollback, view)
+
+    @cached_property
+    def after(self) -> TemplateHistory:
+        """What is proven after the apply."""
+        history, source = self.history, self._wanted.source
+        match self._target.kind:
+            case TargetKind.NONE if history.proof is not None:
+                return replace(history, proof=replace(history.proof, source=source))
+            case TargetKind.ROLLBACK if self._target.proof is not None:
+                proof = replace(self._target.proof, source=source)
+                template = self._body_of(proof)
+                return template_history.in_force(history, proof, template, self.context.now)
+            case TargetKind.FORWARD if self._old is None and history.proof is None:
+                return self._first(history)
+            case _:
+                return history
+
+    def _first(self, history: TemplateHistory) -> TemplateHistory:
+        """The history of a DaemonSet that is created: its first template is not staged."""
+        template, commit = self._template, self.context.stamp.commit
+        proof = TemplateProof(
+            proofs.identity(template),
+            commit,
+            self.context.now,
+            ProofKind.FIRST,
+            self._wanted.source,
+        )
+        return template_history.in_force(history, proof, template, self.context.now)
+
+    def _body_of(self, proof: TemplateProof) -> Body:
+        """The complete template of an earlier proof, that of Git if no revision has it."""
+        own = self.live.revisions.get(self.manifest.key, ())
+        same = (one.template for one in own if proofs.identity(one.template) == proof.template)
+        return next(same, None) or self._template
+
+    def manifests(self) -> Iterator[Manifest | Skipped]:
         """The DaemonSet, its target revision while it has one, and why the template of Git waits
         for the rollout before.
         """
-        old, of_git = (
-            self.live.objects.get(self.manifest.key),
-            known_target(self.manifest, self.live),
-        )
+        old = self._old
         if old is None:
+            proven = self.history.template if self.history.proof else self._template
+            is_proven = self._target.kind in (TargetKind.NONE, TargetKind.ROLLBACK)
+            yield self._daemonset("", self._template if is_proven else proven)
+            return
+        if self._target.kind in (TargetKind.NONE, TargetKind.ROLLBACK):
             yield self._daemonset("", self._template)
             return
-        running = first_rollout.running(old, of_git, self._current(old), self._policy)
-        if of_git is not None and target_revisions.is_promoted(of_git) and running is None:
-            yield self._daemonset(of_git.name, self._template_of_unproved(old, of_git))
-            return
-        is_promoted = of_git is not None and target_revisions.is_promoted(of_git)
-        if _holds(old, self.manifest) and not is_promoted:
-            yield self._daemonset("", self._template)
-            return
-        if of_git is not None:
-            template = of_git.template
-        elif answer is not None and answer.body is not None:
-            template = _template_of(answer.body)
-        else:  # refused: the template is kept, so that its plan may have no change
-            yield self._daemonset(_target_of(old), self._stable(old, self._current(old)))
-            if answer is not None and answer.refused:
-                yield refusals.rejected(self.manifest.key, answer.refused)
-            elif answer is not None and answer.conflicts:
-                yield refusals.conflict(self.manifest.key, answer.conflicts)
-            return
-        own = self.live.revisions.get(self.manifest.key, ())
-        proved = (one for one in own if not target_revisions.is_unproved(one))
-        if any(revisions.same_template(one.template, template) for one in proved):
-            yield self._daemonset("", self._template)
-            return
+        current = self._current(old)
+        running = first_rollout.running(old, self._known, current, self._policy)
         if running is not None:
             yield from self._waiting(old, running)
-            return
-        target = self._target(old, template, of_git)
-        yield target
-        yield self._daemonset(target.key.name, self._stable(old, of_git or self._current(old)))
+        elif self._known is not None and target_revisions.is_promoted(self._known):
+            is_early = target_revisions.record_in(self._known).early
+            template = self._template if is_early else self._stable(old)
+            yield self._daemonset(self._known.name, template)
+        elif self._known is not None or (self.answer is not None and self.answer.body is not None):
+            target = self._target_revision(old)
+            yield target
+            yield self._daemonset(target.key.name, self._stable(old))
+        else:  # refused: the template is kept, so that its plan may have no change
+            yield self._daemonset(_target_of(old), self._stable(old))
+            if self.answer is not None and self.answer.refused:
+                yield refusals.rejected(self.manifest.key, self.answer.refused)
+            elif self.answer is not None and self.answer.conflicts:
+                yield refusals.conflict(self.manifest.key, self.answer.conflicts)
 
     def _waiting(self, old: Body, running: Revision) -> Iterator[Manifest | Skipped]:
         """The unchanged DaemonSet and target revision of the rollout that ends first."""
-        if target_revisions.is_promoted(running):
-            yield self._daemonset(running.name, self._stable(old, None))
-        else:
+        if not target_revisions.is_promoted(running):
             yield self._of_revision(target_revisions.renewed(daemonsets.daemonset_of(old), running))
-            yield self._daemonset(running.name, self._stable(old, running))
+        yield self._daemonset(running.name, self._stable(old))
         yield first_rollout.skipped(self.manifest.key, running)
 
-    @property
+    @cached_property
     def _policy(self) -> RolloutPolicy:
         return rollout_policy.decode(self.bundle.rollouts[self.manifest.agent].document)
 
-    def _template_of_unproved(self, old: Body, target: Revision) -> Body:
-        """The template while the DaemonSet owns the target: that of Git, once most nodes have it;
-        the present one if an earlier rollout of the same template was replaced.
-        """
-        if target_revisions.record_in(target).early:
-            return self._template
+    def _stable(self, old: Body) -> Body:
+        """The proven template; that of the rollout in progress if the DaemonSet has it early."""
         current = self._current(old)
-        return self._stable(
-            old, None if current is None or current.name == target.name else current
-        )
-
-    def _stable(self, old: Body, target: Revision | None) -> Body:
-        own = self.live.revisions.get(self.manifest.key, ())
-        name = self._completed(old) or proven_template.noted(target)
-        return proven_template.of(old, self._template, own, name)
-
-    def _completed(self, old: Body) -> str:
-        """The name of the target whose rollout is complete, and whose template is not written yet;
-        empty without one.
-        """
-        name, own = _target_of(old), self.live.revisions.get(self.manifest.key, ())
-        complete = (
-            one for one in own if one.name == name and not target_revisions.is_unproved(one)
-        )
-        return next((one.name for one in complete), "")
+        if current is not None and target_revisions.record_in(current).early:
+            known = self._known
+            if known is not None and known.name == current.name:
+                return self._template
+        return proven_template.of(old, self._template, self.history.template)
 
     def _current(self, old: Body) -> Revision | None:
         """The target revision of the rollout in progress."""
@@ -180,6 +276,7 @@ class _Staging(msgspec.Struct, frozen=True):
             names.UPDATE_STRATEGY: _text(spec.get("updateStrategy") or {}),
             **({names.TARGET: target} if target else {}),
             names.PHASE: self._phase(target),
+            **({names.PROVEN: proofs.encoded(proof)} if (proof := self.after.proof) else {}),
             **self._halted(),
         }
         return _rewritten(
@@ -208,28 +305,27 @@ class _Staging(msgspec.Struct, frozen=True):
 
     def _halted(self) -> Mapping[str, str]:
         """The annotation with the halted templates, which a later commit may contain again."""
-        key, old = self.manifest.key, self.live.objects.get(self.manifest.key)
-        kept = halted_templates.remembered(
-            (old or {}).get("metadata") or {},
-            self.live.targets.get(key, ()),
-            self.live.revisions.get(key, ()),
-        )
+        kept = self.after.halted
         return {names.HALTED: halted_templates.encoded(kept)} if kept else {}
 
-    def _target(self, old: Body, template: Body, revision: Revision | None) -> Manifest:
-        stamp = self.context.stamp
-        commit = (revision and _annotation(revision, names.COMMIT)) or stamp.commit
+    def _target_revision(self, old: Body) -> Manifest:
+        known, stamp = self._known, self.context.stamp
+        if known is not None:
+            template = known.template
+        else:
+            assert self.answer is not None
+            template = _template_of(self.answer.body or {})
+        commit = (known and _annotation(known, names.COMMIT)) or stamp.commit
         # as the built-in controller copies it, for kubectl rollout history
-        cause = (revision and _annotation(revision, names.CHANGE_CAUSE)) or stamp.subject
+        cause = (known and _annotation(known, names.CHANGE_CAUSE)) or stamp.subject
         cause = _annotations(self.manifest.body).get(names.CHANGE_CAUSE) or cause
-        body = target_revisions.body_of(daemonsets.daemonset_of(old), template, commit)
-        own = self.live.revisions.get(self.manifest.key, ())
-        proven = self._completed(old)
-        proven = proven or proven_template.revision_name(old, own, revision or self._current(old))
-        since = self._since(old, revision, commit)
+        taken = {one.name for one in self.live.revisions.get(self.manifest.key, ())}
+        body = target_revisions.body_of(daemonsets.daemonset_of(old), template, commit, taken)
+        if known is not None:
+            body["metadata"]["name"] = known.name
+        since = self._since(old, known, commit)
         body["metadata"]["annotations"] |= {
             names.TEMPLATE_DIGEST: template_digest(self.manifest),
-            **({names.PROVEN_REVISION: proven} if proven else {}),
             **({names.SINCE: since} if since else {}),
             **({names.CHANGE_CAUSE: cause} if cause else {}),
         }

@@ -145,6 +145,7 @@ class GitDeployer(runnable.DeployerPart):
             self.repository = repository
             cluster = context.service.cluster.name
             source = GitSource(repository, self._settings, cluster, context.preparing)
+            await self._claim_known(source.name)
             first = await self._startup.run(source, lambda: self._leading)
             if first is None:
                 return
@@ -156,6 +157,14 @@ class GitDeployer(runnable.DeployerPart):
                 finally:
                     schedule.shutdown()
 
+    async def _claim_known(self, repository: str) -> None:
+        """Claims the owners of the states of this repository: a rollout continues while its server
+        cannot be reached.
+        """
+        context, namespace = self._context, self._context.service.cluster.namespace
+        with contextlib.suppress(errors.ClusterError):
+            context.claim(*await state_store.owners(context.cluster, namespace, repository))
+
     @contextlib.asynccontextmanager
     async def _loop_of(self, source: GitSource, id: str) -> AsyncIterator[deployer_loop.Loop]:
         """The loop of an owner. Raises SettingsError for a second repository with the same id."""
@@ -166,6 +175,7 @@ class GitDeployer(runnable.DeployerPart):
                 f"{full_name} and {context.owners[id]} have the same name, {id}: an object has "
                 "only one owner"
             )
+        context.claim(id)
         target = DeployTarget(
             context.cluster, context.service.cluster.namespace, id, source.name, settings.path
         )

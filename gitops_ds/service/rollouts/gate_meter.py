@@ -10,8 +10,8 @@ import base64
 import math
 import ssl
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
-from typing import Any
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 import orjson
@@ -43,14 +43,31 @@ _TOKEN, _CA = "metrics.prometheus.tokenFile", "metrics.prometheus.caFile"
 _WEBHOOK_TOKEN = "metrics.webhooks.tokenFile"  # noqa: S105
 
 
+class Series(NamedTuple):
+    """The value of a series, and its labels."""
+
+    value: float
+    metric: Mapping[str, Any] = {}
+
+    def node(self, nodes: Collection[str]) -> str:
+        """The node that a label names, alone or with a domain and a port; empty without one."""
+        for value in self.metric.values():
+            name = str(value)
+            while name and name not in nodes:
+                name = name[: max(name.rfind("."), name.rfind(":"), 0)]
+            if name:
+                return name
+        return ""
+
+
 class _NotConfigured(Exception):
     """The settings of the service do not permit the measurement."""
 
 
 async def _series(
     server: PrometheusSettings, seconds: float, query: str, at: float | None = None
-) -> Mapping[str, float]:
-    """The values of an instant query, by their labels; without a time, for the present time of the
+) -> Mapping[str, Series]:
+    """The series of an instant query, by their labels; without a time, for the present time of the
     server. Raises NoData, SettingsError and _NotConfigured.
 
     https://prometheus.io/docs/prometheus/latest/querying/api/#instant-queries
@@ -147,15 +164,15 @@ class HttpGateMeter:
         now = results.pop(0)
         before = results.pop(0) if request.before is not None else None
         control = results.pop(0) if request.control else {}
-        samples = tuple(
-            GateSample(value, name, before=None if before is None else before.get(name))
-            for name, value in now.items()
-        )
-        reason = "" if now else "the query has no result"
-        if gone := sorted(name for name in before or {} if name not in now):
+        about = frozenset(request.about)
+        samples = tuple(_samples(now, before or {}, about))
+        reason = "" if samples else "the query has no result"
+        known = {one.labels for one in samples}
+        if gone := sorted(name for name in before or {} if name not in known):
             series = line(gone[0], _LONGEST_REASON // 2)
             reason = f"the series {series} of before is gone: sum by labels that stay, as node"
-        return Reading(at, nodes, samples, tuple(control.values()), reason=reason)
+        values = tuple(one.value for one in control.values())
+        return Reading(at, nodes, samples, values, reason=reason, about=about)
 
     async def _ask(self, at: float, nodes: frozenset[str], request: WebhookRequest) -> Reading:
         """The result of a webhook. Raises NoData."""
@@ -190,8 +207,19 @@ _NAMES = {
 }
 
 
-def series_of(status: int, body: bytes) -> Mapping[str, float]:
-    """The values of a response of Prometheus, by their labels. Raises NoData for any other
+def _samples(
+    now: Mapping[str, Series], before: Mapping[str, Series], nodes: Collection[str]
+) -> Iterator[GateSample]:
+    """The series now with their values before; one of a node that is gone is NaN."""
+    for name, series in {**before, **now}.items():
+        node, base = series.node(nodes), before.get(name)
+        if name in now or node:
+            value = series.value if name in now else math.nan
+            yield GateSample(value, name, before=base.value if base else None, node=node)
+
+
+def series_of(status: int, body: bytes) -> Mapping[str, Series]:
+    """The series of a response of Prometheus, by their labels. Raises NoData for any other
     response.
     """
     document = _object(status, body)
@@ -203,18 +231,18 @@ def series_of(status: int, body: bytes) -> Mapping[str, float]:
     kind = data.get("resultType") if isinstance(data, dict) else None
     result = data.get("result") if isinstance(data, dict) else None
     if kind == "scalar":
-        return {"": _number(result)}
+        return {"": Series(_number(result))}
     if kind != "vector" or not isinstance(result, list):
         raise NoData(f"the query returns {kind!r}: an instant vector or a scalar is needed")
     if not all(isinstance(one, dict) and isinstance(one.get("metric"), dict) for one in result):
         raise NoData("the response is not the result of a query")
     alike = Counter(_labels(one["metric"], _OF_SCRAPE) for one in result)
-    series: dict[str, float] = {}
+    series: dict[str, Series] = {}
     for one in result:
         name = _labels(one["metric"], _OF_SCRAPE)
         if alike[name] > 1:
             name = _labels(one["metric"], _NAME)
-        series[name] = _number(one.get("value"))
+        series[name] = Series(_number(one.get("value")), one["metric"])
     return series
 
 

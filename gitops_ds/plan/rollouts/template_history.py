@@ -1,0 +1,139 @@
+"""What is proven about the templates of a DaemonSet, from the stored state and its objects. Pure.
+
+The state survives the deletion of the objects, and the annotations of the objects the loss of the
+state. Without either, the template in force is adopted: nothing else can be known about it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from gitops_ds.apimachinery.rollouts import halted_templates, proofs
+from gitops_ds.model import names
+from gitops_ds.model.live import Live, Revision
+from gitops_ds.model.objects import Body, Key
+from gitops_ds.model.rollouts.proven_templates import (
+    MOST_PROOFS,
+    ProofKind,
+    TemplateHistory,
+    TemplateProof,
+)
+from gitops_ds.model.values import replace
+
+
+def read(key: Key, live: Live, stored: TemplateHistory, source: str, now: float) -> TemplateHistory:
+    """The history of a DaemonSet that has a rollout policy.
+
+    `source` is the digest of the template in Git if the DaemonSet certainly has it, else empty.
+    """
+    old = live.objects.get(key)
+    metadata: Body = (old or {}).get("metadata") or {}
+    own, targets = live.revisions.get(key, ()), live.targets.get(key, ())
+    history = stored
+    if old is not None:
+        history = _from_objects(old, (*own, *targets), stored)
+        if history.proof is None or _is_mutated(old, history.proof):
+            history = _adopted(old, own, targets, history, source, now)
+        history = replace(history, uid=str(metadata.get("uid") or ""))
+    halted = halted_templates.remembered(metadata, targets, replace(history, uid=stored.uid))
+    return replace(history, halted=halted)
+
+
+def in_force(
+    history: TemplateHistory, proof: TemplateProof, template: Body, now: float
+) -> TemplateHistory:
+    """The history after a template came into force."""
+    before = history.proof
+    earlier = [one for one in history.earlier if one.template != proof.template]
+    if before is not None and before.template != proof.template:
+        earlier = [replace(before, until=now), *earlier]
+    return replace(
+        history,
+        proof=replace(proof, since=now, until=0.0),
+        template=template,
+        earlier=tuple(earlier[:MOST_PROOFS]),
+        halted=tuple(one for one in history.halted if one.template != proof.template),
+    )
+
+
+def completed(history: TemplateHistory, target: Revision | None) -> TemplateHistory:
+    """The history after the rollout of a target revision that is proven; unchanged before."""
+    proof = proofs.proof_in(target) if target is not None else None
+    known = history.proof
+    if target is None or proof is None or (known and known.template == proof.template):
+        return history
+    return in_force(history, proof, target.template, proof.since)
+
+
+def _from_objects(old: Body, own: Iterable[Revision], stored: TemplateHistory) -> TemplateHistory:
+    """The stored history, or a newer one of the objects: a process may have ended between the write
+    of a DaemonSet and that of the state. Proofs of other revisions are earlier ones.
+    """
+    all_proofs = {
+        proof.template: (proof, one.template)
+        for one in own
+        if (proof := proofs.proof_in(one)) is not None
+    }
+    stated = proofs.in_force((old["metadata"].get("annotations")) or {})
+    history = stored
+    if stated is not None and (history.proof is None or stated.since > history.proof.since):
+        live: Body = old["spec"]["template"]
+        if stated.template in all_proofs:
+            history = in_force(history, stated, all_proofs[stated.template][1], stated.since)
+        elif proofs.identity(live) == stated.template:
+            history = in_force(history, stated, live, stated.since)
+    known = {one.template for one in (*history.earlier, *filter(None, (history.proof,)))}
+    further = [
+        replace(proof, until=proof.until or proof.at)
+        for proof, _ in all_proofs.values()
+        if proof.template not in known and stored.proof is None
+    ]
+    if not further or history.proof is None:
+        return history
+    newest = sorted((*history.earlier, *further), key=lambda one: -one.until)
+    return replace(history, earlier=tuple(newest[:MOST_PROOFS]))
+
+
+def _is_mutated(old: Body, proof: TemplateProof) -> bool:
+    """Whether the template of a new DaemonSet was changed while it was created, by a webhook; its
+    generation shows that it was not changed since.
+    """
+    is_new = proof.how is ProofKind.FIRST and old["metadata"].get("generation") == 1
+    return is_new and proofs.identity(old["spec"]["template"]) != proof.template
+
+
+def _adopted(
+    old: Body,
+    own: Iterable[Revision],
+    targets: Iterable[Revision],
+    history: TemplateHistory,
+    source: str,
+    now: float,
+) -> TemplateHistory:
+    """The history with the present template as the proven one. In a rollout of a version without
+    proofs it is the one that its target revision names.
+    """
+    metadata, template = old["metadata"], old["spec"]["template"]
+    annotations: Mapping[str, str] = metadata.get("annotations") or {}
+    target = annotations.get(names.TARGET, "")
+    noted = next(
+        (
+            str((one.raw["metadata"].get("annotations") or {}).get(names.PROVEN_REVISION) or "")
+            for one in targets
+            if one.name == target
+        ),
+        "",
+    )
+    before = next((one for one in own if one.name == noted), None)
+    if before is not None:
+        template = before.template
+    identity = proofs.identity(template)
+    hash = next((one.hash for one in own if proofs.identity(one.template) == identity), "")
+    is_first = not target and metadata.get("generation") == 1
+    how = ProofKind.FIRST if is_first else ProofKind.ADOPTED
+    commit = str(annotations.get(names.COMMIT) or "")
+    return replace(
+        history,
+        proof=TemplateProof(identity, commit, now, how, "" if before else source, hash, since=now),
+        template=template,
+    )

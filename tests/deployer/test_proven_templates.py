@@ -1,0 +1,311 @@
+"""Only a completed rollout proves a template: edits, deletions and undos by people during a rollout
+and at rest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from gitops_ds.apimachinery import timestamps
+from gitops_ds.controller.controller import Powers
+from gitops_ds.model import names
+from gitops_ds.model.cluster import PatchType, Propagation
+from gitops_ds.model.objects import DAEMONSET, NODE, POD, Body
+from gitops_ds.model.values import replace
+from gitops_ds.simulator import NodeSpec, PodFault, Trouble
+from tests.deployer.rollout_scene import NODES, POLICY, Scene, play
+from tests.deployer.test_rollout_faults import ends, spoil
+
+both = pytest.mark.parametrize("powers", [Powers.PACE, Powers.FULL])
+CANARY = 2
+
+
+async def edit(scene: Scene, tag: str) -> None:
+    """As `kubectl set image`."""
+    container = {"name": "agent", "image": f"example.com/agent:{tag}"}
+    await template(scene, {"spec": {"containers": [container]}})
+
+
+async def template(scene: Scene, patch: Mapping[str, Any]) -> None:
+    body = {"spec": {"template": dict(patch)}}
+    person = scene.cluster.client("kubectl-set")
+    await person.patch(DAEMONSET, "default", "agent", body, type=PatchType.STRATEGIC)
+
+
+async def restart(scene: Scene) -> None:
+    """As `kubectl rollout restart`."""
+    annotations = {"kubectl.kubernetes.io/restartedAt": "2026-11-28T00:00:00Z"}
+    await template(scene, {"metadata": {"annotations": annotations}})
+
+
+async def cordon(scene: Scene, node: str, is_cordoned: bool = True) -> None:
+    await scene.cluster.patch(NODE, "", node, {"spec": {"unschedulable": is_cordoned}})
+
+
+async def fail(scene: Scene, node: str) -> None:
+    """The node is unreachable."""
+    now = scene.cluster.server.now()
+    condition = {"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown"}
+    condition["lastTransitionTime"] = timestamps.text(now)
+    patch = {"status": {"conditions": [condition]}}
+    await scene.cluster.patch(NODE, "", node, patch, subresource="status")
+
+
+def uids(scene: Scene) -> set[str]:
+    return {pod.uid for _, pod in scene.pods().values()}
+
+
+def gated(scene: Scene) -> set[str]:
+    return {pod.uid for _, pod in scene.pods().values() if pod.gated}
+
+
+async def canary_only(scene: Scene, tag: str, seconds: float = 110) -> None:
+    """For that time at most the canary runs the template."""
+    for _ in range(int(seconds / 5)):
+        await asyncio.sleep(5)
+        assert len(scene.on(tag)) <= CANARY
+
+
+@both
+def test_a_template_that_was_tried_in_the_cluster_starts_at_the_canary(powers: Powers) -> None:
+    async def script(scene: Scene) -> None:
+        await edit(scene, "2")
+        await asyncio.sleep(60)
+        assert scene.on("2") == set()
+        assert await scene.tag() == "1", "the drift is corrected"
+        scene.push("2")
+        await canary_only(scene, "2")
+        assert len(scene.on("2")) == CANARY
+        await ends(scene, "2")
+
+    play(powers, script)
+
+
+@both
+def test_an_edit_to_the_templates_target_in_the_canary_opens_no_stage(powers: Powers) -> None:
+    async def script(scene: Scene) -> None:
+        scene.push("2")
+        await scene.until(lambda: len(scene.on("2")) == CANARY, 2)
+        await edit(scene, "2")
+        await canary_only(scene, "2", 60)
+        await ends(scene, "2")
+
+    play(powers, script)
+
+
+@both
+def test_a_bad_unstaged_template_from_before_the_policy_starts_at_the_canary(
+    powers: Powers,
+) -> None:
+    async def script(scene: Scene) -> None:
+        scene.history.policy = ""
+        scene.push("1")
+        await asyncio.sleep(60)
+        spoil(scene, PodFault("*:2", Trouble.NEVER_PULLED))
+        scene.push("2")
+        await asyncio.sleep(120)
+        scene.push("1")
+        await scene.until(lambda: len(scene.on("1")) == NODES)
+        await asyncio.sleep(120)
+        scene.history.policy = POLICY
+        scene.push("1")
+        await asyncio.sleep(120)
+        scene.push("2")
+        await asyncio.sleep(1200)
+        assert len(scene.on("2")) <= CANARY
+        assert scene.decision.halt is not None
+
+    play(powers, script)
+
+
+@both
+def test_broken_agents_are_healed_by_the_next_good_commit(powers: Powers) -> None:
+    async def script(scene: Scene) -> None:
+        scene.history.policy = ""
+        spoil(scene, PodFault("*:2", Trouble.NEVER_PULLED))
+        scene.push("2")
+        await asyncio.sleep(60)
+        for _, pod in list(scene.pods().values()):
+            await scene.cluster.delete(POD, pod.namespace, pod.name)
+        await scene.until(lambda: len(scene.on("2")) == NODES)
+        await asyncio.sleep(120)
+        scene.history.policy = POLICY
+        scene.push("2")
+        await asyncio.sleep(60)
+        scene.push("3")
+        await ends(scene, "3")
+
+    play(powers, script)
+
+
+async def delete(scene: Scene, policy: Propagation) -> None:
+    await scene.cluster.delete(DAEMONSET, "default", "agent", propagation=policy)
+
+
+@both
+@pytest.mark.parametrize("propagation", [Propagation.BACKGROUND, Propagation.ORPHAN])
+def test_a_daemonset_deleted_in_a_rollout_is_created_with_the_proven_template(
+    powers: Powers, propagation: Propagation
+) -> None:
+    async def script(scene: Scene) -> None:
+        scene.push("2")
+        await scene.until(lambda: len(scene.on("2")) == CANARY, 2)
+        await delete(scene, propagation)
+        await canary_only(scene, "2")
+        await scene.until(lambda: len(scene.on("2")) == CANARY)
+        await ends(scene, "2")
+
+    play(powers, script)
+
+
+@both
+def test_a_daemonset_deleted_in_a_halt_returns_without_the_halted_template(
+    powers: Powers,
+) -> None:
+    async def script(scene: Scene) -> None:
+        spoil(scene, PodFault("*:2", Trouble.NEVER_PULLED))
+        scene.push("2")
+        await scene.until(lambda: scene.on("2") != set() and scene.decision.halt is not None)
+        await delete(scene, Propagation.BACKGROUND)
+        await asyncio.sleep(1800)
+        assert scene.on("1") == set(scene.pods()), "the template stays halted"
+        assert len(scene.pods()) == NODES
+        assert "halted before" in _hold(scene)
+        scene.push("1")
+        await ends(scene, "1")
+        scene.push("3")
+        await ends(scene, "3")
+
+    play(powers, script)
+
+
+def _hold(scene: Scene) -> str:
+    return scene.decision.hold.reason if scene.decision.hold is not None else ""
+
+
+@both
+def test_a_return_does_not_wait_for_unrelated_nodes(powers: Powers) -> None:
+    async def script(scene: Scene) -> None:
+        scene.push("2")
+        await scene.until(lambda: len(scene.on("2")) == 5)
+        touched = scene.on("2")
+        others = sorted(scene.on("1"))[:4]
+        for node in others:
+            await fail(scene, node)
+        await asyncio.sleep(20)
+        scene.push("1")
+        await scene.until(lambda: not scene.on("2") & touched, 3)
+
+    play(powers, script)
+
+
+@both
+def test_a_return_ignores_windows_and_pauses_between_groups(powers: Powers) -> None:
+    label = "topology.kubernetes.io/zone"
+    rest = f"{{name: rest, oneAtATime: {label}, soakBetween: 1h, soak: 30s}}"
+    policy = POLICY.replace("{name: rest, soak: 30s}", rest)
+
+    async def script(scene: Scene) -> None:
+        scene.push("2")
+        await scene.until(lambda: len(scene.on("2")) >= 4, 600)
+        scene.push("1")
+        await scene.until(lambda: scene.on("2") == set(), 3)
+
+    zones = [NodeSpec(f"n{n}", {"topology.kubernetes.io/zone": f"z{n % 2}"}) for n in range(NODES)]
+    play(powers, script, policy=policy, nodes=zones)
+
+
+@both
+def test_the_pod_of_an_abandoned_target_is_returned_when_its_node_is_well(powers: Powers) -> None:
+    async def script(scene: Scene) -> None:
+        scene.push("2")
+        await scene.until(lambda: len(scene.on("2")) == CANARY, 2)
+        node = min(scene.on("2"))
+        await cordon(scene, node)
+        scene.push("3")
+        await scene.until(lambda: len(scene.on("3")) >= NODES - 1)
+        await asyncio.sleep(300)
+        await cordon(scene, node, False)
+        await ends(scene, "3")
+
+    play(powers, script)
+
+
+@both
+def test_a_restart_in_the_canary_and_a_revert_leave_no_abandoned_pod(powers: Powers) -> None:
+    async def script(scene: Scene) -> None:
+        scene.push("2")
+        await scene.until(lambda: len(scene.on("2")) == CANARY, 2)
+        await restart(scene)
+        await asyncio.sleep(10)
+        scene.push("1")
+        await scene.until(lambda: scene.on("2") == set(), 3)
+        await scene.until(lambda: len(scene.on("1")) == NODES)
+        before = uids(scene)
+        await asyncio.sleep(1200)
+        assert uids(scene) == before
+
+    play(powers, script)
+
+
+@both
+@pytest.mark.parametrize("annotation", ["", "suspend", "drift"])
+def test_an_edit_at_rest_restarts_no_pod(powers: Powers, annotation: str) -> None:
+    values = {"suspend": {names.SUSPEND: "true"}, "drift": {names.DRIFT: "hold"}}
+
+    async def script(scene: Scene) -> None:
+        before = uids(scene)
+        if annotation:
+            patch: Body = {"metadata": {"annotations": values[annotation]}}
+            await scene.cluster.patch(DAEMONSET, "default", "agent", patch)
+        await edit(scene, "9")
+        await asyncio.sleep(600)
+        assert uids(scene) == before
+
+    play(powers, script)
+
+
+@pytest.mark.parametrize("change", ["policy", "powers", "policy and powers", "newer policy"])
+def test_no_gated_pod_remains_after_its_rollout(change: str) -> None:
+    async def script(scene: Scene) -> None:
+        kubelets = scene.cluster.kubelets
+        kubelets.behaviour = replace(kubelets.behaviour, stop=20.0)
+        scene.push("2")
+        await scene.until_exactly(lambda: gated(scene) != set())
+        before = gated(scene)
+        if "powers" in change:
+            scene.kill()
+            scene.powers = Powers.FULL
+            scene.start()
+        if change.startswith("policy"):
+            scene.history.policy = ""
+            scene.push("2")
+        if change == "newer policy":
+            unreadable = {names.ROLLOUT_POLICY: '{"policy": {"stages": [{"later": 1}]}}'}
+            scene.kill()
+            patch: Body = {"metadata": {"annotations": unreadable}}
+            await scene.cluster.patch(DAEMONSET, "default", "agent", patch)
+            scene.start()
+        await asyncio.sleep(60)
+        assert not gated(scene) & before
+        await ends(scene, "2")
+
+    play(Powers.PACE, script)
+
+
+@both
+def test_a_canary_whose_node_is_gone_takes_another(powers: Powers) -> None:
+    policy = POLICY.replace("count: 2", "count: 1")
+
+    async def script(scene: Scene) -> None:
+        scene.push("2")
+        await scene.until(lambda: len(scene.on("2")) == 1, 2)
+        node = min(scene.on("2"))
+        await fail(scene, node)
+        await scene.until(lambda: len(scene.on("2")) >= NODES - 1)
+
+    play(powers, script, policy=policy)
