@@ -309,3 +309,21 @@ def test_a_canary_whose_node_is_gone_takes_another(powers: Powers) -> None:
         await scene.until(lambda: len(scene.on("2")) >= NODES - 1)
 
     play(powers, script, policy=policy)
+
+
+@pytest.mark.parametrize("claims", [("test",), ("other",), ("other", "test"), ()])
+def test_a_service_paces_the_rollouts_of_its_own_owners_only(claims: tuple[str, ...]) -> None:
+    """A second service would measure gates and write records by its own settings."""
+
+    async def script(scene: Scene) -> None:
+        assert scene.controller is not None
+        assert scene.loop is not None
+        owner = {"test": scene.loop.owner}
+        scene.controller.claim(*(owner.get(one, one) for one in claims))
+        scene.push("2")
+        await asyncio.sleep(300)
+        assert bool(scene.on("2")) == ("test" in claims)
+        scene.controller.claim(scene.loop.owner)
+        await ends(scene, "2")
+
+    play(Powers.PACE, script)

@@ -56,7 +56,8 @@ def of(
             )
         case TargetKind.HELD:
             halted = next(one for one in history.halted if wanted.is_of(one.source, one.template))
-            return f"is on hold: this template was halted before{_of(halted.commit)}"
+            commit = f", with commit {halted.commit[:12]}" if halted.commit else ""
+            return f"is on hold: this template was halted before{commit}"
         case TargetKind.FORWARD if history.proof is not None:
             reason = _forward(wanted, history, rollback, view.own)
             return f"starts at the canary: {reason}"
@@ -77,7 +78,7 @@ def _forward(
     if earlier and rollback.stages == "keep":
         return "this template was proven before, and rollback.stages is keep"
     if earlier:
-        within = duration.words(rollback.within)
+        within = duration.text(rollback.within)
         return f"this template was replaced more than {within} ago (rollback.within)"
     if wanted.template and any(proofs.identity(one.template) == wanted.template for one in own):
         return "this template was rolled out without stages, but never proven"

@@ -1,0 +1,130 @@
+"""The kind of a target, a row for each relation between the template in Git and what is proven."""
+
+from __future__ import annotations
+
+import pytest
+
+from gitops_ds.apimachinery.rollouts import proofs
+from gitops_ds.model.duration import Duration
+from gitops_ds.model.rollouts.proven_templates import (
+    HaltedTemplate,
+    ProofKind,
+    TemplateHistory,
+    TemplateProof,
+)
+from gitops_ds.model.rollouts.rollout_policy import Rollback
+from gitops_ds.plan.rollouts import target_kind, target_words
+from gitops_ds.plan.rollouts.target_kind import TargetKind, WantedTemplate
+from gitops_ds.plan.rollouts.target_words import TargetView
+from tests.plan.staged_objects import own, template
+
+DAY = 86_400.0
+NOW = 100 * DAY
+
+
+def proof(tag: str, until: float = 0.0) -> TemplateProof:
+    name = f"id-{tag}"
+    return TemplateProof(name, f"{tag}{'c' * 39}", NOW - 50 * DAY, source=f"git-{tag}", until=until)
+
+
+HISTORY = TemplateHistory(
+    proof("1"),
+    template("1"),
+    earlier=(proof("2", NOW - DAY), proof("3", NOW - 8 * DAY)),
+    halted=(HaltedTemplate("h4", "4" * 40, NOW - DAY, "no", "id-4", "git-4"),),
+)
+KEEP = Rollback(stages="keep")
+
+
+@pytest.mark.parametrize(
+    ("tag", "rollback", "kind"),
+    [
+        ("1", Rollback(), TargetKind.NONE),
+        ("2", Rollback(), TargetKind.ROLLBACK),  # proven earlier, within rollback.within
+        ("2", KEEP, TargetKind.FORWARD),
+        ("3", Rollback(), TargetKind.FORWARD),  # proven earlier, too long ago
+        ("3", Rollback(within=Duration(9 * DAY)), TargetKind.ROLLBACK),
+        ("4", Rollback(), TargetKind.HELD),
+        ("9", Rollback(), TargetKind.FORWARD),  # edited, undone, unstaged, or new
+    ],
+)
+@pytest.mark.parametrize("known", ["source", "identity"])
+def test_the_kind_follows_from_what_is_proven(
+    tag: str, rollback: Rollback, kind: TargetKind, known: str
+) -> None:
+    wanted = WantedTemplate(f"git-{tag}" if known == "source" else "", f"id-{tag}")
+    assert target_kind.of(wanted, HISTORY, rollback, NOW).kind is kind
+
+
+def test_a_template_without_any_known_digest_is_no_proven_one() -> None:
+    history = TemplateHistory(TemplateProof(""), earlier=(TemplateProof(""),))
+    wanted = WantedTemplate("", "")
+    assert target_kind.of(wanted, history, Rollback(), NOW).kind is TargetKind.FORWARD
+
+
+@pytest.mark.parametrize(
+    ("tag", "rollback", "view", "words"),
+    [
+        (
+            "1",
+            Rollback(),
+            TargetView(template("1"), is_rolling=True),
+            "returns the updated nodes to the proven template of 1ccccccccccc, at once",
+        ),
+        (
+            "1",
+            Rollback(),
+            TargetView(template("9")),
+            "corrects the template to the proven one of 1ccccccccccc, without restarts",
+        ),
+        (
+            "2",
+            Rollback(),
+            TargetView(template("1")),
+            (
+                "rolls back to the template of 2ccccccccccc, in force when its rollout policy was "
+                "first applied at 1970-02-20T00:00:00Z: in the order of the stages, without soak, "
+                "gates and approvals"
+            ),
+        ),
+        (
+            "2",
+            KEEP,
+            TargetView(template("1")),
+            "starts at the canary: this template was proven before, and rollback.stages is keep",
+        ),
+        (
+            "3",
+            Rollback(),
+            TargetView(template("1")),
+            "starts at the canary: this template was replaced more than 7d ago (rollback.within)",
+        ),
+        (
+            "4",
+            Rollback(),
+            TargetView(template("1")),
+            "is on hold: this template was halted before, with commit 444444444444",
+        ),
+        (
+            "9",
+            Rollback(),
+            TargetView(template("1")),
+            "starts at the canary: this template is not proven",
+        ),
+    ],
+)
+def test_the_plan_states_the_kind_and_why(
+    tag: str, rollback: Rollback, view: TargetView, words: str
+) -> None:
+    wanted = WantedTemplate(f"git-{tag}", f"id-{tag}")
+    target = target_kind.of(wanted, HISTORY, rollback, NOW)
+    assert target_words.of(target, wanted, HISTORY, rollback, view) == words
+
+
+def test_a_template_that_exists_as_a_revision_only_was_never_proven() -> None:
+    wanted = WantedTemplate("git-9", proofs.identity(template("9")))
+    target = target_kind.of(wanted, HISTORY, Rollback(), NOW)
+    view = TargetView(template("1"), (own("9"),))
+    words = target_words.of(target, wanted, HISTORY, Rollback(), view)
+    assert words.endswith("this template was rolled out without stages, but never proven")
+    assert ProofKind.ADOPTED is HISTORY.earlier[0].how

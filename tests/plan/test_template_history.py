@@ -1,0 +1,132 @@
+"""What is proven in each state of the cluster and of the stored state, also of a cluster that an
+earlier version paced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from gitops_ds.apimachinery.rollouts import proofs
+from gitops_ds.model import names
+from gitops_ds.model.live import Live
+from gitops_ds.model.rollouts.proven_templates import (
+    ProofKind,
+    TemplateHistory,
+    TemplateProof,
+)
+from gitops_ds.model.rollouts.staged_rollout import Halt, RolloutRecord
+from gitops_ds.plan.rollouts import template_history
+from tests.plan.staged_objects import KEY, live, live_object, own, target, template
+
+HALTED = RolloutRecord(halt=Halt(5.0, "canary", "CrashLoopBackOff on n1"))
+EARLY = RolloutRecord(early=True)
+NOTED = {names.PROVEN_REVISION: own("1").name}
+NOTHING = TemplateHistory()
+
+
+def identity(tag: str) -> str:
+    return proofs.identity(template(tag))
+
+
+def proof(tag: str, since: float = 1.0) -> TemplateProof:
+    return TemplateProof(identity(tag), "c" * 40, since, ProofKind.ROLLOUT, since=since)
+
+
+def stated(tag: str, proven: TemplateProof) -> dict[str, Any]:
+    """A DaemonSet that has a template, and the proof of the one in force."""
+    annotations: Mapping[str, str] = {names.PROVEN: proofs.encoded(proven)}
+    return live_object(tag, annotations=annotations)
+
+
+@pytest.mark.parametrize(
+    ("cluster", "proven", "halted"),
+    [
+        # at rest: the template of the DaemonSet
+        (live(live_object("1"), own("1")), "1", False),
+        (live(live_object("2"), own("1"), own("2", 2)), "2", False),
+        # in a rollout and in a halt: the DaemonSet keeps the proven one
+        (live(live_object("1", target("2").name), own("1"), target("2")), "1", False),
+        (live(live_object("1", target("2").name), own("1"), target("2", HALTED)), "1", True),
+        # early: the DaemonSet has the target's template, which names the proven revision
+        (
+            live(
+                live_object("2", target("2").name),
+                own("1"),
+                target("2", EARLY, promoted=True, annotations=NOTED),
+            ),
+            "1",
+            False,
+        ),
+        # early, and replaced by another target
+        (
+            live(
+                live_object("1", target("3").name),
+                own("1"),
+                target("2", promoted=True, annotations=NOTED),
+                target("3", annotations=NOTED),
+            ),
+            "1",
+            False,
+        ),
+        # complete, and the template is not written yet
+        (live(live_object("1", "agent-2"), own("1"), own("2", 2)), "1", False),
+        # halted and reverted: the target is deleted later
+        (live(live_object("1"), own("1"), target("2", HALTED)), "1", True),
+    ],
+)
+def test_a_cluster_of_an_earlier_version_is_adopted(
+    cluster: Live, proven: str, halted: bool
+) -> None:
+    read = template_history.read(KEY, cluster, NOTHING, "", 9.0)
+    assert read.proof is not None
+    assert (read.proof.template, read.proof.how) == (identity(proven), ProofKind.ADOPTED)
+    assert proofs.identity(read.template) == identity(proven)
+    assert bool(read.halted) == halted
+    again = template_history.read(KEY, cluster, read, "", 10.0)
+    assert again == read, "it is adopted once"
+
+
+def test_the_stored_proof_outlives_the_daemonset_its_revisions_and_an_edit() -> None:
+    stored = TemplateHistory(proof("1"), template("1"), uid="u0")
+    for cluster in (live(None), live(stated("2", proof("1"))), live(live_object("2"), own("2"))):
+        read = template_history.read(KEY, cluster, stored, "", 9.0)
+        assert (read.proof, read.template) == (stored.proof, stored.template)
+
+
+def test_a_newer_proof_on_the_daemonset_replaces_the_stored_one() -> None:
+    stored = TemplateHistory(proof("1"), template("1"))
+    read = template_history.read(KEY, live(stated("2", proof("2", 5.0))), stored, "", 9.0)
+    assert read.proof is not None
+    assert read.proof.template == identity("2")
+    assert [one.template for one in read.earlier] == [identity("1")]
+    older = template_history.read(KEY, live(stated("2", proof("2", 0.5))), stored, "", 9.0)
+    assert older.proof == stored.proof
+
+
+def test_a_proof_that_was_copied_to_a_revision_of_another_template_proves_nothing() -> None:
+    edited = own("2", 2)
+    edited.raw["metadata"].setdefault("annotations", {})[names.PROOF] = proofs.encoded(proof("1"))
+    assert proofs.proof_in(edited) is None
+    read = template_history.read(KEY, live(stated("1", proof("1")), edited), NOTHING, "", 9.0)
+    assert read.earlier == ()
+
+
+def test_a_completed_rollout_is_in_force_and_released() -> None:
+    before = TemplateHistory(proof("1"), template("1"))
+    assert template_history.completed(before, target("2")) == before
+    after = template_history.completed(before, target("2", proven=True))
+    assert after.proof is not None
+    assert (after.proof.template, after.template) == (identity("2"), template("2"))
+    assert [one.template for one in after.earlier] == [identity("1")]
+
+
+def test_a_restart_is_not_another_template() -> None:
+    restarted = template("1")
+    metadata = restarted.setdefault("metadata", {})
+    metadata["annotations"] = {"kubectl.kubernetes.io/restartedAt": "2026-11-28T00:00:00Z"}
+    assert proofs.identity(restarted) == identity("1")
+    metadata["annotations"]["other"] = "x"
+    assert proofs.identity(restarted) != identity("1")
