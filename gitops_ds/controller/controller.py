@@ -348,7 +348,7 @@ class Controller:
         if self._powers is Powers.OBSERVE:
             self._compare(seen)
             return False
-        inputs = self.rollouts.inputs(seen) if self._is_claimed(seen) else None
+        inputs = self.rollouts.inputs_of_turn(seen) if self._is_claimed(seen) else None
         if inputs is None:
             return await self._reconcile_unpaced(stage, seen)
         is_owned = self._powers is Powers.FULL
@@ -385,7 +385,7 @@ class Controller:
         turn = stage_inputs.turn_of(inputs, staged, owned=self._powers is Powers.FULL)
         self._emit(Decided(seen.now, seen.daemonset.key, staged.decision, True, seen, turn))
         outcome, failed = await self._perform(stage, seen, staged.decision)
-        self.rollouts.performed(seen.daemonset.key, outcome)
+        self.rollouts.performed(seen.daemonset.key, staged.decision, outcome)
         return failed
 
     async def _perform(

@@ -10,7 +10,7 @@ from gitops_ds.errors import ClusterError
 from gitops_ds.model import names
 from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.daemonset import PodCause
-from gitops_ds.model.decision import Action, CreatePod, Observation
+from gitops_ds.model.decision import Action, CreatePod, Decision, Observation
 from gitops_ds.model.events.base import Emit
 from gitops_ds.model.events.rollouts import (
     RolloutHalted,
@@ -39,6 +39,7 @@ from gitops_ds.rollouts import (
 from gitops_ds.rollouts.pinned_pods import WRITES_OF_A_NODE, StagedDecision
 
 REFUSED_FOR = 60.0  # seconds until pods that the API server refused are tried again
+_ADMITTED = ("", 0.0)
 
 
 class Rollouts:
@@ -65,7 +66,7 @@ class Rollouts:
         self._rollouts, self._busy_nodes = rollouts, busy_nodes
         self._buckets: dict[Key, TokenBucket] = {}  # nodes that may be taken
         self._gates, self._warnings = gates, warnings
-        self._refused: dict[Key, tuple[str, float]] = {}
+        self._refused: dict[Key, tuple[str, float]] = {}  # empty since pods were admitted
         self._decided: dict[Key, StagesDecision] = {}
         self._admitted: dict[Key, str] = {}  # the hash whose pods the API server admits
 
@@ -83,15 +84,14 @@ class Rollouts:
             self.forget(key)
             return None
         policy, has_target = observed.policy, observed.target.staged
-        message, until = self._refused.get(key, ("", 0.0))
-        is_refused = seen.now < until
+        refused, refused_until = self._refused.get(key, (observed.refused, None))
         return replace(
             observed,
             behind=earlier_agents.behind(policy.after, self._observations())
             if policy.after and has_target
             else {},
-            refused=message if is_refused else "",
-            refused_until=until if is_refused else None,
+            refused=refused,
+            refused_until=refused_until,
             readings=self._gates.readings(key) if self._gates else {},
             busy=self._busy(policy, observed.target),
             halted_elsewhere=halted_elsewhere.reason(seen.daemonset, self._rollouts())
@@ -100,6 +100,14 @@ class Rollouts:
             at_once=self._at_once(key, policy, seen.now),
             warnings=self._warnings(seen),
         )
+
+    def inputs_of_turn(self, seen: Observation) -> StageInputs | None:
+        """As `inputs`; pods that an earlier process found refused are tried again now."""
+        inputs = self.inputs(seen)
+        if inputs is None or not inputs.refused or inputs.refused_until is not None:
+            return inputs
+        self._refused[seen.daemonset.key] = inputs.refused, seen.now
+        return replace(inputs, refused_until=seen.now)
 
     def gated(self, seen: Observation) -> tuple[Action, ...]:
         """The deletes of the gated pods of a DaemonSet without inputs."""
@@ -140,6 +148,7 @@ class Rollouts:
             self._refused[key] = str(error), self._clock() + REFUSED_FOR
             return False
         self._admitted[key] = target.hash
+        self._refused[key] = _ADMITTED
         return True
 
     def decided(self, seen: Observation, inputs: StageInputs, staged: StagedDecision) -> None:
@@ -165,17 +174,18 @@ class Rollouts:
                 self._emit(StageOpened(seen.now, key, commit, stage.name, len(stage.nodes)))
         if now.halt is not None and inputs.record.halt is None:
             self._emit(RolloutHalted(seen.now, key, commit, now.halt))
-        if now.hold is not None and (before is None or before.hold != now.hold):
+        if now.hold is not None and not now.hold.continues(before.hold if before else None):
             self._emit(RolloutHeld(seen.now, key, commit, now.hold))
 
-    def performed(self, key: Key, outcome: ExecutionOutcome) -> None:
+    def performed(self, key: Key, decision: Decision, outcome: ExecutionOutcome) -> None:
         """Records that the API server refused pods: the rollout is on hold for a while."""
+        creates = any(isinstance(action, CreatePod) for action in decision.actions)
         refused = any(isinstance(action, CreatePod) for action in outcome.refused)
         if refused and outcome.errors:
             self._refused[key] = str(outcome.errors[0]), self._clock() + REFUSED_FOR
             self._admitted.pop(key, None)
-        elif outcome.wrote:
-            self._refused.pop(key, None)
+        elif creates and outcome.wrote and not outcome.errors:
+            self._refused[key] = _ADMITTED
 
     def forget(self, key: Key) -> None:
         """Drops the state of a DaemonSet that is gone or has no rollout."""

@@ -34,6 +34,7 @@ from gitops_ds.model.rollouts.staged_rollout import (
     StageProgress,
     StagesDecision,
     StageState,
+    StageWait,
 )
 from gitops_ds.redaction import texts
 from gitops_ds.rollouts import stages, time_left
@@ -95,26 +96,26 @@ class StagedRollout(msgspec.Struct, frozen=True):
             return "done" if self.complete else self.stages.stages[-1].name
         return f"{current.name} (held)" if self.stages.hold else current.name
 
-    def waits_for(self, stage: StageProgress) -> StageHold | None:
+    def waits_for(self, stage: StageProgress) -> StageWait | None:
         """The reason why a stage waits, and its end; None for a pending or passed stage."""
         match stage.state:
             case StageState.PENDING | StageState.PASSED:
                 return None
             case StageState.HALTED:
-                return StageHold("another commit")
+                return StageWait("another commit")
             case StageState.HELD if self.stages.hold is not None:
                 return self.stages.hold
             case StageState.OPEN | StageState.HELD:
                 return self._moving(stage)
 
-    def _moving(self, stage: StageProgress) -> StageHold | None:
+    def _moving(self, stage: StageProgress) -> StageWait | None:
         nodes = [one for one in self.stages.nodes if one.stage == stage.name and one.step in MOVING]
         counts = Counter(one.step for one in nodes)
         times = [one.until for one in nodes if one.until is not None]
         if nodes:
             words = ", ".join(f"{counts[step]} {step}" for step in MOVING if counts[step])
-            return StageHold(words, max(times, default=None))
-        return StageHold("the next batch", self.stages.wake_at)
+            return StageWait(words, max(times, default=None))
+        return StageWait("the next batch", self.stages.wake_at)
 
     def approvals_of(self, stage: StageProgress) -> tuple[StageApproval, ...]:
         """The approvers of a stage."""
@@ -181,6 +182,7 @@ def counts(rollout: StagedRollout) -> RolloutCounts:
         proved,
         len(stages.nodes),
         rollout.halt is not None,
+        stages.hold.kind.value if stages.hold else "",
     )
 
 
@@ -255,8 +257,11 @@ def _gate_json(gate: GateEvidence | None) -> dict[str, Any] | None:
     return {**facts, "nodes": list(gate.nodes)}
 
 
-def _hold_json(hold: StageHold | None) -> dict[str, Any] | None:
-    return {"reason": hold.reason, "until": _time(hold.until)} if hold else None
+def _hold_json(hold: StageWait | None) -> dict[str, Any] | None:
+    if hold is None:
+        return None
+    kind = hold.kind.value if isinstance(hold, StageHold) else None
+    return {"reason": hold.reason, "until": _time(hold.until), "kind": kind}
 
 
 def _time(at: float | None) -> str | None:

@@ -31,7 +31,7 @@ class NodeLoss(msgspec.Struct, frozen=True):
 
 class RolloutCounts(msgspec.Struct, frozen=True):
     """Node counts of a staged rollout in progress: at risk and their limit, parked (including those
-    set aside), proved, and the total.
+    set aside), proved, and the total. `hold` is the kind of its hold, empty without one.
     """
 
     at_risk: int
@@ -40,6 +40,7 @@ class RolloutCounts(msgspec.Struct, frozen=True):
     proved: int
     total: int
     halted: bool
+    hold: str = ""
 
 
 class AgentStatus(msgspec.Struct, frozen=True):

@@ -32,7 +32,13 @@ from gitops_ds.model.rollouts.rollout_gates import (
     Verdict,
 )
 from gitops_ds.model.rollouts.rollout_policy import Gate, RolloutPolicy, Stage
-from gitops_ds.model.rollouts.staged_rollout import Halt, NodeProgress, NodeStep, StageHold
+from gitops_ds.model.rollouts.staged_rollout import (
+    Halt,
+    HoldKind,
+    NodeProgress,
+    NodeStep,
+    StageHold,
+)
 from gitops_ds.rollouts import gate_readings, stage_members
 from gitops_ds.rollouts.gate_readings import Assessment
 from gitops_ds.rollouts.staged_nodes import StagedNodes
@@ -202,23 +208,26 @@ def _hold(
     """Why a gate is pending, and until when: without data, until `progress.deadline`, after which
     it is overdue.
     """
+    name, about = f"gate {probe.gate}", f"{probe.key} not measured"
     if record is None:
-        return StageHold(f"gate {probe.gate} is not measured yet")
-    until = record.since + gate.for_
+        return StageHold(f"{name} is not measured yet", kind=HoldKind.GATE, about=about)
+    about, until = f"{probe.key} {record.verdict}", record.since + gate.for_
+    reason = f"{name} has no data: {record.text}"
     match record.verdict:
         case Verdict.MET if until > fleet.now:
-            return StageHold(f"gate {probe.gate} is within its bounds", until)
+            reason = f"{name} is within its bounds"
         case Verdict.MET:
-            return StageHold(f"gate {probe.gate} is within its bounds, and measured again")
+            reason = f"{name} is within its bounds, and measured again"
         case Verdict.EXCEEDED:
-            reason = f"gate {probe.gate}: {record.text}"
-            return StageHold(reason, until if until > fleet.now else None)
+            reason = f"{name}: {record.text}"
+        case Verdict.NO_DATA if gate.no_data == "hold" or unavailable:
+            until = record.since + fleet.policy.progress.deadline
+            overdue = ", overdue" if until <= fleet.now else ""
+            reason, about = f"{reason}{overdue}", f"{about}{overdue}"
         case Verdict.NO_DATA:
-            reason = f"gate {probe.gate} has no data: {record.text}"
-            if gate.no_data == "hold" or unavailable:
-                until = record.since + fleet.policy.progress.deadline
-                reason += ", overdue" if until <= fleet.now else ""
-            return StageHold(reason, until if until > fleet.now else None)
+            pass
+    ends = until if until > fleet.now else None
+    return StageHold(reason, ends, kind=HoldKind.GATE, about=about)
 
 
 def _on(nodes: frozenset[str]) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from gitops_ds.model.plural import counted
 from gitops_ds.model.rollouts.rollout_policy import Stage
-from gitops_ds.model.rollouts.staged_rollout import NodeStep, StageHold
+from gitops_ds.model.rollouts.staged_rollout import HoldKind, NodeStep, StageHold
 from gitops_ds.rollouts.staged_nodes import StagedNodes
 
 
@@ -36,7 +36,9 @@ def hold(fleet: StagedNodes, stage: Stage | None, take: Sequence[str]) -> StageH
     until = _opened(fleet, stage) + (stage.until if is_final else stage.idle_for)
     overdue = ", overdue" if until <= fleet.now else ""
     reason = f"{counted(len(waiting), 'node')} with other pods (nodesWhen: {stage.nodes_when})"
-    return StageHold(f"{reason}{overdue}", None if overdue else until)
+    about = f"{stage.name}{overdue}"
+    ends = None if overdue else until
+    return StageHold(f"{reason}{overdue}", ends, kind=HoldKind.IDLE, about=about)
 
 
 def _opened(fleet: StagedNodes, stage: Stage) -> float:

@@ -8,7 +8,15 @@ from gitops_ds.apimachinery.rollouts import rollout_windows
 from gitops_ds.model import plain_text
 from gitops_ds.model.plural import counted
 from gitops_ds.model.rollouts.rollout_policy import Stage
-from gitops_ds.model.rollouts.staged_rollout import MOVING, UPDATING, Halt, NodeStep, StageHold
+from gitops_ds.model.rollouts.staged_rollout import (
+    MOVING,
+    UPDATING,
+    Halt,
+    HoldKind,
+    NodeStep,
+    StageHold,
+    StageInputs,
+)
 from gitops_ds.model.values import replace
 from gitops_ds.redaction import texts
 from gitops_ds.rollouts import gate_results, node_steps
@@ -20,40 +28,49 @@ from gitops_ds.rollouts.staged_nodes import StagedNodes
 def hold(fleet: StagedNodes) -> StageHold | None:
     """Why no node at all is updated now."""
     if fleet.layout.seen.daemonset.suspended:
-        return StageHold("suspended")
+        return StageHold("suspended", kind=HoldKind.SUSPENDED)
     if fleet.inputs.held and fleet.inputs.record.halt is None:
-        return StageHold(fleet.inputs.held)
+        return StageHold(fleet.inputs.held, kind=HoldKind.HALTED_BEFORE)
     if fleet.inputs.halted_elsewhere:
-        return StageHold(fleet.inputs.halted_elsewhere)
-    if fleet.inputs.refused:
+        return StageHold(fleet.inputs.halted_elsewhere, kind=HoldKind.HALTED_ELSEWHERE)
+    if is_refused(fleet.inputs, fleet.now):
         reason = f"the API server refuses the pods: {fleet.inputs.refused}"
-        return StageHold(reason, fleet.inputs.refused_until)
+        return StageHold(reason, fleet.inputs.refused_until, kind=HoldKind.REFUSED)
     if fleet.inputs.target.staged and fleet.attributed.suspected:
         return suspicion(fleet)
     parked = sum(1 for one in fleet.nodes.values() if one.step is NodeStep.PARKED)
     limit = fleet.policy.limits.parked.of(len(fleet.nodes))
     if fleet.inputs.target.staged and parked > limit:
-        return StageHold(f"{counted(parked, 'node')} parked, more than limits.parked ({limit})")
+        reason = f"{counted(parked, 'node')} parked, more than limits.parked ({limit})"
+        return StageHold(reason, kind=HoldKind.PARKED)
     return None
+
+
+def is_refused(inputs: StageInputs, now: float) -> bool:
+    """Whether the pods that the API server refused are not tried again yet."""
+    return bool(inputs.refused) and (inputs.refused_until is None or now < inputs.refused_until)
 
 
 def closed(fleet: StagedNodes, stage: Stage, passed: Mapping[str, float]) -> StageHold | None:
     """Why the current stage is not open; `passed` are the times of the stages before it."""
     until = rollout_windows.frozen_until(fleet.policy.freeze, fleet.now)
     if until is not None:
-        return StageHold("freeze", until)
+        return StageHold("freeze", until, kind=HoldKind.FREEZE)
     until = rollout_windows.closed_until(stage.windows, fleet.policy.windows, fleet.now)
     if until is not None:
-        return StageHold(f"window {', '.join(stage.windows)} is closed", until)
+        reason = f"window {', '.join(stage.windows)} is closed"
+        return StageHold(reason, until, kind=HoldKind.WINDOW, about=stage.name)
     if stage.approval is not None and stage.name not in fleet.inputs.approved:
         since = max(passed.values(), default=fleet.inputs.record.began)
         until = (since or fleet.now) + stage.approval.within
         overdue = ", overdue" if until <= fleet.now else ""
         reason = f"approval by {', '.join(stage.approval.from_)}{overdue}"
-        return StageHold(reason, None if overdue else until)
+        about = f"{stage.name}{overdue}"
+        return StageHold(reason, None if overdue else until, kind=HoldKind.APPROVAL, about=about)
     for after in fleet.policy.after:
         if not after.same_node and after.agent in fleet.inputs.behind:
-            return StageHold(f"agent {after.agent} is updated first")
+            reason = f"agent {after.agent} is updated first"
+            return StageHold(reason, kind=HoldKind.AFTER, about=after.agent)
     return None
 
 
@@ -63,12 +80,13 @@ def unable(fleet: StagedNodes, members: Sequence[str]) -> StageHold | None:
         return None
     steps = (fleet.nodes[name] for name in members)
     reasons = ", ".join(sorted({one.reason for one in steps if one.reason}))
-    return StageHold(f"no node of the stage can be updated ({reasons})")
+    return StageHold(f"no node of the stage can be updated ({reasons})", kind=HoldKind.UNABLE)
 
 
 def edited(fleet: StagedNodes) -> StageHold:
     """The hold while the DaemonSet has another template than the proven one."""
-    return StageHold("the template was edited in the cluster; no pod is replaced because of it")
+    reason = "the template was edited in the cluster; no pod is replaced because of it"
+    return StageHold(reason, kind=HoldKind.EDITED)
 
 
 def suspicion(fleet: StagedNodes) -> StageHold:
@@ -77,14 +95,15 @@ def suspicion(fleet: StagedNodes) -> StageHold:
     starting = [one for one in fleet.nodes.values() if one.step in UPDATING]
     until = max((one.until for one in starting if one.until is not None), default=None)
     reason = f"{first.reason} on {first.node}; {counted(len(starting), 'node')} still starting"
-    return StageHold(reason, until)
+    return StageHold(reason, until, kind=HoldKind.SUSPICION)
 
 
 def capped(fleet: StagedNodes, take: Sequence[str]) -> StageHold | None:
     """The hold at the limit of nodes at risk, if time does not prove any of them."""
     if take or fleet.at_risk < fleet.cap or any(fleet.nodes[n].step in MOVING for n in fleet.risky):
         return None
-    return StageHold(f"{counted(fleet.at_risk, 'node')} at risk, the limit is {fleet.cap}")
+    reason = f"{counted(fleet.at_risk, 'node')} at risk, the limit is {fleet.cap}"
+    return StageHold(reason, kind=HoldKind.AT_RISK)
 
 
 def halts_after_batch(fleet: StagedNodes, failure: Halt | None) -> StageHold | None:
@@ -99,7 +118,7 @@ def halts_after_batch(fleet: StagedNodes, failure: Halt | None) -> StageHold | N
     if not moving:
         return None
     until = max((one.until for one in moving if one.until is not None), default=None)
-    return StageHold(f"halts after this batch: {failure.message}", until)
+    return StageHold(f"halts after this batch: {failure.message}", until, kind=HoldKind.BATCH)
 
 
 def halt(fleet: StagedNodes, gates: Sequence[GateResult], *, waits: bool) -> Halt | None:

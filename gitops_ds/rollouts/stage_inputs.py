@@ -32,13 +32,15 @@ def observed(seen: Observation) -> StageInputs | None:
         return None
     policy, pools = policy_and_pools
     approvals = approval_annotations.approvals(seen.revisions, target)
+    record = target_revisions.record_of(seen.revisions, target)
     return StageInputs(
         policy,
         target,
-        target_revisions.record_of(seen.revisions, target),
+        record,
         pools,
         approved=frozenset(one.stage for one in approvals),
         approvals=approvals,
+        refused=record.refused,
         held=halted_templates.hold_reason(daemonset.annotations, target) if target.staged else "",
         halted=frozenset(one.hash for one in halted_templates.parse(daemonset.annotations)),
     )

@@ -27,9 +27,11 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 
 from gitops_ds.daemonset.node_pods import NodePodLayout
+from gitops_ds.model import plain_text
 from gitops_ds.model.rollouts.rollout_policy import Stage
 from gitops_ds.model.rollouts.staged_rollout import (
     Halt,
+    HoldKind,
     NodeStep,
     StageHold,
     StageInputs,
@@ -49,6 +51,7 @@ from gitops_ds.rollouts import (
 from gitops_ds.rollouts.gate_results import GateResult, GateState
 from gitops_ds.rollouts.staged_nodes import StagedNodes
 
+_REFUSAL = 300  # characters of the message of the API server in the record
 _ENDED = (NodeStep.PROVED, NodeStep.PARKED, NodeStep.SET_ASIDE)
 
 
@@ -100,12 +103,22 @@ def decide(layout: NodePodLayout, inputs: StageInputs) -> StagesDecision:
             early=is_early,
             before=_before(fleet, stages, selection),
             gates={one.probe.key: one.record for one in stages.gates if one.record is not None},
+            refused=_refused(inputs, hold),
         ),
         hold=hold,
         complete=complete,
         commits=halt is None and inputs.target.staged and (complete or is_early),
         wake_at=min(due, default=None),
     )
+
+
+def _refused(inputs: StageInputs, hold: StageHold | None) -> str:
+    """The refusal in the record: the first message, until pods are admitted or another hold begins,
+    so that no attempt writes.
+    """
+    if not inputs.refused or (hold is not None and hold.kind is not HoldKind.REFUSED):
+        return ""
+    return inputs.record.refused or plain_text.line(inputs.refused, _REFUSAL)
 
 
 def _open_nodes(fleet: StagedNodes, stages: _Stages) -> frozenset[str]:

@@ -134,16 +134,23 @@ def _rollouts(agents: Sequence[AgentStatus]) -> Iterator[Metric]:
     halted = GaugeMetricFamily(
         "gitopsds_rollout_halted", "1 if the staged rollout is halted.", labels=which
     )
+    hold = GaugeMetricFamily(
+        "gitopsds_rollout_hold",
+        "1 while the staged rollout updates no further node, by the kind of its hold.",
+        labels=[*which, "kind"],
+    )
     for agent in agents:
         rollout = agent.rollout
         if rollout is None:
             continue
         name = [agent.namespace, agent.name]
+        if rollout.hold:
+            hold.add_metric([*name, rollout.hold], 1)
         for state in ("at_risk", "parked", "proved", "total"):
             nodes.add_metric([*name, state], getattr(rollout, state))
         limit.add_metric(name, rollout.limit)
         halted.add_metric(name, rollout.halted)
-    yield from (nodes, limit, halted)
+    yield from (nodes, limit, halted, hold)
 
 
 def _sources(statuses: Iterable[SourceStatus]) -> Iterator[Metric]:

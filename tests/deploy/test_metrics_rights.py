@@ -98,7 +98,7 @@ def test_a_template_that_needs_too_much_memory_is_halted_in_its_canary(
         service.wait_for_log("created DaemonSet measured/agent")
         until(lambda: running(plane) == 3, lambda: "no pods", PATIENCE)
         upstream.commit({"agents/agent/daemonset.json": agent(2)})
-        service.wait_for_log("gate pods has no data: metrics API: no memory of pod")
+        service.wait_for_log("gate pods has no data: 1 of 1 node without a value: node-")
         assert len(pinned(plane)) == 1
         report(plane, "95Mi")
         service.wait_for_log("gate pods failed: 95 (container ")

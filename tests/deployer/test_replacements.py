@@ -8,8 +8,11 @@ import asyncio
 from collections import Counter
 
 from gitops_ds.controller.controller import Powers
-from gitops_ds.model.decision import CreatePod, DeletePod, ReleasePod
+from gitops_ds.fleet import staged_rollouts
+from gitops_ds.model.decision import CreatePod, DeletePod, RecordRollout, ReleasePod
 from gitops_ds.model.events.base import ActionFailed, Performed
+from gitops_ds.model.events.rollouts import RolloutHeld
+from gitops_ds.model.rollouts.staged_rollout import HoldKind
 from gitops_ds.simulator.faults import RequestFault, SimulatedRequest, failure
 from tests.deployer.rollout_scene import NODES, Scene, play
 
@@ -56,5 +59,41 @@ def test_refused_creates_cost_one_node_its_earlier_pod_and_not_all_at_once() -> 
         assert len(deleted) == 1
         refuses = False
         await scene.until(lambda: len(scene.on("2")) == NODES)
+
+    play(Powers.PACE, script, policy=ALL_AT_ONCE, faults=refused)
+
+
+def test_refused_pods_are_a_hold_in_the_objects_of_the_cluster_written_once() -> None:
+    """The command line reads the same hold as the service."""
+    refuses = True
+
+    def refused(request: SimulatedRequest) -> RequestFault | None:
+        of_pods = request.resource is not None and request.resource.kind == "Pod"
+        return failure(403, "quota") if refuses and request.dry_run and of_pods else None
+
+    async def script(scene: Scene) -> None:
+        nonlocal refuses
+        scene.push("2")
+        await asyncio.sleep(600)  # ten attempts
+        assert scene.controller is not None
+        seen = scene.controller.observe(scene.controller.keys[0])
+        assert seen is not None
+        rollout = staged_rollouts.read(seen)
+        assert rollout is not None
+        hold = rollout.stages.hold
+        assert hold is not None
+        assert hold.kind is HoldKind.REFUSED
+        assert hold.reason.startswith("the API server refuses the pods: ")
+        assert scene.on("2") == set()
+        assert len([one for one in scene.events if isinstance(one, RolloutHeld)]) == 1
+        records = [
+            one
+            for one in scene.events
+            if isinstance(one, Performed) and isinstance(one.action, RecordRollout)
+        ]
+        refuses = False
+        await scene.until(lambda: len(scene.on("2")) == NODES)
+        assert scene.record().refused == ""
+        assert len(records) <= 3
 
     play(Powers.PACE, script, policy=ALL_AT_ONCE, faults=refused)

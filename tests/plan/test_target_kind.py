@@ -56,7 +56,7 @@ def test_the_kind_follows_from_what_is_proven(
     assert target_kind.of(wanted, HISTORY, rollback, NOW).kind is kind
 
 
-def test_a_template_without_any_known_digest_is_no_proven_one() -> None:
+def test_a_template_without_any_known_digest_is_not_proven() -> None:
     history = TemplateHistory(TemplateProof(""), earlier=(TemplateProof(""),))
     wanted = WantedTemplate("", "")
     assert target_kind.of(wanted, history, Rollback(), NOW).kind is TargetKind.FORWARD

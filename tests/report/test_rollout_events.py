@@ -15,7 +15,13 @@ from gitops_ds.model.events.rollouts import (
     StagePassed,
 )
 from gitops_ds.model.objects import CONTROLLER_REVISION, Key
-from gitops_ds.model.rollouts.staged_rollout import Halt, RolloutRecord, StageHold, StagesDecision
+from gitops_ds.model.rollouts.staged_rollout import (
+    Halt,
+    HoldKind,
+    RolloutRecord,
+    StageHold,
+    StagesDecision,
+)
 from gitops_ds.telemetry.kube_events import EventRecorder
 from gitops_ds.telemetry.metrics import Metrics
 from gitops_ds.telemetry.notifications import NotificationBuilder
@@ -26,7 +32,7 @@ HALT = Halt(5.0, "canary", "CrashLoopBackOff on node-1")
 EVENTS: list[tuple[Event, str]] = [
     (StageOpened(1.0, AGENT, COMMIT, "canary", 2), "opened"),
     (StagePassed(1.0, AGENT, COMMIT, "canary", 2), "passed"),
-    (RolloutHeld(1.0, AGENT, COMMIT, StageHold("freeze", 86400.0)), "held"),
+    (RolloutHeld(1.0, AGENT, COMMIT, StageHold("freeze", 86400.0, kind=HoldKind.FREEZE)), "held"),
     (RolloutHalted(1.0, AGENT, COMMIT, HALT), "halted"),
 ]
 

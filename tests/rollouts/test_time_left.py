@@ -10,6 +10,7 @@ from gitops_ds.daemonset.rollout_simulation import RolloutPace
 from gitops_ds.model.rollouts import rollout_policy
 from gitops_ds.model.rollouts.staged_rollout import (
     Halt,
+    HoldKind,
     NodeProgress,
     NodeStep,
     RolloutRecord,
@@ -127,9 +128,9 @@ def decision(letters: str, **more: Any) -> StagesDecision:
         ("WW", {"pace": {"start": 1, "max": 1, "every": "60s"}}, {}, 195),
         ("WWW", {"pace": {"start": 2, "factor": 1, "max": 2}}, {}, 170),
         ("NW", {}, {}, 135),
-        ("W", {}, {"hold": StageHold("a window", 1300.0)}, 435),
-        ("W", {}, {"hold": StageHold("a window", 900.0)}, 135),
-        ("W", {}, {"hold": StageHold("a person")}, None),
+        ("W", {}, {"hold": StageHold("a window", 1300.0, kind=HoldKind.WINDOW)}, 435),
+        ("W", {}, {"hold": StageHold("a window", 900.0, kind=HoldKind.WINDOW)}, 135),
+        ("W", {}, {"hold": StageHold("a person", kind=HoldKind.APPROVAL)}, None),
         ("WF", {}, {}, None),
         ("W", {}, {"halt": Halt(1.0, "rest", "it crashes")}, None),
     ],

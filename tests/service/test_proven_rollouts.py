@@ -24,7 +24,7 @@ pytestmark = [
     pytest.mark.system,
     pytest.mark.xdist_group("staged"),
 ]
-NODES = 12
+NODES, FEW = 12, 4
 SOAKS, LONG = Soaks(canary=5), Soaks(canary=86_400)
 
 
@@ -218,7 +218,7 @@ def test_a_policy_that_is_removed_while_a_pod_is_gated_leaves_no_node_without_an
     upstream = Upstream(tmp_path / "fleet")
     upstream.commit(staged.files("1", staged.policy(LONG)))
     with (
-        staged.plane_with(tmp_path, NODES, pod_delete_milliseconds=8000) as plane,
+        staged.plane_with(tmp_path, FEW, pod_delete_milliseconds=8000) as plane,
         running(tmp_path, plane, *staged.words(upstream)) as (_, log),
     ):
         asyncio.run(_removed_policy(plane, upstream, log))
@@ -226,11 +226,11 @@ def test_a_policy_that_is_removed_while_a_pod_is_gated_leaves_no_node_without_an
 
 async def _removed_policy(plane: controlplane.ControlPlane, upstream: Upstream, log: Path) -> None:
     async with staged.watching(plane, LONG) as watch:
-        await watch.until(lambda: len(watch.on("1")) == NODES, log)
+        await watch.until(lambda: len(watch.on("1")) == FEW, log)
         upstream.commit(staged.files("2", staged.policy(LONG)))
         await watch.until(lambda: any(pod.gated for _, pod in watch.pods.values()), log)
         gated = {uid for uid, (_, pod) in watch.pods.items() if pod.gated}
         upstream.commit({"agents/agent/rollout.yaml": None})
         await watch.until(lambda: not gated & set(watch.pods), log)
-        await watch.until(lambda: len(watch.on("2")) == NODES, log)
+        await watch.until(lambda: len(watch.on("2")) == FEW, log)
         assert not any(pod.gated for _, pod in watch.pods.values())

@@ -72,7 +72,8 @@ class RolloutRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     `passed` maps each stage that was passed to the time; a passed stage stays passed when its pods
     are replaced. `early`: the DaemonSet gets the template before every stage is passed. `before`
     is when the current stage first touched a node, if a gate compares with the time before; `gates`
-    are the results of its measured gates. The size depends on the number of stages and gates only.
+    are the results of its measured gates; `refused` is the message of the API server that refuses
+    the pods, the first one. The size depends on the number of stages and gates only.
     """
 
     began: float = 0.0
@@ -81,6 +82,7 @@ class RolloutRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     early: bool = False
     before: Mapping[str, float] = {}
     gates: Mapping[str, GateRecord] = {}
+    refused: str = ""
 
 
 class StageInputs(msgspec.Struct, frozen=True):
@@ -90,12 +92,11 @@ class StageInputs(msgspec.Struct, frozen=True):
     `readings` are the last measurements of gates; `behind` maps each agent of `after` to the nodes
     where it is not up to date (None: anywhere in the cluster); `busy` are the nodes with pods that
     belong to no DaemonSet; `refused` is the message of the API server that refuses the pods, else
-    empty: they are tried again at `refused_until`; `held` is the reason for which a person must
-    release the rollout first, else empty; `halted` are the hashes of the pods of halted
-    templates; `halted_elsewhere` names the halted rollout that halts
-    this one, else empty; `at_once` is the maximum of nodes that may be taken now by `limits.api`,
-    None without a limit; `warnings` are the newest warning events of pods that are not well, by
-    their UID.
+    empty: they are tried again at `refused_until` (None: unknown); `held` is the reason for which a
+    person must release the rollout first, else empty; `halted` are the hashes of the pods of halted
+    templates; `halted_elsewhere` names the halted rollout that halts this one, else empty;
+    `at_once` is the maximum of nodes that may be taken now by `limits.api`, None without a limit;
+    `warnings` are the newest warning events of pods that are not well, by their UID.
     """
 
     policy: RolloutPolicy
@@ -165,8 +166,29 @@ class StageState(StrEnum):
     PASSED = "passed"
 
 
-class StageHold(msgspec.Struct, frozen=True):
-    """Why no further node is updated now, and when that ends, None if unknown."""
+class HoldKind(StrEnum):
+    """The kinds of holds; the values are a label of metrics, and in JSON."""
+
+    SUSPENDED = "suspended"
+    HALTED_BEFORE = "halted-before"
+    HALTED_ELSEWHERE = "halted-elsewhere"
+    REFUSED = "refused"
+    SUSPICION = "suspicion"
+    PARKED = "parked"
+    FREEZE = "freeze"
+    WINDOW = "window"
+    APPROVAL = "approval"
+    AFTER = "after"
+    UNABLE = "unable"
+    EDITED = "edited"
+    AT_RISK = "at-risk"
+    BATCH = "batch"
+    GATE = "gate"
+    IDLE = "idle"
+
+
+class StageWait(msgspec.Struct, frozen=True):
+    """What a stage waits for, and when that ends, None if unknown."""
 
     reason: str
     until: float | None = None
@@ -178,6 +200,19 @@ class StageHold(msgspec.Struct, frozen=True):
             return self.reason
         ends = datetime.fromtimestamp(self.until, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         return f"{self.reason}, until {ends}"
+
+
+class StageHold(StageWait, frozen=True, kw_only=True):
+    """Why no further node is updated now. `about` is what differs between two holds of a kind, as
+    the gate; its reason may change meanwhile.
+    """
+
+    kind: HoldKind
+    about: str = ""
+
+    def continues(self, before: StageHold | None) -> bool:
+        """Whether it is the same hold as one before, with the same or another reason."""
+        return before is not None and (before.kind, before.about) == (self.kind, self.about)
 
 
 class StageProgress(msgspec.Struct, frozen=True):
