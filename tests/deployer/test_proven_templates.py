@@ -15,7 +15,9 @@ from gitops_ds.controller.controller import Powers
 from gitops_ds.model import names
 from gitops_ds.model.cluster import PatchType, Propagation
 from gitops_ds.model.objects import DAEMONSET, NODE, POD, Body
+from gitops_ds.model.skipped import DriftPolicy
 from gitops_ds.model.values import replace
+from gitops_ds.plan.options import ApplyOptions
 from gitops_ds.simulator import NodeSpec, PodFault, Trouble
 from tests.deployer.rollout_scene import NODES, POLICY, Scene, play
 from tests.deployer.test_rollout_faults import ends, spoil
@@ -327,3 +329,17 @@ def test_a_service_paces_the_rollouts_of_its_own_owners_only(claims: tuple[str, 
         await ends(scene, "2")
 
     play(Powers.PACE, script)
+
+
+def test_a_daemonset_that_was_deleted_under_drift_report_is_created_by_the_next_commit() -> None:
+    async def script(scene: Scene) -> None:
+        await delete(scene, Propagation.BACKGROUND)
+        await asyncio.sleep(120)
+        assert scene.pods() == {}
+        scene.push("2")
+        await canary_only(scene, "2")
+        assert len(scene.on("1")) == NODES - CANARY
+        await ends(scene, "2")
+
+    options = ApplyOptions(patience=0.0, drift=DriftPolicy.REPORT)
+    play(Powers.PACE, script, options=options)

@@ -37,8 +37,8 @@ FAULTS: dict[str, dict[str, tuple[str, ...]]] = {
     },
     "R3: a DaemonSet that was deleted is created with the template of Git": {
         "gitops_ds.plan.rollouts.staging": (
-            "proven = self.history.template if self.history.proof else self._template",
-            "proven = self._template",
+            "proven = self._daemonset('', self.history.template)",
+            "proven = self._daemonset('', self._template)",
         )
     },
     "R4: nodes that are not well take the room of a return": {

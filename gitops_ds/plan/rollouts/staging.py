@@ -210,9 +210,14 @@ class _Staging(msgspec.Struct, frozen=True, dict=True):
         """
         old = self._old
         if old is None:
-            proven = self.history.template if self.history.proof else self._template
             is_proven = self._target.kind in (TargetKind.NONE, TargetKind.ROLLBACK)
-            yield self._daemonset("", self._template if is_proven else proven)
+            if is_proven or self.history.proof is None:
+                yield self._daemonset("", self._template)
+                return
+            proven = self._daemonset("", self.history.template)
+            # Another commit than the applied one: the missing DaemonSet is not its drift.
+            digest = content_hash.digest([proven.digest, self._wanted.source])
+            yield replace(proven, digest=digest)
             return
         if self._target.kind in (TargetKind.NONE, TargetKind.ROLLBACK):
             yield self._daemonset("", self._template)
