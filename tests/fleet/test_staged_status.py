@@ -64,7 +64,7 @@ def test_status_shows_the_stages_what_they_wait_for_and_until_when() -> None:
         "state": "open",
         "nodes": 2,
         "proved": 0,
-        "waitsFor": {"reason": "2 soaking", "until": timestamps.text(until)},
+        "waitsFor": {"reason": "2 soaking", "until": timestamps.text(until), "kind": None},
         "approvedBy": [],
     }
     there.rounds(12)
@@ -81,7 +81,7 @@ def test_status_shows_a_hold_and_its_end() -> None:
     lines = shown(there)
     assert "On hold: freeze, until 2027-02-02T00:00:00Z" in lines
     assert "canary held 0/2 freeze 2027-02-02T00:00:00Z" in lines
-    hold = {"reason": "freeze", "until": "2027-02-02T00:00:00Z"}
+    hold = {"reason": "freeze", "until": "2027-02-02T00:00:00Z", "kind": "freeze"}
     assert document(there)["rollout"]["hold"] == hold
     row = table.fleet([there.agent()], there.world.now).split()
     assert row[-3:] == ["canary", "(held)", "Progressing"]

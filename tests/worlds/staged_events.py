@@ -166,5 +166,6 @@ TABLE = (
     StagedEvent("other powers", 2, is_served, faults.the_powers_change),
 )
 
-# Events after which an invariant does not hold yet: two services pace one DaemonSet.
+# Not in the table yet: in world 312 with it, a label change moves a node that was touched later
+# into the canary that has passed, and a node of the canary into the next stage, which passes then.
 PENDING = (StagedEvent("second service", 2, has_policy, faults.a_second_service_starts),)

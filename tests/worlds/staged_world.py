@@ -133,6 +133,7 @@ class StagedWorld:
         """Starts another service, of another repository, on the same cluster."""
         if staged_oracle.SECOND not in self.tasks:
             second = self._controller(staged_oracle.SECOND, Powers.PACE, _ignore)
+            second.claim("another")
             self._begin(staged_oracle.SECOND, second.run())
 
     async def kill(self, who: str = staged_oracle.SERVICE) -> None:

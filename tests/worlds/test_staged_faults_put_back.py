@@ -23,7 +23,8 @@ FAULTS: dict[str, dict[str, tuple[str, ...]]] = {
                 "        known = {proofs.identity(one.template) for one in "
                 "self.live.revisions.get(self.manifest.key, ())}\n"
                 "        if target.kind is TargetKind.FORWARD and self._wanted.template in known:\n"
-                "            proof = Proof(self._wanted.template, '', 1.0, ProofKind.ROLLOUT)\n"
+                "            id, how = self._wanted.template, ProofKind.ROLLOUT\n"
+                "            proof = TemplateProof(id, '', 1.0, how)\n"
                 "            return target_kind.Target(TargetKind.ROLLBACK, proof)\n"
                 "        return target"
             ),
