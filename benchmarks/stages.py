@@ -192,5 +192,8 @@ def half_way() -> tuple[Observation, StageInputs]:
     seen = Observation(
         now=NOW, daemonset=daemonset, nodes=tuple(census()), pods=running, revisions=stored
     )
-    target = RolloutTarget(hashes[1], new, stored[1].name, "target")
+    known, proven = frozenset({hashes[1]}), frozenset({hashes[0]})
+    target = RolloutTarget(
+        hashes[1], new, stored[1].name, "target", staged=True, hashes=known, proven=proven
+    )
     return seen, StageInputs(POLICY, target, RolloutRecord(began=NOW - 2000))
