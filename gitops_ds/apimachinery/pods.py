@@ -68,7 +68,6 @@ def pod_of(body: Body) -> Pod:
         gated=any(
             gate.get("name") == names.SCHEDULING_GATE for gate in spec.get("schedulingGates") or ()
         ),
-        released=_released(metadata),
         **_pinned(metadata),
     )
 
@@ -109,17 +108,13 @@ def controller_of(metadata: Body) -> Owner | None:
     return None
 
 
-def _released(metadata: Body) -> float:
-    text = (metadata.get("annotations") or {}).get(names.RELEASED)
-    return timestamps.seconds(str(text)) or 0.0 if text else 0.0
-
-
 def _pinned(metadata: Body) -> dict[str, Any]:
     """The fields of a pinned pod; none for any other, as nearly every pod."""
-    annotations = metadata.get("annotations") or {}
-    if names.BOOT_ID not in annotations and names.HEALS not in annotations:
+    annotations = metadata.get("annotations")
+    if not annotations:
         return {}
     return {
+        "released": timestamps.seconds(str(annotations.get(names.RELEASED) or "")) or 0.0,
         "boot_id": sys.intern(str(annotations.get(names.BOOT_ID) or "")),
         "heals": annotations.get(names.HEALS) == "true",
     }

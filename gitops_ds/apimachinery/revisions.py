@@ -90,6 +90,11 @@ def labels_of(revision: Revision) -> Mapping[str, str]:
     return (revision.raw.get("metadata") or {}).get("labels") or {}
 
 
+def annotations_of(revision: Revision) -> Mapping[str, Any]:
+    """Its annotations."""
+    return (revision.raw.get("metadata") or {}).get("annotations") or {}
+
+
 def hash_of(template: Body, collision_count: int | None) -> str:
     """The hash for names and labels: FNV-1a of the canonical data and the collision count, in
     letters that form no word.

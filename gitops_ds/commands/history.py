@@ -36,7 +36,7 @@ async def history(agent: Agent, repository: Repository | None) -> list[dict[str,
     for revision in agent.history:
         commit = agent.commit_of(revision)
         info = await _info(repository, commit)
-        annotations = (revision.raw.get("metadata") or {}).get("annotations") or {}
+        annotations = revisions.annotations_of(revision)
         cause = info.subject if info else annotations.get(names.CHANGE_CAUSE, "")
         entries.append(
             {

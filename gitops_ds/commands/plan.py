@@ -172,10 +172,9 @@ def planned(
     ours = {key for key, body in live.objects.items() if object_owner.labelled(body, stamp.owner)}
     context = PlanContext(stamp, options, inventory=ours)
     bundle = prepared_commit.bundle
-    plan = target_words.over(
-        planner.plan(bundle, live, context), staging.words(bundle, live, context)
-    )
-    return SnapshotPlan(plan, bundle, live, context)
+    plan = planner.plan(bundle, live, context)
+    changes = target_words.over(plan.changes, staging.words(bundle, live, context))
+    return SnapshotPlan(replace(plan, changes=changes), bundle, live, context)
 
 
 def with_stages(plan: Plan, bundle: Bundle, live: Live) -> Plan:

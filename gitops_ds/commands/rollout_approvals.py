@@ -48,7 +48,7 @@ async def approve(cluster: Cluster, request: StageRequest) -> ApprovedStage:
     """
     daemonset, target, own_revisions = await _rollout(cluster, request)
     (revision,) = own_revisions
-    annotations = approval_annotations.annotations_of(revision)
+    annotations = revisions.annotations_of(revision)
     if names.APPROVERS in annotations:
         raise errors.Refused(
             f"{daemonset.key}: only the approvers of the repository "

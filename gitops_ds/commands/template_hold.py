@@ -60,5 +60,5 @@ def _is_target(revision: Revision, key: Key, annotations: dict[str, str]) -> boo
 
 
 def _commit(target: Revision) -> str:
-    annotations = (target.raw.get("metadata") or {}).get("annotations") or {}
+    annotations = revisions.annotations_of(target)
     return str(annotations.get(names.COMMIT) or "")

@@ -80,7 +80,8 @@ async def draft_located(
     bundle = ignore_differences.over(bundle, live, options.ignore)
     live = await _with_deletions(target, bundle, live, context)
     applier = Applier(target.cluster, resources, live, context)
-    plan = target_words.over(await _plan(applier, bundle), staged.words)
+    plan = await _plan(applier, bundle)
+    plan = replace(plan, changes=target_words.over(plan.changes, staged.words))
     plan = _without_suspended(plan, located, applier)
     return PreparedPlan(plan, located.bundle, located.commit, applier, state, staged.histories)
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Set
 from gitops_ds import errors
 from gitops_ds.apimachinery import revisions
 from gitops_ds.apimachinery.builtin_resources import RESOURCES
-from gitops_ds.apimachinery.rollouts import approval_annotations, proofs, target_revisions
+from gitops_ds.apimachinery.rollouts import proofs, target_revisions
 from gitops_ds.client import informer
 from gitops_ds.client.body_interning import EqualBodies
 from gitops_ds.client.informer import Failing
@@ -251,7 +251,7 @@ def _approval_mark(body: Body) -> object:
     revision = revisions.revision_of(body)
     if revision is None:
         return None
-    annotations = approval_annotations.annotations_of(revision)
+    annotations = revisions.annotations_of(revision)
     if names.APPROVERS not in annotations:
         return None
     return frozenset(target_revisions.record_in(revision).passed), annotations.get(names.APPROVALS)

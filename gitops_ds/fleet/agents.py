@@ -110,7 +110,7 @@ class Agent(msgspec.Struct, frozen=True):
         if is_copy(self.seen):  # the built-in controller copies the annotations to revisions
             return ""
         commits: Mapping[int, CommitId] = self.state.revisions.get(self.key, {})
-        annotations = (revision.raw.get("metadata") or {}).get("annotations") or {}
+        annotations = revisions.annotations_of(revision)
         return commits.get(revision.number) or str(annotations.get(names.COMMIT) or "")
 
     def nodes_by_hash(self) -> Counter[str]:

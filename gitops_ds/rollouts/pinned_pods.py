@@ -273,7 +273,7 @@ class _Writes:
         revision = next(
             (one for one in self.layout.seen.revisions if one.uid == self.target.uid), None
         )
-        if not self.decided.commits or revision is None or any(True for _ in self.relabels()):
+        if not self.decided.commits or revision is None or any(self.relabels()):
             return
         is_proven = proofs.proof_in(revision) is not None
         complete, proof = self.decided.complete, self._proof if self.decided.complete else ""

@@ -12,23 +12,24 @@ from typing import Any
 
 import msgspec
 
+from gitops_ds.apimachinery import revisions
 from gitops_ds.model import names
 from gitops_ds.model.live import Revision
 from gitops_ds.model.rollouts.stage_approval import StageApproval
 from gitops_ds.model.rollouts.staged_rollout import RolloutTarget
 
 
-def approvals(revisions: Iterable[Revision], target: RolloutTarget) -> tuple[StageApproval, ...]:
+def approvals(known: Iterable[Revision], target: RolloutTarget) -> tuple[StageApproval, ...]:
     """The approvals of the target; none if they are invalid or for another template."""
-    revision = next((one for one in revisions if one.uid == target.uid), None)
-    annotations = annotations_of(revision) if revision else {}
+    revision = next((one for one in known if one.uid == target.uid), None)
+    annotations = revisions.annotations_of(revision) if revision else {}
     read = _derived if names.APPROVERS in annotations else _annotated
     return tuple(one for one in read(annotations) if one.hash in ("", target.hash))
 
 
-def approved_stages(revisions: Iterable[Revision], target: RolloutTarget) -> frozenset[str]:
+def approved_stages(known: Iterable[Revision], target: RolloutTarget) -> frozenset[str]:
     """The stages of the target that are approved."""
-    return frozenset(one.stage for one in approvals(revisions, target))
+    return frozenset(one.stage for one in approvals(known, target))
 
 
 def annotated(stages: Iterable[StageApproval]) -> str:
@@ -49,11 +50,6 @@ def decoded(text: str) -> tuple[StageApproval, ...]:
     except (msgspec.DecodeError, msgspec.ValidationError):
         return ()
     return tuple(one for one in approvals if one.hash)  # without a hash it could be for any target
-
-
-def annotations_of(revision: Revision) -> Mapping[str, Any]:
-    """The annotations of a revision."""
-    return (revision.raw.get("metadata") or {}).get("annotations") or {}
 
 
 def _derived(annotations: Mapping[str, Any]) -> tuple[StageApproval, ...]:

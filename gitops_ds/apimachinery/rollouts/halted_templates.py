@@ -7,7 +7,6 @@ later commit with exactly the same template is on hold until a person releases i
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Set
-from typing import Any
 
 import msgspec
 
@@ -108,8 +107,7 @@ def _same(one: str, other: str) -> bool:
 
 def _halted(hash: str, target: Revision, record: RolloutRecord) -> HaltedTemplate:
     assert record.halt is not None
-    metadata: Mapping[str, Any] = target.raw.get("metadata") or {}
-    annotations: Mapping[str, Any] = metadata.get("annotations") or {}
+    annotations = revisions.annotations_of(target)
     return HaltedTemplate(
         hash,
         str(annotations.get(names.COMMIT) or ""),

@@ -60,7 +60,7 @@ def encoded(proof: TemplateProof) -> str:
 
 def proof_in(revision: Revision) -> TemplateProof | None:
     """The proof of the template of a revision; None without one for exactly this template."""
-    proof = _parsed((revision.raw.get("metadata") or {}).get("annotations"), names.PROOF)
+    proof = _parsed(revisions.annotations_of(revision), names.PROOF)
     return proof if proof is not None and proof.template == identity(revision.template) else None
 
 

@@ -63,7 +63,7 @@ def body_of(
 
 def renewed(daemonset: DaemonSet, revision: Revision) -> dict[str, Any]:
     """The target revision as it was applied, from the one in the cluster."""
-    annotations = (revision.raw.get("metadata") or {}).get("annotations") or {}
+    annotations = revisions.annotations_of(revision)
     kept = {name: annotations[name] for name in _APPLIED if name in annotations}
     body = body_of(daemonset, revision.template, "")
     body["metadata"] |= {
@@ -96,7 +96,7 @@ def target_of(
     template = proofs.identity(revision.template)
     same = [one for one in own_revisions if proofs.identity(one.template) == template]
     owned = next((one for one in same if is_promoted(one) and one.hash), revision)
-    annotations = (revision.raw.get("metadata") or {}).get("annotations") or {}
+    annotations = revisions.annotations_of(revision)
     return RolloutTarget(
         proofs.hash_of(owned),
         revision.template,
@@ -148,7 +148,7 @@ def record_of(own_revisions: Iterable[Revision], target: RolloutTarget) -> Rollo
 
 def record_in(target: Revision) -> RolloutRecord:
     """The record of the rollout in a target revision; an empty one if it is invalid."""
-    annotations = (target.raw.get("metadata") or {}).get("annotations") or {}
+    annotations = revisions.annotations_of(target)
     text = annotations.get(names.ROLLOUT_RECORD)
     try:
         return msgspec.json.decode(str(text), type=RolloutRecord) if text else RolloutRecord()

@@ -34,7 +34,7 @@ from gitops_ds.pipeline.staged_outlook import StagedPreviews
 from gitops_ds.plan import base_diff as differences
 from gitops_ds.plan import printers
 from gitops_ds.plan.options import PlanContext
-from gitops_ds.plan.rollouts import staging
+from gitops_ds.plan.rollouts import staging, target_words
 from gitops_ds.plan.tracking_labels import Stamp
 from gitops_ds.redaction import objects
 from gitops_ds.render import bundle as rendering
@@ -68,11 +68,11 @@ def against(
         writes = _writes(before, after, live, rule_sides)
         nodes = after.census.nodes if after.census else ()
         bodies = {key: manifest.body for key, manifest in before.manifests.items()}
-        writes = staged.over(writes, bodies, after.bundle, nodes)
+        previews = staged.over(writes, bodies, after.bundle, nodes)
         targets = staging.words(after.bundle, live, PlanContext(Stamp("", "")))
-        writes = [replace(one, target=targets.get(one.key, "")) for one in writes]
-        looks = outlook.outlooks(rule_sides, writes, played, history=bool(live.revisions))
-        changed.append(ClusterChange((name,), tuple(writes), looks, after.census))
+        changes = target_words.over(previews, targets)
+        looks = outlook.outlooks(rule_sides, changes, played, history=bool(live.revisions))
+        changed.append(ClusterChange((name,), changes, looks, after.census))
     more = [
         *more,
         *check_rules.across(steps, {name: one.bundle for name, one in heads.items()}, sides.head),

@@ -6,11 +6,13 @@ halted or its template is on hold, is replaced.
 
 from __future__ import annotations
 
+from gitops_ds.apimachinery import revisions
 from gitops_ds.apimachinery.rollouts import halted_templates, proofs, target_revisions
 from gitops_ds.model import names
 from gitops_ds.model.live import Revision
 from gitops_ds.model.objects import Body, Key
 from gitops_ds.model.rollouts.rollout_policy import RolloutPolicy
+from gitops_ds.model.rollouts.staged_rollout import RolloutTarget
 from gitops_ds.model.skip_reasons import SkipReason
 from gitops_ds.model.skipped import Skipped
 
@@ -32,21 +34,15 @@ def running(
     if proofs.proof_in(current) is not None:  # complete, under the revision of an edit
         return None
     hash = proofs.hash_of(current)
+    source = str(revisions.annotations_of(current).get(names.TEMPLATE_DIGEST) or "")
+    wanted = RolloutTarget(hash, current.template, hashes=frozenset({hash}), source=source)
     annotations = (old.get("metadata") or {}).get("annotations") or {}
-    source = ((current.raw.get("metadata") or {}).get("annotations") or {}).get(
-        names.TEMPLATE_DIGEST
-    )
-    is_halted = any(
-        one.hash == hash or (one.source and one.source == source)
-        for one in halted_templates.parse(annotations)
-    )
-    return None if is_halted else current
+    return None if halted_templates.hold_reason(annotations, wanted) else current
 
 
 def skipped(daemonset: Key, running: Revision) -> Skipped:
     """The message for a template that waits."""
-    annotations = (running.raw.get("metadata") or {}).get("annotations") or {}
-    commit = str(annotations.get(names.COMMIT) or "")[:12]
+    commit = str(revisions.annotations_of(running).get(names.COMMIT) or "")[:12]
     of = f" of commit {commit}" if commit else ""
     message = (
         f"the template of {daemonset} waits for the end of the rollout{of} "

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import PurePosixPath
 
+from gitops_ds.apimachinery import revisions
 from gitops_ds.apimachinery.rollouts import target_revisions
 from gitops_ds.model import names
 from gitops_ds.model.live import Live
@@ -26,7 +27,7 @@ def halted(bundle: Bundle, live: Live) -> Iterator[HaltedRollout]:
         halt = target_revisions.record_in(target).halt if target else None
         if target is None or halt is None or manifest.holder is not None:
             continue
-        annotations = (target.raw.get("metadata") or {}).get("annotations") or {}
+        annotations = revisions.annotations_of(target)
         old = live.objects.get(manifest.key) or {}
         policy = rollout_policy.decode(bundle.rollouts[manifest.agent].document)
         yield HaltedRollout(

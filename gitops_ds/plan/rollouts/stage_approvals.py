@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Set
 
-from gitops_ds.apimachinery import daemonsets
+from gitops_ds.apimachinery import daemonsets, revisions
 from gitops_ds.apimachinery.rollouts import approval_annotations, target_revisions
 from gitops_ds.model import names
 from gitops_ds.model.live import Live, Revision
@@ -27,16 +27,16 @@ def waiting(bundle: Bundle, live: Live) -> Iterator[WaitingStage]:
         old = live.objects.get(manifest.key)
         if old is None or manifest.holder is not None:
             continue
-        revisions = _revisions(live, manifest.key)
-        target = target_revisions.target_of(daemonsets.daemonset_of(old), revisions)
+        known = _revisions(live, manifest.key)
+        target = target_revisions.target_of(daemonsets.daemonset_of(old), known)
         if target is None or not target.staged:
             continue
-        revision = next(one for one in revisions if one.uid == target.uid)
+        revision = next(one for one in known if one.uid == target.uid)
         policy = rollout_policy.decode(bundle.rollouts[manifest.agent].document)
         stage = _current(policy, target_revisions.record_in(revision))
         if stage is None or stage.approval is None:
             continue
-        annotations = approval_annotations.annotations_of(revision)
+        annotations = revisions.annotations_of(revision)
         yield WaitingStage(
             daemonset=manifest.key,
             owner=str(old["metadata"].get("uid") or ""),

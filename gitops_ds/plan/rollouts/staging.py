@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from gitops_ds.apimachinery import daemonsets
+from gitops_ds.apimachinery import daemonsets, revisions
 from gitops_ds.apimachinery.rollouts import halted_templates, proofs, target_revisions
 from gitops_ds.model import content_hash, names
 from gitops_ds.model.live import Live, Revision
@@ -374,7 +374,7 @@ def _annotations(body: Body) -> Mapping[str, Any]:
 
 
 def _annotation(revision: Revision, name: str) -> str:
-    return str(_annotations(revision.raw).get(name) or "")
+    return str(revisions.annotations_of(revision).get(name) or "")
 
 
 def _holds(old: Body, manifest: Manifest) -> bool:

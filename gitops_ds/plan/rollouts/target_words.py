@@ -9,7 +9,7 @@ import msgspec
 from gitops_ds.apimachinery import timestamps
 from gitops_ds.apimachinery.rollouts import proofs
 from gitops_ds.model import duration
-from gitops_ds.model.change import Plan
+from gitops_ds.model.change import Change
 from gitops_ds.model.live import Revision
 from gitops_ds.model.objects import Body, Key
 from gitops_ds.model.rollouts.proven_templates import ProofKind, TemplateHistory
@@ -65,10 +65,9 @@ def of(
             return ""
 
 
-def over(plan: Plan, words: Mapping[Key, str]) -> Plan:
-    """The plan with the words of each target that it changes."""
-    changes = (replace(one, target=words.get(one.key, "")) for one in plan.changes)
-    return replace(plan, changes=tuple(changes)) if words else plan
+def over(changes: Iterable[Change], words: Mapping[Key, str]) -> tuple[Change, ...]:
+    """The changes with the words of their targets."""
+    return tuple(replace(one, target=words.get(one.key, "")) for one in changes)
 
 
 def _forward(

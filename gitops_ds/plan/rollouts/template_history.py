@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from gitops_ds.apimachinery import revisions
 from gitops_ds.apimachinery.rollouts import halted_templates, proofs
 from gitops_ds.model import names
 from gitops_ds.model.live import Live, Revision
@@ -118,7 +119,7 @@ def _adopted(
     target = annotations.get(names.TARGET, "")
     noted = next(
         (
-            str((one.raw["metadata"].get("annotations") or {}).get(names.PROVEN_REVISION) or "")
+            str(revisions.annotations_of(one).get(names.PROVEN_REVISION) or "")
             for one in targets
             if one.name == target
         ),
