@@ -1,14 +1,15 @@
 """The nodes of each stage of a rollout, and their order in it.
 
 The stages choose one after the other, each from the nodes that are left. Touched nodes come first,
-so the choice does not move while a stage is in progress; then nodes that the policy prefers, one of
-each zone in turn, by name. Parked nodes come late, and the node on which this process runs is the
-last one.
+so the choice does not move while a stage is in progress, and in a passed stage those that were
+touched before it passed; then nodes that the policy prefers, one of each zone in turn, by name.
+Parked nodes come late, and the node on which this process runs is the last one.
 """
 
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Iterable, Mapping, Sequence, Set
 
 import msgspec
@@ -22,15 +23,17 @@ ZONE = "topology.kubernetes.io/zone"
 
 
 class Candidates(msgspec.Struct, frozen=True):
-    """The nodes to divide into stages: all eligible ones, those that are touched, those that are
-    parked. For `lost` ones, which were touched and can't be proved, a stage of a number of nodes
-    takes others; they remain in their stage.
+    """The nodes to divide into stages: all eligible ones, those that are touched with the time,
+    those that are parked. For `lost` ones, which were touched and can't be proved, a stage of a
+    number of nodes takes others; they remain in their stage. `passed` are the times at which stages
+    passed. Times are seconds since 1970.
     """
 
     nodes: Sequence[Node]
-    touched: Set[str] = frozenset()
+    touched: Mapping[str, float] = {}
     parked: Set[str] = frozenset()
     lost: Set[str] = frozenset()
+    passed: Mapping[str, float] = {}
     own_node: str = ""
 
 
@@ -47,6 +50,8 @@ def members(
         prefer = stage.nodes.prefer if stage.nodes else {}
         if prefer:
             ranked.sort(key=functools.partial(_rank, candidates, prefer, turns))
+        if stage.name in candidates.passed:
+            ranked.sort(key=functools.partial(_is_later, candidates, stage.name))
         chosen = ranked if stage.nodes is None else _counted(ranked, stage.nodes, candidates)
         stages.append(tuple(node.name for node in chosen))
         for node in chosen:
@@ -86,6 +91,11 @@ def _rank(
         zone_of(node),
         node.name,
     )
+
+
+def _is_later(candidates: Candidates, stage: str, node: Node) -> bool:
+    """Whether a node was not touched before the second in which the stage passed."""
+    return candidates.touched.get(node.name, math.inf) >= math.floor(candidates.passed[stage])
 
 
 def _counted(ranked: Sequence[Node], count: NodeCount, candidates: Candidates) -> list[Node]:

@@ -48,12 +48,15 @@ class StagedNodes(msgspec.Struct, frozen=True):
             if node.name in by_node and not steps.is_excluded(node)
         ]
         parked = frozenset(node.name for node in nodes if node_steps.node_problem(node))
-        touched = frozenset(
-            name
+        touched = {
+            name: max(pod.created, pod.released)
             for name, node_pods in by_node.items()
-            if any(map(steps.is_target, node_pods.staying))
-        )
-        candidates = Candidates(nodes, touched, parked, own_node=layout.seen.own_node)
+            for pod in node_pods.staying
+            if steps.is_target(pod)
+        }
+        passed = inputs.record.passed
+        own_node = layout.seen.own_node
+        candidates = Candidates(nodes, touched, parked, passed=passed, own_node=own_node)
         members, attributed = _progress(by_node, steps, candidates, inputs)
         if lost := _lost(members, attributed, inputs):
             candidates = replace(candidates, lost=lost)

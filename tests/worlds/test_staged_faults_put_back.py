@@ -108,6 +108,12 @@ FAULTS: dict[str, dict[str, tuple[str, ...]]] = {
     "R11: a stage of parked nodes passes": {
         "gitops_ds.rollouts.staged_nodes": ("bool(able or not members) and all(", "all(")
     },
+    "R12: a service paces the DaemonSets of another one": {
+        "gitops_ds.controller.controller": (
+            "return self._claimed is None or labels.get(names.OWNER_LABEL) in self._claimed",
+            "return True",
+        )
+    },
     "R13: a canary that is lost takes no other node": {
         "gitops_ds.rollouts.staged_nodes": ("return frozenset(lost)", "return frozenset()")
     },
