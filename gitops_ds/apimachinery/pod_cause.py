@@ -31,6 +31,23 @@ _ENDED = frozenset({"CrashLoopBackOff", "RunContainerError"})
 _GENERIC = frozenset({"", "Error", "Completed"})
 # Reasons of events that repeat the status of the pod.
 REPEATING = frozenset({"BackOff", "Failed", "FailedScheduling"})
+# Reasons of warnings of pods that run nevertheless: pkg/kubelet/events/event.go,
+# pkg/kubelet/network/dns/dns.go, pkg/kubelet/kubelet_pods.go.
+HARMLESS = frozenset(
+    {
+        "AlreadyMountedVolume",
+        "CgroupV1",
+        "CheckLimitsForResolvConf",
+        "DNSConfigForming",
+        "InvalidEnvironmentVariableNames",
+        "MissingClusterDNS",
+        "PossibleMemoryBackedVolumesOnDisk",
+        "ProbeWarning",
+        "ResizeDeferred",
+        "ResizeInfeasible",
+        "VolumePermissionChangeInProgress",
+    }
+)
 
 
 class StatusCause(msgspec.Struct, frozen=True):

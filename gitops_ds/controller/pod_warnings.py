@@ -22,7 +22,7 @@ from gitops_ds.model.objects import EVENT, Key
 EVERY = 5.0  # seconds between two rounds
 AT_ONCE = 10  # pods of one round
 OF_ONE = 20  # pods of one DaemonSet; a halt and its revert commit name no more nodes
-FIRST, LONGEST = 10.0, 300.0  # seconds until the first read of a pod, and between later ones
+FIRST, LONGEST = 10.0, 300.0  # seconds until the first read of a pod, between later ones at most
 SECONDS = 10.0  # for one round
 _REVIEW = builtin_resources.RESOURCES["authorization.k8s.io", "SelfSubjectAccessReview"]
 
@@ -64,7 +64,7 @@ class PodWarnings:
         for uid, pod in pods.items():
             if len(followed) == OF_ONE:
                 break
-            followed.setdefault(uid, _UnwellPod(key, pod, seen.now + FIRST))
+            followed.setdefault(uid, _UnwellPod(key, pod, first_read(pod)))
         self._followed[key] = followed
         return {uid: one.cause for uid, one in followed.items() if one.cause is not None}
 
@@ -115,6 +115,14 @@ def unwell(seen: Observation) -> Mapping[str, Pod]:
         if not (pod.terminating or pod.gated)
         and (not pod.ready or pod.trouble or pod.settles_at > seen.now)
     }
+
+
+def first_read(pod: Pod) -> float:
+    """When the warnings of a pod that is not well are read first, in seconds since 1970: a pod that
+    does not fail may only be starting.
+    """
+    fails = pod.trouble or pod.restarts
+    return 0.0 if fails else max(pod.created, pod.released, pod.ready_since or 0.0) + FIRST
 
 
 async def read(cluster: Cluster, pods: Iterable[Pod]) -> Mapping[str, PodCause]:

@@ -53,7 +53,7 @@ async def _warnings(cluster: Cluster, seen: Sequence[Observation]) -> Mapping[st
             pod
             for one in seen
             for pod in pod_warnings.unwell(one).values()
-            if one.now - max(pod.created, pod.ready_since or 0.0) >= pod_warnings.FIRST
+            if pod_warnings.first_read(pod) <= one.now
         ),
         pod_warnings.AT_ONCE,
     )

@@ -89,7 +89,8 @@ class NodeSteps:
                 return self._restored(progress, new, stage)
             pod = TouchedPod.of(new, self._nodes.get(node_pods.node), stage, self._min_ready)
             passed_at = self._inputs.record.passed.get(stage.name) if is_passed else None
-            if pod.is_closed(passed_at):
+            within = touched_pod.ready_within(stage, self._inputs.policy)
+            if pod.is_closed(passed_at, within):
                 return self._closed(progress, pod, stage, broken)
             # A node that was touched later takes the place of one that left the stage, and soaks.
             is_passed = passed_at is not None and pod.touched <= passed_at

@@ -94,8 +94,8 @@ def suspicion(fleet: StagedNodes) -> StageHold:
     first = fleet.nodes[min(fleet.attributed.suspected | fleet.attributed.alone)]
     starting = [one for one in fleet.nodes.values() if one.step in UPDATING]
     until = max((one.until for one in starting if one.until is not None), default=None)
-    reason = f"{first.reason} on {first.node}; {counted(len(starting), 'node')} still starting"
-    return StageHold(reason, until, kind=HoldKind.SUSPICION)
+    others = f"{counted(len(starting), 'node')} still starting" if starting else "one more decides"
+    return StageHold(f"{first.reason} on {first.node}; {others}", until, kind=HoldKind.SUSPICION)
 
 
 def capped(fleet: StagedNodes, take: Sequence[str]) -> StageHold | None:

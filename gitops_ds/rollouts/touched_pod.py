@@ -63,15 +63,18 @@ class TouchedPod(msgspec.Struct, frozen=True):
         """Whether it is ready for the soak."""
         return self.pod.ready and (self.pod.ready_since or 0.0) + self.soak <= now
 
-    def is_closed(self, passed_at: float | None) -> bool:
+    def is_closed(self, passed_at: float | None, within: float) -> bool:
         """Whether its node was proved before: its stage passed with it, or its containers ran for
-        the soak before they ended.
+        the soak after the time `within` which a pod becomes ready, before they ended. The status of
+        a pod does not state when it was ready before, only when that last changed.
         """
-        if self.pod.gated:
+        pod = self.pod
+        if pod.gated:
             return False
-        if passed_at is not None and self.pod.created < math.floor(passed_at):
+        if passed_at is not None and pod.created < math.floor(passed_at):
             return True
-        return self.pod.last_run is not None and self.pod.last_run >= max(self.soak, 1.0)
+        was_ready = pod.ready or (pod.ready_since or 0.0) >= self.touched + self.soak
+        return was_ready and pod.last_run is not None and pod.last_run >= self.soak + within
 
 
 def ready_within(stage: Stage, policy: RolloutPolicy) -> float:

@@ -268,6 +268,8 @@ def test_a_restarted_container_settles_in_twice_its_last_run(
         ((), None),
         ((BACK_OFF,), "BackOff"),
         ((BACK_OFF, LIVENESS), "Unhealthy"),  # the newer BackOff has no cause
+        ((event("DNSConfigForming", "limits", "2026-01-01T12:03:00Z"), MOUNT), "FailedMount"),
+        ((event("DNSConfigForming", "limits", "2026-01-01T12:03:00Z"),), None),
         ((MOUNT, event("Unhealthy", "no", "2026-01-01T12:03:00Z")), "Unhealthy"),
         ((event("Unhealthy", "no", "2026-01-01T11:00:00Z"), MOUNT), "FailedMount"),
         (({**MOUNT, "type": "Normal"},), None),
@@ -279,3 +281,11 @@ def test_the_newest_warning_that_does_not_repeat_the_status_counts(
 ) -> None:
     warning = warning_events.newest(events)
     assert (warning.reason if warning else None) == reason
+
+
+def test_a_failed_readiness_probe_counts_only_without_another_failure() -> None:
+    readiness = event("Unhealthy", "Readiness probe failed: refused", "2026-01-01T12:09:00Z")
+    for events, message in (((LIVENESS, readiness), LIVENESS), ((BACK_OFF, readiness), readiness)):
+        warning = warning_events.newest(events)
+        assert warning is not None
+        assert warning.message == message["message"]

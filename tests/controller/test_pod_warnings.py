@@ -14,6 +14,7 @@ from gitops_ds.controller.pod_warnings import PodWarnings
 from gitops_ds.model.cluster import Cluster, Listing, Selection
 from gitops_ds.model.daemonset import PodCause
 from gitops_ds.model.objects import EVENT, Body, Key, Resource
+from gitops_ds.model.values import replace
 from tests.apimachinery.kubelet_pods import MOUNT, READINESS
 from tests.daemonset.world import World, daemonset
 from tests.simulator.setup import play
@@ -75,8 +76,6 @@ def test_a_pod_is_read_ever_more_seldom_and_its_warning_is_passed_once() -> None
 
     async def scene(warnings: PodWarnings, changed: list[Key]) -> None:
         assert not warnings.of(world.observe())
-        await asyncio.sleep(9)
-        assert not server.read
         await asyncio.sleep(3600)
         (uid,) = (pod["metadata"]["uid"] for pod in world.pods.values())
         assert warnings.of(world.observe()) == {uid: CAUSE}
@@ -92,6 +91,16 @@ def test_a_pod_is_read_ever_more_seldom_and_its_warning_is_passed_once() -> None
         assert len(changed) == 2
 
     followed(server, world, scene)
+
+
+def test_the_warnings_of_a_failing_pod_are_read_at_once_and_those_of_a_starting_one_later() -> None:
+    (failing,) = unready(1).observe().pods
+    starting = replace(failing, trouble="")
+    assert pod_warnings.first_read(failing) <= failing.created
+    assert pod_warnings.first_read(replace(starting, restarts=1)) <= failing.created
+    assert pod_warnings.first_read(starting) == failing.created + pod_warnings.FIRST
+    released = failing.created + 100
+    assert pod_warnings.first_read(replace(starting, released=released)) > released
 
 
 def test_the_requests_of_many_pods_are_bounded() -> None:
