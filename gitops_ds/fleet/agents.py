@@ -27,7 +27,7 @@ from gitops_ds.model.health import Health
 from gitops_ds.model.live import Revision
 from gitops_ds.model.objects import NODE, CommitId, Key, template_of
 from gitops_ds.model.rollouts.rollout_progress import RolloutProgress
-from gitops_ds.model.rollouts.staged_rollout import StageProgress
+from gitops_ds.model.rollouts.staged_rollout import StageHold, StageProgress
 from gitops_ds.model.skipped import DriftPolicy
 from gitops_ds.model.sources.source_status import EFFECTS, Condition, SourceStatus
 from gitops_ds.model.values import replace
@@ -73,6 +73,13 @@ class Agent(msgspec.Struct, frozen=True):
             if node_pods.wanted
         )
         return replace(counts, updated=updated)
+
+    @property
+    def hold(self) -> StageHold | None:
+        """Why no further node gets the template: the hold of its rollout, or the one at rest."""
+        if self.rollout is not None:
+            return self.rollout.stages.hold
+        return staged_rollouts.hold_at_rest(self.seen)
 
     @property
     def history(self) -> tuple[Revision, ...]:
@@ -147,7 +154,9 @@ async def list_agents(
     observed = [one for key in content.keys if (one := content.observe(key, now)) is not None]
     seen = [one for one in observed if not competing_controller.is_probe(one.daemonset.raw)]
     owners = await read_owners(cluster, state_namespace, seen, now)
-    healths = await agent_healths.read(cluster, seen, has_nodes=not unseen)
+    healths = await agent_healths.read(
+        cluster, seen, has_nodes=not unseen, busy_nodes=content.busy_nodes
+    )
     return tuple(
         Agent(
             one,
@@ -352,6 +361,7 @@ def as_json(agent: Agent) -> dict[str, Any]:
         "stage": current_stage.name if (current_stage := stage_of(agent)) else "",
         "health": {"state": agent.health.state.value, "message": agent.health.message},
         "sync": {"state": sync, "message": word},
+        "hold": staged_rollouts.hold_json(agent.hold),
         "rollout": staged_rollouts.as_json(agent.rollout) if agent.rollout else None,
     }
 

@@ -87,6 +87,8 @@ def follow(before: ProgressMarker, seen: Observation, scope: FaultScope | None =
     deadline = rollout.inputs.policy.progress.deadline if rollout else scope.deadline
     due = course.at + deadline
     state, message = _summarize(_Summary(layout, blames, tally, seen.now >= due, deadline, rollout))
+    if not daemonset.suspended and (hold := staged_rollouts.hold_at_rest(seen)):
+        message += f"; on hold: {hold.text}"
     again = [
         time
         for time in (blames.again, due if waits else None)
