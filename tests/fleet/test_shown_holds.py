@@ -128,23 +128,6 @@ def test_each_kind_is_decided_and_each_hold_has_a_kind() -> None:
     assert used == {kind.name for kind in HoldKind}
 
 
-@pytest.mark.parametrize(
-    ("before", "continues"),
-    [
-        (None, False),
-        (StageHold("1 node still starting", kind=HoldKind.SUSPICION), True),
-        (StageHold("2 nodes still starting", 5.0, kind=HoldKind.SUSPICION), True),
-        (StageHold("2 nodes still starting", kind=HoldKind.PARKED), False),
-        (StageHold("gate a", kind=HoldKind.SUSPICION, about="a"), False),
-    ],
-)
-def test_a_suspicion_with_fewer_starting_nodes_is_the_same_hold(
-    before: StageHold | None, continues: bool
-) -> None:
-    now = StageHold("1 node still starting", kind=HoldKind.SUSPICION)
-    assert now.continues(before) == continues
-
-
 class Lists:
     """A cluster that only lists the objects of a world, and a pod that is not of a DaemonSet on
     each node.
