@@ -16,6 +16,7 @@ from gitops_ds.model.events.rollouts import (
     RolloutHalted,
     RolloutHeld,
     RolloutProgressed,
+    StageNodesReplaced,
     StageOpened,
     StagePassed,
 )
@@ -34,6 +35,7 @@ from gitops_ds.rollouts import (
     gate_requests,
     halted_elsewhere,
     pinned_pods,
+    replaced_nodes,
     stage_inputs,
 )
 from gitops_ds.rollouts.pinned_pods import WRITES_OF_A_NODE, StagedDecision
@@ -70,6 +72,7 @@ class Rollouts:
         self._refused: dict[Key, tuple[str, float]] = {}  # empty since pods were admitted
         self._decided: dict[Key, StagesDecision] = {}
         self._held: dict[Key, ReportedHolds] = {}
+        self._targets: dict[Key, str] = {}  # the hash of the last target
         self._admitted: dict[Key, str] = {}  # the hash whose pods the API server admits
 
     def inputs(self, seen: Observation) -> StageInputs | None:
@@ -161,8 +164,8 @@ class Rollouts:
         if self._gates is not None:
             requests = gate_requests.requests(staged.layout, inputs, now)
             self._gates.follow(key, inputs.target.hash, requests)
-        before = self._decided.get(key)
-        self._decided[key] = now
+        before, target = self._decided.get(key), self._targets.get(key)
+        self._decided[key], self._targets[key] = now, inputs.target.hash
         if before == now:
             return
         is_staged = inputs.target.staged
@@ -178,6 +181,10 @@ class Rollouts:
                 self._emit(StagePassed(seen.now, key, commit, stage.name, stage.proved))
             if stage.state is StageState.OPEN and _state(before, stage.name) is not stage.state:
                 self._emit(StageOpened(seen.now, key, commit, stage.name, len(stage.nodes)))
+        if before is not None and target == inputs.target.hash:
+            for one in replaced_nodes.of(inputs.policy, before, now):
+                lost = tuple(f"{node} ({reason})" for node, reason in one.lost.items())
+                self._emit(StageNodesReplaced(seen.now, key, commit, one.stage, lost, one.taken))
         if now.halt is not None and inputs.record.halt is None:
             self._emit(RolloutHalted(seen.now, key, commit, now.halt))
         # An earlier process has reported the hold of a rollout that is in progress at the start.
@@ -199,6 +206,7 @@ class Rollouts:
         """Drops the state of a DaemonSet that is gone or has no rollout."""
         self._decided.pop(key, None)
         self._held.pop(key, None)
+        self._targets.pop(key, None)
         self._refused.pop(key, None)
         self._admitted.pop(key, None)
         self._buckets.pop(key, None)

@@ -259,7 +259,7 @@ _DEFINITIONS = (
     ),
     _Definition(
         "gitopsds_rollout_stage_events",
-        "Stage events of staged rollouts: opened, passed, held or halted.",
+        "Stage events of staged rollouts: opened, passed, replaced nodes, held or halted.",
         "event",
     ),
     _Definition(
