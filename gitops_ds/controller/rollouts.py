@@ -16,6 +16,7 @@ from gitops_ds.model.events.rollouts import (
     RolloutHalted,
     RolloutHeld,
     RolloutProgressed,
+    StageNodesReplaced,
     StageOpened,
     StagePassed,
 )
@@ -34,9 +35,11 @@ from gitops_ds.rollouts import (
     gate_requests,
     halted_elsewhere,
     pinned_pods,
+    replaced_nodes,
     stage_inputs,
 )
 from gitops_ds.rollouts.pinned_pods import WRITES_OF_A_NODE, StagedDecision
+from gitops_ds.rollouts.reported_holds import ReportedHolds
 
 REFUSED_FOR = 60.0  # seconds until pods that the API server refused are tried again
 _ADMITTED = ("", 0.0)
@@ -68,6 +71,8 @@ class Rollouts:
         self._gates, self._warnings = gates, warnings
         self._refused: dict[Key, tuple[str, float]] = {}  # empty since pods were admitted
         self._decided: dict[Key, StagesDecision] = {}
+        self._held: dict[Key, ReportedHolds] = {}
+        self._targets: dict[Key, str] = {}  # the hash of the last target
         self._admitted: dict[Key, str] = {}  # the hash whose pods the API server admits
 
     def inputs(self, seen: Observation) -> StageInputs | None:
@@ -159,23 +164,33 @@ class Rollouts:
         if self._gates is not None:
             requests = gate_requests.requests(staged.layout, inputs, now)
             self._gates.follow(key, inputs.target.hash, requests)
-        before = self._decided.get(key)
-        self._decided[key] = now
+        before, target = self._decided.get(key), self._targets.get(key)
+        self._decided[key], self._targets[key] = now, inputs.target.hash
         if before == now:
             return
-        commit = CommitId(inputs.target.commit if inputs.target.staged else "")
+        is_staged = inputs.target.staged
+        commit = CommitId(inputs.target.commit if is_staged else "")
+        hold = now.hold if is_staged else None
+        held = self._held.get(key, ReportedHolds()).after(inputs.target.hash, hold, seen.now)
+        self._held[key] = held
         self._emit(RolloutProgressed(seen.now, key, seen.daemonset.uid, commit, now))
-        if not inputs.target.staged:
+        if not is_staged:
             return
         for stage in now.stages:
             if stage.state is StageState.PASSED and stage.name not in inputs.record.passed:
                 self._emit(StagePassed(seen.now, key, commit, stage.name, stage.proved))
             if stage.state is StageState.OPEN and _state(before, stage.name) is not stage.state:
                 self._emit(StageOpened(seen.now, key, commit, stage.name, len(stage.nodes)))
+        if before is not None and target == inputs.target.hash:
+            for one in replaced_nodes.of(inputs.policy, before, now):
+                lost = tuple(f"{node} ({reason})" for node, reason in one.lost.items())
+                self._emit(StageNodesReplaced(seen.now, key, commit, one.stage, lost, one.taken))
         if now.halt is not None and inputs.record.halt is None:
             self._emit(RolloutHalted(seen.now, key, commit, now.halt))
-        if now.hold is not None and not now.hold.continues(before.hold if before else None):
-            self._emit(RolloutHeld(seen.now, key, commit, now.hold))
+        # An earlier process has reported the hold of a rollout that is in progress at the start.
+        is_resumed = before is None and inputs.record.began > 0.0
+        if hold is not None and held.is_new and not is_resumed:
+            self._emit(RolloutHeld(seen.now, key, commit, hold))
 
     def performed(self, key: Key, decision: Decision, outcome: ExecutionOutcome) -> None:
         """Records that the API server refused pods: the rollout is on hold for a while."""
@@ -190,6 +205,8 @@ class Rollouts:
     def forget(self, key: Key) -> None:
         """Drops the state of a DaemonSet that is gone or has no rollout."""
         self._decided.pop(key, None)
+        self._held.pop(key, None)
+        self._targets.pop(key, None)
         self._refused.pop(key, None)
         self._admitted.pop(key, None)
         self._buckets.pop(key, None)

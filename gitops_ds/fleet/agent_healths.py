@@ -26,14 +26,20 @@ class AgentHealths(msgspec.Struct, frozen=True):
     rollouts: Mapping[Key, StagedRollout | None] = {}
 
 
-async def read(cluster: Cluster, seen: Sequence[Observation], *, has_nodes: bool) -> AgentHealths:
-    """The healths of these DaemonSets; with `has_nodes` false by their status alone. Raises
-    ClusterError.
+async def read(
+    cluster: Cluster,
+    seen: Sequence[Observation],
+    *,
+    has_nodes: bool,
+    busy_nodes: frozenset[str] = frozenset(),
+) -> AgentHealths:
+    """The healths of these DaemonSets; with `has_nodes` false by their status alone. `busy_nodes`
+    are those with pods that are not of a DaemonSet. Raises ClusterError.
     """
     if not has_nodes:
         return AgentHealths({one.daemonset.key: _by_status(one) for one in seen})
     warnings = await _warnings(cluster, seen)
-    assemble = staged_rollouts.from_objects(seen, warnings)
+    assemble = staged_rollouts.from_objects(seen, warnings, busy_nodes)
     return AgentHealths(
         await _healths(cluster, seen, assemble, warnings),
         {one.daemonset.key: staged_rollouts.read(one, assemble) for one in seen},

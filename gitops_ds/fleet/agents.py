@@ -13,10 +13,9 @@ import msgspec
 
 from gitops_ds import errors
 from gitops_ds.apimachinery import revisions, timestamps
-from gitops_ds.apimachinery.rollouts import target_revisions
-from gitops_ds.daemonset import cache, competing_controller, decide
+from gitops_ds.daemonset import cache, competing_controller
 from gitops_ds.deployer import source_status_store, state_store
-from gitops_ds.fleet import agent_healths, health, staged_rollouts
+from gitops_ds.fleet import agent_healths, health, node_counts, staged_rollouts
 from gitops_ds.fleet.staged_rollouts import StagedRollout
 from gitops_ds.model import names
 from gitops_ds.model.cluster import Cluster
@@ -27,7 +26,7 @@ from gitops_ds.model.health import Health
 from gitops_ds.model.live import Revision
 from gitops_ds.model.objects import NODE, CommitId, Key, template_of
 from gitops_ds.model.rollouts.rollout_progress import RolloutProgress
-from gitops_ds.model.rollouts.staged_rollout import StageProgress
+from gitops_ds.model.rollouts.staged_rollout import StageHold, StageProgress
 from gitops_ds.model.skipped import DriftPolicy
 from gitops_ds.model.sources.source_status import EFFECTS, Condition, SourceStatus
 from gitops_ds.model.values import replace
@@ -56,23 +55,15 @@ class Agent(msgspec.Struct, frozen=True):
 
     @property
     def counts(self) -> Counts:
-        """The counters of its status; during a staged rollout `updated` are those of the desired
-        nodes with the target, while the status counts the DaemonSet's own template.
-        """
-        counts = self.seen.daemonset.counts or Counts()
-        if names.TARGET not in self.seen.daemonset.annotations:
-            return counts
-        target = target_revisions.target_of(self.seen.daemonset, self.seen.revisions)
-        if target is None or not target.staged:
-            return counts
-        if not self.seen.nodes:  # no permission to list them
-            return replace(counts, updated=self.nodes_by_hash()[target.hash])
-        updated = sum(
-            any(pod.hash == target.hash for pod in node_pods.staying)
-            for node_pods in decide.layout(self.seen).nodes
-            if node_pods.wanted
-        )
-        return replace(counts, updated=updated)
+        """The counters of its nodes; by its status if nodes may not be listed."""
+        return self.health.counts or node_counts.without_nodes(self.seen)
+
+    @property
+    def hold(self) -> StageHold | None:
+        """Why no further node gets the template: the hold of its rollout, or the one at rest."""
+        if self.rollout is not None:
+            return self.rollout.stages.hold
+        return staged_rollouts.hold_at_rest(self.seen)
 
     @property
     def history(self) -> tuple[Revision, ...]:
@@ -115,7 +106,7 @@ class Agent(msgspec.Struct, frozen=True):
 
     def nodes_by_hash(self) -> Counter[str]:
         """The number of nodes that run each revision, by the hash of the revision."""
-        return Counter(pod.hash for pod in self.seen.pods if pod.node and not pod.terminating)
+        return node_counts.by_hash(self.seen)
 
 
 async def list_agents(
@@ -147,7 +138,9 @@ async def list_agents(
     observed = [one for key in content.keys if (one := content.observe(key, now)) is not None]
     seen = [one for one in observed if not competing_controller.is_probe(one.daemonset.raw)]
     owners = await read_owners(cluster, state_namespace, seen, now)
-    healths = await agent_healths.read(cluster, seen, has_nodes=not unseen)
+    healths = await agent_healths.read(
+        cluster, seen, has_nodes=not unseen, busy_nodes=content.busy_nodes
+    )
     return tuple(
         Agent(
             one,
@@ -352,6 +345,7 @@ def as_json(agent: Agent) -> dict[str, Any]:
         "stage": current_stage.name if (current_stage := stage_of(agent)) else "",
         "health": {"state": agent.health.state.value, "message": agent.health.message},
         "sync": {"state": sync, "message": word},
+        "hold": staged_rollouts.hold_json(agent.hold),
         "rollout": staged_rollouts.as_json(agent.rollout) if agent.rollout else None,
     }
 

@@ -14,7 +14,7 @@ import msgspec
 
 from gitops_ds.daemonset import decide
 from gitops_ds.daemonset.node_pods import NodePodLayout
-from gitops_ds.fleet import fault_attribution, staged_health, staged_rollouts
+from gitops_ds.fleet import fault_attribution, node_counts, staged_health, staged_rollouts
 from gitops_ds.fleet.fault_attribution import JOINING, OUTDATED, FaultScope, NodeFaults
 from gitops_ds.fleet.staged_rollouts import Assemble, StagedRollout
 from gitops_ds.model import names
@@ -73,7 +73,7 @@ def follow(before: ProgressMarker, seen: Observation, scope: FaultScope | None =
     blames, rollout = fault_attribution.judge(layout, scope), scope.rollout
     if rollout is not None:
         blames = staged_health.faults(blames, rollout)
-    tally = _tally(blames)
+    tally, counts = _tally(blames), node_counts.count(layout)
     mark = (
         daemonset.uid,
         daemonset.generation,
@@ -92,7 +92,18 @@ def follow(before: ProgressMarker, seen: Observation, scope: FaultScope | None =
         for time in (blames.again, due if waits else None)
         if time is not None and time > seen.now
     ]
-    return Judged(Health(state, message, blames.nodes, tally, min(again, default=None)), course)
+    health = Health(
+        state, message + _hold(seen), blames.nodes, tally, min(again, default=None), counts
+    )
+    return Judged(health, course)
+
+
+def _hold(seen: Observation) -> str:
+    """The hold outside of a rollout as the end of a message; that of a rollout is in the message of
+    its stages.
+    """
+    hold = None if seen.daemonset.suspended else staged_rollouts.hold_at_rest(seen)
+    return f"; on hold: {hold.text}" if hold is not None else ""
 
 
 class _Summary(msgspec.Struct, frozen=True):

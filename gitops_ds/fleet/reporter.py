@@ -15,7 +15,7 @@ from gitops_ds.fleet.agents import Agent
 from gitops_ds.fleet.pod_create_failures import PodCreateFailureWatcher
 from gitops_ds.fleet.status_writer import StatusWriter
 from gitops_ds.fleet.tracker import StatusTracker, WatchedController
-from gitops_ds.model.agent_status import AgentStatus
+from gitops_ds.model.agent_status import AgentStatus, NodeLoss
 from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.deployer_state import DeployerState
 from gitops_ds.model.events.base import Emit, Event
@@ -122,14 +122,14 @@ class StatusReporter:
     def lines(self) -> Iterable[AgentStatus]:
         """The values of the metrics for each agent with an owner."""
         return (
-            status_line(agent, self.tracker)
+            status_line(agent, self.tracker.losses(agent.key))
             for agent in self.tracker.agents()
             if agents.owner(agent.seen)
         )
 
 
-def status_line(agent: Agent, tracker: StatusTracker) -> AgentStatus:
-    """The values of the metrics for an agent."""
+def status_line(agent: Agent, losses: tuple[NodeLoss, ...] = ()) -> AgentStatus:
+    """The values of the metrics for an agent; `losses` are the nodes that lost it."""
     daemonset = agent.seen.daemonset
     return AgentStatus(
         namespace=agent.key.namespace,
@@ -140,6 +140,7 @@ def status_line(agent: Agent, tracker: StatusTracker) -> AgentStatus:
         suspended=daemonset.suspended,
         commit=agents.commit_of(agent),
         tally=agent.health.tally,
-        losses=tracker.losses(agent.key),
+        losses=losses,
         rollout=staged_rollouts.counts(agent.rollout) if agent.rollout else None,
+        hold=agent.hold.kind if agent.hold else "",
     )

@@ -37,7 +37,7 @@ from gitops_ds.model.rollouts.staged_rollout import (
     StageWait,
 )
 from gitops_ds.redaction import texts
-from gitops_ds.rollouts import stages, time_left
+from gitops_ds.rollouts import rollout_holds, stage_inputs, stages, time_left
 
 SHOWN = 4  # stages in one line; with more, only the number of passed ones is shown
 
@@ -154,6 +154,19 @@ def read(seen: Observation, assemble: Assemble | None = None) -> StagedRollout |
     return of(decide.layout(seen), inputs)
 
 
+def hold_at_rest(seen: Observation) -> StageHold | None:
+    """Why the nodes do not get the proven template outside of a rollout; None without a hold or a
+    policy.
+    """
+    if names.TARGET in seen.daemonset.annotations:
+        return None
+    try:
+        inputs = stage_inputs.observed(seen)
+    except ValueError:
+        return None
+    return rollout_holds.at_rest(inputs, seen.daemonset) if inputs is not None else None
+
+
 def of(layout: NodePodLayout, inputs: StageInputs) -> StagedRollout:
     """The rollout with these inputs."""
     return StagedRollout(inputs, stages.decide(layout, inputs))
@@ -182,7 +195,6 @@ def counts(rollout: StagedRollout) -> RolloutCounts:
         proved,
         len(stages.nodes),
         rollout.halt is not None,
-        stages.hold.kind.value if stages.hold else "",
     )
 
 
@@ -208,7 +220,7 @@ def as_json(rollout: StagedRollout) -> dict[str, Any]:
         "atRisk": stages.at_risk,
         "atRiskLimit": stages.cap,
         "stages": [_stage_json(rollout, one) for one in stages.stages],
-        "hold": _hold_json(stages.hold),
+        "hold": hold_json(stages.hold),
         "halt": {
             "stage": halt.stage,
             "at": _time(halt.at),
@@ -245,7 +257,7 @@ def _stage_json(rollout: StagedRollout, stage: StageProgress) -> dict[str, Any]:
         "state": stage.state.value,
         "nodes": len(stage.nodes),
         "proved": stage.proved,
-        "waitsFor": _hold_json(rollout.waits_for(stage)),
+        "waitsFor": hold_json(rollout.waits_for(stage)),
         "approvedBy": [one.text for one in rollout.approvals_of(stage)],
     }
 
@@ -257,7 +269,8 @@ def _gate_json(gate: GateEvidence | None) -> dict[str, Any] | None:
     return {**facts, "nodes": list(gate.nodes)}
 
 
-def _hold_json(hold: StageWait | None) -> dict[str, Any] | None:
+def hold_json(hold: StageWait | None) -> dict[str, Any] | None:
+    """A hold, or what a stage waits for; null without one."""
     if hold is None:
         return None
     kind = hold.kind.value if isinstance(hold, StageHold) else None
@@ -269,10 +282,13 @@ def _time(at: float | None) -> str | None:
 
 
 def from_objects(
-    observations: Iterable[Observation], warnings: Mapping[str, PodCause] | None = None
+    observations: Iterable[Observation],
+    warnings: Mapping[str, PodCause] | None = None,
+    busy_nodes: frozenset[str] = frozenset(),
 ) -> Assemble:
     """The inputs that the objects of a cluster contain, with all its DaemonSets; `warnings` are the
-    newest warning events of pods, by their UID.
+    newest warning events of pods, by their UID, and `busy_nodes` those with pods that are not of a
+    DaemonSet.
     """
     all_observations = tuple(observations)
     rollouts = [(one.daemonset, one.revisions) for one in all_observations]
@@ -281,5 +297,6 @@ def from_objects(
         lambda: 0.0,
         lambda: all_observations,
         rollouts=lambda: rollouts,
+        busy_nodes=lambda: busy_nodes,
         warnings=lambda _: warnings or {},
     ).inputs

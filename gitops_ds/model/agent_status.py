@@ -31,7 +31,7 @@ class NodeLoss(msgspec.Struct, frozen=True):
 
 class RolloutCounts(msgspec.Struct, frozen=True):
     """Node counts of a staged rollout in progress: at risk and their limit, parked (including those
-    set aside), proved, and the total. `hold` is the kind of its hold, empty without one.
+    set aside), proved, and the total.
     """
 
     at_risk: int
@@ -40,11 +40,12 @@ class RolloutCounts(msgspec.Struct, frozen=True):
     proved: int
     total: int
     halted: bool
-    hold: str = ""
 
 
 class AgentStatus(msgspec.Struct, frozen=True):
-    """The status of one agent, for metrics."""
+    """The status of one agent, for metrics. `hold` is the kind of the hold of its rollout, or of
+    that at rest, empty without one.
+    """
 
     namespace: str
     name: str
@@ -56,3 +57,4 @@ class AgentStatus(msgspec.Struct, frozen=True):
     tally: NodeCounts
     losses: tuple[NodeLoss, ...] = ()
     rollout: RolloutCounts | None = None
+    hold: str = ""

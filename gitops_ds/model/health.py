@@ -6,6 +6,8 @@ from enum import StrEnum
 
 import msgspec
 
+from gitops_ds.model.daemonset import Counts
+
 
 class HealthState(StrEnum):
     """The health of an agent, as in docs/guides/health.md."""
@@ -65,8 +67,8 @@ class NodeCounts(msgspec.Struct, frozen=True):
 class Health(msgspec.Struct, frozen=True):
     """The health of a DaemonSet: the state, a message, and the unhealthy nodes, sorted by name.
 
-    `again` is when (seconds since 1970) the health may change without any event, None if it never
-    does.
+    `counts` are the counters of its nodes, None if these may not be listed. `again` is
+    when (seconds since 1970) the health may change without any event, None if it never does.
     """
 
     state: HealthState
@@ -74,3 +76,4 @@ class Health(msgspec.Struct, frozen=True):
     nodes: tuple[NodeHealth, ...] = ()
     tally: NodeCounts = NodeCounts()
     again: float | None = None
+    counts: Counts | None = None

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from gitops_ds.apimachinery.rollouts import rollout_windows
 from gitops_ds.model import plain_text
+from gitops_ds.model.daemonset import DaemonSet, RollingUpdate
 from gitops_ds.model.plural import counted
 from gitops_ds.model.rollouts.rollout_policy import Stage
 from gitops_ds.model.rollouts.staged_rollout import (
@@ -24,11 +25,13 @@ from gitops_ds.rollouts.failure_cause import OVERDUE
 from gitops_ds.rollouts.gate_results import GateResult
 from gitops_ds.rollouts.staged_nodes import StagedNodes
 
+_SUSPENDED = StageHold("suspended", kind=HoldKind.SUSPENDED)
+
 
 def hold(fleet: StagedNodes) -> StageHold | None:
     """Why no node at all is updated now."""
     if fleet.layout.seen.daemonset.suspended:
-        return StageHold("suspended", kind=HoldKind.SUSPENDED)
+        return _SUSPENDED
     if fleet.inputs.held and fleet.inputs.record.halt is None:
         return StageHold(fleet.inputs.held, kind=HoldKind.HALTED_BEFORE)
     if fleet.inputs.halted_elsewhere:
@@ -83,10 +86,18 @@ def unable(fleet: StagedNodes, members: Sequence[str]) -> StageHold | None:
     return StageHold(f"no node of the stage can be updated ({reasons})", kind=HoldKind.UNABLE)
 
 
-def edited(fleet: StagedNodes) -> StageHold:
-    """The hold while the DaemonSet has another template than the proven one."""
-    reason = "the template was edited in the cluster; no pod is replaced because of it"
-    return StageHold(reason, kind=HoldKind.EDITED)
+def at_rest(inputs: StageInputs, daemonset: DaemonSet) -> StageHold | None:
+    """The hold outside of a rollout: the agent is suspended, or the DaemonSet has another template
+    than the proven one.
+    """
+    if daemonset.suspended:
+        return _SUSPENDED
+    if not inputs.target.edited:
+        return None
+    effect = "no pod is replaced because of it"
+    if isinstance(daemonset.strategy, RollingUpdate):
+        effect = "the DaemonSet controller rolls it out (atRest: RollingUpdate)"
+    return StageHold(f"the template was edited in the cluster; {effect}", kind=HoldKind.EDITED)
 
 
 def suspicion(fleet: StagedNodes) -> StageHold:

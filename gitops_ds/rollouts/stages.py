@@ -205,8 +205,9 @@ def _restored(
     if general is not None:
         return (), general
     returned = tuple(node_selection.returned(fleet))
-    if fleet.inputs.target.edited:
-        return returned, rollout_holds.edited(fleet)
+    at_rest = rollout_holds.at_rest(fleet.inputs, fleet.layout.seen.daemonset)
+    if at_rest is not None:
+        return returned, at_rest
     others = node_selection.take(fleet, stages.open, stages.current, times)
     return tuple(dict.fromkeys((*returned, *others))), None
 

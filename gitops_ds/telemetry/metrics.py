@@ -136,16 +136,15 @@ def _rollouts(agents: Sequence[AgentStatus]) -> Iterator[Metric]:
     )
     hold = GaugeMetricFamily(
         "gitopsds_rollout_hold",
-        "1 while the staged rollout updates no further node, by the kind of its hold.",
+        "1 while no further node gets the template, by the kind of the hold.",
         labels=[*which, "kind"],
     )
     for agent in agents:
-        rollout = agent.rollout
+        rollout, name = agent.rollout, [agent.namespace, agent.name]
+        if agent.hold:
+            hold.add_metric([*name, agent.hold], 1)
         if rollout is None:
             continue
-        name = [agent.namespace, agent.name]
-        if rollout.hold:
-            hold.add_metric([*name, rollout.hold], 1)
         for state in ("at_risk", "parked", "proved", "total"):
             nodes.add_metric([*name, state], getattr(rollout, state))
         limit.add_metric(name, rollout.limit)
@@ -260,7 +259,7 @@ _DEFINITIONS = (
     ),
     _Definition(
         "gitopsds_rollout_stage_events",
-        "Stage events of staged rollouts: opened, passed, held or halted.",
+        "Stage events of staged rollouts: opened, passed, replaced nodes, held or halted.",
         "event",
     ),
     _Definition(

@@ -3,57 +3,116 @@
 from __future__ import annotations
 
 import ast
+import asyncio
+import html
+import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from gitops_ds.cli.output import table
-from gitops_ds.fleet import staged_health, staged_rollouts
-from gitops_ds.fleet.staged_rollouts import StagedRollout
-from gitops_ds.model.rollouts import rollout_policy
-from gitops_ds.model.rollouts.staged_rollout import (
-    HoldKind,
-    RolloutRecord,
-    RolloutTarget,
-    StageHold,
-    StageInputs,
-    StageProgress,
-    StagesDecision,
-    StageState,
+from gitops_ds.fleet import agents, reporter, staged_health
+from gitops_ds.fleet.agents import Agent
+from gitops_ds.model import names
+from gitops_ds.model.cluster import EVERYTHING, Listing, Selection
+from gitops_ds.model.objects import (
+    CONTROLLER_REVISION,
+    DAEMONSET,
+    NODE,
+    POD,
+    Body,
+    Resource,
 )
-from gitops_ds.web.page import rollout_panel
+from gitops_ds.model.rollouts import rollout_policy
+from gitops_ds.model.rollouts.staged_rollout import HoldKind, StageHold, StageState
+from gitops_ds.model.values import replace
+from gitops_ds.telemetry.metrics import Metrics, MetricsSource
+from gitops_ds.web.page.pages import Book
+from tests.fleet.staged_world import FAST, watched
+from tests.page.fleets import Show
+from tests.rollouts.rollout_world import SECOND, RolloutWorld
 
 REASON = "a reason of its own"
 SOURCES = Path(rollout_policy.__file__).parents[2] / "rollouts"
 
 
-def held(kind: HoldKind) -> StagedRollout:
-    stage = StageProgress("canary", StageState.HELD, ("node-1",), 0)
-    hold = StageHold(REASON, 86400.0, kind=kind)
-    decided = StagesDecision((), frozenset(), (), (stage,), 0, 1, RolloutRecord(), hold)
-    policy = rollout_policy.decode({})
-    return StagedRollout(StageInputs(policy, RolloutTarget("h", {}), RolloutRecord()), decided)
+def held(kind: HoldKind) -> Agent:
+    """An agent in a rollout with that hold."""
+    there = watched()
+    there.commit(SECOND)
+    agent = there.agent()
+    assert agent.rollout is not None
+    decided, hold = agent.rollout.stages, StageHold(REASON, 86400.0, kind=kind)
+    first = replace(decided.stages[0], state=StageState.HELD)
+    decided = replace(decided, hold=hold, stages=(first, *decided.stages[1:]))
+    rollout = replace(agent.rollout, stages=decided)
+    health = replace(agent.health, message=staged_health.message(rollout))
+    return replace(agent, health=health, rollout=rollout)
+
+
+def surfaces(agent: Agent) -> dict[str, str]:
+    """The text of each surface that names the reason of a hold."""
+    book = Book(Show(found=(agent,)))
+    page = {
+        path: html.unescape(asyncio.run(book.page(path, {})).html.decode())
+        for path in (f"agents/{agent.key.namespace}/{agent.key.name}", "wall")
+    }
+    return page | {
+        "status": table.agent(agent, agent.seen.now, nodes=False).partition("On hold: ")[2],
+        "get": table.fleet([agent], agent.seen.now, wide=True),
+        "JSON": json.dumps(agents.as_json(agent)["hold"]),
+    }
+
+
+def metric(agent: Agent) -> str:
+    """The kind in the metric of the hold, empty without one."""
+    text = Metrics(MetricsSource(lambda: [reporter.status_line(agent)])).text().decode()
+    return "".join(re.findall(r'gitopsds_rollout_hold{kind="([^"]*)"', text))
 
 
 @pytest.mark.parametrize("kind", HoldKind)
 def test_each_hold_is_on_each_surface(kind: HoldKind) -> None:
-    rollout = held(kind)
-    until = "1970-01-02T00:00:00Z"
-    shown = {
-        "status": table.rollout(rollout),
-        "get": staged_health.message(rollout),
-        "page": rollout_panel.panel(rollout, None).hold,
-    }
-    for surface, text in shown.items():
+    agent, until = held(kind), "1970-01-02T00:00:00Z"
+    for surface, text in surfaces(agent).items():
         assert REASON in text, surface
         assert until in text, surface
-    assert rollout.state == "canary (held)"
+    assert agent.rollout is not None
+    assert agent.rollout.state == "canary (held)"
     expected = {"reason": REASON, "until": until, "kind": kind.value}
-    document = staged_rollouts.as_json(rollout)
-    assert document["hold"] == expected
-    assert document["stages"][0]["waitsFor"] == expected
-    assert staged_rollouts.counts(rollout).hold == kind.value
+    document = agents.as_json(agent)
+    assert document["hold"] == document["rollout"]["hold"] == expected
+    assert document["rollout"]["stages"][0]["waitsFor"] == expected
+    assert metric(agent) == kind.value
+
+
+@pytest.mark.parametrize("at_rest", ["OnDelete", "RollingUpdate"])
+def test_the_hold_at_rest_is_on_each_surface(at_rest: str) -> None:
+    there = watched()
+    assert there.agent().hold is None
+    assert metric(there.agent()) == ""
+    there.world.edit(SECOND)
+    there.world.body["spec"]["updateStrategy"] = {"type": at_rest}
+    agent = there.agent()
+    assert agent.rollout is None
+    rolls = at_rest == "RollingUpdate"
+    effect = "controller rolls it out" if rolls else "no pod is replaced because of it"
+    for surface, text in surfaces(agent).items():
+        assert "the template was edited in the cluster" in text, surface
+        assert effect in text, surface
+    assert metric(agent) == "edited"
+    there.world.body["metadata"]["annotations"][names.SUSPEND] = "true"
+    assert metric(there.agent()) == "suspended"
+    assert "On hold: suspended" in table.agent(there.agent(), there.world.now, nodes=False)
+
+
+def test_the_hold_at_rest_is_the_one_of_the_controller() -> None:
+    there = watched()
+    there.world.edit(SECOND)
+    there.world.pass_time()
+    assert there.world.last is not None
+    assert there.agent().hold == there.world.last.stages.hold
 
 
 def test_each_kind_is_decided_and_each_hold_has_a_kind() -> None:
@@ -69,18 +128,36 @@ def test_each_kind_is_decided_and_each_hold_has_a_kind() -> None:
     assert used == {kind.name for kind in HoldKind}
 
 
-@pytest.mark.parametrize(
-    ("before", "continues"),
-    [
-        (None, False),
-        (StageHold("1 node still starting", kind=HoldKind.SUSPICION), True),
-        (StageHold("2 nodes still starting", 5.0, kind=HoldKind.SUSPICION), True),
-        (StageHold("2 nodes still starting", kind=HoldKind.PARKED), False),
-        (StageHold("gate a", kind=HoldKind.SUSPICION, about="a"), False),
-    ],
-)
-def test_a_suspicion_with_fewer_starting_nodes_is_the_same_hold(
-    before: StageHold | None, continues: bool
-) -> None:
-    now = StageHold("1 node still starting", kind=HoldKind.SUSPICION)
-    assert now.continues(before) == continues
+class Lists:
+    """A cluster that only lists the objects of a world, and a pod that is not of a DaemonSet on
+    each node.
+    """
+
+    def __init__(self, world: RolloutWorld) -> None:
+        load = [pod("load", one["metadata"]["name"]) for one in world.nodes]
+        self.objects: dict[Resource, list[Body]] = {
+            DAEMONSET: [world.body],
+            CONTROLLER_REVISION: [*world.revisions.values()],
+            NODE: [*world.nodes],
+            POD: [*world.pods.values(), *load],
+        }
+
+    async def list(self, resource: Resource, which: Selection = EVERYTHING) -> Listing:
+        return Listing(tuple(self.objects.get(resource, ())), "1")
+
+
+def pod(name: str, node: str) -> Body:
+    """A pod that is not of a DaemonSet."""
+    metadata = {"namespace": "web", "name": f"{name}-{node}", "uid": f"{name}-{node}"}
+    return {"metadata": metadata, "spec": {"nodeName": node}, "status": {"phase": "Running"}}
+
+
+def test_commands_show_the_hold_of_nodes_with_other_pods() -> None:
+    canary, rest = FAST["stages"]
+    there = watched({**FAST, "stages": [{**canary, "nodesWhen": "idle"}, rest]})
+    there.commit(SECOND)
+    cluster: Any = Lists(there.world)
+    [agent] = asyncio.run(agents.list_agents(cluster, "gitops-ds", there.world.now))
+    assert agent.hold is not None
+    assert agent.hold.kind is HoldKind.IDLE
+    assert "2 nodes with other pods (nodesWhen: idle)" in surfaces(agent)["status"]

@@ -11,6 +11,7 @@ from gitops_ds.model.events.rollouts import (
     RolloutHalted,
     RolloutHeld,
     RolloutProgressed,
+    StageNodesReplaced,
     StageOpened,
     StagePassed,
 )
@@ -34,6 +35,17 @@ EVENTS: list[tuple[Event, str]] = [
     (StagePassed(1.0, AGENT, COMMIT, "canary", 2), "passed"),
     (RolloutHeld(1.0, AGENT, COMMIT, StageHold("freeze", 86400.0, kind=HoldKind.FREEZE)), "held"),
     (RolloutHalted(1.0, AGENT, COMMIT, HALT), "halted"),
+    (
+        StageNodesReplaced(
+            1.0,
+            AGENT,
+            COMMIT,
+            "canary",
+            ("node-1 (NodeGone)",),
+            tuple(f"node-{n}" for n in range(2, 9)),
+        ),
+        "replaced",
+    ),
 ]
 
 
@@ -60,6 +72,14 @@ def test_the_kube_event_of_a_hold_names_its_end() -> None:
     assert (
         kube_event.message
         == "aaaaaaaaaaaa: the rollout is on hold: freeze, until 1970-01-02T00:00:00Z"
+    )
+
+
+def test_the_kube_event_of_replaced_nodes_names_the_first_ones() -> None:
+    (kube_event,) = EventRecorder().kube_events(EVENTS[4][0])
+    assert kube_event.message == (
+        "aaaaaaaaaaaa: stage canary takes node-2, node-3, node-4, node-5, node-6 and 2 more "
+        "instead of node-1 (NodeGone)"
     )
 
 

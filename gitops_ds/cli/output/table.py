@@ -139,6 +139,8 @@ def agent(one: Agent, now: float, *, nodes: bool, headers: bool = True) -> str:
     text += f"{sync}: {word}\n" if sync in _APART else ""
     if one.rollout is not None:
         text += "\n" + rollout(one.rollout)
+    elif one.hold is not None:
+        text += f"On hold: {one.hold.text}\n"
     entries = fleets.nodes(one)
     if not nodes:
         # the nodes of later stages are in the table of stages
@@ -250,14 +252,21 @@ def _row(one: Agent, now: float, wide: bool) -> list[str]:
         one.health.state.value,
     ]
     if wide:
-        sync, word = fleets.sync_of(one)
-        row += [
-            str(one.current.number if one.current else ""),
-            sync,
-            word if sync in _APART else one.health.message,
-        ]
+        row += [str(one.current.number if one.current else ""), *_sync_and_message(one)]
     return row
 
 
+def _sync_and_message(one: Agent) -> tuple[str, str]:
+    """The state of sync, and its reason if it is not in sync, else the message of health; each with
+    the hold.
+    """
+    sync, word = fleets.sync_of(one)
+    if sync not in _APART:
+        return sync, one.health.message
+    return sync, word + (f"; on hold: {one.hold.text}" if one.hold else "")
+
+
 def _stage_word(one: Agent) -> str:
-    return one.rollout.state if one.rollout is not None else "-"
+    if one.rollout is not None:
+        return one.rollout.state
+    return "(held)" if one.hold is not None else "-"

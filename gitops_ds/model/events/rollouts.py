@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from gitops_ds.model.events.agents import HALTED
 from gitops_ds.model.events.base import ControllerEvent
 from gitops_ds.model.events.definition import (
@@ -17,6 +19,7 @@ from gitops_ds.model.plural import counted
 from gitops_ds.model.rollouts.staged_rollout import Halt, StageHold, StagesDecision
 
 METRIC = "gitopsds_rollout_stage_events"
+NAMED = 5  # nodes that a message names
 
 
 class RolloutProgressed(ControllerEvent, frozen=True):
@@ -89,6 +92,33 @@ class StagePassed(RolloutEvent, frozen=True):
         return (Sample(METRIC, "passed"),)
 
 
+class StageNodesReplaced(RolloutEvent, frozen=True):
+    """A stage of a number of nodes takes others instead of those that died, left or were
+    cordoned. `lost` are these, each with its reason.
+    """
+
+    definition = EventDefinition(
+        "StageNodesReplaced",
+        Level.INFO,
+        reason="StageNodesReplaced",
+        metric=METRIC,
+        keys=("commit", "stage"),
+    )
+
+    stage: str
+    lost: tuple[str, ...]
+    taken: tuple[str, ...]
+
+    def kube_text(self) -> str:
+        """The message of the Kubernetes event."""
+        taken, lost = _listed(self.taken), _listed(self.lost)
+        return f"{short(self.commit)}: stage {self.stage} takes {taken} instead of {lost}"
+
+    def samples(self) -> tuple[Sample, ...]:
+        """One replacement."""
+        return (Sample(METRIC, "replaced"),)
+
+
 class RolloutHeld(RolloutEvent, frozen=True):
     """No further node is updated, for a reason other than a failure: a window, an approval."""
 
@@ -133,3 +163,8 @@ class RolloutHalted(RolloutEvent, frozen=True):
     def notice(self) -> Notice | None:
         """The content of the notification, one for each commit."""
         return Notice(Topic.FAILED, self.text(), HALTED, self.commit, self.daemonset)
+
+
+def _listed(nodes: Sequence[str]) -> str:
+    more = f" and {len(nodes) - NAMED} more" if len(nodes) > NAMED else ""
+    return ", ".join(nodes[:NAMED]) + more

@@ -210,10 +210,6 @@ class StageHold(StageWait, frozen=True, kw_only=True):
     kind: HoldKind
     about: str = ""
 
-    def continues(self, before: StageHold | None) -> bool:
-        """Whether it is the same hold as one before, with the same or another reason."""
-        return before is not None and (before.kind, before.about) == (self.kind, self.about)
-
 
 class StageProgress(msgspec.Struct, frozen=True):
     """A stage with its nodes in the order in which they are updated."""

@@ -122,9 +122,7 @@ def wall(view: View, pages: Pages) -> dict[str, Any]:
     tiles = []
     for one in rows:
         agent = agents[one.key]
-        rollout, halt, hold = agent.rollout, None, None
-        if rollout is not None:
-            halt, hold = rollout.halt, rollout.stages.hold
+        halt, hold = agent.rollout.halt if agent.rollout else None, agent.hold
         tiles.append(
             Tile(
                 one,

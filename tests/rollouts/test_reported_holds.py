@@ -1,0 +1,76 @@
+"""A hold is one event while it lasts or returns within minutes, for each target."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gitops_ds.controller.rollouts import Rollouts
+from gitops_ds.model.events.base import Event
+from gitops_ds.model.events.rollouts import RolloutHeld
+from gitops_ds.model.rollouts.staged_rollout import HoldKind, StageHold, StageInputs
+from gitops_ds.rollouts.reported_holds import RETURNS, ReportedHolds
+from tests.rollouts.rollout_world import SECOND, RolloutWorld
+from tests.rollouts.test_stages import FAST
+
+HOLDS = st.sampled_from(
+    [
+        None,
+        StageHold("1 node still starting", kind=HoldKind.SUSPICION),
+        StageHold("2 nodes still starting", 5.0, kind=HoldKind.SUSPICION),
+        StageHold("gate a", kind=HoldKind.GATE, about="a"),
+        StageHold("gate b", kind=HoldKind.GATE, about="b"),
+    ]
+)
+STEPS = st.lists(
+    st.tuples(st.floats(0.0, 2 * RETURNS), st.sampled_from(["one", "two"]), HOLDS), max_size=20
+)
+
+
+@given(STEPS)
+def test_a_hold_is_new_unless_it_was_in_force_a_few_minutes_ago(
+    steps: list[tuple[float, str, StageHold | None]],
+) -> None:
+    reported, now = ReportedHolds(), 0.0
+    ends = dict[object, float]()  # by hold, when it was last in force
+    lasting: object = None
+    for seconds, target, hold in steps:
+        now += seconds
+        if lasting is not None:
+            ends[lasting] = now
+        lasting = (target, hold.kind, hold.about) if hold is not None else None
+        reported = reported.after(target, hold, now)
+        is_new = lasting is not None and now - ends.get(lasting, -RETURNS * 9) > RETURNS
+        assert reported.is_new == is_new
+
+
+class Service:
+    """The rollouts of one process over a world with a freeze."""
+
+    def __init__(self, world: RolloutWorld) -> None:
+        self.world, self.events = world, list[Event]()
+        self.rollouts = Rollouts(self.events.append, lambda: world.now)
+
+    def turn(self) -> int:
+        """One round; returns the number of events about holds so far."""
+        world = self.world
+        inputs, seen = world.inputs(), world.observe()
+        assert isinstance(inputs, StageInputs)
+        staged = world.staged_turn()
+        assert staged is not None
+        self.rollouts.decided(seen, inputs, staged)
+        world.now += 5.0
+        return sum(isinstance(one, RolloutHeld) for one in self.events)
+
+
+def test_a_restart_repeats_no_event_and_a_new_target_has_its_own() -> None:
+    world = RolloutWorld({**FAST, "freeze": [{"from": "2027-01-01", "to": "2027-02-01"}]}, 4)
+    service = Service(world)
+    world.commit(SECOND)
+    assert [service.turn() for _ in range(3)] == [1, 1, 1]
+    service = Service(world)
+    assert [service.turn() for _ in range(2)] == [0, 0]
+    world.commit("agent:3")
+    assert [service.turn() for _ in range(2)] == [1, 1]
+    world.commit(SECOND)
+    assert service.turn() == 1  # within a few minutes, for the same template
