@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from gitops_ds.apimachinery.rollouts import rollout_windows
+from gitops_ds.apimachinery.rollouts import proofs, rollout_windows
 from gitops_ds.model import plain_text
 from gitops_ds.model.daemonset import DaemonSet, RollingUpdate
 from gitops_ds.model.plural import counted
@@ -94,6 +94,9 @@ def at_rest(inputs: StageInputs, daemonset: DaemonSet) -> StageHold | None:
         return _SUSPENDED
     if not inputs.target.edited:
         return None
+    if proofs.in_force(daemonset.annotations) is None:
+        reason = "no template is proven yet; the next apply records the present one"
+        return StageHold(reason, kind=HoldKind.EDITED)
     effect = "no pod is replaced because of it"
     if isinstance(daemonset.strategy, RollingUpdate):
         effect = "the DaemonSet controller rolls it out (atRest: RollingUpdate)"
