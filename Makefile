@@ -12,7 +12,7 @@ MUTANTS ?= 120
 LOCKED := --universal --generate-hashes --no-header --no-annotate --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-system controlplane gitea prometheus renderers check test test-fast mutants conformance fuzz truth demo docs bench lock install-manifest pictures schemas clean
+.PHONY: help setup setup-system controlplane realnodes gitea prometheus renderers check test test-fast mutants conformance fuzz truth demo docs bench lock install-manifest pictures schemas clean
 
 help: ## list of targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -33,6 +33,9 @@ setup-system: ## installs system programs for tests, such as sshd, with apt-get
 controlplane: $(STAMP) ## builds API server, etcd, scheduler and kwok from Go modules, into a cache
 	@PYTHON=$(abspath $(BIN)/python) scripts/controlplane
 
+realnodes: $(STAMP) ## builds kubelet, containerd and runc for real nodes from Go modules, into a cache
+	@PYTHON=$(abspath $(BIN)/python) scripts/realnodes
+
 gitea: $(STAMP) ## builds Gitea from its Go module, into a cache
 	@PYTHON=$(abspath $(BIN)/python) scripts/gitea
 
@@ -52,6 +55,7 @@ test: $(STAMP) check ## all checks and tests, also with a real API server and re
 	@if [ "$$(id -u)" = 0 ]; then scripts/setup-system; fi
 	@scripts/setup-system --check
 	@PYTHON=$(abspath $(BIN)/python) scripts/controlplane --conformance >/dev/null
+	@PYTHON=$(abspath $(BIN)/python) scripts/realnodes >/dev/null
 	@PYTHON=$(abspath $(BIN)/python) scripts/gitea >/dev/null
 	@PYTHON=$(abspath $(BIN)/python) scripts/prometheus >/dev/null
 	@PYTHON=$(abspath $(BIN)/python) scripts/renderers >/dev/null
@@ -60,7 +64,7 @@ test: $(STAMP) check ## all checks and tests, also with a real API server and re
 	PYTHONDONTWRITEBYTECODE= TEST_PROFILE=ci $(BIN)/pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder --durations=40
 
 test-fast: $(STAMP) ## tests without control plane, forge, renderers and system programs, with the profile fast
-	PYTHONDONTWRITEBYTECODE= TEST_PROFILE=fast $(BIN)/pytest -n $(FAST_WORKERS) -q -m "not slow and not controlplane and not system and not renderers and not forge and not metrics and not browser"
+	PYTHONDONTWRITEBYTECODE= TEST_PROFILE=fast $(BIN)/pytest -n $(FAST_WORKERS) -q -m "not slow and not controlplane and not system and not renderers and not forge and not metrics and not browser and not realnodes"
 
 mutants: $(STAMP) ## a sample of mutants of daemonset/, rollouts/ and plan/: each must fail a fast test of its package or be explained (MUTANTS=120 SEED=1)
 	@$(BIN)/python -m tests.mutants --count $(MUTANTS) --seed $(SEED)

@@ -46,6 +46,7 @@ class Wanted:
     pod_delete_milliseconds: int = 0
     api_server_options: tuple[str, ...] = ()
     audit: bool = False  # whether `audit_log` has every request
+    real_nodes: bool = False  # kwok ignores nodes without its annotation; leases end
 
 
 # Pods of a kubelet take about a second to end (https://kubernetes.io/docs/concepts/workloads/pods/
@@ -55,6 +56,8 @@ POD_DELETE_MILLISECONDS: Final = 1000
 # Seconds of a node's lease, which kwok renews four times in it; by the kubelet's 40 s the leases of
 # 300 idle nodes cost an eighth of a core. No node of a test is lost by its lease.
 LEASE: Final = 3600
+REAL_LEASE: Final = 15  # beside real nodes, whose kubelets renew theirs every 2.5 seconds
+FAKE: Final = {"kwok.x-k8s.io/node": "fake"}  # the annotation of kwok's nodes
 
 
 @cache
@@ -395,7 +398,7 @@ class ControlPlane:
             "--controllers",
             controllers,
             "--node-monitor-grace-period",
-            f"{LEASE}s",
+            f"{REAL_LEASE if self.wanted.real_nodes else LEASE}s",
             "--service-account-private-key-file",
             str(self._key),
             "--root-ca-file",
@@ -437,12 +440,17 @@ class ControlPlane:
             "kwok",
             "--kubeconfig",
             str(self.kubeconfig),
-            "--manage-all-nodes",
-            "--node-lease-duration-seconds",
-            str(LEASE),
+            *self._managed_nodes(),
             "--config",
             str(stages),
         )
+
+    def _managed_nodes(self) -> tuple[str, ...]:
+        if not self.wanted.real_nodes:
+            return ("--manage-all-nodes", "--node-lease-duration-seconds", str(LEASE))
+        ((annotation, value),) = FAKE.items()
+        selector = f"--manage-nodes-with-annotation-selector={annotation}={value}"
+        return ("--manage-all-nodes=false", selector, "--node-lease-duration-seconds", "40")
 
     def _write_kubeconfig(self) -> None:
         self.kubeconfig.write_text(
@@ -506,7 +514,7 @@ def node(
     metadata = {
         "name": name,
         "labels": {**every, **(labels or {})},
-        "annotations": {"kwok.x-k8s.io/node": "fake"},
+        "annotations": FAKE,
     }
     return {
         "apiVersion": "v1",

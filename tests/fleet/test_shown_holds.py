@@ -112,7 +112,7 @@ def test_a_template_without_a_proof_is_not_called_an_edit() -> None:
     del there.world.body["metadata"]["annotations"][names.PROVEN]
     for surface, text in surfaces(there.agent()).items():
         assert "no template is proven yet" in text, surface
-        assert "edited" not in text, surface
+        assert "was edited" not in text, surface
 
 
 def test_the_hold_at_rest_is_the_one_of_the_controller() -> None:

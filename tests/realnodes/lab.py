@@ -1,0 +1,113 @@
+"""A laboratory: a control plane with real nodes, a repository, and the installed service."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests import controlplane
+from tests.cluster import program
+from tests.cluster.program import Ended
+from tests.gitservers import Upstream
+from tests.realnodes.real_nodes import RealNodes
+from tests.service.test_service import running
+
+NODES = ("real-1", "real-2", "real-3")
+PATIENCE = 180.0  # seconds
+
+
+@dataclass
+class Lab:
+    """The cluster, its nodes and its repository; `log` is that of the service."""
+
+    directory: Path
+    plane: controlplane.ControlPlane
+    nodes: RealNodes
+    upstream: Upstream
+    service: subprocess.Popen[bytes]
+    log: Path
+
+    def command(self, *words: str) -> Ended:
+        """A command of a user, in this process."""
+        variables = {
+            "PATH": "/usr/bin:/bin",
+            "HOME": str(self.directory),
+            "KUBECONFIG": str(self.plane.kubeconfig),
+            "GITOPS_DS_CACHE": str(self.directory / "commands"),
+        }
+        return program.in_this_process(words, self.directory, variables)
+
+    def agents(self) -> dict[str, Any]:
+        """Each DaemonSet by its name, as `get -o json` shows it."""
+        items = self.command("get", "-o", "json", "--state-namespace", "service-test").json
+        return {one["name"]: one for one in items["items"]}
+
+    def pods(self, agent: str = "") -> list[Any]:
+        """The pods that are not ending, of one agent or of all."""
+        query = {"labelSelector": f"app={agent}"} if agent else {}
+        items = self.plane.items("default", "pods", **query)
+        return [one for one in items if "deletionTimestamp" not in one["metadata"]]
+
+    def until(self, holds: Callable[[], bool], seconds: float = PATIENCE) -> float:
+        """The seconds until a condition is true. Fails with the state after a time."""
+        began = time.monotonic()
+        while not holds():
+            if time.monotonic() - began > seconds:
+                state = self.plane.kubectl("get", "nodes,pods", "-o", "wide")
+                raise AssertionError(f"{self.command('get').out}\n{state}\n{self._tail()}")
+            time.sleep(0.5)
+        return time.monotonic() - began
+
+    def _tail(self) -> str:
+        return self.log.read_text()[-6000:]
+
+    def are_healthy(self) -> bool:
+        """Whether every DaemonSet is healthy, without a rollout in progress."""
+        agents = self.agents().values()
+        return bool(agents) and all(
+            one["health"]["state"] == "Healthy" and not one["rollout"] for one in agents
+        )
+
+
+@contextlib.contextmanager
+def laboratory(directory: Path, powers: str, names: tuple[str, ...] = NODES) -> Iterator[Lab]:
+    """A laboratory with a service that follows an empty repository. Under `full` the service is the
+    only DaemonSet controller.
+    """
+    wanted = controlplane.Wanted(real_nodes=True, daemonset_controller=powers != "full")
+    plane = controlplane.ControlPlane(directory / "plane", wanted)
+    nodes = RealNodes(plane, directory / "nodes")
+    upstream = Upstream(directory / "fleet")
+    upstream.commit({"gitops-ds.yaml": "version: v1\nname: real\n", "clusters/test.yaml": "{}\n"})
+    options = ("-C", str(upstream.path), "--interval", "1s", "--powers", powers)
+    try:
+        plane.start()
+        nodes.start(*names)
+        with running(directory, plane, *options) as (service, log):
+            lab = Lab(directory, plane, nodes, upstream, service, log)
+            lab.until(lambda: _ready_nodes(plane) == set(names))
+            yield lab
+            assert service.poll() is None
+            assert "Traceback" not in log.read_text()
+    finally:
+        nodes.stop()
+        plane.stop()
+
+
+def _ready_nodes(plane: controlplane.ControlPlane) -> set[str]:
+    return {
+        str(one["metadata"]["name"])
+        for one in plane.request("GET", "/api/v1/nodes")["items"]
+        if condition(one, "Ready") == "True"
+    }
+
+
+def condition(body: Any, name: str) -> str:
+    """The status of a condition of a node or pod, empty without it."""
+    conditions = body.get("status", {}).get("conditions", ())
+    return next((str(one["status"]) for one in conditions if one["type"] == name), "")

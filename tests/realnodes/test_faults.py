@@ -1,0 +1,83 @@
+"""Templates that fail on real nodes are halted in the canary, with the words of Kubernetes, and a
+revert brings every touched node back.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.realnodes.faults import FAULTS, Fault, files
+from tests.realnodes.lab import Lab, laboratory
+
+pytestmark = [
+    pytest.mark.realnodes,
+    pytest.mark.controlplane,
+    pytest.mark.slow,
+    pytest.mark.system,
+]
+BAD = tuple(one for one in FAULTS if one.message and not one.later)
+
+
+@pytest.mark.parametrize("powers", ["pace", "full"])
+def test_a_template_that_fails_is_halted_in_the_canary(tmp_path: Path, powers: str) -> None:
+    with laboratory(tmp_path, powers) as lab:
+        lab.plane.kubectl("create", "configmap", "present", "--from-literal=a=b")
+        lab.upstream.commit(files(changed=False, staged=True))
+        lab.until(lambda: len(lab.agents()) == len(FAULTS) and lab.are_healthy())
+        before = _pods(lab)
+        lab.upstream.commit(files(changed=True, staged=True))
+        lab.until(lambda: all(_is_decided(lab.agents(), one) for one in FAULTS))
+        agents, pods = lab.agents(), _pods(lab)
+        assert [text for one in FAULTS if (text := _difference(agents[one.name], one))] == []
+        for fault in BAD:
+            kept = before[fault.name].keys() & pods[fault.name].keys()
+            assert len(kept) == 1, f"{fault.name} changed outside of its canary"
+            _is_shown(lab, fault)
+        lab.upstream.commit(files(changed=False, staged=True))
+        seconds = lab.until(lab.are_healthy)
+        for fault in BAD:
+            assert (
+                before[fault.name].keys() & pods[fault.name].keys() <= _pods(lab)[fault.name].keys()
+            )
+        print(f"{powers}: every agent is healthy again after {seconds:.0f} seconds")
+
+
+def _pods(lab: Lab) -> dict[str, dict[str, Any]]:
+    """The pods of each agent by their UID."""
+    made: dict[str, dict[str, Any]] = {fault.name: {} for fault in FAULTS}
+    for pod in lab.pods():
+        made[pod["metadata"]["labels"]["app"]][pod["metadata"]["uid"]] = pod
+    return made
+
+
+def _is_decided(agents: dict[str, Any], fault: Fault) -> bool:
+    agent = agents[fault.name]
+    if fault in BAD:
+        return bool(agent["rollout"] and agent["rollout"]["halt"])
+    return not agent["rollout"] and agent["health"]["state"] == (
+        "Failed" if fault.later else "Healthy"
+    )
+
+
+def _difference(agent: dict[str, Any], fault: Fault) -> str:
+    """How the shown state of an agent differs from the expected one; empty if it does not."""
+    state, message = agent["health"]["state"], agent["health"]["message"]
+    if fault not in BAD:
+        return "" if (state == "Failed") is fault.later else f"{fault.name}: {state}: {message}"
+    halt = agent["rollout"]["halt"]
+    is_halted = state == "Failed" and halt["stage"] == "canary" and fault.message in halt["message"]
+    blames = {one["blame"] for one in halt["nodes"]}
+    return "" if is_halted and blames == {"template"} else f"{fault.name}: {state}: {halt}"
+
+
+def _is_shown(lab: Lab, fault: Fault) -> None:
+    """Every command has the words of Kubernetes."""
+    words = ("-n", "default", "--state-namespace", "service-test")
+    status = lab.command("status", f"ds/{fault.name}", *words)
+    waited = lab.command("wait", f"ds/{fault.name}", "--timeout", "1s", *words)
+    for ended in (status, waited):
+        assert fault.message in ended.out + ended.err, fault.name
+    assert waited.code == 1
