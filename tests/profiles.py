@@ -1,6 +1,6 @@
 """The amount of tests: `ci` runs all, `fast` a share of random cases and of tables with slow rows.
 
-`TEST_PROFILE=fast` selects it, as in `make test-fast`; the default profile is `ci`.
+`TEST_PROFILE=fast` selects it, as in `make test`; the default profile is `ci`.
 """
 
 from __future__ import annotations
