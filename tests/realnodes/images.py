@@ -1,4 +1,4 @@
-"""Container images without a registry: one static program each, as an archive of Docker."""
+"""Container images without a registry, of static programs, as archives of Docker."""
 
 from __future__ import annotations
 
@@ -6,12 +6,18 @@ import hashlib
 import io
 import json
 import tarfile
+from collections.abc import Mapping
 from pathlib import Path
 
 
-def write(target: Path, name: str, program: Path) -> None:
-    """An archive with the image `name` (with its tag) of a program, which is its entrypoint."""
-    layer = _tar({program.name: (program.read_bytes(), 0o755)})
+def write(
+    target: Path, name: str, program: Path, others: Mapping[str, bytes] | None = None
+) -> None:
+    """An archive with the image `name` (with its tag) of a program, which is its entrypoint, and of
+    other programs by their path.
+    """
+    programs = {program.name: program.read_bytes(), **(others or {})}
+    layer = _tar({path: (content, 0o755) for path, content in programs.items()})
     config = {
         "architecture": "amd64",
         "os": "linux",

@@ -12,6 +12,7 @@ import os
 import platform
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -71,7 +72,7 @@ KUBELET: Final[dict[str, Any]] = {
     "nodeStatusReportFrequency": "5s",
     "nodeLeaseDurationSeconds": 10,
     "syncFrequency": "5s",
-    "maxPods": 60,
+    "maxPods": 110,
     "enableControllerAttachDetach": False,
     "crashLoopBackOff": {"maxContainerRestartPeriod": "20s"},
 }
@@ -111,6 +112,7 @@ class RealNodes:
 
     plane: ControlPlane
     directory: Path
+    archives: Sequence[Path] = ()  # of further images
     nodes: dict[str, RealNode] = field(default_factory=dict)
 
     def start(self, *names: str) -> RealNodes:
@@ -127,21 +129,21 @@ class RealNodes:
         for node in self.nodes.values():
             node.end()
 
-    def _images(self) -> dict[str, Path]:
+    def _images(self) -> list[Path]:
         folder = self.directory / "images"
         folder.mkdir(parents=True, exist_ok=True)
-        made = {}
+        made = list(self.archives)
         for name in ("localhost/pause:1", *AGENT_IMAGES):
             program = name.partition("/")[2].partition(":")[0]
-            made[name] = folder / f"{name.replace('/', '-').replace(':', '-')}.tar"
-            images.write(made[name], name, programs() / program)
+            made.append(folder / f"{name.replace('/', '-').replace(':', '-')}.tar")
+            images.write(made[-1], name, programs() / program)
         return made
 
-    def _process(self, name: str, made: dict[str, Path]) -> RealNode:
+    def _process(self, name: str, made: Sequence[Path]) -> RealNode:
         number = 1 + len(self.nodes)
         directory = self.directory / name
         (directory / "images").mkdir(parents=True)
-        for archive in made.values():
+        for archive in made:
             os.link(archive, directory / "images" / archive.name)
         (directory / "kubeconfig").write_text(self.plane.kubeconfig.read_text())
         network = os.open("/proc/self/ns/net", os.O_RDONLY)
