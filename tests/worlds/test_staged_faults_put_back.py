@@ -71,7 +71,7 @@ FAULTS: dict[str, dict[str, tuple[str, ...]]] = {
             "if pod.restarts > gate.restarts:",
             "if gate is not None and (not (touched.rebooted and is_starting)):",
             "if gate is not None:",
-            "if self.pod.gated:\n            return False",
+            "if pod.gated:\n            return False",
             "if True:\n            return False",
         )
     },
