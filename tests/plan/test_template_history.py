@@ -18,6 +18,7 @@ from gitops_ds.model.rollouts.proven_templates import (
     TemplateProof,
 )
 from gitops_ds.model.rollouts.staged_rollout import Halt, RolloutRecord
+from gitops_ds.model.values import replace
 from gitops_ds.plan.rollouts import template_history
 from tests.plan.staged_objects import KEY, live, live_object, own, target, template
 
@@ -94,6 +95,18 @@ def test_the_stored_proof_outlives_the_daemonset_its_revisions_and_an_edit() -> 
     for cluster in (live(None), live(stated("2", proof("1"))), live(live_object("2"), own("2"))):
         read = template_history.read(KEY, cluster, stored, "", 9.0)
         assert (read.proof, read.template) == (stored.proof, stored.template)
+
+
+def test_only_a_daemonset_that_we_created_has_a_first_template_that_a_webhook_changed() -> None:
+    first = replace(proof("1"), how=ProofKind.FIRST)
+    stored = TemplateHistory(first, template("1"))
+    created = live_object("2")
+    created["metadata"]["generation"] = 1
+    mutated = template_history.read(KEY, live(created, own("2")), stored, "", 9.0).proof
+    assert mutated is not None
+    assert mutated.template == identity("2")
+    created["metadata"]["managedFields"][0] |= {"manager": "kubectl", "operation": "Update"}
+    assert template_history.read(KEY, live(created, own("2")), stored, "", 9.0).proof == first
 
 
 def test_a_newer_proof_on_the_daemonset_replaces_the_stored_one() -> None:
