@@ -170,8 +170,7 @@ class NodeSteps:
             until = min(pod.started + touched_pod.ready_within(stage, policy), unstable_at)
             return replace(progress, step=NodeStep.STARTING, until=until)
         if not is_passed and not pod.is_soaked(self._now):
-            until = (body.ready_since or 0.0) + pod.soak
-            return replace(progress, step=NodeStep.SOAKING, until=until)
+            return replace(progress, step=NodeStep.SOAKING, until=pod.soaked_at)
         ran = self._now - pod.touched
         return NodeProgress(progress.node, progress.stage, NodeStep.PROVED, ran=ran)
 

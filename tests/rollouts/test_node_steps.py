@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.apimachinery import nodes
+from gitops_ds.apimachinery import nodes, timestamps
 from gitops_ds.model.values import replace
 from gitops_ds.rollouts import node_steps
 from tests.daemonset.world import node
@@ -48,3 +48,18 @@ def test_a_reason_of_the_template_fails_a_pod_at_once_unless_the_gate_allows_it(
     assert seconds_to_halt(None) < 30
     assert seconds_to_halt(["CrashLoopBackOff"]) < 30
     assert 180 <= seconds_to_halt(["ImagePullBackOff", "ErrImagePull"]) < 240
+
+
+def test_the_clock_of_a_node_does_not_shorten_the_soak() -> None:
+    world = RolloutWorld({"stages": [{"name": "canary", "soak": "1h"}, "rest"]}, 6)
+    world.commit(SECOND)
+    for _ in range(20):
+        world.pass_time()
+        for body in world.pods.values():
+            for condition in (body.get("status") or {}).get("conditions") or ():
+                condition["lastTransitionTime"] = timestamps.text(world.now - 86_400)
+    assert len(world.on(SECOND)) == 1
+    world.now += 3_600
+    world.pass_time()
+    assert world.last is not None
+    assert "canary" in world.last.stages.record.passed
