@@ -154,6 +154,8 @@ class _Writes:
         self.by_node = {node_pods.node: node_pods for node_pods in layout.nodes}
 
     def record(self) -> Iterator[Action]:
+        if self.inputs.foreign:
+            return
         if self.target.staged and self.decided.record != self.inputs.record:
             text = target_revisions.encoded(self.decided.record)
             yield RecordRollout(self._revision, self.target.uid, text, "the rollout moved on")
@@ -210,6 +212,8 @@ class _Writes:
                     yield ReleasePod(_key(pod), pod.uid, node_pods.node, self.layout.seen.now, why)
 
     def deletes(self) -> Iterator[DeletePod]:
+        if self.inputs.foreign:
+            return
         for node in self.decided.take:
             for pod in self.by_node[node].staying:
                 if not self._is_target(pod):

@@ -29,6 +29,8 @@ def hold(fleet: StagedNodes) -> StageHold | None:
     """Why no node at all is updated now."""
     if fleet.layout.seen.daemonset.suspended:
         return StageHold("suspended", kind=HoldKind.SUSPENDED)
+    if fleet.inputs.foreign:
+        return foreign(fleet)
     if fleet.inputs.held and fleet.inputs.record.halt is None:
         return StageHold(fleet.inputs.held, kind=HoldKind.HALTED_BEFORE)
     if fleet.inputs.halted_elsewhere:
@@ -87,6 +89,12 @@ def edited(fleet: StagedNodes) -> StageHold:
     """The hold while the DaemonSet has another template than the proven one."""
     reason = "the template was edited in the cluster; no pod is replaced because of it"
     return StageHold(reason, kind=HoldKind.EDITED)
+
+
+def foreign(fleet: StagedNodes) -> StageHold:
+    """The hold while an annotation of the deployer has the value of another writer."""
+    reason = f"the annotation {fleet.inputs.foreign} was edited in the cluster"
+    return StageHold(f"{reason}; no pod is replaced because of it", kind=HoldKind.EDITED)
 
 
 def suspicion(fleet: StagedNodes) -> StageHold:
