@@ -136,6 +136,13 @@ def test_a_completed_rollout_is_in_force_and_released() -> None:
     assert [one.template for one in after.earlier] == [identity("1")]
 
 
+def test_an_earlier_target_that_a_person_named_again_is_not_completed_again() -> None:
+    earlier = own("1")
+    earlier.raw["metadata"].setdefault("annotations", {})[names.PROOF] = proofs.encoded(proof("1"))
+    history = TemplateHistory(proof("2", 5.0), template("2"))
+    assert template_history.completed(history, earlier) == history
+
+
 def test_a_restart_is_not_another_template() -> None:
     restarted = template("1")
     metadata = restarted.setdefault("metadata", {})

@@ -59,10 +59,14 @@ def in_force(
 
 
 def completed(history: TemplateHistory, target: Revision | None) -> TemplateHistory:
-    """The history after the rollout of a target revision that is proven; unchanged before."""
+    """The history after the rollout of a target revision that is proven; unchanged before, and for
+    an earlier one, which a person named again.
+    """
     proof = proofs.proof_in(target) if target is not None else None
     known = history.proof
     if target is None or proof is None or (known and known.template == proof.template):
+        return history
+    if known is not None and 0.0 < proof.since < known.since:
         return history
     return in_force(history, proof, target.template, proof.since)
 
