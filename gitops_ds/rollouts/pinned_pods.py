@@ -53,7 +53,8 @@ from gitops_ds.model.rollouts.staged_rollout import (
     StagesDecision,
 )
 from gitops_ds.model.values import replace
-from gitops_ds.rollouts import node_steps, stages, touched_pod
+from gitops_ds.rollouts import stages, touched_pod
+from gitops_ds.rollouts.node_steps import NodeSteps
 
 LOOK_AGAIN = 15.0  # seconds until other agents and the pods of nodes are observed again
 WRITES_OF_A_NODE = 3  # its pod is deleted, another one created, and its gate removed
@@ -329,7 +330,11 @@ class _Writes:
         return {} if self.decided.complete else {names.ROLLOUT: self.target.hash}
 
     def _is_target(self, pod: Pod) -> bool:
-        return node_steps.runs_target(self.layout, self.target, pod)
+        return self._steps.is_target(pod)
+
+    @cached_property
+    def _steps(self) -> NodeSteps:
+        return NodeSteps(self.layout, self.inputs)
 
     def _is_left_over(self, pod: Pod) -> bool:
         """A pod of a rollout that was replaced or reverted; one that is ready waits until its node
