@@ -36,6 +36,7 @@ _TOOLS = frozenset(
         "kustomize-controller",
     )
 )
+_NOT_MIGRATED = frozenset(f"f:{name}" for name in names.READ_BY_ROLLOUTS)
 # On objects of Argo CD, which tracks them by this label before 3.0; many charts set it too.
 _INSTANCE = "app.kubernetes.io/instance"
 
@@ -52,7 +53,7 @@ def _migratable(live: Body) -> list[Mapping[str, Any]]:
 
     def is_migratable(entry: Mapping[str, Any]) -> bool:
         manager, operation = entry.get("manager"), entry.get("operation")
-        if entry.get("subresource"):
+        if entry.get("subresource") or not _split(entry)[0]:
             return False
         if manager in _CLIENT_SIDE and operation == "Update":
             return True
@@ -82,9 +83,9 @@ def migrated(live: Body) -> list[Mapping[str, Any]]:
     """
     handed = _migratable(live)
     rest = [
-        entry
+        {**entry, "fieldsV1": _split(entry)[1]} if entry in handed else entry
         for entry in (live.get("metadata") or {}).get("managedFields") or ()
-        if entry not in handed
+        if not (entry in handed and not _split(entry)[1])
         and not (
             entry.get("manager") == names.FIELD_MANAGER
             and entry.get("operation") == "Apply"
@@ -104,8 +105,26 @@ def migrated(live: Body) -> list[Mapping[str, Any]]:
 def _ours_after_migration(live: Body) -> Fields:
     ours = owned_fields(live) or {}
     for entry in _migratable(live):
-        ours = _union(ours, entry.get("fieldsV1") or {})
+        ours = _union(ours, _split(entry)[0])
     return ours
+
+
+def _split(entry: Mapping[str, Any]) -> tuple[Fields, Fields]:
+    """The fields of an entry that are migrated, and those that are not: until the next apply they
+    must not look like the deployer's own.
+    """
+    fields: Fields = entry.get("fieldsV1") or {}
+    metadata: Fields = fields.get("f:metadata") or {}
+    annotations: Fields = metadata.get("f:annotations") or {}
+    left = {name: annotations[name] for name in annotations if name in _NOT_MIGRATED}
+    if not left:
+        return fields, {}
+    handed = {name: one for name, one in annotations.items() if name not in left and name != "."}
+    kept = {name: one for name, one in metadata.items() if name != "f:annotations"}
+    kept |= {"f:annotations": handed} if handed else {}
+    others = {name: one for name, one in fields.items() if name != "f:metadata"}
+    others |= {"f:metadata": kept} if kept else {}
+    return others, {"f:metadata": {"f:annotations": left}}
 
 
 def _union(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:

@@ -75,8 +75,20 @@ class NodeSteps:
         return placement
 
     def is_target(self, pod: Pod) -> bool:
-        """Whether the pod runs the target."""
-        return runs_target(self._layout, self._inputs.target, pod)
+        """Whether the pod runs the target, and is not of an edit."""
+        if not runs_target(self._layout, self._inputs.target, pod):
+            return False
+        return not self._has_edits or not _is_of_edit(self._inputs.target, pod)
+
+    @cached_property
+    def _has_edits(self) -> bool:
+        """Whether pods of the target without a label of its rollout are of an edit: the DaemonSet
+        controller makes such pods only while the DaemonSet has the template.
+        """
+        target, daemonset = self._inputs.target, self._layout.seen.daemonset
+        if not target.staged or self._inputs.record.early or not target.since:
+            return False
+        return proofs.identity(daemonset.template) != proofs.identity(target.template)
 
     def of(self, node_pods: NodePods, stage: Stage, *, is_passed: bool) -> NodeProgress:
         """The step of one node. `is_passed`: its stage was passed, so its soak is over."""
@@ -171,8 +183,7 @@ class NodeSteps:
             until = min(pod.started + touched_pod.ready_within(stage, policy), unstable_at)
             return replace(progress, step=NodeStep.STARTING, until=until)
         if not is_passed and not pod.is_soaked(self._now):
-            until = (body.ready_since or 0.0) + pod.soak
-            return replace(progress, step=NodeStep.SOAKING, until=until)
+            return replace(progress, step=NodeStep.SOAKING, until=pod.soaked_at)
         ran = self._now - pod.touched
         return NodeProgress(progress.node, progress.stage, NodeStep.PROVED, ran=ran)
 
@@ -258,6 +269,11 @@ def runs_target(layout: NodePodLayout, target: RolloutTarget, pod: Pod) -> bool:
     if target.staged or target.edited or names.ROLLOUT in pod.labels:
         return False
     return layout.updated(pod)
+
+
+def _is_of_edit(target: RolloutTarget, pod: Pod) -> bool:
+    """Whether the DaemonSet controller made a pod since the proven template is in force."""
+    return names.ROLLOUT not in pod.labels and pod.created > target.since
 
 
 def node_problem(node: Node) -> str:

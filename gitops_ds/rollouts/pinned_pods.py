@@ -53,7 +53,8 @@ from gitops_ds.model.rollouts.staged_rollout import (
     StagesDecision,
 )
 from gitops_ds.model.values import replace
-from gitops_ds.rollouts import node_steps, stages, touched_pod
+from gitops_ds.rollouts import stages, touched_pod
+from gitops_ds.rollouts.node_steps import NodeSteps
 
 LOOK_AGAIN = 15.0  # seconds until other agents and the pods of nodes are observed again
 WRITES_OF_A_NODE = 3  # its pod is deleted, another one created, and its gate removed
@@ -154,6 +155,8 @@ class _Writes:
         self.by_node = {node_pods.node: node_pods for node_pods in layout.nodes}
 
     def record(self) -> Iterator[Action]:
+        if self.inputs.foreign:
+            return
         if self.target.staged and self.decided.record != self.inputs.record:
             text = target_revisions.encoded(self.decided.record)
             yield RecordRollout(self._revision, self.target.uid, text, "the rollout moved on")
@@ -210,6 +213,8 @@ class _Writes:
                     yield ReleasePod(_key(pod), pod.uid, node_pods.node, self.layout.seen.now, why)
 
     def deletes(self) -> Iterator[DeletePod]:
+        if self.inputs.foreign:
+            return
         for node in self.decided.take:
             for pod in self.by_node[node].staying:
                 if not self._is_target(pod):
@@ -325,7 +330,11 @@ class _Writes:
         return {} if self.decided.complete else {names.ROLLOUT: self.target.hash}
 
     def _is_target(self, pod: Pod) -> bool:
-        return node_steps.runs_target(self.layout, self.target, pod)
+        return self._steps.is_target(pod)
+
+    @cached_property
+    def _steps(self) -> NodeSteps:
+        return NodeSteps(self.layout, self.inputs)
 
     def _is_left_over(self, pod: Pod) -> bool:
         """A pod of a rollout that was replaced or reverted; one that is ready waits until its node

@@ -32,6 +32,8 @@ def hold(fleet: StagedNodes) -> StageHold | None:
     """Why no node at all is updated now."""
     if fleet.layout.seen.daemonset.suspended:
         return _SUSPENDED
+    if fleet.inputs.foreign:
+        return _foreign(fleet.inputs)
     if fleet.inputs.held and fleet.inputs.record.halt is None:
         return StageHold(fleet.inputs.held, kind=HoldKind.HALTED_BEFORE)
     if fleet.inputs.halted_elsewhere:
@@ -88,10 +90,12 @@ def unable(fleet: StagedNodes, members: Sequence[str]) -> StageHold | None:
 
 def at_rest(inputs: StageInputs, daemonset: DaemonSet) -> StageHold | None:
     """The hold outside of a rollout: the agent is suspended, or the DaemonSet has another template
-    than the proven one.
+    than the proven one, or an annotation of another writer.
     """
     if daemonset.suspended:
         return _SUSPENDED
+    if inputs.foreign:
+        return _foreign(inputs)
     if not inputs.target.edited:
         return None
     if proofs.in_force(daemonset.annotations) is None:
@@ -101,6 +105,12 @@ def at_rest(inputs: StageInputs, daemonset: DaemonSet) -> StageHold | None:
     if isinstance(daemonset.strategy, RollingUpdate):
         effect = "the DaemonSet controller rolls it out (atRest: RollingUpdate)"
     return StageHold(f"the template was edited in the cluster; {effect}", kind=HoldKind.EDITED)
+
+
+def _foreign(inputs: StageInputs) -> StageHold:
+    """The hold while an annotation of the deployer has the value of another writer."""
+    reason = f"the annotation {inputs.foreign} was edited in the cluster"
+    return StageHold(f"{reason}; no pod is replaced because of it", kind=HoldKind.EDITED)
 
 
 def suspicion(fleet: StagedNodes) -> StageHold:

@@ -184,8 +184,9 @@ def _is_risky(
     if one.step is NodeStep.SET_ASIDE and one.reason in DOWN:
         return False
     if not inputs.target.staged:
-        touched = (pod for pod in node_pods.staying if pod.created > inputs.target.since)
-        return one.step in TOUCHED and any(touched)
+        # The node of a deleted pod has none until the next one is created.
+        touched = (pod.created > inputs.target.since for pod in node_pods.staying)
+        return one.step in TOUCHED and (any(touched) or not node_pods.staying)
     if one.step is NodeStep.WAITING and one.reason:
         return steps.broke_since(node_pods)
     if one.step is NodeStep.PROVED and one.reason:

@@ -79,6 +79,27 @@ class _SelectedNodes(msgspec.Struct, frozen=True):
 def decide(layout: NodePodLayout, inputs: StageInputs) -> StagesDecision:
     """The nodes to update now, a deterministic function of the observation and the inputs."""
     fleet = StagedNodes.of(layout, inputs)
+    decided = _decided(fleet, inputs)
+    if not inputs.foreign:
+        return decided
+    # The stages may be those of another policy, and proofs those of another template.
+    passed = inputs.record.passed
+    return replace(
+        decided,
+        take=(),
+        returned=(),
+        open=frozenset(),
+        stages=tuple(
+            replace(one, state=StageState.PASSED if one.name in passed else StageState.HELD)
+            for one in decided.stages
+        ),
+        record=inputs.record,
+        complete=False,
+        commits=False,
+    )
+
+
+def _decided(fleet: StagedNodes, inputs: StageInputs) -> StagesDecision:
     stages = _stages(fleet)
     selection = _selected_nodes(fleet, stages)
     hold, halt = selection.hold, selection.halt

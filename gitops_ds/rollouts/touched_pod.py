@@ -59,9 +59,16 @@ class TouchedPod(msgspec.Struct, frozen=True):
         """When it began to start, or lost its readiness."""
         return max(self.began, self.pod.ready_since or 0.0)
 
+    @property
+    def soaked_at(self) -> float:
+        """When it is ready for the soak. It was not ready before the touch: the clock of a node may
+        be behind that of the API server.
+        """
+        return max(self.touched, self.pod.ready_since or 0.0) + self.soak
+
     def is_soaked(self, now: float) -> bool:
         """Whether it is ready for the soak."""
-        return self.pod.ready and (self.pod.ready_since or 0.0) + self.soak <= now
+        return self.pod.ready and self.soaked_at <= now
 
     def is_closed(self, passed_at: float | None, within: float) -> bool:
         """Whether its node was proved before: its stage passed with it, or its containers ran for

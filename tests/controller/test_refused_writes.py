@@ -174,7 +174,8 @@ async def _a_rollout_begins(there: Setup, record: RolloutRecord | None = None) -
         "metadata": {"annotations": annotations},
         "spec": {"updateStrategy": {"type": "OnDelete", "rollingUpdate": None}},
     }
-    await there.people.patch(DAEMONSET, "default", "agent", patch)
+    deployer = there.cluster.client(names.FIELD_MANAGER)
+    await deployer.patch(DAEMONSET, "default", "agent", patch)
 
 
 async def _a_rollout_has_passed_its_stages(there: Setup) -> None:

@@ -167,6 +167,23 @@ def test_a_migration_takes_over_exactly_the_fields_of_client_side_applies() -> N
     assert not ownership.needs_migration({"metadata": {"managedFields": rest}})
 
 
+def test_a_migration_leaves_the_annotations_that_a_rollout_reads_with_their_writer() -> None:
+    proven: dict[str, Any] = {f"f:{names.PROVEN}": {}}
+    annotations = {".": {}, "f:x": {}, **proven}
+    both = {"f:metadata": {"f:annotations": annotations}, "f:spec": {"f:y": {}}}
+    foreign = {"f:metadata": {"f:annotations": proven}}
+    live = managed(entry("kubectl-replace", both), apiVersion="v1")
+    ours, *rest = ownership.migrated(live)
+    assert ours["fieldsV1"] == {
+        "f:metadata": {"f:annotations": {"f:x": {}}},
+        "f:spec": {"f:y": {}},
+    }
+    assert [(one["manager"], one["fieldsV1"]) for one in rest] == [("kubectl-replace", foreign)]
+    live["metadata"] |= {"managedFields": rest, "annotations": {names.PROVEN: "{}"}}
+    assert not ownership.needs_migration(live)
+    assert field_managers.foreign(live, names.READ_BY_ROLLOUTS) == names.PROVEN
+
+
 MARKS: dict[str, dict[str, dict[str, str]]] = {
     "argocd-controller": {"annotations": {"argocd.argoproj.io/tracking-id": "agents:x"}},
     "argocd-application-controller": {"labels": {"app.kubernetes.io/instance": "agents"}},

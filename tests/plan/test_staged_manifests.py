@@ -394,3 +394,17 @@ def test_a_target_is_known_by_the_template_in_git() -> None:
     assert not target_revisions.is_promoted(TWO)
     with_strategy = manifest("2", updateStrategy={"type": "OnDelete"})
     assert staging.known_target(with_strategy, live(live_object("1"), TWO)) == TWO
+
+
+def test_a_target_that_a_person_named_is_emptied_then_removed() -> None:
+    for owner, expected in (("kubectl-annotate", {names.TARGET: ""}), (names.FIELD_MANAGER, {})):
+        object = live_object("1", ONE.name)
+        fields = {"f:metadata": {"f:annotations": {f"f:{names.TARGET}": {}}}}
+        object["metadata"]["managedFields"].append(
+            {"manager": owner, "operation": "Update", "fieldsV1": fields}
+        )
+        daemonset, revision = written(
+            staging.staged(bundle(manifest("1")), live(object, ONE), CONTEXT)
+        )
+        kept = {k: v for k, v in annotated(daemonset).items() if k == names.TARGET}
+        assert (kept, revision) == (expected, None)

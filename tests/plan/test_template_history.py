@@ -18,6 +18,7 @@ from gitops_ds.model.rollouts.proven_templates import (
     TemplateProof,
 )
 from gitops_ds.model.rollouts.staged_rollout import Halt, RolloutRecord
+from gitops_ds.model.values import replace
 from gitops_ds.plan.rollouts import template_history
 from tests.plan.staged_objects import KEY, live, live_object, own, target, template
 
@@ -96,6 +97,18 @@ def test_the_stored_proof_outlives_the_daemonset_its_revisions_and_an_edit() -> 
         assert (read.proof, read.template) == (stored.proof, stored.template)
 
 
+def test_only_a_daemonset_that_we_created_has_a_first_template_that_a_webhook_changed() -> None:
+    first = replace(proof("1"), how=ProofKind.FIRST)
+    stored = TemplateHistory(first, template("1"))
+    created = live_object("2")
+    created["metadata"]["generation"] = 1
+    mutated = template_history.read(KEY, live(created, own("2")), stored, "", 9.0).proof
+    assert mutated is not None
+    assert mutated.template == identity("2")
+    created["metadata"]["managedFields"][0] |= {"manager": "kubectl", "operation": "Update"}
+    assert template_history.read(KEY, live(created, own("2")), stored, "", 9.0).proof == first
+
+
 def test_a_newer_proof_on_the_daemonset_replaces_the_stored_one() -> None:
     stored = TemplateHistory(proof("1"), template("1"))
     read = template_history.read(KEY, live(stated("2", proof("2", 5.0))), stored, "", 9.0)
@@ -121,6 +134,13 @@ def test_a_completed_rollout_is_in_force_and_released() -> None:
     assert after.proof is not None
     assert (after.proof.template, after.template) == (identity("2"), template("2"))
     assert [one.template for one in after.earlier] == [identity("1")]
+
+
+def test_an_earlier_target_that_a_person_named_again_is_not_completed_again() -> None:
+    earlier = own("1")
+    earlier.raw["metadata"].setdefault("annotations", {})[names.PROOF] = proofs.encoded(proof("1"))
+    history = TemplateHistory(proof("2", 5.0), template("2"))
+    assert template_history.completed(history, earlier) == history
 
 
 def test_a_restart_is_not_another_template() -> None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import pytest
 
-from gitops_ds.apimachinery import nodes
+from gitops_ds.apimachinery import nodes, pods, timestamps
+from gitops_ds.model import names
 from gitops_ds.model.values import replace
 from gitops_ds.rollouts import node_steps
-from tests.daemonset.world import node
+from tests.daemonset.world import OWNER, node
 from tests.rollouts.rollout_world import SECOND, RolloutWorld
 
 
@@ -48,3 +50,44 @@ def test_a_reason_of_the_template_fails_a_pod_at_once_unless_the_gate_allows_it(
     assert seconds_to_halt(None) < 30
     assert seconds_to_halt(["CrashLoopBackOff"]) < 30
     assert 180 <= seconds_to_halt(["ImagePullBackOff", "ErrImagePull"]) < 240
+
+
+def test_the_clock_of_a_node_does_not_shorten_the_soak() -> None:
+    world = RolloutWorld({"stages": [{"name": "canary", "soak": "1h"}, "rest"]}, 6)
+    world.commit(SECOND)
+    for _ in range(20):
+        world.pass_time()
+        for body in world.pods.values():
+            for condition in (body.get("status") or {}).get("conditions") or ():
+                condition["lastTransitionTime"] = timestamps.text(world.now - 86_400)
+    assert len(world.on(SECOND)) == 1
+    world.now += 3_600
+    world.pass_time()
+    assert world.last is not None
+    assert "canary" in world.last.stages.record.passed
+
+
+@pytest.mark.parametrize("owned", [False, True])
+def test_a_pod_of_an_edit_to_the_target_is_returned_before_its_stage(owned: bool) -> None:
+    policy = {"stages": [{"name": "canary", "nodes": {"count": 2}, "soak": "1h"}, "rest"]}
+    world = RolloutWorld(policy, 6, owned=owned)
+    world.commit(SECOND)
+    while len(world.on(SECOND)) < 2:
+        world.pass_time()
+    canary = world.on(SECOND)
+    edited = copy.deepcopy(next(one for one in world.revisions.values() if one["revision"] == 0))
+    edited["metadata"] |= {
+        "name": "agent-edited",
+        "labels": {"app": "agent", names.REVISION_HASH: "edited"},
+        "ownerReferences": [OWNER],
+    }
+    world.revisions["agent-edited"] = world._born(edited) | {"revision": 2}
+    pod = next(body for body in world.pods.values() if pods.pod_of(body).node not in canary)
+    pod["metadata"]["labels"][names.REVISION_HASH] = "edited"
+    pod["metadata"]["creationTimestamp"] = timestamps.text(world.now)
+    pod["spec"]["containers"][0]["image"] = SECOND
+    world.start(pod)
+    assert len(world.on(SECOND)) == 3
+    for _ in range(20):
+        world.pass_time()
+    assert world.on(SECOND) == canary

@@ -13,10 +13,11 @@ from gitops_ds.apimachinery import daemonsets, revisions
 from gitops_ds.apimachinery.rollouts import approval_annotations, target_revisions
 from gitops_ds.controller.rollouts import Rollouts
 from gitops_ds.model import names
+from gitops_ds.model.decision import DeletePod
 from gitops_ds.model.rollouts.rollout_policy import After
-from gitops_ds.model.rollouts.staged_rollout import NodeStep, RolloutTarget, StageInputs
+from gitops_ds.model.rollouts.staged_rollout import HoldKind, NodeStep, RolloutTarget, StageInputs
 from gitops_ds.model.values import replace
-from gitops_ds.rollouts import earlier_agents
+from gitops_ds.rollouts import earlier_agents, stage_inputs
 from tests.daemonset.world import World, daemonset, node
 from tests.rollouts.rollout_world import SECOND, RolloutWorld
 from tests.rollouts.test_stages import FAST, both
@@ -65,6 +66,74 @@ def test_an_agent_in_a_staged_rollout_is_behind_where_its_target_does_not_run() 
     world.pass_time()
     behind = earlier_agents.behind(AFTER, [world.observe()])["cni"]
     assert behind == {f"node-{n:03}" for n in range(10)} - world.on(SECOND)
+
+
+def edited(world: RolloutWorld, **annotations: str) -> StageInputs:
+    """The inputs after a person wrote annotations of the deployer, or an earlier copy of them."""
+    metadata = world.body["metadata"]
+    ours = target_revisions.policy_text(FAST, ())
+    metadata["annotations"] = {names.ROLLOUT_POLICY: ours, **metadata["annotations"]}
+    owners = {"kubectl-replace": annotations, names.FIELD_MANAGER: metadata["annotations"]}
+    metadata["managedFields"] = [
+        {
+            "manager": manager,
+            "operation": "Update" if manager.startswith("kubectl") else "Apply",
+            "fieldsV1": {
+                "f:metadata": {
+                    "f:annotations": {
+                        f"f:{name}": {}
+                        for name in written
+                        if written is annotations or name not in annotations
+                    }
+                }
+            },
+        }
+        for manager, written in owners.items()
+    ]
+    metadata["annotations"] |= annotations
+    inputs = stage_inputs.observed(world.observe())
+    assert inputs is not None
+    return inputs
+
+
+@both
+def test_an_earlier_copy_of_the_daemonset_at_rest_replaces_no_pod(owned: bool) -> None:
+    world = RolloutWorld(FAST, 10, owned=owned)
+    proven = world.body["metadata"]["annotations"][names.PROVEN]
+    world.commit(SECOND)
+    world.run()
+    world.edit("agent:1")
+    world.turn()
+    inputs = edited(world, **{names.PROVEN: proven})
+    assert inputs.foreign == names.PROVEN
+    before = world.decide(world.observe(), replace(inputs, foreign=""))
+    assert any(isinstance(action, DeletePod) for action in before.decision.actions)
+    decided = world.decide(world.observe(), inputs)
+    assert not any(isinstance(action, DeletePod) for action in decided.decision.actions)
+    assert decided.stages.hold is not None
+    assert names.PROVEN in decided.stages.hold.reason
+
+
+@both
+def test_a_policy_that_a_person_wrote_opens_no_stage(owned: bool) -> None:
+    world = RolloutWorld(FAST, 10, owned=owned)
+    world.commit(SECOND)
+    while len(world.on(SECOND)) < 2:
+        world.pass_time()
+    stage = {"name": "rest", "soak": "0s", "pace": {"start": "100%", "max": "100%"}}
+    policy = {"stages": [stage], "limits": {"atRisk": {"cluster": "100%"}}}
+    inputs = edited(world, **{names.ROLLOUT_POLICY: target_revisions.policy_text(policy, ())})
+    assert world.decide(world.observe(), replace(inputs, foreign="")).stages.take
+    decided = world.decide(world.observe(), inputs).stages
+    assert (decided.take, decided.record, decided.commits) == ((), inputs.record, False)
+    assert decided.hold is not None
+    assert decided.hold.kind is HoldKind.EDITED
+
+
+def test_annotations_of_the_deployer_are_not_foreign() -> None:
+    world = RolloutWorld(FAST, 10)
+    world.commit(SECOND)
+    assert edited(world).foreign == ""
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from gitops_ds.apimachinery import pods
 from gitops_ds.daemonset import decide
 from gitops_ds.model.rollouts.staged_rollout import NodeStep
 from gitops_ds.rollouts.staged_nodes import StagedNodes
@@ -91,6 +92,28 @@ def test_a_node_whose_pod_failed_since_the_rollout_began_is_at_risk(
     assert found.nodes["node-009"].step is NodeStep.WAITING
     assert found.is_agent_broken("node-009") is not ready
     assert found.risky - touched == ({"node-009"} if at_risk else set())
+
+
+@pytest.mark.parametrize("owned", [False, True])
+def test_a_rollback_counts_the_nodes_whose_pods_still_end(owned: bool) -> None:
+    policy = {**FAST, "limits": {"atRisk": {"cluster": "20%"}}}
+    world = RolloutWorld(policy, 10, owned=owned)
+    for image in (SECOND, "agent:3"):
+        world.commit(image)
+        world.run()
+        world.now += 1000
+    world.commit(SECOND)
+    while len(world.on(SECOND)) < 10:
+        for _ in range(4):  # turns while pods end
+            world.one_turn()
+        ready = [
+            body
+            for body in world.pods.values()
+            if pods.pod_of(body).ready and not pods.pod_of(body).terminating
+        ]
+        assert len(ready) >= 8
+        world.kubelets()
+        world.now += 4
 
 
 def test_a_node_that_is_not_ready_is_not_at_risk_while_its_pod_is_ready() -> None:

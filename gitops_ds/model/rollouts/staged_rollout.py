@@ -96,7 +96,8 @@ class StageInputs(msgspec.Struct, frozen=True):
     person must release the rollout first, else empty; `halted` are the hashes of the pods of halted
     templates; `halted_elsewhere` names the halted rollout that halts this one, else empty;
     `at_once` is the maximum of nodes that may be taken now by `limits.api`, None without a limit;
-    `warnings` are the newest warning events of pods that are not well, by their UID.
+    `warnings` are the newest warning events of pods that are not well, by their UID; `foreign` is
+    the annotation of the deployer that another writer changed, else empty: it states nothing.
     """
 
     policy: RolloutPolicy
@@ -115,6 +116,7 @@ class StageInputs(msgspec.Struct, frozen=True):
     halted_elsewhere: str = ""
     at_once: int | None = None
     warnings: Mapping[str, PodCause] = msgspec.field(default_factory=dict)
+    foreign: str = ""
 
 
 class NodeStep(StrEnum):

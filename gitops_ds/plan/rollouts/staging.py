@@ -26,7 +26,7 @@ from gitops_ds.model.rollouts.rollout_policy import RolloutPolicy
 from gitops_ds.model.skipped import Skipped
 from gitops_ds.model.sources.bundle import Bundle, Manifest
 from gitops_ds.model.values import replace
-from gitops_ds.plan import ownership, refusals
+from gitops_ds.plan import field_managers, ownership, refusals
 from gitops_ds.plan.options import DryRunResult, PlanContext
 from gitops_ds.plan.rollouts import (
     first_rollout,
@@ -279,7 +279,7 @@ class _Staging(msgspec.Struct, frozen=True, dict=True):
                 source.document, self.bundle.cluster.pools
             ),
             names.UPDATE_STRATEGY: _text(spec.get("updateStrategy") or {}),
-            **({names.TARGET: target} if target else {}),
+            **({names.TARGET: target} if target or self._has_foreign_target else {}),
             names.PHASE: self._phase(target),
             **({names.PROVEN: proofs.encoded(proof)} if (proof := self.after.proof) else {}),
             **self._halted(),
@@ -292,6 +292,13 @@ class _Staging(msgspec.Struct, frozen=True, dict=True):
                 "spec": {**spec, "template": template, **self._strategy(target)},
             },
         )
+
+    @property
+    def _has_foreign_target(self) -> bool:
+        """Whether another writer named a target. An apply removes only what it owns, so one with an
+        empty name comes before.
+        """
+        return self._old is not None and bool(field_managers.foreign(self._old, (names.TARGET,)))
 
     def _phase(self, target: str) -> str:
         """The state of the rollout in one word, for other tools."""

@@ -20,6 +20,7 @@ from gitops_ds.model.rollouts.proven_templates import (
     TemplateProof,
 )
 from gitops_ds.model.values import replace
+from gitops_ds.plan import field_managers
 
 
 def read(key: Key, live: Live, stored: TemplateHistory, source: str, now: float) -> TemplateHistory:
@@ -58,10 +59,14 @@ def in_force(
 
 
 def completed(history: TemplateHistory, target: Revision | None) -> TemplateHistory:
-    """The history after the rollout of a target revision that is proven; unchanged before."""
+    """The history after the rollout of a target revision that is proven; unchanged before, and for
+    an earlier one, which a person named again.
+    """
     proof = proofs.proof_in(target) if target is not None else None
     known = history.proof
     if target is None or proof is None or (known and known.template == proof.template):
+        return history
+    if known is not None and 0.0 < proof.since < known.since:
         return history
     return in_force(history, proof, target.template, proof.since)
 
@@ -96,11 +101,12 @@ def _from_objects(old: Body, own: Iterable[Revision], stored: TemplateHistory) -
 
 
 def _is_mutated(old: Body, proof: TemplateProof) -> bool:
-    """Whether the template of a new DaemonSet was changed while it was created, by a webhook; its
-    generation shows that it was not changed since.
+    """Whether the template of a DaemonSet that we created was changed meanwhile, by a webhook; its
+    generation shows that it was not changed since. One that a person created is edited.
     """
     is_new = proof.how is ProofKind.FIRST and old["metadata"].get("generation") == 1
-    return is_new and proofs.identity(old["spec"]["template"]) != proof.template
+    is_ours = "f:template" in ((field_managers.owned_fields(old) or {}).get("f:spec") or {})
+    return is_new and is_ours and proofs.identity(old["spec"]["template"]) != proof.template
 
 
 def _adopted(
