@@ -33,7 +33,8 @@ from gitops_ds.model.rollouts.staged_rollout import UPDATING, NodeProgress, Node
 from gitops_ds.model.values import replace
 
 OVERDUE = "Overdue"  # the reason of a node whose earlier pod does not end
-_ENDURED = frozenset({"NodeCordoned", "NodeDeleting"})  # no condition of a node
+REPLACED = "NodeReplaced"  # the reason of a node that is newer than its pod, until it is well
+_ENDURED = frozenset({"NodeCordoned", "NodeDeleting", REPLACED})  # no condition of a node
 _BROKEN = (NodeStep.FAILED, NodeStep.SET_ASIDE)
 _WELL = (NodeStep.SOAKING, NodeStep.PROVED)
 

@@ -31,7 +31,7 @@ from gitops_ds.model.rollouts.staged_rollout import (
 )
 from gitops_ds.model.values import replace
 from gitops_ds.rollouts import failure_cause, stage_members, touched_pod
-from gitops_ds.rollouts.failure_cause import OVERDUE, AttributedNodes
+from gitops_ds.rollouts.failure_cause import OVERDUE, REPLACED, AttributedNodes
 from gitops_ds.rollouts.touched_pod import TouchedPod
 
 # Taints of nodes that leave: https://kubernetes.io/docs/reference/labels-annotations-taints/
@@ -42,7 +42,8 @@ LEAVING = frozenset(
         "node.cloudprovider.kubernetes.io/shutdown",
     }
 )
-DOWN = frozenset({"NodeNotReady", "NodeDeleting"})  # problems of a node without any agent
+# problems of a node without any agent
+DOWN = frozenset({"NodeNotReady", "NodeDeleting", REPLACED})
 TOUCHED = frozenset(
     {
         NodeStep.REPLACING,
@@ -101,6 +102,8 @@ class NodeSteps:
                 return self._restored(progress, new, stage)
             pod = TouchedPod.of(new, self._nodes.get(node_pods.node), stage, self._min_ready)
             passed_at = self._inputs.record.passed.get(stage.name) if is_passed else None
+            if broken and self._nodes[node_pods.node].created > pod.touched:
+                broken = REPLACED
             within = touched_pod.ready_within(stage, self._inputs.policy)
             if pod.is_closed(passed_at, within):
                 return self._closed(progress, pod, stage, broken)

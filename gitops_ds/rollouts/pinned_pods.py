@@ -185,17 +185,20 @@ class _Writes:
                 )
 
     def relabels(self) -> Iterator[Action]:
-        """Relabels pods that run the target under the hash of another revision, at rest and before
-        the target is promoted: a DaemonSet must not own two revisions with one template.
+        """Relabels pods that run the target under the hash of another revision, at rest also under
+        that of a deleted one, and before the target is promoted: a DaemonSet must not own two
+        revisions with one template.
         """
-        hash = self.target.hash or self.layout.hash
+        hash, known = self.target.hash or self.layout.hash, self.layout.seen.revisions
         if self.target.edited or (self.target.staged and not self.decided.commits):
             return
         same = {
             proofs.hash_of(one)
-            for one in self.layout.seen.revisions
+            for one in known
             if revisions.same_template(one.template, self.target.template)
         }
+        if not self.target.staged:
+            same |= self.target.hashes.difference(map(proofs.hash_of, known))
         for node_pods in self.layout.nodes:
             for pod in node_pods.staying:
                 if pod.hash in same & self.target.hashes and pod.hash != hash:

@@ -17,6 +17,7 @@ STEPS = {
     "O": (NodeStep.REPLACING, failure_cause.OVERDUE),
     "N": (NodeStep.SET_ASIDE, "NodeNotReady"),
     "D": (NodeStep.SET_ASIDE, "NodeDeleting"),
+    "E": (NodeStep.SET_ASIDE, failure_cause.REPLACED),
     "B": (NodeStep.PARKED, "NodeNotReady"),
 }
 
@@ -49,6 +50,7 @@ STEPS = {
         ("NNAA", "WWW", "node"),  # those that start may get well
         ("NNSS", "WWW", "node"),
         ("DD", "WWW", "node"),  # they leave, which is not a failure
+        ("EE", "WWW", "node"),  # nor is another machine with their name
     ],
 )
 def test_the_cause_follows_from_the_peers(canary: str, rest: str, cause: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from typing import Any
 
 import pytest
@@ -91,3 +92,42 @@ def test_a_pod_of_an_edit_to_the_target_is_returned_before_its_stage(owned: bool
     for _ in range(20):
         world.pass_time()
     assert world.on(SECOND) == canary
+
+
+def test_canary_nodes_that_are_replaced_by_machines_with_their_names_halt_nothing() -> None:
+    policy = {"stages": [{"name": "canary", "nodes": {"count": 2}, "soak": "1h"}, "rest"]}
+    world = RolloutWorld(policy, 6)
+    world.commit(SECOND)
+    while len(world.on(SECOND)) < 2:
+        world.pass_time()
+    canary = world.on(SECOND)
+    for body in world.nodes:
+        if body["metadata"]["name"] in canary:
+            body["metadata"]["creationTimestamp"] = timestamps.text(world.now + 5)
+            body["status"]["conditions"] = [{"type": "Ready", "status": "False"}]
+    world.now += 10
+    world.pass_time()
+    assert world.last is not None
+    assert world.last.stages.halt is None
+    reasons = {one.reason for one in world.last.stages.nodes if one.node in canary}
+    assert reasons == {"NodeReplaced"}
+
+
+@pytest.mark.parametrize("owned", [False, True])
+def test_pods_under_the_hash_of_a_deleted_revision_count_as_updated(owned: bool) -> None:
+    world = RolloutWorld({"stages": ["rest"]}, 3, owned=owned)
+    (hash,) = {pod["metadata"]["labels"][names.REVISION_HASH] for pod in world.pods.values()}
+    proof = json.loads(world.body["metadata"]["annotations"][names.PROVEN])
+    world.body["metadata"]["annotations"][names.PROVEN] = json.dumps({**proof, "hash": hash})
+    (revision,) = world.revisions.values()
+    world.revisions.clear()
+    again = copy.deepcopy(revision)
+    again["metadata"]["name"] = "agent-again"
+    again["metadata"]["labels"][names.REVISION_HASH] = "again"
+    world.revisions["agent-again"] = again
+    uids = set(world.pods)
+    for _ in range(4):
+        world.pass_time()
+    hashes = {pod["metadata"]["labels"][names.REVISION_HASH] for pod in world.pods.values()}
+    assert hashes == {"again"}
+    assert set(world.pods) == uids
