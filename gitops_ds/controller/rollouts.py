@@ -176,19 +176,21 @@ class Rollouts:
         self._emit(RolloutProgressed(seen.now, key, seen.daemonset.uid, commit, now))
         if not is_staged:
             return
+        # An earlier process has reported the state of a rollout that is in progress at the start.
+        is_resumed = before is None and inputs.record.began > 0.0
+        same = before if target == inputs.target.hash else None
         for stage in now.stages:
             if stage.state is StageState.PASSED and stage.name not in inputs.record.passed:
                 self._emit(StagePassed(seen.now, key, commit, stage.name, stage.proved))
-            if stage.state is StageState.OPEN and _state(before, stage.name) is not stage.state:
+            is_new = not is_resumed and _state(same, stage.name) is not stage.state
+            if stage.state is StageState.OPEN and is_new:
                 self._emit(StageOpened(seen.now, key, commit, stage.name, len(stage.nodes)))
-        if before is not None and target == inputs.target.hash:
-            for one in replaced_nodes.of(inputs.policy, before, now):
+        if same is not None:
+            for one in replaced_nodes.of(inputs.policy, same, now):
                 lost = tuple(f"{node} ({reason})" for node, reason in one.lost.items())
                 self._emit(StageNodesReplaced(seen.now, key, commit, one.stage, lost, one.taken))
         if now.halt is not None and inputs.record.halt is None:
             self._emit(RolloutHalted(seen.now, key, commit, now.halt))
-        # An earlier process has reported the hold of a rollout that is in progress at the start.
-        is_resumed = before is None and inputs.record.began > 0.0
         if hold is not None and held.is_new and not is_resumed:
             self._emit(RolloutHeld(seen.now, key, commit, hold))
 

@@ -143,7 +143,11 @@ class _Summary(msgspec.Struct, frozen=True):
         for reason in sorted(reasons, key=lambda reason: (-reasons[reason], reason)):
             on = [node.node for node in nodes if node.reason == reason]
             parts.append(f"{reason}: {', '.join(on[:5])}{' and more' if len(on) > 5 else ''}")
-        return f"{len(nodes)} of {self.blames.eligible} nodes ({'; '.join(parts)})"
+        eligible = self.blames.eligible  # a taint may exclude nodes with pods
+        of = (
+            f"{len(nodes)} of {eligible} nodes" if len(nodes) <= eligible else f"{len(nodes)} nodes"
+        )
+        return f"{of} ({'; '.join(parts)})"
 
 
 def _summarize(summary: _Summary) -> tuple[HealthState, str]:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from gitops_ds.controller.rollouts import Rollouts
 from gitops_ds.model.events.base import Event
-from gitops_ds.model.events.rollouts import RolloutHeld
+from gitops_ds.model.events.rollouts import RolloutHeld, StageOpened
 from gitops_ds.model.rollouts.staged_rollout import HoldKind, StageHold, StageInputs
 from gitops_ds.rollouts.reported_holds import RETURNS, ReportedHolds
 from tests.rollouts.rollout_world import SECOND, RolloutWorld
@@ -74,3 +74,21 @@ def test_a_restart_repeats_no_event_and_a_new_target_has_its_own() -> None:
     assert [service.turn() for _ in range(2)] == [1, 1]
     world.commit(SECOND)
     assert service.turn() == 1  # within a few minutes, for the same template
+
+
+def test_a_stage_opens_once_for_each_target_also_over_a_restart() -> None:
+    world = RolloutWorld(FAST, 4)
+    world.commit(SECOND)
+    service = Service(world)
+    service.turn()
+    assert _opened(service) == 1
+    service = Service(world)
+    service.turn()
+    assert _opened(service) == 0
+    world.commit("agent:3")
+    service.turn()
+    assert _opened(service) == 1
+
+
+def _opened(service: Service) -> int:
+    return sum(isinstance(one, StageOpened) for one in service.events)

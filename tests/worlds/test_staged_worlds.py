@@ -1,4 +1,4 @@
-"""500 random worlds with staged rollouts: regardless of people and faults, the seven
+"""1,000 random worlds with staged rollouts: regardless of people and faults, the seven
 invariants of `staged_invariants` hold after each step, and every rollout ends.
 
 `STAGED_SEED=5000 pytest tests/worlds/test_staged_worlds.py -s` plays other ones. A world that fails
@@ -16,7 +16,7 @@ from tests.worlds import staged_play
 from tests.worlds.staged_events import TABLE
 
 FIRST = int(os.environ.get("STAGED_SEED", "0"))
-COUNT = int(os.environ.get("STAGED_COUNT", profiles.random_cases(500)))
+COUNT = int(os.environ.get("STAGED_COUNT", profiles.random_cases(1000)))
 TOGETHER = 50
 
 
