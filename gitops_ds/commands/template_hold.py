@@ -16,8 +16,6 @@ from gitops_ds.model.live import Revision
 from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, Key, key_of
 from gitops_ds.model.rollouts.proven_templates import HaltedTemplate
 
-MESSAGE = "put on hold"
-
 
 async def hold(cluster: Cluster, owner: str, commit: str, now: float) -> tuple[Key, ...]:
     """Holds the rollouts of a commit, and returns their DaemonSets; none if the account may not
@@ -47,7 +45,7 @@ async def hold(cluster: Cluster, owner: str, commit: str, now: float) -> tuple[K
             continue
         hash = revisions.labels_of(target).get(names.ROLLOUT, "")
         others = (one for one in halted_templates.parse(annotations) if one.hash != hash)
-        kept = (HaltedTemplate(hash, _commit(target), now, MESSAGE), *others)
+        kept = (HaltedTemplate(hash, _commit(target), now, halted_templates.ON_HOLD), *others)
         patch = {"metadata": {"annotations": {names.HALTED: halted_templates.encoded(kept)}}}
         await cluster.patch(DAEMONSET, key.namespace, key.name, patch, type=PatchType.MERGE)
         held.append(key)

@@ -68,7 +68,8 @@ def test_the_rollout_of_a_commit_on_hold_takes_no_further_node_until_its_release
         assert scene.on("2") == canary
         assert scene.decision.halt is None
         assert scene.decision.hold is not None
-        assert scene.decision.hold.reason.endswith(": put on hold")
+        reason = scene.decision.hold.reason
+        assert reason == f"this template was put on hold, with commit {commit[:12]}"
         await hold(scene, None)
         assert len(await template_release.release(scene.cluster, "test", commit)) == 1
         await ends(scene, "2")

@@ -22,6 +22,7 @@ from gitops_ds.model.values import replace
 
 MOST = 10  # halted templates of one DaemonSet
 MESSAGE = 200  # characters
+ON_HOLD = "put on hold"  # the message of a template that a person put on hold
 
 
 def parse(annotations: Mapping[str, str]) -> tuple[HaltedTemplate, ...]:
@@ -73,9 +74,15 @@ def hold_reason(annotations: Mapping[str, str], target: RolloutTarget) -> str:
     template = next((one for one in halted if _is_of(one, target)), None)
     if template is None:
         return ""
-    return (
-        f"this template was halted before, with commit {template.commit[:12]}: {template.message}"
-    )
+    text = words(template)
+    return text if template.message == ON_HOLD else f"{text}: {template.message}"
+
+
+def words(one: HaltedTemplate) -> str:
+    """`this template was halted before, with commit 0123456789ab`."""
+    what = ON_HOLD if one.message == ON_HOLD else "halted before"
+    commit = f", with commit {one.commit[:12]}" if one.commit else ""
+    return f"this template was {what}{commit}"
 
 
 def _is_of(one: HaltedTemplate, target: RolloutTarget) -> bool:

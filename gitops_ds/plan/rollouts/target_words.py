@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from gitops_ds.apimachinery import timestamps
-from gitops_ds.apimachinery.rollouts import proofs
+from gitops_ds.apimachinery.rollouts import halted_templates, proofs
 from gitops_ds.model import duration
 from gitops_ds.model.change import Change
 from gitops_ds.model.live import Revision
@@ -56,8 +56,7 @@ def of(
             )
         case TargetKind.HELD:
             halted = next(one for one in history.halted if wanted.is_of(one.source, one.template))
-            commit = f", with commit {halted.commit[:12]}" if halted.commit else ""
-            return f"is on hold: this template was halted before{commit}"
+            return f"is on hold: {halted_templates.words(halted)}"
         case TargetKind.FORWARD if history.proof is not None:
             reason = _forward(wanted, history, rollback, view.own)
             return f"starts at the canary: {reason}"
