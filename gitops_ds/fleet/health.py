@@ -21,6 +21,7 @@ from gitops_ds.model import names
 from gitops_ds.model.daemonset import PodCause
 from gitops_ds.model.decision import Observation
 from gitops_ds.model.health import Blame, Health, HealthState, NodeCounts, NodeHealth
+from gitops_ds.model.plural import counted
 from gitops_ds.model.values import replace
 
 
@@ -143,10 +144,10 @@ class _Summary(msgspec.Struct, frozen=True):
         for reason in sorted(reasons, key=lambda reason: (-reasons[reason], reason)):
             on = [node.node for node in nodes if node.reason == reason]
             parts.append(f"{reason}: {', '.join(on[:5])}{' and more' if len(on) > 5 else ''}")
-        eligible = self.blames.eligible  # a taint may exclude nodes with pods
-        of = (
-            f"{len(nodes)} of {eligible} nodes" if len(nodes) <= eligible else f"{len(nodes)} nodes"
-        )
+        number, eligible = len(nodes), self.blames.eligible
+        of = f"{number} of {eligible} nodes"
+        if number > eligible:  # a taint excludes nodes with pods
+            of = counted(number, "node")
         return f"{of} ({'; '.join(parts)})"
 
 
