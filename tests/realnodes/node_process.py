@@ -42,6 +42,7 @@ BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 DIRECTORY = Path("/mnt")  # of the node in its namespace: paths of sockets are short
 CGROUPS = Path("/sys/fs/cgroup")
 CLONE_NEWNET = 0x40000000
+PATIENCE = 180.0  # seconds until containerd answers, on a busy machine
 
 
 @dataclass(frozen=True)
@@ -150,9 +151,8 @@ class Node:
 
     def _boot(self) -> None:
         self._start("containerd", "--config", str(self.directory / "containerd.toml"))
-        for _ in range(600):
-            if self._ctr("version").returncode == 0:
-                break
+        deadline = time.monotonic() + PATIENCE
+        while self._ctr("version").returncode != 0 and time.monotonic() < deadline:
             time.sleep(0.1)
         self.import_images()
         self.start_kubelet()
@@ -221,8 +221,9 @@ class Node:
     def import_images(self) -> None:
         """Adds the images of the node's directory."""
         for image in sorted((self.directory / "images").glob("*.tar")):
-            if self._ctr("images", "import", str(image)).returncode != 0:
-                raise RuntimeError(f"{image} cannot be imported")
+            done = self._ctr("images", "import", str(image))
+            if done.returncode != 0:
+                raise RuntimeError(f"{image} cannot be imported: {done.stderr.decode()}")
 
     def remove_image(self, name: str) -> None:
         """Removes an image from the node."""

@@ -98,7 +98,8 @@ class RealNode:
         """Reads the answer; raises RuntimeError with the log of the node for another one."""
         assert self.process.stdout is not None
         if self.process.stdout.readline().strip() != expected:
-            raise RuntimeError(f"{self.name}: {(self.directory.parent / f'{self.name}.log')}")
+            log = self.directory.parent / f"{self.name}.log"
+            raise RuntimeError(f"{self.name}: {log.read_text()[-3000:]}")
 
     def end(self) -> None:
         """Ends the node, and waits until nothing of it is left."""

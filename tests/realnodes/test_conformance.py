@@ -41,14 +41,14 @@ def test_kubernetes_own_tests_pass_on_real_nodes(tmp_path: Path) -> None:
 
 
 def _archives(directory: Path) -> list[Path]:
-    """The image that the tests of DaemonSets use, under its name."""
+    """The images that the tests of DaemonSets use, under their names."""
     program = controlplane.programs("--conformance") / "e2e.test"
     listed = subprocess.run([program, "--list-images"], capture_output=True, text=True, check=True)
     shell = BUSYBOX.read_bytes()
     others = {f"bin/{one}": shell for one in APPLETS} | {"var/tmp/.keep": b""}
     archives = []
     for name in listed.stdout.split():
-        if "/httpd:" in name:
+        if "/agnhost:" in name or "/httpd:" in name:
             archives.append(directory / f"image-{len(archives)}.tar")
             images.write(archives[-1], name, real_nodes.programs() / "agent", others)
     return archives
