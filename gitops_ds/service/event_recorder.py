@@ -28,7 +28,8 @@ from gitops_ds.telemetry.kube_events import (
     InvolvedObject,
 )
 
-QUEUE_SIZE = 100
+QUEUE_SIZE = 1000
+OF_CONTROLLER = 100  # events that wait before one of the controller is dropped
 MESSAGE_SIZE = 1024  # characters, the maximum of the API server
 COMPONENT = "gitops-ds"
 CONTROLLER = "daemonset-controller"  # the name of upstream's, on which alerts and dashboards rely
@@ -36,10 +37,12 @@ CONTROLLER = "daemonset-controller"  # the name of upstream's, on which alerts a
 
 @contextlib.asynccontextmanager
 async def recorded(
-    cluster: Cluster, state: InvolvedObject | None, emit: Emit
+    cluster: Cluster, state: InvolvedObject | None, emit: Emit, *, of_pods: bool = True
 ) -> AsyncIterator[Emit]:
-    """Emits events to `emit`, and writes their Kubernetes events in the context."""
-    writer = KubeEventWriter(cluster, state)
+    """Emits events to `emit`, and writes their Kubernetes events in the context; those of single
+    pods only with `of_pods`.
+    """
+    writer = KubeEventWriter(cluster, state, of_pods=of_pods)
 
     def emit_and_write(event: Event) -> None:
         emit(event)
@@ -55,17 +58,22 @@ async def recorded(
 class KubeEventWriter:
     """Writes the Kubernetes events of our events in order while `run` runs."""
 
-    def __init__(self, cluster: Cluster, state: InvolvedObject | None = None) -> None:
+    def __init__(
+        self, cluster: Cluster, state: InvolvedObject | None = None, *, of_pods: bool = True
+    ) -> None:
         """The events of a deployer are about `state`; without it they are not written."""
         self._cluster = cluster
-        self._recorder, self._correlator = EventRecorder(state), EventCorrelator()
+        self._recorder, self._correlator = EventRecorder(state, of_pods), EventCorrelator()
         self._queue: asyncio.Queue[EventSeries] = asyncio.Queue(QUEUE_SIZE)
 
     def handle(self, event: Event) -> None:
-        """Queues the Kubernetes events of an event; drops them when the queue is full."""
+        """Queues the Kubernetes events of an event; drops them when the queue is full, those of the
+        controller, which are many, before others.
+        """
         for kube_event in self._recorder.kube_events(event):
             series = self._correlator.take(kube_event, event.at)
-            if series is not None:
+            is_late = kube_event.reason in UPSTREAM and self._queue.qsize() >= OF_CONTROLLER
+            if series is not None and not is_late:
                 with contextlib.suppress(asyncio.QueueFull):
                     self._queue.put_nowait(series)
 

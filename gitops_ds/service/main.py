@@ -49,8 +49,9 @@ async def run(service: Service, emit: Emit, say: Say, *, at_desk: bool) -> None:
             connect.fenced(connection, fence, requests, brief_replies=not service.direct)
         )
         version = await cluster.version()
+        of_pods = service.controller.powers is Powers.FULL
         emit_recorded = await stack.enter_async_context(
-            event_recorder.recorded(cluster, None, events.publish)
+            event_recorder.recorded(cluster, None, events.publish, of_pods=of_pods)
         )
         parts = assembly.assemble(
             PartsContext(service, cluster, unfenced, events, emit_recorded, at_desk)

@@ -3,8 +3,9 @@
 Events of a deployer are about the ConfigMap of its state. Events about a DaemonSet are those of the
 controller, with the reasons and messages of Kubernetes' own, and those of commits and rollouts. A
 repeated event raises the count of the first one, many similar events become one, and too many
-events about one object are dropped: a rollout over 5,000 nodes costs the API server a few dozen
-events (the rules of client-go's tools/record/events_cache.go).
+events about one object with one reason are dropped: a rollout over 5,000 nodes costs the API server
+a few dozen events (the rules of client-go's tools/record/events_cache.go, which counts the events
+of all reasons together, so that many of one reason suppress a warning).
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from gitops_ds.telemetry import rejections
 
 ALIKE = 10  # different messages of one reason, before the next ones are combined
 ALIKE_WITHIN = 600.0  # seconds
-BURST, REFILL = 25, 300.0  # events about one object; then one per that many seconds
+BURST, REFILL = 25, 300.0  # events of one reason about an object; then one per that many seconds
 REMEMBERED = 4096
 COMBINED = "(combined from similar events): "
 
@@ -53,10 +54,12 @@ class KubeEvent(msgspec.Struct, frozen=True):
     warning: bool = False
 
 
+# One for each pod, by the DaemonSet controller only.
+OF_PODS = frozenset(("SuccessfulCreate", "SuccessfulDelete"))
 # The reasons of Kubernetes' own controller; such an event names it as its source.
 UPSTREAM = frozenset(
     (
-        *("SelectingAll", "SuccessfulCreate", "SuccessfulDelete"),
+        *("SelectingAll", *OF_PODS),
         *("FailedCreate", "FailedDelete", "FailedHistory"),
         *("FailedDaemonPod", "SucceededDaemonPod", "FailedPlacement"),
     )
@@ -65,11 +68,12 @@ UPSTREAM = frozenset(
 
 @dataclass(slots=True)
 class EventRecorder:
-    """Turns events into Kubernetes events; those of a deployer are about its `state`. It remembers
-    the UIDs of DaemonSets.
+    """Turns events into Kubernetes events; those of a deployer are about its `state`, and those of
+    single pods are omitted unless `of_pods`. It remembers the UIDs of DaemonSets.
     """
 
     state: InvolvedObject | None = None
+    of_pods: bool = True
     _daemonsets: dict[Key, InvolvedObject] = field(default_factory=dict)
 
     def kube_events(self, event: Event) -> tuple[KubeEvent, ...]:
@@ -84,7 +88,9 @@ class EventRecorder:
             self._daemonsets[event.daemonset] = _daemonset(event.daemonset, event.uid)
             return ()
         result = kube_event(event, self._state(event))
-        return (result,) if result else ()
+        if result is None or (result.reason in OF_PODS and not self.of_pods):
+            return ()
+        return (result,)
 
     def _state(self, event: Event) -> InvolvedObject | None:
         if isinstance(event, ControllerEvent):
@@ -181,14 +187,14 @@ class _Counted:
 
 @dataclass(slots=True)
 class EventCorrelator:
-    """Combines repeated and similar events, and limits the events about one object."""
+    """Combines repeated and similar events, and limits those of one reason about an object."""
 
     _alike: dict[tuple[InvolvedObject, str], _Alike] = field(default_factory=dict)
     _counted: dict[KubeEvent, _Counted] = field(default_factory=dict)
-    _full_at: dict[InvolvedObject, float] = field(default_factory=dict)
+    _full_at: dict[tuple[InvolvedObject, str], float] = field(default_factory=dict)
 
     def take(self, event: KubeEvent, now: float) -> EventSeries | None:
-        """The event to write; None above the limit of the object."""
+        """The event to write; None above the limit."""
         alike = self._alike.get((event.about, event.reason))
         if alike is None or now - alike.last > ALIKE_WITHIN:
             alike = _keep(self._alike, (event.about, event.reason), _Alike(now))
@@ -203,16 +209,16 @@ class EventCorrelator:
             id = hashlib.sha256(f"{series}{now}".encode()).hexdigest()[:16]
             counted = _keep(self._counted, series, _Counted(id, now))
         counted.count += 1
-        if not self._allowed(event.about, now):
+        if not self._allowed((event.about, event.reason), now):
             return None
         shown = event if series is event else replace(event, message=COMBINED + event.message)
         return EventSeries(shown, counted.id, counted.count, counted.first, now)
 
-    def _allowed(self, about: InvolvedObject, now: float) -> bool:
-        full_at = max(self._full_at.get(about, now), now) + REFILL
+    def _allowed(self, kind: tuple[InvolvedObject, str], now: float) -> bool:
+        full_at = max(self._full_at.get(kind, now), now) + REFILL
         if full_at - now > BURST * REFILL:
             return False
-        _keep(self._full_at, about, full_at)
+        _keep(self._full_at, kind, full_at)
         return True
 
 

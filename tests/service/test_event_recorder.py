@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from gitops_ds import simulator
+from gitops_ds import errors, simulator
+from gitops_ds.model.decision import CreatePod
 from gitops_ds.model.events import deployer
-from gitops_ds.model.events.base import Event
+from gitops_ds.model.events.base import ActionFailed, Event, Performed
 from gitops_ds.model.events.commits import CommitRejected, NewCommit
+from gitops_ds.model.events.rollouts import RolloutHalted, StageOpened, StagePassed
 from gitops_ds.model.finding import Place, refusal
-from gitops_ds.model.objects import DAEMONSET, EVENT, NAMESPACE, POD, CommitId
+from gitops_ds.model.objects import DAEMONSET, EVENT, NAMESPACE, POD, CommitId, Key
+from gitops_ds.model.rollouts.staged_rollout import Halt
 from gitops_ds.model.skip_reasons import SkipReason
 from gitops_ds.model.skipped import Skipped
 from gitops_ds.service.event_recorder import COMPONENT, CONTROLLER, KubeEventWriter
@@ -171,20 +177,46 @@ def test_many_similar_events_become_one() -> None:
     assert later.event.message == "Created pod: later"
 
 
-def test_an_object_has_25_events_and_then_one_in_five_minutes_and_others_their_own() -> None:
+def test_a_reason_has_25_events_about_an_object_and_then_one_in_five_minutes() -> None:
     condenser = EventCorrelator()
-    assert (
-        sum(
-            condenser.take(event_about(f"{i}", reason=f"R{i % 5}"), 0.0) is not None
-            for i in range(1000)
-        )
-        == kube_events.BURST
-    )
-    assert condenser.take(event_about("other", about=STATE), 0.0) is not None
+    taken = [condenser.take(event_about("again"), 0.0) for _ in range(100)]
+    assert sum(entry is not None for entry in taken) == kube_events.BURST
     hour = [condenser.take(event_about("again"), 60.0 * minute) for minute in range(1, 61)]
     assert sum(entry is not None for entry in hour) == 12
     # the ones that were not written count too
-    assert all(entry.count == number for number, entry in enumerate(hour, 1) if entry is not None)
+    counts = {entry.count for entry in hour if entry is not None}
+    assert counts <= set(range(101, 161))
+
+
+@given(st.lists(st.sampled_from(("SuccessfulCreate", "FailedCreate", "Degraded")), max_size=300))
+def test_no_number_of_events_suppresses_one_of_another_reason_or_object(before: list[str]) -> None:
+    condenser = EventCorrelator()
+    for number, reason in enumerate(before):
+        condenser.take(event_about(str(number), reason=reason), 0.0)
+    assert condenser.take(event_about("halted", reason="RolloutHalted"), 0.0) is not None
+    assert condenser.take(event_about("other", about=STATE), 0.0) is not None
+
+
+@pytest.mark.parametrize("of_pods", [False, True])
+def test_a_rollout_of_a_thousand_nodes_drops_none_of_its_stages_and_failures(of_pods: bool) -> None:
+    cluster: Any = None
+    writer = KubeEventWriter(cluster, of_pods=of_pods)
+    key, commit = Key("apps", "DaemonSet", "logging", "agent"), COMMIT
+    for node in range(1000):
+        action = CreatePod(f"node-{node}", {}, "", "its node is updated")
+        writer.handle(Performed(1.0, key, action, key))
+        writer.handle(ActionFailed(1.0, key, action, errors.ClusterError("denied")))
+    milestones = (
+        StageOpened(2.0, key, commit, "canary", 2),
+        StagePassed(2.0, key, commit, "canary", 2),
+        RolloutHalted(2.0, key, commit, Halt(2.0, "rest", "failed")),
+    )
+    for event in milestones:
+        writer.handle(event)
+    written = Counter(writer._queue.get_nowait().event.reason for _ in range(writer._queue.qsize()))
+    assert written["StageOpened"] == written["StagePassed"] == written["RolloutHalted"] == 1
+    assert written["SuccessfulCreate"] == (kube_events.BURST if of_pods else 0)
+    assert written["FailedCreate"] == kube_events.BURST
 
 
 def test_the_memory_of_events_is_bounded() -> None:
