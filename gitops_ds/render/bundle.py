@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
 from gitops_ds.errors import UsageError
-from gitops_ds.model.finding import Finding, Severity, refusal
+from gitops_ds.model.finding import Finding, refusal
 from gitops_ds.model.rollouts.cluster_order import NO_ORDER, ClusterOrder
-from gitops_ds.model.sources.bundle import Bundle, ClusterFacts, Pointer
+from gitops_ds.model.sources.bundle import Bundle, ClusterFacts
 from gitops_ds.model.sources.source_tree import SourceTree
 from gitops_ds.render import (
     agent_folder,
@@ -18,6 +18,7 @@ from gitops_ds.render import (
     defaults,
     ignore,
     layout,
+    left_out,
     parsed_objects,
     rollout_policy,
     schema_refs,
@@ -240,15 +241,7 @@ def _layout_findings(repo_layout: Layout, facts: ClusterFacts) -> list[Finding]:
             place = repo_layout.place(repo_layout.clusters[facts.name].at("agents", name), key=True)
             findings.append(refusal("DS803", f"there is no agents/{name}/{hint}", place))
     findings += cluster_order.problems(repo_layout, facts.name)
-    if (
-        repo_layout.settings.name
-        and not repo_layout.agents
-        and not repo_layout.settings.value.get("manifests")
-    ):
-        message = "nothing to render: no agents/ folder, and no `manifests:` in gitops-ds.yaml"
-        findings.append(
-            Finding("DS804", Severity.WARNING, message, repo_layout.place(Pointer(SETTINGS, 0, ())))
-        )
+    findings += left_out.findings(repo_layout)
     return findings
 
 
@@ -288,7 +281,7 @@ def _defaults(repo_layout: Layout, facts: ClusterFacts, override: str) -> defaul
         for name, members in settings.section("class").items()
         for agent in layout.texts(members)
     }
-    return defaults.Defaults(namespace, labels, classes)
+    return defaults.Defaults(namespace, labels, classes, bool(settings.name))
 
 
 def _order(finding: Finding) -> tuple[str, int, int, str, str]:

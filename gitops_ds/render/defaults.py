@@ -31,12 +31,13 @@ class Default(msgspec.Struct, frozen=True):
 
 class Defaults(msgspec.Struct, frozen=True):
     """The values that are added to objects: a namespace, labels by key, and the class of a
-    DaemonSet by its agent's name.
+    DaemonSet by its agent's name. `has_settings`: gitops-ds.yaml exists.
     """
 
     namespace: Default | None = None
     labels: Mapping[str, Default] = msgspec.field(default_factory=dict)
     classes: Mapping[str, Default] = msgspec.field(default_factory=dict)
+    has_settings: bool = True
 
 
 def finish(
@@ -102,6 +103,8 @@ def _manifest(
         added["metadata", "namespace"] = defaults.namespace
     elif namespaced and not key.namespace:
         advice = "set metadata.namespace, -n NAMESPACE, or defaults.namespace in gitops-ds.yaml"
+        if not defaults.has_settings:
+            advice += ', a new file with `version: v1` and `manifests: ["**"]`'
         finding = refusal("DS014", f"{key} has no namespace; {advice}", place(draft.base), key)
     added |= {("metadata", "labels", name): label for name, label in defaults.labels.items()}
     agent = draft.agent or (key.name if key.is_daemonset else "")

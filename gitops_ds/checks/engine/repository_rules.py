@@ -36,6 +36,7 @@ RULES: Final[tuple[ObjectRule, ...]] = (
     refused("DS802", "name is not defined", no_violations),
     refused("DS803", "override or patch matches nothing", no_violations),
     advice("DS804", Severity.INFO, "file is never used", no_violations),
+    refused("DS804", "files with objects are not read", no_violations),
     advice(
         "DS804", Severity.WARNING, "no object of the repository is for a cluster", no_violations
     ),
