@@ -11,7 +11,7 @@ MUTANTS ?= 120
 LOCKED := --universal --generate-hashes --no-header --no-annotate --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-system controlplane realnodes gitea prometheus renderers check test test-all mutants conformance fuzz truth demo docs bench lock install-manifest pictures schemas clean
+.PHONY: help setup setup-system controlplane realnodes image gitea prometheus renderers check test test-all mutants conformance fuzz truth demo docs bench lock install-manifest pictures schemas clean
 
 help: ## list of targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -34,6 +34,9 @@ controlplane: $(STAMP) ## builds API server, etcd, scheduler and kwok from Go mo
 
 realnodes: $(STAMP) ## builds kubelet, containerd and runc for real nodes from Go modules, into a cache
 	@PYTHON=$(abspath $(BIN)/python) scripts/realnodes
+
+image: $(STAMP) ## builds the image of the Containerfile with buildah, as root, into a cache, and prints its archive
+	@PYTHON=$(abspath $(BIN)/python) scripts/image
 
 gitea: $(STAMP) ## builds Gitea from its Go module, into a cache
 	@PYTHON=$(abspath $(BIN)/python) scripts/gitea

@@ -241,7 +241,7 @@ def _certificates() -> tuple[Path, Path, Path]:
     where = Path(tempfile.mkdtemp())
     atexit.register(shutil.rmtree, where)
     (where / "extensions").write_text(
-        "subjectAltName=DNS:localhost,IP:127.0.0.1\nbasicConstraints=CA:FALSE\n"
+        "subjectAltName=DNS:localhost,IP:127.0.0.1,IP:10.0.0.2,DNS:git.example.com\nbasicConstraints=CA:FALSE\n"
     )
     new_key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-noenc")
     for words in (

@@ -23,7 +23,6 @@ from pathlib import Path
 from gitops_ds.model.values import replace
 
 ROOT = Path(__file__).resolve().parents[2]
-_PACKAGES = "python3,python3-venv,python-is-python3,ca-certificates"
 # How this machine reaches package registries is the machine's business, as with an engine's build.
 _OF_THE_MACHINE = re.compile(
     r"^(PIP_.*|GOPROXY|GOFLAGS|GOSUMDB|GONOSUMDB|.*_(CERT|CAINFO|BUNDLE)|SSL_CERT_.*|.*_proxy|.*_PROXY)$"
@@ -238,12 +237,10 @@ def _unshared(
 
 def _base(name: str) -> Image:
     """Debian from debootstrap, for an image of any name."""
-    root = cache() / "debian"
-    if not root.exists():
-        partial = root.with_name(f"debian.{os.getpid()}")
-        words = ("debootstrap", "--variant=minbase", f"--include={_PACKAGES}", "bookworm", partial)
-        subprocess.run(words, stdout=subprocess.DEVNULL, check=True)
-        partial.rename(root)
+    made = subprocess.run(
+        [ROOT / "scripts/image", "--base"], stdout=subprocess.PIPE, text=True, check=True
+    )
+    root = Path(made.stdout.strip())
     return Image((root,), key=name)
 
 

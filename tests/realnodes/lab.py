@@ -21,16 +21,15 @@ NODES = ("real-1", "real-2", "real-3")
 PATIENCE = 180.0  # seconds
 
 
-@dataclass
-class Lab:
-    """The cluster, its nodes and its repository; `log` is that of the service."""
+@dataclass(kw_only=True)
+class Cluster:
+    """A cluster with real nodes and its repository; `namespace` is that of the service."""
 
     directory: Path
     plane: controlplane.ControlPlane
     nodes: RealNodes
     upstream: Upstream
-    service: subprocess.Popen[bytes]
-    log: Path
+    namespace: str
 
     def command(self, *words: str) -> Ended:
         """A command of a user, in this process."""
@@ -44,7 +43,7 @@ class Lab:
 
     def agents(self) -> dict[str, Any]:
         """Each DaemonSet by its name, as `get -o json` shows it."""
-        items = self.command("get", "-o", "json", "--state-namespace", "service-test").json
+        items = self.command("get", "-o", "json", "--state-namespace", self.namespace).json
         return {one["name"]: one for one in items["items"]}
 
     def pods(self, agent: str = "") -> list[Any]:
@@ -59,12 +58,13 @@ class Lab:
         while not holds():
             if time.monotonic() - began > seconds:
                 state = self.plane.kubectl("get", "nodes,pods", "-o", "wide")
-                raise AssertionError(f"{self.command('get').out}\n{state}\n{self._tail()}")
+                raise AssertionError(f"{self.command('get').out}\n{state}\n{self.tail()}")
             time.sleep(0.5)
         return time.monotonic() - began
 
-    def _tail(self) -> str:
-        return self.log.read_text()[-6000:]
+    def tail(self) -> str:
+        """The end of the log of the service."""
+        return ""
 
     def are_healthy(self) -> bool:
         """Whether every DaemonSet is healthy, without a rollout in progress."""
@@ -72,6 +72,17 @@ class Lab:
         return bool(agents) and all(
             one["health"]["state"] == "Healthy" and not one["rollout"] for one in agents
         )
+
+
+@dataclass(kw_only=True)
+class Lab(Cluster):
+    """With a service that is a process of this machine; `log` is its log."""
+
+    service: subprocess.Popen[bytes]
+    log: Path
+
+    def tail(self) -> str:
+        return self.log.read_text()[-6000:]
 
 
 @contextlib.contextmanager
@@ -89,8 +100,16 @@ def laboratory(directory: Path, powers: str, names: tuple[str, ...] = NODES) -> 
         plane.start()
         nodes.start(*names)
         with running(directory, plane, *options) as (service, log):
-            lab = Lab(directory, plane, nodes, upstream, service, log)
-            lab.until(lambda: _ready_nodes(plane) == set(names))
+            lab = Lab(
+                directory=directory,
+                plane=plane,
+                nodes=nodes,
+                upstream=upstream,
+                namespace="service-test",
+                service=service,
+                log=log,
+            )
+            lab.until(lambda: ready_nodes(plane) == set(names))
             yield lab
             assert service.poll() is None
             assert "Traceback" not in log.read_text()
@@ -99,7 +118,8 @@ def laboratory(directory: Path, powers: str, names: tuple[str, ...] = NODES) -> 
         plane.stop()
 
 
-def _ready_nodes(plane: controlplane.ControlPlane) -> set[str]:
+def ready_nodes(plane: controlplane.ControlPlane) -> set[str]:
+    """The names of the nodes that are ready."""
     return {
         str(one["metadata"]["name"])
         for one in plane.request("GET", "/api/v1/nodes")["items"]

@@ -6,7 +6,8 @@ each with a line. At the end of the input it ends every process of the node and 
 groups and its directory, also if the caller was killed: the kernel closes the input.
 
 The kernel parameters that a kubelet writes, and the boot ID, are files of the node, mounted over
-those of the machine. The only route out of the network is a relay to the API server.
+those of the machine. The only routes out of the network are relays to ports of the machine, one of
+them to the API server.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ctypes
+import functools
 import json
 import os
 import shutil
@@ -49,6 +51,7 @@ PATIENCE = 180.0  # seconds until containerd answers, on a busy machine
 class Settings:
     """`name` of the node, its `number`, which makes its addresses, the directory of the
     `programs`, the `port` of the API server on 127.0.0.1 and `service`, its address for pods.
+    `servers` are ports of the machine on 127.0.0.1 by an address that reaches them on port 443.
     `host_network` is a descriptor of the network namespace of the machine.
     """
 
@@ -57,6 +60,7 @@ class Settings:
     programs: str
     port: int
     service: str
+    servers: dict[str, int]
     disk: int
     host_network: int
     kubelet: dict[str, Any]
@@ -70,7 +74,7 @@ class Node:
         self.origin, self.directory, self.settings = origin, DIRECTORY, settings
         self.programs = Path(settings.programs)
         self.cgroup = f"gitops-ds-{os.getppid()}-{settings.name}-{uuid.uuid4().hex[:6]}"
-        self.relay = Relay(settings.port, settings.host_network)
+        self.relay = Relay(settings.host_network)
         self.kubelet: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -78,7 +82,11 @@ class Node:
         self._mount()
         self._network()
         self._make_cgroups()
-        self.relay.start(["127.0.0.1", self.settings.service])
+        port = self.settings.port
+        targets = {("127.0.0.1", port): port, (self.settings.service, 443): port}
+        self.relay.start(
+            targets | {(one, 443): there for one, there in self.settings.servers.items()}
+        )
         self._write_configuration()
         self._boot()
 
@@ -101,7 +109,7 @@ class Node:
 
     def _network(self) -> None:
         _run("ip", "link", "set", "lo", "up")
-        for address in (self.settings.service, self._address):
+        for address in (self.settings.service, self._address, *self.settings.servers):
             _run("ip", "address", "add", f"{address}/32", "dev", "lo")
 
     @property
@@ -200,12 +208,16 @@ class Node:
         (self.directory / "kernel/proc-sys-kernel-random-boot_id").write_text(f"{uuid.uuid4()}\n")
         self._boot()
 
+    def power_off(self) -> None:
+        """Ends every process of the node at once."""
+        self._end_all()
+
     def disconnect(self) -> None:
-        """The node loses the API server."""
+        """The node loses the API server and every other server."""
         self.relay.connected = False
 
     def connect(self) -> None:
-        """The node reaches the API server again."""
+        """The node reaches its servers again."""
         self.relay.connected = True
 
     def fill(self, left: str) -> None:
@@ -224,6 +236,11 @@ class Node:
             done = self._ctr("images", "import", str(image))
             if done.returncode != 0:
                 raise RuntimeError(f"{image} cannot be imported: {done.stderr.decode()}")
+
+    def tag_image(self, name: str, other: str) -> None:
+        """Gives an image of the node another name, as a new version."""
+        if self._ctr("images", "tag", name, other).returncode != 0:
+            raise RuntimeError(f"{name} cannot be named {other}")
 
     def remove_image(self, name: str) -> None:
         """Removes an image from the node."""
@@ -253,12 +270,12 @@ class Node:
 
 
 class Relay:
-    """Connections to addresses of the node, relayed to the API server on 127.0.0.1 of the machine,
-    by a thread in the network namespace of the machine.
+    """Connections to addresses of the node, relayed to ports of 127.0.0.1 of the machine by a
+    thread in the network namespace of the machine.
     """
 
-    def __init__(self, port: int, host_network: int) -> None:
-        self.port, self.host_network = port, host_network
+    def __init__(self, host_network: int) -> None:
+        self.host_network = host_network
         self._connected = True
         self._open = set[asyncio.StreamWriter]()
         self._loop = asyncio.new_event_loop()
@@ -278,29 +295,29 @@ class Relay:
         for writer in self._open:
             writer.transport.abort()
 
-    def start(self, addresses: list[str]) -> None:
-        """Listens on the addresses, on the port of the API server and on 443."""
-        ports = {"127.0.0.1": self.port}
-        sockets = [
-            socket.create_server((one, ports.get(one, 443)), backlog=64) for one in addresses
-        ]
+    def start(self, targets: dict[tuple[str, int], int]) -> None:
+        """Listens on addresses with a port, and relays to the port of the machine that each has."""
+        sockets = [(socket.create_server(one, backlog=64), port) for one, port in targets.items()]
         threading.Thread(target=self._serve, args=(sockets,), daemon=True).start()
 
-    def _serve(self, sockets: list[Any]) -> None:
+    def _serve(self, sockets: list[tuple[socket.socket, int]]) -> None:
         libc = ctypes.CDLL(None, use_errno=True)
         if libc.setns(self.host_network, CLONE_NEWNET):
             raise OSError(ctypes.get_errno(), "setns")
         asyncio.set_event_loop(self._loop)
-        for one in sockets:
-            self._loop.run_until_complete(asyncio.start_server(self._relay, sock=one))
+        for one, port in sockets:
+            relay = functools.partial(self._relay, port)
+            self._loop.run_until_complete(asyncio.start_server(relay, sock=one))
         self._loop.run_forever()
 
-    async def _relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _relay(
+        self, port: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         if not self._connected:
             self._open.add(writer)
             return
         try:
-            there, back = await asyncio.open_connection("127.0.0.1", self.port)
+            there, back = await asyncio.open_connection("127.0.0.1", port)
         except OSError:
             writer.close()
             return

@@ -12,7 +12,7 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -95,11 +95,16 @@ class RealNode:
         self.answer("done")
 
     def answer(self, expected: str) -> None:
-        """Reads the answer; raises RuntimeError with the log of the node for another one."""
+        """Reads the answer; raises RuntimeError with the end of its log for another one."""
         assert self.process.stdout is not None
         if self.process.stdout.readline().strip() != expected:
-            log = self.directory.parent / f"{self.name}.log"
-            raise RuntimeError(f"{self.name}: {log.read_text()[-3000:]}")
+            log = self.directory.with_name(f"{self.name}.log").read_text()
+            raise RuntimeError(f"{self.name}: {log[-3000:]}")
+
+    @property
+    def data(self) -> Path:
+        """The disk of the node, as long as it runs: logs of pods, and what containerd has."""
+        return Path(f"/proc/{self.process.pid}/root/mnt/data")
 
     def end(self) -> None:
         """Ends the node, and waits until nothing of it is left."""
@@ -109,11 +114,15 @@ class RealNode:
 
 @dataclass
 class RealNodes:
-    """The real nodes of a control plane, by name."""
+    """The real nodes of a control plane, by name. `archives` are images beside those of the agents,
+    as archives of Docker, and `servers` ports of the machine by the address that pods use.
+    """
 
     plane: ControlPlane
     directory: Path
-    archives: Sequence[Path] = ()  # of further images
+    archives: Sequence[Path] = ()
+    servers: Mapping[str, int] = field(default_factory=dict)
+    disk: int = DISK
     nodes: dict[str, RealNode] = field(default_factory=dict)
 
     def start(self, *names: str) -> RealNodes:
@@ -133,7 +142,7 @@ class RealNodes:
     def _images(self) -> list[Path]:
         folder = self.directory / "images"
         folder.mkdir(parents=True, exist_ok=True)
-        made = list(self.archives)
+        made = list[Path]()
         for name in ("localhost/pause:1", *AGENT_IMAGES):
             program = name.partition("/")[2].partition(":")[0]
             made.append(folder / f"{name.replace('/', '-').replace(':', '-')}.tar")
@@ -146,6 +155,8 @@ class RealNodes:
         (directory / "images").mkdir(parents=True)
         for archive in made:
             os.link(archive, directory / "images" / archive.name)
+        for archive in self.archives:
+            (directory / "images" / archive.name).symlink_to(archive)
         (directory / "kubeconfig").write_text(self.plane.kubeconfig.read_text())
         network = os.open("/proc/self/ns/net", os.O_RDONLY)
         settings = {
@@ -154,7 +165,8 @@ class RealNodes:
             "programs": str(programs()),
             "port": self.plane.port,
             "service": SERVICE,
-            "disk": DISK,
+            "servers": dict(self.servers),
+            "disk": self.disk,
             "host_network": network,
             "kubelet": KUBELET,
             "labels": "type=real",
