@@ -162,6 +162,9 @@ class Node:
             if self._ctr("version").returncode == 0:
                 break
             time.sleep(0.1)
+        else:
+            log = (self.directory / "containerd.log").read_text()
+            raise RuntimeError(f"containerd does not answer: {log[-2000:]}")
         self.import_images()
         self.start_kubelet()
 
@@ -233,8 +236,9 @@ class Node:
     def import_images(self) -> None:
         """Adds the images of the node's directory."""
         for image in sorted((self.directory / "images").glob("*.tar")):
-            if self._ctr("images", "import", str(image)).returncode != 0:
-                raise RuntimeError(f"{image} cannot be imported")
+            done = self._ctr("images", "import", str(image))
+            if done.returncode != 0:
+                raise RuntimeError(f"{image} cannot be imported: {done.stderr.decode()}")
 
     def tag_image(self, name: str, other: str) -> None:
         """Gives an image of the node another name, as a new version."""
