@@ -369,6 +369,9 @@ state = "{data}/state"
 [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc.options]
   BinaryName = "{programs}/runc"
   Root = "{data}/runc"
+# Its socket in /run would be that of all nodes: a node would now and then end at its start.
+[plugins."io.containerd.nri.v1.nri"]
+  disable = true
 [plugins."io.containerd.internal.v1.opt"]
   path = "{data}/opt"
 """
