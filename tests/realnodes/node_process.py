@@ -162,6 +162,9 @@ class Node:
         deadline = time.monotonic() + PATIENCE
         while self._ctr("version").returncode != 0 and time.monotonic() < deadline:
             time.sleep(0.1)
+        else:
+            log = (self.directory / "containerd.log").read_text()
+            raise RuntimeError(f"containerd does not answer: {log[-2000:]}")
         self.import_images()
         self.start_kubelet()
 
@@ -366,6 +369,9 @@ state = "{data}/state"
 [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc.options]
   BinaryName = "{programs}/runc"
   Root = "{data}/runc"
+# Its socket in /run would be that of all nodes: a node would now and then end at its start.
+[plugins."io.containerd.nri.v1.nri"]
+  disable = true
 [plugins."io.containerd.internal.v1.opt"]
   path = "{data}/opt"
 """
