@@ -160,11 +160,11 @@ class Node:
     def _boot(self) -> None:
         self._start("containerd", "--config", str(self.directory / "containerd.toml"))
         deadline = time.monotonic() + PATIENCE
-        while self._ctr("version").returncode != 0 and time.monotonic() < deadline:
+        while self._ctr("version").returncode != 0:
+            if time.monotonic() > deadline:
+                log = (self.directory / "containerd.log").read_text()
+                raise RuntimeError(f"containerd does not answer: {log[-2000:]}")
             time.sleep(0.1)
-        else:
-            log = (self.directory / "containerd.log").read_text()
-            raise RuntimeError(f"containerd does not answer: {log[-2000:]}")
         self.import_images()
         self.start_kubelet()
 
