@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -24,37 +25,37 @@ class Plane:
     port = 1
     kubeconfig = Path(sys.argv[1]) / "kubeconfig"
 Plane.kubeconfig.write_text("{}")
-nodes = RealNodes(Plane, Path(sys.argv[1]) / "nodes").start("real-1")
+nodes = RealNodes(Plane, Path(sys.argv[1]) / "nodes").start(sys.argv[2])
 print("started", flush=True)
 time.sleep(600)
 """
 
 
-def _traces(directory: Path) -> list[str]:
+def _traces(directory: Path, name: str) -> list[str]:
     """What a node has outside of its namespaces: processes, mounts, control groups, files."""
     processes = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True)
     lines = [one for one in processes.stdout.splitlines() if f"{directory}/nodes" in one]
     lines += [one for one in Path("/proc/mounts").read_text().splitlines() if str(directory) in one]
-    lines += [str(one) for one in Path("/sys/fs/cgroup").rglob("gitops-ds-*-real-1-*")]
-    return lines + [str(one) for one in directory.glob("nodes/real-1/*")]
+    lines += [str(one) for one in Path("/sys/fs/cgroup").rglob(f"gitops-ds-*-{name}-*")]
+    return lines + [str(one) for one in directory.glob(f"nodes/{name}/*")]
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_nothing_is_left_of_a_node_after_a_signal(tmp_path: Path, number: int) -> None:
     kernel = {path: (Path("/proc/sys") / path).read_text() for path in TUNABLES}
-    boot = BOOT_ID.read_text()
+    boot, name = BOOT_ID.read_text(), f"node-{os.getpid()}-{number}"
     process = subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, str(tmp_path)], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", PROGRAM, str(tmp_path), name], stdout=subprocess.PIPE, text=True
     )
     assert process.stdout is not None
     assert process.stdout.readline() == "started\n"
-    assert _traces(tmp_path)
+    assert _traces(tmp_path, name)
     assert {path: (Path("/proc/sys") / path).read_text() for path in TUNABLES} == kernel
     process.send_signal(number)
     with process:
         process.wait()
     deadline = time.monotonic() + 60
-    while traces := _traces(tmp_path):
+    while traces := _traces(tmp_path, name):
         assert time.monotonic() < deadline, json.dumps(traces, indent=1)
         time.sleep(0.1)
     assert BOOT_ID.read_text() == boot
