@@ -18,6 +18,8 @@ from gitops_ds.model.decision import Observation
 from gitops_ds.model.health import Health, HealthState
 from gitops_ds.model.objects import Key
 
+_PODS = 40  # pods of which a command reads the warning events, one request each
+
 
 class AgentHealths(msgspec.Struct, frozen=True):
     """The health of each agent, and the rollouts in progress, by DaemonSet."""
@@ -53,18 +55,20 @@ def _by_status(seen: Observation) -> Health:
 
 
 async def _warnings(cluster: Cluster, seen: Sequence[Observation]) -> Mapping[str, PodCause]:
-    """The newest warning events of some pods that are not well; none without permission."""
-    waiting = itertools.islice(
-        (
+    """The newest warning events of some pods that are not well, of each DaemonSet before further
+    ones; none without permission.
+    """
+    of_each = (
+        [
             pod
-            for one in seen
             for pod in pod_warnings.unwell(one).values()
             if pod_warnings.first_read(pod) <= one.now
-        ),
-        pod_warnings.AT_ONCE,
+        ]
+        for one in seen
     )
+    in_turn = (pod for pods in itertools.zip_longest(*of_each) for pod in pods if pod is not None)
     try:
-        return await pod_warnings.read(cluster, waiting)
+        return await pod_warnings.read(cluster, itertools.islice(in_turn, _PODS))
     except errors.Forbidden:
         return {}
 

@@ -4,6 +4,7 @@ revert brings every touched node back.
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -81,3 +82,22 @@ def _is_shown(lab: Lab, fault: Fault) -> None:
     for ended in (status, waited):
         assert fault.message in ended.out + ended.err, fault.name
     assert waited.code == 1
+
+
+@pytest.mark.parametrize("powers", ["pace", "full"])
+def test_without_stages_the_cause_is_shown_and_a_revert_heals(tmp_path: Path, powers: str) -> None:
+    with laboratory(tmp_path, powers) as lab:
+        lab.plane.kubectl("create", "configmap", "present", "--from-literal=a=b")
+        lab.upstream.commit(files(changed=False, staged=False))
+        lab.until(lambda: len(lab.agents()) == len(FAULTS) and lab.are_healthy())
+        lab.upstream.commit(files(changed=True, staged=False))
+        for fault in (one for one in FAULTS if one.message):
+            lab.until(partial(_is_explained, lab, fault))
+        lab.upstream.commit(files(changed=False, staged=False))
+        lab.until(lab.are_healthy)
+
+
+def _is_explained(lab: Lab, fault: Fault) -> bool:
+    """Whether the status of a node has the words of Kubernetes."""
+    status = lab.command("status", f"ds/{fault.name}", "-n", "default", "-o", "json").json
+    return any(fault.message in one["message"] for one in status["nodes"])
