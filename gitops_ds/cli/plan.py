@@ -69,7 +69,7 @@ class PlanArgs(ChangesArgs):
 @options.namespace
 @options.connection
 @changes
-@options.option("--exit-code", is_flag=True, help="Exit 1 if there are changes.")
+@options.option("--exit-code", is_flag=True, help="Exit 1 if there are changes, also held ones.")
 @options.output("text", "json", "yaml", "markdown")
 @options.common
 @arguments.typed(PlanArgs)
@@ -111,7 +111,7 @@ async def _plan(args: PlanArgs) -> int:
             click.echo(printers.as_markdown(made), nl=False)
         case _:
             click.echo(plan_colours.coloured(printers.as_text(made)), nl=False)
-    return 1 if args.exit_code and made.writes else 0
+    return 1 if args.exit_code and (made.writes or made.held) else 0
 
 
 @contextmanager

@@ -150,6 +150,8 @@ def _summary(plan: Plan) -> str:
         f"{count[Operation.DELETE]} to delete, "
     )
     words += f"{count[Operation.KEEP]} unchanged"
+    if plan.held:
+        words += f", {len(plan.held)} held"
     if plan.unknown_nodes:
         words += "; nodes: unknown"
     elif total != NodeImpact():

@@ -71,6 +71,17 @@ def test_one_agent_on_every_node(
     assert at.run_program("plan", "--exit-code").code == 0
 
 
+def test_a_change_that_a_guard_holds_is_counted_and_ends_with_1(at: Desk, space: str) -> None:
+    body = agent(space)
+    at.commit("An agent", agent=body)
+    assert at.run("apply", "--wait").code == 0
+    body["spec"]["template"]["spec"]["nodeSelector"] = {"no": "node"}
+    at.commit("No nodes", agent=body)
+    planned = at.run("plan", "--exit-code")
+    assert planned.code == 1
+    assert "0 unchanged, 1 held" in planned.out
+
+
 def test_a_pushed_revert_of_a_bad_image_becomes_revision_3(
     at: Desk, space: str, control_plane: controlplane.ControlPlane
 ) -> None:
