@@ -11,7 +11,7 @@ from typing import Any, Final
 Pod = dict[str, Any]
 HOST_PORT = 9990
 SOAK = 6  # seconds of the canary
-READY_WITHIN = 25  # seconds
+READY_WITHIN = 40  # seconds
 
 
 @dataclass(frozen=True)
