@@ -10,7 +10,7 @@ from typing import Any, Final
 
 Pod = dict[str, Any]
 HOST_PORT = 9990
-SOAK = 6  # seconds of the canary
+SOAK = 20  # seconds of the canary; a busy kubelet reports a crash some seconds late
 READY_WITHIN = 40  # seconds
 
 
@@ -72,7 +72,7 @@ FAULTS: Final = (
     Fault("image-absent", _set(image="localhost/absent:1"), "ErrImagePull", "localhost/absent:1"),
     Fault("crash", _options("--exit-after=0"), "CrashLoopBackOff", "exit code 3"),
     Fault("late-crash", _options("--exit-after=4"), "Restarted", "exit code 3"),
-    Fault("crash-after-soak", _options("--exit-after=14"), "Restarted", "exit code 3", later=True),
+    Fault("crash-after-soak", _options("--exit-after=45"), "Restarted", "exit code 3", later=True),
     Fault("out-of-memory", _options("--leak"), "OOMKilled", "exit code 137"),
     Fault("never-ready", _options("--unready"), "NotReady", "Readiness probe failed"),
     Fault(

@@ -18,7 +18,7 @@ from tests.realnodes.real_nodes import RealNodes
 from tests.service.test_service import running
 
 NODES = ("real-1", "real-2", "real-3")
-PATIENCE = 180.0  # seconds
+PATIENCE = 400.0  # seconds, on a busy machine
 
 
 @dataclass(kw_only=True)

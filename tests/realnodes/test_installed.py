@@ -138,7 +138,8 @@ def test_the_chart_is_installed_and_upgraded_during_a_rollout(
     agents = _uids(lab)
     lab.plane.kubectl("-n", NAMESPACE, "scale", "deployment", "gitops-ds", "--replicas=0")
     lab.until(lambda: not lab.replicas())
-    assert lab.command("uninstall", "--state-namespace", NAMESPACE, "--yes").code == 0
+    # Refused until the lease of the last leader has ended, if its pod was killed.
+    lab.until(lambda: lab.command("uninstall", "--state-namespace", NAMESPACE, "--yes").code == 0)
     _helm(lab, "uninstall")
     assert _uids(lab) == agents
     _report(capsys, seconds)

@@ -74,7 +74,10 @@ class Fleet:
         return self.plane.items(self.space, "controllerrevisions", labelSelector=names.ROLLOUT)
 
     def halt(self) -> str:
-        """Records a halt on the only target revision, as the controller does; its commit."""
+        """Records a halt on the only target revision, as the controller does, after its first
+        record; returns the commit.
+        """
+        until(lambda: names.ROLLOUT_RECORD in self.stated(), lambda: str(self.targets()))
         (target,) = self.targets()
         nodes = (FailedNode("revert-node", "CrashLoopBackOff", "agent exited with 1"),)
         halt = Halt(time.time(), "canary", "CrashLoopBackOff on revert-node", nodes)
@@ -85,6 +88,12 @@ class Fleet:
             f"{names.ROLLOUT_RECORD}={record}",
         )
         return str(metadata["annotations"][names.COMMIT])
+
+    def stated(self) -> dict[str, str]:
+        """The annotations of the only target revision."""
+        (target,) = self.targets()
+        found: dict[str, str] = target["metadata"]["annotations"]
+        return found
 
     def log(self) -> list[str]:
         return self.upstream.git("log", "--format=%s", "main").splitlines()
