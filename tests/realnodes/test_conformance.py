@@ -25,6 +25,7 @@ APPLETS = ("sh", "cat", "sleep", "touch")
 @pytest.mark.controlplane
 @pytest.mark.slow
 @pytest.mark.system
+@pytest.mark.xdist_group("installed")
 def test_kubernetes_own_tests_pass_on_real_nodes(tmp_path: Path) -> None:
     wanted = controlplane.Wanted(real_nodes=True, daemonset_controller=False)
     plane = controlplane.ControlPlane(tmp_path / "plane", wanted)

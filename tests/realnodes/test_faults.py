@@ -18,6 +18,7 @@ pytestmark = [
     pytest.mark.controlplane,
     pytest.mark.slow,
     pytest.mark.system,
+    pytest.mark.xdist_group("realnodes"),
 ]
 BAD = tuple(one for one in FAULTS if one.message and not one.later)
 

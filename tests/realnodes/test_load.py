@@ -22,6 +22,7 @@ pytestmark = [
     pytest.mark.controlplane,
     pytest.mark.slow,
     pytest.mark.system,
+    pytest.mark.xdist_group("realnodes"),
 ]
 EACH = 30  # other pods of a node
 PAUSE = 10  # seconds between two restarts of a kubelet

@@ -14,7 +14,12 @@ import pytest
 
 from tests.realnodes.node_process import BOOT_ID, TUNABLES
 
-pytestmark = [pytest.mark.realnodes, pytest.mark.slow, pytest.mark.system]
+pytestmark = [
+    pytest.mark.realnodes,
+    pytest.mark.slow,
+    pytest.mark.system,
+    pytest.mark.xdist_group("realnodes"),
+]
 
 # The node starts without an API server: the kubelet only tries.
 PROGRAM = """
