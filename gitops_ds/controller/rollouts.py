@@ -70,9 +70,9 @@ class Rollouts:
         self._buckets: dict[Key, TokenBucket] = {}  # nodes that may be taken
         self._gates, self._warnings = gates, warnings
         self._refused: dict[Key, tuple[str, float]] = {}  # empty since pods were admitted
-        self._decided: dict[Key, StagesDecision] = {}
+        # the hash of the last target, and the decision about it
+        self._decided: dict[Key, tuple[str, StagesDecision]] = {}
         self._held: dict[Key, ReportedHolds] = {}
-        self._targets: dict[Key, str] = {}  # the hash of the last target
         self._admitted: dict[Key, str] = {}  # the hash whose pods the API server admits
 
     def inputs(self, seen: Observation) -> StageInputs | None:
@@ -164,8 +164,8 @@ class Rollouts:
         if self._gates is not None:
             requests = gate_requests.requests(staged.layout, inputs, now)
             self._gates.follow(key, inputs.target.hash, requests)
-        before, target = self._decided.get(key), self._targets.get(key)
-        self._decided[key], self._targets[key] = now, inputs.target.hash
+        target, before = self._decided.get(key, ("", None))
+        self._decided[key] = inputs.target.hash, now
         if before == now:
             return
         is_staged = inputs.target.staged
@@ -208,7 +208,6 @@ class Rollouts:
         """Drops the state of a DaemonSet that is gone or has no rollout."""
         self._decided.pop(key, None)
         self._held.pop(key, None)
-        self._targets.pop(key, None)
         self._refused.pop(key, None)
         self._admitted.pop(key, None)
         self._buckets.pop(key, None)

@@ -24,10 +24,10 @@ from gitops_ds.model.rollouts.rollout_gates import GateEvidence
 from gitops_ds.model.rollouts.rollout_progress import RolloutProgress
 from gitops_ds.model.rollouts.stage_approval import StageApproval
 from gitops_ds.model.rollouts.staged_rollout import (
+    APART,
     MOVING,
     Halt,
     NodeProgress,
-    NodeStep,
     RolloutTarget,
     StageHold,
     StageInputs,
@@ -78,8 +78,7 @@ class StagedRollout(msgspec.Struct, frozen=True):
         """The nodes for which the rollout does not wait: broken before, or afterwards by their own
         fault.
         """
-        apart = (NodeStep.PARKED, NodeStep.SET_ASIDE)
-        return tuple(one for one in self.stages.nodes if one.step in apart)
+        return tuple(one for one in self.stages.nodes if one.step in APART)
 
     @property
     def progress(self) -> str:

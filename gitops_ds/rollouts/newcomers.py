@@ -8,12 +8,11 @@ touched node.
 from __future__ import annotations
 
 from gitops_ds.apimachinery.rollouts import rollout_windows
-from gitops_ds.model.rollouts.staged_rollout import NodeStep
+from gitops_ds.model.rollouts.staged_rollout import APART, NodeStep
 from gitops_ds.rollouts import stage_members
 from gitops_ds.rollouts.staged_nodes import StagedNodes
 
 _BY_STAGE = ("stable", "end")
-_APART = (NodeStep.PARKED, NodeStep.SET_ASIDE)
 
 
 def open_nodes(fleet: StagedNodes) -> frozenset[str]:
@@ -37,7 +36,7 @@ def every_platform_is_proved(fleet: StagedNodes) -> bool:
     every, proved = set(), set()
     for node in fleet.layout.seen.nodes:
         one = fleet.nodes.get(node.name)
-        if one is None or one.step in _APART:
+        if one is None or one.step in APART:
             continue
         every.add(stage_members.platform_of(node))
         if one.step is NodeStep.PROVED:

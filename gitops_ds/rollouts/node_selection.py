@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence, Set
 
 from gitops_ds.model.objects import Body
 from gitops_ds.model.rollouts.rollout_policy import Pace, Stage
-from gitops_ds.model.rollouts.staged_rollout import UPDATING, NodeStep
+from gitops_ds.model.rollouts.staged_rollout import APART, UPDATING, NodeStep
 from gitops_ds.rollouts import idle_nodes, newcomers, node_steps
 from gitops_ds.rollouts.staged_nodes import StagedNodes
 
@@ -204,9 +204,7 @@ def _order(
     }
     for value in sorted({labels[name] for name in members}):
         group = [name for name in members if labels[name] == value]
-        able = [
-            n for n in group if fleet.nodes[n].step not in (NodeStep.PARKED, NodeStep.SET_ASIDE)
-        ]
+        able = [n for n in group if fleet.nodes[n].step not in APART]
         if any(fleet.nodes[name].step is not NodeStep.PROVED for name in able):
             return group
         ends = max((_proved_at(fleet, name, stage) for name in able), default=0.0)

@@ -7,9 +7,7 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from gitops_ds.model.rollouts.rollout_policy import RolloutPolicy
-from gitops_ds.model.rollouts.staged_rollout import NodeStep, StagesDecision, StageState
-
-_APART = (NodeStep.PARKED, NodeStep.SET_ASIDE)
+from gitops_ds.model.rollouts.staged_rollout import APART, NodeStep, StagesDecision, StageState
 
 
 class ReplacedNodes(msgspec.Struct, frozen=True):
@@ -31,7 +29,7 @@ def of(
     for was, stage in zip(before.stages, now.stages, strict=False):
         taken = tuple(name for name in stage.nodes if name not in was.nodes)
         kept = [steps[name] for name in was.nodes if name in steps]
-        is_lost = was.nodes and all(one.step in _APART for one in kept)
+        is_lost = was.nodes and all(one.step in APART for one in kept)
         if not (taken and is_lost and stage.name in counted) or stage.state is StageState.PASSED:
             continue
         lost = {one.node: one.reason for one in kept if one.step is NodeStep.SET_ASIDE}

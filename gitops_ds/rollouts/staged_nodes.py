@@ -11,9 +11,9 @@ from gitops_ds.daemonset.node_pods import NodePodLayout, NodePods
 from gitops_ds.model import names
 from gitops_ds.model.daemonset import Pod
 from gitops_ds.model.rollouts.rollout_policy import RolloutPolicy, Stage
-from gitops_ds.model.rollouts.staged_rollout import NodeProgress, NodeStep, StageInputs
+from gitops_ds.model.rollouts.staged_rollout import APART, NodeProgress, NodeStep, StageInputs
 from gitops_ds.model.values import replace
-from gitops_ds.rollouts import node_steps, stage_members
+from gitops_ds.rollouts import node_steps, stage_members, touched_pod
 from gitops_ds.rollouts.failure_cause import AttributedNodes
 from gitops_ds.rollouts.node_steps import DOWN, TOUCHED, NodeSteps
 from gitops_ds.rollouts.stage_members import Candidates
@@ -49,7 +49,7 @@ class StagedNodes(msgspec.Struct, frozen=True):
         ]
         parked = frozenset(node.name for node in nodes if node_steps.node_problem(node))
         touched = {
-            name: max(pod.created, pod.released)
+            name: touched_pod.touched(pod)
             for name, node_pods in by_node.items()
             for pod in node_pods.staying
             if steps.is_target(pod)
@@ -119,11 +119,7 @@ class StagedNodes(msgspec.Struct, frozen=True):
 
     def able(self, members: Sequence[str]) -> Sequence[str]:
         """The nodes that can run the target now."""
-        return [
-            name
-            for name in members
-            if self.nodes[name].step not in (NodeStep.PARKED, NodeStep.SET_ASIDE)
-        ]
+        return [name for name in members if self.nodes[name].step not in APART]
 
     def is_returned(self, pod: Pod) -> bool:
         """Whether a pod of an abandoned template is returned during a rollout: it was halted, or
@@ -168,7 +164,7 @@ def _lost(
     for stage, stage_nodes in zip(inputs.policy.stages, members, strict=True):
         if inputs.target.staged and stage.nodes is not None and not is_passed(stage, inputs):
             steps = {name: attributed.nodes[name].step for name in stage_nodes}
-            if all(step in (NodeStep.PARKED, NodeStep.SET_ASIDE) for step in steps.values()):
+            if all(step in APART for step in steps.values()):
                 lost |= {name for name in stage_nodes if steps[name] is NodeStep.SET_ASIDE}
     return frozenset(lost)
 

@@ -30,6 +30,7 @@ from gitops_ds.daemonset.node_pods import NodePodLayout
 from gitops_ds.model import plain_text
 from gitops_ds.model.rollouts.rollout_policy import Stage
 from gitops_ds.model.rollouts.staged_rollout import (
+    APART,
     Halt,
     HoldKind,
     NodeStep,
@@ -52,7 +53,7 @@ from gitops_ds.rollouts.gate_results import GateResult, GateState
 from gitops_ds.rollouts.staged_nodes import StagedNodes
 
 _REFUSAL = 300  # characters of the message of the API server in the record
-_ENDED = (NodeStep.PROVED, NodeStep.PARKED, NodeStep.SET_ASIDE)
+_ENDED = (NodeStep.PROVED, *APART)
 
 
 class _Stages(msgspec.Struct, frozen=True):

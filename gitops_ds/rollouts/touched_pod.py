@@ -48,11 +48,11 @@ class TouchedPod(msgspec.Struct, frozen=True):
     @classmethod
     def of(cls, pod: Pod, node: Node | None, stage: Stage, min_ready: int) -> TouchedPod:
         """The pod on its node."""
-        touched = max(pod.created, pod.released)
+        at = touched(pod)
         since, boot_id = (node.ready_since, node.boot_id) if node else (0.0, "")
         other_boot = bool(pod.boot_id and boot_id) and boot_id != pod.boot_id
         soak = max(stage.soak, min_ready)
-        return cls(pod, soak, touched, max(touched, since), other_boot or since > touched)
+        return cls(pod, soak, at, max(at, since), other_boot or since > at)
 
     @property
     def started(self) -> float:
@@ -108,9 +108,14 @@ def failure(touched: TouchedPod, stage: Stage, policy: RolloutPolicy, now: float
     return pod.trouble or "NotReady"
 
 
+def touched(pod: Pod) -> float:
+    """When the pod was created or released, in seconds since 1970."""
+    return max(pod.created, pod.released)
+
+
 def started(pod: Pod) -> float:
     """When the pod began to start, or lost its readiness, in seconds since 1970."""
-    return max(pod.created, pod.released, pod.ready_since or 0.0)
+    return max(touched(pod), pod.ready_since or 0.0)
 
 
 def broken_at(pod: Pod, within: float) -> float:

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests import controlplane
 from tests.cluster import program
 from tests.cluster.program import Ended
@@ -17,6 +19,14 @@ from tests.gitservers import Upstream
 from tests.realnodes.real_nodes import RealNodes
 from tests.service.test_service import running
 
+# Of modules whose tests have a laboratory; few run at once.
+MARKS = [
+    pytest.mark.realnodes,
+    pytest.mark.controlplane,
+    pytest.mark.slow,
+    pytest.mark.system,
+    pytest.mark.xdist_group("realnodes"),
+]
 NODES = ("real-1", "real-2", "real-3")
 PATIENCE = 400.0  # seconds, on a busy machine
 

@@ -11,24 +11,16 @@ from typing import Any
 import pytest
 
 from tests.realnodes.faults import FAULTS, Fault, files
-from tests.realnodes.lab import Lab, laboratory
+from tests.realnodes.lab import MARKS, Lab, laboratory
 
-pytestmark = [
-    pytest.mark.realnodes,
-    pytest.mark.controlplane,
-    pytest.mark.slow,
-    pytest.mark.system,
-    pytest.mark.xdist_group("realnodes"),
-]
+pytestmark = MARKS
 BAD = tuple(one for one in FAULTS if one.message and not one.later)
 
 
 @pytest.mark.parametrize("powers", ["pace", "full"])
 def test_a_template_that_fails_is_halted_in_the_canary(tmp_path: Path, powers: str) -> None:
     with laboratory(tmp_path, powers) as lab:
-        lab.plane.kubectl("create", "configmap", "present", "--from-literal=a=b")
-        lab.upstream.commit(files(changed=False, staged=True))
-        lab.until(lambda: len(lab.agents()) == len(FAULTS) and lab.are_healthy())
+        _start(lab, staged=True)
         before = _pods(lab)
         lab.upstream.commit(files(changed=True, staged=True))
         lab.until(lambda: all(_is_decided(lab.agents(), one) for one in FAULTS))
@@ -45,6 +37,13 @@ def test_a_template_that_fails_is_halted_in_the_canary(tmp_path: Path, powers: s
                 before[fault.name].keys() & pods[fault.name].keys() <= _pods(lab)[fault.name].keys()
             )
         print(f"{powers}: every agent is healthy again after {seconds:.0f} seconds")
+
+
+def _start(lab: Lab, *, staged: bool) -> None:
+    """Every agent runs, and is healthy."""
+    lab.plane.kubectl("create", "configmap", "present", "--from-literal=a=b")
+    lab.upstream.commit(files(changed=False, staged=staged))
+    lab.until(lambda: len(lab.agents()) == len(FAULTS) and lab.are_healthy())
 
 
 def _pods(lab: Lab) -> dict[str, dict[str, Any]]:
@@ -88,9 +87,7 @@ def _is_shown(lab: Lab, fault: Fault) -> None:
 @pytest.mark.parametrize("powers", ["pace", "full"])
 def test_without_stages_the_cause_is_shown_and_a_revert_heals(tmp_path: Path, powers: str) -> None:
     with laboratory(tmp_path, powers) as lab:
-        lab.plane.kubectl("create", "configmap", "present", "--from-literal=a=b")
-        lab.upstream.commit(files(changed=False, staged=False))
-        lab.until(lambda: len(lab.agents()) == len(FAULTS) and lab.are_healthy())
+        _start(lab, staged=False)
         lab.upstream.commit(files(changed=True, staged=False))
         for fault in (one for one in FAULTS if one.message):
             lab.until(partial(_is_explained, lab, fault))

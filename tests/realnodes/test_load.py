@@ -12,18 +12,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.realnodes import faults
-from tests.realnodes.lab import NODES, Lab, condition, laboratory
+from tests.realnodes.lab import MARKS, NODES, Lab, condition, laboratory
 
-pytestmark = [
-    pytest.mark.realnodes,
-    pytest.mark.controlplane,
-    pytest.mark.slow,
-    pytest.mark.system,
-    pytest.mark.xdist_group("realnodes"),
-]
+pytestmark = MARKS
 EACH = 30  # other pods of a node
 PAUSE = 10  # seconds between two restarts of a kubelet
 LONGEST = 60.0  # seconds without an agent, on a busy machine; 2 to 10 on a quiet one

@@ -12,15 +12,9 @@ from typing import Any
 import pytest
 
 from tests.realnodes import faults
-from tests.realnodes.lab import NODES, Lab, condition, laboratory
+from tests.realnodes.lab import MARKS, NODES, Lab, condition, laboratory
 
-pytestmark = [
-    pytest.mark.realnodes,
-    pytest.mark.controlplane,
-    pytest.mark.slow,
-    pytest.mark.system,
-    pytest.mark.xdist_group("realnodes"),
-]
+pytestmark = MARKS
 SOAK, LONG = 8, 25  # seconds; a node is NotReady 15 seconds after its last heartbeat
 REFUSED = "the agents of this test are refused"
 

@@ -137,6 +137,8 @@ class NodeStep(StrEnum):
 # The steps of an update until the new pod is ready, and until it is proved, in their order.
 UPDATING = (NodeStep.REPLACING, NodeStep.STARTING)
 MOVING = (*UPDATING, NodeStep.SOAKING)
+# The steps of nodes for which a rollout does not wait.
+APART = (NodeStep.PARKED, NodeStep.SET_ASIDE)
 
 
 class NodeProgress(msgspec.Struct, frozen=True):
