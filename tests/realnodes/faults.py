@@ -17,12 +17,14 @@ READY_WITHIN = 40  # seconds
 @dataclass(frozen=True)
 class Fault:
     """A change of the pod of an agent. `message` is shown for the nodes that fail, in the words of
-    Kubernetes; without one nothing fails. `later`: it fails after the soak.
+    Kubernetes; without one nothing fails. `warning` is that of its event, which the service may
+    read only after the halt. `later`: it fails after the soak.
     """
 
     name: str
     change: Callable[[Pod], None]
     message: str = ""
+    warning: str = ""
     later: bool = False
     base: Callable[[Pod], None] = lambda pod: None
 
@@ -76,6 +78,7 @@ FAULTS: Final = (
     Fault(
         "unhealthy",
         _options("--unhealthy-after=2"),
+        "exit code 0",
         "Liveness probe failed",
         base=_is_probed,
     ),

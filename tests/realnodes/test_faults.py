@@ -82,6 +82,7 @@ def _is_shown(lab: Lab, fault: Fault) -> None:
     for ended in (status, waited):
         assert fault.message in ended.out + ended.err, fault.name
     assert waited.code == 1
+    lab.until(partial(_is_explained, lab, fault))
 
 
 @pytest.mark.parametrize("powers", ["pace", "full"])
@@ -98,4 +99,5 @@ def test_without_stages_the_cause_is_shown_and_a_revert_heals(tmp_path: Path, po
 def _is_explained(lab: Lab, fault: Fault) -> bool:
     """Whether the status of a node has the words of Kubernetes."""
     status = lab.command("status", f"ds/{fault.name}", "-n", "default", "-o", "json").json
-    return any(fault.message in one["message"] for one in status["nodes"])
+    words = (fault.message, fault.warning)
+    return any(all(word in one["message"] for word in words) for one in status["nodes"])
