@@ -19,7 +19,7 @@ import git
 import msgspec
 
 from gitops_ds import errors
-from gitops_ds.git import error_messages, hardening
+from gitops_ds.git import directory_lock, error_messages, hardening
 from gitops_ds.git.address import Address
 from gitops_ds.git.credentials import credential_files
 from gitops_ds.git.credentials.credential_values import Credentials
@@ -121,9 +121,8 @@ class BareRepository:
         maker = hardening.HardenedGit(self.path)
         maker.update_environment(**self._local)
         try:
-            # Harmless on an existing repository; repairs one whose creation was interrupted.
             if not existing:
-                maker.init(bare=True, quiet=True, template="")
+                self._initialize(maker)
             repo = hardening.Repo(self.path, expand_vars=False)
         except git.GitCommandNotFound:
             raise errors.SourceError("git is not installed; install git 2.39 or newer") from None
@@ -132,6 +131,15 @@ class BareRepository:
         # GitPython took these two from the caller's environment.
         repo.git.update_environment(GIT_OBJECT_DIRECTORY=None, GIT_COMMON_DIR=None, **self._local)
         return repo
+
+    def _initialize(self, maker: hardening.HardenedGit) -> None:
+        """Harmless on an existing repository; repairs one whose creation was interrupted.
+
+        `git init` always writes `config`, and fails beside another process that does so.
+        """
+        with directory_lock.held(self.path):
+            (self.path / "config.lock").unlink(missing_ok=True)  # of a killed process
+            maker.init(bare=True, quiet=True, template="")
 
     def authorize(self, credentials: Credentials) -> None:
         """Sets the credentials for the server and deletes the previous ones from the disk. Raises

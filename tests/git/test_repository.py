@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import os
 import subprocess
 import sys
@@ -616,6 +617,22 @@ def test_the_error_of_a_damaged_cache_names_the_directory_to_delete(upstream: Up
 
 
 @pytest.mark.slow
+def test_processes_that_open_one_cache_at_once_wait_for_each_other(upstream: Upstream) -> None:
+    commit = upstream.commit({"a.yaml": "a: 1\n"})
+    with concurrent.futures.ThreadPoolExecutor(12) as pool:
+        assert set(pool.map(lambda _: use(upstream, fetched), range(24))) == {commit}
+
+
+def test_a_process_that_was_killed_while_it_created_the_cache_is_no_obstacle(
+    upstream: Upstream,
+) -> None:
+    commit = upstream.commit({"a.yaml": "a: 1\n"})
+    use(upstream, fetched)
+    [cache] = (upstream.path.parent / "cache").glob("*.git")
+    (cache / "config.lock").write_bytes(b"[core]")
+    assert use(upstream, fetched) == commit
+
+
 def test_many_fetches_leave_few_packs(upstream: Upstream) -> None:
     async def work(repository: Repository) -> None:
         for n in range(20):

@@ -11,8 +11,9 @@ import fcntl
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
+
+from gitops_ds.git import directory_lock
 
 _PREFIX = "access-"
 
@@ -25,12 +26,11 @@ class PrivateDirectory:
     def __init__(self, cache: Path) -> None:
         # With the lock of the cache, creation and locking are atomic for the sweep of another
         # process.
-        with _opened(cache) as cache_lock:
-            _lock(cache_lock, fcntl.LOCK_EX)
+        with directory_lock.held(cache):
             _sweep(cache)
             self.path = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=cache))
             self._held: int | None = os.open(self.path, os.O_RDONLY)
-            _lock(self._held, fcntl.LOCK_EX)
+            directory_lock.lock(self._held)
 
     def remove(self) -> None:
         """Deletes it from the disk."""
@@ -42,21 +42,6 @@ class PrivateDirectory:
 
 def _sweep(cache: Path) -> None:
     for old in cache.glob(f"{_PREFIX}*"):
-        with contextlib.suppress(OSError), _opened(old) as one:
+        with contextlib.suppress(OSError), directory_lock.opened(old) as one:
             fcntl.flock(one, fcntl.LOCK_EX | fcntl.LOCK_NB)
             shutil.rmtree(old)
-
-
-@contextlib.contextmanager
-def _opened(directory: Path) -> Iterator[int]:
-    number = os.open(directory, os.O_RDONLY)
-    try:
-        yield number
-    finally:
-        os.close(number)
-
-
-def _lock(number: int, how: int) -> None:
-    """Without locks on directories nothing is swept, as sweeping requires the lock."""
-    with contextlib.suppress(OSError):
-        fcntl.flock(number, how)
