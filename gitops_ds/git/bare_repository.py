@@ -27,6 +27,8 @@ from gitops_ds.git.credentials.private_directory import PrivateDirectory
 from gitops_ds.model.sources.repository_limits import RepositoryLimits
 from gitops_ds.sandbox import memory
 
+_TURN = 0.05  # seconds between two attempts to lock the cache
+
 
 class GitOutput(msgspec.Struct, frozen=True):
     """The exit status and the output of a git command."""
@@ -82,7 +84,7 @@ class BareRepository:
         self._network: Mapping[str, str] = {}
         self._running: subprocess.Popen[bytes] | None = None
         self._held: Any = None  # GitPython kills the process when this is collected
-        self._interrupted, self._lock = False, threading.Lock()
+        self._interrupted, self._lock = threading.Event(), threading.Lock()
         try:
             # git has another working directory: paths must be absolute.
             cache = cache.resolve()
@@ -121,8 +123,11 @@ class BareRepository:
         maker = hardening.HardenedGit(self.path)
         maker.update_environment(**self._local)
         try:
+            # `git init` is harmless on an existing repository, and repairs one whose creation was
+            # interrupted. It always writes `config`.
             if not existing:
-                self._initialize(maker)
+                with self.alone():
+                    maker.init(bare=True, quiet=True, template="")
             repo = hardening.Repo(self.path, expand_vars=False)
         except git.GitCommandNotFound:
             raise errors.SourceError("git is not installed; install git 2.39 or newer") from None
@@ -132,14 +137,18 @@ class BareRepository:
         repo.git.update_environment(GIT_OBJECT_DIRECTORY=None, GIT_COMMON_DIR=None, **self._local)
         return repo
 
-    def _initialize(self, maker: hardening.HardenedGit) -> None:
-        """Harmless on an existing repository; repairs one whose creation was interrupted.
-
-        `git init` always writes `config`, and fails beside another process that does so.
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        """No other process creates the cache, fetches into it or repacks it meanwhile; what killed
+        ones left locked is unlocked.
         """
-        with directory_lock.held(self.path):
-            (self.path / "config.lock").unlink(missing_ok=True)  # of a killed process
-            maker.init(bare=True, quiet=True, template="")
+        with directory_lock.opened(self.path) as number:
+            while not directory_lock.lock(number, wait=False):
+                if self._interrupted.wait(_TURN):
+                    raise errors.SourceError(f"{self.address.display} is closed")
+            for left in (*self.path.glob("*.lock"), *(self.path / "refs").rglob("*.lock")):
+                left.unlink(missing_ok=True)
+            yield
 
     def authorize(self, credentials: Credentials) -> None:
         """Sets the credentials for the server and deletes the previous ones from the disk. Raises
@@ -267,7 +276,7 @@ class BareRepository:
         helpers.
         """
         with self._lock:
-            if self._interrupted:
+            if self._interrupted.is_set():
                 raise errors.SourceError(f"{self.address.display} is closed")
             git_of_repo: Any = self._repo.git
             self._held = git_of_repo.execute(
@@ -289,7 +298,7 @@ class BareRepository:
     def interrupt(self) -> None:
         """Kills the running command and prevents new ones. For calls from another thread."""
         with self._lock:
-            self._interrupted = True
+            self._interrupted.set()
             if self._running is not None:
                 _kill(self._running)
 

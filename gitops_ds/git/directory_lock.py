@@ -30,7 +30,14 @@ def opened(directory: Path) -> Iterator[int]:
         os.close(number)
 
 
-def lock(number: int) -> None:
-    """Waits for the lock of an open directory; it ends when `number` is closed."""
-    with contextlib.suppress(OSError):
-        fcntl.flock(number, fcntl.LOCK_EX)
+def lock(number: int, *, wait: bool = True) -> bool:
+    """Locks an open directory until `number` is closed. False: another process has the lock, and
+    `wait` is not set.
+    """
+    try:
+        fcntl.flock(number, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+    return True

@@ -132,14 +132,15 @@ def fetch(bare: BareRepository, commit: CommitId) -> None:
             "force-push"
         )
     # Each fetch adds a pack: a geometric repack keeps their number logarithmic.
-    bare.run(
-        "repack",
-        "-d",
-        "--geometric=2",
-        "--quiet",
-        "--no-write-bitmap-index",
-        purpose="keep a copy of",
-    )
+    with bare.alone():
+        bare.run(
+            "repack",
+            "-d",
+            "--geometric=2",
+            "--quiet",
+            "--no-write-bitmap-index",
+            purpose="keep a copy of",
+        )
 
 
 def fetch_tag(bare: BareRepository, name: str) -> None:
@@ -168,7 +169,8 @@ def _fetch(bare: BareRepository, *refspecs: str, prune: bool = False) -> None:
         bare.address.url,
         *refspecs,
     )
-    bare.run_remote(*words, purpose="fetch from", largest_file=bare.limits.bytes)
+    with bare.alone():
+        bare.run_remote(*words, purpose="fetch from", largest_file=bare.limits.bytes)
 
 
 def push(bare: BareRepository, commit: CommitId, branch: str, expect: CommitId | None) -> None:

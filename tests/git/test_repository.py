@@ -623,13 +623,15 @@ def test_processes_that_open_one_cache_at_once_wait_for_each_other(upstream: Ups
         assert set(pool.map(lambda _: use(upstream, fetched), range(24))) == {commit}
 
 
-def test_a_process_that_was_killed_while_it_created_the_cache_is_no_obstacle(
-    upstream: Upstream,
-) -> None:
-    commit = upstream.commit({"a.yaml": "a: 1\n"})
+@pytest.mark.parametrize("left", ["config.lock", "packed-refs.lock", "refs/gitops-ds/seen/{}.lock"])
+def test_the_lock_of_a_killed_process_is_no_obstacle(upstream: Upstream, left: str) -> None:
+    upstream.commit({"a.yaml": "a: 0\n"})
     use(upstream, fetched)
+    commit = upstream.commit({"a.yaml": "a: 1\n"})
     [cache] = (upstream.path.parent / "cache").glob("*.git")
-    (cache / "config.lock").write_bytes(b"[core]")
+    path = cache / left.format(commit[0])
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.touch()
     assert use(upstream, fetched) == commit
 
 
