@@ -109,7 +109,8 @@ class CheckArgs(
     "--all",
     "whole",
     is_flag=True,
-    help="Print every finding as text; by default the first 10 of more than 30, and a summary.",
+    help="Print each finding as text; by default errors first, and of many others a summary by "
+    "rule.",
 )
 @options.option(
     "--no-cache",

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from gitops_ds.model.finding import Finding
-from gitops_ds.model.plural import counted
 from gitops_ds.report.findings import SEVERITY_ORDER
 
 SHOWN_NAMES = 8
@@ -54,21 +53,13 @@ def grouped(findings: Iterable[Finding]) -> list[FindingGroup]:
     return [FindingGroup(tuple(same)) for same in groups.values()]
 
 
-def by_rule(groups: Sequence[FindingGroup]) -> list[str]:
-    """A line for each rule with its severity and its number of groups and files, the most severe
-    and most frequent first.
-    """
+def by_rule(groups: Iterable[FindingGroup]) -> list[list[FindingGroup]]:
+    """The groups of each rule and severity, the most severe and most frequent first."""
     rules: dict[tuple[int, str], list[FindingGroup]] = {}
     for group in groups:
         rules.setdefault((SEVERITY_ORDER[group.first.severity], group.first.rule), []).append(group)
     order = sorted(rules.items(), key=lambda item: (item[0][0], -len(item[1]), item[0][1]))
-    lines = []
-    for (_, rule), same in order:
-        files = {group.first.place.file for group in same if group.first.place}
-        where = f" in {counted(len(files), 'file')}" if files else ""
-        count = counted(len(same), "finding")
-        lines.append(f"  {rule}  {same[0].first.severity:<7}  {count}{where}")
-    return lines
+    return [same for _, same in order]
 
 
 def _names(names: Sequence[str]) -> str:

@@ -4,7 +4,7 @@ Pure.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 
 from gitops_ds.model.finding import Finding, Severity
@@ -17,13 +17,14 @@ _COLOURS = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.INFO: "c
 _WIDEST = 200
 
 
-# with more findings than MANY, a summary by rule and the first FIRST of them
-MANY, FIRST = 30, 10
+# Without `whole`: the first errors, and either all other findings, if they are few, or one example
+# of each rule.
+ERRORS, OTHERS = 30, 5
 
 
 def lines(report: Report, *, whole: bool = True) -> Iterator[tuple[str, str | None]]:
-    """Lines with their color (None: plain), and a summary. Without `whole`, only the first of many
-    findings, and a summary by rule.
+    """Lines with their color (None: plain), and a summary. Without `whole`, the errors are first,
+    and many other findings are a summary by rule.
     """
 
     @lru_cache(maxsize=1)  # findings are sorted by file, and a file can be large
@@ -33,14 +34,27 @@ def lines(report: Report, *, whole: bool = True) -> Iterator[tuple[str, str | No
 
     groups = grouping.grouped(report.findings)
     several = len({finding.cluster for finding in report.findings}) > 1
-    cut = not whole and len(groups) > MANY
-    for group in groups[:FIRST] if cut else groups:
+    shown, left = (groups, []) if whole else _most_important(groups)
+    for group in shown:
         yield from _of_group(group, report, source, several=several)
-    if cut:
-        left = counted(len(groups) - FIRST, "more finding")
-        yield f"{left}: --all prints them, --explain RULE describes a rule", None
-        yield from ((line, None) for line in grouping.by_rule(groups))
+    if left:
+        count = counted(len(left), "more finding")
+        yield f"{count} (--all prints each, --explain RULE describes a rule):", None
+    for rule in grouping.by_rule(left):
+        first, more = rule[0].first, f" (and {len(rule) - 1} more)" if rule[1:] else ""
+        yield f"  {_line(first).splitlines()[0]}{more}", _COLOURS[first.severity]
     yield from _summary(report, len(groups))
+
+
+def _most_important(
+    groups: Sequence[grouping.FindingGroup],
+) -> tuple[list[grouping.FindingGroup], list[grouping.FindingGroup]]:
+    """The findings that are printed in full, and the others."""
+    errors = [group for group in groups if group.first.severity is Severity.ERROR]
+    others = [group for group in groups if group.first.severity is not Severity.ERROR]
+    if len(others) <= OTHERS and len(errors) <= ERRORS:
+        return errors + others, []
+    return errors[:ERRORS], errors[ERRORS:] + others
 
 
 def _of_group(
@@ -52,8 +66,7 @@ def _of_group(
 ) -> Iterator[tuple[str, str | None]]:
     """The lines of equal findings; `several`: of several clusters."""
     finding = group.first
-    place = f"{_place(finding)}: " if finding.place else ""
-    first, *more = f"{place}{finding.severity} {finding.rule}: {finding.message}".split("\n")
+    first, *more = _line(finding).split("\n")
     yield first, _COLOURS[finding.severity]
     yield from ((f"  {'':>5} | {line}", None) for line in more)
     if finding.place and finding.place.line:
@@ -120,12 +133,13 @@ def as_text(report: Report) -> str:
     return "".join(f"{line}\n" for line, _ in lines(report))
 
 
-def _place(finding: Finding) -> str:
-    """The place of a finding. A file whose name starts like a workflow command is escaped, because
-    runners look at the start of a line.
+def _line(finding: Finding) -> str:
+    """`FILE:LINE:COLUMN: SEVERITY RULE: MESSAGE`. A file whose name starts like a workflow command
+    is escaped, because runners look at the start of a line.
     """
-    place = str(finding.place)
-    return f"./{place}" if place.lstrip().startswith("::") else place
+    place = f"{finding.place}: " if finding.place else ""
+    escape = "./" if place.lstrip().startswith("::") else ""
+    return f"{escape}{place}{finding.severity} {finding.rule}: {finding.message}"
 
 
 def _excerpt(finding: Finding, report: Report, source: list[str]) -> Iterator[str]:

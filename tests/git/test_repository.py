@@ -624,7 +624,7 @@ def test_processes_that_open_one_cache_at_once_wait_for_each_other(upstream: Ups
 
 
 @pytest.mark.parametrize("left", ["config.lock", "packed-refs.lock", "refs/gitops-ds/seen/{}.lock"])
-def test_the_lock_of_a_killed_process_is_no_obstacle(upstream: Upstream, left: str) -> None:
+def test_the_lock_of_a_killed_process_does_not_block(upstream: Upstream, left: str) -> None:
     upstream.commit({"a.yaml": "a: 0\n"})
     use(upstream, fetched)
     commit = upstream.commit({"a.yaml": "a: 1\n"})

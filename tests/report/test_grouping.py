@@ -59,20 +59,33 @@ def test_a_finding_of_one_of_several_clusters_has_its_name() -> None:
     ]
 
 
-def test_the_first_of_many_findings_and_a_summary_are_printed() -> None:
-    many = [finding(line=line) for line in range(1, 51)]
-    many.append(finding(line=99, rule="DS001", severity=Severity.ERROR))
-    lines = printed(*many, whole=False)
-    assert sum(line.startswith("a.yaml:") for line in lines) == text.FIRST
-    assert lines[0].startswith("a.yaml:99:1: error DS001")
-    at = lines.index("41 more findings: --all prints them, --explain RULE describes a rule")
-    assert lines[at + 1 : at + 3] == [
-        "  DS001  error    1 finding in 1 file",
-        "  DS302  warning  50 findings in 1 file",
+def test_errors_are_first_and_many_others_are_a_summary_by_rule_with_an_example() -> None:
+    error = finding(line=99, rule="DS001", severity=Severity.ERROR)
+    note = finding(line=7, rule="DS210", severity=Severity.INFO)
+    many = [finding(line=line) for line in range(1, 11)]
+    lines = printed(note, *many, error, whole=False)
+    assert [line for line in lines if line.startswith("a.yaml:")] == [
+        "a.yaml:99:1: error DS001: tolerates every taint"
     ]
-    assert sum(line.startswith("a.yaml:") for line in printed(*many)) == len(many)
-    few = many[: text.MANY]
-    assert printed(*few, whole=False) == printed(*few)
+    at = next(number for number, line in enumerate(lines) if line.startswith("11 more findings"))
+    assert lines[at + 1 : at + 3] == [
+        "  a.yaml:1:1: warning DS302: tolerates every taint (and 9 more)",
+        "  a.yaml:7:1: info DS210: tolerates every taint",
+    ]
+    assert sum(line.startswith("a.yaml:") for line in printed(*many, note, error)) == 12
+
+
+def test_few_findings_are_printed_in_full_with_the_errors_first() -> None:
+    error = finding(line=99, severity=Severity.ERROR)
+    few = [finding(line=line) for line in range(1, text.OTHERS + 1)]
+    assert printed(*few, error, whole=False) == printed(error, *few)
+
+
+def test_of_many_errors_the_first_are_printed_in_full() -> None:
+    many = [finding(line=line, severity=Severity.ERROR) for line in range(1, 51)]
+    lines = printed(*many, whole=False)
+    assert sum(line.startswith("a.yaml:") for line in lines) == text.ERRORS
+    assert "  a.yaml:31:1: error DS302: tolerates every taint (and 19 more)" in lines
 
 
 def test_names_are_limited() -> None:

@@ -66,6 +66,7 @@ def test_several_formats_are_written_in_one_run(fleet: Path, tmp_path: Path) -> 
     formats = ("text", "github", "gitlab", "sarif", "junit", "markdown", "json")
     done = check(
         fleet,
+        "--all",
         "-o",
         "text",
         *(part for format in formats for part in ("-o", f"{format}={tmp_path / format}")),
