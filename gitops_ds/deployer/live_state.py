@@ -123,7 +123,7 @@ async def with_namespaces(cluster: Cluster, bundle: Bundle) -> Bundle:
     """The bundle with the default namespace on objects whose scope only discovery shows."""
     namespace = bundle.cluster.namespace
     unsure = [manifest for manifest in bundle.manifests.values() if manifest.scope_unknown]
-    if not unsure or not namespace:
+    if not unsure:
         return bundle
     kinds = {(manifest.key.group, manifest.key.kind) for manifest in unsure}
     defined = _defined(bundle)

@@ -92,6 +92,11 @@ def judge(facts: Facts) -> tuple[Condition, str]:
         return Condition.SUSPENDED, f"commit {tip} is applied in part: {waiting[0].message}{more}"
     if choice.prepared is None or good != choice.tip:
         return Condition.UNKNOWN, f"commit {tip} is not applied yet"
+    if ended and ended.deletions_held:
+        return (
+            Condition.DELETIONS_HELD,
+            f"commit {tip} is applied without its deletions: {ended.deletions_held[0].message}",
+        )
     return Condition.SYNCED, f"commit {tip} is applied"
 
 

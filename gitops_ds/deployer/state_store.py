@@ -191,6 +191,7 @@ def show(state: DeployerState) -> dict[str, Any]:
             for key, one in sorted(state.generations.items())
         ],
         "waiting": [list(_words(key)) for key in sorted(state.waiting)],
+        "kept": [list(_words(key)) for key in sorted(state.kept)],
         "templates": {
             f"{key.namespace}/{key.name}": msgspec.to_builtins(history)
             for key, history in sorted(state.templates.items())
@@ -227,6 +228,7 @@ def _parse(stored: Mapping[str, Any], version: str) -> DeployerState:
             for *words, number, commit in stored.get("generations", ())
         },
         waiting=frozenset(Key(*words) for words in stored.get("waiting", ())),
+        kept=frozenset(Key(*words) for words in stored.get("kept", ())),
         templates={
             _daemonset(name): msgspec.convert(history, TemplateHistory)
             for name, history in stored.get("templates", {}).items()

@@ -12,6 +12,7 @@ from gitops_ds.model.change import Change, Operation, Plan
 from gitops_ds.model.deployer_state import DeployerState, Generation
 from gitops_ds.model.objects import DAEMONSET, CommitId, Key
 from gitops_ds.model.rollouts.proven_templates import TemplateHistory
+from gitops_ds.model.skip_reasons import LEFT_GIT
 from gitops_ds.model.skipped import DriftPolicy
 from gitops_ds.model.values import replace
 from gitops_ds.plan import deletions, drift
@@ -23,6 +24,12 @@ def suspended(plan: Plan) -> frozenset[Key]:
     return frozenset(
         refusal.key for refusal in plan.refusals if refusal.key and refusal.reason.effect.suspended
     )
+
+
+def _kept(plan: Plan) -> frozenset[Key]:
+    """The objects that left Git and are not deleted."""
+    kept = [one for one in plan.refusals if one.reason in LEFT_GIT]
+    return frozenset(key for one in kept for key in (*one.held, *((one.key,) if one.key else ())))
 
 
 def after_apply(
@@ -62,6 +69,7 @@ def after_apply(
         templates=_templates(prepared, settled.keys(), inventory),
         revisions=_revisions(prepared, gone),
         waiting=suspended(plan),
+        kept=_kept(plan) - gone,
         drift={key: left for key, left in standing.items() if key not in written},
         approved=plan.approved - gone,
     )

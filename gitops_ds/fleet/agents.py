@@ -28,7 +28,7 @@ from gitops_ds.model.objects import NODE, CommitId, Key, template_of
 from gitops_ds.model.rollouts.rollout_progress import RolloutProgress
 from gitops_ds.model.rollouts.staged_rollout import StageHold, StageProgress
 from gitops_ds.model.skipped import DriftPolicy
-from gitops_ds.model.sources.source_status import EFFECTS, Condition, SourceStatus
+from gitops_ds.model.sources.source_status import EFFECTS, SourceStatus
 from gitops_ds.model.values import replace
 from gitops_ds.plan import object_owner
 
@@ -288,10 +288,12 @@ def sync_of(agent: Agent) -> tuple[str, str]:
         return "Unknown", agent.stale
     if source is None or not source.active:
         return "Unknown", UNFOLLOWED
-    if source.condition is not Condition.SYNCED and not source.agents_suspended:
+    if not source.agents_synced:
         return EFFECTS[source.condition].sync, source.message
     if left := agent.state.drift.get(agent.key):
         return ("Held" if left.choice is DriftPolicy.HOLD else "OutOfSync"), left.words
+    if agent.key in agent.state.kept:
+        return "Held", "left Git and is kept; `gitops-ds plan` shows why"
     if annotations.get(names.HOLD):
         return "Held", f"on hold by the annotation {names.HOLD}"
     if agent.key in agent.state.waiting:

@@ -28,6 +28,7 @@ _CURRENT = frozenset(
         Condition.SYNCED,
         Condition.WAITING,
         Condition.HELD,
+        Condition.DELETIONS_HELD,
         Condition.REJECTED,
         Condition.UNVERIFIED,
         Condition.REWOUND,

@@ -41,7 +41,8 @@ class DeployerState(msgspec.Struct, frozen=True):
     repository of each of them, `digests` the digest of the last applied manifest of each;
     `revisions`, for each DaemonSet, the commit of every revision number; `drift` is the uncorrected
     drift; `approved` are the objects whose deletion was approved, until they are gone; `waiting`
-    the objects that are not written because they or the whole repository are suspended;
+    the objects that are not written because they or the whole repository are suspended; `kept`
+    those that left Git and are not deleted;
     `generations` those of the DaemonSets that were applied; `templates` what is proven about the
     templates of those with a rollout policy. `version` is the resourceVersion of the
     stored state, empty for a new one.
@@ -58,6 +59,7 @@ class DeployerState(msgspec.Struct, frozen=True):
     drift: Mapping[Key, KnownDrift] = msgspec.field(default_factory=dict)
     approved: frozenset[Key] = frozenset()
     waiting: frozenset[Key] = frozenset()
+    kept: frozenset[Key] = frozenset()
     generations: Mapping[Key, Generation] = msgspec.field(default_factory=dict)
     templates: Mapping[Key, TemplateHistory] = msgspec.field(default_factory=dict)
     version: str = ""

@@ -117,3 +117,9 @@ class SkipReason(StrEnum):
 
 
 PRUNING = frozenset(reason for reason in SkipReason if reason.effect.prunes)
+# An object left Git and is kept, by a guard or by a setting.
+LEFT_GIT = PRUNING | {
+    SkipReason.PRUNE_OFF,
+    SkipReason.PRUNE_DISABLED,
+    SkipReason.NOT_IN_INVENTORY,
+}

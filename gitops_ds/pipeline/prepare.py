@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -9,6 +10,7 @@ import msgspec
 from gitops_ds.apimachinery import node_pools
 from gitops_ds.checks.engine import check
 from gitops_ds.checks.engine.cluster_context import ClusterContext
+from gitops_ds.checks.schema.error_messages import TYPE
 from gitops_ds.model.cluster_nodes import Census
 from gitops_ds.model.finding import Finding
 from gitops_ds.model.live import Live
@@ -18,6 +20,7 @@ from gitops_ds.model.sources.source_tree import SourceTree
 from gitops_ds.model.values import replace
 from gitops_ds.render import bundle as rendering
 from gitops_ds.telemetry import spans
+from gitops_ds.yaml.libyaml import AMBIGUOUS
 
 if TYPE_CHECKING:
     from gitops_ds.checks.engine.change_context import ChangeSides
@@ -77,12 +80,20 @@ def prepare(
     reported = (one for one in bundle.findings if one.refused or bundle.rules.get(one.rule, True))
     with spans.span("check"):
         every = (*reported, *check.check(bundle, snapshot, fleet, files=files, advice=advice))
-        findings = dict.fromkeys(one for one in every if advice or one.refused)
+        shown = (one for one in every if advice or one.refused)
+        findings = dict.fromkeys(_without_contradictions(shown))
     blamed = {finding.object for finding in findings}
     clean = frozenset(
         manifest.digest for key, manifest in bundle.manifests.items() if key not in blamed
     )
     return Prepared(bundle, tuple(sorted(findings, key=_order)), fleet, clean)
+
+
+def _without_contradictions(findings: Iterable[Finding]) -> list[Finding]:
+    """Without the ambiguity of a scalar (`0644`: 420 or "0644") that the type of its field ends."""
+    every = list(findings)
+    typed = {one.place for one in every if one.rule == TYPE}
+    return [one for one in every if one.rule != AMBIGUOUS or one.place not in typed]
 
 
 def compared(sides: ChangeSides, head: Prepared, snapshot: SourceTree) -> Prepared:

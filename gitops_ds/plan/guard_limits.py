@@ -19,20 +19,21 @@ from gitops_ds.plan.deletions import Leaving, is_container
 from gitops_ds.plan.options import PlanContext
 from gitops_ds.plan.prune import Policy
 
-SHOWN = 10  # objects in a message; the plan has all
+SHOWN = 5  # names in a message; the plan has all
 
 
 class Losses(msgspec.Struct, frozen=True):
     """The losses of a plan: objects that left Git, and updates with the nodes that lose an agent.
 
-    `in_use` has, by Namespace or definition, the objects in it that are still in Git. `empty`: no
-    object is in Git.
+    `in_use` has, by Namespace or definition, the objects in it that are still in Git. `in_git` are
+    the objects in Git. `empty`: neither objects nor agents are in Git.
     """
 
     leaving: Mapping[Key, Leaving]
     narrowed: Mapping[Key, tuple[str, ...]]
     in_use: Mapping[Key, tuple[Key, ...]]
-    empty: bool = False
+    in_git: frozenset[Key]
+    empty: bool
 
     @property
     def nodes(self) -> frozenset[str]:
@@ -120,16 +121,17 @@ def _too_much(
             f"If the path is correct, {advice}"
         )
         yield Skipped(SkipReason.EMPTY_RENDER, message, held=objects)
+        return
     gone = {*new, *(other for key in new for other in losses.leaving[key].takes)}
     owner, inventory = context.stamp.owner, context.inventory
-    ours = [
+    ours = losses.in_git.union(
         key
         for key, body in live.objects.items()
         if object_owner.may_delete(key, body, owner, inventory)
-    ]
-    if guards.deletes is not None and len(gone) > guards.deletes.of(len(ours)):
+    )
+    if len(gone) > guards.deleted.of(len(ours)):
         message = (
-            f"{len(gone)} of {len(ours)} objects would be deleted, more than {guards.deletes}: "
+            f"{len(gone)} of {len(ours)} objects would be deleted, more than {guards.deleted}: "
             f"{shown(sorted(gone))}; {advice}"
         )
         yield Skipped(SkipReason.TOO_MANY_DELETES, message, held=objects)
@@ -152,10 +154,10 @@ def _nodes_lost(
             SkipReason.SHARE_OF_NODES, f"{message}: {shown(by)}; {advice}", held=tuple(new)
         )
     for key, nodes in losses.narrowed.items():
-        where = shown(nodes)
+        own = "" if len(nodes) == len(losing) else f"{len(nodes)} of them by it: "
         yield Skipped(
             SkipReason.LOSES_NODES,
-            f"{key} is not updated: it would leave {where}, and {message}: {advice}",
+            f"{key} is not updated: {message}: {own}{shown(nodes)}; {advice}",
             key,
         )
 

@@ -133,7 +133,11 @@ def _deletes(
     orphans = {key: one for key, one in leaving.items() if key not in by_use}
     in_use = deletions.in_use(orphans, bundle, live, context)
     losses = guard_limits.Losses(
-        orphans, narrowed, in_use, empty=not (bundle.manifests or bundle.kept)
+        orphans,
+        narrowed,
+        in_use,
+        frozenset(bundle.manifests),
+        empty=not (bundle.manifests or bundle.kept),
     )
     hash = _hash(bundle, context, {**orphans, **{key: leaving[key] for key in collected}}, losses)
     guarded = guard_limits.refusals(losses, live, context, hash)

@@ -49,8 +49,9 @@ class Guards(msgspec.Struct, frozen=True):
     """`prune` enables deletions. Without approval only a limited number of nodes may lose an agent:
     a `share` of all (0 to 1), or `nodes`; by deletions and updates together.
 
-    `deletes` limits how many of our objects are deleted at once. With `empty`, a commit without
-    objects deletes nothing. `policy` is the default for objects without one.
+    `deletes` limits how many of our objects are deleted at once; None: half of them, or all without
+    `empty`. With `empty`, a commit without objects deletes nothing. `policy` is the default for
+    objects without one.
     """
 
     prune: bool = False
@@ -59,6 +60,11 @@ class Guards(msgspec.Struct, frozen=True):
     deletes: Limit | None = None
     empty: bool = True
     policy: Policy = Policy.CASCADE
+
+    @property
+    def deleted(self) -> Limit:
+        """How many of our objects may be deleted at once."""
+        return self.deletes or Limit(0.5 if self.empty else 1.0)
 
     @property
     def lost(self) -> Limit:

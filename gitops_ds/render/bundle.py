@@ -162,7 +162,8 @@ def facts_of(repo_layout: Layout, cluster: str, namespace: str = "") -> ClusterF
         context=file.text("api", "context"),
         namespace=namespace
         or file.text("namespace")
-        or repo_layout.settings.text("defaults", "namespace"),
+        or repo_layout.settings.text("defaults", "namespace")
+        or "default",  # as in kubectl
         kubernetes=layout.texts(file.value.get("kubernetes"))
         or layout.texts(repo_layout.settings.value.get("kubernetes")),
         pools=layout.pools(file),
@@ -261,7 +262,7 @@ def _defaults(repo_layout: Layout, facts: ClusterFacts, override: str) -> defaul
         if cluster.text("namespace")
         else settings.at("defaults", "namespace")
     )
-    namespace = Default(facts.namespace, None if override else at) if facts.namespace else None
+    namespace = Default(facts.namespace, None if override else at)
     labels = {
         key: Default(value, settings.at("defaults", "labels", key))
         for key, value in settings.section("defaults", "labels").items()
@@ -281,7 +282,7 @@ def _defaults(repo_layout: Layout, facts: ClusterFacts, override: str) -> defaul
         for name, members in settings.section("class").items()
         for agent in layout.texts(members)
     }
-    return defaults.Defaults(namespace, labels, classes, bool(settings.name))
+    return defaults.Defaults(namespace, labels, classes)
 
 
 def _order(finding: Finding) -> tuple[str, int, int, str, str]:

@@ -31,13 +31,12 @@ class Default(msgspec.Struct, frozen=True):
 
 class Defaults(msgspec.Struct, frozen=True):
     """The values that are added to objects: a namespace, labels by key, and the class of a
-    DaemonSet by its agent's name. `has_settings`: gitops-ds.yaml exists.
+    DaemonSet by its agent's name.
     """
 
-    namespace: Default | None = None
+    namespace: Default
     labels: Mapping[str, Default] = msgspec.field(default_factory=dict)
     classes: Mapping[str, Default] = msgspec.field(default_factory=dict)
-    has_settings: bool = True
 
 
 def finish(
@@ -51,10 +50,9 @@ def finish(
     manifests: dict[Key, Manifest] = {}
     findings: list[Finding] = []
     for draft in drafts:
-        manifest, finding = _manifest(draft, defaults, defined, place)
-        if finding is not None:
-            findings.append(finding)
-        if manifest is None:
+        manifest = _manifest(draft, defaults, defined, place)
+        if isinstance(manifest, Finding):
+            findings.append(manifest)
             continue
         other = manifests.setdefault(manifest.key, manifest)
         if other is not manifest:
@@ -62,10 +60,7 @@ def finish(
             message = f"{manifest.key} is already written at {first}; keep one of the two"
             findings.append(refusal("DS801", message, place(draft.base), manifest.key))
         elif (
-            finding is None
-            and manifest.key.kind == "Secret"
-            and not manifest.key.group
-            and _has_values(manifest.body)
+            manifest.key.kind == "Secret" and not manifest.key.group and _has_values(manifest.body)
         ):
             message = (
                 f"{manifest.key} has its values in Git, where everyone who can read the "
@@ -79,7 +74,7 @@ def finish(
 
 def _manifest(
     draft: ParsedObject, defaults: Defaults, defined: Mapping[tuple[str, str], bool], place: PlaceOf
-) -> tuple[Manifest | None, Finding | None]:
+) -> Manifest | Finding:
     body: dict[str, Any] = draft.body
     metadata = body.get("metadata") or {}
     if not isinstance(metadata, Mapping) or not isinstance(metadata.get("name"), str):
@@ -90,22 +85,16 @@ def _manifest(
             )
         else:
             message = f"a {body['kind']} has no name; set metadata.name"
-        return None, refusal("DS005", message, place(draft.base))
+        return refusal("DS005", message, place(draft.base))
     key = key_of(body)
     namespaced = _namespaced(key, defined)
-    finding = None
     added: dict[Path, Default] = {}
     if namespaced is False:
         # The API server drops the namespace of a cluster-scoped object.
         key = replace(key, namespace="")
-    elif namespaced and not key.namespace and defaults.namespace:
+    elif namespaced and not key.namespace:
         key = replace(key, namespace=defaults.namespace.value)
         added["metadata", "namespace"] = defaults.namespace
-    elif namespaced and not key.namespace:
-        advice = "set metadata.namespace, -n NAMESPACE, or defaults.namespace in gitops-ds.yaml"
-        if not defaults.has_settings:
-            advice += ', a new file with `version: v1` and `manifests: ["**"]`'
-        finding = refusal("DS014", f"{key} has no namespace; {advice}", place(draft.base), key)
     added |= {("metadata", "labels", name): label for name, label in defaults.labels.items()}
     agent = draft.agent or (key.name if key.is_daemonset else "")
     if key.is_daemonset and agent in defaults.classes:
@@ -115,7 +104,7 @@ def _manifest(
         if (changed := _with(body, path, default.value)) is not body:
             body = changed
             set_by |= {path: (default.at,)} if default.at else {}
-    manifest = Manifest(
+    return Manifest(
         key=key,
         body=body,
         digest=draft.digest if draft.digest and body is draft.body else content_hash.digest(body),
@@ -125,7 +114,6 @@ def _manifest(
         depends_on=draft.depends_on,
         scope_unknown=namespaced is None and not key.namespace,
     )
-    return manifest, finding
 
 
 def _defined_here(drafts: Iterable[ParsedObject]) -> dict[tuple[str, str], bool]:

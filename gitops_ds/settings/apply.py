@@ -41,7 +41,10 @@ class GuardSettings(SettingsGroup, frozen=True):
     ] = UNSET
     max_deletes: Annotated[
         Ratio | UnsetType,
-        describe("The maximum number of objects that one apply deletes. Default: unlimited."),
+        describe(
+            "The maximum number of objects that one apply deletes. Default: 50%, or unlimited with "
+            "`emptyRender: false`."
+        ),
     ] = UNSET
     max_nodes_lost: Annotated[
         Ratio | UnsetType,

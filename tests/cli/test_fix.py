@@ -160,6 +160,39 @@ def test_what_an_api_server_refuses_is_mended_as_it_was_meant(tmp_path: Path) ->
     assert f"{len(MENDED)} fixed in 1 file\n" in done.stderr
 
 
+def test_the_message_names_the_text_that_the_fix_writes(tmp_path: Path) -> None:
+    fleet = holding(
+        tmp_path,
+        {
+            "map.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: m, namespace: a}\n"
+            "data: {a: 0644, b: yes, c: 012, d: N, e: 1.10, f: 1_000, g: 0x1F}\n"
+        },
+    )
+    out = check(fleet, "--all").stdout
+    for text in ("0644", "yes", "012", "N", "1.10", "1_000", "0x1F"):
+        assert f'write "{text}", with quotes' in out
+    assert "DS007" not in out  # the type of the field decides
+    check(fleet, "--fix")
+    assert (
+        (fleet / "map.yaml")
+        .read_text()
+        .endswith(
+            'data: {a: "0644", b: "yes", c: "012", d: "N", e: "1.10", f: "1_000", g: "0x1F"}\n'
+        )
+    )
+
+
+def test_an_ambiguous_scalar_of_a_secret_is_in_no_report(tmp_path: Path) -> None:
+    fleet = holding(
+        tmp_path,
+        {
+            "secret.yaml": "apiVersion: v1\nkind: Secret\nmetadata: {name: s, namespace: a}\n"
+            "stringData: {pin: 0123456}\n"
+        },
+    )
+    assert "123456" not in check(fleet, "--all").stdout
+
+
 def test_what_is_safe_comes_before_a_proposal_for_the_same_place(tmp_path: Path) -> None:
     """DS007 proposes true for `yes` and 420 for `0644`; in a variable both are texts, as DS004
     finds once the API is known.

@@ -71,6 +71,18 @@ def test_one_agent_on_every_node(
     assert at.run_program("plan", "--exit-code").code == 0
 
 
+def test_an_object_without_a_namespace_is_in_default_as_with_kubectl(at: Desk, space: str) -> None:
+    body = config_map(f"unspaced-{space}", "", n="1")
+    del body["metadata"]["namespace"]
+    at.commit("No namespace", a=body)
+    assert f"ConfigMap default/unspaced-{space}" in at.run("plan").out
+    assert at.run("apply").code == 0
+    again = at.run("apply", "-n", "default")
+    assert (again.code, "0 written, 1 unchanged" in again.out) == (0, True), again.out
+    checked = at.run("check", "--all")
+    assert (checked.code, "DS014: the namespace is default" in checked.out) == (0, True)
+
+
 def test_a_change_that_a_guard_holds_is_counted_and_ends_with_1(at: Desk, space: str) -> None:
     body = agent(space)
     at.commit("An agent", agent=body)

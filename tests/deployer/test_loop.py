@@ -169,15 +169,17 @@ def loop_on(
 def play(
     script: Callable[[Scene], Awaitable[None]],
     options: ApplyOptions = ApplyOptions(patience=0.0),  # noqa: B008
+    history: History | None = None,
 ) -> None:
     async def main() -> None:
         async with simulator.SimulatedCluster() as cluster:
             cluster.add_nodes(NodeSpec(f"node-{n}") for n in range(3))
-            history, events, client = History(), [], cluster.client()
-            history.push(AGENT.format(tag="1"))
-            loop = loop_on(cluster, client, history, events, options)
+            source, events, client = history or History(), [], cluster.client()
+            if not source.commits:
+                source.push(AGENT.format(tag="1"))
+            loop = loop_on(cluster, client, source, events, options)
             running = asyncio.create_task(loop.run())
-            await script(Scene(cluster, client, history, loop, events))
+            await script(Scene(cluster, client, source, loop, events))
             loop.stop()
             await running
 

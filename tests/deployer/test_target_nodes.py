@@ -55,8 +55,9 @@ def test_a_rollout_that_would_lose_most_nodes_does_not_begin(powers: Powers) -> 
         assert len(scene.on("1")) == NODES
         assert names.TARGET not in (await scene.daemonset())["metadata"]["annotations"]
         (message,) = set(refused(scene))
-        assert "would leave node-0, node-1, node-2" in message
         assert "8 of 10 nodes would lose an agent" in message
+        nodes = ("node-0, node-1, node-2, node-3, node-4", "and 3 more")
+        assert all(message.count(part) == 1 for part in nodes), message
         scene.push("1")
         await asyncio.sleep(60)
         scene.push("3")

@@ -52,7 +52,9 @@ def namespace(name: str = "tools") -> dict[str, Any]:
 
 
 def options(approved: str = "", **guards: Any) -> ApplyOptions:
-    return ApplyOptions(Guards(prune=True, **guards), approved=approved, patience=0)
+    return ApplyOptions(
+        Guards(prune=True, **{"deletes": Limit(), **guards}), approved=approved, patience=0
+    )
 
 
 WITH_SPACE = {**KEPT, "namespace.yaml": namespace()}

@@ -22,7 +22,7 @@ from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, NAMESPACE, Body, Dige
 from gitops_ds.model.skipped import DriftPolicy
 from gitops_ds.model.values import replace
 from gitops_ds.plan.options import ApplyOptions
-from gitops_ds.plan.prune import Guards
+from gitops_ds.plan.prune import Guards, Limit
 from gitops_ds.simulator.faults import SimulatedRequest
 from tests.plan.world import NOBODY_WAITS, PRUNING, World, config_map, daemonset, play
 
@@ -386,7 +386,7 @@ def test_a_process_that_dies_in_the_middle_forgets_nothing() -> None:
             }
             # The next commit has lost the ConfigMaps: all that the dead process made of them must
             # go.
-            options = ApplyOptions(Guards(prune=True, share=1.0), patience=0)
+            options = ApplyOptions(Guards(prune=True, share=1.0, deletes=Limit()), patience=0)
             done = await deployer.apply({"c.yaml": files["c.yaml"]}, "second", options)
             assert done.state.inventory == {AGENT}
             left = {

@@ -64,7 +64,7 @@ def test_many_nodes_are_named_by_the_first_and_their_number() -> None:
 
 def test_many_objects_are_named_by_the_first_and_their_number() -> None:
     most = guard_limits.SHOWN
-    assert most == 10
+    assert most == 5
     some = [f"o{index}" for index in range(most + 3)]
     assert guard_limits.shown(some[:most]) == ", ".join(some[:most])
     assert guard_limits.shown(some) == f"{', '.join(some[:most])} and 3 more"

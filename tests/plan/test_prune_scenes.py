@@ -160,7 +160,10 @@ def test_an_approved_deletion_continues_after_a_kill_and_no_other_does() -> None
 
         # The same object again in Git and out of it: that needs a new approval.
         await deployer.apply(FILES, "third")
-        assert (await deployer.apply(KEPT, "fourth", options())).guards == ["share-of-nodes"]
+        assert (await deployer.apply(KEPT, "fourth", options())).guards == [
+            "too-many-deletes",
+            "share-of-nodes",
+        ]
 
     play(scene)
 

@@ -36,7 +36,7 @@ _VOLATILE: Final = frozenset(
 
 
 def own_namespace(body: Body) -> Iterator[Violation]:
-    """DS014: an object is in the namespace default. Rendering rejects an object without a
+    """DS014: an object is in the namespace default, where rendering puts those without a
     namespace.
     """
     if section(body.get("metadata")).get("namespace") == "default":
@@ -44,8 +44,8 @@ def own_namespace(body: Body) -> Iterator[Violation]:
         if kind is None or kind.namespaced:
             yield Violation(
                 ("metadata", "namespace"),
-                "the namespace is default, which objects without a namespace share: use a "
-                "dedicated one",
+                "the namespace is default, as for every object without one; set "
+                "metadata.namespace, -n NAMESPACE, or defaults.namespace in gitops-ds.yaml",
             )
 
 

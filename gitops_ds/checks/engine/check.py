@@ -12,7 +12,7 @@ from gitops_ds.checks.engine.rule import Context, Rule, Violation, class_of, sof
 from gitops_ds.checks.schema import custom_rules, error_messages, manifests, repository_files
 from gitops_ds.checks.schema.error_messages import TYPE, SchemaViolation
 from gitops_ds.model import content_hash, progress
-from gitops_ds.model.finding import Finding, Fix, Place, Severity
+from gitops_ds.model.finding import Finding, Place, Severity
 from gitops_ds.model.objects import Key
 from gitops_ds.model.sources.bundle import Bundle, Custom, Manifest
 from gitops_ds.model.sources.source_tree import Files, SourceTree
@@ -117,7 +117,8 @@ def _of_schema(
     violation: SchemaViolation, manifest: Manifest, bundle: Bundle, sources: Files
 ) -> Finding:
     start, end = lookup.locate_span(manifest.origin, violation.path, sources, key=violation.on_key)
-    finding = Finding(
+    violation = _as_written(violation, start, end, sources)
+    return Finding(
         violation.rule,
         violation.severity,
         violation.message,
@@ -127,8 +128,8 @@ def _of_schema(
         violation.path,
         end,
         bundle.cluster.name,
+        violation.fix,
     )
-    return replace(finding, fix=_as_written(violation, finding, sources))
 
 
 def _unusable(rule: Custom, why: str, snapshot: SourceTree) -> Finding:
@@ -146,12 +147,14 @@ def circumstances(bundle: Bundle) -> str:
     )
 
 
-def _as_written(violation: SchemaViolation, finding: Finding, sources: Files) -> Fix | None:
-    """The fix of a violation. Quotes keep the source text: `1.10` and `yes`, not 1.1 and true."""
-    fix, start, end = violation.fix, finding.place, finding.end
+def _as_written(
+    violation: SchemaViolation, start: Place | None, end: Place | None, sources: Files
+) -> SchemaViolation:
+    """A value that requires quotes keeps its source text: `1.10` and `yes`, not 1.1 and true."""
+    fix = violation.fix
     text = fix.mends[0].value if fix and violation.rule == TYPE else None
     if not isinstance(text, str) or not start or not end or start.line != end.line:
-        return fix
+        return violation
     lines = sources.get(PurePosixPath(start.file), b"").decode("utf-8", "replace").splitlines()
     written = (
         lines[start.line - 1][start.column - 1 : end.column - 1]
@@ -161,7 +164,7 @@ def _as_written(violation: SchemaViolation, finding: Finding, sources: Files) ->
     # The source may be a template that contains the value, or a line of a chart.
     value = scalars.read(written) if written else None
     same = not isinstance(value, str | None) and error_messages.as_text(value) == text
-    return error_messages.quoted(violation.path, written, safe=True) if same else fix
+    return error_messages.as_written(violation, written) if same else violation
 
 
 def _cluster(bundle: Bundle, context: ClusterContext, sources: Files) -> Iterator[Finding]:

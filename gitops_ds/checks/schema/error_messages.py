@@ -94,9 +94,8 @@ def _wrong_type(path: Path, value: Any, kind: Any) -> SchemaViolation:
     kinds = kind if isinstance(kind, list) else [kind]
     if "string" in kinds and isinstance(value, bool | int | float):
         written = as_text(value)
-        hint = f': write "{written}", with quotes'
-        # A float has lost digits of the source (1.10), so the fix is not safe by itself:
-        # `_as_written` takes the source text.
+        hint = _with_quotes(written)
+        # A float has lost digits of the source (1.10), so the fix is not safe without the source.
         fix = quoted(path, written, safe=not isinstance(value, float))
     elif isinstance(value, str) and _reads_as(value) & set(kinds):
         hint = f": write {value}, without quotes"
@@ -117,6 +116,23 @@ def _wrong_type(path: Path, value: Any, kind: Any) -> SchemaViolation:
 def as_text(value: bool | int | float) -> str:
     """The string of a value that is not a string."""
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _with_quotes(text: str) -> str:
+    return f': write "{text}", with quotes'
+
+
+def as_written(violation: SchemaViolation, text: str) -> SchemaViolation:
+    """The violation of a value that requires quotes, with message and fix of the source text: `yes`
+    and `0644`, not true and 420.
+    """
+    assert violation.fix is not None
+    head = violation.message.removesuffix(_with_quotes(violation.fix.mends[0].value))
+    return replace(
+        violation,
+        message=head + _with_quotes(text),
+        fix=quoted(violation.path, text, safe=True),
+    )
 
 
 def quoted(path: Path, text: str, *, safe: bool) -> Fix:

@@ -151,7 +151,8 @@ class Reconciled(Event, frozen=True):
         return not self.failed and not self.suspended
 
     @property
-    def _pruning(self) -> tuple[Skipped, ...]:
+    def deletions_held(self) -> tuple[Skipped, ...]:
+        """The deletions that a guard holds."""
         return tuple(refusal for refusal in self.refusals if refusal.reason in PRUNING)
 
     @property
@@ -177,18 +178,18 @@ class Reconciled(Event, frozen=True):
     @property
     def kube_reason(self) -> str:
         """PruneRefused for kept objects, Applied after writes of a whole commit."""
-        if self._pruning:
+        if self.deletions_held:
             return "PruneRefused"
         return self.definition.reason if self.writes and self.whole else ""
 
     @property
     def kube_warning(self) -> bool:
         """True for kept objects."""
-        return bool(self._pruning)
+        return bool(self.deletions_held)
 
     def kube_text(self) -> str:
         """The message of the Kubernetes event."""
-        if pruning := self._pruning:
+        if pruning := self.deletions_held:
             return "; ".join(refusal.message for refusal in pruning)
         return f"{short(self.commit)}: {counted(self.writes, 'object')} written"
 
@@ -202,7 +203,7 @@ class Reconciled(Event, frozen=True):
             *(Sample("gitopsds_refused", refusal.reason) for refusal in self.refusals),
             *(
                 Sample("gitopsds_prune_refused", guard)
-                for guard in sorted({refusal.reason for refusal in self._pruning})
+                for guard in sorted({refusal.reason for refusal in self.deletions_held})
             ),
         )
 

@@ -25,6 +25,7 @@ class Condition(StrEnum):
     REWOUND = "Rewound"
     PARTLY_APPLIED = "PartlyApplied"
     HELD = "Held"
+    DELETIONS_HELD = "DeletionsHeld"
     WAITING = "Waiting"
     SUSPENDED = "Suspended"
 
@@ -59,6 +60,13 @@ class SourceStatus(msgspec.Struct, frozen=True):
         """
         return self.condition is Condition.SUSPENDED and not self.suspended
 
+    @property
+    def agents_synced(self) -> bool:
+        """Whether the agents in Git match the newest commit, except single ones."""
+        return (
+            self.condition in (Condition.SYNCED, Condition.DELETIONS_HELD) or self.agents_suspended
+        )
+
 
 class Effect(msgspec.Struct, frozen=True):
     """The effect of a condition on outputs.
@@ -86,6 +94,7 @@ EFFECTS: Mapping[Condition, Effect] = {
     Condition.REWOUND: Effect("OutOfSync", "bad", "error", "PassFailed"),
     Condition.PARTLY_APPLIED: Effect("OutOfSync", "bad", "warning", "PartlyApplied"),
     Condition.HELD: Effect("Held", "warn", "warning", "CommitHeld", ready=True),
+    Condition.DELETIONS_HELD: Effect("Held", "warn", "warning", "PruneRefused", ready=True),
     Condition.WAITING: Effect("OutOfSync", "plain", "info", "CommitWaits", ready=True),
     Condition.SUSPENDED: Effect("Suspended", "warn", "warning", "Suspended", ready=True),
 }
