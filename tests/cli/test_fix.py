@@ -182,6 +182,20 @@ def test_the_message_names_the_text_that_the_fix_writes(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("namespace", "options"), [("", ("-n", "logging")), ("namespace: logging, ", ())]
+)
+def test_the_advice_for_an_object_without_a_namespace_works_in_one_step(
+    namespace: str, options: tuple[str, ...], tmp_path: Path
+) -> None:
+    text = "apiVersion: v1\nkind: ConfigMap\nmetadata: {{{}name: m}}\n"
+    fleet = holding(tmp_path, {"map.yaml": text.format("")})
+    assert "set metadata.namespace or -n NAMESPACE" in check(fleet, "--all").stdout
+    (fleet / "map.yaml").write_text(text.format(namespace))
+    done = check(fleet, "--all", *options)
+    assert "0 errors, 0 warnings" in done.stdout
+
+
 def test_an_ambiguous_scalar_of_a_secret_is_in_no_report(tmp_path: Path) -> None:
     fleet = holding(
         tmp_path,

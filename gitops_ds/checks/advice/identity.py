@@ -44,8 +44,8 @@ def own_namespace(body: Body) -> Iterator[Violation]:
         if kind is None or kind.namespaced:
             yield Violation(
                 ("metadata", "namespace"),
-                "the namespace is default, as for every object without one; set "
-                "metadata.namespace, -n NAMESPACE, or defaults.namespace in gitops-ds.yaml",
+                "the namespace is default, as for every object without one: set "
+                "metadata.namespace or -n NAMESPACE",
             )
 
 
