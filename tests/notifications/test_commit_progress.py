@@ -204,6 +204,17 @@ def test_a_commit_that_is_not_applied_has_the_reason_without_secrets() -> None:
     assert forge.look(agent(A, TWO, WELL)) == [("3", "pending", "suspended: 2 changes not applied")]
 
 
+def test_a_commit_whose_deletions_are_held_is_pending_until_they_are_approved() -> None:
+    forge = Forge()
+    held = Skipped(SkipReason.TOO_MANY_DELETES, "8 of 10 objects would be deleted", held=(A,))
+    forge.handle(new(ONE), ended(ONE, held))
+    assert forge.look(agent(A, "0" * 40, WELL)) == [
+        ("1", "pending", "held: 8 of 10 objects would be deleted")
+    ]
+    forge.handle(ended(ONE))
+    assert [state for _, state, _ in forge.look(desired=())] == ["success"]
+
+
 def test_a_commit_that_waits_for_other_clusters_is_not_overtaken_by_those_before() -> None:
     forge = Forge()
     forge.handle(new(TWO), CommitWaits(0.0, TWO, "waits for cluster staging: soak of 1h"))

@@ -141,7 +141,8 @@ class CommitTracker:
         waiting = [skip.message for skip in event.failed if skip.reason in _WAITING]
         failed = [skip.message for skip in event.failed if skip.reason not in _WAITING]
         suspended = [f"suspended: {skip.message}" for skip in event.suspended]
-        hold = next(iter([*waiting[:1], *suspended]), "")
+        deletions = [f"held: {skip.message}" for skip in event.deletions_held]
+        hold = next(iter([*waiting[:1], *suspended, *deletions]), "")
         failure = next((f"not applied: {message}" for message in failed), "")
         self._block(commit, failure, hold)
         for one in self.open:
