@@ -88,6 +88,14 @@ def test_the_repository_of_the_settings_is_looked_at_with_their_credentials(
     assert "tokenFile: /nowhere" in found["repository"]["message"]
 
 
+def test_a_repository_without_an_object_is_a_warning(run: Run, tmp_path: Path) -> None:
+    made = repository(run, tmp_path)
+    run("git", "rm", "-q", "-r", "agents", "shared", cwd=made)
+    run("git", "commit", "-q", "-m", "No agents", cwd=made)
+    line = checks(run("gitops-ds", "doctor", "-o", "json", cwd=made).stdout)["manifests"]
+    assert (line["verdict"], line["message"]) == ("warning", "0 objects can be applied")
+
+
 def test_what_prevents_a_deploy_is_bad(run: Run, tmp_path: Path) -> None:
     made = repository(run, tmp_path)
     assert (

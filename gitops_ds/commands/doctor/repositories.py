@@ -153,10 +153,13 @@ async def _read(
         return
     bundles.append(prepared.bundle)
     if prepared.deployable:
+        count = len(prepared.bundle.manifests)
+        advice = "" if count else "add agents/, or `manifests:` to gitops-ds.yaml"
         yield Line(
             "manifests",
-            CheckVerdict.OK,
-            f"{counted(len(prepared.bundle.manifests), 'object')} can be applied",
+            CheckVerdict.OK if count else CheckVerdict.WARNING,
+            f"{counted(count, 'object')} can be applied",
+            advice,
         )
     else:
         refused = sum(finding.refused for finding in prepared.findings)
