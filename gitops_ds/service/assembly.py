@@ -16,6 +16,7 @@ from gitops_ds.model.deployer_state import DeployerState
 from gitops_ds.model.events.base import Emit
 from gitops_ds.model.sources.source_status import SourceStatus
 from gitops_ds.model.values import replace
+from gitops_ds.service.git_requirements import GitRequirements
 from gitops_ds.service.http import EventBus
 from gitops_ds.service.rollouts.gate_meter import HttpGateMeter
 from gitops_ds.service.runnable import Runnable
@@ -65,6 +66,9 @@ def assemble(context: PartsContext) -> ServiceParts:
     emit = events.publish if observes else context.emit_recorded
     controller = _controller(service, cluster, emit)
     deployers = list(_deployers(context, notifications, controller.claim))
+    if service.startup_taints is not None:
+        git = GitRequirements(lambda: deployers)
+        controller.remove_startup_taints(service.startup_taints.policy, git.applied, git.wanted)
     target = reporter.StatusTarget(
         cluster,
         service.cluster.namespace,

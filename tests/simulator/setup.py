@@ -47,6 +47,7 @@ class Setup:
         client: simulator.Client | None = None,
         *,
         direct: bool = False,
+        prepare: Callable[[Controller], None] = lambda _: None,
     ) -> Controller:
         """Starts a controller, as another process would; it shares the cluster's own client, or has
         one to itself.
@@ -62,6 +63,7 @@ class Setup:
         )
         if direct:
             controller.place_directly()
+        prepare(controller)
         self.controllers.append(asyncio.create_task(controller.run()))
         return controller
 
