@@ -17,7 +17,7 @@ from gitops_ds import errors
 from gitops_ds.daemonset.cache import Cache
 from gitops_ds.daemonset.pods_by_node import PodsByNode
 from gitops_ds.model.backoff import Backoff
-from gitops_ds.model.cluster import Cluster, PatchType
+from gitops_ds.model.cluster import Cluster, PatchType, Selection
 from gitops_ds.model.daemonset import DaemonSet, PodCause
 from gitops_ds.model.events.base import Emit
 from gitops_ds.model.events.startup_taints import (
@@ -96,10 +96,11 @@ class StartupTaints:
         """The nodes with a startup taint that wait, by name."""
         return self._waits
 
-    def late(self) -> int:
-        """How many nodes wait for longer than the settings allow."""
+    def counts(self) -> Mapping[str, int]:
+        """How many nodes wait, by state: late after the time at which a wait is reported."""
         limit = self._in.clock() - self._policy.report_after
-        return sum(wait.since <= limit for wait in self._waits.values())
+        late = sum(wait.since <= limit for wait in self._waits.values())
+        return {"starting": len(self._waits) - late, "late": late}
 
     def wake(self) -> None:
         """Looks at the nodes again, soon."""
@@ -260,8 +261,7 @@ class StartupTaints:
         try:
             async with self._requests:
                 if change.added is not None:
-                    live = await self._cluster.get(NODE, "", change.node)
-                    patch = taint_changes.addition_patch(change, live)
+                    patch = await self._addition(change)
                 if patch is None:
                     return  # the watch shows the change later
                 await self._cluster.patch(NODE, "", change.node, patch, type=PatchType.JSON)
@@ -274,6 +274,14 @@ class StartupTaints:
         else:
             self._emit_change(change)
         self.wake()
+
+    async def _addition(self, change: TaintChange) -> list[dict[str, Any]] | None:
+        """The patch that adds a taint to the node as it is now; None if it has changed. To list
+        needs no further permission.
+        """
+        this = Selection(fields=f"metadata.name={change.node}")
+        listed = (await self._cluster.list(NODE, this)).items
+        return next((taint_changes.addition_patch(change, live) for live in listed), None)
 
     def _failed(self, change: TaintChange, error: errors.ClusterError) -> None:
         """Retries later, or when the watch shows other taints, whichever is first."""

@@ -165,7 +165,7 @@ def test_a_node_that_waits_for_long_is_reported_once_with_the_cause() -> None:
             assert sorted(one.node for one in reported) == ["node-0", "node-1"]
             assert "ErrImagePull" in reported[0].text() or "ImagePullBackOff" in reported[0].text()
             assert controller.startup_taints is not None
-            assert controller.startup_taints.late() == 2
+            assert controller.startup_taints.counts() == {"starting": 0, "late": 2}
             assert set((await taints(there)).values()) == {(OWN,)}
 
     play(scene)
