@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping, Sequence, Set
-from enum import StrEnum
+from collections.abc import Callable, Mapping, Set
 
 from gitops_ds.apimachinery import pods
 from gitops_ds.client import informer
@@ -20,6 +19,7 @@ from gitops_ds.controller.executor import ExecutionOutcome
 from gitops_ds.controller.gate_pods import PodGates
 from gitops_ds.controller.gate_poller import GateMeter, GatePoller
 from gitops_ds.controller.pod_warnings import PodWarnings
+from gitops_ds.controller.powers import Powers
 from gitops_ds.controller.rollouts import Rollouts
 from gitops_ds.controller.startup_taints import StartupInputs, StartupTaints
 from gitops_ds.daemonset import decide
@@ -36,7 +36,6 @@ from gitops_ds.model.decision import Action, Decision, Observation
 from gitops_ds.model.events.base import Decided, Emit, Listed, WatchFailed
 from gitops_ds.model.objects import DAEMONSET, NODE, POD, Body, Key, Resource
 from gitops_ds.model.rollouts.staged_rollout import StageInputs
-from gitops_ds.model.startup_taints import StartupTaintPolicy
 from gitops_ds.model.values import replace
 from gitops_ds.rollouts import pinned_pods, stage_inputs
 from gitops_ds.rollouts.pinned_pods import StagedDecision
@@ -46,18 +45,6 @@ REQUESTS_AT_ONCE = 16
 GATHERED = 0.001  # seconds: an event within this time is covered by the same reconciliation
 # seconds: interval of a list of the nodes and a reconciliation of every DaemonSet, without events
 LIST_NODES_AGAIN = 300.0
-
-
-class Powers(StrEnum):
-    """The permissions of the controller. Decisions are the same with all of them.
-
-    OBSERVE decides without any writes; PACE writes only for agents with a rollout policy; FULL is
-    the cluster's only DaemonSet controller.
-    """
-
-    OBSERVE = "observe"
-    PACE = "pace"
-    FULL = "full"
 
 
 class Controller:
@@ -95,7 +82,9 @@ class Controller:
             gates=self._gates,
             warnings=self._warnings.of,
         )
-        self.startup_taints: StartupTaints | None = None
+        writes = powers is not Powers.OBSERVE
+        inputs = StartupInputs(clock, emit, self._warnings.newest, writes=writes)
+        self.startup_taints = StartupTaints(cluster, self._cache, inputs)
         self._refused: dict[Key, tuple[Action, ...]] = {}
         self._repetitions: dict[Key, Repetition] = {}
         self._wakeup = asyncio.Event()
@@ -120,25 +109,6 @@ class Controller:
     def measure_with(self, meter: GateMeter) -> None:
         """Sets the meter of the gates of rollouts. Before `run`."""
         self._gates.meter = meter
-
-    def remove_startup_taints(
-        self,
-        policy: StartupTaintPolicy,
-        applied: Callable[[], bool] = lambda: True,
-        wanted: Callable[[], Sequence[Body]] = tuple,
-    ) -> None:
-        """Keeps work from nodes whose required agents are not ready. `applied`: an apply of Git has
-        ended once; `wanted` are the required DaemonSets in Git. Before `run`.
-        """
-        inputs = StartupInputs(
-            self._clock,
-            self._emit,
-            applied,
-            wanted,
-            self._warnings.newest,
-            writes=self._powers is not Powers.OBSERVE,
-        )
-        self.startup_taints = StartupTaints(self._cluster, self._cache, policy, inputs)
 
     def claim(self, *owners: str) -> None:
         """Limits the rollouts to DaemonSets of these owners and of those claimed before: another
@@ -204,8 +174,7 @@ class Controller:
         self._leading = True
         self._wake(set(self.keys))
         self._wakeup.set()
-        if self.startup_taints is not None:
-            self.startup_taints.start_leading()
+        self.startup_taints.start_leading()
 
     def stop_leading(self) -> None:
         """Stops reconciliations until `start_leading`, and cancels running ones; the watches
@@ -213,8 +182,7 @@ class Controller:
         """
         self._leading = False
         self._gates.clear()
-        if self.startup_taints is not None:
-            self.startup_taints.stop_leading()
+        self.startup_taints.stop_leading()
         for turn in self._turns:
             turn.cancel()
 
@@ -235,7 +203,7 @@ class Controller:
         async with asyncio.TaskGroup() as group:
             watches = [group.create_task(self._watch(resource)) for resource in WATCHED]
             beside = (self._gates, self._warnings, self.startup_taints)
-            watches += (group.create_task(one.run()) for one in beside if one is not None)
+            watches += (group.create_task(one.run()) for one in beside)
             await self._start_reconciliations()
             for task in watches:
                 task.cancel()
@@ -292,8 +260,7 @@ class Controller:
             listener({key})
 
     def _publish_changes(self) -> None:
-        if self.startup_taints is not None:
-            self.startup_taints.wake()
+        self.startup_taints.wake()
         if self._cache.synced and (moved := self._cache.take_moved()):
             for listener in self._listeners:
                 listener(moved)

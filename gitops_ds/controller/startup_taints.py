@@ -42,22 +42,27 @@ _RETRIES = Backoff(first=1.0, longest=60.0)
 
 
 class StartupInputs(msgspec.Struct, frozen=True):
-    """What the shell reads beside the cache. `applied`: an apply of Git has ended once, so that no
-    required agent is unknown; `wanted` are the required DaemonSets in Git.
-
-    `warnings` returns the newest warning events of the pods of a DaemonSet by their UID; `clock`
-    returns seconds since 1970. Without `writes` waits are only reported.
+    """What the shell needs beside the cache. `warnings` returns the newest warning events of the
+    pods of a DaemonSet by their UID; `clock` returns seconds since 1970. Without `writes` waits are
+    only reported.
     """
 
     clock: Callable[[], float]
     emit: Emit
-    applied: Callable[[], bool] = lambda: True
-    wanted: Callable[[], Sequence[Body]] = tuple
     warnings: Callable[[Key], Mapping[str, PodCause]] = lambda _: {}
     writes: bool = True
 
 
-class _Held(msgspec.Struct, frozen=True):
+class GitInputs(msgspec.Struct, frozen=True):
+    """What the deployers know. `applied`: an apply has ended once, so that no required agent is
+    unknown; `wanted` are the required DaemonSets in Git.
+    """
+
+    applied: Callable[[], bool] = lambda: True
+    wanted: Callable[[], Sequence[Body]] = tuple
+
+
+class _HeldPatch(msgspec.Struct, frozen=True):
     """A node that is not patched again before `until` while the cache shows the same taints: the
     patch is in progress, or failed that many times.
     """
@@ -68,14 +73,12 @@ class _Held(msgspec.Struct, frozen=True):
 
 
 class StartupTaints:
-    """The startup taints of the nodes of one cluster."""
+    """The startup taints of the nodes of one cluster; nothing is done before `enable`."""
 
-    def __init__(
-        self, cluster: Cluster, cache: Cache, policy: StartupTaintPolicy, inputs: StartupInputs
-    ) -> None:
-        """Before the first list."""
-        self._cluster, self._cache, self._policy, self._in = cluster, cache, policy, inputs
-        self._by_node = cache.by_node = PodsByNode()
+    def __init__(self, cluster: Cluster, cache: Cache, inputs: StartupInputs) -> None:
+        self._cluster, self._cache, self._in = cluster, cache, inputs
+        self._policy, self._git = StartupTaintPolicy(), GitInputs()
+        self._by_node = PodsByNode()
         self._states: dict[str, NodeState] = {}
         self._waits: dict[str, NodeWait] = {}
         self._alarms: dict[str, float] = {}  # when a state changes without an event
@@ -84,12 +87,22 @@ class StartupTaints:
         self._wanted: Sequence[Body] = ()
         self._unapplied: dict[Key, RequiredAgent] = {}
         self._unready: dict[str, Mapping[Key, float]] = {}
-        self._held: dict[str, _Held] = {}
+        self._held: dict[str, _HeldPatch] = {}
         self._reported: dict[str, tuple[str, frozenset[Key]]] = {}
         self._wakeup = asyncio.Event()
         self._leading = True
         self._requests = asyncio.Semaphore(REQUESTS_AT_ONCE)
         self._running: set[asyncio.Task[None]] = set()
+
+    def enable(self, policy: StartupTaintPolicy, git: GitInputs = GitInputs()) -> None:  # noqa: B008
+        """Keeps work from nodes whose required agents are not ready. Before the first list."""
+        self._policy, self._git = policy, git
+        self._cache.by_node = self._by_node
+
+    @property
+    def is_enabled(self) -> bool:
+        """Whether nodes are followed."""
+        return self._cache.by_node is not None
 
     @property
     def waits(self) -> Mapping[str, NodeWait]:
@@ -97,7 +110,11 @@ class StartupTaints:
         return self._waits
 
     def counts(self) -> Mapping[str, int]:
-        """How many nodes wait, by state: late after the time at which a wait is reported."""
+        """How many nodes wait, by state: late after the time at which a wait is reported; empty
+        unless it is enabled.
+        """
+        if not self.is_enabled:
+            return {}
         limit = self._in.clock() - self._policy.report_after
         late = sum(wait.since <= limit for wait in self._waits.values())
         return {"starting": len(self._waits) - late, "late": late}
@@ -120,7 +137,9 @@ class StartupTaints:
             task.cancel()
 
     async def run(self) -> None:
-        """Runs until it is cancelled."""
+        """Runs until it is cancelled; returns unless it is enabled."""
+        if not self.is_enabled:
+            return
         async with asyncio.TaskGroup() as group:
             while True:
                 await self._until_wakeup()
@@ -153,7 +172,7 @@ class StartupTaints:
             for agents in self._unready.values()
             for since in agents.values()
         )
-        if not self._in.applied() and any(one.taints for one in self._states.values()):
+        if not self._git.applied() and any(one.taints for one in self._states.values()):
             times.append(now + APPLIED_EVERY)
         return min((time for time in times if time > now), default=None)
 
@@ -170,7 +189,7 @@ class StartupTaints:
         for name in touched:
             self._update(name, around)
         self._report(now)
-        if not (self._leading and self._in.writes and self._in.applied()):
+        if not (self._leading and self._in.writes and self._git.applied()):
             return ()
         changes = [change for change in self._changes(touched, now) if self._take(change, now)]
         self._held = {name: one for name, one in self._held.items() if one.until > now}
@@ -205,7 +224,7 @@ class StartupTaints:
 
     def _missing(self) -> Sequence[RequiredAgent]:
         """The required agents in Git without a DaemonSet in the cluster."""
-        if (wanted := self._in.wanted()) is not self._wanted:
+        if (wanted := self._git.wanted()) is not self._wanted:
             self._wanted = wanted
             self._unapplied = {
                 (agent := required_agents.unapplied(body)).key: agent for body in wanted
@@ -253,7 +272,7 @@ class StartupTaints:
         if held is not None and held.until > now:
             return False
         failures = held.failures if held is not None else 0
-        self._held[change.node] = _Held(change, now + SHOWN_WITHIN, failures)
+        self._held[change.node] = _HeldPatch(change, now + SHOWN_WITHIN, failures)
         return True
 
     async def _patch(self, change: TaintChange) -> None:
@@ -287,7 +306,7 @@ class StartupTaints:
         """Retries later, or when the watch shows other taints, whichever is first."""
         held, now = self._held.get(change.node), self._in.clock()
         failures = (held.failures if held is not None else 0) + 1
-        self._held[change.node] = _Held(change, now + _RETRIES.delay(failures), failures)
+        self._held[change.node] = _HeldPatch(change, now + _RETRIES.delay(failures), failures)
         is_race = isinstance(error, errors.Invalid | errors.Conflict)
         if failures == (REPORTED_AT if is_race else 1):
             self._in.emit(StartupTaintFailed(now, change.node, change.uid, error))

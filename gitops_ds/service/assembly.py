@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from gitops_ds.controller.controller import Controller, Powers
+from gitops_ds.controller.controller import Controller
+from gitops_ds.controller.powers import Powers
+from gitops_ds.controller.startup_taints import GitInputs
 from gitops_ds.fleet import reporter
 from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.deployer_state import DeployerState
@@ -68,17 +70,18 @@ def assemble(context: PartsContext) -> ServiceParts:
     deployers = list(_deployers(context, notifications, controller.claim))
     if service.startup_taints is not None:
         git = GitRequirements(lambda: deployers)
-        controller.remove_startup_taints(service.startup_taints.policy, git.applied, git.wanted)
+        inputs = GitInputs(git.applied, git.wanted)
+        controller.startup_taints.enable(service.startup_taints.policy, inputs)
     target = reporter.StatusTarget(
         cluster,
         service.cluster.namespace,
         service.health.progress_deadline,
         service.controller.powers is not Powers.FULL,
     )
-    inputs = reporter.ReporterInput(
+    reported = reporter.ReporterInput(
         lambda: _states(deployers), lambda: _sources(deployers), lambda: controller.ages
     )
-    status = reporter.StatusReporter(target, controller, inputs, emit)
+    status = reporter.StatusReporter(target, controller, reported, emit)
     events.subscribers.append(status.handle)
     for deployer in deployers:
         deployer.tracker = status.tracker

@@ -13,8 +13,8 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from gitops_ds.controller.controller import Powers
 from gitops_ds.controller.journal import files
+from gitops_ds.controller.powers import Powers
 from gitops_ds.deployer.template_selector import TemplateSelector
 from gitops_ds.errors import SettingsError
 from gitops_ds.model.duration import Duration

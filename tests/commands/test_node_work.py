@@ -34,7 +34,6 @@ def test_the_waits_are_those_of_the_service() -> None:
                 ("node-1", "Yes"),
                 ("node-2", "Waiting"),
             ]
-            assert controller.startup_taints is not None
             assert {one.node.name: one.wait for one in rows if one.wait} == dict(
                 controller.startup_taints.waits
             )

@@ -11,7 +11,9 @@ import pytest
 
 from gitops_ds import simulator
 from gitops_ds.apimachinery import nodes, pods
-from gitops_ds.controller.controller import Controller, Powers
+from gitops_ds.controller.controller import Controller
+from gitops_ds.controller.powers import Powers
+from gitops_ds.controller.startup_taints import GitInputs
 from gitops_ds.model import names
 from gitops_ds.model.cluster import PatchType
 from gitops_ds.model.events import base
@@ -74,7 +76,7 @@ def begin(
     return there.begin(
         powers,
         client,
-        prepare=lambda controller: controller.remove_startup_taints(policy, **inputs),
+        prepare=lambda controller: controller.startup_taints.enable(policy, GitInputs(**inputs)),
     )
 
 
@@ -164,7 +166,6 @@ def test_a_node_that_waits_for_long_is_reported_once_with_the_cause() -> None:
             reported = events(there, NodeWaitsForAgents)
             assert sorted(one.node for one in reported) == ["node-0", "node-1"]
             assert "ErrImagePull" in reported[0].text() or "ImagePullBackOff" in reported[0].text()
-            assert controller.startup_taints is not None
             assert controller.startup_taints.counts() == {"starting": 0, "late": 2}
             assert set((await taints(there)).values()) == {(OWN,)}
 
@@ -378,7 +379,6 @@ def test_the_clock_of_the_waits_is_that_of_the_cluster() -> None:
         async with cluster(1, required("bad")) as there:
             controller = begin(there)
             await asyncio.sleep(10)
-            assert controller.startup_taints is not None
             (wait,) = controller.startup_taints.waits.values()
             assert virtual_time.clock()() - wait.since == pytest.approx(10, abs=1)
 
