@@ -152,7 +152,8 @@ def _wait_of_pod(
         )
     available_at = pod.available_at(agent.min_ready_seconds)
     if available_at is None or available_at > around.now:
-        return AgentWait(agent.key, NOT_AVAILABLE, until=available_at, planned=planned)
+        message = f"ready for less than {agent.min_ready_seconds} s"
+        return AgentWait(agent.key, NOT_AVAILABLE, message, available_at, planned=planned)
     counts_at = node.created + OLDER_PODS_COUNT_AFTER
     if _is_older(pod, node) and around.now < counts_at:
         message = "its pod is older than the node, and may be that of an earlier one"
