@@ -147,7 +147,7 @@ class StartupTaints:
                 self._wakeup.clear()
                 if not self._cache.synced:
                     continue
-                for change in self._look():
+                for change in self.look():
                     task = group.create_task(self._patch(change))
                     self._running.add(task)
                     task.add_done_callback(self._running.discard)
@@ -176,7 +176,7 @@ class StartupTaints:
             times.append(now + APPLIED_EVERY)
         return min((time for time in times if time > now), default=None)
 
-    def _look(self) -> Sequence[TaintChange]:
+    def look(self) -> Sequence[TaintChange]:
         """The changes that are due now."""
         now = self._in.clock()
         touched = self._by_node.take_touched() | self._due(now)
