@@ -19,6 +19,7 @@ from benchmarks import (
     staged_rollouts,
     stages,
     start,
+    startup_taints,
     validate,
     watches,
 )
@@ -33,6 +34,7 @@ PARTS = {
     "rollouts": rollouts.main,
     "decide": decide.main,
     "stages": stages.main,
+    "startup_taints": startup_taints.main,
     "staged_rollouts": staged_rollouts.main,
     "page": page.main,
     "watches": watches.main,

@@ -20,7 +20,8 @@ import orjson
 
 from benchmarks import figures, rollouts
 from gitops_ds import simulator
-from gitops_ds.controller.controller import Controller, Powers
+from gitops_ds.controller.controller import Controller
+from gitops_ds.controller.powers import Powers
 from gitops_ds.daemonset import decide
 from gitops_ds.daemonset.cache import WATCHED, Cache
 from gitops_ds.model.cluster import Listing

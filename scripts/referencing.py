@@ -66,6 +66,7 @@ MORE = {
     "apply.allow": "../templates-in-the-cluster.md#allowed-objects",
     "apply.adopt": "../guides/existing-objects.md",
     "templates": "../templates-in-the-cluster.md",
+    "startupTaints": "../guides/startup-taints.md",
     "controller.powers": "../beside-upstream.md",
     "election": "../guides/replicas.md",
     "listen.page": "../page.md",

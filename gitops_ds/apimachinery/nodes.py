@@ -43,6 +43,7 @@ def node_of(body: Body) -> Node:
         ),
         ready_since=_ready_since(conditions),
         boot_id=str((status.get("nodeInfo") or {}).get("bootID") or ""),
+        uid=str(metadata.get("uid") or ""),
     )
 
 

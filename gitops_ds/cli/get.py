@@ -1,4 +1,6 @@
-"""`gitops-ds get`: DaemonSets, their commits and their health; or the clusters of a repository."""
+"""`gitops-ds get`: DaemonSets, their commits and their health; the nodes, with the agents that they
+wait for; or the clusters of a repository.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +20,9 @@ if TYPE_CHECKING:  # --help imports none of these
     from gitops_ds.fleet.agents import Agent
     from gitops_ds.model.objects import Key
     from gitops_ds.model.sources.bundle import Requirement
+    from gitops_ds.model.startup_taints import StartupTaintPolicy
+
+_NODE_WORDS = frozenset(("no", "node", "nodes"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +46,12 @@ class GetArgs(list_options.ScopeArgs, arguments.ConnectionArgs, arguments.Common
         from gitops_ds.fleet import agents
 
         first = self.what[0].lower() if self.what else ""
-        return self.what[1:] if first in agents.KIND_WORDS else self.what
+        return self.what[1:] if first in agents.KIND_WORDS or self.of_nodes else self.what
+
+    @property
+    def of_nodes(self) -> bool:
+        """Whether nodes are requested."""
+        return bool(self.what) and self.what[0].lower() in _NODE_WORDS
 
 
 @click.command()
@@ -59,7 +69,8 @@ class GetArgs(list_options.ScopeArgs, arguments.ConnectionArgs, arguments.Common
 @options.option(
     "--settings",
     shell_complete=candidates.files,
-    help="The settings file of a service: --all-clusters counts signed reports only, as it does.",
+    help="The settings file of a service: --all-clusters counts signed reports only, as it does; "
+    "nodes wait by its startupTaints.",
 )
 @options.directory
 @options.inside
@@ -70,18 +81,21 @@ class GetArgs(list_options.ScopeArgs, arguments.ConnectionArgs, arguments.Common
 def get(args: GetArgs) -> int:
     """List DaemonSets as kubectl does, with COMMIT, STAGE and HEALTH, or all clusters.
 
-    NAME is a name, ds/NAME, or the word ds before names; default: all DaemonSets.
+    NAME is a name, ds/NAME, or the word ds before names; default: all DaemonSets. After the word
+    nodes it is a node: lists the nodes, and the required agents that they wait for.
     """
-    if args.all_clusters and (args.watch or args.selector or args.names):
+    if args.all_clusters and (args.watch or args.selector or args.what):
         raise click.UsageError("--all-clusters excludes NAME, --selector and --watch")
-    if args.settings and not args.all_clusters:
-        raise click.UsageError("--settings needs --all-clusters")
+    if args.settings and not (args.all_clusters or args.of_nodes):
+        raise click.UsageError("--settings needs --all-clusters or nodes")
+    if args.of_nodes and args.watch:
+        raise click.UsageError("nodes and --watch exclude each other")
     if args.names and args.selector:
         raise click.UsageError("NAME and --selector exclude each other")
     if args.watch and args.sort_by:
         raise click.UsageError("--watch and --sort-by exclude each other")
     work = _all_clusters if args.all_clusters else _watch if args.watch else _get
-    return options.run(work(args))
+    return options.run((_nodes if args.of_nodes else work)(args))
 
 
 async def _all_clusters(args: GetArgs) -> int:
@@ -108,6 +122,38 @@ async def _all_clusters(args: GetArgs) -> int:
             "note: signatures are not verified; --settings FILE verifies them", quiet=args.quiet
         )
     return 0
+
+
+async def _nodes(args: GetArgs) -> int:
+    from gitops_ds.apimachinery import label_selector
+    from gitops_ds.commands import node_work
+    from gitops_ds.errors import NoMatch
+    from gitops_ds.model import names
+
+    policy, now = _policy(args.settings), time.time()
+    async with args.open_cluster() as cluster:
+        nodes = await node_work.read(cluster, policy, now)
+    if missing := set(args.names) - {one.node.name for one in nodes}:
+        raise NoMatch(f"there is no node {sorted(missing)[0]}")
+    chosen = [one for one in nodes if not args.names or one.node.name in args.names]
+    chosen = [one for one in chosen if label_selector.all_match(args.selector, one.node.labels)]
+    rows = list_options.in_order(chosen, args.sort_by, node_work.as_json)
+    if not args.output.is_table:
+        items = [node_work.as_json(row) for row in rows]
+        document = {"apiVersion": names.API_VERSION, "kind": "NodeWorkList", "items": items}
+        list_options.write(args.output, document, [f"node/{row.node.name}" for row in rows])
+        return 0
+    click.echo(table.coloured(table.nodes(rows, now, headers=not args.no_headers)), nl=False)
+    return 0
+
+
+def _policy(settings: str | None) -> StartupTaintPolicy:
+    """The startup taints of a settings file; the default ones without it."""
+    from gitops_ds.model.startup_taints import StartupTaintPolicy
+    from gitops_ds.settings import service
+
+    group = service.read(settings).startup_taints if settings else None
+    return group.policy if group else StartupTaintPolicy()
 
 
 async def _get(args: GetArgs) -> int:

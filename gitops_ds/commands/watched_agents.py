@@ -11,7 +11,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from gitops_ds import errors
-from gitops_ds.controller.controller import Controller, Powers
+from gitops_ds.controller.controller import Controller
+from gitops_ds.controller.powers import Powers
 from gitops_ds.daemonset import competing_controller
 from gitops_ds.fleet.tracker import StatusTracker
 from gitops_ds.model.cluster import Cluster

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Mapping, Set
-from enum import StrEnum
 
 from gitops_ds.apimachinery import pods
 from gitops_ds.client import informer
@@ -20,7 +19,9 @@ from gitops_ds.controller.executor import ExecutionOutcome
 from gitops_ds.controller.gate_pods import PodGates
 from gitops_ds.controller.gate_poller import GateMeter, GatePoller
 from gitops_ds.controller.pod_warnings import PodWarnings
+from gitops_ds.controller.powers import Powers
 from gitops_ds.controller.rollouts import Rollouts
+from gitops_ds.controller.startup_taints import StartupInputs, StartupTaints
 from gitops_ds.daemonset import decide
 from gitops_ds.daemonset.cache import WATCHED, Cache
 from gitops_ds.daemonset.competing_controller import Rivals
@@ -44,18 +45,6 @@ REQUESTS_AT_ONCE = 16
 GATHERED = 0.001  # seconds: an event within this time is covered by the same reconciliation
 # seconds: interval of a list of the nodes and a reconciliation of every DaemonSet, without events
 LIST_NODES_AGAIN = 300.0
-
-
-class Powers(StrEnum):
-    """The permissions of the controller. Decisions are the same with all of them.
-
-    OBSERVE decides without any writes; PACE writes only for agents with a rollout policy; FULL is
-    the cluster's only DaemonSet controller.
-    """
-
-    OBSERVE = "observe"
-    PACE = "pace"
-    FULL = "full"
 
 
 class Controller:
@@ -93,6 +82,9 @@ class Controller:
             gates=self._gates,
             warnings=self._warnings.of,
         )
+        writes = powers is not Powers.OBSERVE
+        inputs = StartupInputs(clock, emit, self._warnings.newest, writes=writes)
+        self.startup_taints = StartupTaints(cluster, self._cache, inputs)
         self._refused: dict[Key, tuple[Action, ...]] = {}
         self._repetitions: dict[Key, Repetition] = {}
         self._wakeup = asyncio.Event()
@@ -182,6 +174,7 @@ class Controller:
         self._leading = True
         self._wake(set(self.keys))
         self._wakeup.set()
+        self.startup_taints.start_leading()
 
     def stop_leading(self) -> None:
         """Stops reconciliations until `start_leading`, and cancels running ones; the watches
@@ -189,6 +182,7 @@ class Controller:
         """
         self._leading = False
         self._gates.clear()
+        self.startup_taints.stop_leading()
         for turn in self._turns:
             turn.cancel()
 
@@ -208,7 +202,8 @@ class Controller:
         """
         async with asyncio.TaskGroup() as group:
             watches = [group.create_task(self._watch(resource)) for resource in WATCHED]
-            watches += (group.create_task(one.run()) for one in (self._gates, self._warnings))
+            beside = (self._gates, self._warnings, self.startup_taints)
+            watches += (group.create_task(one.run()) for one in beside)
             await self._start_reconciliations()
             for task in watches:
                 task.cancel()
@@ -265,6 +260,7 @@ class Controller:
             listener({key})
 
     def _publish_changes(self) -> None:
+        self.startup_taints.wake()
         if self._cache.synced and (moved := self._cache.take_moved()):
             for listener in self._listeners:
                 listener(moved)

@@ -69,6 +69,11 @@ class PodWarnings:
         self._followed[key] = followed
         return {uid: one.cause for uid, one in followed.items() if one.cause is not None}
 
+    def newest(self, key: Key) -> Mapping[str, PodCause]:
+        """The last warnings of the pods of a DaemonSet that are followed, by the UID of the pod."""
+        followed = self._followed.get(key, {})
+        return {uid: one.cause for uid, one in followed.items() if one.cause is not None}
+
     def forget(self, key: Key) -> None:
         """Ends the reads for a DaemonSet."""
         self._followed.pop(key, None)

@@ -23,6 +23,7 @@ from gitops_ds.daemonset.busy_nodes import BusyNodes
 from gitops_ds.daemonset.memory import DaemonSetMemories
 from gitops_ds.daemonset.owner_index import Owned
 from gitops_ds.daemonset.pending_writes import LAPSES_AFTER, PendingWrites
+from gitops_ds.daemonset.pods_by_node import PodsByNode
 from gitops_ds.model import names
 from gitops_ds.model.cluster import EventType
 from gitops_ds.model.daemonset import DaemonSet, Owner, Pod
@@ -35,9 +36,13 @@ WATCHED = (NODE, DAEMONSET, CONTROLLER_REVISION, POD)
 
 
 class Cache:
-    """The objects of one cluster. One writer (the watches and the executor), read by `observe`."""
+    """The objects of one cluster. One writer (the watches and the executor), read by `observe`.
+
+    `by_node` is an index of pods by node, if it is set before the first list.
+    """
 
     def __init__(self) -> None:
+        self.by_node: PodsByNode | None = None
         self._daemonsets: dict[Key, DaemonSet] = {}
         self._nodes: dict[str, Node] = {}
         self._sorted_nodes: tuple[Node, ...] | None = None
@@ -101,6 +106,8 @@ class Cache:
             self._placers, self._wanted = {}, {}  # of the templates of earlier objects
         elif resource == NODE:
             by_name = {node.name: node for node in map(nodes.node_of, items)}
+            if self.by_node is not None:
+                self.by_node.touch(by_name.keys() | self._nodes.keys())
             if moved := by_name != self._nodes:
                 self._nodes, self._sorted_nodes = by_name, None
                 self._memories.forget_nodes(self._memories.nodes - by_name.keys())
@@ -108,6 +115,8 @@ class Cache:
             for pod in self._pods.replace(map(pods.pod_of, items)):
                 self._vanish(pod)
             self._busy.replace(self._pods)
+            if self.by_node is not None:
+                self.by_node.replace(self._pods)
             self._written_pods.reset(version)
         elif resource == CONTROLLER_REVISION:
             parsed = [r for r in map(revisions.revision_of, items) if r is not None]
@@ -205,6 +214,18 @@ class Cache:
                 yield daemonset, self._candidate_revisions(daemonset)
 
     @property
+    def nodes(self) -> Mapping[str, Node]:
+        """The nodes by name."""
+        return self._nodes
+
+    @property
+    def annotated(self) -> Iterator[tuple[DaemonSet, Sequence[Revision]]]:
+        """The DaemonSets that are required for work, each with its revisions."""
+        for daemonset in self._daemonsets.values():
+            if names.REQUIRED_FOR_WORK in daemonset.annotations:
+                yield daemonset, self._candidate_revisions(daemonset)
+
+    @property
     def busy_nodes(self) -> frozenset[str]:
         """The nodes with pods other than those of DaemonSets and static pods."""
         return self._busy.names
@@ -297,6 +318,8 @@ class Cache:
             return set()
         else:
             self._nodes[node.name] = node
+        if self.by_node is not None:
+            self.by_node.touch((node.name,))
         self._sorted_nodes = None
         after = None if gone else node
         places = [
@@ -330,6 +353,8 @@ class Cache:
         """
         before = self._pods.drop(pod.uid) if gone else self._pods.put(pod)
         self._busy.changed(before, None if gone else pod)
+        if self.by_node is not None:
+            self.by_node.changed(before, None if gone else pod)
         if gone:
             self._vanish(before or pod)
             # its adoption, which was refused, may have blocked the reconciliation

@@ -37,6 +37,7 @@ class Node(msgspec.Struct, frozen=True):
     conditions: tuple[str, ...] = ()
     ready_since: float = 0.0
     boot_id: str = ""
+    uid: str = ""
 
 
 class Revision(msgspec.Struct, frozen=True):

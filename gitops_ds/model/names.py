@@ -25,6 +25,8 @@ APPROVALS = f"{DOMAIN}/approvals"
 # on a target revision: the approvers in the settings of its repository; `approve` does not count
 APPROVERS = f"{DOMAIN}/approvers"
 CLASS = f"{DOMAIN}/class"
+# on a DaemonSet: "true" if no workload starts on a node before its pod is ready
+REQUIRED_FOR_WORK = f"{DOMAIN}/required-for-work"
 IGNORE = f"{DOMAIN}/ignore"
 IGNORE_FIELDS = f"{DOMAIN}/ignore-fields"  # JSON pointers, separated by commas: ignored by drift
 TEMPLATE = f"{DOMAIN}/template"  # label: "true" on ConfigMaps and Secrets that hold templates

@@ -16,6 +16,7 @@ from gitops_ds.render import (
     layout,
     parameter_schema,
     patches,
+    required_for_work,
     selector_coverage,
     traced_values,
     values,
@@ -138,6 +139,7 @@ def _daemonset(
         template = _bind(_traced(draft, own), agent, own, around, result)
         base_name = traced_values.object_name(template)
         tree = variants.place_on(template, variant)
+        tree = required_for_work.annotated(tree, agent, around, variant)
         if (
             len(selector_coverage.terms_of_daemonset(traced_values.plain(tree)))
             > variants.MOST_TERMS

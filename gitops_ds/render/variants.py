@@ -27,7 +27,7 @@ class Variant(msgspec.Struct, frozen=True):
     """One entry of variants.yaml; `terms` are its nodes without those of the entries before it.
 
     `never`: its nodes must not get a pod. `absent`: this cluster has none of its pools. `at` is the
-    pointer to the entry.
+    pointer to the entry. `required_for_work` is None if the entry lacks the key.
     """
 
     name: str
@@ -37,6 +37,7 @@ class Variant(msgspec.Struct, frozen=True):
     patches: Any = None
     never: bool = False
     absent: bool = False
+    required_for_work: bool | None = None
 
     def below(self, *path: str | int) -> Pointer | None:
         """The pointer to a value in the entry."""
@@ -91,6 +92,7 @@ def _variant(
     entry: Mapping[str, Any], at: Pointer, terms: SelectorTerms, *, absent: bool
 ) -> Variant:
     values = entry.get("values")
+    required = entry.get("requiredForWork")
     return Variant(
         entry["name"],
         at,
@@ -99,6 +101,7 @@ def _variant(
         entry.get("patches"),
         never=entry.get("deploy") == "never",
         absent=absent,
+        required_for_work=required if isinstance(required, bool) else None,
     )
 
 

@@ -9,13 +9,16 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from gitops_ds.controller.controller import Controller, Powers
+from gitops_ds.controller.controller import Controller
+from gitops_ds.controller.powers import Powers
+from gitops_ds.controller.startup_taints import GitInputs
 from gitops_ds.fleet import reporter
 from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.deployer_state import DeployerState
 from gitops_ds.model.events.base import Emit
 from gitops_ds.model.sources.source_status import SourceStatus
 from gitops_ds.model.values import replace
+from gitops_ds.service.git_requirements import GitRequirements
 from gitops_ds.service.http import EventBus
 from gitops_ds.service.rollouts.gate_meter import HttpGateMeter
 from gitops_ds.service.runnable import Runnable
@@ -65,16 +68,20 @@ def assemble(context: PartsContext) -> ServiceParts:
     emit = events.publish if observes else context.emit_recorded
     controller = _controller(service, cluster, emit)
     deployers = list(_deployers(context, notifications, controller.claim))
+    if service.startup_taints is not None:
+        git = GitRequirements(lambda: deployers)
+        inputs = GitInputs(git.applied, git.wanted)
+        controller.startup_taints.enable(service.startup_taints.policy, inputs)
     target = reporter.StatusTarget(
         cluster,
         service.cluster.namespace,
         service.health.progress_deadline,
         service.controller.powers is not Powers.FULL,
     )
-    inputs = reporter.ReporterInput(
+    reported = reporter.ReporterInput(
         lambda: _states(deployers), lambda: _sources(deployers), lambda: controller.ages
     )
-    status = reporter.StatusReporter(target, controller, inputs, emit)
+    status = reporter.StatusReporter(target, controller, reported, emit)
     events.subscribers.append(status.handle)
     for deployer in deployers:
         deployer.tracker = status.tracker

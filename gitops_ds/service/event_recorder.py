@@ -113,7 +113,11 @@ def body_of(series: EventSeries) -> dict[str, Any]:
     return {
         "apiVersion": EVENT.api_version,
         "kind": EVENT.kind,
-        "metadata": {"namespace": about.namespace, "name": f"{about.name}.{series.id}"},
+        # that of an event about an object without a namespace (client-go's tools/record/event.go)
+        "metadata": {
+            "namespace": about.namespace or "default",
+            "name": f"{about.name}.{series.id}",
+        },
         "involvedObject": {**involved, **({"uid": about.uid} if about.uid else {})},
         "reason": event.reason,
         "message": message[:MESSAGE_SIZE],

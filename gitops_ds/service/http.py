@@ -104,6 +104,7 @@ async def served(
         requests=lambda: inputs.tally.answered,
         waiting=lambda: inputs.controller.waiting,
         ages=lambda: inputs.controller.ages,
+        waiting_nodes=inputs.controller.startup_taints.counts,
         sources=lambda: [status for one in inputs.deployers if (status := one.status) is not None],
     )
     counters = metrics.Metrics(source)

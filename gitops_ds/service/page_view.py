@@ -14,16 +14,19 @@ from typing import Protocol
 import msgspec
 
 from gitops_ds import errors
+from gitops_ds.controller.startup_taints import StartupTaints
 from gitops_ds.fleet.agents import Agent
 from gitops_ds.fleet.cluster_overview import ClusterRow
 from gitops_ds.fleet.tracker import StatusTracker
 from gitops_ds.model.events.base import Event, WatchFailed
 from gitops_ds.model.events.cluster_waves import ReportsRead
 from gitops_ds.model.events.deployer import GitTimed
+from gitops_ds.model.events.startup_taints import NodeEvent
 from gitops_ds.model.objects import Body, CommitId, Key
 from gitops_ds.model.sources.bundle import Manifest, Pool
 from gitops_ds.model.sources.source_status import SourceStatus
 from gitops_ds.model.sources.source_tree import CommitInfo
+from gitops_ds.model.startup_taints import NodeWait
 from gitops_ds.settings.page import PageSettings
 from gitops_ds.web.page import access, routes
 from gitops_ds.web.page.access import AccessKind, PageGuard, PageToken
@@ -52,6 +55,11 @@ class FirstLists(Protocol):
     @property
     def unready(self) -> str:
         """Why the cluster is not read yet; empty after the first lists."""
+        ...
+
+    @property
+    def startup_taints(self) -> StartupTaints:
+        """The nodes that wait for agents."""
         ...
 
 
@@ -125,6 +133,10 @@ class Shown:
         """The clusters of the first repository with an order."""
         return next((one.clusters for one in self._followed() if one.clusters), ())
 
+    def waits(self) -> Mapping[str, NodeWait]:
+        """The nodes that wait for agents, by name."""
+        return self._lists.startup_taints.waits if self._lists else {}
+
     def events(self) -> Sequence[PageEvent]:
         """The latest events, newest first."""
         return self._feed.events()
@@ -134,7 +146,7 @@ class Shown:
         self._feed.handle(event)
         if isinstance(event, WatchFailed):
             self._watch_failure = f"{event.resource.plural}: {event.error}"
-        if isinstance(event, ReportsRead | WatchFailed):
+        if isinstance(event, ReportsRead | WatchFailed | NodeEvent):
             self._move()
         if (
             isinstance(event, GitTimed)

@@ -74,6 +74,12 @@ class DeployerPart:
         return self._loop.status if self._loop else None
 
     @property
+    def was_applied(self) -> bool:
+        """Whether an apply has ended once."""
+        state = self._loop.deployer_state if self._loop else None
+        return state is not None and state.last_attempted is not None
+
+    @property
     def seconds_without_progress(self) -> float:
         """Seconds since its reconciliation last made progress."""
         return self._loop.seconds_without_progress if self._loop else 0.0

@@ -13,8 +13,8 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from gitops_ds.controller.controller import Powers
 from gitops_ds.controller.journal import files
+from gitops_ds.controller.powers import Powers
 from gitops_ds.deployer.template_selector import TemplateSelector
 from gitops_ds.errors import SettingsError
 from gitops_ds.model.duration import Duration
@@ -29,6 +29,7 @@ from gitops_ds.settings.metrics import MetricsSettings
 from gitops_ds.settings.notify import ReceiverSettings
 from gitops_ds.settings.page import PageSettings, Readiness
 from gitops_ds.settings.repository import RepositorySettings
+from gitops_ds.settings.startup_taints import StartupTaintSettings
 from gitops_ds.settings.templates import TemplateSettings
 from gitops_ds.settings.webhook import WebhookSettings
 
@@ -193,6 +194,13 @@ class SettingsFile(SettingsGroup, frozen=True):
             type=["object", "null"],
         ),
     ] = None
+    startup_taints: Annotated[
+        StartupTaintSettings | None,
+        describe(
+            "Nodes get no work before their required agents are ready. Default: none.",
+            type=["object", "null"],
+        ),
+    ] = None
     render: Annotated[RenderSettings, describe("How the files of a commit become manifests.")] = (
         msgspec.field(default_factory=RenderSettings)
     )
@@ -319,9 +327,10 @@ def parse(document: Mapping[str, Any], file: str = "the settings") -> Service:
         )
     if "repository" in document and "repositories" in document:
         raise SettingsError(f"{file}: repository and repositories: write one of them")
-    # An empty group `templates:` enables them with their defaults.
-    if "templates" in document and document["templates"] is None:
-        document = {**document, "templates": {}}
+    # An empty group `templates:` or `startupTaints:` enables it with its defaults.
+    for name in ("templates", "startupTaints"):
+        if name in document and document[name] is None:
+            document = {**document, name: {}}
     groups = decode(SettingsFile, document)
     values = {name: getattr(groups, name) for name in groups.__struct_fields__}
     if groups.repository is not None:

@@ -24,7 +24,8 @@ from gitops_ds.model.events.commits import CommitRejected
 from gitops_ds.model.events.drift import DriftEvent
 from gitops_ds.model.events.leader_election import LeaderElected
 from gitops_ds.model.events.rollouts import RolloutProgressed
-from gitops_ds.model.objects import DAEMONSET, LEASE, Key
+from gitops_ds.model.events.startup_taints import NodeEvent
+from gitops_ds.model.objects import DAEMONSET, LEASE, NODE, Key
 from gitops_ds.model.values import replace
 from gitops_ds.telemetry import rejections
 
@@ -116,6 +117,8 @@ def _involved(event: Event, state: InvolvedObject | None) -> InvolvedObject | No
     match event:
         case AgentEvent(daemonset=key, uid=uid):
             return _daemonset(key, uid)
+        case NodeEvent(node=name, uid=uid):
+            return InvolvedObject(NODE.api_version, NODE.kind, "", name, uid)
         case DriftEvent(object=key, drifted=drifted) if key.is_daemonset and state is not None:
             return _daemonset(key, drifted.uid)
         case _:

@@ -31,7 +31,8 @@ class MetricsSource(msgspec.Struct, frozen=True):
 
     `requests` counts those to the API server by method and code, `waiting` the agents in the work
     queue, `ages` are the seconds since the last event or bookmark of each watch, by the plural of
-    its kind, `sources` the status of each followed repository.
+    its kind, `sources` the status of each followed repository, `waiting_nodes` those with a startup
+    taint by state.
     """
 
     agents: Callable[[], Iterable[AgentStatus]] = tuple
@@ -39,6 +40,7 @@ class MetricsSource(msgspec.Struct, frozen=True):
     waiting: Callable[[], int] = int
     ages: Callable[[], Mapping[str, float]] = dict
     sources: Callable[[], Iterable[SourceStatus]] = tuple
+    waiting_nodes: Callable[[], Mapping[str, int]] = dict
 
 
 class _Standing(Collector):
@@ -77,6 +79,15 @@ class _Standing(Collector):
         for resource, age in sorted(self._inside.ages().items()):
             ages.add_metric([resource], age)
         yield ages
+        nodes = GaugeMetricFamily(
+            "gitopsds_nodes_waiting",
+            "Nodes with a startup taint that wait for required agents, late after reportAfter: "
+            "state is starting or late.",
+            labels=["state"],
+        )
+        for state, count in self._inside.waiting_nodes().items():
+            nodes.add_metric([state], count)
+        yield nodes
         yield from _sources(self._inside.sources())
 
 

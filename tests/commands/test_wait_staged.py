@@ -6,7 +6,7 @@ import pytest
 
 from gitops_ds import errors
 from gitops_ds.commands import wait
-from gitops_ds.controller.controller import Powers
+from gitops_ds.controller.powers import Powers
 from gitops_ds.fleet.agents import Agent
 from gitops_ds.model.health import HealthState
 from gitops_ds.simulator import PodFault, Trouble

@@ -12,7 +12,7 @@ import pytest
 
 from gitops_ds import simulator
 from gitops_ds.controller import conflict_probe
-from gitops_ds.controller.controller import Powers
+from gitops_ds.controller.powers import Powers
 from gitops_ds.daemonset import competing_controller
 from gitops_ds.daemonset.competing_controller import Rivals
 from gitops_ds.errors import NotFound, Refused

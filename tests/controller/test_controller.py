@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gitops_ds.apimachinery import daemonsets, pods, revisions
-from gitops_ds.controller.controller import LIST_NODES_AGAIN, Powers
+from gitops_ds.controller.controller import LIST_NODES_AGAIN
+from gitops_ds.controller.powers import Powers
 from gitops_ds.daemonset import pod_changes
 from gitops_ds.fleet import health
 from gitops_ds.model.cluster import PatchType

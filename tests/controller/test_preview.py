@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from gitops_ds import simulator
 from gitops_ds.apimachinery import pods
-from gitops_ds.controller.controller import Controller, Powers
+from gitops_ds.controller.controller import Controller
+from gitops_ds.controller.powers import Powers
 from gitops_ds.model.change import Operation
 from gitops_ds.model.impact import NodeImpact
 from gitops_ds.model.objects import NODE, POD

@@ -21,7 +21,7 @@ import pytest
 from gitops_ds import errors
 from gitops_ds.apimachinery import daemonsets, revisions
 from gitops_ds.apimachinery.rollouts import target_revisions
-from gitops_ds.controller.controller import Powers
+from gitops_ds.controller.powers import Powers
 from gitops_ds.model import names
 from gitops_ds.model.cluster import PatchType
 from gitops_ds.model.decision import (

@@ -13,7 +13,8 @@ from typing import NoReturn
 from gitops_ds import simulator
 from gitops_ds.apimachinery import pods, revisions
 from gitops_ds.apimachinery.rollouts import target_revisions
-from gitops_ds.controller.controller import Controller, Powers
+from gitops_ds.controller.controller import Controller
+from gitops_ds.controller.powers import Powers
 from gitops_ds.controller.rollouts import Rollouts
 from gitops_ds.deployer.loop import Loop
 from gitops_ds.fleet import staged_rollouts

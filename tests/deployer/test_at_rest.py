@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from gitops_ds.controller.controller import Powers
+from gitops_ds.controller.powers import Powers
 from gitops_ds.model import names
 from tests.deployer.rollout_scene import NODES, POLICY, Scene, play
 

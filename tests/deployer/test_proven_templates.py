@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from gitops_ds.apimachinery import timestamps
-from gitops_ds.controller.controller import Powers
+from gitops_ds.controller.powers import Powers
 from gitops_ds.model import names
 from gitops_ds.model.cluster import PatchType, Propagation
 from gitops_ds.model.objects import DAEMONSET, NODE, POD, Body

@@ -7,7 +7,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 
-from gitops_ds.controller.controller import Powers
+from gitops_ds.controller.powers import Powers
 from gitops_ds.fleet import staged_rollouts
 from gitops_ds.model.decision import CreatePod, DeletePod, RecordRollout, ReleasePod
 from gitops_ds.model.events.base import ActionFailed, Performed

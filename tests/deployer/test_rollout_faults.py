@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from gitops_ds.controller.controller import Powers
+from gitops_ds.controller.powers import Powers
 from gitops_ds.model import names
 from gitops_ds.model.events.deployer import Reconciled
 from gitops_ds.model.events.rollouts import RolloutHalted

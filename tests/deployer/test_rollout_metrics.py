@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from gitops_ds.controller.controller import Powers
+from gitops_ds.controller.powers import Powers
 from gitops_ds.fleet import staged_rollouts
 from gitops_ds.model.agent_status import RolloutCounts
 from tests.deployer.rollout_scene import NODES, Scene, play

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from gitops_ds.commands import plan as plan_command
-from gitops_ds.controller.controller import Powers
+from gitops_ds.controller.powers import Powers
 from gitops_ds.deployer import prepared_plan
 from gitops_ds.deployer.target import DeployTarget
 from gitops_ds.model.change import Change

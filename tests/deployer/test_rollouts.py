@@ -8,7 +8,7 @@ import asyncio
 
 import pytest
 
-from gitops_ds.controller.controller import Powers
+from gitops_ds.controller.powers import Powers
 from gitops_ds.deployer import state_store
 from gitops_ds.model import names
 from gitops_ds.model.events.rollouts import StagePassed

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from gitops_ds.controller.controller import Powers
+from gitops_ds.controller.powers import Powers
 from gitops_ds.git.approval_commits import ApprovalCommit, ChangedFiles
 from gitops_ds.git.revision import RevisionSpec
 from gitops_ds.model import names

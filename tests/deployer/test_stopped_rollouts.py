@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from gitops_ds.commands import template_hold, template_release
-from gitops_ds.controller.controller import Powers
+from gitops_ds.controller.powers import Powers
 from gitops_ds.model import names
 from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET
 from tests.deployer.rollout_scene import NODES, Scene, play

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from gitops_ds import errors, simulator
-from gitops_ds.controller.controller import Controller, Powers
+from gitops_ds.controller.controller import Controller
+from gitops_ds.controller.powers import Powers
 from gitops_ds.deployer import loop as deployer_loop
 from gitops_ds.deployer import revision_selector, state_store
 from gitops_ds.deployer.object_claims import Claims, Rank

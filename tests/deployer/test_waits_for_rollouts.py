@@ -10,7 +10,7 @@ from gitops_ds import errors
 from gitops_ds.commands import rollout_waiter, wait
 from gitops_ds.commands.rollout_waiter import RolloutListener
 from gitops_ds.commands.wait import WaitOptions
-from gitops_ds.controller.controller import Powers
+from gitops_ds.controller.powers import Powers
 from gitops_ds.model.objects import Key
 from gitops_ds.model.rollouts.rollout_progress import RolloutProgress
 from gitops_ds.simulator import PodFault, Trouble

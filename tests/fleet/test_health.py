@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from gitops_ds import errors, simulator
-from gitops_ds.controller.controller import Powers
+from gitops_ds.controller.powers import Powers
 from gitops_ds.fleet.tracker import StatusTracker
 from gitops_ds.model import names
 from gitops_ds.model.cluster import PatchType

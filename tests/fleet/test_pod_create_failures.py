@@ -11,7 +11,7 @@ import pytest
 
 from gitops_ds import errors
 from gitops_ds.apimachinery import timestamps
-from gitops_ds.controller.controller import Powers
+from gitops_ds.controller.powers import Powers
 from gitops_ds.fleet import agents, failed_create_events, pod_create_failures
 from gitops_ds.fleet.pod_create_failures import PodCreateFailureWatcher
 from gitops_ds.fleet.tracker import StatusTracker

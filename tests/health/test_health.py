@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.controller.controller import Powers
+from gitops_ds.controller.powers import Powers
 from gitops_ds.model import names
 from gitops_ds.simulator import PodFault, Trouble
 from tests.deployer.rollout_scene import NODES, POLICY, Scene, play

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from gitops_ds.controller.controller import Powers
 from gitops_ds.controller.journal import codec, replay
 from gitops_ds.controller.journal.files import Journal, JournalLimits
+from gitops_ds.controller.powers import Powers
 from gitops_ds.model.daemonset import PodCause
 from gitops_ds.model.decision import PromoteRevision, RecordRollout
 from gitops_ds.model.events.base import Decided

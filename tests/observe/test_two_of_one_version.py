@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from gitops_ds.controller.controller import Powers
+from gitops_ds.controller.powers import Powers
 from gitops_ds.model.cluster import PatchType
 from gitops_ds.model.events.base import Compared, Decided, Differed
 from gitops_ds.model.objects import DAEMONSET, POD

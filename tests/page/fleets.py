@@ -21,6 +21,7 @@ from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, NODE, POD, B
 from gitops_ds.model.sources.bundle import Pool
 from gitops_ds.model.sources.source_status import SourceStatus
 from gitops_ds.model.sources.source_tree import CommitInfo
+from gitops_ds.model.startup_taints import NodeWait
 from gitops_ds.web.page.view import PageEvent
 
 NOW = datetime(2026, 11, 21, 9, 40, tzinfo=UTC).timestamp()
@@ -43,6 +44,7 @@ class Show:
     grouped: list[Pool] = field(default_factory=list)
     clock: Callable[[], float] = lambda: NOW
     not_read: str = ""
+    waiting: dict[str, NodeWait] = field(default_factory=dict)
     _moved: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
@@ -63,6 +65,9 @@ class Show:
 
     def sources(self) -> Sequence[SourceStatus]:
         return tuple(self.followed)
+
+    def waits(self) -> Mapping[str, NodeWait]:
+        return self.waiting
 
     def clusters(self) -> Sequence[ClusterRow]:
         return tuple(self.ordered)

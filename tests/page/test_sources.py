@@ -9,7 +9,8 @@ import asyncio
 import pytest
 
 from gitops_ds import errors, simulator
-from gitops_ds.controller.controller import Controller, Powers
+from gitops_ds.controller.controller import Controller
+from gitops_ds.controller.powers import Powers
 from gitops_ds.fleet.tracker import StatusTracker
 from gitops_ds.model.events.base import WatchFailed
 from gitops_ds.model.events.deployer import GitTimed

@@ -31,6 +31,7 @@ from gitops_ds.model.events import agents, base, deployer, notifications, reques
 from gitops_ds.model.events.base import Event
 from gitops_ds.model.events.commits import CommitRejected, NewCommit
 from gitops_ds.model.events.drift import DriftContested, DriftCorrected, DriftDetected, DriftPaused
+from gitops_ds.model.events.startup_taints import StartupTaintsRemoved
 from gitops_ds.model.finding import Place, refusal
 from gitops_ds.model.health import Health, HealthState
 from gitops_ds.model.objects import CommitId, Digest, Key
@@ -38,6 +39,7 @@ from gitops_ds.model.skip_reasons import SkipReason
 from gitops_ds.model.skipped import DriftPolicy, Skipped
 from gitops_ds.model.sources.bundle import Manifest, Origin, Pointer
 from gitops_ds.model.sources.source_status import Condition, SourceStatus
+from gitops_ds.model.startup_taints import OWN
 from tests.daemonset.world import World, daemonset
 
 for _module in pkgutil.walk_packages(model.__path__, f"{model.__name__}."):
@@ -142,6 +144,7 @@ def _special() -> Iterator[Event]:
     yield from _of_deployers()
     yield from _of_agents()
     yield from _of_controllers()
+    yield StartupTaintsRemoved(1.0, "node", "uid", (OWN,), 5.0)
     for result in requests.WebhookResult:
         yield requests.WebhookReceived(1.0, result, "github", ("id",))
     for lost in (0, 3):

@@ -16,7 +16,8 @@ import pytest
 from gitops_ds import errors, simulator
 from gitops_ds.commands import service_requests
 from gitops_ds.commands.service_requests import Where
-from gitops_ds.controller.controller import Controller, Powers
+from gitops_ds.controller.controller import Controller
+from gitops_ds.controller.powers import Powers
 from gitops_ds.deployer import loop as deployer_loop
 from gitops_ds.deployer import requests, revision_selector
 from gitops_ds.deployer.target import DeployTarget

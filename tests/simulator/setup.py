@@ -14,7 +14,8 @@ from typing import Any
 
 from gitops_ds import simulator
 from gitops_ds.apimachinery import pods
-from gitops_ds.controller.controller import Controller, Powers
+from gitops_ds.controller.controller import Controller
+from gitops_ds.controller.powers import Powers
 from gitops_ds.model.cluster import PatchType
 from gitops_ds.model.events import base
 from gitops_ds.model.objects import DAEMONSET, POD, Key
@@ -47,6 +48,7 @@ class Setup:
         client: simulator.Client | None = None,
         *,
         direct: bool = False,
+        prepare: Callable[[Controller], None] = lambda _: None,
     ) -> Controller:
         """Starts a controller, as another process would; it shares the cluster's own client, or has
         one to itself.
@@ -62,6 +64,7 @@ class Setup:
         )
         if direct:
             controller.place_directly()
+        prepare(controller)
         self.controllers.append(asyncio.create_task(controller.run()))
         return controller
 

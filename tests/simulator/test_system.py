@@ -12,6 +12,7 @@ from typing import Any
 
 from gitops_ds import simulator
 from gitops_ds.controller import controller as controller_controller
+from gitops_ds.controller.powers import Powers
 from gitops_ds.model.cluster import EventType, PatchType
 from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, POD
 from gitops_ds.simulator import (
@@ -34,7 +35,7 @@ async def controlled(
     chance = random.Random(1).random
     controller = controller_controller.Controller(
         client,
-        controller_controller.Powers.FULL,
+        Powers.FULL,
         lambda _: None,
         clock=cluster.server.now,
         chance=chance,

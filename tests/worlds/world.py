@@ -20,7 +20,8 @@ from typing import Any
 
 from gitops_ds import simulator
 from gitops_ds.apimachinery import pods, revisions
-from gitops_ds.controller.controller import Controller, Powers
+from gitops_ds.controller.controller import Controller
+from gitops_ds.controller.powers import Powers
 from gitops_ds.deployer import loop as deployer_loop
 from gitops_ds.deployer import revision_selector
 from gitops_ds.deployer.target import DeployTarget

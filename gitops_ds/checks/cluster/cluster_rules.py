@@ -14,6 +14,7 @@ from gitops_ds.checks.cluster import (
     node_rules,
     priority_classes,
     references,
+    startup_taints,
 )
 from gitops_ds.checks.engine import phrases
 from gitops_ds.checks.engine.cluster_context import (
@@ -231,6 +232,20 @@ RULES: Final = (
         False,
         "PriorityClass is below other pods or never preempts",
         priority_classes.held_back,
+    ),
+    ClusterRule(
+        "DS324",
+        _WARNING,
+        False,
+        "required agent uses a workload that starts after it",
+        startup_taints.start_without_each_other,
+    ),
+    ClusterRule(
+        "DS325",
+        _INFO,
+        False,
+        "no pool has the startup taint",
+        startup_taints.some_pool_has_the_taint,
     ),
     ClusterRule(
         "DS416",

@@ -23,6 +23,7 @@ from gitops_ds.checks.advice import (
     rollout,
     scheduling,
     security,
+    startup_taints,
     unrendered_text,
     workload_kind,
 )
@@ -192,6 +193,14 @@ RULES: Final[tuple[ObjectRule, ...]] = (
         "pod prepares its node once",
         workload_kind.one_time_work,
         on=False,
+    ),
+    set_up(
+        refused(
+            "DS323",
+            "required agent does not tolerate the startup taint",
+            startup_taints.required_agents_tolerate,
+        ),
+        startup_taints.of_settings,
     ),
     advice(
         "DS401", Severity.WARNING, "container has no CPU or memory request", containers.requests

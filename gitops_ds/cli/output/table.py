@@ -10,6 +10,7 @@ import click
 import msgspec
 
 from gitops_ds.apimachinery import timestamps
+from gitops_ds.commands.node_work import NodeWork
 from gitops_ds.fleet import agents as fleets
 from gitops_ds.fleet.agents import Agent
 from gitops_ds.fleet.cluster_overview import ClusterRow
@@ -86,6 +87,21 @@ def clusters(
     waiting = (row for row in rows if row.message and (row.state != "Proved" or _waits(row)))
     lines = [f"{row.name}: {plain_text.line(row.message)}\n" for row in waiting]
     return text + ("\n" + "".join(lines) if lines and not wide else "")
+
+
+def nodes(rows: Sequence[NodeWork], now: float, *, headers: bool = True) -> str:
+    """The nodes, and the agents that they wait for."""
+    lines = [
+        [
+            row.node.name,
+            "Ready" if row.node.ready else "NotReady",
+            row.word,
+            timestamps.elapsed(now - row.wait.since) if row.wait else "",
+            row.wait.text if row.wait else "",
+        ]
+        for row in rows
+    ]
+    return columns(["NAME", "STATUS", "WORK", "WAITS", "WAITS FOR"], lines, headers=headers)
 
 
 def _waits(row: ClusterRow) -> bool:

@@ -14,7 +14,8 @@ from pathlib import Path
 import msgspec
 
 from gitops_ds import simulator
-from gitops_ds.controller.controller import Controller, Powers
+from gitops_ds.controller.controller import Controller
+from gitops_ds.controller.powers import Powers
 from gitops_ds.deployer import loop as deployer_loop
 from gitops_ds.deployer import revision_selector, state_store
 from gitops_ds.deployer.target import DeployTarget

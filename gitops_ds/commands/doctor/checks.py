@@ -191,6 +191,8 @@ async def _live(
             keys = [key for bundle in bundles for key in bundle.manifests]
             async for line in rights(cluster, keys, options.connection.state_namespace):
                 yield line
+            if service is not None and service.startup_taints is not None:
+                yield await startup_taints(cluster)
             if service is not None and service.election.enabled is not False:
                 yield await doctor_service.election(cluster, service, time.time())
     except (errors.ClusterError, errors.UsageError) as error:
@@ -319,12 +321,25 @@ async def rights(cluster: Cluster, keys: Iterable[Key], namespace: str) -> Async
         ),
     )
     for name, rights, verdict, advice in uses:
-        answers = await asyncio.gather(*(_may(cluster, right) for right in rights))
-        missing = [right for right, allowed in zip(rights, answers, strict=True) if not allowed]
+        missing = await _missing(cluster, rights)
         if missing:
             yield Line(name, verdict, f"may not {_list(missing)}", advice)
         else:
             yield Line(name, CheckVerdict.OK, _granted(len(rights)))
+
+
+async def startup_taints(cluster: Cluster) -> Line:
+    """Whether the startup taints of nodes may be removed. Raises ClusterError."""
+    name, rights = "rights to remove startup taints", (Right("patch", NODE),)
+    if missing := await _missing(cluster, rights):
+        advice = "add the component rights/startup-taints"
+        return Line(name, CheckVerdict.BAD, f"may not {_list(missing)}", advice)
+    return Line(name, CheckVerdict.OK, _granted(len(rights)))
+
+
+async def _missing(cluster: Cluster, rights: Sequence[Right]) -> list[Right]:
+    answers = await asyncio.gather(*(_may(cluster, right) for right in rights))
+    return [right for right, allowed in zip(rights, answers, strict=True) if not allowed]
 
 
 def _granted(number: int) -> str:

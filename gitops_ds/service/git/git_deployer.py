@@ -73,6 +73,7 @@ class GitDeployer(runnable.DeployerPart):
         self._reports: ReportPublisher | None = None
         self._approvals: ApprovalWriter | None = None
         self._watch: ClusterWatch | None = None
+        self._was_applied = False
 
     @property
     def unready(self) -> str:
@@ -86,6 +87,11 @@ class GitDeployer(runnable.DeployerPart):
         if self.loop is not None or not self._leading:
             return super().status
         return self._startup.status
+
+    @property
+    def was_applied(self) -> bool:
+        """Whether an apply has ended once, also while Git cannot be reached after a restart."""
+        return self._was_applied or super().was_applied
 
     @property
     def seconds_without_progress(self) -> float:
@@ -163,7 +169,11 @@ class GitDeployer(runnable.DeployerPart):
         """
         context, namespace = self._context, self._context.service.cluster.namespace
         with contextlib.suppress(errors.ClusterError):
-            context.claim(*await state_store.owners(context.cluster, namespace, repository))
+            owners = await state_store.owners(context.cluster, namespace, repository)
+            context.claim(*owners)
+            if context.service.startup_taints is not None:
+                states = [await state_store.load(context.cluster, namespace, id) for id in owners]
+                self._was_applied = any(one.last_attempted is not None for one in states)
 
     @contextlib.asynccontextmanager
     async def _loop_of(self, source: GitSource, id: str) -> AsyncIterator[deployer_loop.Loop]:

@@ -13,6 +13,7 @@ from gitops_ds.model.objects import Body, Key
 from gitops_ds.model.sources.bundle import Pool
 from gitops_ds.model.sources.source_status import SourceStatus
 from gitops_ds.model.sources.source_tree import CommitInfo
+from gitops_ds.model.startup_taints import NodeWait
 
 
 class PageEvent(msgspec.Struct, frozen=True):
@@ -60,6 +61,9 @@ class View(Protocol):
 
     def clusters(self) -> Sequence[ClusterRow]:
         """All clusters in their order; empty if no cluster waits for another."""
+
+    def waits(self) -> Mapping[str, NodeWait]:
+        """The nodes with a startup taint that wait for agents, by name."""
 
     def events(self) -> Sequence[PageEvent]:
         """The events, newest first."""

@@ -226,7 +226,7 @@ def nodes(view: View, parameters: Mapping[str, str]) -> dict[str, Any]:
         NodeRow(
             one,
             *where[one.name],
-            _node_state(one),
+            _node_state(one) + (", waits for agents" if one.name in view.waits() else ""),
             pods[one.name],
             tuple(troubles.get(one.name, ())),
         )
@@ -271,7 +271,9 @@ def node(view: View, name: str) -> dict[str, Any]:
         else:
             rows.append((one.key, cell, one.commit_of(cell.revision) if cell.revision else ""))
     place = dict(zip(("pool", "zone"), where[name], strict=True))
-    return {"tab": "Nodes", "node": node_seen, "rows": rows, "elsewhere": elsewhere, **place}
+    wait = view.waits().get(name)
+    shown = {"node": node_seen, "rows": rows, "elsewhere": elsewhere, "wait": wait}
+    return {"tab": "Nodes", **shown, **place}
 
 
 class Run(msgspec.Struct, frozen=True):

@@ -1,0 +1,86 @@
+"""The nodes of a cluster with the agents that they wait for, from lists."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from gitops_ds.apimachinery import timestamps
+from gitops_ds.daemonset import cache
+from gitops_ds.daemonset.pods_by_node import PodsByNode
+from gitops_ds.model.cluster import Cluster
+from gitops_ds.model.live import Node
+from gitops_ds.model.startup_taints import AgentWait, NodeWait, StartupTaintPolicy
+from gitops_ds.node_startup import node_waits, required_agents
+from gitops_ds.node_startup.node_waits import Surroundings
+
+
+class NodeWork(msgspec.Struct, frozen=True):
+    """A node, and its wait; None if it gets work as far as startup taints are concerned."""
+
+    node: Node
+    taints: tuple[str, ...]
+    wait: NodeWait | None
+
+    @property
+    def word(self) -> str:
+        """Yes, Waiting, or Released for a node whose taints are about to be removed."""
+        return "Yes" if not self.taints else "Waiting" if self.wait is not None else "Released"
+
+
+async def read(cluster: Cluster, policy: StartupTaintPolicy, now: float) -> tuple[NodeWork, ...]:
+    """All nodes, sorted by name. Raises ClusterError."""
+    content = cache.Cache()
+    by_node = content.by_node = PodsByNode()
+    lists = await asyncio.gather(*(cluster.list(resource) for resource in cache.WATCHED))
+    for resource, listing in zip(cache.WATCHED, lists, strict=True):
+        content.replace(resource, listing.items, listing.version)
+    agents = tuple(
+        required_agents.read(daemonset, revisions)
+        for daemonset, revisions in content.annotated
+        if required_agents.is_required(daemonset)
+    )
+    around = Surroundings(policy, tuple(sorted(agents, key=lambda one: one.key)), now)
+    states = [
+        node_waits.state_of(node, by_node.on(name), around)
+        for name, node in sorted(content.nodes.items())
+    ]
+    return tuple(
+        NodeWork(
+            one.node,
+            tuple(f"{one.node.taints[at].key}:{one.node.taints[at].effect}" for at in one.taints),
+            one.wait,
+        )
+        for one in states
+    )
+
+
+def as_json(one: NodeWork) -> dict[str, Any]:
+    """The node as a document."""
+    wait = one.wait
+    document: dict[str, Any] = {
+        "name": one.node.name,
+        "ready": one.node.ready,
+        "work": one.word,
+        "startupTaints": list(one.taints),
+    }
+    if wait is not None:
+        document |= {
+            "waitingSince": timestamps.text(wait.since),
+            "waitsFor": [_wait(agent) for agent in wait.agents],
+        }
+    return document
+
+
+def _wait(one: AgentWait) -> Mapping[str, Any]:
+    until = {} if one.until is None else {"until": timestamps.text(one.until)}
+    return {
+        "namespace": one.agent.namespace,
+        "name": one.agent.name,
+        "reason": one.reason,
+        "message": one.message,
+        **until,
+    }

@@ -1,0 +1,353 @@
+"""The shell around the decisions about startup taints: looks at the nodes that changed, and patches
+them.
+
+No state must survive a restart: waits follow from nodes, pods and DaemonSets. Only the time since
+which an agent is not ready, for `continuous`, begins again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from gitops_ds import errors
+from gitops_ds.daemonset.cache import Cache
+from gitops_ds.daemonset.pods_by_node import PodsByNode
+from gitops_ds.model.backoff import Backoff
+from gitops_ds.model.cluster import Cluster, PatchType, Selection
+from gitops_ds.model.daemonset import DaemonSet, PodCause
+from gitops_ds.model.events.base import Emit
+from gitops_ds.model.events.startup_taints import (
+    NodeWaitsForAgents,
+    StartupTaintAdded,
+    StartupTaintFailed,
+    StartupTaintsRemoved,
+)
+from gitops_ds.model.live import Node, Revision
+from gitops_ds.model.objects import NODE, Body, Key
+from gitops_ds.model.startup_taints import Enforce, NodeWait, StartupTaintPolicy, TaintChange
+from gitops_ds.node_startup import node_waits, required_agents, taint_changes
+from gitops_ds.node_startup.node_waits import NodeState, Surroundings
+from gitops_ds.node_startup.required_agents import RequiredAgent
+
+GATHERED = 0.02  # seconds: events within this time are covered by the same look
+REQUESTS_AT_ONCE = 16
+SHOWN_WITHIN = 30.0  # seconds until the watch must have shown a patch
+REPORTED_AT = 3  # failures of one node in a row; the first ones may be races
+APPLIED_EVERY = 1.0  # seconds between two looks while no commit is applied
+_RETRIES = Backoff(first=1.0, longest=60.0)
+
+
+class StartupInputs(msgspec.Struct, frozen=True):
+    """What the shell needs beside the cache. `warnings` returns the newest warning events of the
+    pods of a DaemonSet by their UID; `clock` returns seconds since 1970. Without `writes` waits are
+    only reported.
+    """
+
+    clock: Callable[[], float]
+    emit: Emit
+    warnings: Callable[[Key], Mapping[str, PodCause]] = lambda _: {}
+    writes: bool = True
+
+
+class GitInputs(msgspec.Struct, frozen=True):
+    """What the deployers know. `applied`: an apply has ended once, so that no required agent is
+    unknown; `wanted` are the required DaemonSets in Git.
+    """
+
+    applied: Callable[[], bool] = lambda: True
+    wanted: Callable[[], Sequence[Body]] = tuple
+
+
+class _HeldPatch(msgspec.Struct, frozen=True):
+    """A node that is not patched again before `until` while the cache shows the same taints: the
+    patch is in progress, or failed that many times.
+    """
+
+    change: TaintChange
+    until: float
+    failures: int = 0
+
+
+class StartupTaints:
+    """The startup taints of the nodes of one cluster; nothing is done before `enable`."""
+
+    def __init__(self, cluster: Cluster, cache: Cache, inputs: StartupInputs) -> None:
+        self._cluster, self._cache, self._in = cluster, cache, inputs
+        self._policy, self._git = StartupTaintPolicy(), GitInputs()
+        self._by_node = PodsByNode()
+        self._states: dict[str, NodeState] = {}
+        self._waits: dict[str, NodeWait] = {}
+        self._alarms: dict[str, float] = {}  # when a state changes without an event
+        self._agents: tuple[RequiredAgent, ...] = ()
+        self._read: dict[str, tuple[DaemonSet, tuple[Revision, ...], RequiredAgent]] = {}
+        self._wanted: Sequence[Body] = ()
+        self._unapplied: dict[Key, RequiredAgent] = {}
+        self._unready: dict[str, Mapping[Key, float]] = {}
+        self._held: dict[str, _HeldPatch] = {}
+        self._reported: dict[str, tuple[str, frozenset[Key]]] = {}
+        self._wakeup = asyncio.Event()
+        self._leading = True
+        self._requests = asyncio.Semaphore(REQUESTS_AT_ONCE)
+        self._running: set[asyncio.Task[None]] = set()
+
+    def enable(self, policy: StartupTaintPolicy, git: GitInputs = GitInputs()) -> None:  # noqa: B008
+        """Keeps work from nodes whose required agents are not ready. Before the first list."""
+        self._policy, self._git = policy, git
+        self._cache.by_node = self._by_node
+
+    @property
+    def is_enabled(self) -> bool:
+        """Whether nodes are followed."""
+        return self._cache.by_node is not None
+
+    @property
+    def waits(self) -> Mapping[str, NodeWait]:
+        """The nodes with a startup taint that wait, by name."""
+        return self._waits
+
+    def counts(self) -> Mapping[str, int]:
+        """How many nodes wait, by state: late after the time at which a wait is reported; empty
+        unless it is enabled.
+        """
+        if not self.is_enabled:
+            return {}
+        limit = self._in.clock() - self._policy.report_after
+        late = sum(wait.since <= limit for wait in self._waits.values())
+        return {"starting": len(self._waits) - late, "late": late}
+
+    def wake(self) -> None:
+        """Looks at the nodes again, soon."""
+        self._wakeup.set()
+
+    def start_leading(self) -> None:
+        """Starts patches; the initial state."""
+        self._leading = True
+        self._by_node.touch(self._cache.nodes)
+        self.wake()
+
+    def stop_leading(self) -> None:
+        """Stops patches, and cancels those in progress."""
+        self._leading = False
+        self._held.clear()
+        for task in self._running:
+            task.cancel()
+
+    async def run(self) -> None:
+        """Runs until it is cancelled; returns unless it is enabled."""
+        if not self.is_enabled:
+            return
+        async with asyncio.TaskGroup() as group:
+            while True:
+                await self._until_wakeup()
+                await asyncio.sleep(GATHERED)
+                self._wakeup.clear()
+                if not self._cache.synced:
+                    continue
+                for change in self.look():
+                    task = group.create_task(self._patch(change))
+                    self._running.add(task)
+                    task.add_done_callback(self._running.discard)
+
+    async def _until_wakeup(self) -> None:
+        """Waits for an event, or for the time at which a state changes without one."""
+        due = self._next_look()
+        if due is None:
+            await self._wakeup.wait()
+            return
+        loop = asyncio.get_running_loop()
+        delay = max(due - self._in.clock(), 0.0)
+        alarm = loop.call_later(delay, self._wakeup.set)
+        await self._wakeup.wait()
+        alarm.cancel()
+
+    def _next_look(self) -> float | None:
+        now = self._in.clock()
+        times = [*self._alarms.values(), *(one.until for one in self._held.values())]
+        times += (
+            since + self._policy.not_ready_for
+            for agents in self._unready.values()
+            for since in agents.values()
+        )
+        if not self._git.applied() and any(one.taints for one in self._states.values()):
+            times.append(now + APPLIED_EVERY)
+        return min((time for time in times if time > now), default=None)
+
+    def look(self) -> Sequence[TaintChange]:
+        """The changes that are due now."""
+        now = self._in.clock()
+        touched = self._by_node.take_touched() | self._due(now)
+        if self._read_agents():
+            touched |= self._cache.nodes.keys() | self._states.keys()
+        warnings: dict[str, PodCause] = {}
+        for agent in self._agents:
+            warnings.update(self._in.warnings(agent.key))
+        around = Surroundings(self._policy, self._agents, now, warnings)
+        for name in touched:
+            self._update(name, around)
+        self._report(now)
+        if not (self._leading and self._in.writes and self._git.applied()):
+            return ()
+        changes = [change for change in self._changes(touched, now) if self._take(change, now)]
+        self._held = {name: one for name, one in self._held.items() if one.until > now}
+        return changes
+
+    def _due(self, now: float) -> set[str]:
+        """The nodes whose state changes by time alone, and those whose patch is due: also of nodes
+        that were ready before a commit was applied.
+        """
+        names = {name for name, at in self._alarms.items() if at <= now}
+        names |= {name for name, one in self._held.items() if one.until <= now}
+        tainted = (name for name, one in self._states.items() if one.taints)
+        return names | {name for name in tainted if name not in self._waits}
+
+    def _read_agents(self) -> bool:
+        """Reads the required agents; returns whether they differ from the last ones."""
+        read = {}
+        for daemonset, revisions in self._cache.annotated:
+            if not required_agents.is_required(daemonset):
+                continue
+            known = self._read.get(daemonset.uid)
+            if known is None or not _same(known, daemonset, revisions):
+                agent = required_agents.read(daemonset, revisions)
+                known = daemonset, tuple(revisions), agent
+            read[daemonset.uid] = known
+        self._read = read
+        agents = tuple(
+            sorted((*(one for *_, one in read.values()), *self._missing()), key=lambda one: one.key)
+        )
+        differ, self._agents = agents != self._agents, agents
+        return differ
+
+    def _missing(self) -> Sequence[RequiredAgent]:
+        """The required agents in Git without a DaemonSet in the cluster."""
+        if (wanted := self._git.wanted()) is not self._wanted:
+            self._wanted = wanted
+            self._unapplied = {
+                (agent := required_agents.unapplied(body)).key: agent for body in wanted
+            }
+        keys = self._unapplied.keys() - set(self._cache.keys) if self._unapplied else ()
+        return [self._unapplied[key] for key in keys]
+
+    def _update(self, name: str, around: Surroundings) -> None:
+        """Updates the state of a node; under bootstrap only nodes with a startup taint have one."""
+        node, held = self._cache.nodes.get(name), self._held.get(name)
+        if held is not None and (node is None or not _is_of(held.change, node)):
+            del self._held[name]
+        is_followed = node is not None and (
+            self._policy.enforce is Enforce.CONTINUOUS or any(map(self._policy.covers, node.taints))
+        )
+        self._waits.pop(name, None)
+        self._alarms.pop(name, None)
+        if node is None or not is_followed:
+            for memory in (self._states, self._unready, self._reported):
+                memory.pop(name, None)
+            return
+        pods = self._by_node.on(name)
+        self._states[name] = state = node_waits.state_of(node, pods, around)
+        if (wait := state.wait) is not None:
+            self._waits[name] = wait
+        if state.wake_at is not None:
+            self._alarms[name] = state.wake_at
+        if self._policy.enforce is Enforce.CONTINUOUS:
+            since = taint_changes.follow(self._unready.pop(name, {}), state, pods, around)
+            if since:
+                self._unready[name] = since
+
+    def _changes(self, touched: set[str], now: float) -> Iterator[TaintChange]:
+        for name in sorted(touched & self._states.keys()):
+            if (change := taint_changes.removal(self._states[name])) is not None:
+                yield change
+        if self._unready:
+            pending = {name for name, one in self._held.items() if one.change.added is not None}
+            unready = taint_changes.Unready(self._unready, pending)
+            yield from taint_changes.additions(self._states, unready, self._policy, now)
+
+    def _take(self, change: TaintChange, now: float) -> bool:
+        """Whether the change is made now; it is then held until the watch shows it."""
+        held = self._held.get(change.node)
+        if held is not None and held.until > now:
+            return False
+        failures = held.failures if held is not None else 0
+        self._held[change.node] = _HeldPatch(change, now + SHOWN_WITHIN, failures)
+        return True
+
+    async def _patch(self, change: TaintChange) -> None:
+        patch: list[dict[str, Any]] | None = taint_changes.removal_patch(change)
+        try:
+            async with self._requests:
+                if change.added is not None:
+                    patch = await self._addition(change)
+                if patch is None:
+                    return  # the watch shows the change later
+                await self._cluster.patch(NODE, "", change.node, patch, type=PatchType.JSON)
+        except errors.NotFound:
+            return
+        except errors.NotLeading:
+            self._held.pop(change.node, None)
+        except errors.ClusterError as error:
+            self._failed(change, error)
+        else:
+            self._emit_change(change)
+        self.wake()
+
+    async def _addition(self, change: TaintChange) -> list[dict[str, Any]] | None:
+        """The patch that adds a taint to the node as it is now; None if it has changed. To list
+        needs no further permission.
+        """
+        this = Selection(fields=f"metadata.name={change.node}")
+        listed = (await self._cluster.list(NODE, this)).items
+        return next((taint_changes.addition_patch(change, live) for live in listed), None)
+
+    def _failed(self, change: TaintChange, error: errors.ClusterError) -> None:
+        """Retries later, or when the watch shows other taints, whichever is first."""
+        held, now = self._held.get(change.node), self._in.clock()
+        failures = (held.failures if held is not None else 0) + 1
+        self._held[change.node] = _HeldPatch(change, now + _RETRIES.delay(failures), failures)
+        is_race = isinstance(error, errors.Invalid | errors.Conflict)
+        if failures == (REPORTED_AT if is_race else 1):
+            self._in.emit(StartupTaintFailed(now, change.node, change.uid, error))
+
+    def _emit_change(self, change: TaintChange) -> None:
+        now, state = self._in.clock(), self._states.get(change.node)
+        who = now, change.node, change.uid
+        if change.added is not None:
+            self._in.emit(StartupTaintAdded(*who, change.added, change.agents))
+            return
+        removed = tuple(change.taints[at] for at in change.removed)
+        waited = max(now - state.since, 0.0) if state is not None else 0.0
+        self._in.emit(StartupTaintsRemoved(*who, removed, waited, change.agents))
+
+    def _report(self, now: float) -> None:
+        """Emits each wait that is too long, again if it is for other agents."""
+        for name, wait in self._waits.items():
+            agents = frozenset(one.agent for one in wait.agents)
+            if now < wait.since + self._policy.report_after:
+                continue
+            if self._reported.get(name) == (wait.uid, agents):
+                continue
+            self._reported[name] = wait.uid, agents
+            if self._leading:
+                self._in.emit(NodeWaitsForAgents(now, name, wait.uid, wait))
+
+
+def _is_of(change: TaintChange, node: Node) -> bool:
+    """Whether the node is as it was before the change."""
+    return change.uid == node.uid and change.taints == node.taints
+
+
+def _same(
+    known: tuple[DaemonSet, tuple[Revision, ...], RequiredAgent],
+    daemonset: DaemonSet,
+    revisions: Sequence[Revision],
+) -> bool:
+    """Whether these are the objects that an agent was read from."""
+    one, read, _ = known
+    return (
+        one is daemonset
+        and len(read) == len(revisions)
+        and all(a is b for a, b in zip(read, revisions, strict=True))
+    )

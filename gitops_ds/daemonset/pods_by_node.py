@@ -1,0 +1,52 @@
+"""The pods of DaemonSets by node, and the nodes that changed, updated with each event."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from gitops_ds.model.daemonset import Pod
+from gitops_ds.model.objects import DAEMONSET
+
+
+class PodsByNode:
+    """The index, so that one node is looked at without the pods of the others."""
+
+    def __init__(self) -> None:
+        self._pods: dict[str, dict[str, Pod]] = {}
+        self._touched: set[str] = set()
+
+    def on(self, node: str) -> Sequence[Pod]:
+        """The pods of a node."""
+        return tuple(self._pods.get(node, {}).values())
+
+    def touch(self, nodes: Iterable[str]) -> None:
+        """Notes that nodes changed, apart from their pods."""
+        self._touched.update(nodes)
+
+    def take_touched(self) -> set[str]:
+        """The nodes that changed, or whose pods did, since the last call."""
+        touched, self._touched = self._touched, set()
+        return touched
+
+    def replace(self, pods: Iterable[Pod]) -> None:
+        """Replaces all known pods."""
+        self._touched |= self._pods.keys()
+        self._pods = {}
+        for pod in pods:
+            self.changed(None, pod)
+
+    def changed(self, before: Pod | None, after: Pod | None) -> None:
+        """Handles an event of one pod; None if it did not exist, or is gone."""
+        if before is not None and _is_placed(before):
+            pods = self._pods.get(before.node, {})
+            pods.pop(before.uid, None)
+            if not pods:
+                self._pods.pop(before.node, None)
+            self._touched.add(before.node)
+        if after is not None and _is_placed(after):
+            self._pods.setdefault(after.node, {})[after.uid] = after
+            self._touched.add(after.node)
+
+
+def _is_placed(pod: Pod) -> bool:
+    return bool(pod.node) and pod.owner is not None and pod.owner.kind == DAEMONSET.kind

@@ -1,0 +1,172 @@
+"""For which required agents a node waits, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
+
+from gitops_ds.apimachinery import pod_cause
+from gitops_ds.apimachinery.node_eligibility import Placement
+from gitops_ds.model.daemonset import Pod, PodCause
+from gitops_ds.model.live import Node
+from gitops_ds.model.objects import Key
+from gitops_ds.model.startup_taints import AgentWait, NodeWait, StartupTaintPolicy
+from gitops_ds.model.values import replace
+from gitops_ds.node_startup.required_agents import RequiredAgent
+
+# Seconds after the creation of a node until pods that are older than it count: by then its kubelet
+# has reported their state, or the garbage collector has deleted them.
+# https://github.com/kubernetes/kubernetes/blob/v1.37.1/pkg/controller/podgc/gc_controller.go
+# (quarantineTime, gcCheckPeriod)
+OLDER_PODS_COUNT_AFTER = 90.0
+
+NO_POD = "NoPod"
+NOT_READY = "NotReady"
+STARTING = "Starting"
+NOT_AVAILABLE = "MinReadySeconds"
+OTHER_TEMPLATE = "Template"
+OLDER_POD = "OlderPod"
+NOT_TOLERATED = "TaintNotTolerated"
+_UNSCHEDULABLE = "Unschedulable"
+
+
+class Surroundings(msgspec.Struct, frozen=True):
+    """What the waits of all nodes depend on. `now` is in seconds since 1970; `warnings` are the
+    newest warning events of pods that are not well, by their UID.
+    """
+
+    policy: StartupTaintPolicy
+    agents: tuple[RequiredAgent, ...]
+    now: float
+    warnings: Mapping[str, PodCause] = msgspec.field(default_factory=dict)
+
+
+class NodeState(msgspec.Struct, frozen=True):
+    """A node: the indexes of its startup taints, the agents that it waits for, those that are stuck
+    and no longer count, and since when it waits.
+
+    `required` are all agents that Git requires on it. `since` and `wake_at`, when the state changes
+    without an event, are seconds since 1970.
+    """
+
+    node: Node
+    taints: tuple[int, ...] = ()
+    waits: tuple[AgentWait, ...] = ()
+    given_up: tuple[AgentWait, ...] = ()
+    required: tuple[Key, ...] = ()
+    since: float = 0.0
+    wake_at: float | None = None
+
+    @property
+    def is_released(self) -> bool:
+        """Whether the node may get work."""
+        return self.node.ready and not self.node.deleting and not self.waits
+
+    @property
+    def wait(self) -> NodeWait | None:
+        """The wait of a node with a startup taint; None for any other."""
+        if not self.taints or self.node.deleting or self.is_released:
+            return None
+        node = self.node
+        return NodeWait(node.name, node.uid, self.since, self.waits, ready=node.ready)
+
+
+def state_of(node: Node, pods: Sequence[Pod], around: Surroundings) -> NodeState:
+    """The state of a node with these pods."""
+    policy = around.policy
+    taints = tuple(at for at, taint in enumerate(node.taints) if policy.covers(taint))
+    bare = node
+    if taints:
+        rest = tuple(taint for taint in node.taints if not policy.covers(taint))
+        bare = replace(node, taints=rest)
+    required = [one for one in around.agents if one.placer.place(bare) is Placement.RUN]
+    waits = [
+        wait
+        for agent in required
+        if (wait := _wait(agent, node, tuple(_own(agent, pods)), around)) is not None
+    ]
+    since = max(node.created, node.ready_since if node.ready else 0.0)
+    is_late = around.now >= since + policy.report_after
+    given_up = [one for one in waits if one.stuck and is_late]
+    counted = [one for one in waits if not (one.stuck and is_late)]
+    times = [one.until for one in counted]
+    if counted and not is_late:
+        times.append(since + policy.report_after)
+    return NodeState(
+        node,
+        taints,
+        tuple(counted),
+        tuple(given_up),
+        tuple(one.key for one in required),
+        since,
+        min((time for time in times if time is not None), default=None),
+    )
+
+
+def _own(agent: RequiredAgent, pods: Sequence[Pod]) -> Iterator[Pod]:
+    for pod in pods:
+        is_owned = pod.owner is not None and pod.owner.uid == agent.uid
+        if is_owned and not (pod.terminating or pod.ended):
+            yield pod
+
+
+def _wait(
+    agent: RequiredAgent, node: Node, pods: Sequence[Pod], around: Surroundings
+) -> AgentWait | None:
+    """Why the node waits for the agent; None if it is ready."""
+    waits = []
+    for pod in pods:
+        wait = _wait_of_pod(agent, node, pod, around)
+        if wait is None:
+            return None
+        waits.append(wait)
+    stuck = agent.templates.stuck
+    if not waits:
+        if node.taints and agent.placer.place(node) is not Placement.RUN:
+            message = "its pods do not tolerate the startup taint"
+            return AgentWait(agent.key, NOT_TOLERATED, message, stuck=True)
+        return AgentWait(agent.key, NO_POD, stuck, stuck=bool(stuck))
+    shown = min(waits, key=lambda one: one.until is None)  # the next to become available
+    if stuck and not shown.message:
+        shown = replace(shown, message=stuck)
+    return replace(shown, stuck=shown.stuck or bool(stuck))
+
+
+def _wait_of_pod(
+    agent: RequiredAgent, node: Node, pod: Pod, around: Surroundings
+) -> AgentWait | None:
+    """Why this pod does not count; None if it does."""
+    planned = pod.hash in agent.templates.target
+    if not agent.counts(pod.hash):
+        message = "its pod has neither the proven template nor that of an opened stage"
+        return AgentWait(agent.key, OTHER_TEMPLATE, message, planned=planned)
+    if not pod.ready:
+        cause = pod_cause.shown(pod, pod.trouble or _unready_reason(pod), around.warnings)
+        return AgentWait(
+            agent.key,
+            cause.reason,
+            cause.message,
+            stuck=pod.trouble == _UNSCHEDULABLE,
+            planned=planned,
+        )
+    available_at = pod.available_at(agent.min_ready_seconds)
+    if available_at is None or available_at > around.now:
+        message = f"ready for less than {agent.min_ready_seconds} s"
+        return AgentWait(agent.key, NOT_AVAILABLE, message, available_at, planned=planned)
+    counts_at = node.created + OLDER_PODS_COUNT_AFTER
+    if _is_older(pod, node) and around.now < counts_at:
+        message = "its pod is older than the node, and may be that of an earlier one"
+        return AgentWait(agent.key, OLDER_POD, message, counts_at, planned=planned)
+    return None
+
+
+def _is_older(pod: Pod, node: Node) -> bool:
+    """Whether a pod was created and became ready before its node: the status may be that of an
+    earlier node of the same name, whose pods are not deleted yet.
+    """
+    return pod.created < node.created and (pod.ready_since or 0.0) < node.created
+
+
+def _unready_reason(pod: Pod) -> str:
+    return NOT_READY if pod.restarts or pod.ready_since else STARTING

@@ -1,0 +1,91 @@
+"""The agents that Git requires on a node before it gets work."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from gitops_ds.apimachinery import daemonsets, node_eligibility
+from gitops_ds.apimachinery.node_eligibility import Placer
+from gitops_ds.apimachinery.rollouts import target_revisions
+from gitops_ds.model import names
+from gitops_ds.model.daemonset import DaemonSet
+from gitops_ds.model.live import Revision
+from gitops_ds.model.objects import Body, Key
+
+NO_HASHES: frozenset[str] = frozenset()
+
+
+class PodTemplates(msgspec.Struct, frozen=True):
+    """The templates whose pods count as the agent, by the hashes of pods; None for any. `target`
+    are those of the template of a rollout in progress. `stuck` is the reason why only a person
+    brings a template to further nodes, else empty.
+    """
+
+    accepted: frozenset[str] | None = None
+    target: frozenset[str] = NO_HASHES
+    stuck: str = ""
+
+
+class RequiredAgent(msgspec.Struct, frozen=True):
+    """A required agent: where its pods belong, and which of them count."""
+
+    key: Key
+    uid: str
+    placer: Placer
+    min_ready_seconds: int = 0
+    templates: PodTemplates = PodTemplates()
+
+    def counts(self, hash: str) -> bool:
+        """Whether a pod with this hash is the agent."""
+        return self.templates.accepted is None or hash in self.templates.accepted
+
+
+def is_required(daemonset: DaemonSet) -> bool:
+    """Whether a node waits for the agent. One that is being deleted makes no further pods."""
+    return (
+        daemonset.annotations.get(names.REQUIRED_FOR_WORK) == "true"
+        and not daemonset.deleting
+        and daemonset.selector is not None
+    )
+
+
+def read(daemonset: DaemonSet, revisions: Sequence[Revision]) -> RequiredAgent:
+    """The required agent that is this DaemonSet, with the revisions of its namespace."""
+    templates = _templates(daemonset, revisions)
+    if daemonset.suspended:
+        templates = PodTemplates(templates.accepted, templates.target, "it is suspended")
+    placer = node_eligibility.read(daemonset.template)
+    return RequiredAgent(
+        daemonset.key, daemonset.uid, placer, daemonset.min_ready_seconds, templates
+    )
+
+
+def unapplied(body: Body) -> RequiredAgent:
+    """The required agent of a DaemonSet in Git that the cluster does not have."""
+    daemonset = daemonsets.daemonset_of(body)
+    templates = PodTemplates(NO_HASHES, stuck="its DaemonSet is not applied")
+    placer = node_eligibility.read(daemonset.template)
+    return RequiredAgent(daemonset.key, daemonset.uid, placer, templates=templates)
+
+
+def _templates(daemonset: DaemonSet, revisions: Sequence[Revision]) -> PodTemplates:
+    """Without a rollout policy every pod of the DaemonSet counts. With one, pods of the target
+    exist only on nodes of an opened stage; after a halt they count no longer.
+    """
+    try:
+        if target_revisions.policy_of(daemonset) is None:
+            return PodTemplates()
+    except ValueError:
+        return PodTemplates()
+    target = target_revisions.target_of(daemonset, revisions)
+    if target is None:
+        return PodTemplates(NO_HASHES, stuck="the target revision of its rollout is not found")
+    if not target.staged:
+        return PodTemplates(target.hashes | target.proven)
+    halt = target_revisions.record_of(revisions, target).halt
+    if halt is not None:
+        stuck = f"its rollout is halted: stage {halt.stage}: {halt.message}"
+        return PodTemplates(target.proven, target.hashes - target.proven, stuck)
+    return PodTemplates(target.hashes | target.proven, target.hashes - target.proven)

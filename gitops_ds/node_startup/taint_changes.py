@@ -1,0 +1,140 @@
+"""The changes of startup taints: removed from nodes whose required agents are ready, and under
+`continuous` added to single nodes whose agent is not.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence, Set
+from typing import Any
+
+import msgspec
+
+from gitops_ds.apimachinery import nodes
+from gitops_ds.model.daemonset import Pod
+from gitops_ds.model.live import Taint
+from gitops_ds.model.objects import Body, Key
+from gitops_ds.model.startup_taints import AgentWait, StartupTaintPolicy, TaintChange
+from gitops_ds.node_startup.node_waits import NodeState, Surroundings
+
+
+class Unready(msgspec.Struct, frozen=True):
+    """By node: since when each required agent is not ready, in seconds since 1970. `pending` are
+    the nodes that are getting our taint.
+    """
+
+    since: Mapping[str, Mapping[Key, float]]
+    pending: Set[str] = frozenset()
+
+
+def removal(state: NodeState) -> TaintChange | None:
+    """The removal of the startup taints of a node that may get work; None without any."""
+    if not state.taints or not state.is_released:
+        return None
+    node = state.node
+    return TaintChange(node.name, node.uid, node.taints, state.taints, agents=state.given_up)
+
+
+def additions(
+    states: Mapping[str, NodeState], unready: Unready, policy: StartupTaintPolicy, now: float
+) -> tuple[TaintChange, ...]:
+    """The nodes that get our taint because a required agent is not ready for too long, the longest
+    first.
+
+    No node gets it for an agent that is not ready on more nodes than may be tainted: that cause is
+    not the node's, and the rollout of the agent halts.
+    """
+    late = _late(states, unready, policy, now)
+    if not late:
+        return ()
+    common = _common(states.values(), policy)
+    tainted = sum(policy.own in _plain(one.node.taints) for one in states.values())
+    left = policy.most(len(states)) - tainted - len(unready.pending)
+    changes: list[TaintChange] = []
+    for name in sorted(late, key=lambda name: (min(unready.since[name].values()), name)):
+        agents = tuple(one for one in late[name] if one.agent not in common)
+        if agents and len(changes) < left:
+            node = states[name].node
+            changes.append(TaintChange(name, node.uid, node.taints, (), policy.own, agents))
+    return tuple(changes)
+
+
+def follow(
+    before: Mapping[Key, float], state: NodeState, pods: Sequence[Pod], around: Surroundings
+) -> Mapping[Key, float]:
+    """Since when each agent of a node is not ready; a new pod starts again."""
+    keys = {agent.uid: agent.key for agent in around.agents}
+    created = {keys.get(pod.owner.uid): pod.created for pod in pods if pod.owner is not None}
+    return {
+        one.agent: max(before.get(one.agent, around.now), created.get(one.agent, 0.0))
+        for one in state.waits
+        if not (one.stuck or one.planned)
+    }
+
+
+def removal_patch(change: TaintChange) -> list[dict[str, Any]]:
+    """The JSON patch of a node, which fails if the node is another one, or if these taints are not
+    at their indexes any more. Other taints may come and go.
+    """
+    patch: list[dict[str, Any]] = [{"op": "test", "path": "/metadata/uid", "value": change.uid}]
+    for at in change.removed:
+        taint = change.taints[at]
+        patch += (
+            {"op": "test", "path": f"/spec/taints/{at}/{name}", "value": value}
+            for name, value in (("key", taint.key), ("effect", taint.effect))
+        )
+    # from the end, so that the indexes before it stay valid
+    patch += ({"op": "remove", "path": f"/spec/taints/{at}"} for at in reversed(change.removed))
+    return patch
+
+
+def addition_patch(change: TaintChange, live: Body) -> list[dict[str, Any]] | None:
+    """The JSON patch of the live node, which fails if the node has changed meanwhile; None if it
+    has other taints than before. A list that is absent can't be tested otherwise.
+    """
+    node, taint = nodes.node_of(live), change.added
+    if taint is None or node.uid != change.uid or node.taints != change.taints:
+        return None
+    version = str((live.get("metadata") or {}).get("resourceVersion") or "")
+    body = {"key": taint.key, "effect": taint.effect}
+    path, value = ("/spec/taints/-", body) if node.taints else ("/spec/taints", [body])
+    return [
+        {"op": "test", "path": "/metadata/resourceVersion", "value": version},
+        {"op": "add", "path": path, "value": value},
+    ]
+
+
+def _late(
+    states: Mapping[str, NodeState], unready: Unready, policy: StartupTaintPolicy, now: float
+) -> dict[str, tuple[AgentWait, ...]]:
+    """The agents that are not ready for too long, by node, of nodes that may get our taint."""
+    late = {}
+    for name, times in unready.since.items():
+        state = states.get(name)
+        if state is None or not state.node.ready or state.node.deleting:
+            continue
+        if name in unready.pending or policy.own in _plain(state.node.taints):
+            continue
+        agents = tuple(
+            one
+            for one in state.waits
+            if one.agent in times and now >= times[one.agent] + policy.not_ready_for
+        )
+        if agents:
+            late[name] = agents
+    return late
+
+
+def _common(states: Iterable[NodeState], policy: StartupTaintPolicy) -> frozenset[Key]:
+    """The agents that are not ready on more of their nodes than may be tainted."""
+    required, unready = Counter[Key](), Counter[Key]()
+    for state in states:
+        required.update(state.required)
+        if state.node.ready:
+            unready.update(one.agent for one in (*state.waits, *state.given_up))
+    return frozenset(key for key, count in unready.items() if count > policy.most(required[key]))
+
+
+def _plain(taints: Iterable[Taint]) -> set[Taint]:
+    """The taints without their values."""
+    return {Taint(one.key, one.effect) for one in taints}

@@ -1,0 +1,385 @@
+"""Nodes that join with a startup taint, on the simulated cluster in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+
+from gitops_ds import simulator
+from gitops_ds.apimachinery import nodes, pods
+from gitops_ds.controller.controller import Controller
+from gitops_ds.controller.powers import Powers
+from gitops_ds.controller.startup_taints import GitInputs
+from gitops_ds.model import names
+from gitops_ds.model.cluster import PatchType
+from gitops_ds.model.events import base
+from gitops_ds.model.events.startup_taints import (
+    NodeWaitsForAgents,
+    StartupTaintAdded,
+    StartupTaintFailed,
+    StartupTaintsRemoved,
+)
+from gitops_ds.model.live import Taint
+from gitops_ds.model.objects import DAEMONSET, NODE, POD
+from gitops_ds.model.startup_taints import OWN, Enforce, StartupTaintPolicy
+from gitops_ds.simulator import faults, virtual_time
+from tests.simulator.setup import Setup, daemonset, named, play, set_up
+
+CILIUM = Taint("node.cilium.io/agent-not-ready", "NoSchedule")
+POLICY = StartupTaintPolicy(others=(CILIUM,))
+CONTINUOUS = StartupTaintPolicy(enforce=Enforce.CONTINUOUS, share=0.2)
+
+
+def required(image: str = "agent:1", name: str = "agent", **spec: Any) -> dict[str, Any]:
+    body = daemonset(image, **spec)
+    body["metadata"] |= {"name": name, "annotations": {names.REQUIRED_FOR_WORK: "true"}}
+    body["spec"]["selector"] = {"matchLabels": {"app": name}}
+    body["spec"]["template"]["metadata"] = {"labels": {"app": name}}
+    body["spec"]["template"]["spec"]["tolerations"] = [{"operator": "Exists"}]
+    return body
+
+
+def workload(name: str) -> dict[str, Any]:
+    containers = [{"name": "web", "image": "web:1"}]
+    metadata = {"name": name, "namespace": "default"}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": metadata,
+        "spec": {"containers": containers},
+    }
+
+
+def joining(numbers: range, *taints: Taint) -> list[simulator.NodeSpec]:
+    return named(numbers, taints=taints or (OWN,))
+
+
+@contextlib.asynccontextmanager
+async def cluster(
+    joined: int = 3, body: dict[str, Any] | None = None, **options: Any
+) -> AsyncIterator[Setup]:
+    async with set_up(joining(range(joined)), body or required(), **options) as there:
+        yield there
+
+
+def begin(
+    there: Setup,
+    policy: StartupTaintPolicy = POLICY,
+    powers: Powers = Powers.FULL,
+    client: simulator.Client | None = None,
+    **inputs: Callable[[], Any],
+) -> Controller:
+    return there.begin(
+        powers,
+        client,
+        prepare=lambda controller: controller.startup_taints.enable(policy, GitInputs(**inputs)),
+    )
+
+
+async def taints(there: Setup) -> dict[str, tuple[Taint, ...]]:
+    listed = map(nodes.node_of, (await there.people.list(NODE)).items)
+    return {one.name: one.taints for one in listed}
+
+
+def events(there: Setup, kind: type[base.Event]) -> list[Any]:
+    return [one for one in there.records if isinstance(one, kind)]
+
+
+def patches(client: simulator.Client) -> int:
+    return client.count.of("patch", "nodes")
+
+
+def test_a_node_gets_work_when_its_agent_is_ready_and_not_before() -> None:
+    async def scene() -> None:
+        async with cluster(1) as there:
+            await there.people.create(POD, workload("web"))
+            begin(there)
+            await asyncio.sleep(2.5)
+            web = pods.pod_of(await there.people.get(POD, "default", "web"))
+            assert web.node == ""
+            await asyncio.sleep(2)
+            assert await taints(there) == {"node-0": ()}
+            web = pods.pod_of(await there.people.get(POD, "default", "web"))
+            assert web.node == "node-0"
+            (event,) = events(there, StartupTaintsRemoved)
+            assert event.taints == (OWN,)
+
+    play(scene)
+
+
+def test_each_node_costs_one_patch() -> None:
+    async def scene() -> None:
+        async with cluster(20) as there:
+            begin(there)
+            await asyncio.sleep(60)
+            assert set((await taints(there)).values()) == {()}
+            assert patches(there.cluster) == 20
+
+    play(scene)
+
+
+def test_without_the_taint_nothing_is_written_to_nodes() -> None:
+    async def scene() -> None:
+        async with set_up(3, required()) as there:
+            begin(there)
+            await asyncio.sleep(60)
+            assert patches(there.cluster) == 0
+
+    play(scene)
+
+
+def test_the_taints_of_others_are_removed_together_and_foreign_ones_stay() -> None:
+    async def scene() -> None:
+        foreign = Taint("example.com/foreign", "NoSchedule")
+        async with set_up(joining(range(1), CILIUM, foreign, OWN), required()) as there:
+            begin(there)
+            await asyncio.sleep(20)
+            assert await taints(there) == {"node-0": (foreign,)}
+
+    play(scene)
+
+
+@pytest.mark.parametrize("powers", [Powers.OBSERVE, Powers.PACE])
+def test_the_powers_decide_whether_taints_are_removed(powers: Powers) -> None:
+    async def scene() -> None:
+        async with cluster(2) as there:
+            there.begin(Powers.FULL, there.people)
+            begin(there, powers=powers)
+            await asyncio.sleep(20)
+            removed = set((await taints(there)).values()) == {()}
+            assert removed is (powers is Powers.PACE)
+
+    play(scene)
+
+
+def test_a_node_that_waits_for_long_is_reported_once_with_the_cause() -> None:
+    async def scene() -> None:
+        async with cluster(2, required("bad")) as there:
+            controller = begin(there)
+            await asyncio.sleep(299)
+            assert events(there, NodeWaitsForAgents) == []
+            await asyncio.sleep(1000)
+            reported = events(there, NodeWaitsForAgents)
+            assert sorted(one.node for one in reported) == ["node-0", "node-1"]
+            assert "ErrImagePull" in reported[0].text() or "ImagePullBackOff" in reported[0].text()
+            assert controller.startup_taints.counts() == {"starting": 0, "late": 2}
+            assert set((await taints(there)).values()) == {(OWN,)}
+
+    play(scene)
+
+
+def test_bootstrap_never_adds_the_taint_again() -> None:
+    async def scene() -> None:
+        async with cluster(3) as there:
+            begin(there)
+            await asyncio.sleep(20)
+            await there.edit("bad")
+            await asyncio.sleep(1000)
+            assert set((await taints(there)).values()) == {()}
+
+    play(scene)
+
+
+@pytest.mark.parametrize("life", [0.03, 1.0, 2.9, 3.03, 3.06])
+def test_killed_at_any_instant_the_next_one_continues_from_lists(life: float) -> None:
+    async def scene() -> None:
+        async with cluster(6, latency=0.01) as there:
+            begin(there)
+            await asyncio.sleep(life)
+            await there.kill()
+            begin(there)
+            await asyncio.sleep(20)
+            assert set((await taints(there)).values()) == {()}
+            assert patches(there.cluster) <= 12
+
+    play(scene)
+
+
+def test_two_services_and_another_tool_remove_the_same_taints_without_harm() -> None:
+    async def scene() -> None:
+        specs = joining(range(10), OWN, CILIUM)
+        async with set_up(specs, required(), latency=0.01) as there:
+            one, other = there.cluster.client("one"), there.cluster.client("other")
+            begin(there, client=one)
+            begin(there, powers=Powers.PACE, client=other)
+
+            async def operator() -> None:
+                """Cilium's operator: writes the list of taints without its own."""
+                await asyncio.sleep(3)
+                for name, found in (await taints(there)).items():
+                    left = [{"key": t.key, "effect": t.effect} for t in found if t != CILIUM]
+                    await there.people.patch(
+                        NODE, "", name, {"spec": {"taints": left}}, type=PatchType.MERGE
+                    )
+
+            await operator()
+            await asyncio.sleep(20)
+            assert set((await taints(there)).values()) == {()}
+            assert max(patches(one), patches(other)) <= 3 * 10
+
+    play(scene)
+
+
+def test_a_node_of_the_same_name_waits_for_its_own_agent() -> None:
+    async def scene() -> None:
+        slow = simulator.Behaviour(pull=20)
+        async with cluster(1, behaviour=slow) as there:
+            begin(there)
+            await asyncio.sleep(30)
+            assert await taints(there) == {"node-0": ()}
+            there.cluster.remove_node("node-0")
+            await asyncio.sleep(5)
+            there.cluster.add_nodes(joining(range(1)))
+            await asyncio.sleep(2)
+            assert await taints(there) == {"node-0": (OWN,)}
+            await asyncio.sleep(200)
+            assert await taints(there) == {"node-0": ()}
+
+    play(scene)
+
+
+def test_before_the_first_apply_no_node_gets_work() -> None:
+    async def scene() -> None:
+        applied = False
+        async with cluster(2) as there:
+            begin(there, applied=lambda: applied)
+            await asyncio.sleep(60)
+            assert set((await taints(there)).values()) == {(OWN,)}
+            applied = True
+            await asyncio.sleep(2)
+            assert set((await taints(there)).values()) == {()}
+
+    play(scene)
+
+
+def test_an_agent_in_git_that_is_not_applied_yet_is_waited_for() -> None:
+    async def scene() -> None:
+        second = required(name="second")
+        wanted = [required(), second]
+        async with cluster(2) as there:
+            begin(there, wanted=lambda: wanted)
+            await asyncio.sleep(60)
+            assert set((await taints(there)).values()) == {(OWN,)}
+            await there.people.create(DAEMONSET, second)
+            await asyncio.sleep(20)
+            assert set((await taints(there)).values()) == {()}
+
+    play(scene)
+
+
+def test_an_agent_that_does_not_fit_is_given_up_after_the_stated_time() -> None:
+    async def scene() -> None:
+        body = required()
+        body["spec"]["template"]["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "99"}}
+        async with cluster(1, body) as there:
+            begin(there)
+            await asyncio.sleep(290)
+            assert await taints(there) == {"node-0": (OWN,)}
+            await asyncio.sleep(20)
+            assert await taints(there) == {"node-0": ()}
+            (event,) = events(there, StartupTaintsRemoved)
+            assert event.level == "warning"
+            assert "Unschedulable" in event.text()
+
+    play(scene)
+
+
+def test_an_agent_that_is_no_longer_required_is_no_longer_waited_for() -> None:
+    async def scene() -> None:
+        async with cluster(1, required("bad")) as there:
+            begin(there)
+            await asyncio.sleep(20)
+            assert await taints(there) == {"node-0": (OWN,)}
+            patch = {"metadata": {"annotations": {names.REQUIRED_FOR_WORK: None}}}
+            await there.people.patch(DAEMONSET, "default", "agent", patch, type=PatchType.MERGE)
+            await asyncio.sleep(1)
+            assert await taints(there) == {"node-0": ()}
+
+    play(scene)
+
+
+def test_a_refused_patch_is_repeated_less_and_less_often_and_reported_once() -> None:
+    def refuse(request: faults.SimulatedRequest) -> faults.RequestFault | None:
+        is_patch = request.verb == "patch" and request.resource == NODE
+        return faults.failure(403) if is_patch else None
+
+    async def scene() -> None:
+        async with cluster(1) as there:
+            there.cluster.faults = refuse
+            begin(there)
+            await asyncio.sleep(600)
+            assert 5 <= patches(there.cluster) <= 20
+            assert len(events(there, StartupTaintFailed)) == 1
+            there.cluster.faults = faults.none
+            await asyncio.sleep(61)
+            assert await taints(there) == {"node-0": ()}
+
+    play(scene)
+
+
+def test_only_the_leader_writes() -> None:
+    async def scene() -> None:
+        async with cluster(3) as there:
+            controller = begin(there)
+            there.begin(Powers.FULL, there.people)
+            controller.stop_leading()
+            await asyncio.sleep(20)
+            assert set((await taints(there)).values()) == {(OWN,)}
+            controller.start_leading()
+            await asyncio.sleep(1)
+            assert set((await taints(there)).values()) == {()}
+
+    play(scene)
+
+
+def test_continuous_taints_a_node_whose_agent_is_lost_and_releases_it_again() -> None:
+    async def scene() -> None:
+        async with cluster(10) as there:
+            begin(there, CONTINUOUS)
+            await asyncio.sleep(20)
+            flaw = simulator.PodFault("agent:1", simulator.Trouble.CRASHES, "node-3")
+            there.cluster.kubelets.behaviour = simulator.Behaviour(faults=(flaw,))
+            for body in (await there.people.list(POD)).items:
+                if pods.pod_of(body).node == "node-3":
+                    await there.people.delete(POD, "default", body["metadata"]["name"])
+            await asyncio.sleep(110)
+            assert set((await taints(there)).values()) == {()}
+            await asyncio.sleep(30)
+            assert [name for name, found in (await taints(there)).items() if found] == ["node-3"]
+            assert len(events(there, StartupTaintAdded)) == 1
+            there.cluster.kubelets.behaviour = simulator.Behaviour()
+            await asyncio.sleep(400)
+            assert set((await taints(there)).values()) == {()}
+
+    play(scene)
+
+
+def test_continuous_adds_no_taint_for_a_fault_of_the_template() -> None:
+    async def scene() -> None:
+        body = required(
+            updateStrategy={"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "100%"}}
+        )
+        async with cluster(10, body) as there:
+            begin(there, CONTINUOUS)
+            await asyncio.sleep(20)
+            await there.edit("bad")
+            await asyncio.sleep(1000)
+            assert set((await taints(there)).values()) == {()}
+            assert events(there, StartupTaintAdded) == []
+
+    play(scene)
+
+
+def test_the_clock_of_the_waits_is_that_of_the_cluster() -> None:
+    async def scene() -> None:
+        async with cluster(1, required("bad")) as there:
+            controller = begin(there)
+            await asyncio.sleep(10)
+            (wait,) = controller.startup_taints.waits.values()
+            assert virtual_time.clock()() - wait.since == pytest.approx(10, abs=1)
+
+    play(scene)

@@ -1,0 +1,72 @@
+"""Plain nodes, agents and pods for the tables."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gitops_ds.apimachinery import node_eligibility
+from gitops_ds.model.daemonset import Owner, Phase, Pod
+from gitops_ds.model.live import Node, Taint
+from gitops_ds.model.objects import Key
+from gitops_ds.model.startup_taints import OWN, Enforce, StartupTaintPolicy
+from gitops_ds.node_startup import node_waits
+from gitops_ds.node_startup.node_waits import NodeState, Surroundings
+from gitops_ds.node_startup.required_agents import PodTemplates, RequiredAgent
+
+START = 1_800_000_000.0
+GPU = Taint("nvidia.com/gpu", "NoSchedule")
+CILIUM = Taint("node.cilium.io/agent-not-ready", "NoExecute")
+TOLERATES_ALL = [{"operator": "Exists"}]
+POLICY = StartupTaintPolicy(others=(Taint("node.cilium.io/agent-not-ready", ""),))
+CONTINUOUS = StartupTaintPolicy(enforce=Enforce.CONTINUOUS)
+
+
+def node(name: str = "n1", *taints: Taint, **fields: Any) -> Node:
+    values = {"created": START, "ready_since": START, "uid": f"uid-{name}", **fields}
+    return Node(name, taints=taints or (OWN,), **values)
+
+
+def key(name: str) -> Key:
+    return Key("apps", "DaemonSet", "agents", name)
+
+
+def agent(
+    name: str = "a",
+    min_ready: int = 0,
+    templates: PodTemplates | None = None,
+    **spec: Any,
+) -> RequiredAgent:
+    placer = node_eligibility.read({"spec": {"tolerations": TOLERATES_ALL, **spec}})
+    return RequiredAgent(key(name), f"uid-{name}", placer, min_ready, templates or PodTemplates())
+
+
+def pod(name: str = "a", on: str = "n1", ready: bool = True, **fields: Any) -> Pod:
+    """A pod of an agent, ten seconds younger than its node, and ready after five."""
+    values: dict[str, Any] = {
+        "created": START + 10,
+        "ready_since": START + 15,
+        "phase": Phase.RUNNING,
+        "hash": "1",
+        "bound": True,
+        **fields,
+    }
+    owner = Owner("DaemonSet", name, f"uid-{name}")
+    return Pod(
+        "agents", f"{name}-{on}", f"{name}-{on}", node=on, owner=owner, ready=ready, **values
+    )
+
+
+def state(
+    node: Node,
+    *pods: Pod,
+    agents: tuple[RequiredAgent, ...] = (),
+    after: float = 60.0,
+    policy: StartupTaintPolicy = POLICY,
+) -> NodeState:
+    """The state of a node that many seconds after its start, with one agent by default."""
+    return node_waits.state_of(
+        node, pods, Surroundings(policy, agents or (agent_a,), START + after)
+    )
+
+
+agent_a = agent()

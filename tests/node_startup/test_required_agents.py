@@ -1,0 +1,128 @@
+"""The required agents of a cluster, read from their DaemonSets and revisions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gitops_ds.apimachinery import daemonsets
+from gitops_ds.apimachinery.rollouts import target_revisions
+from gitops_ds.model import names
+from gitops_ds.node_startup import required_agents
+from gitops_ds.node_startup.required_agents import RequiredAgent
+from tests.daemonset.world import daemonset
+from tests.rollouts.rollout_world import SECOND, RolloutWorld
+
+
+def required(**metadata: Any) -> bool:
+    body = daemonset()
+    annotations = {names.REQUIRED_FOR_WORK: "true", **metadata.pop("annotations", {})}
+    body["metadata"] |= {"annotations": annotations, **metadata}
+    return required_agents.is_required(daemonsets.daemonset_of(body))
+
+
+def test_an_agent_is_required_by_its_annotation() -> None:
+    assert required()
+    assert not required(annotations={names.REQUIRED_FOR_WORK: "false"})
+    assert not required_agents.is_required(daemonsets.daemonset_of(daemonset()))
+
+
+def test_an_agent_that_is_being_deleted_is_not_required() -> None:
+    assert not required(deletionTimestamp="2027-01-15T08:00:00Z")
+
+
+def read(world: RolloutWorld) -> RequiredAgent:
+    seen = world.observe()
+    return required_agents.read(seen.daemonset, seen.revisions)
+
+
+def world(**policy: Any) -> RolloutWorld:
+    return RolloutWorld({"stages": ["canary", "rest"], **policy}, 4)
+
+
+def hashes(world: RolloutWorld) -> dict[str, str]:
+    """The hash of the pods of each image."""
+    seen = world.observe()
+    return {
+        one.template["spec"]["containers"][0]["image"]: one.hash
+        or one.raw["metadata"]["labels"][names.ROLLOUT]
+        for one in seen.revisions
+    }
+
+
+def test_every_pod_of_an_agent_without_a_rollout_policy_counts() -> None:
+    agent = required_agents.read(daemonsets.daemonset_of(daemonset()), ())
+    assert agent.counts("any")
+    assert agent.templates.stuck == ""
+
+
+def test_at_rest_the_proven_template_counts() -> None:
+    agent = read(there := with_policy(world()))
+    assert agent.counts(hashes(there)["agent:1"])
+    assert not agent.counts("other")
+
+
+def test_during_a_rollout_the_proven_template_and_the_target_count() -> None:
+    there = with_policy(world())
+    there.commit(SECOND)
+    agent, of = read(there), hashes(there)
+    assert agent.counts(of["agent:1"])
+    assert agent.counts(of[SECOND])
+    assert agent.templates.target == {of[SECOND]}
+
+
+def test_after_a_halt_only_the_proven_template_counts() -> None:
+    there = with_policy(world())
+    there.bad_images.add(SECOND)
+    there.commit(SECOND)
+    halted(there)
+    agent, of = read(there), hashes(there)
+    assert agent.counts(of["agent:1"])
+    assert not agent.counts(of[SECOND])
+    assert "halted" in agent.templates.stuck
+
+
+def test_without_its_target_revision_no_pod_counts_and_the_agent_is_stuck() -> None:
+    there = with_policy(world())
+    there.body["metadata"]["annotations"][names.TARGET] = "agent-gone"
+    agent = read(there)
+    assert not agent.counts(hashes(there)["agent:1"])
+    assert agent.templates.stuck
+
+
+@pytest.mark.parametrize("stuck", [True, False])
+def test_a_suspended_agent_is_stuck(stuck: bool) -> None:
+    body = daemonset()
+    body["metadata"]["annotations"][names.SUSPEND] = str(stuck).lower()
+    agent = required_agents.read(daemonsets.daemonset_of(body), ())
+    assert bool(agent.templates.stuck) is stuck
+    assert agent.counts("any")
+
+
+def test_an_agent_that_is_not_applied_is_placed_by_its_manifest() -> None:
+    body = daemonset()
+    body["spec"]["template"]["spec"]["nodeSelector"] = {"pool": "gpu"}
+    agent = required_agents.unapplied(body)
+    assert agent.key.name == "agent"
+    assert agent.placer.node_selector == {"pool": "gpu"}
+    assert "not applied" in agent.templates.stuck
+    assert not agent.counts("1")
+
+
+def with_policy(world: RolloutWorld) -> RolloutWorld:
+    """The world with the annotation of its policy, which the deployer writes."""
+    text = target_revisions.policy_text({"stages": ["canary", "rest"]}, ())
+    world.body["metadata"]["annotations"][names.ROLLOUT_POLICY] = text
+    return world
+
+
+def halted(world: RolloutWorld) -> None:
+    for _ in range(200):
+        world.pass_time()
+        seen = world.observe()
+        target = target_revisions.target_of(seen.daemonset, seen.revisions)
+        assert target is not None
+        if target_revisions.record_of(seen.revisions, target).halt is not None:
+            return
+    raise AssertionError("the rollout was not halted")

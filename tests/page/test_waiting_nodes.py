@@ -1,0 +1,32 @@
+"""The page of a node, and the table of nodes, show the agents that a node waits for."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+
+from gitops_ds.model.objects import Key
+from gitops_ds.model.startup_taints import AgentWait, NodeWait
+from gitops_ds.web.page.pages import Book
+from tests.page.fleets import NOW, Show, story
+
+AGENT = Key("apps", "DaemonSet", "kube-system", "cilium")
+
+
+def page(view: Show, path: str) -> str:
+    """The text of the parts of a page, without its tags."""
+    drawn = asyncio.run(Book(view).page(path, {}))
+    return " ".join(re.sub(r"<[^>]+>", " ", " ".join(drawn.pieces.values())).split())
+
+
+def test_a_node_that_waits_names_the_agent_and_the_cause() -> None:
+    view = story(9)
+    name = view.agents()[0].seen.nodes[0].name
+    assert "No work yet" not in page(view, f"nodes/{name}")
+    assert "waits for agents" not in page(view, "nodes")
+    wait = AgentWait(AGENT, "ImagePullBackOff", "container agent: not found")
+    view.waiting = {name: NodeWait(name, "uid", NOW - 60, (wait,))}
+    text = page(view, f"nodes/{name}")
+    assert "No work yet" in text
+    assert "cilium Image pull back off container agent: not found" in text
+    assert page(view, "nodes").count("waits for agents") == 1

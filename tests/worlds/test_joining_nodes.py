@@ -1,0 +1,161 @@
+"""A simulated hour of autoscaling: nodes join with the startup taint and leave, agents fail on a
+tenth of them, and commits are rolled out and reverted in between.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+
+import pytest
+
+from gitops_ds import simulator
+from gitops_ds.apimachinery import nodes, pods
+from gitops_ds.controller.powers import Powers
+from gitops_ds.controller.startup_taints import StartupTaints
+from gitops_ds.model.cluster import EventType, WatchEvent
+from gitops_ds.model.daemonset import Pod
+from gitops_ds.model.live import Node
+from gitops_ds.model.objects import DAEMONSET, NODE, POD, Resource
+from gitops_ds.model.startup_taints import OWN, StartupTaintPolicy
+from gitops_ds.simulator import virtual_time
+from tests import profiles
+from tests.controller.test_startup_taints import begin, joining, required, workload
+from tests.simulator.setup import Setup, play, set_up
+
+AGENTS = ("agent", "cni")
+JOINING = 1000  # in an hour
+SECONDS = 3600.0
+STAYS = 600.0  # seconds until a node leaves
+FAILS = "node-*7"  # a tenth of the nodes
+
+
+async def changes(client: simulator.Client, resource: Resource) -> AsyncIterator[WatchEvent]:
+    """Every change from now on; a watch ends after some minutes."""
+    version = (await client.list(resource)).version
+    while True:
+        async for event in client.watch(resource, version):
+            version = event.version
+            if event.type is not EventType.BOOKMARK:
+                yield event
+
+
+@dataclass
+class Watcher:
+    """Judges every change of pods and nodes, as the API server stores it."""
+
+    nodes: dict[str, Node] = field(default_factory=dict)
+    pods: dict[str, Pod] = field(default_factory=dict)
+    complete_at: dict[str, float] = field(default_factory=dict)
+    released_at: dict[str, float] = field(default_factory=dict)
+    workloads: int = 0
+    wrong: list[str] = field(default_factory=list)
+
+    async def follow_pods(self, client: simulator.Client) -> None:
+        async for event in changes(client, POD):
+            pod = pods.pod_of(event.object)
+            before = self.pods.pop(pod.uid, None)
+            if event.type is EventType.DELETED:
+                continue
+            self.pods[pod.uid] = pod
+            if pod.owner is None and pod.node and not (before and before.node):
+                self.workloads += 1
+                if pod.node not in self.complete_at:
+                    self.wrong.append(f"{pod.name} started on {pod.node} without its agents")
+            elif pod.owner is not None and pod.ready and not pod.terminating:
+                self._completed(pod.node)
+
+    async def follow_nodes(self, client: simulator.Client) -> None:
+        async for event in changes(client, NODE):
+            node = nodes.node_of(event.object)
+            if event.type is EventType.DELETED:
+                self.nodes.pop(node.name, None)
+                continue
+            before = self.nodes.get(node.name)
+            self.nodes[node.name] = node
+            if before and before.uid == node.uid and OWN in before.taints and not node.taints:
+                self.released_at[node.name] = virtual_time.clock()()
+
+    def _completed(self, node: str) -> None:
+        ready = {
+            pod.owner.name
+            for pod in self.pods.values()
+            if pod.node == node and pod.owner and pod.ready and not pod.terminating
+        }
+        if ready == set(AGENTS) and node not in self.complete_at:
+            self.complete_at[node] = virtual_time.clock()()
+
+
+async def autoscale(there: Setup, count: int, chance: random.Random) -> None:
+    """Nodes join, with a pending workload each, and leave."""
+    joined: list[tuple[float, str]] = []
+    for number in range(count):
+        await asyncio.sleep(chance.expovariate(count / SECONDS))
+        there.cluster.add_nodes(joining(range(number, number + 1)))
+        await there.people.create(POD, workload(f"web-{number}"))
+        now = asyncio.get_running_loop().time()
+        joined.append((now + chance.uniform(0.5, 1.5) * STAYS, f"node-{number}"))
+        for at, name in [one for one in joined if one[0] <= now]:
+            there.cluster.remove_node(name)
+            joined.remove((at, name))
+
+
+async def commits(there: Setup, chance: random.Random) -> None:
+    """A commit every few minutes; every third one is bad, and reverted."""
+    for number in range(100):
+        await asyncio.sleep(chance.uniform(100, 400))
+        await there.edit("bad" if number % 3 == 2 else f"agent:{number}")
+        if number % 3 == 2:
+            await asyncio.sleep(60)
+            await there.edit(f"agent:{number - 1}")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(2))
+def test_no_workload_starts_without_its_agents_and_each_well_node_is_released_at_once(
+    seed: int,
+) -> None:
+    count = JOINING // 10 if profiles.FAST else JOINING
+
+    async def scene() -> None:
+        chance, watcher = random.Random(seed), Watcher()
+        flaws = tuple(
+            simulator.PodFault(image, simulator.Trouble.NEVER_READY, FAILS)
+            for image in ("agent:*", "cni:1")
+        )
+        flaws += (simulator.PodFault("bad", simulator.Trouble.NEVER_PULLED),)
+        behaviour = simulator.Behaviour(pull=8, start=4, jitter=2.0, faults=flaws)
+        async with set_up([], required(), behaviour, latency=0.01) as there:
+            await there.people.create(DAEMONSET, required("cni:1", "cni"))
+            service = there.cluster.client("service")
+            follow = [
+                asyncio.create_task(watcher.follow_pods(there.people)),
+                asyncio.create_task(watcher.follow_nodes(there.people)),
+                asyncio.create_task(commits(there, chance)),
+            ]
+            there.begin(Powers.FULL)
+            startup = begin(there, StartupTaintPolicy(), Powers.PACE, service).startup_taints
+            await autoscale(there, count, chance)
+            await asyncio.sleep(120)
+            judge(watcher, startup, service, count)
+            for task in follow:
+                task.cancel()
+
+    play(scene)
+
+
+def judge(watcher: Watcher, startup: StartupTaints, service: simulator.Client, count: int) -> None:
+    assert watcher.wrong == []
+    assert watcher.workloads > 0.5 * count
+    late = {
+        name: watcher.released_at[name] - at
+        for name, at in watcher.complete_at.items()
+        if name in watcher.released_at and watcher.released_at[name] - at > 1.0
+    }
+    assert late == {}
+    stuck = {name for name in watcher.complete_at if name in watcher.nodes} - {*watcher.released_at}
+    assert stuck == set()
+    assert all(name.endswith("7") for name in startup.waits)
+    assert service.count.of("patch", "nodes") <= 1.1 * count
