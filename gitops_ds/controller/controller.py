@@ -382,7 +382,8 @@ class Controller:
             inputs = self.rollouts.inputs(seen) or inputs
             staged = decide_staged(seen, inputs)
         elif nodes := self.rollouts.halting_nodes(seen.daemonset.key, inputs, staged.stages):
-            inputs = replace(inputs, warnings=await self._warnings.newest(seen, nodes))
+            warnings = await self._warnings.newest(seen.daemonset.key, nodes)
+            inputs = replace(inputs, warnings=warnings)
             staged = decide_staged(seen, inputs)
         self.rollouts.decided(seen, inputs, staged)
         turn = stage_inputs.turn_of(inputs, staged, owned=self._powers is Powers.FULL)

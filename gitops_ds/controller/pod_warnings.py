@@ -70,21 +70,20 @@ class PodWarnings:
                 break
             followed.setdefault(uid, _UnwellPod(key, pod, first_read(pod)))
         self._followed[key] = followed
-        return {uid: one.cause for uid, one in followed.items() if one.cause is not None}
+        return _causes(followed)
 
     def forget(self, key: Key) -> None:
         """Ends the reads for a DaemonSet."""
         self._followed.pop(key, None)
 
-    async def newest(self, seen: Observation, nodes: Container[str]) -> Mapping[str, PodCause]:
-        """As `of`, after a read of the warnings of pods on these nodes. Without permission, after
-        an error and after `AT_HALT` seconds it returns the known ones.
+    async def newest(self, key: Key, nodes: Container[str]) -> Mapping[str, PodCause]:
+        """The warnings of the followed pods of a DaemonSet, after a read of those on these nodes.
+        Without permission, after an error and after `AT_HALT` seconds they are the known ones.
         """
-        self.of(seen)
-        followed = self._followed.get(seen.daemonset.key, {}).values()
-        on_nodes = (one for one in followed if one.pod.node in nodes)
+        followed = self._followed.get(key, {})
+        on_nodes = (one for one in followed.values() if one.pod.node in nodes)
         await self._read(list(itertools.islice(on_nodes, AT_ONCE)), AT_HALT)
-        return self.of(seen)
+        return _causes(followed)
 
     async def run(self) -> None:
         """Runs until it is cancelled; returns without permission to list events."""
@@ -120,6 +119,10 @@ class PodWarnings:
                 changed.add(one.key)
         for key in sorted(changed):
             self._changed(key)
+
+
+def _causes(followed: Mapping[str, _UnwellPod]) -> Mapping[str, PodCause]:
+    return {uid: one.cause for uid, one in followed.items() if one.cause is not None}
 
 
 def unwell(seen: Observation) -> Mapping[str, Pod]:
