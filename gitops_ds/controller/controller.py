@@ -377,6 +377,10 @@ class Controller:
         if not await self.rollouts.admitted(self._cluster, seen, inputs, staged.stages.take):
             inputs = self.rollouts.inputs(seen) or inputs
             staged = decide_staged(seen, inputs)
+        elif nodes := self.rollouts.halting_nodes(seen.daemonset.key, inputs, staged.stages):
+            warnings = await self._warnings.newest(seen.daemonset.key, nodes)
+            inputs = replace(inputs, warnings=warnings)
+            staged = decide_staged(seen, inputs)
         self.rollouts.decided(seen, inputs, staged)
         turn = stage_inputs.turn_of(inputs, staged, owned=self._powers is Powers.FULL)
         self._emit(Decided(seen.now, seen.daemonset.key, staged.decision, True, seen, turn))

@@ -2,14 +2,16 @@
 mounted or a probe fails.
 
 Events are listed for single pods, at most `AT_ONCE` in `EVERY` seconds, and less often the longer a
-pod is not well. The API server keeps events for an hour, outside of its watch cache, so a watch of
+pod is not well; once more for the pods whose failure halts a rollout, because a halt keeps its
+message. The API server keeps events for an hour, outside of its watch cache, so a watch of
 all events of the cluster would cost more than all other watches.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+import itertools
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from gitops_ds import errors
@@ -24,7 +26,7 @@ EVERY = 5.0  # seconds between two rounds
 AT_ONCE = 10  # pods of one round
 OF_ONE = 20  # pods of one DaemonSet; a halt and its revert commit name no more nodes
 FIRST, LONGEST = 10.0, 300.0  # seconds until the first read of a pod, between later ones at most
-SECONDS = 10.0  # for one round
+SECONDS, AT_HALT = 10.0, 2.0  # for one round, and for the read that a halt waits for
 _REVIEW = builtin_resources.RESOURCES["authorization.k8s.io", "SelfSubjectAccessReview"]
 
 
@@ -51,6 +53,7 @@ class PodWarnings:
     ) -> None:
         self._cluster, self._clock, self._changed = cluster, clock, changed
         self._followed: dict[Key, dict[str, _UnwellPod]] = {}
+        self._may: bool | None = None  # whether listing events is allowed, None if unknown
 
     def of(self, seen: Observation) -> Mapping[str, PodCause]:
         """The last warnings by the UID of the pod; the pods that are not well now are followed from
@@ -67,7 +70,7 @@ class PodWarnings:
                 break
             followed.setdefault(uid, _UnwellPod(key, pod, first_read(pod)))
         self._followed[key] = followed
-        return {uid: one.cause for uid, one in followed.items() if one.cause is not None}
+        return _causes(followed)
 
     def newest(self, key: Key) -> Mapping[str, PodCause]:
         """The last warnings of the pods of a DaemonSet that are followed, by the UID of the pod."""
@@ -78,29 +81,39 @@ class PodWarnings:
         """Ends the reads for a DaemonSet."""
         self._followed.pop(key, None)
 
+    async def newest(self, key: Key, nodes: Container[str]) -> Mapping[str, PodCause]:
+        """The warnings of the followed pods of a DaemonSet, after a read of those on these nodes.
+        Without permission, after an error and after `AT_HALT` seconds they are the known ones.
+        """
+        followed = self._followed.get(key, {})
+        on_nodes = (one for one in followed.values() if one.pod.node in nodes)
+        await self._read(list(itertools.islice(on_nodes, AT_ONCE)), AT_HALT)
+        return _causes(followed)
+
     async def run(self) -> None:
         """Runs until it is cancelled; returns without permission to list events."""
-        may = False
-        while True:
+        while self._may is not False:
             await asyncio.sleep(EVERY)
             now = self._clock()
             due = [one for all in self._followed.values() for one in all.values() if one.due <= now]
             due = sorted(due, key=lambda one: one.due)[:AT_ONCE]
             for one in due:
                 one.due, one.pause = now + one.pause, min(2 * one.pause, LONGEST)
-            if not due:
-                continue
-            try:
-                async with asyncio.timeout(SECONDS):
-                    may = may or await may_list(self._cluster)
-                    if not may:
-                        return
-                    causes = await read(self._cluster, [one.pod for one in due])
-            except errors.Forbidden:
-                return
-            except (errors.ClusterError, TimeoutError):
-                continue  # the next read of each pod is due later
-            self._store(due, causes)
+            await self._read(due, SECONDS)
+
+    async def _read(self, pods: Sequence[_UnwellPod], seconds: float) -> None:
+        """Reads the warnings of pods, within a time; an error leaves the known ones."""
+        if not pods or self._may is False:
+            return
+        try:
+            async with asyncio.timeout(seconds):
+                self._may = self._may or await may_list(self._cluster)
+                if self._may:
+                    self._store(pods, await read(self._cluster, [one.pod for one in pods]))
+        except errors.Forbidden:
+            self._may = False
+        except (errors.ClusterError, TimeoutError):
+            pass  # the next read of each pod is due later
 
     def _store(self, read: Iterable[_UnwellPod], causes: Mapping[str, PodCause]) -> None:
         changed = set[Key]()
@@ -111,6 +124,10 @@ class PodWarnings:
                 changed.add(one.key)
         for key in sorted(changed):
             self._changed(key)
+
+
+def _causes(followed: Mapping[str, _UnwellPod]) -> Mapping[str, PodCause]:
+    return {uid: one.cause for uid, one in followed.items() if one.cause is not None}
 
 
 def unwell(seen: Observation) -> Mapping[str, Pod]:

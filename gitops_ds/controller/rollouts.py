@@ -156,6 +156,17 @@ class Rollouts:
         self._refused[key] = _ADMITTED
         return True
 
+    def halting_nodes(
+        self, key: Key, inputs: StageInputs, stages: StagesDecision
+    ) -> frozenset[str]:
+        """The nodes whose failure halts the rollout by this decision, and not by an earlier one."""
+        halt = stages.halt
+        target, before = self._decided.get(key, ("", None))
+        is_halted = before is not None and target == inputs.target.hash and before.halt is not None
+        if halt is None or is_halted or inputs.record.halt is not None:
+            return frozenset()
+        return frozenset(one.node for one in halt.nodes)
+
     def decided(self, seen: Observation, inputs: StageInputs, staged: StagedDecision) -> None:
         """Stores a decision, and emits its changes."""
         key, now = seen.daemonset.key, staged.stages

@@ -71,3 +71,10 @@ def test_the_image_checks_a_read_only_repository(
         containerfile.run(image, *image.entrypoint, "check", binds=[(tmp_path, "/work")]).returncode
         == 1
     )
+
+
+def test_the_list_of_what_is_installed_is_reproducible(image: containerfile.Image) -> None:
+    made = "python /opt/gitops-ds/share/sbom /usr/local/bin/helm /usr/local/bin/kustomize"
+    script = f"{made} | cmp - /opt/gitops-ds/share/sbom.cdx.json"
+    done = containerfile.run(image, "sh", "-c", script)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -8,7 +8,7 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from gitops_ds import simulator
 from gitops_ds.apimachinery import pods, revisions
@@ -19,6 +19,7 @@ from gitops_ds.controller.rollouts import Rollouts
 from gitops_ds.deployer.loop import Loop
 from gitops_ds.fleet import staged_rollouts
 from gitops_ds.fleet.staged_rollouts import StagedRollout
+from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.daemonset import Pod
 from gitops_ds.model.decision import Action, Observation
 from gitops_ds.model.events.base import Event
@@ -90,6 +91,7 @@ class Scene(Processes):
     controller: Controller | None = None
     options: ApplyOptions = field(default_factory=lambda: ApplyOptions(patience=0.0))
     loop: Loop | None = None
+    account: Callable[[simulator.Client], Any] = lambda client: client  # of the rollouts
 
     def start(self) -> None:
         """Starts the deployer, the controller with rollouts, and with powers pace another DaemonSet
@@ -99,7 +101,8 @@ class Scene(Processes):
         loop = loop_on(self.cluster, client, self.history, self.events, self.options)
         self.loop = loop
         self.request = loop.request
-        ours = self._controller(self.powers, self.cluster.client("gitops-ds", self.faults))
+        client = self.account(self.cluster.client("gitops-ds", self.faults))
+        ours = self._controller(self.powers, client)
         self.controller = ours
         runs = [loop.run(), ours.run()]
         if self.powers is Powers.PACE:
@@ -111,7 +114,7 @@ class Scene(Processes):
     def _fault(self, request: SimulatedRequest) -> RequestFault | None:
         return self.of_deployer(request)
 
-    def _controller(self, powers: Powers, client: simulator.Client) -> Controller:
+    def _controller(self, powers: Powers, client: Cluster) -> Controller:
         return Controller(
             client,
             powers,

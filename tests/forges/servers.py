@@ -4,9 +4,11 @@ failures on demand.
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -92,6 +94,26 @@ class Server:
             yield self
         finally:
             await runner.cleanup()
+
+    @contextmanager
+    def in_a_thread(self) -> Iterator[Server]:
+        """As `running`, for a test without an event loop."""
+        ready, end, loop = threading.Event(), asyncio.Event(), asyncio.new_event_loop()
+
+        async def serve() -> None:
+            async with self.running():
+                ready.set()
+                await end.wait()
+
+        thread = threading.Thread(target=lambda: loop.run_until_complete(serve()))
+        thread.start()
+        ready.wait()
+        try:
+            yield self
+        finally:
+            loop.call_soon_threadsafe(end.set)
+            thread.join()
+            loop.close()
 
     def add(self, author: User, body: str) -> Comment:
         made = Comment(1000 + len(self.comments), author, body)

@@ -53,13 +53,26 @@ class Archive:
 
     def layers(self) -> Iterator[list[tarfile.TarInfo]]:
         """The entries of each layer, the lowest first."""
+        for layer in self._layers():
+            yield layer.getmembers()
+
+    def read(self, path: str) -> str:
+        """A file, in its highest layer."""
+        texts = [
+            file.read().decode()
+            for layer in self._layers()
+            if path in layer.getnames() and (file := layer.extractfile(path)) is not None
+        ]
+        return texts[-1]
+
+    def _layers(self) -> Iterator[tarfile.TarFile]:
         with tarfile.open(self.path) as archive:
             for name in self._manifest(archive)["Layers"]:
                 entry = archive.getmember(name)
                 if entry.issym():  # a layer that another image has too
                     entry = archive.getmember(entry.linkname.removeprefix("../"))
                 with tarfile.open(fileobj=archive.extractfile(entry)) as layer:
-                    yield layer.getmembers()
+                    yield layer
 
     @staticmethod
     def _manifest(archive: tarfile.TarFile) -> dict[str, Any]:

@@ -17,14 +17,12 @@ READY_WITHIN = 40  # seconds
 @dataclass(frozen=True)
 class Fault:
     """A change of the pod of an agent. `message` is shown for the nodes that fail, in the words of
-    Kubernetes; without one nothing fails. `warning` is that of its event, which the service may
-    read only after the halt. `later`: it fails after the soak.
+    Kubernetes; without one nothing fails. `later`: it fails after the soak.
     """
 
     name: str
     change: Callable[[Pod], None]
     message: str = ""
-    warning: str = ""
     later: bool = False
     base: Callable[[Pod], None] = lambda pod: None
 
@@ -78,7 +76,6 @@ FAULTS: Final = (
     Fault(
         "unhealthy",
         _options("--unhealthy-after=2"),
-        "exit code 0",
         "Liveness probe failed",
         base=_is_probed,
     ),
@@ -130,9 +127,10 @@ def manifest(fault: Fault, *, changed: bool) -> dict[str, Any]:
 
 
 def policy() -> str:
-    """Two nodes, then the third one."""
+    """Two nodes, then the others. Fake nodes have no part in the judgement of a template."""
+    canary = {"count": 2, "prefer": {"type": "real"}}
     stages = [
-        {"name": "canary", "nodes": {"count": 2}, "soak": f"{SOAK}s"},
+        {"name": "canary", "nodes": canary, "soak": f"{SOAK}s"},
         {"name": "rest", "soak": "2s"},
     ]
     document = {

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import html
 import subprocess
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -86,17 +88,25 @@ class Cluster:
 
 @dataclass(kw_only=True)
 class Lab(Cluster):
-    """With a service that is a process of this machine; `log` is its log."""
+    """With a service that is a process of this machine; `log` is its log, `page` the address of its
+    page.
+    """
 
     service: subprocess.Popen[bytes]
     log: Path
+    page: str
 
     def tail(self) -> str:
         return self.log.read_text()[-6000:]
 
+    def shown(self, agent: str) -> str:
+        """The text of the page of an agent."""
+        with urllib.request.urlopen(f"{self.page}/agents/default/{agent}", timeout=60) as answer:
+            return html.unescape(answer.read().decode())
+
 
 @contextlib.contextmanager
-def laboratory(directory: Path, powers: str, names: tuple[str, ...] = NODES) -> Iterator[Lab]:
+def laboratory(directory: Path, powers: str, settings: str = "{}") -> Iterator[Lab]:
     """A laboratory with a service that follows an empty repository. Under `full` the service is the
     only DaemonSet controller.
     """
@@ -105,10 +115,15 @@ def laboratory(directory: Path, powers: str, names: tuple[str, ...] = NODES) -> 
     nodes = RealNodes(plane, directory / "nodes")
     upstream = Upstream(directory / "fleet")
     upstream.commit({"gitops-ds.yaml": "version: v1\nname: real\n", "clusters/test.yaml": "{}\n"})
-    options = ("-C", str(upstream.path), "--interval", "1s", "--powers", powers)
+    (directory / "settings.yaml").write_text(settings)
+    address = f"127.0.0.1:{controlplane.free_port()}"
+    options = (
+        *("--settings", str(directory / "settings.yaml"), "-C", str(upstream.path)),
+        *("--interval", "1s", "--powers", powers, "--listen", address),
+    )
     try:
         plane.start()
-        nodes.start(*names)
+        nodes.start(*NODES)
         with running(directory, plane, *options) as (service, log):
             lab = Lab(
                 directory=directory,
@@ -118,8 +133,9 @@ def laboratory(directory: Path, powers: str, names: tuple[str, ...] = NODES) -> 
                 namespace="service-test",
                 service=service,
                 log=log,
+                page=f"http://{address}",
             )
-            lab.until(lambda: ready_nodes(plane) == set(names))
+            lab.until(lambda: ready_nodes(plane) == set(NODES))
             yield lab
             assert service.poll() is None
             assert "Traceback" not in log.read_text()

@@ -4,12 +4,14 @@ of its layers.
 
 from __future__ import annotations
 
+import json
 import re
 import tarfile
 from pathlib import PurePosixPath
 
 import pytest
 
+from tests.controlplane import ROOT
 from tests.realnodes import engine
 from tests.realnodes.engine import Archive
 
@@ -25,6 +27,10 @@ FORBIDDEN = re.compile(
     r"^(usr/(local/)?s?bin|opt/[^/]+/bin)/(gcc|g\+\+|cc|c\+\+|ld|make|go|pip[\d.]*|uv)$"
     r"|^(root|run|tmp|src|renderers|usr/local/go|var/lib/apt/lists|var/cache/apt)/(?!.*\.wh\.)"
     r"|(^|/)(pip\.conf|\.netrc|\.git)$|\.(whl|deb)$|site-packages/(pip|setuptools|hatchling)/"
+)
+DISTRIBUTION = re.compile(r"/(?:site|dist)-packages/([^/.]+)-([^/-]+)\.(?:dist|egg)-info/?$")
+PACKAGE = re.compile(
+    r"^Package: (.*)\n(?:.+\n)*?Status: install ok installed\n(?:.+\n)*?Version: (.*)", re.M
 )
 ALLOWED = {"run/adduser"}  # an empty lock of useradd
 
@@ -71,6 +77,30 @@ def test_only_root_can_write_the_program(
     assert {entry.uid for entry in entries} == {0}
     assert [one.name for one in entries if one.mode & 0o022 and not one.issym()] == []
     assert [one.name for one in entries if one.mode & 0o6000] == []
+
+
+def test_the_image_lists_what_is_installed(image: Archive) -> None:
+    """https://cyclonedx.org/docs/1.6/json/: the required fields, and a reference for each."""
+    bill = json.loads(image.read("opt/gitops-ds/share/sbom.cdx.json"))
+    assert (bill["bomFormat"], bill["specVersion"], bill["version"]) == ("CycloneDX", "1.6", 1)
+    components = bill["components"]
+    assert {one["type"] for one in components} == {"library"}
+    assert all(one["name"] and one["version"] for one in components)
+    listed = [one["bom-ref"] for one in components]
+    assert listed == sorted(set(listed)) == [one["purl"] for one in components]
+
+    names = (entry.name for layer in image.layers() for entry in layer)
+    found = {match.groups() for name in names if (match := DISTRIBUTION.search(name))}
+    installed = {f"pkg:pypi/{re.sub('[-_.]+', '-', name).lower()}@{v}" for name, v in found}
+    assert "pkg:pypi/gitops-ds@0.1.0" in installed
+    assert {one for one in listed if one.startswith("pkg:pypi/")} == installed
+    packages = {(one["name"], one["version"]) for one in components if "pkg:deb/" in one["purl"]}
+    assert packages == set(PACKAGE.findall(image.read("var/lib/dpkg/status")))
+    assert {"libc6", "git", "openssh-client", "gpg"} <= {name for name, _ in packages}
+    modules = (ROOT / "tests/renderers/go.mod").read_text()
+    programs = re.findall(r"(helm.sh/helm/v3|sigs.k8s.io/kustomize/kustomize/v5) (v\S+)", modules)
+    assert len(programs) == 2
+    assert {f"pkg:golang/{path}@{version}" for path, version in programs} <= set(listed)
 
 
 def test_the_size_of_the_image(

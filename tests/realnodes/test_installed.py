@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests import deploy, renderers
+from tests import controlplane, deploy, renderers
 from tests.realnodes import engine, faults, installed
 from tests.realnodes.faults import Fault
 from tests.realnodes.installed import NAMESPACE, Installed
@@ -26,6 +26,8 @@ pytestmark = [
 ]
 AGENT = Fault("agent", lambda pod: pod["containers"][0].update(image="localhost/agent:2"))
 NETWORK = replace(AGENT, base=lambda pod: pod.update(hostNetwork=True))  # the agent is the network
+WATCHED = Fault("watched", lambda pod: None)
+FAKE = ("fake-1", "fake-2")
 CRASHES = Fault("agent", lambda pod: pod["containers"][0].update(args=["--exit-after=0"]))
 
 
@@ -48,14 +50,20 @@ def test_two_pods_of_the_image_follow_a_repository_and_leave_the_agents_at_the_e
     seconds = {"two pods are ready": lab.until(lambda: len(lab.replicas()) == 2)}
     for pod in lab.replicas().values():
         _is_unprivileged(pod)
+    _observe(lab)
     lab.create_credentials()
     lab.upstream.commit(_files(AGENT, changed=False))
     deploy.apply(lab.plane, lab.overlay())
     seconds["the first commit runs"] = lab.until(lambda: _runs(lab, "localhost/agent:1"))
     lab.until(lambda: len(lab.replicas()) == 2)
 
+    # From now on: the pods of the service would be fake on these nodes.
+    lab.plane.add_nodes([controlplane.node(name) for name in FAKE])
     lab.upstream.commit(_files(AGENT, changed=True))
-    seconds["a push runs"] = lab.until(lambda: _runs(lab, "localhost/agent:2"))
+    nodes = {*NODES, *FAKE}
+    seconds["a push runs on real and fake nodes"] = lab.until(
+        lambda: _nodes(lab, "localhost/agent:2") == nodes
+    )
     assert lab.are_healthy() or lab.until(lab.are_healthy)
 
     before = _uids(lab)
@@ -67,7 +75,7 @@ def test_two_pods_of_the_image_follow_a_repository_and_leave_the_agents_at_the_e
     assert before & _uids(lab), "a halted rollout left no node alone"
     lab.upstream.commit(_files(AGENT, changed=True))
     seconds["its revert runs"] = lab.until(
-        lambda: _runs(lab, "localhost/agent:2") and lab.are_healthy()
+        lambda: _nodes(lab, "localhost/agent:2") == nodes and lab.are_healthy()
     )
     assert len(before & _uids(lab)) >= 1
 
@@ -79,10 +87,16 @@ def test_two_pods_of_the_image_follow_a_repository_and_leave_the_agents_at_the_e
 
 
 def test_the_other_replica_takes_over_when_the_node_of_the_leader_is_lost(
-    lab: Installed, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """With the powers full, without the DaemonSet controller of Kubernetes, and by ssh."""
+    with installed.cluster(tmp_path, built_in=False) as lab:
+        _report(capsys, _take_over(lab))
+
+
+def _take_over(lab: Installed) -> dict[str, float]:
     lab.upstream.commit(_files(AGENT, changed=False))
-    deploy.apply(lab.plane, lab.overlay())
+    deploy.apply(lab.plane, lab.overlay("full", lab.ssh_url))
     lab.create_credentials()
     lab.until(lambda: len(lab.replicas()) == 2 and _runs(lab, "localhost/agent:1"))
     lab.until(lab.are_healthy)
@@ -97,7 +111,7 @@ def test_the_other_replica_takes_over_when_the_node_of_the_leader_is_lost(
     )
     seconds["two pods are ready again"] = lab.until(lambda: set(lab.replicas()) == others)
     assert lab.leader() != first
-    _report(capsys, seconds)
+    return seconds
 
 
 CHART = (
@@ -176,9 +190,30 @@ def test_the_overlays_run_on_nodes_without_a_part_of_a_cluster(
         lab.until(lambda: _nodes(lab, "localhost/agent:2") == set(names) and lab.are_healthy())
 
 
+def _observe(lab: Installed) -> None:
+    """The service reports that it would have created the same pods, and writes nothing."""
+    deploy.apply(lab.plane, lab.overlay("observe"))
+    lab.until(
+        lambda: (
+            len(pods := lab.replicas()) == 2
+            and all("--powers=observe" in json.dumps(pod["spec"]) for pod in pods.values())
+            and lab.leader() in {pod["metadata"]["name"] for pod in pods.values()}
+        )
+    )
+    body = faults.manifest(WATCHED, changed=False)
+    lab.plane.kubectl("create", "-f", "-", stdin=json.dumps(body))
+    lab.until(lambda: bool(lab.events("Compared")))
+    for one in lab.events("Compared"):
+        assert (one["object"], one["created"]) == ("DaemonSet default/watched", 3)
+        assert one["differences"] == 0
+    kinds = ("daemonsets,pods,controllerrevisions", "--show-managed-fields", "-o", "json")
+    for one in json.loads(lab.plane.kubectl("-n", "default", "get", *kinds))["items"]:
+        managers = {entry["manager"] for entry in one["metadata"]["managedFields"]}
+        assert managers <= {"kubectl-create", "kube-controller-manager", "kubelet"}, one
+
+
 def _repository(url: str) -> dict[str, Any]:
-    folder = "/etc/gitops-ds/credentials"
-    credentials = {"username": "bot", "tokenFile": f"{folder}/token", "caFile": f"{folder}/ca"}
+    credentials = installed.CREDENTIALS["https"]
     return {"url": url, "branch": "main", "interval": "1s", "credentials": credentials}
 
 
