@@ -83,7 +83,7 @@ class Controller:
             warnings=self._warnings.of,
         )
         writes = powers is not Powers.OBSERVE
-        inputs = StartupInputs(clock, emit, self._warnings.newest, writes=writes)
+        inputs = StartupInputs(clock, emit, self._warnings.known, writes=writes)
         self.startup_taints = StartupTaints(cluster, self._cache, inputs)
         self._refused: dict[Key, tuple[Action, ...]] = {}
         self._repetitions: dict[Key, Repetition] = {}

@@ -72,10 +72,9 @@ class PodWarnings:
         self._followed[key] = followed
         return _causes(followed)
 
-    def newest(self, key: Key) -> Mapping[str, PodCause]:
+    def known(self, key: Key) -> Mapping[str, PodCause]:
         """The last warnings of the pods of a DaemonSet that are followed, by the UID of the pod."""
-        followed = self._followed.get(key, {})
-        return {uid: one.cause for uid, one in followed.items() if one.cause is not None}
+        return _causes(self._followed.get(key, {}))
 
     def forget(self, key: Key) -> None:
         """Ends the reads for a DaemonSet."""

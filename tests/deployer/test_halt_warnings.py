@@ -10,7 +10,7 @@ import pytest
 
 from gitops_ds import errors
 from gitops_ds.controller import pod_warnings
-from gitops_ds.controller.controller import Powers
+from gitops_ds.controller.powers import Powers
 from gitops_ds.model.cluster import EVERYTHING, Listing, Selection
 from gitops_ds.model.objects import CONTROLLER_REVISION, EVENT, Body, Resource
 from gitops_ds.model.rollouts.staged_rollout import Halt
