@@ -81,7 +81,7 @@ class KubeEventWriter:
         """Writes events until it is cancelled."""
         while True:
             series = await self._queue.get()
-            with contextlib.suppress(errors.ClusterError):
+            with contextlib.suppress(errors.GitopsError):  # also a name that is not valid
                 await self._write(series)
 
     async def _write(self, series: EventSeries) -> None:
