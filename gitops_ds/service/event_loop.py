@@ -26,10 +26,12 @@ def report(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
     """Logs an error of a callback, except that of a closed TLS connection.
 
     uvloop still decrypts what had arrived when the connection was closed, fails to answer on the
-    closed transport, and reports that as fatal (`SSLProtocol._do_read` in uvloop/sslproto.pyx).
+    closed transport, and reports that as fatal (`SSLProtocol._do_read` in uvloop/sslproto.pyx). A
+    transport whose handle is closed does not always say so (`_ensure_alive` in handles/handle.pyx).
     """
-    transport = context.get("transport")
+    transport, error = context.get("transport"), context.get("exception")
     closed = transport is not None and transport.is_closing()
+    closed |= isinstance(error, RuntimeError) and str(error).endswith("the handler is closed")
     if closed and context.get("message") == "Fatal error on SSL protocol":
         return
     loop.default_exception_handler(context)

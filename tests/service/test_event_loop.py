@@ -20,9 +20,23 @@ class Connection(asyncio.Transport):
         return self._closed
 
 
-@pytest.mark.parametrize("closed", [True, False])
+HANDLE = RuntimeError(
+    "unable to perform operation on <TCPTransport closed=True reading=False 0x1>; the handler is "
+    "closed"
+)
+
+
+@pytest.mark.parametrize(
+    ("error", "closed", "reported"),
+    [
+        (ssl.SSLError("bad record"), True, False),
+        (ssl.SSLError("bad record"), False, True),
+        (HANDLE, False, False),
+        (RuntimeError("another"), False, True),
+    ],
+)
 def test_only_a_tls_error_on_a_closed_connection_is_not_reported(
-    caplog: pytest.LogCaptureFixture, *, closed: bool
+    caplog: pytest.LogCaptureFixture, error: Exception, *, closed: bool, reported: bool
 ) -> None:
     loop = asyncio.new_event_loop()
     try:
@@ -31,7 +45,7 @@ def test_only_a_tls_error_on_a_closed_connection_is_not_reported(
                 loop,
                 {
                     "message": "Fatal error on SSL protocol",
-                    "exception": ssl.SSLError("bad record"),
+                    "exception": error,
                     "transport": Connection(closed=closed),
                 },
             )
@@ -39,6 +53,6 @@ def test_only_a_tls_error_on_a_closed_connection_is_not_reported(
     finally:
         loop.close()
     messages = [record.getMessage().splitlines()[0] for record in caplog.records]
-    assert messages == ["Fatal error on SSL protocol"] * (not closed) + [
+    assert messages == ["Fatal error on SSL protocol"] * reported + [
         "Task exception was never retrieved"
     ]
