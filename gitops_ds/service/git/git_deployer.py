@@ -13,6 +13,7 @@ from gitops_ds.client.supervisor import Supervisor, ended
 from gitops_ds.deployer import loop as deployer_loop
 from gitops_ds.deployer import requests, state_store
 from gitops_ds.deployer.object_claims import Rank
+from gitops_ds.deployer.owner_identity import FoundOwner
 from gitops_ds.deployer.target import DeployTarget
 from gitops_ds.fleet import agents as fleet_agents
 from gitops_ds.fleet.cluster_overview import ClusterRow
@@ -146,10 +147,10 @@ class GitDeployer(runnable.DeployerPart):
             cluster = context.service.cluster.name
             source = GitSource(repository, self._settings, cluster, context.preparing)
             await self._claim_known(source.name)
-            first = await self._startup.run(source, lambda: self._leading)
-            if first is None:
+            owner = await self._startup.run(source, lambda: self._leading)
+            if owner is None:
                 return
-            async with self._loop_of(source, source.owner(first)) as loop:
+            async with self._loop_of(source, owner) as loop:
                 self.loop = loop
                 schedule = git_schedule.Schedule(self._trigger, self._tick)
                 try:
@@ -166,9 +167,11 @@ class GitDeployer(runnable.DeployerPart):
             context.claim(*await state_store.owners(context.cluster, namespace, repository))
 
     @contextlib.asynccontextmanager
-    async def _loop_of(self, source: GitSource, id: str) -> AsyncIterator[deployer_loop.Loop]:
+    async def _loop_of(
+        self, source: GitSource, owner: FoundOwner
+    ) -> AsyncIterator[deployer_loop.Loop]:
         """The loop of an owner. Raises SettingsError for a second repository with the same id."""
-        context, settings = self._context, self._settings
+        context, settings, id = self._context, self._settings, owner.id
         full_name = " ".join((source.name, settings.path)).strip()
         if context.owners.setdefault(id, full_name) != full_name:
             raise errors.SettingsError(
@@ -177,7 +180,13 @@ class GitDeployer(runnable.DeployerPart):
             )
         context.claim(id)
         target = DeployTarget(
-            context.cluster, context.service.cluster.namespace, id, source.name, settings.path
+            context.cluster,
+            context.service.cluster.namespace,
+            id,
+            source.name,
+            settings.path,
+            contains=source.contains,
+            unused=owner.unused,
         )
         state = InvolvedObject(
             CONFIG_MAP.api_version,
