@@ -71,6 +71,24 @@ def completed(history: TemplateHistory, target: Revision | None) -> TemplateHist
     return in_force(history, proof, target.template, proof.since)
 
 
+def ended(
+    history: TemplateHistory, current: Revision | None, source: str, commit: str
+) -> TemplateHistory:
+    """The history with the commit that replaces the halted template of the current target; `source`
+    is the digest of the template in it.
+    """
+    if current is None:
+        return history
+    hash = revisions.labels_of(current).get(names.ROLLOUT, "")
+    halted = tuple(
+        replace(one, ended=commit)
+        if one.hash == hash and one.source and one.source != source and not one.ended
+        else one
+        for one in history.halted
+    )
+    return replace(history, halted=halted)
+
+
 def _from_objects(old: Body, own: Iterable[Revision], stored: TemplateHistory) -> TemplateHistory:
     """The stored history, or a newer one of the objects: a process may have ended between the write
     of a DaemonSet and that of the state. Proofs of other revisions are earlier ones.
