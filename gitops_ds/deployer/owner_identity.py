@@ -120,18 +120,24 @@ def choose(key: OwnerKey, known: Mapping[str, KnownOwner]) -> FoundOwner:
 
 
 async def find(cluster: Cluster, namespace: str, key: OwnerKey, evidence: Evidence) -> FoundOwner:
-    """The owner's id of a repository. Raises Refused for the name of another repository, and
-    ClusterError.
+    """The owner's id of a repository, by its address if the states can't be read: what needs them
+    reports that. Raises Refused for the name of another repository, and a retryable ClusterError.
     """
+    try:
+        return await _find(cluster, namespace, key, evidence)
+    except errors.ClusterError as error:
+        if error.retryable:
+            raise
+        return FoundOwner(key.new_id())
+
+
+async def _find(cluster: Cluster, namespace: str, key: OwnerKey, evidence: Evidence) -> FoundOwner:
     own = await state_store.load(cluster, namespace, key.new_id())
     if own.inventory and (key.hint or key.is_at(own)):
         if key.hint and not key.is_at(own):
             await _refuse_fork(cluster, namespace, (key, own), evidence)
         return FoundOwner(key.new_id())
-    try:
-        states = await state_store.load_all(cluster, namespace)
-    except errors.Forbidden:  # an account that may read only its own state
-        return FoundOwner(key.new_id())
+    states = await _states(cluster, namespace)
     here = {id: state for id, state in states.items() if key.is_of(id, state)}
     followed = await _followed(cluster, namespace, evidence) if here else frozenset()
     return choose(
@@ -141,6 +147,18 @@ async def find(cluster: Cluster, namespace: str, key: OwnerKey, evidence: Eviden
             for id, state in here.items()
         },
     )
+
+
+async def _states(cluster: Cluster, namespace: str) -> Mapping[str, DeployerState]:
+    """The states of a namespace, without those whose content is invalid."""
+    states = {}
+    for id in await state_store.owners(cluster, namespace):
+        try:
+            states[id] = await state_store.load(cluster, namespace, id)
+        except errors.ClusterError as error:
+            if error.retryable:
+                raise
+    return states
 
 
 async def _has_moved(key: OwnerKey, state: DeployerState, evidence: Evidence, seen: bool) -> bool:
@@ -179,10 +197,7 @@ async def _refuse_fork(
 
 async def _followed(cluster: Cluster, namespace: str, evidence: Evidence) -> frozenset[str]:
     """The ids that a service followed; for a command those that one follows now."""
-    try:
-        statuses = await source_status_store.load_all(cluster, namespace, evidence.now)
-    except errors.Forbidden:
-        return frozenset()
+    statuses = await source_status_store.load_all(cluster, namespace, evidence.now)
     return frozenset(id for id, one in statuses.items() if evidence.is_service or one.active)
 
 
