@@ -7,6 +7,7 @@ import contextlib
 import random
 import time
 from collections.abc import AsyncIterator, Sequence
+from functools import partial
 
 from gitops_ds import errors
 from gitops_ds.client.supervisor import Supervisor, ended
@@ -247,7 +248,11 @@ class GitDeployer(runnable.DeployerPart):
     ) -> ApprovalWriter:
         repository, settings = source.repository, self._settings
         reviews = settings.forge and ForgeReviews(
-            repository, self._address, settings.forge, settings.path
+            repository,
+            self._address,
+            settings.forge,
+            settings.path,
+            partial(git_source.branch_of, repository, settings),
         )
         return ApprovalWriter(
             ApprovalContext(

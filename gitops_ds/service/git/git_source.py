@@ -178,6 +178,16 @@ class GitSource:
         )
 
 
+async def branch_of(repository: Repository, settings: RepositorySettings) -> str:
+    """The followed branch; empty for a tag, a commit and another ref. Raises SourceError."""
+    if settings.tag or settings.semver or settings.commit:
+        return ""
+    if settings.ref:
+        branch = settings.ref.removeprefix("refs/heads/")
+        return "" if branch == settings.ref else branch
+    return settings.branch or await repository.default_branch()
+
+
 def limits_of(settings: RepositorySettings) -> RepositoryLimits:
     """The limits of a fetch."""
     return RepositoryLimits(

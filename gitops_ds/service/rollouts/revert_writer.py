@@ -32,6 +32,7 @@ from gitops_ds.model.rollouts.halted_rollout import AppliedRollouts, HaltedRollo
 from gitops_ds.pipeline.prepare import Prepared
 from gitops_ds.plan.rollouts import rollout_reverts, staging
 from gitops_ds.plan.rollouts.rollout_reverts import BranchHistory, NoRevert, RevertCommits
+from gitops_ds.service.git import git_source
 from gitops_ds.service.notifications import commit_status
 from gitops_ds.service.rollouts import commit_author
 from gitops_ds.service.timed_attempts import TimedAttempts
@@ -244,14 +245,12 @@ class RevertWriter(TimedAttempts[HaltedRollout]):
     async def _branch(self) -> str:
         """The followed branch. Raises Refused if a tag or a commit is followed."""
         settings = self._context.settings
-        if settings.tag or settings.semver or settings.commit:
+        branch = await git_source.branch_of(self._context.repository, settings)
+        if not branch and settings.ref:
+            raise errors.Refused(f"a revert needs a branch: {settings.ref} is another ref")
+        if not branch:
             raise errors.Refused("a revert needs a branch: the service follows a tag or a commit")
-        if settings.ref:
-            branch = settings.ref.removeprefix("refs/heads/")
-            if branch == settings.ref:
-                raise errors.Refused(f"a revert needs a branch: {settings.ref} is another ref")
-            return branch
-        return settings.branch or await self._context.repository.default_branch()
+        return branch
 
     def _signature(self, halted: HaltedRollout) -> Signature:
         """The author, and the time at which the revert was due: so every replica creates the same
