@@ -142,7 +142,8 @@ def name_for(daemonset: DaemonSet) -> str:
 
 def new(daemonset: DaemonSet, number: int) -> dict[str, Any]:
     """A new revision of the DaemonSet's template, with the template's labels and the DaemonSet's
-    annotations.
+    annotations. Those that state something about a revision are not copied: who may write
+    DaemonSets can't write them to revisions.
     """
     hash = hash_of(daemonset.template, daemonset.collision_count)
     labels = (daemonset.template.get("metadata") or {}).get("labels") or {}
@@ -153,7 +154,11 @@ def new(daemonset: DaemonSet, number: int) -> dict[str, Any]:
             "name": f"{daemonset.key.name}-{hash}",
             "namespace": daemonset.key.namespace,
             "labels": {**labels, names.REVISION_HASH: hash},
-            "annotations": dict(daemonset.annotations),
+            "annotations": {
+                name: text
+                for name, text in daemonset.annotations.items()
+                if name not in names.OF_REVISIONS
+            },
             "ownerReferences": [owner_reference(daemonset)],
         },
         "revision": number,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from gitops_ds.cli.parameters import arguments, candidates, list_options, option
 if TYPE_CHECKING:  # --help imports none of these
     from gitops_ds.apimachinery import jsonpath
 
+HALT_HEAD = ["HALTED", "COMMIT", "AUTHOR", "STAGE", "REASON", "REPLACED-BY", "BY"]
 HEAD = ["REVISION", "COMMIT", "AUTHOR", "WHEN", "CHANGE-CAUSE", "NODES"]
 
 
@@ -81,16 +83,40 @@ async def _history(args: HistoryArgs) -> int:
             shown = objects.field(agent.key, change)
             click.echo(f"{show_path(shown.path)}: {shown.old!r} -> {shown.new!r}")
         return 0
-    items = list_options.in_order(await _items(agent, args.directory), args.sort_by, dict)
+    items, halts = await _items(agent, args.directory)
+    items = list_options.in_order(items, args.sort_by, dict)
     if not args.output.is_table:
-        document = {"apiVersion": names.API_VERSION, "kind": "History", "items": items}
+        document = {
+            "apiVersion": names.API_VERSION,
+            "kind": "History",
+            "items": items,
+            "halts": halts,
+        }
         list_options.write(args.output, document, [_name(item["name"]) for item in items])
         return 0
     wide = args.output.is_wide
     head = [*HEAD, "NAME"] if wide else HEAD
     rows = [_row(item, wide=wide) for item in items]
     click.echo(table.columns(head, rows, headers=not args.no_headers), nl=False)
+    if halts and not args.no_headers:
+        click.echo()
+        click.echo(table.columns(HALT_HEAD, [_halt_row(one) for one in halts]), nl=False)
     return 0
+
+
+def _halt_row(halt: Mapping[str, Any]) -> list[str]:
+    from gitops_ds.model.objects import short
+
+    replaced = halt["replacedBy"] or {"commit": "", "author": ""}
+    return [
+        halt["haltedAt"],
+        short(halt["commit"]),
+        halt["author"],
+        halt["stage"],
+        halt["reason"],
+        short(replaced["commit"]) if replaced["commit"] else "",
+        replaced["author"],
+    ]
 
 
 def _name(revision: str) -> str:
@@ -112,17 +138,29 @@ def _row(item: Mapping[str, Any], *, wide: bool) -> list[str]:
     return [*row, item["name"]] if wide else row
 
 
-async def _items(agent: Any, directory: str | None) -> list[dict[str, Any]]:
+async def _items(
+    agent: Any, directory: str | None
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """The revisions and the halted rollouts, with authors if Git is available."""
     from gitops_ds import errors
-    from gitops_ds.commands import history as commands_history
     from gitops_ds.pipeline import open_repository
 
     named = open_repository.named(directory)
-    if named.where is None:
-        return await commands_history.history(agent, None)
-    try:
-        async with open_repository.opened(named) as repository:
-            return await commands_history.history(agent, repository)
-    except errors.SourceError as error:
-        options.say(f"authors are unknown: {error}")
-        return await commands_history.history(agent, None)
+    async with contextlib.AsyncExitStack() as stack:
+        repository = None
+        if named.where is not None:
+            try:
+                repository = await stack.enter_async_context(open_repository.opened(named))
+                return await _both(agent, repository)
+            except errors.SourceError as error:
+                options.say(f"authors are unknown: {error}")
+        return await _both(agent, None)
+
+
+async def _both(agent: Any, repository: Any) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    from gitops_ds.commands import history as commands_history
+
+    return (
+        await commands_history.history(agent, repository),
+        await commands_history.halts(agent, repository),
+    )

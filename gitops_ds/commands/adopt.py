@@ -217,7 +217,8 @@ def _left_alone(body: Body) -> str:
     """Why a DaemonSet is not written, else empty."""
     metadata, key = section(body.get("metadata")), key_of(body)
     if ours := object_owner.owner_of(body):
-        return f"{key} is in Git already: {ours} applies it"
+        repository = section(metadata.get("annotations")).get(names.REPOSITORY, ours)
+        return f"{key} is in Git already: {repository} applies it"
     for owner in metadata.get("ownerReferences") or ():
         if owner.get("controller"):
             return (

@@ -11,9 +11,10 @@ from typing import Any
 import msgspec
 
 from gitops_ds import errors
-from gitops_ds.apimachinery import defaults, revisions
+from gitops_ds.apimachinery import defaults, revisions, timestamps
 from gitops_ds.commands import backport
 from gitops_ds.commands.backport import BackportOptions
+from gitops_ds.fleet import halt_story
 from gitops_ds.fleet.agents import Agent, when
 from gitops_ds.git.commit_writer import CommitReason
 from gitops_ds.git.repository import Repository
@@ -52,6 +53,34 @@ async def history(agent: Agent, repository: Repository | None) -> list[dict[str,
             }
         )
     return entries
+
+
+async def halts(agent: Agent, repository: Repository | None) -> list[dict[str, Any]]:
+    """The halted rollouts, oldest first, each with its commit and the one that replaced it."""
+    return [
+        {
+            **await _commit(repository, one.commit),
+            "haltedAt": timestamps.text(one.at),
+            "stage": one.stage,
+            "reason": one.reason,
+            "nodes": [
+                {"name": node.node, "reason": node.reason, "message": node.message}
+                for node in one.nodes
+            ],
+            "replacedBy": await _commit(repository, one.replaced_by) if one.replaced_by else None,
+        }
+        for one in halt_story.of(agent)
+    ]
+
+
+async def _commit(repository: Repository | None, commit: str) -> dict[str, str]:
+    info = await _info(repository, commit)
+    return {
+        "commit": commit,
+        "author": info.author if info else "",
+        "committed": when(info.committed) if info else "",
+        "changeCause": info.subject if info else "",
+    }
 
 
 async def _info(repository: Repository | None, commit: str) -> CommitInfo | None:

@@ -6,6 +6,7 @@ start of the program.
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -14,12 +15,14 @@ import msgspec
 from gitops_ds import errors
 from gitops_ds.client import connect
 from gitops_ds.commands import cluster_snapshot
-from gitops_ds.deployer import prepared_plan, state_store
+from gitops_ds.deployer import owner_identity, prepared_plan
+from gitops_ds.deployer.owner_identity import OwnerKey
 from gitops_ds.deployer.prepared_plan import PreparedPlan
 from gitops_ds.deployer.target import DeployTarget
 from gitops_ds.model.change import Plan
 from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.live import Live
+from gitops_ds.model.objects import CommitId
 from gitops_ds.model.plural import counted
 from gitops_ds.model.sources.bundle import Bundle
 from gitops_ds.model.sources.source_tree import SourceTree
@@ -92,14 +95,10 @@ def _with_content(
     return prepared_commit
 
 
-def owner_of(prepared_commit: Prepared, repository: open_repository.RepositoryRef) -> str:
-    """The id under which the repository owns objects in that cluster."""
-    return state_store.identity(
-        prepared_commit.bundle.owner_hint,
-        repository.identity,
-        repository.path,
-        prepared_commit.bundle.cluster.name,
-    )
+def owner_key(prepared_commit: Prepared, repository: open_repository.RepositoryRef) -> OwnerKey:
+    """What owns the objects of the repository in that cluster."""
+    bundle = prepared_commit.bundle
+    return OwnerKey(bundle.owner_hint, repository.identity, repository.path, bundle.cluster.name)
 
 
 @asynccontextmanager
@@ -116,7 +115,8 @@ async def drafted(
     async with connect.opened(
         target.connection.naming(target.cluster), prepared_commit.bundle.cluster
     ) as cluster:
-        place = _place(cluster, repository, prepared_commit, target)
+        key = owner_key(prepared_commit, repository)
+        place = await _place(cluster, key, target, _evidence(repository, snapshot, options))
         yield (
             place,
             await prepared_plan.draft(place, prepared_commit.bundle, snapshot.commit, options),
@@ -162,8 +162,9 @@ def planned(
         else cluster_snapshot.simulated(target.simulate or 0)
     )
     commit = snapshot.commit
+    key = owner_key(prepared_commit, repository)
     stamp = Stamp(
-        owner_of(prepared_commit, repository),
+        owner_identity.of_live(key, prepared_commit.bundle.manifests, live.objects),
         repository.identity,
         commit.id if commit else "",
         commit.subject if commit else "",
@@ -187,13 +188,38 @@ def with_stages(plan: Plan, bundle: Bundle, live: Live) -> Plan:
     return replace(plan, changes=tuple(changes))
 
 
-def _place(
-    cluster: Cluster,
-    repository: open_repository.RepositoryRef,
-    prepared_commit: Prepared,
-    target: ApplyTarget,
+def _evidence(
+    repository: open_repository.RepositoryRef, snapshot: SourceTree, options: ApplyOptions
+) -> owner_identity.Evidence:
+    async def contains(commit: CommitId) -> bool:
+        from gitops_ds.git.object_reader import BranchMovement
+
+        if snapshot.commit is None:
+            return False
+        async with open_repository.opened(repository) as repo:
+            await repo.fetch(snapshot.commit.id)
+            movement = await repo.movement(commit, snapshot.commit.id)
+            return movement is not BranchMovement.REWRITTEN
+
+    return owner_identity.Evidence(
+        contains,
+        lambda other: owner_identity.is_elsewhere(other, repository.identity),
+        time.time(),
+        adopt=options.adopt,
+    )
+
+
+async def _place(
+    cluster: Cluster, key: OwnerKey, target: ApplyTarget, evidence: owner_identity.Evidence
 ) -> DeployTarget:
-    owner = owner_of(prepared_commit, repository)
+    namespace = target.connection.state_namespace
+    owner = await owner_identity.find(cluster, namespace, key, evidence)
     return DeployTarget(
-        cluster, target.connection.state_namespace, owner, repository.identity, repository.path
+        cluster,
+        namespace,
+        owner.id,
+        key.repository,
+        key.path,
+        contains=evidence.contains,
+        unused=owner.unused,
     )

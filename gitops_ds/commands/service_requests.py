@@ -16,6 +16,7 @@ import msgspec
 
 from gitops_ds import errors
 from gitops_ds.deployer import requests, source_status_store, state_store
+from gitops_ds.git import address
 from gitops_ds.model import names
 from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.deployer_state import DeployerState
@@ -61,7 +62,11 @@ async def find(cluster: Cluster, where: Where) -> StateObject:
             f"no service has run here: no state is in namespace {where.namespace}", there
         )
     named = _around(where.repository)
-    mine = {id: state for id, state in there.items() if state.repository in named}
+    mine = {
+        id: state
+        for id, state in there.items()
+        if any(address.same_place(state.repository, one) for one in named)
+    }
     if where.repository is not None and not mine:
         raise _nothing(f"no service follows {where.repository} here", there)
     mine = mine or dict(there)

@@ -38,7 +38,7 @@ from gitops_ds.model.skipped import Skipped
 from gitops_ds.model.sources.bundle import Bundle, Manifest
 from gitops_ds.model.sources.source_tree import CommitInfo
 from gitops_ds.model.values import replace
-from gitops_ds.plan import prune
+from gitops_ds.plan import field_managers, prune
 
 AT_ONCE = 16
 
@@ -267,7 +267,8 @@ def assemble(
         owner, daemonset = revisions.owner_of(revision), target_revisions.daemonset_of(revision)
         if owner and owner.uid in by_uid:
             grouped[by_uid[owner.uid]].append(revision)
-        if daemonset and daemonset.uid in by_uid:
+        # the DaemonSet controller copies labels and annotations of other writers
+        if daemonset and daemonset.uid in by_uid and field_managers.is_applied(body):
             targets[by_uid[daemonset.uid]].append(revision)
     history = {
         key: tuple(sorted(some, key=lambda revision: (revision.number, revision.name)))

@@ -12,14 +12,21 @@ from collections.abc import Callable
 import msgspec
 
 from gitops_ds import errors
-from gitops_ds.deployer import applier, dependencies, state_store, state_update
+from gitops_ds.deployer import applier, dependencies, other_owners, state_store, state_update
 from gitops_ds.deployer.applier import AppliedObject
 from gitops_ds.deployer.prepared_plan import PreparedPlan
 from gitops_ds.deployer.target import DeployTarget
+from gitops_ds.git import address
 from gitops_ds.model.change import Operation
 from gitops_ds.model.deployer_state import DeployerState
 from gitops_ds.model.events.base import Emit
-from gitops_ds.model.events.deployer import Applied, NotApplied, Planned, Reconciled
+from gitops_ds.model.events.deployer import (
+    Applied,
+    NotApplied,
+    Planned,
+    Reconciled,
+    RepositoryMoved,
+)
 from gitops_ds.model.events.drift import DriftCorrected
 from gitops_ds.model.values import replace
 from gitops_ds.plan import drift, drift_events
@@ -49,6 +56,9 @@ async def carry_out(
     plan = prepared.plan
     if unknown := plan.unknown_nodes:
         raise errors.NotPermitted(f"nothing was applied: {unknown.message}")
+    before = prepared.state.repository
+    if before and not address.same_place(before, target.repository):
+        emit(RepositoryMoved(clock(), target.owner, before, target.repository))
     _publish_plan(prepared, emit, clock)
 
     def report(done: AppliedObject) -> None:
@@ -59,6 +69,7 @@ async def carry_out(
             emit(DriftCorrected(clock(), done.change.key, drifted, drift.words(drifted)))
 
     base = prepared.state
+    taken = _taken_over(target, prepared)
     prepared = await _announce(target, prepared)
     waits = dependencies.of(target.cluster, prepared.bundle, options.patience)
     outcome = await applier.apply_changes(prepared.applier, plan.changes, waits, report)
@@ -67,10 +78,19 @@ async def carry_out(
     state = _rebased(base, state_update.after_apply(prepared, outcome, target), prepared.state)
     if state != prepared.state:
         state = await _save(target, base, state)
+        await other_owners.forget_unused(target, taken | target.unused, state.inventory, clock())
     refusals = (*plan.refusals, *(refusal for _, refusal in outcome.refused))
     ended = Reconciled(clock(), plan.commit, len(outcome.written), refusals)
     emit(ended)
     return Reconciliation(ended, state)
+
+
+def _taken_over(target: DeployTarget, prepared: PreparedPlan) -> frozenset[str]:
+    """The other owners of the objects that the plan writes."""
+    objects = prepared.applier.live.objects
+    return other_owners.of(
+        (objects.get(change.key, {}) for change in prepared.plan.writes), target.owner
+    )
 
 
 async def compare(
@@ -112,6 +132,7 @@ async def _announce(target: DeployTarget, prepared: PreparedPlan) -> PreparedPla
     announced = replace(
         state,
         repository=target.repository,
+        path=target.path,
         cluster=plan.cluster,
         inventory=inventory,
         approved=approved,

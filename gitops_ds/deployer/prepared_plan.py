@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from gitops_ds.deployer import dry_runs, live_state, state_store
+from gitops_ds.deployer import dry_runs, live_state, other_owners, state_store
 from gitops_ds.deployer.applier import Applier
 from gitops_ds.deployer.live_state import LocatedBundle
 from gitops_ds.deployer.target import DeployTarget
@@ -68,6 +68,10 @@ async def draft_located(
     live = live or await live_state.read(target.cluster, located.resources, target.owner)
     resources = {**located.resources, **await _strays(target, located, live)}
     context = _context(target, located, options, state)
+    if not options.adopt:
+        wanted = (live.objects.get(key, {}) for key in located.bundle.manifests)
+        foreign = other_owners.of(wanted, target.owner) - options.other_owners.behind
+        context = replace(context, owners=await other_owners.described(target, foreign))
     served = {key: m for key, m in located.bundle.manifests.items() if key in resources}
     staged = await _staged(
         Applier(target.cluster, resources, live, context), replace(located.bundle, manifests=served)

@@ -194,7 +194,7 @@ class Saver:
         self._status = replace(self._status, written=self._clock())
         await self._cluster.apply(
             CONFIG_MAP,
-            _body(self._namespace, self._status),
+            body(self._namespace, self._status),
             manager=names.FIELD_MANAGER,
             force=True,
         )
@@ -205,7 +205,8 @@ def config_map_name(id: str) -> str:
     return f"gitops-ds.source.{id}"
 
 
-def _body(namespace: str, status: SourceStatus) -> dict[str, Any]:
+def body(namespace: str, status: SourceStatus) -> dict[str, Any]:
+    """The ConfigMap with a status."""
     labels = {"app.kubernetes.io/managed-by": "gitops-ds", _LABEL: status.id}
     metadata = {"namespace": namespace, "name": config_map_name(status.id), "labels": labels}
     flat = {

@@ -23,6 +23,7 @@ import msgspec
 import orjson
 
 from gitops_ds import errors
+from gitops_ds.git import address
 from gitops_ds.model import names
 from gitops_ds.model.cluster import Cluster, Selection
 from gitops_ds.model.deployer_state import DeployerState, Generation, KnownDrift
@@ -82,7 +83,7 @@ async def load_or_create(target: DeployTarget) -> DeployerState:
     stored = await load(target.cluster, target.namespace, target.owner)
     if stored.version:
         return stored
-    new = replace(stored, repository=target.repository)
+    new = replace(stored, repository=target.repository, path=target.path)
     return await save(target.cluster, target.namespace, target.owner, new)
 
 
@@ -168,6 +169,7 @@ def show(state: DeployerState) -> dict[str, Any]:
     return {
         "version": "v1",
         "repository": state.repository,
+        **({} if state.path is None else {"path": state.path}),
         "cluster": state.cluster,
         "lastGoodCommit": state.last_good,
         "lastAttemptedCommit": state.last_attempted,
@@ -211,6 +213,7 @@ def _parse(stored: Mapping[str, Any], version: str) -> DeployerState:
         revisions[_daemonset(name)] = {int(n): CommitId(commit) for n, commit in commits.items()}
     return DeployerState(
         repository=stored["repository"],
+        path=stored.get("path"),
         cluster=stored["cluster"],
         last_good=stored["lastGoodCommit"],
         last_attempted=stored["lastAttemptedCommit"],
@@ -274,4 +277,5 @@ async def owners(cluster: Cluster, namespace: str, repository: str = "") -> list
     ids = sorted(name.removeprefix(prefix) for name in named)
     if not repository:
         return ids
-    return [id for id in ids if (await load(cluster, namespace, id)).repository == repository]
+    states = {id: await load(cluster, namespace, id) for id in ids}
+    return [id for id in ids if address.same_place(states[id].repository, repository)]

@@ -59,6 +59,7 @@ def after_apply(
     return replace(
         old,
         repository=target.repository,
+        path=target.path,
         cluster=plan.cluster,
         last_attempted=plan.commit,
         last_good=plan.commit if clean else old.last_good,

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import msgspec
 
 from gitops_ds.deployer import deletion_contents
 from gitops_ds.model.cluster import Cluster
-from gitops_ds.model.objects import Key
+from gitops_ds.model.objects import CommitId, Key
 
 
 class DeployTarget(msgspec.Struct, frozen=True):
     """The cluster, the namespace of the state, the owner id of the objects, and the clock there.
 
     `wrote` is called for each written object with its version, "" for a deletion. `contents` lists
-    the contents of a Namespace that would be deleted.
+    the contents of a Namespace that would be deleted. `contains`: whether a commit is in the
+    history of the repository. `unused` are former ids of the owner without objects.
     """
 
     cluster: Cluster
@@ -27,3 +28,5 @@ class DeployTarget(msgspec.Struct, frozen=True):
     clock: Callable[[], float] = time.time
     wrote: Callable[[Key, str], None] = lambda _key, _version: None
     contents: deletion_contents.Read = deletion_contents.read
+    contains: Callable[[CommitId], Awaitable[bool]] | None = None
+    unused: frozenset[str] = frozenset()

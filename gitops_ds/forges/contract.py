@@ -109,11 +109,14 @@ class ReviewState(StrEnum):
 
 
 class MergedPullRequest(msgspec.Struct, frozen=True):
-    """A merged pull request: the head that was merged, and its author."""
+    """A merged pull request: the head that was merged, its author, and the branch that it was
+    merged into (`base`).
+    """
 
     number: int
     head: str
     author: str
+    base: str
 
 
 class PullRequestHead(msgspec.Struct, frozen=True):

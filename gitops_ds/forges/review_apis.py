@@ -158,7 +158,12 @@ class GitLabReviews(GitHubReviews, frozen=True):
     def read_merged(self, reply: Any) -> Sequence[MergedPullRequest]:
         """The number of the merge request within the project."""
         return [
-            MergedPullRequest(int(one["iid"]), text(one["sha"]), _name(one["author"], "username"))
+            MergedPullRequest(
+                int(one["iid"]),
+                text(one["sha"]),
+                _name(one["author"], "username"),
+                text(one["target_branch"]),
+            )
             for one in reply or ()
             if one["state"] == "merged"
         ]
@@ -218,7 +223,10 @@ def _get(purpose: RequestPurpose, path: str) -> ForgeRequest:
 
 def _merged(item: Any) -> MergedPullRequest:
     return MergedPullRequest(
-        int(item["number"]), text(item["head"]["sha"]), _name(item.get("user"), "login")
+        int(item["number"]),
+        text(item["head"]["sha"]),
+        _name(item.get("user"), "login"),
+        text(item["base"]["ref"]),
     )
 
 

@@ -1,7 +1,8 @@
 """The approving reviews of the pull request of a commit, and the members of teams.
 
 A review counts if it is for the merged head, is the reviewer's last verdict, and is not dismissed;
-reviews by the author do not count. The number of requests is bounded.
+reviews by the author do not count, and neither do those of a pull request into another branch, of
+which a fast-forward merge has the same commits. The number of requests is bounded.
 """
 
 from __future__ import annotations
@@ -45,8 +46,11 @@ class ApprovingReview(msgspec.Struct, frozen=True):
 class ReviewReader:
     """Reads the reviews of one repository, in one attempt."""
 
-    def __init__(self, forge: ReviewRequests, api: ReviewApi, project: str) -> None:
-        self._forge, self._api, self._project = forge, api, project
+    def __init__(
+        self, forge: ReviewRequests, api: ReviewApi, project: str, branch: str = ""
+    ) -> None:
+        """`branch` is the followed one; empty for a tag or a commit, with any branch."""
+        self._forge, self._api, self._project, self._branch = forge, api, project, branch
         self._left = MOST_REQUESTS
 
     async def approving(self, commit: str) -> tuple[ApprovingReview, ...]:
@@ -54,7 +58,8 @@ class ReviewReader:
         reviews: list[ApprovingReview] = []
         ref = PullRequestRef(self._project)
         for pull in await self._send(self._api.list_merged(ref, commit), self._api.read_merged):
-            reviews += approving(pull, await self._reviews(pull))
+            if self._branch in ("", pull.base):
+                reviews += approving(pull, await self._reviews(pull))
         return tuple(reviews)
 
     async def is_member(self, team: str, review: ApprovingReview) -> bool:

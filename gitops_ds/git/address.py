@@ -81,6 +81,49 @@ def parse(text: str, *, allow_local: bool = False) -> Address:
     return _local(text, text, allow_local=allow_local)
 
 
+def is_local(text: str) -> bool:
+    """Whether the address is a directory of a machine."""
+    try:
+        return parse(text, allow_local=True).scheme is Scheme.FILE
+    except errors.UsageError:
+        return False
+
+
+def same_place(one: str, other: str) -> bool:
+    """Whether two addresses are of one repository: they are equal, or have the same host and path,
+    over ssh or https, with or without `.git`.
+    """
+    if one == other:
+        return True
+    first, second = _place(one), _place(other)
+    if first is None or second is None or first[1:] != second[1:]:
+        return False
+    # ssh and https have different ports
+    return first[0] == second[0] or first[0][0] is not second[0][0]
+
+
+def _place(text: str) -> tuple[tuple[Scheme, int | None], str, str] | None:
+    """Scheme with port, host, and path; None for a directory, and for one below the home of a user
+    of an ssh server: forges have the user `git`.
+    """
+    try:
+        where = parse(text, allow_local=True)
+    except errors.UsageError:
+        return None
+    if where.scheme is Scheme.FILE:
+        return None
+    if (scp := _SCP.fullmatch(where.url)) and not _SCHEME.match(where.url):
+        if scp["user"] not in (None, "git") and not scp["path"].startswith("/"):
+            return None
+        host, port, path = scp["host"], None, scp["path"]
+    else:
+        parts = urls.urlsplit(where.url)
+        host, port, path = parts.hostname or "", parts.port, parts.path
+    default = 443 if where.scheme is Scheme.HTTPS else 22
+    name = path.strip("/").removesuffix(".git")
+    return (where.scheme, port or default), host.lower(), name
+
+
 def _with_scheme(text: str, scheme: str, *, allow_local: bool) -> Address:
     shown = scrub(text)
     if scheme == "file" and text.lower().startswith("file://"):

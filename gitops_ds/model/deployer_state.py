@@ -37,18 +37,20 @@ class Generation(msgspec.Struct, frozen=True):
 class DeployerState(msgspec.Struct, frozen=True):
     """The state that must survive a restart and is not in Git or on the objects themselves.
 
-    `inventory` has the objects that were applied and not yet deleted, `agents` the agent of the
-    repository of each of them, `digests` the digest of the last applied manifest of each;
-    `revisions`, for each DaemonSet, the commit of every revision number; `drift` is the uncorrected
-    drift; `approved` are the objects whose deletion was approved, until they are gone; `waiting`
-    the objects that are not written because they or the whole repository are suspended; `kept`
-    those that left Git and are not deleted;
+    `repository` is the address of the commits, and `path` the directory in it, None in a state of
+    an earlier version. `inventory` has the objects that were applied and not yet deleted, `agents`
+    the agent of the repository of each of them, `digests` the digest of the last applied manifest
+    of each; `revisions`, for each DaemonSet, the commit of every revision number; `drift` is the
+    uncorrected drift; `approved` are the objects whose deletion was approved, until they are gone;
+    `waiting` the objects that are not written because they or the whole repository are suspended;
+    `kept` those that left Git and are not deleted;
     `generations` those of the DaemonSets that were applied; `templates` what is proven about the
-    templates of those with a rollout policy. `version` is the resourceVersion of the
-    stored state, empty for a new one.
+    templates of those with a rollout policy. `version` is the resourceVersion of the stored state,
+    empty for a new one.
     """
 
     repository: str = ""
+    path: str | None = None
     cluster: str = ""
     last_good: CommitId | None = None
     last_attempted: CommitId | None = None

@@ -65,6 +65,10 @@ PROOF = f"{DOMAIN}/proof"
 PROVEN_REVISION = f"{DOMAIN}/proven-revision"
 # on a target revision: the digest of its template in Git
 TEMPLATE_DIGEST = f"{DOMAIN}/template-digest"
+# Statements about a ControllerRevision, which are never copied from its DaemonSet.
+OF_REVISIONS = frozenset(
+    (APPROVE, APPROVALS, APPROVERS, SINCE, ROLLOUT_RECORD, PROOF, PROVEN_REVISION, TEMPLATE_DIGEST)
+)
 ROLLOUT = f"{DOMAIN}/rollout"  # label on the pods of a target revision: its hash
 # on a pod of a target revision: when its scheduling gate was removed
 RELEASED = f"{DOMAIN}/released"

@@ -54,6 +54,11 @@ def owned_fields(live: Body) -> Fields | None:
     return next((fields for author, fields in entries(live) if is_ours(author)), None)
 
 
+def is_applied(live: Body) -> bool:
+    """Whether we applied a live object; True for one whose owners are unknown."""
+    return owned_fields(live) is not None or next(entries(live), None) is None
+
+
 def is_from_git(live: Body, annotation: str) -> bool:
     """Whether the annotation of a live object is one that we applied."""
     return f"f:{annotation}" in _annotations_in(owned_fields(live) or {})

@@ -74,8 +74,8 @@ class PlanContext(msgspec.Struct, frozen=True):
 
     `state` is the stored state: the digests that were applied, the approved deletions, the known
     drift. `now`, in seconds since 1970, determines the end of a pause. `drift_of_agent` is the
-    repository's policy for an agent. `inventory` holds the objects that were applied and not yet
-    deleted, None if it was lost.
+    repository's policy for an agent. `owners` describes other owners of gitops-ds. `inventory`
+    holds the objects that were applied and not yet deleted, None if it was lost.
     """
 
     stamp: Stamp
@@ -84,6 +84,7 @@ class PlanContext(msgspec.Struct, frozen=True):
     now: float = 0.0
     drift_of_agent: Mapping[str, DriftPolicy] = msgspec.field(default_factory=dict)
     inventory: Set[Key] | None = None
+    owners: Mapping[str, str] = msgspec.field(default_factory=dict)
 
 
 class FieldConflict(msgspec.Struct, frozen=True):

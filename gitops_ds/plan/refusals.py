@@ -54,14 +54,12 @@ def _in_cluster(
         )
     if context.options.adopt:
         return None
-    holder = object_owner.holder(old, context.stamp.owner)
-    if (
-        holder.hold is Hold.FOREIGN
-        and object_owner.owner_of(old) not in context.options.other_owners.behind
-    ):
+    holder, owner = object_owner.holder(old, context.stamp.owner), object_owner.owner_of(old)
+    if holder.hold is Hold.FOREIGN and owner not in context.options.other_owners.behind:
         return Skipped(
             SkipReason.OWNED_BY_OTHER,
-            f"{key} belongs to {holder.name}: remove it there first, or take it over with --adopt",
+            f"{key} belongs to {context.owners.get(owner, holder.name)}: remove it there first, or "
+            "take it over with `gitops-ds apply --adopt`",
             key,
         )
     return None

@@ -11,7 +11,7 @@ from gitops_ds.commands import template_release
 from gitops_ds.controller.powers import Powers
 from gitops_ds.model import names
 from gitops_ds.model.events.rollouts import RolloutHeld
-from gitops_ds.model.objects import CONTROLLER_REVISION
+from gitops_ds.model.objects import CONTROLLER_REVISION, Body
 from gitops_ds.simulator import PodFault, Trouble
 from tests.deployer.rollout_scene import NODES, Scene, play
 from tests.deployer.test_rollout_faults import ends, spoil
@@ -40,6 +40,7 @@ def test_a_halted_template_is_remembered_after_the_revert_and_held_when_applied_
         annotations = (await scene.daemonset())["metadata"]["annotations"]
         (kept,) = halted_templates.parse(annotations)
         assert kept.commit == scene.history.id(1)
+        assert kept.ended == scene.history.id(2)
 
         spoil(scene)
         scene.kill()
@@ -59,6 +60,25 @@ def test_a_halted_template_is_remembered_after_the_revert_and_held_when_applied_
         assert names.HALTED not in (await scene.daemonset())["metadata"]["annotations"]
 
     play(powers, script)
+
+
+def test_a_halt_keeps_the_commit_that_ended_it_and_has_none_before() -> None:
+    async def script(scene: Scene) -> None:
+        def ended(body: Body) -> list[str]:
+            annotations = body["metadata"]["annotations"]
+            return [one.ended for one in halted_templates.parse(annotations)]
+
+        await halted(scene)
+        assert ended(await scene.daemonset()) == [""]
+        scene.push("3")
+        await ends(scene, "3")
+        scene.kill()
+        scene.start()
+        scene.push("4")
+        await ends(scene, "4")
+        assert ended(await scene.daemonset()) == [scene.history.id(2)]
+
+    play(Powers.PACE, script)
 
 
 @pytest.mark.sampled

@@ -69,6 +69,9 @@ class Fleet:
         """The commit on main."""
         return self.gitea.merge(self.project, number, how, self.tokens["owner"])
 
+    async def _branch(self) -> str:
+        return "main"
+
     def approval(self, commit: str, approvers: ApproverSettings) -> StageApproval | None:
         """What the service finds for a stage of the rollout of this commit."""
         token = self.directory / "forge-token"
@@ -94,7 +97,7 @@ class Fleet:
             where = address.parse(str(self.work.directory), allow_local=True)
             async with Repository(where, self.directory / "cache") as repository:
                 await repository.fetch(CommitId(commit))
-                forge_reviews = ForgeReviews(repository, where, forge, "")
+                forge_reviews = ForgeReviews(repository, where, forge, "", self._branch)
                 return await forge_reviews.find(stage, (approvers.named("people"),))
 
         return asyncio.run(look())

@@ -54,7 +54,12 @@ class Answers:
 
 
 def github_pull(number: int = 7, **more: Any) -> dict[str, Any]:
-    pull = {"number": number, "head": {"sha": HEAD}, "user": {"login": "Author"}}
+    pull = {
+        "number": number,
+        "head": {"sha": HEAD},
+        "user": {"login": "Author"},
+        "base": {"ref": "main"},
+    }
     return {**pull, "merged_at": "2026-01-01T00:00:00Z", "merged": True, **more}
 
 
@@ -95,6 +100,7 @@ def gitlab(at: str | None, state: str = "merged", user: str = "ada") -> Answers:
         {"head_commit_sha": EARLIER, "created_at": "2026-01-01T00:00:00.000Z"},
     ]
     pull = {"iid": 7, "sha": HEAD, "state": state, "author": {"username": "author"}}
+    pull["target_branch"] = "main"
     return Answers(
         {
             f"{project}/repository/commits/{COMMIT}/merge_requests": [pull],
@@ -105,8 +111,8 @@ def gitlab(at: str | None, state: str = "merged", user: str = "ada") -> Answers:
     )
 
 
-def approving(kind: ForgeKind, answers: Answers) -> list[str]:
-    reader = ReviewReader(answers, review_apis.of(kind), "a/b")
+def approving(kind: ForgeKind, answers: Answers, branch: str = "main") -> list[str]:
+    reader = ReviewReader(answers, review_apis.of(kind), "a/b", branch)
     return [one.user for one in asyncio.run(reader.approving(COMMIT))]
 
 
@@ -134,6 +140,19 @@ def test_the_last_review_of_the_merged_head_counts(
 ) -> None:
     kind = ForgeKind.GITHUB if forge is github else ForgeKind.GITEA
     assert approving(kind, forge(found)) == users
+
+
+@pytest.mark.parametrize(
+    ("kind", "answers"),
+    [
+        (ForgeKind.GITHUB, github([review("ada")])),
+        (ForgeKind.GITEA, gitea([review("ada")])),
+        (ForgeKind.GITLAB, gitlab("2026-01-03T00:00:00.000Z")),
+    ],
+)
+def test_a_review_for_another_branch_approves_nothing(kind: ForgeKind, answers: Answers) -> None:
+    assert approving(kind, answers, "production") == []
+    assert approving(kind, answers) == approving(kind, answers, "") == ["ada"]
 
 
 def test_a_pull_request_that_is_not_merged_does_not_count() -> None:

@@ -180,6 +180,41 @@ def test_a_person_has_the_time_of_the_policy_to_act() -> None:
     assert halted().due == 1120.0
 
 
+@pytest.mark.parametrize(
+    "message",
+    [
+        "done [skip ci]",
+        "[CI skip] done",
+        "***NO_CI***",
+        "Fixes #12",
+        "closes team/agents#12",
+        "resolves GH-12",
+        "fixes https://git.example.com/team/agents/-/issues/12",
+        "PROJ-1 #close",
+        "ask @acme/admins",
+    ],
+)
+def test_the_message_of_a_pod_gives_no_orders_to_the_forge(message: str) -> None:
+    nodes = (FailedNode("n1", "Failed", message),)
+    text = rollout_reverts.reason(halted(halt=replace_nodes(nodes)))
+    assert message not in text
+    assert message.replace(" ", "") in text.replace(" ", "")
+
+
+def test_an_image_with_a_digest_stays_readable() -> None:
+    nodes = (FailedNode("n1", "Failed", "registry.example.com/agent@sha256:abc is [not] there"),)
+    text = rollout_reverts.reason(halted(halt=replace_nodes(nodes)))
+    assert "registry.example.com/agent@sha256:abc is [not] there" in text
+
+
+@pytest.mark.parametrize("text", ["![x](https://evil)", "```\n![x](https://evil)", "a `````` b"])
+def test_the_text_of_a_pull_request_is_a_block_of_code(text: str) -> None:
+    first, *inner, last = rollout_reverts.quoted(text).split("\n")
+    assert (first, "\n".join(inner)) == (f"{last}text", text)
+    assert set(last) == {"`"}
+    assert last not in text
+
+
 def replace_nodes(nodes: tuple[FailedNode, ...]) -> Halt:
     return Halt(HALT.at, HALT.stage, HALT.message, nodes)
 

@@ -39,7 +39,10 @@ def proof(tag: str, since: float = 1.0) -> TemplateProof:
 def stated(tag: str, proven: TemplateProof) -> dict[str, Any]:
     """A DaemonSet that has a template, and the proof of the one in force."""
     annotations: Mapping[str, str] = {names.PROVEN: proofs.encoded(proven)}
-    return live_object(tag, annotations=annotations)
+    body = live_object(tag, annotations=annotations)
+    owned = {"f:annotations": {f"f:{names.PROVEN}": {}}}
+    body["metadata"]["managedFields"][0]["fieldsV1"]["f:metadata"] = owned
+    return body
 
 
 @pytest.mark.parametrize(
@@ -110,13 +113,18 @@ def test_only_a_daemonset_that_we_created_has_a_first_template_that_a_webhook_ch
 
 
 def test_a_newer_proof_on_the_daemonset_replaces_the_stored_one() -> None:
-    stored = TemplateHistory(proof("1"), template("1"))
+    stored = TemplateHistory(proof("1"), template("1"), (proof("2", 0.2),))
     read = template_history.read(KEY, live(stated("2", proof("2", 5.0))), stored, "", 9.0)
     assert read.proof is not None
     assert read.proof.template == identity("2")
     assert [one.template for one in read.earlier] == [identity("1")]
     older = template_history.read(KEY, live(stated("2", proof("2", 0.5))), stored, "", 9.0)
     assert older.proof == stored.proof
+    unknown = template_history.read(KEY, live(stated("3", proof("3", 5.0))), stored, "", 9.0)
+    assert unknown == replace(stored, uid="u1")
+    edited = stated("2", proof("2", 5.0))
+    edited["metadata"]["managedFields"][0]["manager"] = "kubectl-edit"
+    assert template_history.read(KEY, live(edited), stored, "", 9.0).proof == stored.proof
 
 
 def test_a_proof_that_was_copied_to_a_revision_of_another_template_proves_nothing() -> None:

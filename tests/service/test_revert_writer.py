@@ -7,17 +7,19 @@ import json
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
 from gitops_ds.client.supervisor import ended
+from gitops_ds.forges.contract import ForgeKind
 from gitops_ds.git import address
 from gitops_ds.git.repository import Repository
 from gitops_ds.model.duration import Duration
 from gitops_ds.model.events.base import Event
-from gitops_ds.model.events.rollout_reverts import RevertCommitted, RevertFailed
+from gitops_ds.model.events.rollout_reverts import RevertCommitted, RevertFailed, RevertProposed
 from gitops_ds.model.objects import CommitId, Digest, Key
 from gitops_ds.model.rollouts.halted_rollout import AppliedRollouts, HaltedRollout
 from gitops_ds.model.rollouts.rollout_policy import Revert
@@ -27,9 +29,11 @@ from gitops_ds.pipeline import prepare
 from gitops_ds.pipeline.prepare import Prepared
 from gitops_ds.plan.rollouts import staging
 from gitops_ds.service.rollouts.revert_writer import RevertContext, RevertWriter
+from gitops_ds.settings.notify import ForgeSettings
 from gitops_ds.settings.repository import RepositorySettings
 from tests import gitservers
 from tests.plan.world import daemonset
+from tests.server_thread import ServerThread
 
 AGENT = Key("apps", "DaemonSet", "default", "agent")
 FILE = "agents/agent/agent-ds.yaml"
@@ -69,15 +73,8 @@ class Writer:
         self.applied = AppliedRollouts(CommitId(bad), (replace(rollout, **more),))
         return rollout
 
-    async def run(self) -> Event:
-        """The first event that it emits."""
-        emitted = asyncio.Event()
-
-        def emit(event: Event) -> None:
-            self.events.append(event)
-            emitted.set()
-
-        writer = RevertWriter(
+    def writer(self, emit: Callable[[Event], None]) -> RevertWriter:
+        return RevertWriter(
             RevertContext(
                 repository=self.repository,
                 settings=self.settings,
@@ -89,6 +86,16 @@ class Writer:
                 chance=lambda: 0.0,
             )
         )
+
+    async def run(self) -> Event:
+        """The first event that it emits."""
+        emitted = asyncio.Event()
+
+        def emit(event: Event) -> None:
+            self.events.append(event)
+            emitted.set()
+
+        writer = self.writer(emit)
         task = asyncio.create_task(writer.run())
         try:
             await emitted.wait()
@@ -134,6 +141,78 @@ def test_two_clusters_write_one_revert(tmp_path: Path) -> None:
         ]
 
     play(tmp_path, script)
+
+
+class _Forge(BaseHTTPRequestHandler):
+    """Refuses the first pull request."""
+
+    bodies: ClassVar[list[str]] = []
+
+    def do_POST(self) -> None:
+        self.bodies.append(json.loads(self.rfile.read(int(self.headers["Content-Length"])))["body"])
+        answer = json.dumps({"html_url": "https://git.example.com/pulls/1"}).encode()
+        self.send_response(403 if len(self.bodies) == 1 else 201)
+        self.send_header("Content-Length", str(len(answer)))
+        self.end_headers()
+        self.wfile.write(answer)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Nothing is logged."""
+
+
+def test_a_pull_request_that_the_forge_refused_is_opened_later(tmp_path: Path) -> None:
+    async def script(upstream: gitservers.Upstream, one: Writer, two: Writer) -> None:
+        since = upstream.commit(files(1))
+        bad = upstream.commit(files(2), "Agent 2")
+        halt = Halt(1767225600.0, "canary", "![x](https://evil.example.com)")
+        how = Revert(after=Duration(60), how="pull-request")
+        await one.halted(bad, since, revert=how, halt=halt)
+        writer = one.writer(one.events.append)
+        assert one.applied is not None
+        (halted,) = one.applied.halted
+        for _ in range(2):
+            await writer._attempt(halted)
+        failed, proposed = one.events
+        assert isinstance(failed, RevertFailed)
+        assert isinstance(proposed, RevertProposed)
+        assert proposed.url == "https://git.example.com/pulls/1"
+        first, *_, last = _Forge.bodies[1].splitlines()
+        assert (first, last) == ("```text", "```")
+
+    (tmp_path / "token").write_text("token")
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Forge)
+    url = f"http://127.0.0.1:{server.server_address[1]}"
+    forge = ForgeSettings(
+        ForgeKind.GITEA, str(tmp_path / "token"), url, "team/fleet", allow_http=True
+    )
+    with ServerThread(server):
+        play(tmp_path, script, forge=forge)
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_an_existing_branch_is_a_proposal_only_with_the_same_changes(
+    tmp_path: Path, same: bool
+) -> None:
+    async def script(upstream: gitservers.Upstream, one: Writer, two: Writer) -> None:
+        since = upstream.commit(files(1))
+        bad = upstream.commit(files(2), "Agent 2")
+        branch = f"gitops-ds/revert-{bad[:12]}-agent"
+        upstream.git("checkout", "--quiet", "-b", branch)
+        upstream.commit(files(1) if same else files(666), 'Revert "Agent 2"')
+        upstream.git("checkout", "--quiet", "main")
+        await one.halted(bad, since, revert=Revert(after=Duration(60), how="pull-request"))
+        event = await one.run()
+        if same:
+            assert isinstance(event, RevertProposed)
+        else:
+            assert isinstance(event, RevertFailed)
+            assert f"branch {branch} exists with other changes" in event.message
+
+    (tmp_path / "token").write_text("token")
+    forge = ForgeSettings(
+        ForgeKind.GITEA, str(tmp_path / "token"), "https://127.0.0.1:1", "team/fleet"
+    )
+    play(tmp_path, script, forge=forge)
 
 
 def test_a_revert_that_keeps_the_template_is_not_pushed(tmp_path: Path) -> None:

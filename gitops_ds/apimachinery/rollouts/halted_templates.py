@@ -54,14 +54,15 @@ def remembered(
     known = {one.hash: one for one in history.halted}
     if metadata and history.uid in ("", str(metadata.get("uid"))):
         stated = parse(metadata.get("annotations") or {})
-        by_hash = {one.hash: known.get(one.hash, one) for one in stated}
+        by_hash = {one.hash: _merged(known.get(one.hash, one), one) for one in stated}
     else:
         by_hash = known
     for target in targets:
         hash = revisions.labels_of(target).get(names.ROLLOUT, "")
         record = target_revisions.record_in(target)
         if hash and record.halt is not None:
-            by_hash[hash] = _halted(hash, target, record)
+            halted = _halted(hash, target, record)
+            by_hash[hash] = _merged(halted, by_hash.get(hash, halted))
     proven = history.proof.template if history.proof else ""
     kept = [one for one in by_hash.values() if not proven or one.template != proven]
     return tuple(sorted(kept, key=lambda one: (-one.at, one.hash))[:MOST])
@@ -110,6 +111,12 @@ def without(annotations: Mapping[str, str], hashes: Set[str]) -> str | None:
 
 def _same(one: str, other: str) -> bool:
     return bool(one and other) and (one.startswith(other) or other.startswith(one))
+
+
+def _merged(one: HaltedTemplate, other: HaltedTemplate) -> HaltedTemplate:
+    """The first one, with the end of the same halt in the other one."""
+    is_same = (one.at, one.commit) == (other.at, other.commit)
+    return replace(one, ended=other.ended) if is_same and not one.ended else one
 
 
 def _halted(hash: str, target: Revision, record: RolloutRecord) -> HaltedTemplate:

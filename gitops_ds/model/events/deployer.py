@@ -257,6 +257,28 @@ class ReconcileFailed(Event, frozen=True):
         return Notice(Topic.STUCK, self.message)
 
 
+class RepositoryMoved(Event, frozen=True):
+    """An owner of objects continues with another address of its repository."""
+
+    definition = EventDefinition(
+        "RepositoryMoved",
+        Level.INFO,
+        reason="RepositoryMoved",
+        keys=("owner", "before", "repository"),
+    )
+
+    owner: str
+    before: str
+    repository: str
+
+    def text(self) -> str:
+        """The line in the log."""
+        return (
+            f"the repository of owner {self.owner} is now at {self.repository} (it was at "
+            f"{self.before}): its objects stay, nothing restarts"
+        )
+
+
 class Unchanged(Event, frozen=True):
     """Neither Git nor the cluster changed since the last reconciliation."""
 

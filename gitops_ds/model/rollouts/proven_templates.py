@@ -47,7 +47,7 @@ class TemplateProof(msgspec.Struct, frozen=True, omit_defaults=True):
 
 class HaltedTemplate(msgspec.Struct, frozen=True, omit_defaults=True):
     """A halted template: the hash of its pods, its identity (`template`), its commit, the time of
-    the halt, and the reason.
+    the halt, the reason, and the first applied commit without it (`ended`), empty before.
 
     The deployer's state also has the whole `halt`, and the last applied commit without the
     template (`since`), for the revert.
@@ -61,6 +61,7 @@ class HaltedTemplate(msgspec.Struct, frozen=True, omit_defaults=True):
     source: str = ""
     since: str = ""
     halt: Halt | None = None
+    ended: str = ""
 
 
 class TemplateHistory(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -21,6 +21,12 @@ from gitops_ds.redaction import texts
 
 TRAILER = "Gitops-Ds-Reverts"
 SHOWN = 20  # nodes in a message
+# [skip ci], ***NO_CI***, #12, GH-12, /issues/12, @team: a space follows, which ends the meaning
+_OBEYED = re.compile(
+    r"\[(?=(?:skip|no|ci|actions)\b)|\*\*\*(?=NO_CI)|#(?=\w)|\bGH-(?=\d)"
+    r"|/(?:issues|work_items|pull|merge_requests)/(?=\d)|(?<!\w)@(?=\w)",
+    re.IGNORECASE,
+)
 _TRAILER = re.compile(rf"^{TRAILER}: ([0-9a-f]{{40,64}})\s*$", re.MULTILINE)
 
 
@@ -119,7 +125,23 @@ def reason(halted: HaltedRollout) -> str:
         f"The rollout of {halted.daemonset} was halted in stage {halted.halt.stage}{where} at "
         f"{at}: {halted.halt.message}"
     )
-    return texts.words("\n".join((line(first, 1000), *_nodes(halted))))
+    return _inert(texts.words("\n".join((line(first, 1000), *_nodes(halted)))))
+
+
+def quoted(text: str) -> str:
+    """The text as a block of code in Markdown, without links, images and mentions."""
+    fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", text)), default=0))
+    return f"{fence}text\n{text}\n{fence}"
+
+
+def _inert(text: str) -> str:
+    """The text without words that a forge or its CI obeys in a commit message: pods write messages.
+
+    https://docs.github.com/actions/managing-workflow-runs/skipping-workflow-runs,
+    https://docs.github.com/issues/tracking-your-work-with-issues/using-issues/linking-a-pull-request-to-an-issue,
+    https://docs.gitlab.com/user/project/issues/managing_issues/#closing-issues-automatically
+    """
+    return _OBEYED.sub(r"\g<0> ", text)
 
 
 def command(halted: HaltedRollout, branch: str) -> str:

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Set
 from gitops_ds.apimachinery import daemonsets, revisions
 from gitops_ds.apimachinery.rollouts import approval_annotations, target_revisions
 from gitops_ds.model import names
-from gitops_ds.model.live import Live, Revision
-from gitops_ds.model.objects import CommitId, Key
+from gitops_ds.model.live import Live
+from gitops_ds.model.objects import CommitId
 from gitops_ds.model.rollouts import rollout_policy
 from gitops_ds.model.rollouts.rollout_policy import RolloutPolicy, Stage
 from gitops_ds.model.rollouts.stage_approval import Approver, StageApproval, WaitingStage
@@ -27,7 +27,7 @@ def waiting(bundle: Bundle, live: Live) -> Iterator[WaitingStage]:
         old = live.objects.get(manifest.key)
         if old is None or manifest.holder is not None:
             continue
-        known = _revisions(live, manifest.key)
+        known = live.targets.get(manifest.key, ())
         target = target_revisions.target_of(daemonsets.daemonset_of(old), known)
         if target is None or not target.staged:
             continue
@@ -50,10 +50,6 @@ def waiting(bundle: Bundle, live: Live) -> Iterator[WaitingStage]:
             files=halted_rollouts.files_of(manifest),
             annotation=str(annotations.get(names.APPROVALS) or ""),
         )
-
-
-def _revisions(live: Live, key: Key) -> list[Revision]:
-    return [*live.targets.get(key, ()), *live.revisions.get(key, ())]
 
 
 def _current(policy: RolloutPolicy, record: RolloutRecord) -> Stage | None:

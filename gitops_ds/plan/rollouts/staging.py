@@ -123,6 +123,9 @@ class _Staging(msgspec.Struct, frozen=True, dict=True):
         name = _target_of(old) if old is not None else ""
         every = (*live.targets.get(key, ()), *live.revisions.get(key, ()))
         current = next((one for one in every if one.name == name), None)
+        history = template_history.ended(
+            history, current, template_digest(manifest), context.stamp.commit
+        )
         history = template_history.completed(history, current)
         return cls(bundle, live, context, manifest, history, answer)
 

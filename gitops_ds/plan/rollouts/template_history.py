@@ -62,7 +62,7 @@ def completed(history: TemplateHistory, target: Revision | None) -> TemplateHist
     """The history after the rollout of a target revision that is proven; unchanged before, and for
     an earlier one, which a person named again.
     """
-    proof = proofs.proof_in(target) if target is not None else None
+    proof = _proof_in(target) if target is not None else None
     known = history.proof
     if target is None or proof is None or (known and known.template == proof.template):
         return history
@@ -71,22 +71,46 @@ def completed(history: TemplateHistory, target: Revision | None) -> TemplateHist
     return in_force(history, proof, target.template, proof.since)
 
 
+def ended(
+    history: TemplateHistory, current: Revision | None, source: str, commit: str
+) -> TemplateHistory:
+    """The history with the commit that replaces the halted template of the current target; `source`
+    is the digest of the template in it.
+    """
+    if current is None:
+        return history
+    hash = revisions.labels_of(current).get(names.ROLLOUT, "")
+    halted = tuple(
+        replace(one, ended=commit)
+        if one.hash == hash and one.source and one.source != source and not one.ended
+        else one
+        for one in history.halted
+    )
+    return replace(history, halted=halted)
+
+
 def _from_objects(old: Body, own: Iterable[Revision], stored: TemplateHistory) -> TemplateHistory:
     """The stored history, or a newer one of the objects: a process may have ended between the write
     of a DaemonSet and that of the state. Proofs of other revisions are earlier ones.
+
+    The DaemonSet alone proves no template that the state does not know: who may write DaemonSets
+    may also call the field manager as ours.
     """
     all_proofs = {
         proof.template: (proof, one.template)
         for one in own
-        if (proof := proofs.proof_in(one)) is not None
+        if (proof := _proof_in(one)) is not None
     }
-    stated = proofs.in_force((old["metadata"].get("annotations")) or {})
+    is_ours = not field_managers.foreign(old, (names.PROVEN,))
+    stated = proofs.in_force(old["metadata"].get("annotations") or {}) if is_ours else None
     history = stored
     if stated is not None and (history.proof is None or stated.since > history.proof.since):
         live: Body = old["spec"]["template"]
         if stated.template in all_proofs:
             history = in_force(history, stated, all_proofs[stated.template][1], stated.since)
-        elif proofs.identity(live) == stated.template:
+        elif proofs.identity(live) == stated.template and (
+            history.proof is None or stated.template in {one.template for one in history.earlier}
+        ):
             history = in_force(history, stated, live, stated.since)
     known = {one.template for one in (*history.earlier, *filter(None, (history.proof,)))}
     further = [
@@ -98,6 +122,14 @@ def _from_objects(old: Body, own: Iterable[Revision], stored: TemplateHistory) -
         return history
     newest = sorted((*history.earlier, *further), key=lambda one: -one.until)
     return replace(history, earlier=tuple(newest[:MOST_PROOFS]))
+
+
+def _proof_in(revision: Revision) -> TemplateProof | None:
+    """The proof that we wrote to a revision. A DaemonSet controller copies annotations of the
+    DaemonSet to its revisions.
+    """
+    is_foreign = field_managers.foreign(revision.raw, (names.PROOF,))
+    return None if is_foreign else proofs.proof_in(revision)
 
 
 def _is_mutated(old: Body, proof: TemplateProof) -> bool:

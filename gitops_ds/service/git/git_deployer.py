@@ -7,12 +7,14 @@ import contextlib
 import random
 import time
 from collections.abc import AsyncIterator, Sequence
+from functools import partial
 
 from gitops_ds import errors
 from gitops_ds.client.supervisor import Supervisor, ended
 from gitops_ds.deployer import loop as deployer_loop
 from gitops_ds.deployer import requests, state_store
 from gitops_ds.deployer.object_claims import Rank
+from gitops_ds.deployer.owner_identity import FoundOwner
 from gitops_ds.deployer.target import DeployTarget
 from gitops_ds.fleet import agents as fleet_agents
 from gitops_ds.fleet.cluster_overview import ClusterRow
@@ -152,10 +154,10 @@ class GitDeployer(runnable.DeployerPart):
             cluster = context.service.cluster.name
             source = GitSource(repository, self._settings, cluster, context.preparing)
             await self._claim_known(source.name)
-            first = await self._startup.run(source, lambda: self._leading)
-            if first is None:
+            owner = await self._startup.run(source, lambda: self._leading)
+            if owner is None:
                 return
-            async with self._loop_of(source, source.owner(first)) as loop:
+            async with self._loop_of(source, owner) as loop:
                 self.loop = loop
                 schedule = git_schedule.Schedule(self._trigger, self._tick)
                 try:
@@ -176,9 +178,11 @@ class GitDeployer(runnable.DeployerPart):
                 self._was_applied = any(one.last_attempted is not None for one in states)
 
     @contextlib.asynccontextmanager
-    async def _loop_of(self, source: GitSource, id: str) -> AsyncIterator[deployer_loop.Loop]:
+    async def _loop_of(
+        self, source: GitSource, owner: FoundOwner
+    ) -> AsyncIterator[deployer_loop.Loop]:
         """The loop of an owner. Raises SettingsError for a second repository with the same id."""
-        context, settings = self._context, self._settings
+        context, settings, id = self._context, self._settings, owner.id
         full_name = " ".join((source.name, settings.path)).strip()
         if context.owners.setdefault(id, full_name) != full_name:
             raise errors.SettingsError(
@@ -187,7 +191,13 @@ class GitDeployer(runnable.DeployerPart):
             )
         context.claim(id)
         target = DeployTarget(
-            context.cluster, context.service.cluster.namespace, id, source.name, settings.path
+            context.cluster,
+            context.service.cluster.namespace,
+            id,
+            source.name,
+            settings.path,
+            contains=source.contains,
+            unused=owner.unused,
         )
         state = InvolvedObject(
             CONFIG_MAP.api_version,
@@ -248,7 +258,11 @@ class GitDeployer(runnable.DeployerPart):
     ) -> ApprovalWriter:
         repository, settings = source.repository, self._settings
         reviews = settings.forge and ForgeReviews(
-            repository, self._address, settings.forge, settings.path
+            repository,
+            self._address,
+            settings.forge,
+            settings.path,
+            partial(git_source.branch_of, repository, settings),
         )
         return ApprovalWriter(
             ApprovalContext(

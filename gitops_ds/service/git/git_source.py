@@ -7,9 +7,11 @@ from collections.abc import Collection, Mapping, Set
 
 from gitops_ds import errors
 from gitops_ds.checks.engine import check
-from gitops_ds.deployer import revision_selector, state_store
+from gitops_ds.deployer import revision_selector
+from gitops_ds.deployer.owner_identity import OwnerKey
 from gitops_ds.deployer.wave_gate import WaveSource
 from gitops_ds.git import revision
+from gitops_ds.git.object_reader import BranchMovement
 from gitops_ds.git.repository import Repository
 from gitops_ds.model.objects import CommitId, Digest
 from gitops_ds.model.rollouts.cluster_order import ClusterOrder
@@ -41,6 +43,7 @@ class GitSource:
         self._settings, self._cluster, self._preparing = settings, cluster, preparing
         self._revision = revision_of(settings)
         self._clean: Mapping[str, Set[Digest]] = {}
+        self._newest: CommitId | None = None
 
     @property
     def name(self) -> str:
@@ -72,6 +75,7 @@ class GitSource:
 
     async def identified(self, commit: CommitId) -> Prepared:
         """A fetched commit without its manifests, for the owner's id. Raises CommitTooHeavy."""
+        self._newest = commit
         prepared = await self._preparing.prepared(replace(self._job(commit), identity_only=True))
         rule = prepare_process.RULE
         if heavy := next((one for one in prepared.findings if one.rule == rule), None):
@@ -82,12 +86,17 @@ class GitSource:
         """A commit of the local copy, rendered and checked; also one that was not pushed."""
         return await self._preparing.prepared(self._job(commit))
 
-    def owner(self, prepared: Prepared) -> str:
-        """The owner's id of the objects of a commit."""
+    def owner_key(self, prepared: Prepared) -> OwnerKey:
+        """What owns the objects of a commit."""
         bundle = prepared.bundle
-        return state_store.identity(
-            bundle.owner_hint, self.name, self._settings.path, bundle.cluster.name
-        )
+        return OwnerKey(bundle.owner_hint, self.name, self._settings.path, bundle.cluster.name)
+
+    async def contains(self, commit: CommitId) -> bool:
+        """Whether a commit is in the history of the newest fetched one."""
+        if self._newest is None:
+            return False
+        movement = await self.repository.movement(commit, self._newest)
+        return movement is not BranchMovement.REWRITTEN
 
     async def verify_kept(self, commit: CommitId) -> Verified | Unverified | None:
         """The verification of the last good commit, by its own signature or that of a tag on it;
@@ -143,6 +152,7 @@ class GitSource:
         prepares it.
         """
         await self.repository.fetch(commit)
+        self._newest = commit
         return SourceTree(await self.repository.info(commit), {})
 
     async def _prepared(self, snapshot: SourceTree) -> Prepared:
@@ -166,6 +176,16 @@ class GitSource:
             cluster=self._cluster,
             clean=self._clean,
         )
+
+
+async def branch_of(repository: Repository, settings: RepositorySettings) -> str:
+    """The followed branch; empty for a tag, a commit and another ref. Raises SourceError."""
+    if settings.tag or settings.semver or settings.commit:
+        return ""
+    if settings.ref:
+        branch = settings.ref.removeprefix("refs/heads/")
+        return "" if branch == settings.ref else branch
+    return settings.branch or await repository.default_branch()
 
 
 def limits_of(settings: RepositorySettings) -> RepositoryLimits:

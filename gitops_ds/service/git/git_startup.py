@@ -12,8 +12,9 @@ from collections.abc import AsyncIterator, Callable
 
 from gitops_ds import errors
 from gitops_ds.client.supervisor import ended
-from gitops_ds.deployer import loop_state, source_status_store, state_store
-from gitops_ds.git.address import Address
+from gitops_ds.deployer import loop_state, owner_identity, source_status_store, state_store
+from gitops_ds.deployer.owner_identity import FoundOwner
+from gitops_ds.git.address import Address, same_place
 from gitops_ds.model.backoff import Backoff
 from gitops_ds.model.deployer_state import DeployerState
 from gitops_ds.model.events.deployer import ReconcileFailed
@@ -68,8 +69,8 @@ class Startup:
         """Requests the next attempt at once."""
         self._wake.set()
 
-    async def run(self, source: GitSource, leading: Callable[[], bool]) -> Prepared | None:
-        """The commit that implies the owner's id; None after `stop`. The status is saved while
+    async def run(self, source: GitSource, leading: Callable[[], bool]) -> FoundOwner | None:
+        """The owner's id; None after `stop`. The status is saved while
         `leading`.
 
         Raises GitopsError if a retry cannot help and the service has only one repository.
@@ -99,20 +100,42 @@ class Startup:
     def _is_final(self, error: errors.GitopsError) -> bool:
         return len(self._context.service.repositories) == 1 and not error.retryable
 
-    async def _newest_or_applied(self, source: GitSource) -> Prepared:
-        """The newest trusted commit; if Git does not return it, the last applied commit."""
+    async def _newest_or_applied(self, source: GitSource) -> FoundOwner:
+        """The owner by the newest trusted commit; if Git does not return it, by the last applied
+        commit.
+        """
         try:
-            return await source.newest()
+            newest = await source.newest()
         except errors.SourceError as error:
             if self._is_final(error):
                 raise
             if applied := await self._last_applied(source, error):
                 return applied
             raise
+        return await self._owner(source, newest)
 
-    async def _last_applied(self, source: GitSource, error: errors.SourceError) -> Prepared | None:
-        """The last applied commit by the state in the cluster, from the local copy; None without
-        one.
+    async def _owner(self, source: GitSource, prepared: Prepared) -> FoundOwner:
+        """The owner of the objects of a commit, also of one at a former address."""
+
+        def is_elsewhere(repository: str) -> bool:
+            others = (one for one in self._context.service.repositories if one != self._settings)
+            return owner_identity.is_elsewhere(repository, source.name) or any(
+                same_place(one.url, repository) and one.path == self._settings.path
+                for one in others
+            )
+
+        evidence = owner_identity.Evidence(
+            source.contains, is_elsewhere, time.time(), is_service=True
+        )
+        key, context = source.owner_key(prepared), self._context
+        namespace = context.service.cluster.namespace
+        return await owner_identity.find(context.cluster, namespace, key, evidence)
+
+    async def _last_applied(
+        self, source: GitSource, error: errors.SourceError
+    ) -> FoundOwner | None:
+        """The owner by the last applied commit in the state in the cluster, from the local copy;
+        None without one.
 
         Raises SourceUnreachable or SourceUntrusted, with the error of Git, if the commit is not in
         the local copy or not trusted.
@@ -120,7 +143,7 @@ class Startup:
         failures = dict[str, errors.SourceError]()
         for id, state in (await self._states()).items():
             commit = state.last_attempted
-            if state.repository != source.name or commit is None:
+            if not same_place(state.repository, source.name) or commit is None:
                 continue
             self._applied = (id, state.last_good)
             if not await source.repository.has(commit):
@@ -132,8 +155,10 @@ class Startup:
                 failures[id] = errors.SourceUntrusted(
                     f"{error}; {result.message}, so drift is not corrected until Git responds"
                 )
-            elif source.owner(prepared := await source.identified(commit)) == id:
-                return prepared
+            else:
+                owner = await self._owner(source, await source.identified(commit))
+                if owner.id == id:
+                    return owner
         # With several states, only the content of a commit shows which one is that of this
         # directory.
         if len(failures) != 1:

@@ -32,6 +32,7 @@ from gitops_ds.model.rollouts.halted_rollout import AppliedRollouts, HaltedRollo
 from gitops_ds.pipeline.prepare import Prepared
 from gitops_ds.plan.rollouts import rollout_reverts, staging
 from gitops_ds.plan.rollouts.rollout_reverts import BranchHistory, NoRevert, RevertCommits
+from gitops_ds.service.git import git_source
 from gitops_ds.service.notifications import commit_status
 from gitops_ds.service.rollouts import commit_author
 from gitops_ds.service.timed_attempts import TimedAttempts
@@ -81,6 +82,7 @@ class RevertWriter(TimedAttempts[HaltedRollout]):
         self._context = context
         self._written: set[RolloutIdentity] = set()
         self._attempts: dict[RolloutIdentity, _Attempts] = {}
+        self._pushed: set[RolloutIdentity] = set()  # branches of pull requests
 
     def _pending(self) -> list[tuple[HaltedRollout, float]]:
         """The reverts to write, each with the time of its next attempt."""
@@ -144,7 +146,9 @@ class RevertWriter(TimedAttempts[HaltedRollout]):
         return await self._propose(halted, branch)
 
     async def _propose(self, halted: HaltedRollout, target: str) -> RevertProposed:
-        """Opens the pull request. An existing branch was pushed for it before."""
+        """Opens the pull request. A branch with the same changes was pushed for it before: by this
+        process, whose pull request the forge refused, or by another one, which opened it.
+        """
         context, repository = self._context, self._context.repository
         forge = self._forge()
         tip = await repository.tip(Branch(target))
@@ -155,12 +159,39 @@ class RevertWriter(TimedAttempts[HaltedRollout]):
         try:
             await repository.push(commit, branch, None)
         except errors.PushRejected:
-            return RevertProposed(*about, branch, "")
+            await self._require_same(commit, tip, branch)
+            if halted.identity not in self._pushed:
+                return RevertProposed(*about, branch, "")
+        self._pushed.add(halted.identity)
         info = await repository.info(commit)
-        text = rollout_reverts.reason(halted)
+        text = rollout_reverts.quoted(rollout_reverts.reason(halted))
         async with Forge(forge, PATIENCE, f"gitops-ds/{__version__}") as there:
             url = await there.open(NewPullRequest(branch, target, info.subject, text))
         return RevertProposed(*about, branch, url)
+
+    async def _require_same(self, commit: CommitId, tip: CommitId, branch: str) -> None:
+        """Raises Refused if the existing branch has other changes than the revert: it may be of
+        another writer.
+        """
+        repository = self._context.repository
+        there = await repository.tip(Branch(branch))
+        await repository.fetch(there)
+        base = await repository.merge_base(tip, there)
+        same = base is not None and await self._results(base, there) == await self._results(
+            tip, commit
+        )
+        if not same:
+            raise errors.Refused(
+                f"branch {branch} exists with other changes than the revert: delete it, and the "
+                "revert is proposed"
+            )
+
+    async def _results(self, base: CommitId, until: CommitId) -> dict[str, str]:
+        """The content of every file that the commits after `base` change."""
+        commits = await self._context.repository.branch_commits(base, until)
+        return {
+            name: change.after for one in reversed(commits) for name, change in one.changes.items()
+        }
 
     async def _build(self, halted: HaltedRollout, tip: CommitId) -> CommitId:
         """The revert commit on the tip, unpushed."""
@@ -214,14 +245,12 @@ class RevertWriter(TimedAttempts[HaltedRollout]):
     async def _branch(self) -> str:
         """The followed branch. Raises Refused if a tag or a commit is followed."""
         settings = self._context.settings
-        if settings.tag or settings.semver or settings.commit:
+        branch = await git_source.branch_of(self._context.repository, settings)
+        if not branch and settings.ref:
+            raise errors.Refused(f"a revert needs a branch: {settings.ref} is another ref")
+        if not branch:
             raise errors.Refused("a revert needs a branch: the service follows a tag or a commit")
-        if settings.ref:
-            branch = settings.ref.removeprefix("refs/heads/")
-            if branch == settings.ref:
-                raise errors.Refused(f"a revert needs a branch: {settings.ref} is another ref")
-            return branch
-        return settings.branch or await self._context.repository.default_branch()
+        return branch
 
     def _signature(self, halted: HaltedRollout) -> Signature:
         """The author, and the time at which the revert was due: so every replica creates the same

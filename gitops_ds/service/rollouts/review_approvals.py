@@ -7,7 +7,7 @@ these files, every commit must.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 
 from gitops_ds import __version__
 from gitops_ds.forges import review_apis
@@ -32,10 +32,16 @@ class ForgeReviews:
     """Finds the reviews of one repository with a bounded number of requests."""
 
     def __init__(
-        self, repository: ApprovalRepository, where: Address, forge: ForgeSettings, path: str
+        self,
+        repository: ApprovalRepository,
+        where: Address,
+        forge: ForgeSettings,
+        path: str,
+        branch: Callable[[], Awaitable[str]],
     ) -> None:
-        """`path` is the followed folder."""
+        """`path` is the followed folder, `branch` returns the followed branch."""
         self._repository, self._where, self._forge, self._path = repository, where, forge, path
+        self._branch = branch
 
     async def find(
         self, stage: WaitingStage, approvers: tuple[Approver, ...]
@@ -47,9 +53,10 @@ class ForgeReviews:
             return None
         place = commit_status.place(self._where, self._forge)
         token = ForgeToken(commit_status.TOKEN, commit_status.token(self._forge))
+        branch = await self._branch()
         access = ForgeAccess(place.kind, place.url, token, place.project)
         async with Forge(access, PATIENCE, f"gitops-ds/{__version__}") as forge:
-            reader = ReviewReader(forge, review_apis.of(place.kind), place.project)
+            reader = ReviewReader(forge, review_apis.of(place.kind), place.project, branch)
             return await approval(reader, stage, approvers, commits)
 
     async def _commits(self, stage: WaitingStage) -> tuple[CommitId, ...]:

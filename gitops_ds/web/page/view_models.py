@@ -12,8 +12,11 @@ import msgspec
 import orjson
 
 from gitops_ds import errors
+from gitops_ds.apimachinery import timestamps
 from gitops_ds.fleet import agents as fleet_agents
+from gitops_ds.fleet import halt_story
 from gitops_ds.fleet.agents import Agent
+from gitops_ds.fleet.halt_story import HaltStory
 from gitops_ds.model import names
 from gitops_ds.model.daemonset import OnDelete, RollingUpdate, Share
 from gitops_ds.model.live import Node, Revision
@@ -52,6 +55,7 @@ async def agent(view: View, pages: Pages, agent: Agent) -> dict[str, Any]:
         "percent": 100 * good // one.counts.desired if one.counts.desired else 100,
         "commit_of": lambda cell: agent.commit_of(cell.revision) if cell.revision else "",
         "history": await _history(view, agent),
+        "halts": await _halts(view, agent),
         "sides": pair,
         "events": [event for event in view.events() if event.key == agent.key][:EVENTS_OF_ONE],
     }
@@ -147,6 +151,38 @@ async def _history(view: View, agent: Agent) -> list[HistoryEntry]:
                 counts[one.hash],
                 _badge(agent, one),
                 f"gitops-ds rollback ds/{key.name} -n {key.namespace} --to-revision {one.number}",
+            )
+        )
+    return entries
+
+
+class HaltEntry(msgspec.Struct, frozen=True):
+    """One halted rollout, with the commit that replaced it."""
+
+    halt: HaltStory
+    at: str
+    subject: str
+    author: str
+    replaced: str
+    by: str
+
+
+async def _halts(view: View, agent: Agent) -> list[HaltEntry]:
+    """The halted rollouts, newest first."""
+    halts = halt_story.of(agent)
+    ids = {id for one in halts for id in (one.commit, one.replaced_by) if id}
+    infos = await view.commits(sorted(ids))
+    entries = []
+    for one in reversed(halts):
+        bad, next_one = infos.get(one.commit), infos.get(one.replaced_by)
+        entries.append(
+            HaltEntry(
+                one,
+                timestamps.text(one.at),
+                texts.words(bad.subject) if bad else "",
+                bad.author if bad else "",
+                texts.words(next_one.subject) if next_one else "",
+                next_one.author if next_one else "",
             )
         )
     return entries

@@ -1,0 +1,227 @@
+"""The owner's id of a repository: kept in its state, so that it does not change with the address.
+
+The id of a new owner is a hash of address, path and cluster, or the repository's own name. Its
+state has the present address, the path, and the commit that was applied last, and these are the
+evidence for a repository at another address:
+
+- The addresses are of one place: `git@host:team/agents` and `https://host/team/agents.git`.
+- The last applied commit is in the history. Its id is a hash of its whole history, so this is
+  stronger than a common root commit, and states of earlier versions have it. Our copies are never
+  shallow: a commit is fetched with its history, and git refuses that from a shallow clone.
+
+A fork has that commit too. So the second is enough only if the repository is not elsewhere: its
+address was a directory without a repository now, or whose remote is this address; or this very
+service followed it, and its settings have another address instead. Else a person decides, with
+`apply --adopt`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from pathlib import Path
+
+import msgspec
+
+from gitops_ds import errors
+from gitops_ds.deployer import source_status_store, state_store
+from gitops_ds.git import address
+from gitops_ds.model import names
+from gitops_ds.model.cluster import Cluster
+from gitops_ds.model.deployer_state import DeployerState
+from gitops_ds.model.objects import Body, CommitId, Key, short
+from gitops_ds.model.values import replace
+from gitops_ds.pipeline import open_repository
+
+# Whether a commit is in the history of the repository.
+Contains = Callable[[CommitId], Awaitable[bool]]
+
+
+class OwnerKey(msgspec.Struct, frozen=True):
+    """What owns objects: a repository, its own name for them (`hint`), the directory, and the name
+    of the cluster.
+    """
+
+    hint: str
+    repository: str
+    path: str
+    cluster: str
+
+    def new_id(self, attempt: int = 0) -> str:
+        """The id of a new owner. Later attempts are for an address whose former repository has
+        moved with its id.
+        """
+        path = f"{self.path}\0{attempt}" if attempt else self.path
+        return state_store.identity(self.hint, self.repository, path, self.cluster)
+
+    def is_of(self, id: str, state: DeployerState) -> bool:
+        """Whether a state is of this directory and cluster. States of earlier versions have no
+        path, but the id is a hash of it.
+        """
+        if state.path is not None:
+            return (state.path, state.cluster) == (self.path, self.cluster)
+        return replace(self, hint="", repository=state.repository).new_id() == id
+
+    def is_at(self, state: DeployerState) -> bool:
+        """Whether a state is of this address."""
+        return address.same_place(state.repository, self.repository)
+
+
+class Evidence(msgspec.Struct, frozen=True):
+    """What is known beside the states.
+
+    `contains`: whether a commit is in the history. `elsewhere`: whether another repository is at an
+    address. `now`: seconds since 1970. `is_service`: a service asks, which knows the repositories
+    that it followed. `adopt`: a person has decided.
+    """
+
+    contains: Contains
+    elsewhere: Callable[[str], bool]
+    now: float
+    is_service: bool = False
+    adopt: bool = False
+
+
+class KnownOwner(msgspec.Struct, frozen=True):
+    """The state of an owner of the same directory and cluster; `moved`: the evidence is that its
+    repository has another address now, which is ours.
+    """
+
+    state: DeployerState
+    moved: bool = False
+
+
+class FoundOwner(msgspec.Struct, frozen=True):
+    """The owner's id of a repository; `unused` are other ids of it, without objects."""
+
+    id: str
+    unused: frozenset[str] = frozenset()
+
+
+def choose(key: OwnerKey, known: Mapping[str, KnownOwner]) -> FoundOwner:
+    """The owner's id among the known owners of the directory and cluster. Pure.
+
+    An owner at the address precedes one that has moved here, one with objects precedes both.
+    """
+
+    def most(ids: Iterable[str]) -> str:
+        return min(ids, key=lambda one: (-len(known[one].state.inventory), one), default="")
+
+    here = {id for id, one in known.items() if key.is_at(one.state)}
+    with_objects = {id for id in here if known[id].state.inventory}
+    moved = {id for id, one in known.items() if one.moved}
+    own = key.new_id()
+    id = own if own in with_objects else most(with_objects) or most(moved)
+    id = id or (own if own in here else most(here))
+    attempt = 0
+    while not id:
+        candidate = key.new_id(attempt)
+        id, attempt = "" if candidate in known else candidate, attempt + 1
+    return FoundOwner(id, frozenset(here - with_objects - {id}))
+
+
+async def find(cluster: Cluster, namespace: str, key: OwnerKey, evidence: Evidence) -> FoundOwner:
+    """The owner's id of a repository, by its address if the states can't be read: what needs them
+    reports that. Raises Refused for the name of another repository, and a retryable ClusterError.
+    """
+    try:
+        return await _find(cluster, namespace, key, evidence)
+    except errors.ClusterError as error:
+        if error.retryable:
+            raise
+        return FoundOwner(key.new_id())
+
+
+async def _find(cluster: Cluster, namespace: str, key: OwnerKey, evidence: Evidence) -> FoundOwner:
+    own = await state_store.load(cluster, namespace, key.new_id())
+    if own.inventory and (key.hint or key.is_at(own)):
+        if key.hint and not key.is_at(own):
+            await _refuse_fork(cluster, namespace, (key, own), evidence)
+        return FoundOwner(key.new_id())
+    states = await _states(cluster, namespace)
+    here = {id: state for id, state in states.items() if key.is_of(id, state)}
+    followed = await _followed(cluster, namespace, evidence) if here else frozenset()
+    return choose(
+        key,
+        {
+            id: KnownOwner(state, await _has_moved(key, state, evidence, id in followed))
+            for id, state in here.items()
+        },
+    )
+
+
+async def _states(cluster: Cluster, namespace: str) -> Mapping[str, DeployerState]:
+    """The states of a namespace, without those whose content is invalid."""
+    states = {}
+    for id in await state_store.owners(cluster, namespace):
+        try:
+            states[id] = await state_store.load(cluster, namespace, id)
+        except errors.ClusterError as error:
+            if error.retryable:
+                raise
+    return states
+
+
+async def _has_moved(key: OwnerKey, state: DeployerState, evidence: Evidence, seen: bool) -> bool:
+    """Whether the repository of a state is now at our address; `seen`: a service followed it, and
+    for a command still does.
+    """
+    if key.is_at(state) or not state.inventory or evidence.elsewhere(state.repository):
+        return False
+    is_local = address.is_local(state.repository)
+    can_move = seen or is_local if evidence.is_service else is_local and not seen
+    return can_move and await _descends(state, evidence)
+
+
+async def _descends(state: DeployerState, evidence: Evidence) -> bool:
+    return state.last_attempted is not None and await evidence.contains(state.last_attempted)
+
+
+async def _refuse_fork(
+    cluster: Cluster, namespace: str, named: tuple[OwnerKey, DeployerState], evidence: Evidence
+) -> None:
+    """Raises Refused if another repository on a server has the name: a fork has the file too."""
+    key, own = named
+    if evidence.adopt or address.is_local(own.repository) or address.is_local(key.repository):
+        return
+    seen = key.new_id() in await _followed(cluster, namespace, evidence)
+    if evidence.is_service and seen and not evidence.elsewhere(own.repository):
+        return
+    if await _descends(own, evidence):
+        return
+    raise errors.Refused(
+        f"the name {key.hint} in gitops-ds.yaml is that of {own.repository}, and its last applied "
+        f"commit {short(own.last_attempted)} is not in the history of {key.repository}: write "
+        "another name, or take over its objects with `gitops-ds apply --adopt`"
+    )
+
+
+async def _followed(cluster: Cluster, namespace: str, evidence: Evidence) -> frozenset[str]:
+    """The ids that a service followed; for a command those that one follows now."""
+    statuses = await source_status_store.load_all(cluster, namespace, evidence.now)
+    return frozenset(id for id, one in statuses.items() if evidence.is_service or one.active)
+
+
+def of_live(key: OwnerKey, wanted: Iterable[Key], objects: Mapping[Key, Body]) -> str:
+    """The owner's id by the live objects, without states: the label of a DaemonSet that was applied
+    from this address. Pure.
+    """
+    for name in wanted:
+        metadata = objects.get(name, {}).get("metadata") or {}
+        repository = (metadata.get("annotations") or {}).get(names.REPOSITORY)
+        owner = (metadata.get("labels") or {}).get(names.OWNER_LABEL)
+        if repository and owner and address.same_place(str(repository), key.repository):
+            return str(owner)
+    return key.new_id()
+
+
+def is_elsewhere(repository: str, here: str) -> bool:
+    """Whether an address is a directory of this machine with a repository, other than that of
+    `here`: a work tree whose remote is `here` is the same one.
+    """
+    if not address.is_local(repository):
+        return False
+    directory = Path(repository)
+    if not any((directory / name).exists() for name in (".git", "HEAD")):
+        return False
+    other = open_repository.identity(address.parse(repository, allow_local=True))
+    return not address.same_place(other, here)
