@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import html
+import json
 import subprocess
 import time
 import urllib.request
@@ -96,6 +97,13 @@ class Lab(Cluster):
     log: Path
     page: str
 
+    def until(self, holds: Callable[[], bool], seconds: float = PATIENCE) -> float:
+        def holds_while_running() -> bool:
+            assert self.service.poll() is None, self.tail()
+            return holds()
+
+        return super().until(holds_while_running, seconds)
+
     def tail(self) -> str:
         return self.log.read_text()[-6000:]
 
@@ -106,21 +114,20 @@ class Lab(Cluster):
 
 
 @contextlib.contextmanager
-def laboratory(directory: Path, powers: str, settings: str = "{}") -> Iterator[Lab]:
-    """A laboratory with a service that follows an empty repository. Under `full` the service is the
-    only DaemonSet controller.
+def laboratory(directory: Path, powers: str, **repository: Any) -> Iterator[Lab]:
+    """A laboratory with a service that follows an empty repository, with further settings of it.
+    Under `full` the service is the only DaemonSet controller.
     """
     wanted = controlplane.Wanted(real_nodes=True, daemonset_controller=powers != "full")
     plane = controlplane.ControlPlane(directory / "plane", wanted)
     nodes = RealNodes(plane, directory / "nodes")
     upstream = Upstream(directory / "fleet")
     upstream.commit({"gitops-ds.yaml": "version: v1\nname: real\n", "clusters/test.yaml": "{}\n"})
-    (directory / "settings.yaml").write_text(settings)
     address = f"127.0.0.1:{controlplane.free_port()}"
-    options = (
-        *("--settings", str(directory / "settings.yaml"), "-C", str(upstream.path)),
-        *("--interval", "1s", "--powers", powers, "--listen", address),
-    )
+    local = {"url": str(upstream.path), "allowLocal": True, "interval": "1s"}
+    settings = {"repository": local | repository, "listen": {"address": address}}
+    (directory / "settings.yaml").write_text(json.dumps(settings))
+    options = ("--settings", str(directory / "settings.yaml"), "--powers", powers)
     try:
         plane.start()
         nodes.start(*NODES)

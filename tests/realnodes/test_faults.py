@@ -4,7 +4,6 @@ revert brings every touched node back.
 
 from __future__ import annotations
 
-import json
 import time
 from datetime import datetime
 from functools import partial
@@ -25,7 +24,7 @@ BAD = tuple(one for one in FAULTS if one.message and not one.later)
 def test_a_template_that_fails_is_halted_in_the_canary(tmp_path: Path, powers: str) -> None:
     with (
         GitLab().in_a_thread() as forge,
-        laboratory(tmp_path, powers, _settings(tmp_path, forge)) as lab,
+        laboratory(tmp_path, powers, forge=_settings(tmp_path, forge)) as lab,
     ):
         _start(lab, staged=True)
         before = _pods(lab)
@@ -50,18 +49,12 @@ def test_a_template_that_fails_is_halted_in_the_canary(tmp_path: Path, powers: s
         print(f"{powers}: every agent is healthy again after {seconds:.0f} seconds")
 
 
-def _settings(directory: Path, forge: Server) -> str:
-    """The service publishes the status of commits."""
+def _settings(directory: Path, forge: Server) -> dict[str, Any]:
+    """The settings of the forge, on which the service publishes the status of commits."""
     (directory / "token").write_text("good-token")
-    named = {
-        "kind": "gitlab",
-        "url": forge.url,
-        "project": "42",
-        "tokenFile": str(directory / "token"),
-        "allowHttp": True,
-    }
-    repository = {"url": str(directory / "fleet"), "allowLocal": True, "forge": named}
-    return json.dumps({"repository": repository})
+    file = str(directory / "token")
+    known = {"kind": "gitlab", "project": "42"}
+    return known | {"url": forge.url, "tokenFile": file, "allowHttp": True}
 
 
 def _start(lab: Lab, *, staged: bool) -> None:

@@ -28,7 +28,7 @@ FORBIDDEN = re.compile(
     r"|^(root|run|tmp|src|renderers|usr/local/go|var/lib/apt/lists|var/cache/apt)/(?!.*\.wh\.)"
     r"|(^|/)(pip\.conf|\.netrc|\.git)$|\.(whl|deb)$|site-packages/(pip|setuptools|hatchling)/"
 )
-DISTRIBUTION = re.compile(r"/(?:site|dist)-packages/([^/.]+)-([^/-]+)\.(?:dist|egg)-info/?$")
+DISTRIBUTION = re.compile(r"/(?:site|dist)-packages/([^/-]+)-([^/-]+)\.(?:dist|egg)-info/?$")
 PACKAGE = re.compile(
     r"^Package: (.*)\n(?:.+\n)*?Status: install ok installed\n(?:.+\n)*?Version: (.*)", re.M
 )
