@@ -83,6 +83,8 @@ def change_json(change: Change, census: Census | None = None) -> dict[str, Any]:
             "knownAs": rollout.known_as,
             "restarts": list(change.nodes.restarted),
         }
+    if change.nodes.waiting:
+        document["waiting"] = list(change.nodes.waiting)
     if change.target:
         document["target"] = change.target
     if change.stages:
@@ -180,6 +182,8 @@ def _rollout_lines(change: Change, census: Census | None) -> Iterator[str]:
         yield f"gains {named(nodes.gained)}"
     if nodes.lost:
         yield f"loses {named(nodes.lost)}"
+    if nodes.waiting:
+        yield f"required for work from now on, with a startup taint: {named(nodes.waiting)}"
     if change.stages:
         yield from staged_printer.lines(change.stages, census)
     elif nodes.restarted:
