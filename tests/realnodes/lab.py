@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -95,17 +96,35 @@ class Lab(Cluster):
         return self.log.read_text()[-6000:]
 
 
-@contextlib.contextmanager
-def laboratory(directory: Path, powers: str, names: tuple[str, ...] = NODES) -> Iterator[Lab]:
-    """A laboratory with a service that follows an empty repository. Under `full` the service is the
-    only DaemonSet controller.
+@dataclass(kw_only=True)
+class Start:
+    """What a laboratory starts with: the files of the repository, additional settings of the
+    service, and an additional configuration of kubelets.
     """
+
+    files: dict[str, str | bytes | None] = field(default_factory=dict)
+    settings: dict[str, Any] = field(default_factory=dict)
+    kubelet: dict[str, Any] = field(default_factory=dict)
+
+
+@contextlib.contextmanager
+def laboratory(
+    directory: Path, powers: str, names: tuple[str, ...] = NODES, start: Start | None = None
+) -> Iterator[Lab]:
+    """A laboratory with a service that follows a repository without agents. Under `full` the
+    service is the only DaemonSet controller.
+    """
+    start = start or Start()
     wanted = controlplane.Wanted(real_nodes=True, daemonset_controller=powers != "full")
     plane = controlplane.ControlPlane(directory / "plane", wanted)
-    nodes = RealNodes(plane, directory / "nodes")
+    nodes = RealNodes(plane, directory / "nodes", kubelet=start.kubelet)
     upstream = Upstream(directory / "fleet")
-    upstream.commit({"gitops-ds.yaml": "version: v1\nname: real\n", "clusters/test.yaml": "{}\n"})
-    options = ("-C", str(upstream.path), "--interval", "1s", "--powers", powers)
+    files = {"gitops-ds.yaml": "version: v1\nname: real\n", "clusters/test.yaml": "{}\n"}
+    upstream.commit({**files, **start.files})
+    repository = {"url": str(upstream.path), "allowLocal": True, "interval": "1s"}
+    settings = directory / "settings.yaml"
+    settings.write_text(json.dumps({"repository": repository, **start.settings}))
+    options = ("--settings", str(settings), "--powers", powers)
     try:
         plane.start()
         nodes.start(*names)
