@@ -8,7 +8,7 @@ import pytest
 
 from gitops_ds.model import names
 from gitops_ds.model.change import Change, Operation
-from gitops_ds.model.impact import NodeImpact
+from gitops_ds.model.impact import JoinTime, NodeImpact
 from gitops_ds.model.live import Node, Taint
 from gitops_ds.model.objects import Key
 from gitops_ds.model.startup_taints import OWN
@@ -52,8 +52,18 @@ def test_eligible_nodes_wait_for_an_agent_that_becomes_required(
 
 def test_text_and_json_name_them() -> None:
     key = Key("apps", "DaemonSet", "agents", "agent")
-    change = Change(Operation.UPDATE, key, None, nodes=NodeImpact(waiting=("a", "b")))
+    nodes = NodeImpact(waiting=("a", "b"))
+    change = Change(Operation.UPDATE, key, None, nodes=nodes)
     (line,) = [one for one in printers.change_lines([change]) if "startup taint" in one]
     assert line.endswith("required for work from now on, with a startup taint: 2 nodes: a, b")
     assert printers.change_json(change)["waiting"] == ["a", "b"]
     assert "waiting" not in printers.change_json(Change(Operation.UPDATE, key, None))
+
+
+def test_the_measured_time_of_joined_nodes_is_named() -> None:
+    key = Key("apps", "DaemonSet", "agents", "agent")
+    nodes = NodeImpact(waiting=("a",), joined=JoinTime(42.0, 3))
+    change = Change(Operation.UPDATE, key, None, nodes=nodes)
+    (line,) = [one for one in printers.change_lines([change]) if "startup taint" in one]
+    assert line.endswith("it was available 42 s after a node joined, the median of 3 nodes")
+    assert printers.change_json(change)["joinTime"] == {"seconds": 42.0, "nodes": 3}
