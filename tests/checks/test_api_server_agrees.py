@@ -21,7 +21,7 @@ from tests.controlplane import ControlPlane
 CASES = Path(__file__).parent / "cases"
 REAL = Path(__file__).resolve().parents[3] / "shared" / "real-manifests"
 
-# About annotations of ours, of which an API server knows nothing.
+# About our annotations, of which an API server knows nothing.
 OF_OUR_FORMAT = frozenset(("DS323",))
 # Refused for what this one cluster has or lacks: no file shows it.
 OF_THIS_CLUSTER = ("failed to allocate IP", "label on the containing namespace")
