@@ -37,6 +37,7 @@ GATHERED = 0.02  # seconds: events within this time are covered by the same look
 REQUESTS_AT_ONCE = 16
 SHOWN_WITHIN = 30.0  # seconds until the watch must have shown a patch
 REPORTED_AT = 3  # failures of one node in a row; the first ones may be races
+REPORTED_EVERY = 300.0  # seconds between two reports of one kind of error
 APPLIED_EVERY = 1.0  # seconds between two looks while no commit is applied
 _RETRIES = Backoff(first=1.0, longest=60.0)
 
@@ -89,6 +90,7 @@ class StartupTaints:
         self._unready: dict[str, Mapping[Key, float]] = {}
         self._held: dict[str, _HeldPatch] = {}
         self._reported: dict[str, tuple[str, frozenset[Key]]] = {}
+        self._failed_at: dict[type[errors.ClusterError], float] = {}
         self._wakeup = asyncio.Event()
         self._leading = True
         self._requests = asyncio.Semaphore(REQUESTS_AT_ONCE)
@@ -250,6 +252,8 @@ class StartupTaints:
         self._states[name] = state = node_waits.state_of(node, pods, around)
         if (wait := state.wait) is not None:
             self._waits[name] = wait
+        else:
+            self._reported.pop(name, None)
         if state.wake_at is not None:
             self._alarms[name] = state.wake_at
         if self._policy.enforce is Enforce.CONTINUOUS:
@@ -308,7 +312,9 @@ class StartupTaints:
         failures = (held.failures if held is not None else 0) + 1
         self._held[change.node] = _HeldPatch(change, now + _RETRIES.delay(failures), failures)
         is_race = isinstance(error, errors.Invalid | errors.Conflict)
-        if failures == (REPORTED_AT if is_race else 1):
+        reported_at = self._failed_at.get(type(error), -REPORTED_EVERY)
+        if failures == (REPORTED_AT if is_race else 1) and now >= reported_at + REPORTED_EVERY:
+            self._failed_at[type(error)] = now
             self._in.emit(StartupTaintFailed(now, change.node, change.uid, error))
 
     def _emit_change(self, change: TaintChange) -> None:
@@ -324,9 +330,9 @@ class StartupTaints:
     def _report(self, now: float) -> None:
         """Emits each wait that is too long, again if it is for other agents."""
         for name, wait in self._waits.items():
-            agents = frozenset(one.agent for one in wait.agents)
             if now < wait.since + self._policy.report_after:
                 continue
+            agents = frozenset(one.agent for one in wait.agents)
             if self._reported.get(name) == (wait.uid, agents):
                 continue
             self._reported[name] = wait.uid, agents

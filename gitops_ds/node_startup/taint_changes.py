@@ -62,11 +62,13 @@ def additions(
 def follow(
     before: Mapping[Key, float], state: NodeState, pods: Sequence[Pod], around: Surroundings
 ) -> Mapping[Key, float]:
-    """Since when each agent of a node is not ready; a new pod starts again."""
+    """Since when each agent of a node is not ready; a new pod starts again, and a node that becomes
+    ready, because its kubelet has not reported its pods yet.
+    """
     keys = {agent.uid: agent.key for agent in around.agents}
     created = {keys.get(pod.owner.uid): pod.created for pod in pods if pod.owner is not None}
     return {
-        one.agent: max(before.get(one.agent, around.now), created.get(one.agent, 0.0))
+        one.agent: max(before.get(one.agent, around.now), created.get(one.agent, 0.0), state.since)
         for one in state.waits
         if not (one.stuck or one.planned)
     }

@@ -89,6 +89,7 @@ def _change(head: Manifest, base: Manifest | None, live: Live) -> Change:
         return Change(operation, head.key, head, differences)
     rollout = rollout_impact.rollout(old, new, _known(head.key, old, live))
     impact = rollout_impact.impact(old, new, live.nodes or (), rolls=rollout.rolls)
+    impact = rollout_impact.with_waiting(impact, old, new, live.nodes or ())
     return Change(operation, head.key, head, differences, rollout, impact)
 
 

@@ -140,6 +140,7 @@ class ObjectPlanner(msgspec.Struct, frozen=True):
             if foresee
             else rollout_impact.impact(old, new, live.nodes or (), rolls=rollout.rolls)
         )
+        impact = rollout_impact.with_waiting(impact, old, new, live.nodes or ())
         return Change(operation, key, manifest, differences, rollout, impact)
 
 

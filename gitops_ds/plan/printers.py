@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from gitops_ds.apimachinery import node_groups
-from gitops_ds.model import names
+from gitops_ds.model import duration, names
 from gitops_ds.model.change import Change, FieldChange, Operation, Plan, Rollout
 from gitops_ds.model.cluster_nodes import Census
 from gitops_ds.model.impact import NodeImpact
@@ -83,6 +83,10 @@ def change_json(change: Change, census: Census | None = None) -> dict[str, Any]:
             "knownAs": rollout.known_as,
             "restarts": list(change.nodes.restarted),
         }
+    if change.nodes.waiting:
+        document["waiting"] = list(change.nodes.waiting)
+        if joined := change.nodes.joined:
+            document["joinTime"] = {"seconds": joined.seconds, "nodes": joined.nodes}
     if change.target:
         document["target"] = change.target
     if change.stages:
@@ -180,6 +184,14 @@ def _rollout_lines(change: Change, census: Census | None) -> Iterator[str]:
         yield f"gains {named(nodes.gained)}"
     if nodes.lost:
         yield f"loses {named(nodes.lost)}"
+    if nodes.waiting:
+        joined = (
+            f"; it was available {duration.words(nodes.joined.seconds)} after a node joined, the "
+            f"median of {counted(nodes.joined.nodes, 'node')}"
+            if nodes.joined
+            else ""
+        )
+        yield f"required for work from now on, with a startup taint: {named(nodes.waiting)}{joined}"
     if change.stages:
         yield from staged_printer.lines(change.stages, census)
     elif nodes.restarted:

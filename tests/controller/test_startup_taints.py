@@ -374,6 +374,36 @@ def test_continuous_adds_no_taint_for_a_fault_of_the_template() -> None:
     play(scene)
 
 
+def test_a_node_that_returns_after_an_outage_gets_no_taint() -> None:
+    async def scene() -> None:
+        async with cluster(10) as there:
+            begin(there, CONTINUOUS)
+            await asyncio.sleep(20)
+            there.cluster.kill_node("node-3")
+            await asyncio.sleep(280)
+            there.cluster.revive_node("node-3")
+            await asyncio.sleep(60)
+            assert events(there, StartupTaintAdded) == []
+            assert set((await taints(there)).values()) == {()}
+
+    play(scene)
+
+
+def test_a_refusal_of_all_nodes_is_reported_once() -> None:
+    def refuse(request: faults.SimulatedRequest) -> faults.RequestFault | None:
+        is_patch = request.verb == "patch" and request.resource == NODE
+        return faults.failure(403) if is_patch else None
+
+    async def scene() -> None:
+        async with cluster(20) as there:
+            there.cluster.faults = refuse
+            begin(there)
+            await asyncio.sleep(200)
+            assert len(events(there, StartupTaintFailed)) == 1
+
+    play(scene)
+
+
 def test_the_clock_of_the_waits_is_that_of_the_cluster() -> None:
     async def scene() -> None:
         async with cluster(1, required("bad")) as there:

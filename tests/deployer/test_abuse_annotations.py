@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from gitops_ds.apimachinery.rollouts import proofs
-from gitops_ds.controller.controller import Powers
+from gitops_ds.controller.powers import Powers
 from gitops_ds.model import names
 from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, Body
 from gitops_ds.model.rollouts.proven_templates import TemplateProof

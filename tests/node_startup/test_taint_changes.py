@@ -165,6 +165,14 @@ def test_the_time_begins_again_with_each_new_pod() -> None:
     assert follow("1", PodTemplates(), created=START + 40) == {key("a"): START + 40}
 
 
+def test_the_time_begins_again_when_the_node_becomes_ready() -> None:
+    around = Surroundings(CONTINUOUS, (agent(),), START + 999)
+    there = replace(node(), taints=(), ready_since=START + 990)
+    shown = node_waits.state_of(there, [pod(ready=False)], around)
+    since = taint_changes.follow({key("a"): START}, shown, [], around)
+    assert since == {key("a"): START + 990}
+
+
 def test_a_rollout_in_progress_and_a_stuck_agent_cause_no_taint() -> None:
     staged = PodTemplates(frozenset("12"), frozenset("2"))
     assert follow("2", staged, created=START - 5) == {}

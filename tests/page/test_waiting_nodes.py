@@ -30,3 +30,16 @@ def test_a_node_that_waits_names_the_agent_and_the_cause() -> None:
     assert "No work yet" in text
     assert "cilium Image pull back off container agent: not found" in text
     assert page(view, "nodes").count("waits for agents") == 1
+
+
+def test_an_agent_names_the_nodes_that_wait_for_it() -> None:
+    view = story(9)
+    one, other = view.agents()[:2]
+    path = f"agents/{one.key.namespace}/{one.key.name}"
+    assert "No work yet" not in page(view, path)
+    waits = {
+        "node-x": NodeWait("node-x", "x", NOW, (AgentWait(one.key, "NotReady"),)),
+        "node-y": NodeWait("node-y", "y", NOW, (AgentWait(other.key, "NotReady"),)),
+    }
+    view.waiting = waits
+    assert "No work yet on 1 node, which waits for this agent: node-x Not ready" in page(view, path)

@@ -9,7 +9,7 @@ import subprocess
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -113,24 +113,39 @@ class Lab(Cluster):
             return html.unescape(answer.read().decode())
 
 
-@contextlib.contextmanager
-def laboratory(directory: Path, powers: str, **repository: Any) -> Iterator[Lab]:
-    """A laboratory with a service that follows an empty repository, with further settings of it.
-    Under `full` the service is the only DaemonSet controller.
+@dataclass(kw_only=True)
+class Start:
+    """What a laboratory starts with: its nodes, the files of the repository, additional settings of
+    the service, and an additional configuration of kubelets.
     """
+
+    nodes: tuple[str, ...] = NODES
+    files: dict[str, str | bytes | None] = field(default_factory=dict)
+    settings: dict[str, Any] = field(default_factory=dict)
+    kubelet: dict[str, Any] = field(default_factory=dict)
+
+
+@contextlib.contextmanager
+def laboratory(directory: Path, powers: str, start: Start | None = None) -> Iterator[Lab]:
+    """A laboratory with a service that follows a repository without agents. Under `full` the
+    service is the only DaemonSet controller.
+    """
+    start = start or Start()
     wanted = controlplane.Wanted(real_nodes=True, daemonset_controller=powers != "full")
     plane = controlplane.ControlPlane(directory / "plane", wanted)
-    nodes = RealNodes(plane, directory / "nodes")
+    nodes = RealNodes(plane, directory / "nodes", kubelet=start.kubelet)
     upstream = Upstream(directory / "fleet")
-    upstream.commit({"gitops-ds.yaml": "version: v1\nname: real\n", "clusters/test.yaml": "{}\n"})
+    files = {"gitops-ds.yaml": "version: v1\nname: real\n", "clusters/test.yaml": "{}\n"}
+    upstream.commit({**files, **start.files})
     address = f"127.0.0.1:{controlplane.free_port()}"
     local = {"url": str(upstream.path), "allowLocal": True, "interval": "1s"}
-    settings = {"repository": local | repository, "listen": {"address": address}}
+    settings = {"listen": {"address": address}, **start.settings}
+    settings["repository"] = local | start.settings.get("repository", {})
     (directory / "settings.yaml").write_text(json.dumps(settings))
     options = ("--settings", str(directory / "settings.yaml"), "--powers", powers)
     try:
         plane.start()
-        nodes.start(*NODES)
+        nodes.start(*start.nodes)
         with running(directory, plane, *options) as (service, log):
             lab = Lab(
                 directory=directory,
@@ -142,7 +157,7 @@ def laboratory(directory: Path, powers: str, **repository: Any) -> Iterator[Lab]
                 log=log,
                 page=f"http://{address}",
             )
-            lab.until(lambda: ready_nodes(plane) == set(NODES))
+            lab.until(lambda: ready_nodes(plane) == set(start.nodes))
             yield lab
             assert service.poll() is None
             assert "Traceback" not in log.read_text()

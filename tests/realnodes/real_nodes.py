@@ -116,6 +116,7 @@ class RealNode:
 class RealNodes:
     """The real nodes of a control plane, by name. `archives` are images beside those of the agents,
     as archives of Docker, and `servers` ports of the machine by the address that pods use.
+    `kubelet` is added to the configuration of kubelets.
     """
 
     plane: ControlPlane
@@ -123,6 +124,7 @@ class RealNodes:
     archives: Sequence[Path] = ()
     servers: Mapping[str, int] = field(default_factory=dict)
     disk: int = DISK
+    kubelet: Mapping[str, Any] = field(default_factory=dict)
     nodes: dict[str, RealNode] = field(default_factory=dict)
 
     def start(self, *names: str) -> RealNodes:
@@ -168,7 +170,7 @@ class RealNodes:
             "servers": dict(self.servers),
             "disk": self.disk,
             "host_network": network,
-            "kubelet": KUBELET,
+            "kubelet": {**KUBELET, **self.kubelet},
             "labels": "type=real",
         }
         (directory / "node.json").write_text(json.dumps(settings))

@@ -14,7 +14,7 @@ import pytest
 
 from tests.forges.servers import GitLab, Server
 from tests.realnodes.faults import FAULTS, Fault, files
-from tests.realnodes.lab import MARKS, Lab, laboratory
+from tests.realnodes.lab import MARKS, Lab, Start, laboratory
 
 pytestmark = MARKS
 BAD = tuple(one for one in FAULTS if one.message and not one.later)
@@ -24,7 +24,7 @@ BAD = tuple(one for one in FAULTS if one.message and not one.later)
 def test_a_template_that_fails_is_halted_in_the_canary(tmp_path: Path, powers: str) -> None:
     with (
         GitLab().in_a_thread() as forge,
-        laboratory(tmp_path, powers, forge=_settings(tmp_path, forge)) as lab,
+        laboratory(tmp_path, powers, _publishing(tmp_path, forge)) as lab,
     ):
         _start(lab, staged=True)
         before = _pods(lab)
@@ -49,12 +49,13 @@ def test_a_template_that_fails_is_halted_in_the_canary(tmp_path: Path, powers: s
         print(f"{powers}: every agent is healthy again after {seconds:.0f} seconds")
 
 
-def _settings(directory: Path, forge: Server) -> dict[str, Any]:
+def _publishing(directory: Path, forge: Server) -> Start:
     """The settings of the forge, on which the service publishes the status of commits."""
     (directory / "token").write_text("good-token")
     file = str(directory / "token")
     known = {"kind": "gitlab", "project": "42"}
-    return known | {"url": forge.url, "tokenFile": file, "allowHttp": True}
+    settings = known | {"url": forge.url, "tokenFile": file, "allowHttp": True}
+    return Start(settings={"repository": {"forge": settings}})
 
 
 def _start(lab: Lab, *, staged: bool) -> None:

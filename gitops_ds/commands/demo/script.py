@@ -42,8 +42,10 @@ from gitops_ds.model.events.rollouts import (
     StageOpened,
     StagePassed,
 )
+from gitops_ds.model.events.startup_taints import StartupTaintsRemoved
 from gitops_ds.model.health import HealthState
 from gitops_ds.model.objects import CommitId
+from gitops_ds.model.startup_taints import OWN
 from gitops_ds.model.values import replace
 from gitops_ds.pipeline import open_repository
 from gitops_ds.pipeline.staged_outlook import StagedPreviews
@@ -183,7 +185,8 @@ def _counters(stage: DemoStage, agent: Agent) -> None:
 async def _join_and_leave(stage: DemoStage) -> None:
     stage.say("\nA node joins, another leaves; no commit is involved")
     before = stage.cluster.server.now()
-    stage.cluster.add_nodes([NodeSpec("node-new", {"pool": "general", ZONE: "zone-b"})])
+    labels = {"pool": "general", ZONE: "zone-b"}
+    stage.cluster.add_nodes([NodeSpec("node-new", labels, taints=(OWN,))])
     agent = await _agent(
         stage, STAR, lambda a: _healthy(a) and _runs_on(a, "node-new"), "a pod on the new node"
     )
@@ -191,6 +194,7 @@ async def _join_and_leave(stage: DemoStage) -> None:
         f"  node-new has its pod after {stage.cluster.server.now() - before:.0f} s: "
         f"{_pod_on(agent, 'node-new')}"
     )
+    await _released(stage)
     stage.cluster.remove_node("node-1")
     agent = await _agent(
         stage,
@@ -202,6 +206,12 @@ async def _join_and_leave(stage: DemoStage) -> None:
         f"  node-1 is gone, and its pod with it: {agent.counts.desired} wanted, "
         f"{agent.counts.available} available"
     )
+
+
+async def _released(stage: DemoStage) -> None:
+    """The node joined with the startup taint, which the service removes."""
+    event = await _event(stage, StartupTaintsRemoved, lambda one: one.node == "node-new")
+    stage.say(f"  it gets work now: {event.kube_text()}")
 
 
 def _runs_on(agent: Agent, node: str) -> bool:

@@ -28,6 +28,7 @@ from gitops_ds.model.events.deployer import Reconciled
 from gitops_ds.model.objects import CommitId
 from gitops_ds.model.sources.source_status import SourceStatus
 from gitops_ds.model.sources.source_tree import SourceTree
+from gitops_ds.model.startup_taints import OWN, StartupTaintPolicy
 from gitops_ds.pipeline import open_repository, prepare
 from gitops_ds.pipeline.prepare import Prepared
 from gitops_ds.plan.options import ApplyOptions
@@ -37,6 +38,14 @@ CLUSTER = "dev-1"
 AUTHOR = "Dana Demo <dana@example.com>"
 ZONE = "topology.kubernetes.io/zone"
 STAGED = "fluentd-elasticsearch"
+# Nodes that join with the startup taint wait for that agent.
+TOLERATION = f"""\
+- target: {{kind: DaemonSet, name: {STAGED}}}
+  patch:
+    - op: add
+      path: /spec/template/spec/tolerations/-
+      value: {{key: {OWN.key}, operator: Exists, effect: {OWN.effect}}}
+"""
 POLICY = """\
 stages:
   - {name: canary, nodes: {count: 1}, soak: 30s}
@@ -67,7 +76,11 @@ async def open_stage(
     work = folder / "repository"
     with resources.as_file(resources.files("gitops_ds") / "examples-repo") as example:
         shutil.copytree(example, work)
-    (work / "agents" / STAGED / "rollout.yaml").write_text(POLICY)
+    folder_of_agent = work / "agents" / STAGED
+    (folder_of_agent / "rollout.yaml").write_text(POLICY)
+    (folder_of_agent / "agent.yaml").write_text("requiredForWork: true\n")
+    (folder_of_agent / "patches").mkdir()
+    (folder_of_agent / "patches" / f"{CLUSTER}.yaml").write_text(TOLERATION)
     first = local_worktree.begin(work, "Agents for every node", AUTHOR)
     say(
         f"a Git repository in {work}: commit {first[:12]} with "
@@ -91,6 +104,7 @@ async def open_stage(
             clock=cluster.server.now,
             chance=random.Random(1).random,
         )
+        controller.startup_taints.enable(StartupTaintPolicy())
         stage = DemoStage(cluster, repository, work, loop, controller, events, say, show_agent)
         async with asyncio.TaskGroup() as group:
             group.create_task(controller.run())

@@ -14,7 +14,6 @@ from gitops_ds.apimachinery import revisions
 from gitops_ds.apimachinery.rollouts import target_revisions
 from gitops_ds.model import names
 from gitops_ds.model.change import Change, FieldChange, Operation
-from gitops_ds.model.impact import NodeImpact
 from gitops_ds.model.live import Live
 from gitops_ds.model.objects import CONTROLLER_REVISION, Body, Key
 from gitops_ds.model.sources.bundle import Manifest
@@ -46,7 +45,7 @@ def of(change: Change, manifests: Mapping[Key, Manifest], live: Live) -> Change:
         return change
     new = {**old, "spec": {**old["spec"], "template": template}}
     impact = rollout_impact.impact(old, new, live.nodes or (), rolls=False)
-    return replace(change, nodes=NodeImpact(impact.gained, impact.lost, change.nodes.restarted))
+    return replace(change, nodes=replace(change.nodes, gained=impact.gained, lost=impact.lost))
 
 
 def _fields(old: Body, template: Body) -> tuple[FieldChange, ...]:

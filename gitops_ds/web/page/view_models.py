@@ -51,6 +51,7 @@ async def agent(view: View, pages: Pages, agent: Agent) -> dict[str, Any]:
         "rollout": rollout_panel.panel(agent.rollout, one.timing) if agent.rollout else None,
         "pooled": any(group.pool for group in drawn.groups),
         "strategy": _strategy(agent),
+        "waits": _waits(view, agent.key),
         "target": agent.target.number if agent.target is not None else 0,
         "percent": 100 * good // one.counts.desired if one.counts.desired else 100,
         "commit_of": lambda cell: agent.commit_of(cell.revision) if cell.revision else "",
@@ -59,6 +60,16 @@ async def agent(view: View, pages: Pages, agent: Agent) -> dict[str, Any]:
         "sides": pair,
         "events": [event for event in view.events() if event.key == agent.key][:EVENTS_OF_ONE],
     }
+
+
+def _waits(view: View, key: Key) -> list[tuple[str, str]]:
+    """The nodes that wait for this agent, each with the reason."""
+    return [
+        (name, one.reason)
+        for name, wait in sorted(view.waits().items())
+        for one in wait.agents
+        if one.agent == key
+    ]
 
 
 def _with_strategy_of_git(live: Body) -> Body:

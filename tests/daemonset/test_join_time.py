@@ -1,0 +1,59 @@
+"""How long nodes waited for an agent after they joined."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gitops_ds.apimachinery import daemonsets
+from gitops_ds.daemonset import join_time, preview
+from gitops_ds.model import names
+from gitops_ds.model.daemonset import Pod
+from gitops_ds.model.decision import Observation
+from gitops_ds.model.impact import JoinTime
+from gitops_ds.model.live import Node
+from tests.daemonset.world import START, daemonset
+
+
+def pod(node: str, created: float = 2.0, ready: float | None = 30.0, **fields: Any) -> Pod:
+    since = None if ready is None else START + ready
+    values = {"ready": ready is not None, "created": START + created, "ready_since": since}
+    return Pod("logging", f"agent-{node}", node, node=node, **{**values, **fields})
+
+
+def measured(*pods: Pod) -> JoinTime | None:
+    body = daemonset(minReadySeconds=10)
+    nodes = tuple(Node(name, created=START) for name in ("a", "b", "c"))
+    seen = Observation(START + 900, daemonsets.daemonset_of(body), nodes, pods)
+    return join_time.measured(seen)
+
+
+def test_it_is_the_median_with_min_ready_seconds() -> None:
+    assert measured(pod("a"), pod("b", ready=20.0), pod("c", ready=300.0)) == JoinTime(40.0, 3)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pod("a", created=61.0),
+        pod("a", created=-1.0),
+        pod("a", ready=None),
+        pod("a", restarts=1),
+        pod("gone"),
+    ],
+)
+def test_pods_that_did_not_start_with_their_node_do_not_count(other: Pod) -> None:
+    assert measured(other) is None
+    assert measured(other, pod("b")) == JoinTime(40.0, 1)
+
+
+@pytest.mark.parametrize("required", [True, False])
+def test_a_preview_has_it_for_a_required_agent(required: bool) -> None:
+    new = daemonset()
+    new["metadata"]["annotations"] |= {names.REQUIRED_FOR_WORK: "true"} if required else {}
+    seen = Observation(
+        START + 900, daemonsets.daemonset_of(daemonset()), (Node("a", created=START),), (pod("a"),)
+    )
+    expected = JoinTime(30.0, 1) if required else None
+    assert preview.of_change(seen, new).joined == expected
