@@ -1,4 +1,4 @@
-"""What the deployers tell the controller about required agents."""
+"""The required agents in Git, as the controller gets them from the deployers."""
 
 from __future__ import annotations
 
