@@ -27,7 +27,7 @@ from gitops_ds.model.events.startup_taints import (
     StartupTaintsRemoved,
 )
 from gitops_ds.model.live import Node, Revision
-from gitops_ds.model.objects import NODE, Body, Key
+from gitops_ds.model.objects import NODE, Body, Key, key_of
 from gitops_ds.model.startup_taints import Enforce, NodeWait, StartupTaintPolicy, TaintChange
 from gitops_ds.node_startup import node_waits, required_agents, taint_changes
 from gitops_ds.node_startup.node_waits import NodeState, Surroundings
@@ -85,7 +85,6 @@ class StartupTaints:
         self._alarms: dict[str, float] = {}  # when a state changes without an event
         self._agents: tuple[RequiredAgent, ...] = ()
         self._read: dict[str, tuple[DaemonSet, tuple[Revision, ...], RequiredAgent]] = {}
-        self._wanted: Sequence[Body] = ()
         self._unapplied: dict[Key, RequiredAgent] = {}
         self._unready: dict[str, Mapping[Key, float]] = {}
         self._held: dict[str, _HeldPatch] = {}
@@ -225,14 +224,17 @@ class StartupTaints:
         return differ
 
     def _missing(self) -> Sequence[RequiredAgent]:
-        """The required agents in Git without a DaemonSet in the cluster."""
-        if (wanted := self._git.wanted()) is not self._wanted:
-            self._wanted = wanted
-            self._unapplied = {
-                (agent := required_agents.unapplied(body)).key: agent for body in wanted
-            }
-        keys = self._unapplied.keys() - set(self._cache.keys) if self._unapplied else ()
-        return [self._unapplied[key] for key in keys]
+        """The required agents in Git without a DaemonSet in the cluster. Their time begins after
+        the first apply, which may wait for other agents.
+        """
+        before, now = self._unapplied if self._git.applied() else {}, self._in.clock()
+        missing = [body for body in self._git.wanted() if not self._cache.has(key_of(body))]
+        self._unapplied = {}
+        for body in missing:
+            key = key_of(body)
+            since = before[key].since if key in before else now
+            self._unapplied[key] = required_agents.unapplied(body, since)
+        return tuple(self._unapplied.values())
 
     def _update(self, name: str, around: Surroundings) -> None:
         """Updates the state of a node; under bootstrap only nodes with a startup taint have one."""

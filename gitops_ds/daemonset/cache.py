@@ -70,6 +70,10 @@ class Cache:
         """The known DaemonSets, sorted."""
         return tuple(sorted(self._daemonsets))
 
+    def has(self, key: Key) -> bool:
+        """Whether the DaemonSet is known."""
+        return key in self._daemonsets
+
     def take_moved(self) -> set[Key]:
         """The DaemonSets whose observation changed since the last call, for any cause.
 

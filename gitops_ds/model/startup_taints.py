@@ -61,7 +61,8 @@ class AgentWait(msgspec.Struct, frozen=True):
     """A required agent that is not ready on a node: the reason in one word, and the message.
 
     `until` is when that changes without an event, in seconds since 1970, None if unknown. `stuck`:
-    only a person can change it. `planned`: its pod has the template of a rollout in progress.
+    only a person can change it, at the earliest `since` a time. `planned`: its pod has the template
+    of a rollout in progress.
     """
 
     agent: Key
@@ -69,6 +70,7 @@ class AgentWait(msgspec.Struct, frozen=True):
     message: str = ""
     until: float | None = None
     stuck: bool = False
+    since: float = 0.0
     planned: bool = False
 
     @property

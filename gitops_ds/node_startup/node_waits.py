@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
@@ -87,12 +88,14 @@ def state_of(node: Node, pods: Sequence[Pod], around: Surroundings) -> NodeState
         if (wait := _wait(agent, node, tuple(_own(agent, pods)), around)) is not None
     ]
     since = max(node.created, node.ready_since if node.ready else 0.0)
-    is_late = around.now >= since + policy.report_after
-    given_up = [one for one in waits if one.stuck and is_late]
-    counted = [one for one in waits if not (one.stuck and is_late)]
-    times = [one.until for one in counted]
-    if counted and not is_late:
-        times.append(since + policy.report_after)
+    ends = {one.agent: max(since, one.since) + policy.report_after for one in waits if one.stuck}
+    given_up = [one for one in waits if ends.get(one.agent, math.inf) <= around.now]
+    counted = [one for one in waits if ends.get(one.agent, math.inf) > around.now]
+    reported_at = since + policy.report_after
+    times = [
+        *(one.until for one in counted if one.until is not None),
+        *(at for at in (*ends.values(), reported_at) if counted and at > around.now),
+    ]
     return NodeState(
         node,
         taints,
@@ -100,7 +103,7 @@ def state_of(node: Node, pods: Sequence[Pod], around: Surroundings) -> NodeState
         tuple(given_up),
         tuple(one.key for one in required),
         since,
-        min((time for time in times if time is not None), default=None),
+        min(times, default=None),
     )
 
 
@@ -126,7 +129,7 @@ def _wait(
         if node.taints and agent.placer.place(node) is not Placement.RUN:
             message = "its pods do not tolerate the startup taint"
             return AgentWait(agent.key, NOT_TOLERATED, message, stuck=True)
-        return AgentWait(agent.key, NO_POD, stuck, stuck=bool(stuck))
+        return AgentWait(agent.key, NO_POD, stuck, stuck=bool(stuck), since=agent.since)
     shown = min(waits, key=lambda one: one.until is None)  # the next to become available
     if stuck and not shown.message:
         shown = replace(shown, message=stuck)
@@ -148,6 +151,7 @@ def _wait_of_pod(
             cause.reason,
             cause.message,
             stuck=pod.trouble == _UNSCHEDULABLE,
+            since=pod.created,
             planned=planned,
         )
     available_at = pod.available_at(agent.min_ready_seconds)

@@ -29,13 +29,16 @@ class PodTemplates(msgspec.Struct, frozen=True):
 
 
 class RequiredAgent(msgspec.Struct, frozen=True):
-    """A required agent: where its pods belong, and which of them count."""
+    """A required agent: where its pods belong, and which of them count. `since` is when it was
+    first seen to be missing in the cluster, in seconds since 1970, 0 for one that is there.
+    """
 
     key: Key
     uid: str
     placer: Placer
     min_ready_seconds: int = 0
     templates: PodTemplates = PodTemplates()
+    since: float = 0.0
 
     def counts(self, hash: str) -> bool:
         """Whether a pod with this hash is the agent."""
@@ -62,12 +65,12 @@ def read(daemonset: DaemonSet, revisions: Sequence[Revision]) -> RequiredAgent:
     )
 
 
-def unapplied(body: Body) -> RequiredAgent:
-    """The required agent of a DaemonSet in Git that the cluster does not have."""
+def unapplied(body: Body, since: float) -> RequiredAgent:
+    """The required agent of a DaemonSet in Git that the cluster does not have since a time."""
     daemonset = daemonsets.daemonset_of(body)
     templates = PodTemplates(NO_HASHES, stuck="its DaemonSet is not applied")
     placer = node_eligibility.read(daemonset.template)
-    return RequiredAgent(daemonset.key, daemonset.uid, placer, templates=templates)
+    return RequiredAgent(daemonset.key, daemonset.uid, placer, templates=templates, since=since)
 
 
 def _templates(daemonset: DaemonSet, revisions: Sequence[Revision]) -> PodTemplates:

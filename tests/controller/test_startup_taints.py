@@ -271,6 +271,24 @@ def test_an_agent_in_git_that_is_not_applied_yet_is_waited_for() -> None:
     play(scene)
 
 
+def test_nodes_that_waited_for_the_first_apply_wait_for_the_rest_of_it() -> None:
+    async def scene() -> None:
+        applied = False
+        second = required(name="second")
+        wanted = [required(), second]
+        async with cluster(2) as there:
+            begin(there, applied=lambda: applied, wanted=lambda: wanted)
+            await asyncio.sleep(1000)
+            applied = True
+            await asyncio.sleep(200)
+            assert set((await taints(there)).values()) == {(OWN,)}
+            await there.people.create(DAEMONSET, second)
+            await asyncio.sleep(20)
+            assert set((await taints(there)).values()) == {()}
+
+    play(scene)
+
+
 def test_an_agent_that_does_not_fit_is_given_up_after_the_stated_time() -> None:
     async def scene() -> None:
         body = required()

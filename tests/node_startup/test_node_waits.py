@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from gitops_ds.model.daemonset import Owner, Phase, Pod, PodCause
@@ -124,10 +125,23 @@ def test_an_agent_that_only_a_person_can_help_is_waited_for_a_limited_time(
     early = state(node(), *pods, agents=agents, after=299)
     assert not early.is_released
     assert early.wake_at == START + 300
-    late = state(node(), *pods, agents=agents, after=300)
+    late = state(node(), *pods, agents=agents, after=310)
     assert late.is_released
     assert len(late.given_up) == 1
     assert late.wake_at is None
+
+
+def test_the_limit_begins_when_the_agent_became_stuck() -> None:
+    """Also on a node that waited for long before, for another agent."""
+    lately = pod(ready=False, trouble="Unschedulable", created=START + 1000)
+    missing = msgspec.structs.replace(
+        agent(templates=PodTemplates(frozenset(), stuck="not applied")), since=START + 1000
+    )
+    for pods, agents in (((lately,), (agent(),)), ((), (missing,))):
+        early = state(node(), *pods, agents=agents, after=1299)
+        assert not early.is_released
+        assert early.wake_at == START + 1300
+        assert state(node(), *pods, agents=agents, after=1300).is_released
 
 
 @pytest.mark.parametrize(

@@ -103,8 +103,8 @@ def test_a_suspended_agent_is_stuck(stuck: bool) -> None:
 def test_an_agent_that_is_not_applied_is_placed_by_its_manifest() -> None:
     body = daemonset()
     body["spec"]["template"]["spec"]["nodeSelector"] = {"pool": "gpu"}
-    agent = required_agents.unapplied(body)
-    assert agent.key.name == "agent"
+    agent = required_agents.unapplied(body, 5.0)
+    assert (agent.key.name, agent.since) == ("agent", 5.0)
     assert agent.placer.node_selector == {"pool": "gpu"}
     assert "not applied" in agent.templates.stuck
     assert not agent.counts("1")
