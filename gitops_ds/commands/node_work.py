@@ -40,7 +40,7 @@ async def read(cluster: Cluster, policy: StartupTaintPolicy, now: float) -> tupl
         content.replace(resource, listing.items, listing.version)
     agents = tuple(
         required_agents.read(daemonset, revisions)
-        for daemonset, revisions in content.annotated
+        for daemonset, revisions in content.required(frozenset())
         if required_agents.is_required(daemonset)
     )
     around = Surroundings(policy, tuple(sorted(agents, key=lambda one: one.key)), now)

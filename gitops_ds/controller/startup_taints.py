@@ -14,6 +14,8 @@ from typing import Any
 import msgspec
 
 from gitops_ds import errors
+from gitops_ds.apimachinery import nodes
+from gitops_ds.controller.taint_history import TaintHistory
 from gitops_ds.daemonset.cache import Cache
 from gitops_ds.daemonset.pods_by_node import PodsByNode
 from gitops_ds.model.backoff import Backoff
@@ -65,12 +67,13 @@ class GitInputs(msgspec.Struct, frozen=True):
 
 class _HeldPatch(msgspec.Struct, frozen=True):
     """A node that is not patched again before `until` while the cache shows the same taints: the
-    patch is in progress, or failed that many times.
+    patch is in progress, or failed that many times, for that cause.
     """
 
     change: TaintChange
     until: float
     failures: int = 0
+    cause: str = ""
 
 
 class StartupTaints:
@@ -88,6 +91,7 @@ class StartupTaints:
         self._unapplied: dict[Key, RequiredAgent] = {}
         self._unready: dict[str, Mapping[Key, float]] = {}
         self._held: dict[str, _HeldPatch] = {}
+        self._history = TaintHistory()
         self._reported: dict[str, tuple[str, frozenset[Key]]] = {}
         self._failed_at: dict[type[errors.ClusterError], float] = {}
         self._wakeup = asyncio.Event()
@@ -197,19 +201,22 @@ class StartupTaints:
         return changes
 
     def _due(self, now: float) -> set[str]:
-        """The nodes whose state changes by time alone, and those whose patch is due: also of nodes
-        that were ready before a commit was applied.
+        """The nodes whose state changes by time alone, and those that keep their taints although
+        they wait for no agent.
         """
         names = {name for name, at in self._alarms.items() if at <= now}
         names |= {name for name, one in self._held.items() if one.until <= now}
         tainted = (name for name, one in self._states.items() if one.taints)
-        return names | {name for name in tainted if name not in self._waits}
+        return names | {
+            name for name in tainted if name not in self._waits or self._waits[name].cause
+        }
 
     def _read_agents(self) -> bool:
         """Reads the required agents; returns whether they differ from the last ones."""
         read = {}
-        for daemonset, revisions in self._cache.annotated:
-            if not required_agents.is_required(daemonset):
+        wanted = {key_of(body) for body in self._git.wanted()}
+        for daemonset, revisions in self._cache.required(wanted):
+            if not required_agents.is_required(daemonset, daemonset.key in wanted):
                 continue
             known = self._read.get(daemonset.uid)
             if known is None or not _same(known, daemonset, revisions):
@@ -224,8 +231,8 @@ class StartupTaints:
         return differ
 
     def _missing(self) -> Sequence[RequiredAgent]:
-        """The required agents in Git without a DaemonSet in the cluster. Their time begins after
-        the first apply, which may wait for other agents.
+        """The required agents in Git without a DaemonSet in the cluster, or whose DaemonSet is
+        being deleted. Their time begins after the first apply, which may wait for other agents.
         """
         before, now = self._unapplied if self._git.applied() else {}, self._in.clock()
         missing = [body for body in self._git.wanted() if not self._cache.has(key_of(body))]
@@ -246,22 +253,43 @@ class StartupTaints:
         )
         self._waits.pop(name, None)
         self._alarms.pop(name, None)
+        if node is None:
+            self._history.forget(name)
+        else:
+            self._history.saw(node, any(map(self._policy.covers, node.taints)), around.now)
         if node is None or not is_followed:
             for memory in (self._states, self._unready, self._reported):
                 memory.pop(name, None)
             return
         pods = self._by_node.on(name)
-        self._states[name] = state = node_waits.state_of(node, pods, around)
-        if (wait := state.wait) is not None:
+        tainted_at = self._history.tainted_at(name)
+        self._states[name] = state = node_waits.state_of(node, pods, around, tainted_at)
+        times = [state.wake_at] if state.wake_at is not None else []
+        if (wait := state.wait or self._kept(state)) is not None:
             self._waits[name] = wait
+            times.append(wait.since + self._policy.report_after)
         else:
             self._reported.pop(name, None)
-        if state.wake_at is not None:
-            self._alarms[name] = state.wake_at
+        if times := [at for at in times if at > around.now]:
+            self._alarms[name] = min(times)
         if self._policy.enforce is Enforce.CONTINUOUS:
             since = taint_changes.follow(self._unready.pop(name, {}), state, pods, around)
             if since:
                 self._unready[name] = since
+
+    def _kept(self, state: NodeState) -> NodeWait | None:
+        """The wait of a node that keeps its taints although it waits for no agent."""
+        if taint_changes.removal(state) is None:
+            return None
+        node, held = state.node, self._held.get(state.node.name)
+        cause = held.cause if held is not None else ""
+        if not self._git.applied():
+            cause = "no commit is read and applied yet"
+        elif not self._in.writes:
+            cause = "the service observes, and removes no taint"
+        elif self._history.is_contested(node.name, node.uid, self._in.clock()):
+            cause = "another client adds the taint again and again"
+        return NodeWait(node.name, node.uid, state.since, (), cause=cause) if cause else None
 
     def _changes(self, touched: set[str], now: float) -> Iterator[TaintChange]:
         for name in sorted(touched & self._states.keys()):
@@ -277,8 +305,12 @@ class StartupTaints:
         held = self._held.get(change.node)
         if held is not None and held.until > now:
             return False
-        failures = held.failures if held is not None else 0
-        self._held[change.node] = _HeldPatch(change, now + SHOWN_WITHIN, failures)
+        at = self._history.removable_at(change.node, change.uid, now)
+        if change.added is None and at > now:
+            self._held[change.node] = _HeldPatch(change, at)
+            return False
+        failures, cause = (held.failures, held.cause) if held is not None else (0, "")
+        self._held[change.node] = _HeldPatch(change, now + SHOWN_WITHIN, failures, cause)
         return True
 
     async def _patch(self, change: TaintChange) -> None:
@@ -289,7 +321,9 @@ class StartupTaints:
                     patch = await self._addition(change)
                 if patch is None:
                     return  # the watch shows the change later
-                await self._cluster.patch(NODE, "", change.node, patch, type=PatchType.JSON)
+                body = await self._cluster.patch(NODE, "", change.node, patch, type=PatchType.JSON)
+            if not taint_changes.is_made(change, nodes.node_of(body)):
+                raise errors.Conflict("the API server set the taints again: an admission webhook")
         except errors.NotFound:
             return
         except errors.NotLeading:
@@ -312,7 +346,8 @@ class StartupTaints:
         """Retries later, or when the watch shows other taints, whichever is first."""
         held, now = self._held.get(change.node), self._in.clock()
         failures = (held.failures if held is not None else 0) + 1
-        self._held[change.node] = _HeldPatch(change, now + _RETRIES.delay(failures), failures)
+        until, cause = now + _RETRIES.delay(failures), f"its taints are not changed: {error}"
+        self._held[change.node] = _HeldPatch(change, until, failures, cause)
         is_race = isinstance(error, errors.Invalid | errors.Conflict)
         reported_at = self._failed_at.get(type(error), -REPORTED_EVERY)
         if failures == (REPORTED_AT if is_race else 1) and now >= reported_at + REPORTED_EVERY:
@@ -323,8 +358,10 @@ class StartupTaints:
         now, state = self._in.clock(), self._states.get(change.node)
         who = now, change.node, change.uid
         if change.added is not None:
+            self._history.added(change.node)
             self._in.emit(StartupTaintAdded(*who, change.added, change.agents))
             return
+        self._history.removed(change.node, change.uid, now)
         removed = tuple(change.taints[at] for at in change.removed)
         waited = max(now - state.since, 0.0) if state is not None else 0.0
         self._in.emit(StartupTaintsRemoved(*who, removed, waited, change.agents))
@@ -335,10 +372,8 @@ class StartupTaints:
             if now < wait.since + self._policy.report_after:
                 continue
             agents = frozenset(one.agent for one in wait.agents)
-            if self._reported.get(name) == (wait.uid, agents):
-                continue
-            self._reported[name] = wait.uid, agents
-            if self._leading:
+            if self._leading and self._reported.get(name) != (wait.uid, agents):
+                self._reported[name] = wait.uid, agents
                 self._in.emit(NodeWaitsForAgents(now, name, wait.uid, wait))
 
 

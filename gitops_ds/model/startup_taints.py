@@ -81,18 +81,21 @@ class AgentWait(msgspec.Struct, frozen=True):
 
 
 class NodeWait(msgspec.Struct, frozen=True):
-    """A node with a startup taint that waits for these agents since a time (seconds since 1970)."""
+    """A node with a startup taint that waits for these agents since a time (seconds since 1970).
+    `cause`: why it keeps the taint although it waits for none.
+    """
 
     node: str
     uid: str
     since: float
     agents: tuple[AgentWait, ...]
     ready: bool = True
+    cause: str = ""
 
     @property
     def text(self) -> str:
         """The agents with their reasons; that of the node comes first."""
-        agents = [one.text for one in self.agents]
+        agents = [one.text for one in self.agents] or [self.cause] * bool(self.cause)
         return "; ".join(agents if self.ready else ["the node is not ready", *agents])
 
 

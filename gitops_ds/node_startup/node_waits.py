@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from gitops_ds.apimachinery import pod_cause
+from gitops_ds.apimachinery import pod_cause, tolerations
 from gitops_ds.apimachinery.node_eligibility import Placement
 from gitops_ds.model.daemonset import Pod, PodCause
 from gitops_ds.model.live import Node
@@ -30,6 +30,11 @@ OTHER_TEMPLATE = "Template"
 OLDER_POD = "OlderPod"
 NOT_TOLERATED = "TaintNotTolerated"
 _UNSCHEDULABLE = "Unschedulable"
+
+# The taints of Kubernetes for a state of the node that passes. That of a node that joins
+# (`not-ready`) is still there when the node is ready, and pods of DaemonSets do not tolerate it.
+# https://kubernetes.io/docs/reference/labels-annotations-taints/
+_PASSING = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
 
 
 class Surroundings(msgspec.Struct, frozen=True):
@@ -73,21 +78,25 @@ class NodeState(msgspec.Struct, frozen=True):
         return NodeWait(node.name, node.uid, self.since, self.waits, ready=node.ready)
 
 
-def state_of(node: Node, pods: Sequence[Pod], around: Surroundings) -> NodeState:
-    """The state of a node with these pods."""
+def state_of(
+    node: Node, pods: Sequence[Pod], around: Surroundings, tainted_at: float = 0.0
+) -> NodeState:
+    """The state of a node with these pods. `tainted_at` is when it got a startup taint again."""
     policy = around.policy
     taints = tuple(at for at, taint in enumerate(node.taints) if policy.covers(taint))
     bare = node
-    if taints:
-        rest = tuple(taint for taint in node.taints if not policy.covers(taint))
-        bare = replace(node, taints=rest)
+    if node.taints:
+        lasting = (one for one in node.taints if not one.key.startswith(_PASSING))
+        bare = replace(node, taints=tuple(one for one in lasting if not policy.covers(one)))
     required = [one for one in around.agents if one.placer.place(bare) is Placement.RUN]
     waits = [
         wait
         for agent in required
         if (wait := _wait(agent, node, tuple(_own(agent, pods)), around)) is not None
     ]
-    since = max(node.created, node.ready_since if node.ready else 0.0)
+    # the clock of the node may be ahead
+    is_known = node.ready and node.ready_since <= around.now
+    since = max(node.created, node.ready_since if is_known else 0.0, tainted_at)
     ends = {one.agent: max(since, one.since) + policy.report_after for one in waits if one.stuck}
     given_up = [one for one in waits if ends.get(one.agent, math.inf) <= around.now]
     counted = [one for one in waits if ends.get(one.agent, math.inf) > around.now]
@@ -110,7 +119,7 @@ def state_of(node: Node, pods: Sequence[Pod], around: Surroundings) -> NodeState
 def _own(agent: RequiredAgent, pods: Sequence[Pod]) -> Iterator[Pod]:
     for pod in pods:
         is_owned = pod.owner is not None and pod.owner.uid == agent.uid
-        if is_owned and not (pod.terminating or pod.ended):
+        if is_owned and pod.namespace == agent.key.namespace and not (pod.terminating or pod.ended):
             yield pod
 
 
@@ -127,13 +136,23 @@ def _wait(
     stuck = agent.templates.stuck
     if not waits:
         if node.taints and agent.placer.place(node) is not Placement.RUN:
-            message = "its pods do not tolerate the startup taint"
+            message = f"its pods do not tolerate {_untolerated(agent, node)}"
             return AgentWait(agent.key, NOT_TOLERATED, message, stuck=True)
         return AgentWait(agent.key, NO_POD, stuck, stuck=bool(stuck), since=agent.since)
     shown = min(waits, key=lambda one: one.until is None)  # the next to become available
     if stuck and not shown.message:
         shown = replace(shown, message=stuck)
     return replace(shown, stuck=shown.stuck or bool(stuck))
+
+
+def _untolerated(agent: RequiredAgent, node: Node) -> str:
+    """The taints of the node that keep the agent away, as `KEY:EFFECT`."""
+    tolerated = agent.placer.tolerations
+    return ", ".join(
+        f"{one.key}:{one.effect}"
+        for one in node.taints
+        if tolerations.untolerated(tolerated, [one])
+    )
 
 
 def _wait_of_pod(

@@ -45,10 +45,12 @@ class RequiredAgent(msgspec.Struct, frozen=True):
         return self.templates.accepted is None or hash in self.templates.accepted
 
 
-def is_required(daemonset: DaemonSet) -> bool:
-    """Whether a node waits for the agent. One that is being deleted makes no further pods."""
+def is_required(daemonset: DaemonSet, in_git: bool = False) -> bool:
+    """Whether a node waits for the agent: by its annotation, or because Git requires it while the
+    annotation is not applied, or was removed. One that is being deleted makes no further pods.
+    """
     return (
-        daemonset.annotations.get(names.REQUIRED_FOR_WORK) == "true"
+        (in_git or daemonset.annotations.get(names.REQUIRED_FOR_WORK) == "true")
         and not daemonset.deleting
         and daemonset.selector is not None
     )

@@ -12,7 +12,7 @@ import msgspec
 
 from gitops_ds.apimachinery import nodes
 from gitops_ds.model.daemonset import Pod
-from gitops_ds.model.live import Taint
+from gitops_ds.model.live import Node, Taint
 from gitops_ds.model.objects import Body, Key
 from gitops_ds.model.startup_taints import AgentWait, StartupTaintPolicy, TaintChange
 from gitops_ds.node_startup.node_waits import NodeState, Surroundings
@@ -106,10 +106,20 @@ def addition_patch(change: TaintChange, live: Body) -> list[dict[str, Any]] | No
     ]
 
 
+def is_made(change: TaintChange, after: Node) -> bool:
+    """Whether a node has the change after its patch, which an admission webhook may revert."""
+    there = _plain(after.taints)
+    if change.added is not None:
+        return change.added in there
+    return there.isdisjoint(_plain(change.taints[at] for at in change.removed))
+
+
 def _late(
     states: Mapping[str, NodeState], unready: Unready, policy: StartupTaintPolicy, now: float
 ) -> dict[str, tuple[AgentWait, ...]]:
-    """The agents that are not ready for too long, by node, of nodes that may get our taint."""
+    """The agents that are not ready for too long, by node, of nodes that may get our taint. A pod
+    that waits for nothing but a time is ready.
+    """
     late = {}
     for name, times in unready.since.items():
         state = states.get(name)
@@ -120,7 +130,9 @@ def _late(
         agents = tuple(
             one
             for one in state.waits
-            if one.agent in times and now >= times[one.agent] + policy.not_ready_for
+            if one.until is None
+            and one.agent in times
+            and now >= times[one.agent] + policy.not_ready_for
         )
         if agents:
             late[name] = agents

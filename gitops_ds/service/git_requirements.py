@@ -20,9 +20,10 @@ class GitRequirements:
 
     def applied(self) -> bool:
         """Whether an apply of every repository has ended once, also in an earlier process: before
-        that agents may be missing of which nothing is known.
+        that agents may be missing of which nothing is known. After a restart the commit must be
+        read again, as far as Git can be reached.
         """
-        return all(one.was_applied for one in self._deployers())
+        return all(one.was_applied and _is_read(one) for one in self._deployers())
 
     def wanted(self) -> Sequence[Body]:
         """The DaemonSets in Git that are required for work; the same list until that changes."""
@@ -42,3 +43,9 @@ class GitRequirements:
 def _is_required(daemonset: Body) -> bool:
     annotations = (daemonset.get("metadata") or {}).get("annotations") or {}
     return bool(annotations.get(names.REQUIRED_FOR_WORK) == "true")
+
+
+def _is_read(deployer: DeployerPart) -> bool:
+    """Whether the manifests of the repository are known, or reading them failed."""
+    is_known = deployer.loop is not None and deployer.loop.cluster is not None
+    return is_known or not deployer.unready

@@ -74,6 +74,11 @@ class DeployerPart:
         return self._loop.status if self._loop else None
 
     @property
+    def unready(self) -> str:
+        """Why its first reconciliation is incomplete; empty after it, also if it failed."""
+        raise NotImplementedError
+
+    @property
     def was_applied(self) -> bool:
         """Whether an apply has ended once."""
         state = self._loop.deployer_state if self._loop else None

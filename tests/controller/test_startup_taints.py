@@ -93,6 +93,11 @@ def patches(client: simulator.Client) -> int:
     return client.count.of("patch", "nodes")
 
 
+def refuse_patches(request: faults.SimulatedRequest) -> faults.RequestFault | None:
+    is_patch = request.verb == "patch" and request.resource == NODE
+    return faults.failure(403) if is_patch else None
+
+
 def test_a_node_gets_work_when_its_agent_is_ready_and_not_before() -> None:
     async def scene() -> None:
         async with cluster(1) as there:
@@ -321,13 +326,9 @@ def test_an_agent_that_is_no_longer_required_is_no_longer_waited_for() -> None:
 
 
 def test_a_refused_patch_is_repeated_less_and_less_often_and_reported_once() -> None:
-    def refuse(request: faults.SimulatedRequest) -> faults.RequestFault | None:
-        is_patch = request.verb == "patch" and request.resource == NODE
-        return faults.failure(403) if is_patch else None
-
     async def scene() -> None:
         async with cluster(1) as there:
-            there.cluster.faults = refuse
+            there.cluster.faults = refuse_patches
             begin(there)
             await asyncio.sleep(600)
             assert 5 <= patches(there.cluster) <= 20
@@ -408,13 +409,9 @@ def test_a_node_that_returns_after_an_outage_gets_no_taint() -> None:
 
 
 def test_a_refusal_of_all_nodes_is_reported_once() -> None:
-    def refuse(request: faults.SimulatedRequest) -> faults.RequestFault | None:
-        is_patch = request.verb == "patch" and request.resource == NODE
-        return faults.failure(403) if is_patch else None
-
     async def scene() -> None:
         async with cluster(20) as there:
-            there.cluster.faults = refuse
+            there.cluster.faults = refuse_patches
             begin(there)
             await asyncio.sleep(200)
             assert len(events(there, StartupTaintFailed)) == 1
@@ -429,5 +426,124 @@ def test_the_clock_of_the_waits_is_that_of_the_cluster() -> None:
             await asyncio.sleep(10)
             (wait,) = controller.startup_taints.waits.values()
             assert virtual_time.clock()() - wait.since == pytest.approx(10, abs=1)
+
+    play(scene)
+
+
+def test_an_agent_that_git_requires_is_waited_for_without_its_annotation() -> None:
+    async def scene() -> None:
+        plain = required("bad")
+        del plain["metadata"]["annotations"]
+        async with cluster(1, plain) as there:
+            begin(there, wanted=lambda: [required("bad")])
+            await asyncio.sleep(60)
+            assert await taints(there) == {"node-0": (OWN,)}
+
+    play(scene)
+
+
+def test_an_agent_in_git_that_is_being_deleted_by_hand_counts_as_missing() -> None:
+    async def scene() -> None:
+        async with cluster(1) as there:
+            wanted = [required()]
+            begin(there, wanted=lambda: wanted)
+            there.begin(Powers.FULL, there.people)
+            kept = {"metadata": {"finalizers": ["example.com/kept"]}}
+            await there.people.patch(DAEMONSET, "default", "agent", kept, type=PatchType.MERGE)
+            await there.people.delete(DAEMONSET, "default", "agent")
+            await asyncio.sleep(60)
+            assert await taints(there) == {"node-0": (OWN,)}
+            wanted = []
+            await there.people.patch(
+                NODE, "", "node-0", {"metadata": {"labels": {"a": "b"}}}, type=PatchType.MERGE
+            )
+            await asyncio.sleep(1)
+            assert await taints(there) == {"node-0": ()}
+
+    play(scene)
+
+
+@pytest.mark.parametrize("cause", ["not permitted", "not applied", "observes"])
+def test_a_node_that_keeps_its_taint_with_ready_agents_is_reported_too(cause: str) -> None:
+    async def scene() -> None:
+        applied, powers = cause != "not applied", Powers.FULL
+        async with cluster(1) as there:
+            if cause == "not permitted":
+                there.cluster.faults = refuse_patches
+            if cause == "observes":
+                powers = Powers.OBSERVE
+                there.begin(Powers.FULL, there.people)
+            controller = begin(there, powers=powers, applied=lambda: applied)
+            await asyncio.sleep(299)
+            assert events(there, NodeWaitsForAgents) == []
+            assert controller.startup_taints.counts() == {"starting": 1, "late": 0}
+            await asyncio.sleep(70)
+            (event,) = events(there, NodeWaitsForAgents)
+            expected = {"not permitted": "not changed: ", "not applied": "is read and applied"}
+            assert expected.get(cause, "observes") in event.text()
+            assert controller.startup_taints.counts() == {"starting": 0, "late": 1}
+            applied, there.cluster.faults = True, faults.none
+            await asyncio.sleep(61)
+            released = cause != "observes"
+            assert await taints(there) == {"node-0": () if released else (OWN,)}
+            assert len(controller.startup_taints.waits) == int(not released)
+
+    play(scene)
+
+
+def test_two_clients_that_disagree_about_a_taint_do_not_patch_without_end() -> None:
+    async def scene() -> None:
+        async with cluster(1) as there:
+            controller = begin(there, client=there.cluster.client("service"))
+            own = [{"key": OWN.key, "effect": OWN.effect}]
+
+            async def insist() -> None:
+                while True:
+                    await asyncio.sleep(0.1)
+                    if await taints(there) == {"node-0": ()}:
+                        body = {"spec": {"taints": own}}
+                        await there.people.patch(NODE, "", "node-0", body, type=PatchType.MERGE)
+
+            stubborn = asyncio.create_task(insist())
+            await asyncio.sleep(1000)
+            stubborn.cancel()
+            assert len(events(there, StartupTaintsRemoved)) <= 25
+            (wait,) = controller.startup_taints.waits.values()
+            assert "another client" in wait.text
+            assert len(events(there, NodeWaitsForAgents)) >= 1
+            await asyncio.sleep(61)
+            assert await taints(there) == {"node-0": ()}
+
+    play(scene)
+
+
+def test_a_new_leader_reports_the_waits_that_it_saw_before() -> None:
+    async def scene() -> None:
+        async with cluster(1, required("bad")) as there:
+            controller = begin(there)
+            there.begin(Powers.FULL, there.people)
+            controller.stop_leading()
+            await asyncio.sleep(400)
+            assert events(there, NodeWaitsForAgents) == []
+            controller.start_leading()
+            await asyncio.sleep(1)
+            assert len(events(there, NodeWaitsForAgents)) == 1
+
+    play(scene)
+
+
+def test_the_wait_of_an_old_node_begins_when_it_gets_the_taint_again() -> None:
+    async def scene() -> None:
+        body = required("bad")
+        async with set_up(1, body) as there:
+            begin(there)
+            await asyncio.sleep(5000)
+            own = {"spec": {"taints": [{"key": OWN.key, "effect": OWN.effect}]}}
+            await there.people.patch(NODE, "", "node-0", own, type=PatchType.MERGE)
+            await asyncio.sleep(290)
+            assert events(there, NodeWaitsForAgents) == []
+            await asyncio.sleep(20)
+            (event,) = events(there, NodeWaitsForAgents)
+            assert "no work for 300 s" in event.text()
 
     play(scene)

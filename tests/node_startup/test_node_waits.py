@@ -49,6 +49,11 @@ def test_pods_of_others_do_not_count() -> None:
     assert reasons(state(node(), orphan, other)) == ["NoPod"]
 
 
+def test_a_pod_of_another_namespace_does_not_count() -> None:
+    copied = msgspec.structs.replace(pod(), namespace="elsewhere")
+    assert reasons(state(node(), copied)) == ["NoPod"]
+
+
 def test_a_pod_counts_after_min_ready_seconds() -> None:
     (wait,) = state(node(), pod(), agents=(agent(min_ready=60),)).waits
     assert (wait.reason, wait.until) == ("MinReadySeconds", START + 75)
@@ -88,6 +93,25 @@ def test_another_taint_that_the_agent_does_not_tolerate_excludes_it() -> None:
     careful = agent(tolerations=tolerates)
     assert state(node("n1", OWN, GPU), agents=(careful,)).is_released
     assert reasons(state(node("n1", OWN), agents=(careful,))) == ["NoPod"]
+
+
+@pytest.mark.parametrize(
+    "passing",
+    [
+        Taint("node.kubernetes.io/not-ready", "NoSchedule"),
+        Taint("node.kubernetes.io/network-unavailable", "NoSchedule"),
+        Taint("node.cloudprovider.kubernetes.io/uninitialized", "NoSchedule", "true"),
+    ],
+    ids=lambda one: one.key,
+)
+def test_a_taint_of_kubernetes_that_passes_excludes_no_agent(passing: Taint) -> None:
+    """The node is ready before it is removed, and its agents only start then."""
+    careful = agent(tolerations=[{"key": OWN.key, "operator": "Exists"}])
+    for taints in ((OWN, passing), (passing, OWN)):
+        shown = state(node("n1", *taints), agents=(careful,), after=299)
+        (wait,) = shown.waits
+        assert wait.text.endswith(f"do not tolerate {passing.key}:NoSchedule")
+        assert state(node("n1", *taints), agents=(careful,), after=300).is_released
 
 
 @pytest.mark.parametrize(
@@ -142,6 +166,25 @@ def test_the_limit_begins_when_the_agent_became_stuck() -> None:
         assert not early.is_released
         assert early.wake_at == START + 1300
         assert state(node(), *pods, agents=agents, after=1300).is_released
+
+
+def test_a_node_whose_clock_is_ahead_waits_as_any_other() -> None:
+    suspended = (agent(templates=PodTemplates(stuck="it is suspended")),)
+    ahead = node(ready_since=START + 86_400)
+    assert state(ahead, agents=suspended, after=299).since == START
+    assert state(ahead, agents=suspended, after=300).is_released
+
+
+def test_a_node_that_is_tainted_again_waits_from_then_on() -> None:
+    agents = (agent(templates=PodTemplates(stuck="it is suspended")),)
+
+    def after(seconds: float) -> NodeState:
+        around = Surroundings(POLICY, agents, START + seconds)
+        return node_waits.state_of(node(), [], around, START + 1000)
+
+    assert after(1299).since == START + 1000
+    assert not after(1299).is_released
+    assert after(1300).is_released
 
 
 @pytest.mark.parametrize(

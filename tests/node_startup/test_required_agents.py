@@ -32,6 +32,13 @@ def test_an_agent_that_is_being_deleted_is_not_required() -> None:
     assert not required(deletionTimestamp="2027-01-15T08:00:00Z")
 
 
+def test_an_agent_that_git_requires_needs_no_annotation() -> None:
+    plain = daemonset()
+    assert required_agents.is_required(daemonsets.daemonset_of(plain), in_git=True)
+    plain["metadata"]["deletionTimestamp"] = "2027-01-15T08:00:00Z"
+    assert not required_agents.is_required(daemonsets.daemonset_of(plain), in_git=True)
+
+
 def read(world: RolloutWorld) -> RequiredAgent:
     seen = world.observe()
     return required_agents.read(seen.daemonset, seen.revisions)

@@ -24,7 +24,7 @@ KINDS = [OWN, CILIUM, GPU, OTHER, Taint(OWN.key, "NoExecute")]
 
 
 def body(taints: list[Taint], uid: str = "uid-n1") -> dict[str, Any]:
-    written = [{"key": one.key, "effect": one.effect} for one in taints]
+    written = [{"key": one.key, "effect": one.effect, "value": one.value} for one in taints]
     spec: dict[str, Any] = {"taints": written} if written else {}
     return {"metadata": {"name": "n1", "uid": uid, "resourceVersion": "7"}, "spec": spec}
 
@@ -131,6 +131,33 @@ def test_the_nodes_with_the_taint_count_towards_the_maximum() -> None:
         states[name] = replace(states[name], node=replace(states[name].node, taints=(OWN,)))
     assert len(tainted(states, times)) == 7
     assert len(tainted(states, replace(times, pending={"n000", "n001"}))) == 5
+
+
+def test_a_ready_pod_is_no_cause_before_its_min_ready_seconds_are_over() -> None:
+    states, times = unready(1)
+    around = Surroundings(CONTINUOUS, (agent(min_ready=600),), START + 200)
+    young = replace(states["n000"].node, taints=())
+    states["n000"] = node_waits.state_of(young, [pod(on="n000")], around)
+    assert [one.reason for one in states["n000"].waits] == ["MinReadySeconds"]
+    assert tainted(states, times, after=200) == []
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "added", "made"),
+    [
+        ([OWN, GPU], [GPU], None, True),
+        ([OWN, GPU], [GPU, OWN], None, False),
+        ([OWN], [Taint(OWN.key, OWN.effect, "value")], None, False),
+        ([OWN], [Taint(OWN.key, "NoExecute")], None, True),
+        ([GPU], [GPU, OWN], OWN, True),
+        ([GPU], [GPU], OWN, False),
+    ],
+)
+def test_an_admission_webhook_may_revert_a_change(
+    before: list[Taint], after: list[Taint], added: Taint | None, made: bool
+) -> None:
+    change = TaintChange("n1", "uid-n1", tuple(before), () if added else (0,), added)
+    assert taint_changes.is_made(change, nodes.node_of(body(after))) is made
 
 
 def test_the_longest_wait_comes_first() -> None:

@@ -16,12 +16,14 @@ from tests.plan.world import daemonset
 @dataclass
 class Loop:
     manifests: dict[Key, Manifest] = field(default_factory=dict)
+    cluster: str | None = "alpha"
 
 
 @dataclass
 class Deployer:
     loop: Loop | None = None
     was_applied: bool = False
+    unready: str = ""
 
 
 def manifest(name: str, annotations: dict[str, str]) -> tuple[Key, Manifest]:
@@ -43,6 +45,16 @@ def test_every_repository_must_have_been_applied_once() -> None:
     assert requirements().applied()
     assert not requirements(Deployer(was_applied=True), Deployer()).applied()
     assert requirements(Deployer(was_applied=True)).applied()
+
+
+def test_after_a_restart_the_commit_must_be_read_again_if_git_can_be_reached() -> None:
+    unread = Loop(cluster=None)
+    reads = "first reconciliation is incomplete"
+    assert not requirements(Deployer(None, was_applied=True, unready=reads)).applied()
+    assert not requirements(Deployer(unread, was_applied=True, unready=reads)).applied()
+    assert requirements(Deployer(unread, was_applied=True)).applied()
+    assert requirements(Deployer(None, was_applied=True)).applied()
+    assert requirements(Deployer(Loop(), was_applied=True, unready=reads)).applied()
 
 
 def test_the_required_daemonsets_of_all_repositories_are_wanted() -> None:
