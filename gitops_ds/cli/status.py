@@ -73,7 +73,9 @@ class _Printer:
 
     def show(self, agent: Agent | str) -> None:
         """Prints an agent; a message goes to stderr."""
+        from gitops_ds.commands import node_work
         from gitops_ds.fleet import agents as fleet_agents
+        from gitops_ds.model.startup_taints import StartupTaintPolicy
 
         args = self._args
         if isinstance(agent, str):
@@ -85,7 +87,11 @@ class _Printer:
                 click.echo(table.coloured(text), nl=False)
                 self._shown = text
             return
-        document = {**fleet_agents.as_json(agent), "nodes": fleet_agents.nodes(agent)}
+        document = {
+            **fleet_agents.as_json(agent),
+            "nodes": fleet_agents.nodes(agent),
+            "waits": node_work.of_agent(agent.seen, StartupTaintPolicy()),
+        }
         if document != self._shown:
             list_options.write(args.output, document, [f"daemonset.apps/{agent.key.name}"])
             self._shown = document

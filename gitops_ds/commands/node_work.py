@@ -12,6 +12,7 @@ from gitops_ds.apimachinery import timestamps
 from gitops_ds.daemonset import cache
 from gitops_ds.daemonset.pods_by_node import PodsByNode
 from gitops_ds.model.cluster import Cluster
+from gitops_ds.model.decision import Observation
 from gitops_ds.model.live import Node
 from gitops_ds.model.startup_taints import AgentWait, NodeWait, StartupTaintPolicy
 from gitops_ds.node_startup import node_waits, required_agents
@@ -58,6 +59,23 @@ async def read(cluster: Cluster, policy: StartupTaintPolicy, now: float) -> tupl
     )
 
 
+def of_agent(seen: Observation, policy: StartupTaintPolicy) -> list[dict[str, Any]]:
+    """The nodes with a startup taint that wait for one DaemonSet, as a part of a document."""
+    if not required_agents.is_required(seen.daemonset):
+        return []
+    pods = PodsByNode()
+    pods.replace(seen.pods)
+    agents = (required_agents.read(seen.daemonset, seen.revisions),)
+    around = Surroundings(policy, agents, seen.now)
+    states = (node_waits.state_of(node, pods.on(node.name), around) for node in seen.nodes)
+    return [
+        {"node": one.node.name, **_wait(wait)}
+        for one in states
+        if one.taints and not one.node.deleting
+        for wait in one.waits
+    ]
+
+
 def as_json(one: NodeWork) -> dict[str, Any]:
     """The node as a document."""
     wait = one.wait
@@ -70,17 +88,14 @@ def as_json(one: NodeWork) -> dict[str, Any]:
     if wait is not None:
         document |= {
             "waitingSince": timestamps.text(wait.since),
-            "waitsFor": [_wait(agent) for agent in wait.agents],
+            "waitsFor": [
+                {"namespace": agent.agent.namespace, "name": agent.agent.name, **_wait(agent)}
+                for agent in wait.agents
+            ],
         }
     return document
 
 
 def _wait(one: AgentWait) -> Mapping[str, Any]:
     until = {} if one.until is None else {"until": timestamps.text(one.until)}
-    return {
-        "namespace": one.agent.namespace,
-        "name": one.agent.name,
-        "reason": one.reason,
-        "message": one.message,
-        **until,
-    }
+    return {"reason": one.reason, "message": one.message, **until}

@@ -9,6 +9,7 @@ import msgspec
 from gitops_ds import simulator
 from gitops_ds.cli.output import table
 from gitops_ds.commands import node_work
+from gitops_ds.fleet import agents
 from gitops_ds.model.startup_taints import StartupTaintPolicy
 from gitops_ds.simulator import virtual_time
 from tests.controller.test_startup_taints import begin, joining, required
@@ -48,6 +49,9 @@ def test_the_waits_are_those_of_the_service() -> None:
             (wait,) = document["waitsFor"]
             assert (wait["namespace"], wait["name"]) == ("default", "agent")
             assert wait["reason"] in ("ErrImagePull", "ImagePullBackOff")
+            (agent,) = await agents.list_agents(there.people, "gitops-ds", now, lambda _: None)
+            (listed,) = node_work.of_agent(agent.seen, StartupTaintPolicy())
+            assert {**listed, "namespace": "default", "name": "agent"} == {**wait, "node": "node-2"}
             text = table.nodes(rows, now).splitlines()
             assert text[0].split() == ["NAME", "STATUS", "WORK", "WAITS", "WAITS", "FOR"]
             assert text[1].split() == ["node-0", "Ready", "Yes", "<none>", "<none>"]

@@ -23,13 +23,22 @@ def test_a_node_that_waits_names_the_agent_and_the_cause() -> None:
     view = story(9)
     name = view.agents()[0].seen.nodes[0].name
     assert "No work yet" not in page(view, f"nodes/{name}")
-    assert "waits for agents" not in page(view, "nodes")
+    assert "gets no work yet" not in page(view, "nodes")
     wait = AgentWait(AGENT, "ImagePullBackOff", "container agent: not found")
     view.waiting = {name: NodeWait(name, "uid", NOW - 60, (wait,))}
     text = page(view, f"nodes/{name}")
     assert "No work yet" in text
     assert "cilium Image pull back off container agent: not found" in text
-    assert page(view, "nodes").count("waits for agents") == 1
+    assert page(view, "nodes").count("gets no work yet") == 1
+
+
+def test_a_node_that_keeps_its_taint_for_another_cause_names_it() -> None:
+    view = story(9)
+    name = view.agents()[0].seen.nodes[0].name
+    view.waiting = {name: NodeWait(name, "uid", NOW - 60, (), cause="the API server refuses")}
+    text = page(view, f"nodes/{name}")
+    assert "the API server refuses" in text
+    assert "required agents" not in text
 
 
 def test_an_agent_names_the_nodes_that_wait_for_it() -> None:

@@ -5,6 +5,7 @@ workloads after the last of their agents, and not before, also if the service is
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from tests.service.test_service import running, until
 pytestmark = pytest.mark.controlplane
 SPACE = "joining"
 NODES = ("joins-0", "joins-1", "joins-2", "joins-broken")
+WELL, ILL = LATER = ("later-well", "later-ill")
 # The agents, with the seconds for which they must be ready.
 AGENTS = {"fast": 1, "late": 4, "last": 10}
 
@@ -30,8 +32,8 @@ def plane(control_plane: controlplane.ControlPlane) -> Iterator[controlplane.Con
     """With a namespace; without it and the joining nodes afterwards, for others use it too."""
     control_plane.kubectl("create", "namespace", SPACE)
     yield control_plane
-    control_plane.kubectl("delete", "namespace", SPACE, "--wait=false")
-    control_plane.kubectl("delete", "nodes", "--ignore-not-found", *NODES)
+    control_plane.kubectl("delete", "namespace", SPACE)
+    control_plane.kubectl("delete", "nodes", "--ignore-not-found", *NODES, *LATER)
 
 
 def agent(name: str, min_ready: int, tag: str, selector: dict[str, str]) -> str:
@@ -39,7 +41,9 @@ def agent(name: str, min_ready: int, tag: str, selector: dict[str, str]) -> str:
     body["metadata"]["annotations"] = {names.REQUIRED_FOR_WORK: "true"}
     body["spec"]["minReadySeconds"] = min_ready
     spec = body["spec"]["template"]["spec"]
-    spec["nodeSelector"], spec["tolerations"] = selector, [{"operator": "Exists"}]
+    # no more, so not the taint not-ready that the node has when it becomes ready
+    tolerated = [{"key": OWN.key, "operator": "Exists"}]
+    spec["nodeSelector"], spec["tolerations"] = selector, tolerated
     return json.dumps(body)
 
 
@@ -75,7 +79,10 @@ def test_a_workload_starts_after_the_last_agent_of_its_node_and_not_before(
     words = ("--settings", str(settings))
     with running(tmp_path, plane, *words) as (process, log):
         until(lambda: "created DaemonSet joining/never" in log.read_text(), log.read_text)
-        taint = [{"key": OWN.key, "effect": OWN.effect}]
+        # the API server's plugin TaintNodesByCondition adds the first one, which the laboratory
+        # switches off; the controller manager removes it when it has seen that the node is ready
+        keys = "node.kubernetes.io/not-ready", OWN.key
+        taint = [{"key": key, "effect": OWN.effect} for key in keys]
         for name in NODES:
             labels = {"joins": ""} | ({"broken": ""} if name == "joins-broken" else {})
             plane.add_nodes([controlplane.node(name, labels, taint)])
@@ -96,6 +103,55 @@ def test_a_workload_starts_after_the_last_agent_of_its_node_and_not_before(
         # the times of the API server are whole seconds
         assert available[name.removeprefix("web-")] <= at + 1
         assert at <= available[name.removeprefix("web-")] + 2
+
+
+def test_continuous_taints_a_node_whose_agent_fails_later_and_a_restart_releases_it(
+    tmp_path: Path, plane: controlplane.ControlPlane
+) -> None:
+    upstream = gitservers.Upstream(tmp_path / "fleet")
+    upstream.commit({"agent.json": agent("fast", 0, "1", {"later": ""})})
+    settings = tmp_path / "settings.yaml"
+    repository = {"url": str(upstream.path), "allowLocal": True, "interval": "1s"}
+    continuous = {"enforce": "continuous", "maxTainted": 1, "notReadyFor": "3s"}
+    settings.write_text(json.dumps({"repository": repository, "startupTaints": continuous}))
+    words = ("--settings", str(settings))
+    plane.add_nodes([controlplane.node(name, {"later": ""}) for name in LATER])
+    with running(tmp_path, plane, *words) as (process, log):
+        until(lambda: len(ready_on(plane)) == len(LATER), log.read_text)
+        failed_at = set_ready(plane, ready_on(plane)[ILL], "False")
+        until(lambda: OWN.key in taints(plane, ILL), log.read_text)
+        assert time.time() >= failed_at + 3
+        assert "Node later-ill: AgentsNotReady added" in log.read_text()
+        assert OWN.key not in taints(plane, WELL)
+        plane.kubectl("apply", "-f", "-", stdin=workload(ILL))
+        process.kill()
+        process.wait()
+    pods = {body["spec"].get("nodeName", ""): body for body in in_space(plane)}
+    set_ready(plane, pods[ILL], "True")
+    assert f"web-{ILL}" not in scheduled(plane)
+    with running(tmp_path, plane, *words) as (_, log):
+        until(lambda: f"web-{ILL}" in scheduled(plane), log.read_text)
+        assert OWN.key not in taints(plane, ILL)
+
+
+def taints(plane: controlplane.ControlPlane, node: str) -> list[str]:
+    spec = plane.request("GET", f"/api/v1/nodes/{node}")["spec"]
+    return [one["key"] for one in spec.get("taints") or ()]
+
+
+def ready_on(plane: controlplane.ControlPlane) -> dict[str, dict[str, Any]]:
+    """The ready pods by node."""
+    return {one["spec"]["nodeName"]: one for one in in_space(plane) if condition(one, "Ready")}
+
+
+def set_ready(plane: controlplane.ControlPlane, pod: dict[str, Any], status: str) -> float:
+    """Sets the condition Ready of a pod, as its kubelet does; returns the time before it."""
+    now = time.time()
+    conditions = [{"type": "Ready", "status": status, "lastTransitionTime": timestamps.text(now)}]
+    patch = json.dumps({"status": {"conditions": conditions}})
+    options = ("--subresource=status", "--type=strategic", "-p", patch)
+    plane.kubectl("patch", "pod", "-n", SPACE, pod["metadata"]["name"], *options)
+    return now
 
 
 def is_ready(plane: controlplane.ControlPlane, agent: str) -> bool:

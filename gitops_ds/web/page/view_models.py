@@ -273,7 +273,7 @@ def nodes(view: View, parameters: Mapping[str, str]) -> dict[str, Any]:
         NodeRow(
             one,
             *where[one.name],
-            _node_state(one) + (", waits for agents" if one.name in view.waits() else ""),
+            _node_state(one) + (", gets no work yet" if one.name in view.waits() else ""),
             pods[one.name],
             tuple(troubles.get(one.name, ())),
         )
