@@ -442,7 +442,7 @@ def test_an_agent_that_git_requires_is_waited_for_without_its_annotation() -> No
     play(scene)
 
 
-def test_an_agent_in_git_that_is_being_deleted_by_hand_counts_as_missing() -> None:
+def test_an_agent_in_git_that_is_being_deleted_manually_counts_as_missing() -> None:
     async def scene() -> None:
         async with cluster(1) as there:
             wanted = [required()]

@@ -133,7 +133,7 @@ def test_the_nodes_with_the_taint_count_towards_the_maximum() -> None:
     assert len(tainted(states, replace(times, pending={"n000", "n001"}))) == 5
 
 
-def test_a_ready_pod_is_no_cause_before_its_min_ready_seconds_are_over() -> None:
+def test_a_ready_pod_causes_no_taint_before_its_min_ready_seconds_are_over() -> None:
     states, times = unready(1)
     around = Surroundings(CONTINUOUS, (agent(min_ready=600),), START + 200)
     young = replace(states["n000"].node, taints=())

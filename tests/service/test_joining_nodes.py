@@ -1,5 +1,6 @@
 """The installed service on a real control plane: nodes that join with the startup taint get their
-workloads after the last of their agents, and not before, also if the service is killed meanwhile.
+workloads after the last of their agents, and not before, also if the service is killed meanwhile,
+and agents are deleted before it is back.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def agent(name: str, min_ready: int, tag: str, selector: dict[str, str]) -> str:
     body["metadata"]["annotations"] = {names.REQUIRED_FOR_WORK: "true"}
     body["spec"]["minReadySeconds"] = min_ready
     spec = body["spec"]["template"]["spec"]
-    # no more, so not the taint not-ready that the node has when it becomes ready
+    # only this one: not-ready, which the node has when it becomes ready, is not tolerated
     tolerated = [{"key": OWN.key, "operator": "Exists"}]
     spec["nodeSelector"], spec["tolerations"] = selector, tolerated
     return json.dumps(body)
@@ -90,6 +91,7 @@ def test_a_workload_starts_after_the_last_agent_of_its_node_and_not_before(
         until(lambda: is_ready(plane, "fast"), log.read_text)
         process.kill()
         process.wait()
+    plane.kubectl("delete", "daemonset", "-n", SPACE, "late", "last")
     with running(tmp_path, plane, *words) as (_, log):
         until(lambda: len(scheduled(plane)) == 3, log.read_text)
         words_of_kubernetes = (
