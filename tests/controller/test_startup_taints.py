@@ -24,7 +24,7 @@ from gitops_ds.model.events.startup_taints import (
     StartupTaintsRemoved,
 )
 from gitops_ds.model.live import Taint
-from gitops_ds.model.objects import DAEMONSET, NODE, POD
+from gitops_ds.model.objects import DAEMONSET, NODE, POD, Resource
 from gitops_ds.model.startup_taints import OWN, Enforce, StartupTaintPolicy
 from gitops_ds.simulator import faults, virtual_time
 from tests.simulator.setup import Setup, daemonset, named, play, set_up
@@ -487,6 +487,29 @@ def test_a_node_that_keeps_its_taint_with_ready_agents_is_reported_too(cause: st
             released = cause != "observes"
             assert await taints(there) == {"node-0": () if released else (OWN,)}
             assert len(controller.startup_taints.waits) == int(not released)
+
+    play(scene)
+
+
+class Reverted(simulator.Client):
+    """An admission webhook reverts each patch of a node, so that nothing changes."""
+
+    async def patch(self, resource: Resource, namespace: str, name: str, *_: Any, **__: Any) -> Any:
+        return await self.get(resource, namespace, name)
+
+
+def test_a_patch_that_a_webhook_reverts_is_no_removal() -> None:
+    async def scene() -> None:
+        async with cluster(1) as there:
+            there.begin(Powers.FULL, there.people)
+            client = Reverted(there.cluster.server, "service", there.cluster.habits, faults.none)
+            controller = begin(there, powers=Powers.PACE, client=client)
+            await asyncio.sleep(600)
+            assert events(there, StartupTaintsRemoved) == []
+            assert len(events(there, StartupTaintFailed)) == 1
+            (wait,) = controller.startup_taints.waits.values()
+            assert "webhook" in wait.text
+            assert len(events(there, NodeWaitsForAgents)) == 1
 
     play(scene)
 
