@@ -39,7 +39,8 @@ class StartupTaintPolicy(msgspec.Struct, frozen=True):
 
     def most(self, total: int) -> int:
         """How many of all nodes may have our taint when it is added, rounded down."""
-        return int(self.share * total) if self.nodes is None else self.nodes
+        # 29 % of 100 are 28.999999999999996
+        return int(self.share * total + 1e-9) if self.nodes is None else self.nodes
 
     def covers(self, taint: Taint) -> bool:
         """Whether we remove this taint; its value does not matter."""

@@ -31,10 +31,16 @@ OLDER_POD = "OlderPod"
 NOT_TOLERATED = "TaintNotTolerated"
 _UNSCHEDULABLE = "Unschedulable"
 
-# The taints of Kubernetes for a state of the node that passes. That of a node that joins
-# (`not-ready`) is still there when the node is ready, and pods of DaemonSets do not tolerate it.
+# The taints of Kubernetes, and Karpenter, for a state of the node that passes. That of a node that
+# joins (`not-ready`) is still there when the node is ready, and pods of DaemonSets do not tolerate
+# it.
 # https://kubernetes.io/docs/reference/labels-annotations-taints/
-_PASSING = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
+# https://karpenter.sh/docs/concepts/nodeclaims/
+_PASSING = (
+    "node.kubernetes.io/",
+    "node.cloudprovider.kubernetes.io/",
+    "karpenter.sh/unregistered",
+)
 
 
 class Surroundings(msgspec.Struct, frozen=True):
@@ -178,17 +184,17 @@ def _wait_of_pod(
         message = f"ready for less than {agent.min_ready_seconds} s"
         return AgentWait(agent.key, NOT_AVAILABLE, message, available_at, planned=planned)
     counts_at = node.created + OLDER_PODS_COUNT_AFTER
-    if _is_older(pod, node) and around.now < counts_at:
+    if _is_older(pod, node, around.now) and around.now < counts_at:
         message = "its pod is older than the node, and may be that of an earlier one"
         return AgentWait(agent.key, OLDER_POD, message, counts_at, planned=planned)
     return None
 
 
-def _is_older(pod: Pod, node: Node) -> bool:
+def _is_older(pod: Pod, node: Node, now: float) -> bool:
     """Whether a pod was created and became ready before its node: the status may be that of an
-    earlier node of the same name, whose pods are not deleted yet.
+    earlier node of the same name, whose pods are not deleted yet, and whose clock may be ahead.
     """
-    return pod.created < node.created and (pod.ready_since or 0.0) < node.created
+    return pod.created < node.created and not node.created <= (pod.ready_since or 0.0) <= now
 
 
 def _unready_reason(pod: Pod) -> str:

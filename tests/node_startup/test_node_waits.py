@@ -101,6 +101,7 @@ def test_another_taint_that_the_agent_does_not_tolerate_excludes_it() -> None:
         Taint("node.kubernetes.io/not-ready", "NoSchedule"),
         Taint("node.kubernetes.io/network-unavailable", "NoSchedule"),
         Taint("node.cloudprovider.kubernetes.io/uninitialized", "NoSchedule", "true"),
+        Taint("karpenter.sh/unregistered", "NoExecute"),
     ],
     ids=lambda one: one.key,
 )
@@ -110,7 +111,7 @@ def test_a_taint_of_kubernetes_that_passes_excludes_no_agent(passing: Taint) -> 
     for taints in ((OWN, passing), (passing, OWN)):
         shown = state(node("n1", *taints), agents=(careful,), after=299)
         (wait,) = shown.waits
-        assert wait.text.endswith(f"do not tolerate {passing.key}:NoSchedule")
+        assert wait.text.endswith(f"do not tolerate {passing.key}:{passing.effect}")
         assert state(node("n1", *taints), agents=(careful,), after=300).is_released
 
 
@@ -250,6 +251,8 @@ def test_the_pod_of_an_earlier_node_of_the_same_name_counts_only_after_it_was_ve
     assert state(node(), old, after=90).is_released
     assert state(node(), pod(created=START - 500, ready_since=START + 1), after=5).is_released
     assert state(node(), pod(created=START, ready_since=START - 30), after=5).is_released
+    ahead = pod(created=START - 500, ready_since=START + 3600)
+    assert reasons(state(node(), ahead, after=5)) == ["OlderPod"]
 
 
 def test_the_cause_is_in_the_words_of_the_newest_warning() -> None:

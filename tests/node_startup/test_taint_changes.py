@@ -175,6 +175,14 @@ def test_a_node_with_a_fault_of_its_own_gets_no_taint(fields: dict[str, bool]) -
     assert tainted(states, times) == []
 
 
+@pytest.mark.parametrize(
+    ("share", "total", "most"),
+    [(0.1, 1, 0), (0.1, 9, 0), (0.1, 10, 1), (0.1, 30, 3), (0.29, 100, 29), (0.57, 100, 57)],
+)
+def test_the_share_of_nodes_is_rounded_down(share: float, total: int, most: int) -> None:
+    assert replace(CONTINUOUS, share=share).most(total) == most
+
+
 def test_small_clusters_get_no_taint() -> None:
     assert tainted(*unready(1, of=9)) == []
 
