@@ -498,7 +498,7 @@ class Reverted(simulator.Client):
         return await self.get(resource, namespace, name)
 
 
-def test_a_patch_that_a_webhook_reverts_is_no_removal() -> None:
+def test_a_patch_that_a_webhook_reverts_is_not_a_removal() -> None:
     async def scene() -> None:
         async with cluster(1) as there:
             there.begin(Powers.FULL, there.people)
