@@ -121,10 +121,12 @@ def laboratory(
     upstream = Upstream(directory / "fleet")
     files = {"gitops-ds.yaml": "version: v1\nname: real\n", "clusters/test.yaml": "{}\n"}
     upstream.commit({**files, **start.files})
-    repository = {"url": str(upstream.path), "allowLocal": True, "interval": "1s"}
-    settings = directory / "settings.yaml"
-    settings.write_text(json.dumps({"repository": repository, **start.settings}))
-    options = ("--settings", str(settings), "--powers", powers)
+    options: tuple[str, ...] = ("-C", str(upstream.path), "--interval", "1s", "--powers", powers)
+    if start.settings:
+        repository = {"url": str(upstream.path), "allowLocal": True, "interval": "1s"}
+        settings = directory / "settings.yaml"
+        settings.write_text(json.dumps({"repository": repository, **start.settings}))
+        options = ("--settings", str(settings), "--powers", powers)
     try:
         plane.start()
         nodes.start(*names)
