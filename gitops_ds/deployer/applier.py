@@ -25,8 +25,10 @@ from gitops_ds.model.skipped import Skipped
 from gitops_ds.model.sources.bundle import Manifest
 from gitops_ds.plan import (
     apply_order,
+    list_order,
     ownership,
     planner,
+    predict,
     prune,
     refusals,
     tracking_labels,
@@ -247,7 +249,13 @@ async def _write(applier: Applier, change: Change, manifest: Manifest) -> Applie
         if not planner.may_force(manifest, live, conflicts_of(error), applier.context):
             raise
         done = await cluster.apply(resource, body, manager=names.FIELD_MANAGER, force=True)
-    return AppliedObject(change, done.body, done.warnings)
+    if predict.lost_empty(done.body, body):
+        done = await _apply(cluster, resource, body)
+    written = done.body
+    if order := list_order.patch(written, body):
+        key = manifest.key
+        written = await cluster.patch(resource, key.namespace, key.name, order)
+    return AppliedObject(change, written, done.warnings)
 
 
 async def _apply(cluster: Cluster, resource: Resource, body: Body) -> ApplyResult:
