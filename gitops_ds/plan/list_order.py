@@ -56,8 +56,12 @@ def _list(live: list[Any], desired: list[Any]) -> list[Any]:
     return new if any(a is not b for a, b in zip(new, live, strict=True)) else live
 
 
-def _by_name(items: list[Any]) -> dict[Any, Mapping[str, Any]] | None:
-    named = {item.get("name"): item for item in items if isinstance(item, Mapping)}
+def _by_name(items: list[Any]) -> dict[str, Mapping[str, Any]] | None:
+    named = {
+        item["name"]: item
+        for item in items
+        if isinstance(item, Mapping) and isinstance(item.get("name"), str)
+    }
     return named if len(named) == len(items) else None
 
 

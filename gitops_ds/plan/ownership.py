@@ -185,7 +185,8 @@ def holds_part(live: Body, body: Body, path: Path) -> bool:
     if fields is None:
         return False
     stored = cache(lambda: _at(defaults.defaulted(body), path))
-    return _same(fields, _at(body, path), stored, _at(live, path), path)
+    same = _same(fields, _at(body, path), stored, _at(live, path), path)
+    return same and not list_order.patch(live, body)
 
 
 def owned_part(live: Body, path: Path) -> Any:

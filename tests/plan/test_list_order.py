@@ -31,6 +31,7 @@ def agent(*env: Any, order: str = "") -> dict[str, Any]:
         ((A,), (B, A), (A,)),
         ((A, A, B), (B, A), (A, A, B)),
         ((), (A,), ()),
+        (({"name": {}}, A), (A, {"name": {}}), ({"name": {}}, A)),  # of a custom kind
     ],
 )
 def test_common_members_get_the_desired_order_and_others_keep_their_places(
@@ -71,6 +72,8 @@ def test_another_order_is_a_change() -> None:
     fields["f:spec"]["f:env"] = {f'k:{{"name":"{n}"}}': {"f:name": {}, "f:value": {}} for n in "AB"}
     assert ownership.would_change_nothing(live, {**desired, "spec": {"x": [], "env": [A, B]}})
     assert not ownership.would_change_nothing(live, {**desired, "spec": {"x": [], "env": [B, A]}})
+    assert ownership.holds_part(live, {**desired, "spec": {"env": [A, B]}}, ("spec", "env"))
+    assert not ownership.holds_part(live, {**desired, "spec": {"env": [B, A]}}, ("spec", "env"))
 
 
 def test_a_mapping_that_an_apply_emptied_and_removed_is_found() -> None:
