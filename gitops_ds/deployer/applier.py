@@ -25,7 +25,6 @@ from gitops_ds.model.skipped import Skipped
 from gitops_ds.model.sources.bundle import Manifest
 from gitops_ds.plan import (
     apply_order,
-    list_order,
     ownership,
     planner,
     predict,
@@ -251,11 +250,7 @@ async def _write(applier: Applier, change: Change, manifest: Manifest) -> Applie
         done = await cluster.apply(resource, body, manager=names.FIELD_MANAGER, force=True)
     if predict.lost_empty(done.body, body):
         done = await _apply(cluster, resource, body)
-    written = done.body
-    if order := list_order.patch(written, body):
-        key = manifest.key
-        written = await cluster.patch(resource, key.namespace, key.name, order)
-    return AppliedObject(change, written, done.warnings)
+    return AppliedObject(change, done.body, done.warnings)
 
 
 async def _apply(cluster: Cluster, resource: Resource, body: Body) -> ApplyResult:

@@ -1,8 +1,7 @@
 """The order of containers and variables.
 
-A server-side apply that changes only the order of a list with keys changes nothing
-(https://github.com/kubernetes/kubernetes/issues/108708). But init containers run in this order, and
-a variable refers to earlier ones only.
+Ownership of fields does not show it, but init containers run in this order, and a variable refers
+to earlier ones only: https://github.com/kubernetes/kubernetes/issues/108708
 """
 
 from __future__ import annotations
@@ -22,13 +21,9 @@ def ordered(live: Body, desired: Body) -> dict[str, Any]:
     return dict(_mapping(live, desired))
 
 
-def patch(live: Body, desired: Body) -> dict[str, Any]:
-    """The merge patch from `live` to its desired order; empty if it has it."""
-    wanted = _mapping(live, desired)
-    if wanted is live:
-        return {}
-    version = {"resourceVersion": live["metadata"].get("resourceVersion")}
-    return {"metadata": version, **_changed(live, wanted)}
+def differs(live: Body, desired: Body) -> bool:
+    """Whether an apply changes the order of one of these lists."""
+    return _mapping(live, desired) is not live
 
 
 def _mapping(live: Mapping[str, Any], desired: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -63,11 +58,3 @@ def _by_name(items: list[Any]) -> dict[str, Mapping[str, Any]] | None:
         if isinstance(item, Mapping) and isinstance(item.get("name"), str)
     }
     return named if len(named) == len(items) else None
-
-
-def _changed(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        key: _changed(old[key], value) if isinstance(value, Mapping) else value
-        for key, value in new.items()
-        if value is not old[key]
-    }

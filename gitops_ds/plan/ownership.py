@@ -176,7 +176,7 @@ def would_change_nothing(live: Body, body: Body) -> bool:
     if not metadata:
         del desired["metadata"]
     stored = cache(lambda: defaults.defaulted(body))
-    return _same(fields, desired, stored, live, ()) and not list_order.patch(live, body)
+    return _same(fields, desired, stored, live, ()) and not list_order.differs(live, body)
 
 
 def holds_part(live: Body, body: Body, path: Path) -> bool:
@@ -186,7 +186,7 @@ def holds_part(live: Body, body: Body, path: Path) -> bool:
         return False
     stored = cache(lambda: _at(defaults.defaulted(body), path))
     same = _same(fields, _at(body, path), stored, _at(live, path), path)
-    return same and not list_order.patch(live, body)
+    return same and not list_order.differs(live, body)
 
 
 def owned_part(live: Body, path: Path) -> Any:

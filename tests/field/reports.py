@@ -47,6 +47,10 @@ spec:
 """
 
 
+def deployment(container: str) -> str:
+    return daemonset(container).replace("DaemonSet", "Deployment")
+
+
 def one(kind: str, body: str, version: str = "v1") -> str:
     """An object of another kind."""
     return f"apiVersion: {version}\nkind: {kind}\nmetadata: {{name: agent}}\n{body}\n"
@@ -236,6 +240,7 @@ COMMITS: Final = (
     Commits("argoproj/argo-cd#24882", (one("ConfigMap", "data: {a: x, b: z}"), one("ConfigMap", "data: {a: x}")), ("data",), {"a": "x"}),
     Commits("kubernetes/kubernetes#108708", tuple(daemonset(f"env: [{', '.join(order)}]") for order in (VARIABLES, VARIABLES[::-1])), (*CONTAINER, "env", 0, "name"), "B"),
     Commits("kubernetes/kubernetes#108708 of init containers", tuple(daemonset(pod=f"initContainers: [{{name: {a}, image: a}}, {{name: {b}, image: a}}]") for a, b in ("ij", "ji")), ("spec", "template", "spec", "initContainers", 0, "name"), "j"),
+    Commits("kubernetes/kubernetes#108708 without a commit in its annotations", tuple(deployment(f"env: [{', '.join(order)}]") for order in (VARIABLES, VARIABLES[::-1])), (*CONTAINER, "env", 0, "name"), "B"),
     Commits("kubernetes/kubernetes#124050", (daemonset("securityContext: {privileged: true}"), daemonset("securityContext: {}")), (*CONTAINER, "securityContext"), {}),
     Commits("kubernetes/kubernetes#124050 of the pod", (daemonset(pod="affinity: {nodeAffinity: {preferredDuringSchedulingIgnoredDuringExecution: [{weight: 1, preference: {matchExpressions: [{key: a, operator: Exists}]}}]}}"), daemonset(pod="affinity: {}")), ("spec", "template", "spec", "affinity"), {}),
     Commits("kubernetes/kubernetes#97970", (one("Service", "spec: {selector: {a: b}, ports: [{port: 80}]}"),) * 2, ("spec", "selector"), {"a": "b"}, by_others='{"spec": {"selector": {"my": "app"}}}'),
