@@ -95,7 +95,8 @@ def _asked(container: Body) -> dict[str, int]:
 
 def _amounts(amounts: Mapping[str, Any], rounded: Any) -> dict[str, int]:
     return {
-        resource: rounded(quantities.parse(amount) * 1000) for resource, amount in amounts.items()
+        resource: rounded(quantities.parse(amount or 0) * 1000)
+        for resource, amount in amounts.items()
     }
 
 

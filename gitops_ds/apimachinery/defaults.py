@@ -48,6 +48,19 @@ def defaulted(body: Body, old: Body | None = None) -> dict[str, Any]:
     return {**head, **stored, **({"status": body["status"]} if "status" in body else {})}
 
 
+def without_string_data(body: Body) -> Body:
+    """A Secret with its `stringData` in `data`; another object is returned unchanged.
+
+    An API server does not remove from `data` what left `stringData`
+    (https://github.com/kubernetes/kubernetes/issues/108008).
+    """
+    if body.get("kind") != "Secret" or body.get("apiVersion") != "v1" or "stringData" not in body:
+        return body
+    secret = dict(body)
+    _merge_string_data(secret)
+    return secret
+
+
 def defaulted_template(template: Mapping[str, Any]) -> dict[str, Any]:
     """A pod template as it would be stored inside a DaemonSet."""
     return _struct(template, "core/v1.PodTemplateSpec")
@@ -121,6 +134,8 @@ def _field(original: Any, field: go_types.Field, struct: str) -> Any:
 
 
 def _value(value: Any, type: str, struct: str) -> Any:
+    if value is None:  # in a list or a map: Go decodes it as the zero of its type
+        return "" if type == "bytes" else _ZERO.get(type)
     if type.startswith("[]"):
         return (
             [_value(item, type[2:], struct) for item in value] if isinstance(value, list) else value
@@ -332,10 +347,14 @@ def _job(job: dict[str, Any]) -> None:
 
 def _secret(secret: dict[str, Any]) -> None:
     _set(secret, type="Opaque")
+    _merge_string_data(secret)
+
+
+def _merge_string_data(secret: dict[str, Any]) -> None:
     if words := secret.pop("stringData", None):
         secret["data"] = {
             **(secret.get("data") or {}),
-            **{key: _base64(str(word)) for key, word in words.items()},
+            **{key: _base64("" if word is None else str(word)) for key, word in words.items()},
         }
 
 

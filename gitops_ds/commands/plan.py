@@ -192,14 +192,19 @@ def _evidence(
     repository: open_repository.RepositoryRef, snapshot: SourceTree, options: ApplyOptions
 ) -> owner_identity.Evidence:
     async def contains(commit: CommitId) -> bool:
+        from gitops_ds.git import revision
         from gitops_ds.git.object_reader import BranchMovement
 
-        if snapshot.commit is None:
+        if repository.where is None:
             return False
         async with open_repository.opened(repository) as repo:
-            await repo.fetch(snapshot.commit.id)
-            movement = await repo.movement(commit, snapshot.commit.id)
-            return movement is not BranchMovement.REWRITTEN
+            # The history of a work tree is that of its HEAD.
+            try:
+                tip = snapshot.commit.id if snapshot.commit else await repo.tip(revision.Head())
+            except errors.RevisionUnknown:
+                return False
+            await repo.fetch(tip)
+            return await repo.movement(commit, tip) is not BranchMovement.REWRITTEN
 
     return owner_identity.Evidence(
         contains,

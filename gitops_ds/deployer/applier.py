@@ -27,6 +27,7 @@ from gitops_ds.plan import (
     apply_order,
     ownership,
     planner,
+    predict,
     prune,
     refusals,
     tracking_labels,
@@ -247,6 +248,8 @@ async def _write(applier: Applier, change: Change, manifest: Manifest) -> Applie
         if not planner.may_force(manifest, live, conflicts_of(error), applier.context):
             raise
         done = await cluster.apply(resource, body, manager=names.FIELD_MANAGER, force=True)
+    if predict.lost_empty(done.body, body):
+        done = await _apply(cluster, resource, body)
     return AppliedObject(change, done.body, done.warnings)
 
 

@@ -48,7 +48,7 @@ def drift(base: Bundle, live: Live) -> Mapping[Key, tuple[FieldChange, ...]]:
     for key, manifest in base.manifests.items():
         there = live.objects.get(key)
         if there is not None:
-            desired = _stamped(manifest.body, there)
+            desired = _stamped(defaults.without_string_data(manifest.body), there)
             differing = diff.compare(defaults.defaulted(there), predict.applied(there, desired))
             if seen := tuple(one for one in differing if not _is_unknown(key, one)):
                 drifted[key] = seen

@@ -12,7 +12,15 @@ from gitops_ds.model.live import Live
 from gitops_ds.model.objects import Body
 from gitops_ds.model.skipped import DriftPolicy, Skipped
 from gitops_ds.model.sources.bundle import Bundle, Manifest
-from gitops_ds.plan import diff, drift, ownership, predict, refusals, tracking_labels
+from gitops_ds.plan import (
+    diff,
+    drift,
+    list_order,
+    ownership,
+    predict,
+    refusals,
+    tracking_labels,
+)
 from gitops_ds.plan.options import DryRunResult, PlanContext
 from gitops_ds.plan.rollouts import rollout_impact
 
@@ -81,7 +89,8 @@ class ObjectPlanner(msgspec.Struct, frozen=True):
         desired = probe(manifest, old, self.context)
         if dry_run is not None:
             # kubectl's create owns fields that were defaults: removed, they return by default.
-            new = defaults.defaulted(ownership.without_abandoned(old, desired, dry_run))
+            kept = ownership.without_abandoned(old, desired, dry_run)
+            new = defaults.defaulted(list_order.ordered(kept, desired))
         else:
             new = predict.applied(old, desired)
         differing = diff.compare(old, new)

@@ -14,6 +14,7 @@ from typing import Any
 from gitops_ds.apimachinery import defaults, quantities
 from gitops_ds.model import names
 from gitops_ds.model.objects import Body, Path
+from gitops_ds.plan import list_order
 from gitops_ds.plan.field_managers import FILLED_KEYS, Fields, owned_fields
 from gitops_ds.plan.object_owner import Hold, holder, owner_of
 
@@ -175,7 +176,7 @@ def would_change_nothing(live: Body, body: Body) -> bool:
     if not metadata:
         del desired["metadata"]
     stored = cache(lambda: defaults.defaulted(body))
-    return _same(fields, desired, stored, live, ()) and _written_words(body, stored, live)
+    return _same(fields, desired, stored, live, ()) and not list_order.differs(live, body)
 
 
 def holds_part(live: Body, body: Body, path: Path) -> bool:
@@ -184,7 +185,8 @@ def holds_part(live: Body, body: Body, path: Path) -> bool:
     if fields is None:
         return False
     stored = cache(lambda: _at(defaults.defaulted(body), path))
-    return _same(fields, _at(body, path), stored, _at(live, path), path)
+    same = _same(fields, _at(body, path), stored, _at(live, path), path)
+    return same and not list_order.differs(live, body)
 
 
 def owned_part(live: Body, path: Path) -> Any:
@@ -225,15 +227,6 @@ def _owned(value: Any, fields: Fields) -> Any:
             ):
                 kept.append(_owned(item, below))
     return kept
-
-
-def _written_words(body: Body, stored: Stored, live: Body) -> bool:
-    """Whether `data` contains a Secret's `stringData`, which is write-only."""
-    words = body.get("stringData")
-    if not words:
-        return True
-    expected, data = stored().get("data") or {}, live.get("data") or {}
-    return all(data.get(key) == expected.get(key) for key in words)
 
 
 def _same(fields: Fields, desired: Any, stored: Stored, live: Any, path: Path) -> bool:
@@ -362,7 +355,7 @@ def _prune(value: Any, fields: Fields, desired: Any) -> Any:
                 kept[name] = _prune(kept[name], below, None)
                 if not kept[name]:
                     del kept[name]
-            else:
+            elif not (isinstance(desired, Mapping) and name in desired):
                 del kept[name]
         return kept
     if isinstance(value, list):

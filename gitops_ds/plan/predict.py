@@ -9,13 +9,24 @@ from typing import Any
 
 from gitops_ds.apimachinery import defaults
 from gitops_ds.model.objects import Body
-from gitops_ds.plan import ownership
+from gitops_ds.plan import diff, ownership
 
 
 def applied(live: Body, desired: Body) -> dict[str, Any]:
     """The live object after a server-side apply of `desired` that wins every conflict."""
     left = ownership.without_abandoned(live, desired, live)
     return defaults.defaulted(_overlay(left, defaults.defaulted(desired), desired))
+
+
+def lost_empty(written: Body, desired: Body) -> bool:
+    """Whether an apply removed a mapping that became empty (`affinity: {}`) instead of its content.
+
+    The next apply adds it: a correction of drift without a drift, and a second rollout.
+    """
+    return any(
+        change.new == {} and change.old is None
+        for change in diff.compare(written, applied(written, desired))
+    )
 
 
 def _overlay(live: Any, stored: Any, desired: Any) -> Any:

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from gitops_ds.apimachinery import defaults
 from gitops_ds.model import names
 from gitops_ds.model.objects import Body
 from gitops_ds.model.sources.bundle import Manifest
@@ -43,12 +44,12 @@ def of(manifest: Manifest, stamp: Stamp) -> Stamp:
 
 
 def stamped(manifest: Manifest, stamp: Stamp) -> dict[str, Any]:
-    """The manifest's body with our label and tracking ID, and on a DaemonSet the annotations of the
-    contract.
+    """The manifest's body as it is applied: with our label and tracking ID, and on a DaemonSet the
+    annotations of the contract.
 
     Manifests from cluster objects have them on every kind, because only they identify that object.
     """
-    body = dict(manifest.body)
+    body = dict(defaults.without_string_data(manifest.body))
     metadata = dict(body.get("metadata") or {})
     metadata["labels"] = {**(metadata.get("labels") or {}), names.OWNER_LABEL: stamp.owner}
     annotations = dict(metadata.get("annotations") or {})

@@ -257,12 +257,12 @@ def _is_ours(path: PurePosixPath) -> bool:
 def _defaults(repo_layout: Layout, facts: ClusterFacts, override: str) -> defaults.Defaults:
     settings = repo_layout.settings
     cluster = repo_layout.clusters.get(facts.name, File(""))
-    at = (
-        cluster.at("namespace")
-        if cluster.text("namespace")
-        else settings.at("defaults", "namespace")
-    )
-    namespace = Default(facts.namespace, None if override else at)
+    at = None
+    if not override and cluster.text("namespace"):
+        at = cluster.at("namespace")
+    elif not override and settings.text("defaults", "namespace"):
+        at = settings.at("defaults", "namespace")
+    namespace = Default(facts.namespace, at)
     labels = {
         key: Default(value, settings.at("defaults", "labels", key))
         for key, value in settings.section("defaults", "labels").items()

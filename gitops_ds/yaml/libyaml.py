@@ -292,7 +292,7 @@ class _Build:
 
 
 def _is_merge(key: Node) -> bool:
-    return key.ctag is nodes.PLAIN and bool(key.value == "<<")
+    return bool(key.value == "<<") and (key.ctag is nodes.PLAIN or str(key.tag) == nodes.MERGE)
 
 
 def _key_text(key: ScalarNode) -> str | None:

@@ -32,6 +32,7 @@ PLAIN: Final = Tag(suffix="plain")
 QUOTED: Final = Tag(suffix="quoted")
 MAPPING: Final = Tag(suffix="mapping")
 SEQUENCE: Final = Tag(suffix="sequence")
+MERGE: Final = "tag:yaml.org,2002:merge"  # yq writes `!!merge <<: *anchor`
 TAGS: Final = {
     "tag:yaml.org,2002:str": QUOTED,
     "tag:yaml.org,2002:map": MAPPING,

@@ -29,7 +29,7 @@ def image(tag: int) -> str:
 def following(upstream: gitservers.Upstream, **more: Any) -> dict[str, Any]:
     """Settings for a repository of this machine."""
     where = {"url": str(upstream.path), "allowLocal": True, "interval": "1s", "retryInterval": "1s"}
-    return {"repository": where, "apply": {"prune": True, **more}}
+    return {"repository": where, "apply": {"prune": True, "guards": {"maxDeletes": "100%"}, **more}}
 
 
 def documents(*objects: Mapping[str, Any]) -> str:

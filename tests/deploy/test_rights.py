@@ -130,7 +130,7 @@ def test_the_components_of_deploy_grant_exactly_what_settings_need(
                 "interval": "1s",
                 "credentials": {"secretRef": {"name": "git-agents"}},
             },
-            "apply": {"prune": True, "guards": {"maxNodesLost": "100%"}},
+            "apply": {"prune": True, "guards": {"maxNodesLost": "100%", "maxDeletes": "100%"}},
             "templates": {"namespaces": [rights.NAMESPACE, "tools"]},
         }
         with rights.service(plane, tmp_path / "run", "pace", settings) as service:
@@ -166,7 +166,9 @@ def test_with_impersonation_the_own_account_of_the_service_only_reads_and_perfor
         "serviceAccount": "deployer",
         "clusterServiceAccount": f"{rights.NAMESPACE}/cluster",
     }
-    settings = scenes.following(upstream, impersonate=impersonate, guards={"maxNodesLost": "100%"})
+    settings = scenes.following(
+        upstream, impersonate=impersonate, guards={"maxNodesLost": "100%", "maxDeletes": "100%"}
+    )
     with rights.service(plane, tmp_path / "run", "pace", settings) as service:
         service.wait_for_log("created DaemonSet theirs/agent")
         program.rolled_out(plane, "theirs", "agent")

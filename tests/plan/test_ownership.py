@@ -137,25 +137,6 @@ def test_a_field_that_git_drops_or_adds_is_not_held(part: str, value: Any) -> No
     assert not ownership.would_change_nothing(applied(DAEMONSET, AGENT), body)
 
 
-def test_stringdata_of_a_secret_is_compared_with_its_stored_data() -> None:
-    fields = {"f:stringData": {"f:password": {}}, "f:type": {}}
-    managed = [{"manager": "gitops-ds", "operation": "Apply", "fieldsV1": fields}]
-    body = {
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "metadata": {"name": "s"},
-        "type": "Opaque",
-        "stringData": {"password": "x"},
-    }
-    live = {
-        **{key: body[key] for key in ("apiVersion", "kind", "type")},
-        "metadata": {"name": "s", "managedFields": managed},
-    }
-    assert ownership.would_change_nothing({**live, "data": {"password": "eA=="}}, body)
-    assert not ownership.would_change_nothing({**live, "data": {"password": "eQ=="}}, body)
-    assert not ownership.would_change_nothing(live, body)
-
-
 def test_the_owned_part_has_our_fields_alone_with_their_live_values() -> None:
     live = applied(DAEMONSET, AGENT)
     template = live["spec"]["template"]

@@ -96,6 +96,9 @@ def test_a_directory_that_gets_a_remote_and_a_service_keeps_its_objects(place: P
     assert place.run("apply").code == 0
     before, tree = place.live, str(place.desk.tree)
     url = place.pushed("agents")
+    for words in ((), ("--revision", "HEAD")):
+        planned = place.run("plan", *words).out
+        assert (" 1 to update" in planned, "belongs to" in planned) == (True, False), planned
     for log in place.followed(url):
         assert "belongs to" not in log
         assert f"is now at {url} (it was at {tree})" in log

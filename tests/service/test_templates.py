@@ -35,7 +35,7 @@ def settings(directory: Path, space: str, **groups: object) -> tuple[str, str]:
     document = {
         "templates": {"namespaces": [space]},
         "cluster": {"name": space},
-        "apply": {"prune": True, "guards": {"maxNodesLost": "100%"}},
+        "apply": {"prune": True, "guards": {"maxNodesLost": "100%", "maxDeletes": "100%"}},
         **groups,
     }
     (directory / "settings.yaml").write_text(json.dumps(document))

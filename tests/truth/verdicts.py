@@ -109,10 +109,11 @@ def cases(seed: int, count: int) -> Iterator[Case]:
         )
         body, done = mutations.mutated(random, base)
         data, written = _written(random, body)
-        yield Case(number, (*done, *written), body, data, _path(base, body))
+        yield Case(number, (*done, *written), body, data, path_of(base, body))
 
 
-def _path(base: Body, body: Body) -> str:
+def path_of(base: Body, body: Body) -> str:
+    """The address of the collection to which the manifest belongs."""
     resource = builtin_resources.RESOURCES[group_of(base), base["kind"]]
     namespace = "/namespaces/default" if resource.namespaced else ""
     version = base["apiVersion"]

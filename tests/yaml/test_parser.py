@@ -342,3 +342,11 @@ def test_a_doubt_is_mended_with_what_kubectl_reads(
     assert finding.fix is not None
     assert finding.fix.mends == (Mend(path, value),)
     assert finding.fix.safe is safe
+
+
+def test_a_merge_key_may_have_its_tag() -> None:
+    text = b"a: &a {b: 1}\nc:\n  !!merge <<: *a\n  d: 2\n"
+    parsed = parser.read("a.yaml", text)
+    assert [one.value for one in parsed.documents] == [{"a": {"b": 1}, "c": {"b": 1, "d": 2}}]
+    assert parsed.findings == ()
+    assert parser.place("a.yaml", text, 0, ("c", "b")).line == 1

@@ -156,7 +156,8 @@ def resource_of_container(place: Path, reference: Spec) -> Iterator[Violation]:
             f'"{resource}" is not a container resource: use limits.cpu, requests.memory and so on',
         )
     try:
-        divisor = quantities.canonical(reference.get("divisor") or 0)
+        written = reference.get("divisor")
+        divisor = quantities.canonical(0 if written is None else written)
     except ValueError as wrong:
         yield Violation((*place, "divisor"), str(wrong))
         return

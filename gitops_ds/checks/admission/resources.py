@@ -61,7 +61,8 @@ def _requests(way: Path, resources: Spec) -> Iterator[Violation]:
                 )
         elif least > limit:
             request, limit = resources["requests"][name], resources["limits"][name]
-            yield Violation(path, f"the request of {request} {name} exceeds its limit of {limit}")
+            amount = "null, which is 0" if limit is None else limit
+            yield Violation(path, f"the request of {request} {name} exceeds its limit of {amount}")
         elif whole(name) and least != limit:
             yield Violation(
                 path,

@@ -46,6 +46,8 @@ def violations(
             case "unknown":
                 unknown = _Unknown(path, error.instance, error.validator_value, body)
                 yield unknown.problem(_belongs(definitions, name, unknown, checks), checks)
+            case "missing" if path[:1] == ("status",):
+                pass  # the API server replaces the status of a manifest and requires nothing of it
             case "missing":
                 field = str(error.message)
                 yield SchemaViolation(
@@ -273,6 +275,7 @@ def _validator() -> Any:
             "properties": _properties,
             "additionalProperties": _additional,
             "required": _required,
+            "type": _type,
             "format": _format,
             fastcheck.LIST_KEYS: _twins,
         },
@@ -314,6 +317,14 @@ def _required(validator: Any, names: Any, instance: Any, _schema: Any) -> Iterat
                 yield _error(name, validator="missing")
 
 
+def _type(validator: Any, kinds: Any, instance: Any, schema: Any) -> Iterator[Any]:
+    from jsonschema import Draft202012Validator
+
+    yield from Draft202012Validator.VALIDATORS["type"](validator, kinds, instance, schema)
+    if kinds == ["integer", "string"] and isinstance(instance, int):  # an IntOrString
+        yield from _format(validator, "int32", instance, schema)
+
+
 def _format(_validator: Any, name: str, instance: Any, _schema: Any) -> Iterator[Any]:
     if isinstance(instance, str):
         if name == "date-time" and not fastcheck.is_time(instance):
@@ -327,7 +338,8 @@ def _format(_validator: Any, name: str, instance: Any, _schema: Any) -> Iterator
         and name in ("int32", "int64")
         and not fastcheck.in_range(name, instance)
     ):
-        yield _error(f"is too large: {instance} does not fit in {name[3:]} bits")
+        message = f"is too large: {instance} does not fit in {name[3:]} bits"
+        yield _error(message, validator="format")
 
 
 def _twins(validator: Any, keys: Any, instance: Any, _schema: Any) -> Iterator[Any]:
