@@ -24,6 +24,7 @@ from gitops_ds.git.address import Address
 from gitops_ds.git.credentials import credential_files
 from gitops_ds.git.credentials.credential_values import Credentials
 from gitops_ds.git.credentials.private_directory import PrivateDirectory
+from gitops_ds.git.directory_lock import LockResult
 from gitops_ds.model.sources.repository_limits import RepositoryLimits
 from gitops_ds.sandbox import memory
 
@@ -143,10 +144,11 @@ class BareRepository:
         ones left locked is unlocked.
         """
         with directory_lock.opened(self.path) as number:
-            while not directory_lock.lock(number, wait=False):
+            while (result := directory_lock.lock(number, wait=False)) is LockResult.BUSY:
                 if self._interrupted.wait(_TURN):
                     raise errors.SourceError(f"{self.address.display} is closed")
-            for left in (*self.path.glob("*.lock"), *(self.path / "refs").rglob("*.lock")):
+            locks = (*self.path.glob("*.lock"), *(self.path / "refs").rglob("*.lock"))
+            for left in directory_lock.left_by_killed(result, locks):
                 left.unlink(missing_ok=True)
             yield
 

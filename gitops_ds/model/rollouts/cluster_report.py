@@ -19,6 +19,12 @@ VERSION = 1
 LONGEST = 65_536  # bytes of a report
 KEPT = 10  # proved commits
 _MESSAGE = 500  # characters
+_URL = 2048
+# What decode accepts of the credentials of another cluster: a commit is an argument of Git, and a
+# time (until the year 5138) and a count are printed.
+ReportedCommit = Annotated[CommitId, msgspec.Meta(pattern=r"^([0-9a-f]{40}|[0-9a-f]{64})?\Z")]
+ReportedTime = Annotated[float, msgspec.Meta(ge=0, le=1e11)]
+ReportedCount = Annotated[int, msgspec.Meta(ge=0, le=10**9)]
 
 
 class ClusterState(StrEnum):
@@ -32,8 +38,8 @@ class ClusterState(StrEnum):
 class ProvedCommit(msgspec.Struct, frozen=True):
     """A commit that was applied as a whole, with every agent healthy since a time."""
 
-    commit: CommitId
-    at: float
+    commit: ReportedCommit
+    at: ReportedTime
 
 
 class ClusterReport(msgspec.Struct, frozen=True, rename="camel"):
@@ -48,17 +54,17 @@ class ClusterReport(msgspec.Struct, frozen=True, rename="camel"):
 
     cluster: str
     state: ClusterState
-    at: float
+    at: ReportedTime
     version: int = VERSION
     condition: str = ""
     message: str = ""
-    newest: CommitId = CommitId("")
-    applied: CommitId = CommitId("")
-    since: float = 0.0
+    newest: ReportedCommit = CommitId("")
+    applied: ReportedCommit = CommitId("")
+    since: ReportedTime = 0.0
     proved: tuple[ProvedCommit, ...] = ()
-    agents: int = 0
-    well: int = 0
-    url: Annotated[str, msgspec.Meta(max_length=2048)] = ""
+    agents: ReportedCount = 0
+    well: ReportedCount = 0
+    url: Annotated[str, msgspec.Meta(max_length=_URL)] = ""
 
     def passed(self, soak: float) -> frozenset[CommitId]:
         """The commits that stayed healthy for `soak` seconds; none after a failure."""
@@ -73,16 +79,22 @@ def encode(report: ClusterReport) -> bytes:
 
 
 def decode(data: bytes) -> ClusterReport:
-    """The report in a file, its message as one line. Raises ValueError for one that is not valid or
-    of a later version.
+    """The report in a file, its texts as one line each. Raises ValueError for one that is not valid
+    or of a later version.
     """
     if len(data) > LONGEST:
         raise ValueError(f"larger than {LONGEST} bytes")
     try:
         report = msgspec.json.decode(data, type=ClusterReport)
     except msgspec.DecodeError as error:
-        raise ValueError(str(error)) from None
+        raise ValueError(plain_text.line(str(error), _MESSAGE)) from None
     if report.version != VERSION:
         raise ValueError(f"of version {report.version}, which this version can't read")
-    message = plain_text.line(report.message, _MESSAGE)
-    return replace(report, message=message)
+    return replace(
+        report,
+        cluster=plain_text.line(report.cluster),
+        condition=plain_text.line(report.condition),
+        message=plain_text.line(report.message, _MESSAGE),
+        proved=report.proved[-KEPT:],
+        url=plain_text.line(report.url, _URL),
+    )
