@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from urllib.parse import parse_qsl
 
@@ -13,6 +14,7 @@ import orjson
 from aiohttp import web
 
 from gitops_ds import errors
+from gitops_ds.web import connection_limits
 from gitops_ds.web.page import access
 from gitops_ds.web.page.access import AccessKind, AccessVerdict, PageGuard, PageRequest
 from gitops_ds.web.page.assets import ASSETS
@@ -41,6 +43,8 @@ SETTLE = 0.25  # seconds in which changes are gathered
 BEAT = 20.0  # seconds without a change after which a stream sends the time
 LONGEST_STREAM = 3600.0  # seconds, after which the browser connects and is authorized again
 STREAMS = 200  # at once
+# Of one address, which may be a proxy: the other connections are for pages, webhooks and metrics.
+STREAMS_PER_PEER = connection_limits.PER_PEER // 2
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -53,11 +57,8 @@ def routes(view: View, door: PageGuard) -> Routes:
 
 class _PageHandler:
     def __init__(self, view: View, door: PageGuard) -> None:
-        self._book, self._door, self._streams = (
-            Book(view, may_leave=door.kind is AccessKind.TOKEN),
-            door,
-            0,
-        )
+        self._book = Book(view, may_leave=door.kind is AccessKind.TOKEN)
+        self._door, self._streams = door, Counter[str]()
 
     def routes(self) -> Routes:
         pages = (
@@ -146,10 +147,19 @@ class _PageHandler:
         return answer
 
     async def _live(self, request: web.Request) -> web.StreamResponse:
-        if self._streams >= STREAMS:
+        peer = _page_request(request).peer
+        if self._streams.total() >= STREAMS or self._streams[peer] >= STREAMS_PER_PEER:
             return self._problem(
                 request, 503, "Too many live pages", "reload the page from time to time instead"
             )
+        self._streams[peer] += 1
+        try:
+            return await self._follow(request)
+        finally:
+            self._streams[peer] -= 1
+            self._streams += Counter()  # without addresses that have no stream
+
+    async def _follow(self, request: web.Request) -> web.StreamResponse:
         path, _, query = request.query.get("of", "").partition("?")
         parameters = _query(dict(parse_qsl(query)))
         await self._book.page(path, parameters)  # raises NoMatch before the stream starts
@@ -157,15 +167,12 @@ class _PageHandler:
             headers={**HEADERS, "Content-Type": "text/event-stream", "X-Accel-Buffering": "no"}
         )
         await answer.prepare(request)
-        self._streams += 1
         try:
             async with asyncio.timeout(LONGEST_STREAM):
                 since = request.headers.get("Last-Event-ID") or request.query.get("since", "")
                 await self._stream(answer, (path, parameters), since)
         except (TimeoutError, ConnectionError):
             pass
-        finally:
-            self._streams -= 1
         return answer
 
     async def _stream(
