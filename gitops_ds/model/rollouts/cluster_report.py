@@ -20,10 +20,10 @@ LONGEST = 65_536  # bytes of a report
 KEPT = 10  # proved commits
 _MESSAGE = 500  # characters
 _URL = 2048
-# What decode accepts of the credentials of another cluster: a commit is an argument of Git, and a
-# time (until the year 5138) and a count are printed.
+# What is accepted from the credentials of another cluster: a commit is an argument of Git, times and
+# counts are printed.
 ReportedCommit = Annotated[CommitId, msgspec.Meta(pattern=r"^([0-9a-f]{40}|[0-9a-f]{64})?\Z")]
-ReportedTime = Annotated[float, msgspec.Meta(ge=0, le=1e11)]
+_LATEST = 1e11  # in the year 5138
 ReportedCount = Annotated[int, msgspec.Meta(ge=0, le=10**9)]
 
 
@@ -39,7 +39,7 @@ class ProvedCommit(msgspec.Struct, frozen=True):
     """A commit that was applied as a whole, with every agent healthy since a time."""
 
     commit: ReportedCommit
-    at: ReportedTime
+    at: float
 
 
 class ClusterReport(msgspec.Struct, frozen=True, rename="camel"):
@@ -49,22 +49,23 @@ class ClusterReport(msgspec.Struct, frozen=True, rename="camel"):
     `applied` the last commit that was applied as a whole. `since`: the start of the state. `proved`
     are the last proved commits, oldest first; the cluster was healthy from then until `at`, the
     time of the report. `agents` are the agents of the repository, `well` the healthy ones. `url` is
-    the page of the service, empty without one.
+    the page of the service, empty without one; `path` the followed folder of the repository.
     """
 
     cluster: str
     state: ClusterState
-    at: ReportedTime
+    at: float
     version: int = VERSION
     condition: str = ""
     message: str = ""
     newest: ReportedCommit = CommitId("")
     applied: ReportedCommit = CommitId("")
-    since: ReportedTime = 0.0
+    since: float = 0.0
     proved: tuple[ProvedCommit, ...] = ()
     agents: ReportedCount = 0
     well: ReportedCount = 0
     url: Annotated[str, msgspec.Meta(max_length=_URL)] = ""
+    path: str = ""
 
     def passed(self, soak: float) -> frozenset[CommitId]:
         """The commits that stayed healthy for `soak` seconds; none after a failure."""
@@ -95,6 +96,13 @@ def decode(data: bytes) -> ClusterReport:
         cluster=plain_text.line(report.cluster),
         condition=plain_text.line(report.condition),
         message=plain_text.line(report.message, _MESSAGE),
-        proved=report.proved[-KEPT:],
+        at=_time(report.at),
+        since=_time(report.since),
+        proved=tuple(replace(one, at=_time(one.at)) for one in report.proved[-KEPT:]),
         url=plain_text.line(report.url, _URL),
     )
+
+
+def _time(at: float) -> float:
+    """The time, or the nearest one that can be printed."""
+    return min(max(at, 0.0), _LATEST)
