@@ -20,7 +20,7 @@ LONGEST = 65_536  # bytes of a report
 KEPT = 10  # proved commits
 _MESSAGE = 500  # characters
 _URL = 2048
-# What is accepted from the credentials of another cluster: a commit is an argument of Git, times and
+# Checked, as another cluster's credentials wrote them: a commit is an argument of Git, times and
 # counts are printed.
 ReportedCommit = Annotated[CommitId, msgspec.Meta(pattern=r"^([0-9a-f]{40}|[0-9a-f]{64})?\Z")]
 _LATEST = 1e11  # in the year 5138
