@@ -4,6 +4,7 @@ overrides, in each command.
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -136,3 +137,15 @@ def test_a_plan_has_the_lines_of_its_changes_only() -> None:
     lines = click.unstyle(plan_colours.coloured(printers.as_text(plan))).split("\n")
     assert all(line.isprintable() and not line.lstrip().startswith("::") for line in lines)
     assert not any(line.startswith("  -") for line in lines)
+
+
+def test_explain_prints_values_and_keys_of_git_without_control_characters(tmp_path: Path) -> None:
+    desk = program.desk(tmp_path, tmp_path / "none")
+    body = daemonset("alpha", "logging", 0)
+    body["spec"]["template"]["metadata"]["annotations"] = {BAD: BAD}
+    (desk.tree / "agents/alpha").mkdir(parents=True)
+    (desk.tree / "agents/alpha/alpha.yaml").write_text(json.dumps(body))
+    for path in ("spec.template", "spec.template.metadata.annotations"):
+        ended = desk.run("explain", "alpha", path, "-C", str(desk.tree))
+        assert ended.code == 0, ended.err
+        assert all(line.isprintable() for line in ended.out.split("\n"))
