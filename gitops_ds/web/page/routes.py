@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from urllib.parse import parse_qsl
 
@@ -58,7 +57,7 @@ def routes(view: View, door: PageGuard) -> Routes:
 class _PageHandler:
     def __init__(self, view: View, door: PageGuard) -> None:
         self._book = Book(view, may_leave=door.kind is AccessKind.TOKEN)
-        self._door, self._streams = door, Counter[str]()
+        self._door, self._streams = door, dict[asyncio.BaseTransport, str]()
 
     def routes(self) -> Routes:
         pages = (
@@ -147,17 +146,27 @@ class _PageHandler:
         return answer
 
     async def _live(self, request: web.Request) -> web.StreamResponse:
-        peer = _page_request(request).peer
-        if self._streams.total() >= STREAMS or self._streams[peer] >= STREAMS_PER_PEER:
+        peer, transport = _page_request(request).peer, request.transport
+        if transport is None or self._is_full(peer):
             return self._problem(
                 request, 503, "Too many live pages", "reload the page from time to time instead"
             )
-        self._streams[peer] += 1
+        self._streams[transport] = peer
         try:
             return await self._follow(request)
         finally:
-            self._streams[peer] -= 1
-            self._streams += Counter()  # without addresses that have no stream
+            del self._streams[transport]
+
+    def _is_full(self, peer: str) -> bool:
+        """Whether the address has too many streams; one that a browser left ends with its next
+        write, and does not count.
+        """
+        peers = [
+            of_stream
+            for transport, of_stream in self._streams.items()
+            if not transport.is_closing()
+        ]
+        return len(peers) >= STREAMS or peers.count(peer) >= STREAMS_PER_PEER
 
     async def _follow(self, request: web.Request) -> web.StreamResponse:
         path, _, query = request.query.get("of", "").partition("?")
