@@ -45,6 +45,7 @@ def doctor(args: DoctorArgs) -> int:
 async def _doctor(args: DoctorArgs) -> int:
     from gitops_ds.commands.doctor import checks, result
     from gitops_ds.commands.doctor.result import CheckVerdict
+    from gitops_ds.report import printable
 
     connection = args.connection()
     repository = args.repository or args.directory
@@ -58,8 +59,10 @@ async def _doctor(args: DoctorArgs) -> int:
         if args.output == "text" and not (args.quiet and line.verdict is CheckVerdict.OK):
             verdict = click.style(f"{line.verdict:<7}", colours[line.verdict])
             click.echo(
-                f"{verdict}  {line.name}: {line.message}"
-                + (f"; {line.advice}" if line.advice else "")
+                f"{verdict}  "
+                + printable.block(
+                    f"{line.name}: {line.message}" + (f"; {line.advice}" if line.advice else "")
+                )
             )
     if args.output == "json":
         options.show_json(checks.as_json(lines))

@@ -98,6 +98,7 @@ def _only(name: str, drifts: Mapping[Key, Drifted]) -> tuple[Key, Drifted]:
 
 
 def _show(drifted: Mapping[Key, Drifted], args: DriftArgs) -> None:
+    from gitops_ds.model import plain_text
     from gitops_ds.model.objects import show_path
     from gitops_ds.plan import drift
     from gitops_ds.redaction import objects
@@ -115,8 +116,7 @@ def _show(drifted: Mapping[Key, Drifted], args: DriftArgs) -> None:
     for key, one in drifted.items():
         click.echo(f"{key} was {drift.words(one)}")
         for change in (objects.field(key, field) for field in one.fields):
-            click.echo(
-                f"  {show_path(change.path)}: {change.new!r} in Git, {change.old!r} in the cluster"
-            )
+            path = plain_text.line(show_path(change.path))
+            click.echo(f"  {path}: {change.new!r} in Git, {change.old!r} in the cluster")
     if not drifted:
         options.say("no drift found", quiet=args.quiet)

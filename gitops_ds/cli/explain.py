@@ -13,6 +13,9 @@ if TYPE_CHECKING:  # --help imports none of these
     from gitops_ds.model.sources.allowed_renderers import AllowedRenderers
 
 
+_LONGEST = 8_000  # characters of a place and its path
+
+
 @dataclass(frozen=True, kw_only=True)
 class ExplainArgs(arguments.ConnectionArgs, arguments.CommonArgs):
     """The arguments and options of `gitops-ds explain`."""
@@ -89,7 +92,10 @@ async def _explain(args: ExplainArgs) -> int:
         return 0
     import orjson
 
-    click.echo(orjson.dumps(explanation.value).decode())
+    from gitops_ds.report import printable
+
+    click.echo(printable.block(orjson.dumps(explanation.value).decode()))
     for setting in explanation.set_by:
-        click.echo(f"  {setting.place}" + (f"  {show_path(setting.path)}" if setting.path else ""))
+        path = f"  {show_path(setting.path)}" if setting.path else ""
+        click.echo(f"  {printable.line(f'{setting.place}{path}', _LONGEST)}")
     return 0

@@ -61,7 +61,7 @@ def history(args: HistoryArgs) -> int:
 async def _history(args: HistoryArgs) -> int:
     from gitops_ds.commands import history as commands_history
     from gitops_ds.fleet import agents as fleet_agents
-    from gitops_ds.model import names
+    from gitops_ds.model import names, plain_text
     from gitops_ds.model.objects import show_path
     from gitops_ds.plan import diff
     from gitops_ds.redaction import objects
@@ -81,7 +81,8 @@ async def _history(args: HistoryArgs) -> int:
         )
         for change in diff.compare(before, after):
             shown = objects.field(agent.key, change)
-            click.echo(f"{show_path(shown.path)}: {shown.old!r} -> {shown.new!r}")
+            path = plain_text.line(show_path(shown.path))
+            click.echo(f"{path}: {shown.old!r} -> {shown.new!r}")
         return 0
     items, halts = await _items(agent, args.directory)
     items = list_options.in_order(items, args.sort_by, dict)

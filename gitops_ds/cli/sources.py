@@ -58,6 +58,7 @@ async def _sources(args: SourcesArgs) -> int:
 
 def _table(statuses: tuple[SourceStatus, ...], now: float, *, wide: bool) -> str:
     from gitops_ds.apimachinery import timestamps
+    from gitops_ds.model import plain_text
     from gitops_ds.model.objects import short
 
     def row(one: SourceStatus) -> list[str]:
@@ -78,7 +79,7 @@ def _table(statuses: tuple[SourceStatus, ...], now: float, *, wide: bool) -> str
 
     text = table.columns([*HEAD, *WIDE] if wide else HEAD, map(row, statuses))
     trouble = [
-        f"{one.id}: {one.message}\n"
+        f"{one.id}: {plain_text.line(one.message, 2000)}\n"
         for one in statuses
         if one.message and not wide and one.condition.value != "Synced"
     ]

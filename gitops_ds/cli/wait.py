@@ -56,6 +56,7 @@ async def _wait(args: WaitArgs) -> int:
     from gitops_ds.cli.output import rollout_display
     from gitops_ds.commands import wait as commands_wait
     from gitops_ds.fleet import agents
+    from gitops_ds.model import plain_text
     from gitops_ds.pipeline import open_repository
 
     commit = await open_repository.commit_named(args.commit, args.directory) if args.commit else ""
@@ -81,5 +82,5 @@ async def _wait(args: WaitArgs) -> int:
             {"apiVersion": "gitops-ds.io/v1", "kind": "DaemonSetStatus", **agents.as_json(agent)}
         )
     else:
-        click.echo(f"{agent.key} is rolled out: {agent.health.message}")
+        click.echo(plain_text.line(f"{agent.key} is rolled out: {agent.health.message}"))
     return 0

@@ -120,7 +120,9 @@ async def _served(
 
 
 async def with_namespaces(cluster: Cluster, bundle: Bundle) -> Bundle:
-    """The bundle with the default namespace on objects whose scope only discovery shows."""
+    """The bundle with the default namespace on objects whose scope only discovery shows; of two
+    that are the same object then, the one with a namespace, and a refusal of the other.
+    """
     namespace = bundle.cluster.namespace
     unsure = [manifest for manifest in bundle.manifests.values() if manifest.scope_unknown]
     if not unsure:
@@ -128,12 +130,15 @@ async def with_namespaces(cluster: Cluster, bundle: Bundle) -> Bundle:
     kinds = {(manifest.key.group, manifest.key.kind) for manifest in unsure}
     defined = _defined(bundle)
     by_kind = {**await _served(cluster, kinds - defined.keys()), **defined}
-    manifests = dict(bundle.manifests)
+    manifests, refusals = dict(bundle.manifests), list(bundle.refusals)
     for manifest in unsure:
         resource = by_kind.get((manifest.key.group, manifest.key.kind))
         if resource is not None and resource.namespaced:
             del manifests[manifest.key]
             key = replace(manifest.key, namespace=namespace)
+            if (other := manifests.get(key)) is not None:
+                refusals.append(_twice(manifest, other))
+                continue
             body = {
                 **manifest.body,
                 "metadata": {**manifest.body["metadata"], "namespace": namespace},
@@ -141,7 +146,16 @@ async def with_namespaces(cluster: Cluster, bundle: Bundle) -> Bundle:
             manifests[key] = replace(
                 manifest, key=key, body=body, digest=content_hash.digest(body), scope_unknown=False
             )
-    return replace(bundle, manifests=dict(sorted(manifests.items())))
+    return replace(bundle, manifests=dict(sorted(manifests.items())), refusals=tuple(refusals))
+
+
+def _twice(left: Manifest, used: Manifest) -> Skipped:
+    """The refusal of an object whose key another one has with the default namespace."""
+    message = (
+        f"{used.key} is written twice: in {used.origin.base.file}, which is used, and without a "
+        f"namespace in {left.origin.base.file}; keep one of the two"
+    )
+    return Skipped(SkipReason.NAMED_TWICE, message, used.key)
 
 
 def _in_version(resource: Resource, manifest: Manifest) -> Resource:

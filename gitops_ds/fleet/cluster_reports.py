@@ -38,7 +38,7 @@ _CURRENT = frozenset(
 
 class ReportInput(msgspec.Struct, frozen=True):
     """The input of a report: the status of the repository, the stored state, the DaemonSets in Git,
-    and the agents of the repository by the watches.
+    and the agents of the repository by the watches; `path` is the followed folder.
     """
 
     cluster: str
@@ -47,6 +47,7 @@ class ReportInput(msgspec.Struct, frozen=True):
     daemonsets: Set[Key]
     agents: Sequence[Agent]
     url: str = ""
+    path: str = ""
 
 
 def report(inputs: ReportInput, before: ClusterReport | None, now: float) -> ClusterReport:
@@ -71,6 +72,7 @@ def report(inputs: ReportInput, before: ClusterReport | None, now: float) -> Clu
         agents=len(inputs.agents),
         well=sum(_is_well(inputs, agent) for agent in inputs.agents),
         url=inputs.url,
+        path=inputs.path,
     )
 
 

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import tempfile
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
@@ -24,6 +25,7 @@ from gitops_ds.git.address import Address
 from gitops_ds.git.credentials import credential_files
 from gitops_ds.git.credentials.credential_values import Credentials
 from gitops_ds.git.credentials.private_directory import PrivateDirectory
+from gitops_ds.git.directory_lock import LockResult
 from gitops_ds.model.sources.repository_limits import RepositoryLimits
 from gitops_ds.sandbox import memory
 
@@ -71,12 +73,19 @@ class BareRepository:
     """A bare repository in the cache directory; only this user can read it."""
 
     def __init__(
-        self, address: Address, cache: Path, limits: RepositoryLimits, *, existing: bool = False
+        self,
+        address: Address,
+        cache: Path,
+        limits: RepositoryLimits,
+        interrupted: threading.Event | None = None,
+        *,
+        existing: bool = False,
     ) -> None:
         """Opens or creates it, without credentials: call `authorize` before `run_remote`.
 
         `existing`: another process created it and may be writing to it. It is opened read-only, so
-        that a killed process leaves no files.
+        that a killed process leaves no files. `interrupted` ends the wait for another process in
+        the same cache, before there is a repository to `interrupt`.
         """
         self.address, self.limits = address, limits
         self._credentials: Credentials | None = None
@@ -84,7 +93,7 @@ class BareRepository:
         self._network: Mapping[str, str] = {}
         self._running: subprocess.Popen[bytes] | None = None
         self._held: Any = None  # GitPython kills the process when this is collected
-        self._interrupted, self._lock = threading.Event(), threading.Lock()
+        self._interrupted, self._lock = interrupted or threading.Event(), threading.Lock()
         try:
             # git has another working directory: paths must be absolute.
             cache = cache.resolve()
@@ -140,13 +149,20 @@ class BareRepository:
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
         """No other process creates the cache, fetches into it or repacks it meanwhile; what killed
-        ones left locked is unlocked.
+        ones left locked is unlocked. Waits as long as a git command may take.
         """
+        until = time.monotonic() + self.limits.seconds
         with directory_lock.opened(self.path) as number:
-            while not directory_lock.lock(number, wait=False):
+            while (result := directory_lock.lock(number, wait=False)) is LockResult.BUSY:
                 if self._interrupted.wait(_TURN):
                     raise errors.SourceError(f"{self.address.display} is closed")
-            for left in (*self.path.glob("*.lock"), *(self.path / "refs").rglob("*.lock")):
+                if time.monotonic() > until:
+                    raise errors.SourceError(
+                        f"another process has used the cache {self.path} of {self.address.display} "
+                        f"for {self.limits.seconds:g} s"
+                    )
+            locks = (*self.path.glob("*.lock"), *(self.path / "refs").rglob("*.lock"))
+            for left in directory_lock.left_by_killed(result, locks):
                 left.unlink(missing_ok=True)
             yield
 

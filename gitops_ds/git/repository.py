@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import threading
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager
@@ -68,13 +69,13 @@ class Repository:
     ) -> None:
         self.address, self.allowed = address, allowed
         self._room = room or contextlib.nullcontext()
-        self._arguments = (address, cache, limits)
+        self._closing = threading.Event()
+        self._arguments = (address, cache, limits, self._closing)
         self._credential_source = (
             _always(credentials) if isinstance(credentials, Credentials) else credentials
         )
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="git")
         self._bare: BareRepository | None = None
-        self._closing = False
 
     async def tip(self, revision: RevisionSpec) -> CommitId:
         """The current commit of a revision at the server; fetches only for an abbreviated commit id
@@ -260,7 +261,7 @@ class Repository:
         """Kills the running command and git's helpers, and deletes the credentials from the disk,
         without waiting for the server.
         """
-        self._closing = True
+        self._closing.set()
         if self._bare is not None:
             self._bare.interrupt()
         await asyncio.get_running_loop().run_in_executor(self._worker, self._close_in_worker)
@@ -307,7 +308,7 @@ class Repository:
     def _in_worker(self, function: Callable[..., T], arguments: tuple[object, ...]) -> T:
         if self._bare is None:
             self._bare = BareRepository(*self._arguments)
-        if self._closing:
+        if self._closing.is_set():
             raise errors.SourceError(f"{self.address.display} is closed")
         try:
             return function(self._bare, *arguments)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from gitops_ds.apimachinery import node_groups
-from gitops_ds.model import duration, names
+from gitops_ds.model import duration, names, plain_text
 from gitops_ds.model.change import Change, FieldChange, Operation, Plan, Rollout
 from gitops_ds.model.cluster_nodes import Census
 from gitops_ds.model.impact import NodeImpact
@@ -21,6 +21,7 @@ from gitops_ds.redaction import objects, texts
 
 _SIGNS = {Operation.CREATE: "+", Operation.UPDATE: "~", Operation.DELETE: "-", Operation.KEEP: " "}
 SHOWN_NODES = 12
+_LONGEST_PATH = 2000  # characters
 
 
 def as_json(plan: Plan) -> dict[str, Any]:
@@ -127,7 +128,8 @@ def change_lines(changes: Sequence[Change], census: Census | None = None) -> Ite
 
 def field_line(shown: FieldChange) -> str:
     """A field and its two values; secrets are already hidden."""
-    return f"{show_path(shown.path)}: {_value(shown.old)} -> {_value(shown.new)}"
+    path = plain_text.line(show_path(shown.path), _LONGEST_PATH)
+    return f"{path}: {_value(shown.old)} -> {_value(shown.new)}"
 
 
 def _text(plan: Plan) -> Iterator[str]:

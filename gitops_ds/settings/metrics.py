@@ -36,6 +36,9 @@ class GateWebhookSettings(SettingsGroup, frozen=True):
         describe("The hosts, HOST or HOST:PORT, to which requests are sent. Default: none."),
     ] = ()
     token_file: Annotated[str, describe("A file with a token that is sent to these hosts.")] = ""
+    allow_http: Annotated[
+        bool, describe("Whether the token may be sent over http, in a private network.")
+    ] = False
 
 
 class MetricsSettings(SettingsGroup, frozen=True):

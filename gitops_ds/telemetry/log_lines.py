@@ -33,8 +33,10 @@ def dated(event: Event) -> str:
 
 
 def stamped(at: float, level: Level, text: str) -> str:
-    """A line of the text log: time (UTC), level and text."""
-    return f"{timestamps.text(at)} {level:<7} {text}"
+    """A line of the text log: time (UTC), level and text. Further lines of the text, which may be
+    those of an API server or of Git, are indented, and no line of the log.
+    """
+    return f"{timestamps.text(at)} {level:<7} {text}".replace("\n", "\n  ")
 
 
 def message(at: float, level: Level, text: str) -> dict[str, Any]:

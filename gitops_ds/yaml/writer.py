@@ -38,10 +38,10 @@ _PLAIN = re.compile(r"[A-Za-z/][A-Za-z0-9_./-]*(?::[A-Za-z0-9_./-]+)*", re.ASCII
 _WORDS = frozenset(
     ["y", "n", "yes", "no", "on", "off", "true", "false", "null", "nan", "inf", "infinity"]
 )
-# YAML's printable characters, without the line breaks of YAML 1.1 (U+0085, U+2028, U+2029) and the
-# byte order mark.
+# YAML's printable characters, without the line breaks of YAML 1.1 (U+0085, U+2028, U+2029), the
+# byte order mark, and the overrides of the direction (https://trojansource.codes).
 _UNPRINTABLE = (
-    "[^\\n\\t\\x20-\\x7e\\xa0-\\u2027\\u202a-\\ud7ff\\ue000-\\ufefe\\uff00-\\ufffd"
+    "[^\\n\\t\\x20-\\x7e\\xa0-\\u2027\\u202f-\\u2065\\u206a-\\ud7ff\\ue000-\\ufefe\\uff00-\\ufffd"
     "\\U00010000-\\U0010ffff]"
 )
 

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gitops_ds.fleet import cluster_reports
+from gitops_ds.apimachinery import timestamps
+from gitops_ds.fleet import cluster_overview, cluster_reports
 from gitops_ds.fleet.agents import Agent
+from gitops_ds.fleet.cluster_overview import ClusterRow
 from gitops_ds.fleet.cluster_reports import ReportInput
 from gitops_ds.model.deployer_state import DeployerState, Generation
 from gitops_ds.model.health import Health
 from gitops_ds.model.objects import CommitId
+from gitops_ds.model.rollouts import cluster_report
+from gitops_ds.model.rollouts.cluster_order import NO_ORDER, ClusterOrder
 from gitops_ds.model.rollouts.cluster_report import KEPT, ClusterReport, ClusterState, ProvedCommit
 from gitops_ds.model.sources.source_status import Condition, SourceStatus
 from gitops_ds.model.values import replace
+from gitops_ds.plan.rollouts import cluster_waves
+from gitops_ds.plan.rollouts.cluster_waves import ClusterReports
 from tests.notifications.test_commit_progress import (
     BROKEN,
     ILL,
@@ -167,3 +177,49 @@ def test_a_report_at_the_end_of_each_soak_lets_the_clusters_behind_continue(
     at_end = cluster_reports.report(inputs(), published, due)
     assert TWO in at_end.passed(min(waiting))
     assert cluster_reports.due(at_end, at_end, [min(waiting)]) is None
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        {"newest": "\x1b[2J"},
+        {"applied": "main~1"},
+        {"proved": [{"commit": "--help", "at": 1.0}]},
+        {"proved": [{"commit": f"{'a' * 40}\n", "at": 1.0}]},
+        {"agents": 10**4000},
+        {"well": -1},
+    ],
+)
+def test_a_report_of_another_cluster_gives_git_full_commit_ids_only(
+    field: Mapping[str, Any],
+) -> None:
+    report = {"cluster": "staging", "state": "Proved", "at": 1.0}
+    cluster_report.decode(json.dumps(report).encode())
+    with pytest.raises(ValueError, match=r"Expected|out of range"):
+        cluster_report.decode(json.dumps({**report, **field}).encode())
+
+
+@pytest.mark.parametrize("at", [-1e300, 1e18, 1e300])
+def test_impossible_times_of_another_clusters_report_can_be_printed(at: float) -> None:
+    proved = (ProvedCommit(ONE, at),)
+    sent = ClusterReport("staging", ClusterState.PROGRESSING, at, since=at, proved=proved)
+    read = cluster_report.decode(cluster_report.encode(sent))
+    row = ClusterRow("staging", NO_ORDER, read)
+    assert cluster_overview.as_json(row)["reported"] == (timestamps.text(read.at) if at > 0 else "")
+    order, reports = (
+        ClusterOrder(after=("staging",), soak=1e6),
+        ClusterReports({"staging": read}, {}),
+    )
+    hold = cluster_waves.hold(order, reports, ONE, 0.0)
+    assert hold is not None
+    assert "soak" in hold.text
+
+
+def test_the_texts_of_another_clusters_report_are_printable_and_its_proofs_few() -> None:
+    bad = "https://a/\x1b]0;title\x07\u202e"
+    proved = tuple(ProvedCommit(CommitId(f"{n:040x}"), 1.0) for n in range(500))
+    report = ClusterReport(bad, ClusterState.PROVED, 1.0, 1, bad, bad, url=bad, proved=proved)
+    read = cluster_report.decode(cluster_report.encode(report))
+    for text in (read.cluster, read.condition, read.message, read.url):
+        assert text.isprintable()
+    assert read.proved == proved[-KEPT:]

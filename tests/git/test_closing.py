@@ -16,13 +16,17 @@ from pathlib import Path
 import pytest
 
 from gitops_ds import errors
-from gitops_ds.git import address, revision
+from gitops_ds.git import address, directory_lock, revision
+from gitops_ds.git.bare_repository import BareRepository
 from gitops_ds.git.credentials.credential_values import Credentials, Password
 from gitops_ds.git.credentials.private_directory import PrivateDirectory
 from gitops_ds.git.repository import Repository
+from gitops_ds.model.sources.repository_limits import DEFAULT
+from gitops_ds.model.values import replace
 from tests import gitservers
 
 pytestmark = pytest.mark.system
+FLEET = address.parse("https://127.0.0.1:1/fleet")
 
 
 def test_a_server_that_hangs_is_not_waited_for_when_the_repository_is_closed(
@@ -61,6 +65,41 @@ def test_a_waiting_git_request_fails_when_the_repository_is_closed(tmp_path: Pat
 
     with gitservers.silent_server() as port:
         asyncio.run(play(port))
+
+
+def test_a_repository_that_waits_for_another_process_in_its_cache_is_closed_at_once(
+    tmp_path: Path,
+) -> None:
+    async def play() -> None:
+        async with Repository(FLEET, tmp_path) as first:
+            with pytest.raises(errors.SourceError):
+                await first.tip(revision.Head())
+        [cache] = tmp_path.glob("*.git")
+        with directory_lock.held(cache):
+            repository = Repository(FLEET, tmp_path)
+            request = asyncio.create_task(repository.tip(revision.Head()))
+            while not list(tmp_path.glob("access-*")):
+                await asyncio.sleep(0.02)
+            await repository.close()
+            with pytest.raises(errors.SourceError, match="is closed"):
+                await request
+        assert not list(tmp_path.glob("access-*"))
+
+    asyncio.run(play())
+
+
+def test_the_wait_for_another_process_in_the_cache_has_the_limit_of_a_git_command(
+    tmp_path: Path,
+) -> None:
+    limits = replace(DEFAULT, seconds=1.0)
+    BareRepository(FLEET, tmp_path, limits).close()
+    [cache] = tmp_path.glob("*.git")
+    with (
+        directory_lock.held(cache),
+        pytest.raises(errors.SourceError, match=r"another process has used the cache .* for 1 s"),
+    ):
+        BareRepository(FLEET, tmp_path, limits)
+    assert not list(tmp_path.glob("access-*"))
 
 
 def running(cache: Path) -> list[int]:

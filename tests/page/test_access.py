@@ -16,6 +16,7 @@ from multidict import CIMultiDict
 from gitops_ds.errors import SettingsError, UsageError
 from gitops_ds.settings.base import decode
 from gitops_ds.settings.page import PageSettings
+from gitops_ds.web import connection_limits
 from gitops_ds.web.page import access, assets, routes
 from gitops_ds.web.page.access import AccessKind, AccessVerdict, PageGuard, PageRequest, PageToken
 from gitops_ds.web.page.pages import Book
@@ -262,6 +263,25 @@ def test_odd_questions_get_plain_answers(path: str, status: int) -> None:
         assert (await client.get(path)).status == status
 
     asyncio.run(_with_client(PageGuard(), fleets.story(20), talk))
+
+
+def test_the_streams_of_one_address_leave_connections_for_pages() -> None:
+    async def talk(client: Client) -> None:
+        requests = [client.get("/live?of=") for _ in range(routes.STREAMS_PER_PEER + 10)]
+        streams = await asyncio.gather(*requests)
+        statuses = sorted(stream.status for stream in streams)
+        assert statuses == [200] * routes.STREAMS_PER_PEER + [503] * 10
+        assert (await client.get("/")).status == 200
+        assert routes.STREAMS_PER_PEER < connection_limits.PER_PEER
+        for stream in streams:
+            stream.close()
+        # Long before the next write to the streams that were left.
+        async with asyncio.timeout(routes.BEAT / 2):
+            while (again := await client.get("/live?of=")).status != 200:
+                again.close()
+        again.close()
+
+    asyncio.run(_with_client(PageGuard(), fleets.story(), talk))
 
 
 def test_a_page_changes_only_by_version() -> None:

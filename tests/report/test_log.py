@@ -189,3 +189,5 @@ def test_a_log_has_the_events_of_its_level_and_above(least: str) -> None:
 
 def test_a_line_of_the_text_log_has_time_and_level() -> None:
     assert log_lines.stamped(0.0, Level.INFO, "ready") == "1970-01-01T00:00:00Z info    ready"
+    forged = log_lines.stamped(0.0, Level.INFO, "denied\n1970-01-01T00:00:00Z info    ready")
+    assert forged.splitlines()[1] == "  1970-01-01T00:00:00Z info    ready"

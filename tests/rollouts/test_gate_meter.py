@@ -27,7 +27,7 @@ from gitops_ds.model.rollouts.rollout_gates import (
 from gitops_ds.model.values import replace
 from gitops_ds.service.rollouts import gate_http, gate_meter
 from gitops_ds.service.rollouts.gate_http import NoData
-from gitops_ds.service.rollouts.gate_meter import HttpGateMeter
+from gitops_ds.service.rollouts.gate_meter import HttpGateMeter, Series
 from gitops_ds.settings import service as settings_of_service
 from tests.rollouts import prometheus
 from tests.server_thread import ServerThread
@@ -318,6 +318,37 @@ def test_a_policy_reaches_permitted_hosts_only(url: str) -> None:
     reading = measure(ask(url), webhooks={"allow": ["127.0.0.1"]})
     assert reading.passes is None
     assert "metrics.webhooks.allow" in reading.reason or "not an http or https" in reading.reason
+
+
+def test_the_token_of_webhooks_is_not_readable_in_the_network_by_a_policys_scheme(
+    serve: Callable[[Answer], Server], tmp_path: Path
+) -> None:
+    server = serve(reply(200, b'{"pass": true}'))
+    (tmp_path / "token").write_text("secret\n")
+    base = {"allow": [server.host], "tokenFile": str(tmp_path / "token")}
+    for url in (server.url, server.url.replace("http:", "HTTP:")):
+        reading = measure(ask(url), webhooks=base)
+        assert "metrics.webhooks.allowHttp" in reading.reason
+        assert reading.unavailable
+    assert server.seen == []
+    measure(ask(server.url), webhooks={**base, "allowHttp": True})
+    assert [headers["Authorization"] for _, _, headers, _ in server.seen] == ["Bearer secret"]
+
+
+def test_a_long_label_names_no_node_and_costs_no_time() -> None:
+    """Labels come from any pod that Prometheus scrapes: 100,000 dots took seconds."""
+
+    class Counted(frozenset[str]):
+        lookups = 0
+
+        def __contains__(self, name: object) -> bool:
+            Counted.lookups += 1
+            return super().__contains__(name)
+
+    nodes = Counted({"node-1", "n" * 253})
+    longest = f"{'n' * 253}.{'d' * 253}:65535"
+    assert Series(1.0, {"x": "." * 100_000, "node": longest}).node(nodes) == "n" * 253
+    assert Counted.lookups < 10
 
 
 def test_texts_that_no_request_can_contain_count_as_no_data() -> None:

@@ -31,7 +31,11 @@ UNSIGNED = {"staging": "its report is not signed by a trusted key"}
 
 
 def published(
-    tmp_path: Path, keys: Sequence[Signing | None], trust: Trust, report: bytes
+    tmp_path: Path,
+    keys: Sequence[Signing | None],
+    trust: Trust,
+    report: bytes,
+    path: str = "",
 ) -> list[ClusterReports]:
     """What counts after each publication, each with another key."""
     upstream = Upstream(tmp_path / "upstream")
@@ -42,8 +46,11 @@ def published(
         async with Repository(where, tmp_path / "cache") as repository:
             for key in keys:
                 ref = ReportRef("staging", CommitId(""), report)
-                before = await repository.publish_report("", ref, before, replace(BY, signing=key))
-                read = await cluster_report_reader.read(repository, "", ["staging", "eu-1"], trust)
+                before = await repository.publish_report(
+                    path, ref, before, replace(BY, signing=key)
+                )
+                names = ["staging", "eu-1"]
+                read = await cluster_report_reader.read(repository, path, names, trust)
                 received.append(cluster_report_reader.of(read))
         return received
 
@@ -77,3 +84,16 @@ def test_a_report_of_another_cluster_does_not_count(tmp_path: Path) -> None:
     )
     assert report.reports == {}
     assert report.problems == {"staging": "its report is that of cluster eu-1"}
+
+
+def test_a_signed_report_of_another_folder_does_not_count(tmp_path: Path) -> None:
+    """A user who may push can copy it to the ref of this folder."""
+    bot = signing.ssh_signer(tmp_path, "bot@example.com")
+    keys, trust = [SigningKey(bot.key.read_bytes())], Trust(Mode.HEAD, bot.allowed())
+    for folder, reports in (("fleets/one", {}), ("fleets/two", {"staging"})):
+        report = replace(REPORT, path="fleets/two")
+        data = cluster_report.encode(report)
+        (tmp_path / folder).mkdir(parents=True)
+        [read] = published(tmp_path / folder, keys, trust, data, folder)
+        assert read.reports.keys() == set(reports)
+        assert read.problems.keys() == {"staging"} - set(reports)

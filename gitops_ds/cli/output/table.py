@@ -62,7 +62,10 @@ def columns(head: Sequence[str], rows: Iterable[Sequence[str]], *, headers: bool
 
 
 def coloured(text: str) -> str:
-    """A table with coloured states; a state is a separate cell or starts a line."""
+    """A printable table with coloured states; a state is a separate cell or starts a line."""
+    from gitops_ds.report import printable
+
+    text = printable.block(text)
     return _STATE.sub(lambda match: click.style(match[0], fg=_COLOURS[match[0]]), text)
 
 

@@ -52,6 +52,7 @@ async def ask(args: ServiceArgs, work: Work) -> Body:
     requests.
     """
     from gitops_ds.commands import service_requests
+    from gitops_ds.report import printable
 
     where = service_requests.Where(args.state_namespace, args.id, args.directory)
     async with args.open_cluster() as cluster:
@@ -60,5 +61,5 @@ async def ask(args: ServiceArgs, work: Work) -> Body:
     if args.output == "json":
         options.show_json(service_requests.as_json(target, body))
     else:
-        click.echo(words)
+        click.echo(printable.block(words))
     return body

@@ -19,6 +19,12 @@ VERSION = 1
 LONGEST = 65_536  # bytes of a report
 KEPT = 10  # proved commits
 _MESSAGE = 500  # characters
+_URL = 2048
+# Checked, as another cluster's credentials wrote them: a commit is an argument of Git, times and
+# counts are printed.
+ReportedCommit = Annotated[CommitId, msgspec.Meta(pattern=r"^([0-9a-f]{40}|[0-9a-f]{64})?\Z")]
+_LATEST = 1e11  # in the year 5138
+ReportedCount = Annotated[int, msgspec.Meta(ge=0, le=10**9)]
 
 
 class ClusterState(StrEnum):
@@ -32,7 +38,7 @@ class ClusterState(StrEnum):
 class ProvedCommit(msgspec.Struct, frozen=True):
     """A commit that was applied as a whole, with every agent healthy since a time."""
 
-    commit: CommitId
+    commit: ReportedCommit
     at: float
 
 
@@ -43,7 +49,7 @@ class ClusterReport(msgspec.Struct, frozen=True, rename="camel"):
     `applied` the last commit that was applied as a whole. `since`: the start of the state. `proved`
     are the last proved commits, oldest first; the cluster was healthy from then until `at`, the
     time of the report. `agents` are the agents of the repository, `well` the healthy ones. `url` is
-    the page of the service, empty without one.
+    the page of the service, empty without one; `path` the followed folder of the repository.
     """
 
     cluster: str
@@ -52,13 +58,14 @@ class ClusterReport(msgspec.Struct, frozen=True, rename="camel"):
     version: int = VERSION
     condition: str = ""
     message: str = ""
-    newest: CommitId = CommitId("")
-    applied: CommitId = CommitId("")
+    newest: ReportedCommit = CommitId("")
+    applied: ReportedCommit = CommitId("")
     since: float = 0.0
     proved: tuple[ProvedCommit, ...] = ()
-    agents: int = 0
-    well: int = 0
-    url: Annotated[str, msgspec.Meta(max_length=2048)] = ""
+    agents: ReportedCount = 0
+    well: ReportedCount = 0
+    url: Annotated[str, msgspec.Meta(max_length=_URL)] = ""
+    path: str = ""
 
     def passed(self, soak: float) -> frozenset[CommitId]:
         """The commits that stayed healthy for `soak` seconds; none after a failure."""
@@ -73,16 +80,29 @@ def encode(report: ClusterReport) -> bytes:
 
 
 def decode(data: bytes) -> ClusterReport:
-    """The report in a file, its message as one line. Raises ValueError for one that is not valid or
-    of a later version.
+    """The report in a file, its texts as one line each. Raises ValueError for one that is not valid
+    or of a later version.
     """
     if len(data) > LONGEST:
         raise ValueError(f"larger than {LONGEST} bytes")
     try:
         report = msgspec.json.decode(data, type=ClusterReport)
     except msgspec.DecodeError as error:
-        raise ValueError(str(error)) from None
+        raise ValueError(plain_text.line(str(error), _MESSAGE)) from None
     if report.version != VERSION:
         raise ValueError(f"of version {report.version}, which this version can't read")
-    message = plain_text.line(report.message, _MESSAGE)
-    return replace(report, message=message)
+    return replace(
+        report,
+        cluster=plain_text.line(report.cluster),
+        condition=plain_text.line(report.condition),
+        message=plain_text.line(report.message, _MESSAGE),
+        at=_time(report.at),
+        since=_time(report.since),
+        proved=tuple(replace(one, at=_time(one.at)) for one in report.proved[-KEPT:]),
+        url=plain_text.line(report.url, _URL),
+    )
+
+
+def _time(at: float) -> float:
+    """The time, or the nearest one that can be printed."""
+    return min(max(at, 0.0), _LATEST)

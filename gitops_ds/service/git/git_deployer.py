@@ -312,7 +312,7 @@ class GitDeployer(runnable.DeployerPart):
         own = [one for one in agents if fleet_agents.owner(one.seen) == loop.owner]
         daemonsets = {key for key in loop.manifests if key.is_daemonset}
         url = self._context.service.listen.page.url
-        inputs = ReportInput(facts.name, status, state, daemonsets, own, url)
+        inputs = ReportInput(facts.name, status, state, daemonsets, own, url, self._settings.path)
         return OwnPlace(facts.order, inputs)
 
     async def _wake_reports(self) -> None:

@@ -51,7 +51,7 @@ async def read(
 ) -> tuple[ReadReport, ...]:
     """The published reports of these clusters. Raises SourceError."""
     refs = await repository.cluster_reports(path, tuple(names))
-    return tuple([await _read(repository, one, trust) for one in refs])
+    return tuple([await _read(repository, path, one, trust) for one in refs])
 
 
 def of(reports: Iterable[ReadReport]) -> ClusterReports:
@@ -63,7 +63,9 @@ def of(reports: Iterable[ReadReport]) -> ClusterReports:
     )
 
 
-async def _read(repository: ReportRepository, ref: ReportRef, trust: Trust) -> ReadReport:
+async def _read(
+    repository: ReportRepository, path: str, ref: ReportRef, trust: Trust
+) -> ReadReport:
     if trust.mode is not Mode.NONE:
         # A report is a single commit without parents and tags.
         alone = replace(trust, mode=Mode.HEAD)
@@ -76,4 +78,7 @@ async def _read(repository: ReportRepository, ref: ReportRef, trust: Trust) -> R
         return ReadReport(ref, None, f"its report is not readable: {error}")
     if report.cluster != ref.cluster:
         return ReadReport(ref, None, f"its report is that of cluster {report.cluster}")
+    # A signature is valid in every ref: the report of another folder proves nothing about this one.
+    if trust.mode is not Mode.NONE and report.path != path:
+        return ReadReport(ref, None, "its signed report is that of another folder")
     return ReadReport(ref, report)

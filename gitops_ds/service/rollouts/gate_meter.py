@@ -37,6 +37,9 @@ from gitops_ds.settings.metrics import GateWebhookSettings, MetricsSettings, Pro
 
 NO_SERVER = "no Prometheus server: set metrics.prometheus.url in the settings of the service"
 _LONGEST_REASON = 200  # characters
+# A node's name, a domain and a port: a longer label names no node, and each of its dots would cost
+# a copy of it.
+_LONGEST_NODE = 520  # characters
 _NAME = ("__name__",)
 _OF_SCRAPE = (*_NAME, "instance", "job")  # labels that a new pod changes
 _TOKEN, _CA = "metrics.prometheus.tokenFile", "metrics.prometheus.caFile"
@@ -53,6 +56,8 @@ class Series(NamedTuple):
         """The node that a label names, alone or with a domain and a port; empty without one."""
         for value in self.metric.values():
             name = str(value)
+            if len(name) > _LONGEST_NODE:
+                continue
             while name and name not in nodes:
                 name = name[: max(name.rfind("."), name.rfind(":"), 0)]
             if name:
@@ -101,9 +106,13 @@ def refused(settings: GateWebhookSettings, url: str) -> str:
         host = _host(url)
     except NoData as error:
         return str(error)
-    if host in settings.allow or host.rpartition(":")[0] in settings.allow:
-        return ""
-    return f"host {host} of the webhook is not in metrics.webhooks.allow of the settings"
+    if host not in settings.allow and host.rpartition(":")[0] not in settings.allow:
+        return f"host {host} of the webhook is not in metrics.webhooks.allow of the settings"
+    # The scheme is in the policy: who writes it must not decide that the token is readable.
+    plain = urlsplit(url).scheme == "http" and not settings.allow_http
+    if settings.token_file and plain:
+        return "the token is not sent over http: set metrics.webhooks.allowHttp"
+    return ""
 
 
 class HttpGateMeter:

@@ -13,6 +13,7 @@ import orjson
 from aiohttp import web
 
 from gitops_ds import errors
+from gitops_ds.web import connection_limits
 from gitops_ds.web.page import access
 from gitops_ds.web.page.access import AccessKind, AccessVerdict, PageGuard, PageRequest
 from gitops_ds.web.page.assets import ASSETS
@@ -41,6 +42,8 @@ SETTLE = 0.25  # seconds in which changes are gathered
 BEAT = 20.0  # seconds without a change after which a stream sends the time
 LONGEST_STREAM = 3600.0  # seconds, after which the browser connects and is authorized again
 STREAMS = 200  # at once
+# Of one address, which may be a proxy: the other connections are for pages, webhooks and metrics.
+STREAMS_PER_PEER = connection_limits.PER_PEER // 2
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -53,11 +56,8 @@ def routes(view: View, door: PageGuard) -> Routes:
 
 class _PageHandler:
     def __init__(self, view: View, door: PageGuard) -> None:
-        self._book, self._door, self._streams = (
-            Book(view, may_leave=door.kind is AccessKind.TOKEN),
-            door,
-            0,
-        )
+        self._book = Book(view, may_leave=door.kind is AccessKind.TOKEN)
+        self._door, self._streams = door, dict[asyncio.BaseTransport, str]()
 
     def routes(self) -> Routes:
         pages = (
@@ -146,10 +146,29 @@ class _PageHandler:
         return answer
 
     async def _live(self, request: web.Request) -> web.StreamResponse:
-        if self._streams >= STREAMS:
+        peer, transport = _page_request(request).peer, request.transport
+        if transport is None or self._is_full(peer):
             return self._problem(
                 request, 503, "Too many live pages", "reload the page from time to time instead"
             )
+        self._streams[transport] = peer
+        try:
+            return await self._follow(request)
+        finally:
+            del self._streams[transport]
+
+    def _is_full(self, peer: str) -> bool:
+        """Whether the address has too many streams; one that a browser left ends with its next
+        write, and does not count.
+        """
+        peers = [
+            of_stream
+            for transport, of_stream in self._streams.items()
+            if not transport.is_closing()
+        ]
+        return len(peers) >= STREAMS or peers.count(peer) >= STREAMS_PER_PEER
+
+    async def _follow(self, request: web.Request) -> web.StreamResponse:
         path, _, query = request.query.get("of", "").partition("?")
         parameters = _query(dict(parse_qsl(query)))
         await self._book.page(path, parameters)  # raises NoMatch before the stream starts
@@ -157,15 +176,12 @@ class _PageHandler:
             headers={**HEADERS, "Content-Type": "text/event-stream", "X-Accel-Buffering": "no"}
         )
         await answer.prepare(request)
-        self._streams += 1
         try:
             async with asyncio.timeout(LONGEST_STREAM):
                 since = request.headers.get("Last-Event-ID") or request.query.get("since", "")
                 await self._stream(answer, (path, parameters), since)
         except (TimeoutError, ConnectionError):
             pass
-        finally:
-            self._streams -= 1
         return answer
 
     async def _stream(
