@@ -16,6 +16,7 @@ import orjson
 
 from gitops_ds.model.finding import Finding, Place, Severity
 from gitops_ds.model.objects import Key, show_path
+from gitops_ds.model.plural import counted
 from gitops_ds.model.values import replace
 from gitops_ds.redaction import report as redaction_report
 from gitops_ds.redaction import texts
@@ -309,9 +310,7 @@ def dumps(document: Any) -> str:
 
 def severity_counts(count: Mapping[Severity, int]) -> str:
     """`2 errors, 1 warning, 0 info`."""
-    return ", ".join(
-        f"{count[s]} {s}{'s' if count[s] != 1 and s is not Severity.INFO else ''}" for s in Severity
-    )
+    return ", ".join(counted(count[s], s, "info" if s is Severity.INFO else "") for s in Severity)
 
 
 def with_object(finding: Finding) -> str:
