@@ -31,6 +31,7 @@ from gitops_ds.model.events.startup_taints import (
 from gitops_ds.model.live import Node, Revision
 from gitops_ds.model.objects import NODE, Body, Key, key_of
 from gitops_ds.model.startup_taints import Enforce, NodeWait, StartupTaintPolicy, TaintChange
+from gitops_ds.model.values import replace
 from gitops_ds.node_startup import node_waits, required_agents, taint_changes
 from gitops_ds.node_startup.node_waits import NodeState, Surroundings
 from gitops_ds.node_startup.required_agents import RequiredAgent
@@ -76,6 +77,18 @@ class _HeldPatch(msgspec.Struct, frozen=True):
     cause: str = ""
 
 
+class _Denial(msgspec.Struct, frozen=True):
+    """Patches are denied, that many times in a row, for that cause: no node is patched before
+    `until`, and then one, the `probe`. A missing permission concerns every node, an admission
+    webhook may concern this one only: so the next probe is another one.
+    """
+
+    failures: int = 0
+    until: float = 0.0
+    cause: str = ""
+    probe: str = ""
+
+
 class StartupTaints:
     """The startup taints of the nodes of one cluster; nothing is done before `enable`."""
 
@@ -91,6 +104,7 @@ class StartupTaints:
         self._unapplied: dict[Key, RequiredAgent] = {}
         self._unready: dict[str, Mapping[Key, float]] = {}
         self._held: dict[str, _HeldPatch] = {}
+        self._denial = _Denial()
         self._history = TaintHistory()
         self._reported: dict[str, tuple[str, frozenset[Key]]] = {}
         self._failed_at: dict[type[errors.ClusterError], float] = {}
@@ -196,7 +210,8 @@ class StartupTaints:
         self._report(now)
         if not (self._leading and self._in.writes and self._git.applied()):
             return ()
-        changes = [change for change in self._changes(touched, now) if self._take(change, now)]
+        due = sorted(self._changes(touched, now), key=lambda one: one.node <= self._denial.probe)
+        changes = [change for change in due if self._take(change, now)]
         self._held = {name: one for name, one in self._held.items() if one.until > now}
         return changes
 
@@ -310,13 +325,25 @@ class StartupTaints:
             self._held[change.node] = _HeldPatch(change, at)
             return False
         failures, cause = (held.failures, held.cause) if held is not None else (0, "")
+        if self._denial.failures:
+            if now < self._denial.until:
+                self._wait_for_probe(change)
+                return False
+            self._denial = replace(self._denial, until=now + SHOWN_WITHIN, probe=change.node)
         self._held[change.node] = _HeldPatch(change, now + SHOWN_WITHIN, failures, cause)
         return True
+
+    def _wait_for_probe(self, change: TaintChange) -> None:
+        denial = self._denial
+        self._held[change.node] = _HeldPatch(change, denial.until, cause=denial.cause)
 
     async def _patch(self, change: TaintChange) -> None:
         patch: list[dict[str, Any]] | None = taint_changes.removal_patch(change)
         try:
             async with self._requests:
+                if self._denial.failures and self._denial.probe != change.node:
+                    self._wait_for_probe(change)  # denied since it was taken
+                    return
                 if change.added is not None:
                     patch = await self._addition(change)
                 if patch is None:
@@ -331,8 +358,17 @@ class StartupTaints:
         except errors.ClusterError as error:
             self._failed(change, error)
         else:
+            self._permitted()
             self._emit_change(change)
         self.wake()
+
+    def _permitted(self) -> None:
+        """Ends a denial; the nodes that waited for this patch are next."""
+        denial, self._denial = self._denial, _Denial()
+        if denial.failures:
+            self._held = {
+                name: one for name, one in self._held.items() if one.until != denial.until
+            }
 
     async def _addition(self, change: TaintChange) -> list[dict[str, Any]] | None:
         """The patch that adds a taint to the node as it is now; None if it has changed. To list
@@ -348,6 +384,9 @@ class StartupTaints:
         failures = (held.failures if held is not None else 0) + 1
         until, cause = now + _RETRIES.delay(failures), f"its taints are not changed: {error}"
         self._held[change.node] = _HeldPatch(change, until, failures, cause)
+        if isinstance(error, errors.Forbidden | errors.Unauthorized):
+            failures = self._denial.failures + 1
+            self._denial = _Denial(failures, now + _RETRIES.delay(failures), cause, change.node)
         is_race = isinstance(error, errors.Invalid | errors.Conflict)
         reported_at = self._failed_at.get(type(error), -REPORTED_EVERY)
         if failures == (REPORTED_AT if is_race else 1) and now >= reported_at + REPORTED_EVERY:

@@ -408,13 +408,36 @@ def test_a_node_that_returns_after_an_outage_gets_no_taint() -> None:
     play(scene)
 
 
-def test_a_refusal_of_all_nodes_is_reported_once() -> None:
+def test_a_refusal_of_all_nodes_is_reported_once_and_tried_with_one_of_them() -> None:
+    async def scene() -> None:
+        async with cluster(200) as there:
+            there.cluster.faults = refuse_patches
+            controller = begin(there)
+            await asyncio.sleep(600)
+            assert len(events(there, StartupTaintFailed)) == 1
+            assert patches(there.cluster) <= 16 + 20
+            waits = controller.startup_taints.waits
+            assert len(waits) == 200
+            assert all("its taints are not changed" in one.cause for one in waits.values())
+            there.cluster.faults = faults.none
+            await asyncio.sleep(61)
+            assert set((await taints(there)).values()) == {()}
+
+    play(scene)
+
+
+def test_a_refusal_of_some_nodes_keeps_no_other_node_waiting() -> None:
+    refused = {"node-0", "node-1", "node-7"}
+
+    def refuse_some(request: faults.SimulatedRequest) -> faults.RequestFault | None:
+        return refuse_patches(request) if request.name in refused else None
+
     async def scene() -> None:
         async with cluster(20) as there:
-            there.cluster.faults = refuse_patches
+            there.cluster.faults = refuse_some
             begin(there)
-            await asyncio.sleep(200)
-            assert len(events(there, StartupTaintFailed)) == 1
+            await asyncio.sleep(30)
+            assert {name for name, left in (await taints(there)).items() if left} == refused
 
     play(scene)
 
