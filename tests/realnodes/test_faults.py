@@ -97,7 +97,7 @@ def _is_shown(lab: Lab, fault: Fault) -> None:
     """Every command and the page have the words of Kubernetes."""
     words = ("-n", "default", "--state-namespace", "service-test")
     status = lab.command("status", f"ds/{fault.name}", *words)
-    waited = lab.command("wait", f"ds/{fault.name}", "--timeout", "1s", *words)
+    waited = lab.command("wait", f"ds/{fault.name}", "--timeout", "2m", *words)
     for text in (status.out, waited.out + waited.err, lab.shown(fault.name)):
         assert fault.message in text, fault.name
     assert waited.code == 1

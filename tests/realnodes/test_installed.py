@@ -253,7 +253,7 @@ def _runs(lab: Installed, image: str) -> bool:
 
 
 def _uids(lab: Installed, nodes: Container[str] = (*NODES, *FAKE)) -> set[str]:
-    pods = (pod for pod in lab.pods("agent") if pod["spec"]["nodeName"] in nodes)
+    pods = (pod for pod in lab.pods("agent") if pod["spec"].get("nodeName") in nodes)
     return {str(pod["metadata"]["uid"]) for pod in pods}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import json
 import os
 import signal
@@ -41,7 +42,9 @@ def _traces(directory: Path, name: str) -> list[str]:
     processes = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True)
     lines = [one for one in processes.stdout.splitlines() if f"{directory}/nodes" in one]
     lines += [one for one in Path("/proc/mounts").read_text().splitlines() if str(directory) in one]
-    lines += [str(one) for one in Path("/sys/fs/cgroup").rglob(f"gitops-ds-*-{name}-*")]
+    # `walk` ignores a group that is removed meanwhile, `rglob` does not.
+    groups = (group for _, groups, _ in os.walk("/sys/fs/cgroup") for group in groups)
+    lines += fnmatch.filter(groups, f"gitops-ds-*-{name}-*")
     return lines + [str(one) for one in directory.glob(f"nodes/{name}/*")]
 
 
