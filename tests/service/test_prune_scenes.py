@@ -44,7 +44,11 @@ def test_agents_go_by_approval_one_after_the_other_and_their_pods_with_them(
             refused = await world.apply(
                 kept, "second", ApplyOptions(Guards(prune=True), patience=0)
             )
-            assert (refused.guards, refused.writes, pods()) == (["share-of-nodes"], 0, 6)
+            assert (refused.guards, refused.writes, pods()) == (
+                ["too-many-deletes", "share-of-nodes"],
+                0,
+                6,
+            )
             options = ApplyOptions(Guards(prune=True), approved=refused.plan.hash, patience=120)
             done = await world.apply(kept, "third", options)
             assert len(done.written) == 2

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import urllib.request
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -89,7 +90,11 @@ def test_the_history_has_the_halted_commit_its_place_and_its_revert(fleet: Fleet
             *(bad[:12], "Agent 2", "stage canary: CrashLoopBackOff on revert-node"),
             *("revert-node: CrashLoopBackOff: agent exited with 1", revert[:12]),
         ):
-            assert words in table(address)
+            until(partial(page_has, address, words), lambda: table(address))
+
+
+def page_has(address: str, words: str) -> bool:
+    return words in table(address)
 
 
 def table(address: str) -> str:
