@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gitops_ds.apimachinery import int_or_percent, label_selector, timestamps
-from gitops_ds.model import names
+from gitops_ds.model import names, startup_taints
 from gitops_ds.model.daemonset import Counts, DaemonSet
 from gitops_ds.model.objects import Body, key_of
 
@@ -47,6 +47,11 @@ def daemonset_of(body: Body) -> DaemonSet:
         observed_generation=status.get("observedGeneration") or 0,
         collision_count=status.get("collisionCount"),
     )
+
+
+def is_required_for_work(body: Body) -> bool:
+    """Whether nodes with a startup taint wait for the DaemonSet."""
+    return startup_taints.is_required((body.get("metadata") or {}).get("annotations") or {})
 
 
 def changed_at(daemonset: DaemonSet) -> float | None:

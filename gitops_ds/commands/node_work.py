@@ -52,7 +52,7 @@ async def read(cluster: Cluster, policy: StartupTaintPolicy, now: float) -> tupl
     return tuple(
         NodeWork(
             one.node,
-            tuple(f"{one.node.taints[at].key}:{one.node.taints[at].effect}" for at in one.taints),
+            tuple(one.node.taints[at].text for at in one.taints),
             one.wait,
         )
         for one in states

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 from gitops_ds.apimachinery import daemonsets, revisions
 from gitops_ds.daemonset import claims, decide, join_time
-from gitops_ds.model import names
+from gitops_ds.model import startup_taints
 from gitops_ds.model.daemonset import DaemonSet, Owner, Phase, Pod, RollingUpdate, Share
 from gitops_ds.model.decision import Adopt, CreateRevision, Observation
 from gitops_ds.model.impact import NodeImpact
@@ -81,8 +81,9 @@ def of_change(seen: Observation, new: Body) -> NodeImpact:
         collision_count=live.collision_count,
     )
     impact = preview(replace(seen, daemonset=after))
-    is_required = names.REQUIRED_FOR_WORK in after.annotations
-    return replace(impact, joined=join_time.measured(seen)) if is_required else impact
+    if startup_taints.is_required(after.annotations):
+        return replace(impact, joined=join_time.measured(seen))
+    return impact
 
 
 def _turn(seen: Observation) -> Observation:

@@ -17,6 +17,11 @@ class Taint(msgspec.Struct, frozen=True):
     effect: str
     value: str = ""
 
+    @property
+    def text(self) -> str:
+        """`KEY:EFFECT`."""
+        return f"{self.key}:{self.effect}"
+
 
 class Node(msgspec.Struct, frozen=True):
     """The fields of a node for its eligibility and its health.

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
+from typing import Any
 
 import msgspec
 
@@ -12,6 +14,11 @@ from gitops_ds.model.objects import Key
 
 OWN = Taint(f"{names.DOMAIN}/agents-not-ready", "NoSchedule")
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+
+
+def is_required(annotations: Mapping[str, Any]) -> bool:
+    """Whether nodes wait for a DaemonSet with these annotations."""
+    return bool(annotations.get(names.REQUIRED_FOR_WORK) == "true")
 
 
 class Enforce(StrEnum):

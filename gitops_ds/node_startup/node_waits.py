@@ -154,11 +154,7 @@ def _wait(
 def _untolerated(agent: RequiredAgent, node: Node) -> str:
     """The taints of the node that keep the agent away, as `KEY:EFFECT`."""
     tolerated = agent.placer.tolerations
-    return ", ".join(
-        f"{one.key}:{one.effect}"
-        for one in node.taints
-        if tolerations.untolerated(tolerated, [one])
-    )
+    return ", ".join(one.text for one in node.taints if tolerations.untolerated(tolerated, [one]))
 
 
 def _wait_of_pod(

@@ -9,7 +9,7 @@ import msgspec
 from gitops_ds.apimachinery import daemonsets, node_eligibility
 from gitops_ds.apimachinery.node_eligibility import Placer
 from gitops_ds.apimachinery.rollouts import target_revisions
-from gitops_ds.model import names
+from gitops_ds.model import startup_taints
 from gitops_ds.model.daemonset import DaemonSet
 from gitops_ds.model.live import Revision
 from gitops_ds.model.objects import Body, Key
@@ -50,7 +50,7 @@ def is_required(daemonset: DaemonSet, in_git: bool = False) -> bool:
     annotation is not applied, or was removed. One that is being deleted makes no further pods.
     """
     return (
-        (in_git or daemonset.annotations.get(names.REQUIRED_FOR_WORK) == "true")
+        (in_git or startup_taints.is_required(daemonset.annotations))
         and not daemonset.deleting
         and daemonset.selector is not None
     )

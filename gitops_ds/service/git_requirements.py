@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from gitops_ds.model import names
+from gitops_ds.apimachinery import daemonsets
 from gitops_ds.model.objects import Body, Key
 from gitops_ds.model.sources.bundle import Manifest
 from gitops_ds.service.runnable import DeployerPart
@@ -35,14 +35,9 @@ class GitRequirements:
                 one.body
                 for of_loop in manifests
                 for key, one in of_loop.items()
-                if key.is_daemonset and _is_required(one.body)
+                if key.is_daemonset and daemonsets.is_required_for_work(one.body)
             ]
         return self._wanted
-
-
-def _is_required(daemonset: Body) -> bool:
-    annotations = (daemonset.get("metadata") or {}).get("annotations") or {}
-    return bool(annotations.get(names.REQUIRED_FOR_WORK) == "true")
 
 
 def _is_read(deployer: DeployerPart) -> bool:

@@ -4,6 +4,7 @@ when they are stuck.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
@@ -45,7 +46,7 @@ class Runnable(Protocol):
         ...
 
 
-class DeployerPart:
+class DeployerPart(ABC):
     """A part with one deployer loop, which may start later. `tracker` is the status of agents."""
 
     tracker: StatusTracker | None = None
@@ -74,9 +75,9 @@ class DeployerPart:
         return self._loop.status if self._loop else None
 
     @property
+    @abstractmethod
     def unready(self) -> str:
         """Why its first reconciliation is incomplete; empty after it, also if it failed."""
-        raise NotImplementedError
 
     @property
     def was_applied(self) -> bool:

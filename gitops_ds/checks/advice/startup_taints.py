@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from gitops_ds.apimachinery import tolerations
-from gitops_ds.checks.engine.rule import POD, Check, Spec, Violation, items, of_daemonsets, section
+from gitops_ds.apimachinery import daemonsets, tolerations
+from gitops_ds.checks.engine.rule import POD, Check, Spec, Violation, items, of_daemonsets
 from gitops_ds.model import names, startup_taints
 from gitops_ds.model.finding import Fix, Mend
 from gitops_ds.model.live import Taint
@@ -15,12 +15,6 @@ from gitops_ds.model.objects import Body, Path
 _TOLERATIONS: Final[Path] = (*POD, "tolerations")
 ANNOTATION: Final[Path] = ("metadata", "annotations", names.REQUIRED_FOR_WORK)
 _ANY_EFFECT: Final = (tolerations.NO_SCHEDULE, tolerations.NO_EXECUTE)
-
-
-def is_required(body: Body) -> bool:
-    """Whether nodes wait for the agent."""
-    annotations = section(section(body.get("metadata")).get("annotations"))
-    return bool(annotations.get(names.REQUIRED_FOR_WORK) == "true")
 
 
 def untolerated(pod: Spec, taints: Iterable[Taint]) -> list[Taint]:
@@ -38,7 +32,7 @@ def _required_agents_tolerate(taints: tuple[Taint, ...]) -> Check[Body]:
     @of_daemonsets
     def check(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
         """DS323: nodes wait for an agent whose pods do not start before."""
-        if not is_required(body):
+        if not daemonsets.is_required_for_work(body):
             return
         for taint in untolerated(pod, taints):
             words = {"key": taint.key, "operator": "Exists", "effect": taint.effect}
@@ -48,7 +42,7 @@ def _required_agents_tolerate(taints: tuple[Taint, ...]) -> Check[Body]:
             )
             message = (
                 f"nodes wait for this agent, and its pods do not tolerate their taint "
-                f"{taint.key}:{taint.effect}: neither would start"
+                f"{taint.text}: neither would start"
             )
             yield Violation(ANNOTATION, message, fix)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from gitops_ds.apimachinery import label_selector
+from gitops_ds.apimachinery import daemonsets, label_selector
 from gitops_ds.checks.advice import startup_taints
 from gitops_ds.checks.advice.startup_taints import ANNOTATION
 from gitops_ds.checks.engine.cluster_context import ClusterContext, pod_labels, pod_spec
@@ -25,7 +25,7 @@ def start_without_each_other(fleet: ClusterContext) -> Iterator[Violation]:
         service.key: [one for one in workloads if _selects(service, one)] for service in services
     }
     for agent in fleet.daemonsets:
-        if not startup_taints.is_required(agent.body):
+        if not daemonsets.is_required_for_work(agent.body):
             continue
         for path, service in _references(agent, services):
             waiting = [one for one in behind[service.key] if one is not agent]
@@ -46,10 +46,10 @@ def some_pool_has_the_taint(fleet: ClusterContext) -> Iterator[Violation]:
         return
     if any(taint.key == OWN.key for node in census.nodes for taint in node.taints):
         return
-    required = [one for one in fleet.daemonsets if startup_taints.is_required(one.body)]
+    required = [one for one in fleet.daemonsets if daemonsets.is_required_for_work(one.body)]
     for agent in required[:1]:
         message = (
-            f"no pool of the cluster has the taint {OWN.key}:{OWN.effect}: nodes get work before "
+            f"no pool of the cluster has the taint {OWN.text}: nodes get work before "
             f"{agent.key} is ready; declare the taints of the pools, or let them set it"
         )
         yield Violation(ANNOTATION, message, object=agent.key)

@@ -321,25 +321,23 @@ async def rights(cluster: Cluster, keys: Iterable[Key], namespace: str) -> Async
         ),
     )
     for name, rights, verdict, advice in uses:
-        missing = await _missing(cluster, rights)
-        if missing:
-            yield Line(name, verdict, f"may not {_list(missing)}", advice)
-        else:
-            yield Line(name, CheckVerdict.OK, _granted(len(rights)))
+        yield await _granted_line(cluster, rights, Line(name, verdict, "", advice))
 
 
 async def startup_taints(cluster: Cluster) -> Line:
     """Whether the startup taints of nodes may be removed. Raises ClusterError."""
-    name, rights = "rights to remove startup taints", (Right("patch", NODE),)
-    if missing := await _missing(cluster, rights):
-        advice = "add the component rights/startup-taints"
-        return Line(name, CheckVerdict.BAD, f"may not {_list(missing)}", advice)
-    return Line(name, CheckVerdict.OK, _granted(len(rights)))
+    advice = "add the component rights/startup-taints"
+    denied = Line("rights to remove startup taints", CheckVerdict.BAD, "", advice)
+    return await _granted_line(cluster, (Right("patch", NODE),), denied)
 
 
-async def _missing(cluster: Cluster, rights: Sequence[Right]) -> list[Right]:
+async def _granted_line(cluster: Cluster, rights: Sequence[Right], denied: Line) -> Line:
+    """The line of some rights; `denied` is that of missing ones, without its message."""
     answers = await asyncio.gather(*(_may(cluster, right) for right in rights))
-    return [right for right, allowed in zip(rights, answers, strict=True) if not allowed]
+    missing = [right for right, allowed in zip(rights, answers, strict=True) if not allowed]
+    if missing:
+        return replace(denied, message=f"may not {_list(missing)}")
+    return Line(denied.name, CheckVerdict.OK, _granted(len(rights)))
 
 
 def _granted(number: int) -> str:

@@ -7,13 +7,13 @@ process.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import shutil
 import tempfile
 from pathlib import Path
 
 from gitops_ds.git import directory_lock
+from gitops_ds.git.directory_lock import LockResult
 
 _PREFIX = "access-"
 
@@ -43,5 +43,5 @@ class PrivateDirectory:
 def _sweep(cache: Path) -> None:
     for old in cache.glob(f"{_PREFIX}*"):
         with contextlib.suppress(OSError), directory_lock.opened(old) as one:
-            fcntl.flock(one, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(old)
+            if directory_lock.lock(one, wait=False) is LockResult.LOCKED:
+                shutil.rmtree(old)

@@ -98,4 +98,4 @@ class StartupTaintFailed(NodeEvent, frozen=True):
 
 
 def _texts(taints: tuple[Taint, ...]) -> str:
-    return ", ".join(f"{one.key}:{one.effect}" for one in taints)
+    return ", ".join(one.text for one in taints)

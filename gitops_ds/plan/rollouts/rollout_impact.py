@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from gitops_ds.apimachinery import defaults, node_eligibility, node_groups, revisions
+from gitops_ds.apimachinery import daemonsets, defaults, node_eligibility, node_groups, revisions
 from gitops_ds.apimachinery.node_eligibility import Placement
-from gitops_ds.model import content_hash, names
+from gitops_ds.model import content_hash
 from gitops_ds.model.change import Rollout
 from gitops_ds.model.impact import NodeImpact
 from gitops_ds.model.live import Node, Revision
@@ -101,16 +101,12 @@ def with_waiting(
     impact: NodeImpact, old: Body | None, new: Body, nodes: Iterable[Node]
 ) -> NodeImpact:
     """The impact with the nodes that wait for an agent which becomes required for work."""
-    if not _is_required(new) or _is_required(old or {}):
+    required = daemonsets.is_required_for_work
+    if not required(new) or required(old or {}):
         return impact
     placer = node_eligibility.read((new.get("spec") or {}).get("template") or {})
     waiting = (node.name for node in nodes if placer.place(_bare(node)) is Placement.RUN)
     return replace(impact, waiting=tuple(sorted(waiting)))
-
-
-def _is_required(daemonset: Body) -> bool:
-    annotations = (daemonset.get("metadata") or {}).get("annotations") or {}
-    return bool(annotations.get(names.REQUIRED_FOR_WORK) == "true")
 
 
 def _bare(node: Node) -> Node:
