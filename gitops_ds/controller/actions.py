@@ -193,6 +193,9 @@ class ActionWriter:
     async def _create_revision(self, action: CreateRevision) -> Key | None:
         """A revision with an existing name is used if it has the same template. Otherwise it is a
         collision: the next reconciliation hashes with a higher count.
+
+        Its watch may not have shown the existing revision yet, so the answer is remembered: the
+        next number is higher than the existing one's.
         """
         try:
             return self._keep(
@@ -202,9 +205,9 @@ class ActionWriter:
             )
         except AlreadyExists:
             body = await self._cluster.get(CONTROLLER_REVISION, self._namespace, action.key.name)
+            self._remember(CONTROLLER_REVISION, body)
             template = revisions.template_of(body)
             if template is not None and revisions.same_template(template, self._daemonset.template):
-                self._remember(CONTROLLER_REVISION, body)
                 return None
             await self._count_collision(action)
             raise

@@ -5,6 +5,7 @@ regardless of what happens to it.
 from __future__ import annotations
 
 import asyncio
+import copy
 from collections import Counter
 from itertools import islice
 
@@ -361,6 +362,25 @@ def test_a_revision_name_that_is_taken_raises_the_collision_count() -> None:
             await asyncio.sleep(30)
             assert (await there.status())["collisionCount"] == 1
             assert await there.pods() == each(1)
+
+    play(scene)
+
+
+def test_a_new_revision_has_a_higher_number_than_one_that_its_watch_has_not_shown() -> None:
+    async def scene() -> None:
+        async with set_up(1) as there:
+            there.begin()
+            await asyncio.sleep(10)
+            there.cluster.lag = lambda resource: 60.0 if resource == CONTROLLER_REVISION else 0.0
+            live_object = copy.deepcopy(await there.people.get(DAEMONSET, "default", "agent"))
+            live_object["spec"]["template"]["spec"]["containers"][0]["image"] = "agent:2"
+            (first,) = (await there.people.list(CONTROLLER_REVISION)).items
+            taken = revisions.new(daemonsets.daemonset_of(live_object), 2)
+            await there.people.create(CONTROLLER_REVISION, {**taken, "data": first["data"]})
+            await there.edit("agent:2")
+            await asyncio.sleep(30)
+            made = (await there.people.list(CONTROLLER_REVISION)).items
+            assert sorted(body["revision"] for body in made) == [1, 2, 3]
 
     play(scene)
 
