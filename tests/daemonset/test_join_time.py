@@ -48,6 +48,11 @@ def test_pods_that_did_not_start_with_their_node_do_not_count(other: Pod) -> Non
     assert measured(other, pod("b")) == JoinTime(40.0, 1)
 
 
+@pytest.mark.parametrize("created", [0.0, 60.0])
+def test_a_pod_of_the_first_minute_counts(created: float) -> None:
+    assert measured(pod("a", created=created)) == JoinTime(40.0, 1)
+
+
 @pytest.mark.parametrize("required", [True, False])
 def test_a_preview_has_it_for_a_required_agent(required: bool) -> None:
     new = daemonset()
