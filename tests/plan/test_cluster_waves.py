@@ -10,6 +10,7 @@ from gitops_ds.model.objects import CommitId
 from gitops_ds.model.rollouts import cluster_report
 from gitops_ds.model.rollouts.cluster_order import ClusterOrder
 from gitops_ds.model.rollouts.cluster_report import ClusterReport, ClusterState, ProvedCommit
+from gitops_ds.model.values import replace
 from gitops_ds.plan.rollouts import cluster_waves
 from gitops_ds.plan.rollouts.cluster_waves import ClusterReports
 
@@ -48,7 +49,7 @@ def order(*after: str, soak: float = 0.0) -> ClusterOrder:
     return ClusterOrder(after or ("staging",), soak, wave=2, waves=2)
 
 
-ROLLING = report(ClusterState.PROGRESSING, proved=((OLD, NOW - 7200),), message="rolling out")
+ROLLING = report(ClusterState.PROGRESSING, proved=((OLD, NOW - 7200),))
 
 
 @pytest.mark.parametrize(
@@ -75,6 +76,11 @@ ROLLING = report(ClusterState.PROGRESSING, proved=((OLD, NOW - 7200),), message=
             "it failed: halted in stage canary",
         ),
         (0.0, known(ROLLING), "rolling out, 3 of 5 agents well"),
+        (
+            0.0,
+            known(replace(ROLLING, message="stage canary")),
+            "stage canary, 3 of 5 agents well",
+        ),
         (
             0.0,
             known(report(proved=(), applied=OLD, message="commit 222222222222 is on hold")),
