@@ -71,7 +71,6 @@ MORE = {
     "election": "../guides/replicas.md",
     "listen.page": "../page.md",
     "listen.webhook": "../guides/webhooks.md",
-    "journal": "../guides/journal.md",
     "health": "../guides/health.md",
     "notify": "../notifications.md",
     "metrics": "../rollouts.md#gates",

@@ -55,7 +55,6 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "rollback": ("rollback", "Write the commit that restores an earlier pod template."),
     "drift": ("drift", "Show drift of the cluster, and write the commit that keeps it."),
     "restart": ("restart", "Write the commit that restarts a DaemonSet's pods."),
-    "replay": ("replay", "Replay the decisions of a journal and compare them."),
     "demo": ("demo", "Play a rollout, a failure and its revert on a simulated cluster."),
     "doctor": ("doctor", "Check settings, Git, cluster and permissions."),
     "support-dump": ("support_dump", "Write a redacted archive for a bug report."),
@@ -72,7 +71,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "Observe": ("get", "status", "sources", "events", "history", "trace", "drift"),
     "Change by a commit": ("rollback", "restart"),
     "Control the service": ("reconcile", "suspend", "resume", "hold", "release", "approve"),
-    "Support": ("replay", "support-dump", "uninstall", "completion", "version", "help"),
+    "Support": ("support-dump", "uninstall", "completion", "version", "help"),
 }
 
 

@@ -119,7 +119,6 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
             "gitops-ds restart ds/node-exporter --reason 'A new certificate'",
         ),
     ),
-    "replay": (("The journal of a service", "gitops-ds replay journal.jsonl"),),
     "demo": (("With the page", "gitops-ds demo --page"),),
     "doctor": (("With the settings of the service", "gitops-ds doctor --settings settings.yaml"),),
     "support-dump": (("Without logs", "gitops-ds support-dump --no-logs"),),

@@ -31,7 +31,6 @@ class RunArgs(arguments.ConnectionArgs, arguments.CommonArgs):
     powers: str | None
     listen: str | None
     listen_probes: str | None
-    journal: str | None
     log_format: str | None
     own_node: str | None
     cluster: str | None
@@ -68,12 +67,6 @@ class RunArgs(arguments.ConnectionArgs, arguments.CommonArgs):
     "--listen-probes",
     metavar="HOST:PORT",
     help="A separate address for /healthz and /readyz.",
-)
-@options.option(
-    "--journal",
-    metavar="DIRECTORY",
-    shell_complete=candidates.directories,
-    help="The directory of the journal of decisions, for replay.",
 )
 @options.option(
     "--log-format", type=click.Choice(["text", "json"]), help="The format of the log on stderr."
@@ -160,7 +153,6 @@ def _settings(args: RunArgs) -> Service:
         own_node=args.own_node or "",
         own_namespace=os.environ.get("POD_NAMESPACE", ""),
         listen=replace(settings.listen, **_set(addresses)),
-        journal=replace(settings.journal, **_set({"path": args.journal})),
         log=replace(settings.log, **_set({"format": args.log_format})),
     )
 

@@ -37,7 +37,7 @@ from gitops_ds.model.events.base import Decided, Emit, Listed, WatchFailed
 from gitops_ds.model.objects import DAEMONSET, NODE, POD, Body, Key, Resource
 from gitops_ds.model.rollouts.staged_rollout import StageInputs
 from gitops_ds.model.values import replace
-from gitops_ds.rollouts import pinned_pods, stage_inputs
+from gitops_ds.rollouts import pinned_pods
 from gitops_ds.rollouts.pinned_pods import StagedDecision
 
 TURNS_AT_ONCE = 8
@@ -382,8 +382,7 @@ class Controller:
             inputs = replace(inputs, warnings=warnings)
             staged = decide_staged(seen, inputs)
         self.rollouts.decided(seen, inputs, staged)
-        turn = stage_inputs.turn_of(inputs, staged, owned=self._powers is Powers.FULL)
-        self._emit(Decided(seen.now, seen.daemonset.key, staged.decision, True, seen, turn))
+        self._emit(Decided(seen.now, seen.daemonset.key, staged.decision, True, seen))
         outcome, failed = await self._perform(stage, seen, staged.decision)
         self.rollouts.performed(seen.daemonset.key, staged.decision, outcome)
         return failed

@@ -1,7 +1,4 @@
-"""The inputs of a staged rollout: those in the objects of an observation, and those from outside.
-
-Pure, so that a decision can be repeated from a line of the journal.
-"""
+"""The inputs of a staged rollout that are in the objects of an observation."""
 
 from __future__ import annotations
 
@@ -9,11 +6,7 @@ from gitops_ds.apimachinery.rollouts import approval_annotations, halted_templat
 from gitops_ds.model import names
 from gitops_ds.model.decision import Observation
 from gitops_ds.model.rollouts.staged_rollout import StageInputs
-from gitops_ds.model.rollouts.staged_turn import OutsideInputs, StagedTurn, outcome_of
-from gitops_ds.model.values import replace
 from gitops_ds.plan import field_managers
-from gitops_ds.rollouts import pinned_pods
-from gitops_ds.rollouts.pinned_pods import StagedDecision
 
 
 def observed(seen: Observation) -> StageInputs | None:
@@ -47,26 +40,3 @@ def observed(seen: Observation) -> StageInputs | None:
         halted=frozenset(one.hash for one in halted_templates.parse(daemonset.annotations)),
         foreign=field_managers.foreign(daemonset.raw, names.READ_BY_ROLLOUTS),
     )
-
-
-def turn_of(inputs: StageInputs, staged: StagedDecision, *, owned: bool) -> StagedTurn:
-    """A turn for the journal."""
-    outside = OutsideInputs(**{name: getattr(inputs, name) for name in _OUTSIDE})
-    return StagedTurn(outside, owned, outcome_of(staged.stages))
-
-
-def repeated(seen: Observation, turn: StagedTurn) -> StagedDecision | None:
-    """The repeated decision of a turn; None if the observation has no staged rollout that this
-    version can read.
-    """
-    try:
-        inputs = observed(seen)
-    except ValueError:
-        return None
-    if inputs is None:
-        return None
-    inputs = replace(inputs, **{name: getattr(turn.outside, name) for name in _OUTSIDE})
-    return (pinned_pods.decide_owned if turn.owned else pinned_pods.decide_pinned)(seen, inputs)
-
-
-_OUTSIDE = OutsideInputs.__struct_fields__

@@ -6,8 +6,7 @@ import asyncio
 import contextlib
 import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Callable, Sequence
 
 from gitops_ds import errors
 from gitops_ds.client import connect
@@ -16,7 +15,6 @@ from gitops_ds.client.fence import Fence
 from gitops_ds.client.leader_lease import Election
 from gitops_ds.client.request_counter import RequestCounter
 from gitops_ds.controller import conflict_probe
-from gitops_ds.controller.journal.files import Journal
 from gitops_ds.controller.powers import Powers
 from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.events.base import Emit
@@ -44,7 +42,6 @@ async def run(service: Service, emit: Emit, say: Say, *, at_desk: bool) -> None:
     connection = Connection(settings.kubeconfig, settings.context, settings.namespace)
     async with contextlib.AsyncExitStack() as stack:
         stack.enter_context(otel.exported(say))
-        stack.enter_context(_journal(service, events))
         cluster, unfenced = await stack.enter_async_context(
             connect.fenced(connection, fence, requests, brief_replies=not service.direct)
         )
@@ -81,18 +78,6 @@ def _require_writes(service: Service) -> None:
             "templates, or set powers pace (`gitops-ds suspend` pauses all writes; "
             "`gitops-ds plan` and `drift` only compare)"
         )
-
-
-@contextlib.contextmanager
-def _journal(service: Service, events: EventBus) -> Iterator[None]:
-    """Records every reconciliation of the controller, if the settings enable the journal."""
-    if not service.journal.path:
-        yield
-        return
-    journal = Journal(Path(service.journal.path), service.journal.limits, events.publish)
-    events.subscribers.append(journal.handle)
-    with contextlib.closing(journal):
-        yield
 
 
 async def _serve(

@@ -13,7 +13,6 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from gitops_ds.controller.journal import files
 from gitops_ds.controller.powers import Powers
 from gitops_ds.deployer.template_selector import TemplateSelector
 from gitops_ds.errors import SettingsError
@@ -134,23 +133,6 @@ class ListenSettings(SettingsGroup, frozen=True):
     tls: Annotated[TlsSettings | None, describe("TLS.")] = None
 
 
-class JournalSettings(SettingsGroup, frozen=True):
-    """The journal of decisions; without a path it is disabled."""
-
-    path: Annotated[str, describe("A directory. Default: no journal.")] = ""
-    bytes: Annotated[Positive, describe("The size that is kept, in bytes.")] = (
-        files.JournalLimits().bytes
-    )
-    days: Annotated[Positive, describe("How long it is kept, in days.")] = (
-        files.JournalLimits().days
-    )
-
-    @property
-    def limits(self) -> files.JournalLimits:
-        """The limits of the journal."""
-        return files.JournalLimits(self.bytes, self.days)
-
-
 class HealthSettings(SettingsGroup, frozen=True):
     """When an agent is unhealthy."""
 
@@ -220,9 +202,6 @@ class SettingsFile(SettingsGroup, frozen=True):
         tuple[Annotated[ReceiverSettings, describe("A receiver.")], ...],
         describe("The receivers of notifications."),
     ] = ()
-    journal: Annotated[JournalSettings, describe("The journal of decisions.")] = msgspec.field(
-        default_factory=JournalSettings
-    )
     health: Annotated[HealthSettings, describe("When an agent is unhealthy.")] = msgspec.field(
         default_factory=HealthSettings
     )

@@ -26,7 +26,7 @@ KNOWN = {**OBJECTS, "/api/v1/namespaces": NAMESPACES, "/api/v1/nodes": NODES}
 KNOWN["/apis/apps/v1/namespaces/tracing/daemonsets"] = OBJECTS["/apis/apps/v1/daemonsets"][2:]
 
 # the parameters whose values are files or directories
-FILES = {"repository", "directory", "files", "file", "journal", "report", "baseline"}
+FILES = {"repository", "directory", "files", "file", "report", "baseline"}
 FILES |= {"kubeconfig", "settings", "snapshot"}
 
 

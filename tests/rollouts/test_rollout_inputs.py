@@ -96,6 +96,29 @@ def edited(world: RolloutWorld, **annotations: str) -> StageInputs:
     return inputs
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}},
+        {"spec": {"selector": {}}},
+        {"revisions": None},
+    ],
+)
+def test_a_daemonset_that_is_deleted_or_has_no_selector_or_no_known_target_has_no_rollout(
+    change: dict[str, Any],
+) -> None:
+    world = RolloutWorld(FAST, 6)
+    edited(world)
+    world.commit(SECOND)
+    assert stage_inputs.observed(world.observe()) is not None
+    for part, fields in change.items():
+        if part == "revisions":
+            world.revisions.clear()
+        else:
+            world.body[part] |= fields
+    assert stage_inputs.observed(world.observe()) is None
+
+
 @both
 def test_an_earlier_copy_of_the_daemonset_at_rest_replaces_no_pod(owned: bool) -> None:
     world = RolloutWorld(FAST, 10, owned=owned)

@@ -42,7 +42,6 @@ def test_every_object_is_closed_and_every_key_has_a_description() -> None:
     [
         (("health", "progressDeadline"), "10m"),
         (("apply", "holdFor"), "1d"),
-        (("journal", "days"), 7),
         (("controller", "powers"), "pace"),
         (("log", "format"), "text"),
     ],

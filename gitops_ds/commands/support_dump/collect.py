@@ -173,50 +173,48 @@ def _slim(body: Body, resource: Resource) -> dict[str, Any]:
 
 
 async def _pods(cluster: Cluster) -> Parts:
-    """The status of the pods of DaemonSets: their specification is in their revision."""
-    listing = await cluster.list(POD, Selection(brief=True))
-    kept = (
-        "name",
-        "namespace",
-        "uid",
-        "creationTimestamp",
-        "deletionTimestamp",
-        "labels",
-        "ownerReferences",
-    )
+    """The pods of DaemonSets with the fields that the controller decides from; the rest of their
+    specification is in their revision.
+    """
+    kept = {
+        "metadata": (
+            "name",
+            "namespace",
+            "uid",
+            "resourceVersion",
+            "creationTimestamp",
+            "deletionTimestamp",
+            "labels",
+            "annotations",
+            "ownerReferences",
+        ),
+        "spec": ("nodeName", "affinity", "schedulingGates"),
+    }
     items = []
-    for body in listing.items:
+    for body in (await cluster.list(POD, Selection(brief=True))).items:
         owner = pods.controller_of(body["metadata"])
         if owner is not None and owner.kind == DAEMONSET.kind:
-            metadata = {key: body["metadata"][key] for key in kept if key in body["metadata"]}
-            node = (body.get("spec") or {}).get("nodeName")
-            items.append(
-                {
-                    "metadata": metadata,
-                    "spec": {"nodeName": node},
-                    "status": body.get("status") or {},
-                }
-            )
+            items.append({**_picked(body, kept), "status": body.get("status") or {}})
     return {"pods.json": items}
 
 
 async def _nodes(cluster: Cluster) -> Parts:
     """The labels, taints and conditions of nodes, without addresses and annotations."""
-    items = []
-    for body in (await cluster.list(NODE, Selection(brief=True))).items:
-        metadata, spec = body["metadata"], body.get("spec") or {}
-        items.append(
-            {
-                "metadata": {
-                    key: metadata[key]
-                    for key in ("name", "uid", "creationTimestamp", "labels")
-                    if key in metadata
-                },
-                "spec": {key: spec[key] for key in ("taints", "unschedulable") if key in spec},
-                "status": {"conditions": (body.get("status") or {}).get("conditions") or []},
-            }
-        )
-    return {"nodes.json": items}
+    kept = {
+        "metadata": ("name", "uid", "creationTimestamp", "deletionTimestamp", "labels"),
+        "spec": ("taints", "unschedulable"),
+        "status": ("conditions", "nodeInfo"),
+    }
+    listing = await cluster.list(NODE, Selection(brief=True))
+    return {"nodes.json": [_picked(body, kept) for body in listing.items]}
+
+
+def _picked(body: Body, kept: Mapping[str, tuple[str, ...]]) -> dict[str, Any]:
+    """These fields of each part of an object."""
+    return {
+        part: {key: value for key, value in (body.get(part) or {}).items() if key in keys}
+        for part, keys in kept.items()
+    }
 
 
 async def _events(cluster: Cluster, space: str) -> Parts:

@@ -1,6 +1,6 @@
 """The base of all events, and the events of the DaemonSet controller and of the process.
 
-Log, metrics, Kubernetes events, notifications, the page and the journal are folds of events. A
+Log, metrics, Kubernetes events, notifications and the page are folds of events. A
 class of events declares its public names as an `EventDefinition` and its texts as methods.
 """
 
@@ -26,8 +26,6 @@ from gitops_ds.model.decision import (
 )
 from gitops_ds.model.events.definition import EventDefinition, Level, Notice, Sample, Tone
 from gitops_ds.model.objects import Key, Resource
-from gitops_ds.model.plural import counted
-from gitops_ds.model.rollouts.staged_turn import StagedTurn
 
 _TONES = {Level.ERROR: Tone.BAD, Level.WARNING: Tone.WARN}
 
@@ -103,7 +101,7 @@ class ControllerEvent(Event, frozen=True):
 
 class Decided(ControllerEvent, frozen=True):
     """A reconciliation: the observation and the decision, often without actions; `performed` is
-    False if the controller only observes. `staged` is the turn of a staged rollout.
+    False if the controller only observes.
     """
 
     definition = EventDefinition("Decided")
@@ -111,7 +109,6 @@ class Decided(ControllerEvent, frozen=True):
     decision: Decision
     performed: bool
     seen: Observation
-    staged: StagedTurn | None = None
 
     @property
     def wants(self) -> bool:
@@ -282,33 +279,6 @@ class TaskRestarted(Event, frozen=True):
     def samples(self) -> tuple[Sample, ...]:
         """One restart of the task."""
         return (Sample(self.definition.metric, self.task),)
-
-
-class JournalFailed(Event, frozen=True):
-    """The journal is not writable. It lacks reconciliations until `JournalRecovered`."""
-
-    definition = EventDefinition("JournalFailed", Level.WARNING)
-
-    message: str
-
-    def text(self) -> str:
-        """The line in the log."""
-        return f"journal is not writable, reconciliation continues without it: {self.message}"
-
-
-class JournalRecovered(Event, frozen=True):
-    """The journal is writable again; `missing` counts the reconciliations that it lacks."""
-
-    definition = EventDefinition("JournalMended", Level.INFO, Tone.GOOD)
-
-    missing: int
-
-    def text(self) -> str:
-        """The line in the log."""
-        return (
-            f"journal is writable again, in a new file; it lacks "
-            f"{counted(self.missing, 'reconciliation')}"
-        )
 
 
 class DifferenceKind(StrEnum):

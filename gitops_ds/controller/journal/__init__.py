@@ -1,1 +1,0 @@
-"""Decisions and their observations as lines on disk, and their replay."""
