@@ -11,7 +11,7 @@ MUTANTS ?= 120
 LOCKED := --universal --generate-hashes --no-header --no-annotate --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-system controlplane realnodes image gitea prometheus renderers check test test-all mutants conformance fuzz truth demo docs bench lock install-manifest pictures schemas clean
+.PHONY: help setup setup-system generate controlplane realnodes image gitea prometheus renderers check test test-all mutants conformance fuzz truth demo docs bench lock install-manifest pictures schemas clean
 
 help: ## list of targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -43,6 +43,12 @@ gitea: $(STAMP) ## builds Gitea from its Go module, into a cache
 
 prometheus: $(STAMP) ## builds Prometheus from its Go module, into a cache
 	@PYTHON=$(abspath $(BIN)/python) scripts/prometheus
+
+generate: $(STAMP) ## writes what follows from the code: reference pages, schema of the settings, expected outputs
+	$(BIN)/python scripts/settings-schema
+	$(BIN)/python scripts/rules
+	$(BIN)/python scripts/reference
+	UPDATE_GOLDENS=1 $(BIN)/pytest -q -n $(WORKERS) $$(grep -rl --include='test_*.py' '^from tests.*goldens' tests)
 
 check: $(STAMP) ## format, lint, types, layers, language, workflows: as in pre-commit and in CI
 	@scripts/check

@@ -1,4 +1,4 @@
-"""The generated parts of docs/reference/, from the code that defines them.
+"""The generated parts of docs/reference/ and docs/promises.md, from what defines them.
 
 Text between `<!-- generated: NAME -->` and `<!-- end: NAME -->` of a page is replaced; the rest is
 written manually.
@@ -7,12 +7,14 @@ written manually.
 - settings.md: the groups and keys of the settings file, from their structs
 - files.md and json.md: the keys of files and of documents, from their JSON schemas
 - metrics.md: from the registry of the service
+- promises.md: from tests/promises.toml, which names the tests of each promise
 """
 
 from __future__ import annotations
 
 import json
 import re
+import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -91,6 +93,8 @@ def pages() -> Mapping[Path, str]:
     for name, generated in parts.items():
         page = REFERENCE / f"{name}.md"
         found[page] = replaced(page.read_text("utf-8"), generated)
+    page = ROOT / "docs/promises.md"
+    found[page] = replaced(page.read_text("utf-8"), {"promises": promises()})
     return found
 
 
@@ -109,6 +113,15 @@ def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
     lines = [head, tuple("---" for _ in head), *rows]
     return "\n".join(
         f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines
+    )
+
+
+def promises() -> str:
+    """A section for each group of promises."""
+    groups = tomllib.loads((ROOT / "tests/promises.toml").read_text("utf-8"))
+    return "\n\n".join(
+        "\n".join((f"## {title}\n", *(f"- {promise}." for promise in group)))
+        for title, group in groups.items()
     )
 
 

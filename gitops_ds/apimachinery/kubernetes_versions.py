@@ -1,7 +1,7 @@
 """The supported versions of Kubernetes: the one list for checks, simulator, scripts, tests and
 pages.
 
-CONTRIBUTING.md, "A new Kubernetes version", names the files that follow this list.
+docs/development.md, "A new Kubernetes version", names the files that follow this list.
 `scripts/modules.py` runs this file alone: it imports the standard library only.
 """
 

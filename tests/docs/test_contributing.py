@@ -1,34 +1,53 @@
-"""CONTRIBUTING.md names every directory, and no file that does not exist."""
+"""CONTRIBUTING.md, docs/development.md and docs/architecture.md name every directory, and no path
+that does not exist; a change of the first page needs at most four files.
+"""
 
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "CONTRIBUTING.md").read_text()
-DIRECTORIES = sorted(
-    str(path.parent.relative_to(ROOT))
-    for top in ("gitops_ds", "tests")
-    for path in (ROOT / top).glob("*/*.py")
-    if path.name == "__init__.py"
+from tests.docs.pages import ROOT
+
+CONTRIBUTING, DEVELOPMENT, ARCHITECTURE = (
+    (ROOT / name).read_text("utf-8")
+    for name in ("CONTRIBUTING.md", "docs/development.md", "docs/architecture.md")
 )
-FILES = sorted(
-    {
-        name
-        for name in re.findall(r"`([\w./-]+/[\w./-]+)`", PAGE)
-        if re.match("(gitops_ds|tests|scripts|docs|schemas|deploy)/", name) and "NAME" not in name
-    }
-)
+PATH = re.compile(r"`((?:gitops_ds|tests|scripts|docs|schemas|deploy|benchmarks)/[\w./-]*)`")
+CHANGES = [
+    (cells[0], PATH.findall(cells[1]))
+    for row in re.findall(
+        r"^\| (.+) \|$", CONTRIBUTING.partition("\n## First change\n")[2], re.MULTILINE
+    )
+    if (cells := row.split(" | "))[0] != "new"
+]
 
 
-@pytest.mark.parametrize("directory", DIRECTORIES)
-def test_every_directory_has_a_row(directory: str) -> None:
-    assert re.search(rf"^\|.*`{directory}/`.*\|$", PAGE, re.MULTILINE)
+def directories(top: str) -> list[str]:
+    return sorted(path.parent.name for path in (ROOT / top).glob("*/__init__.py"))
 
 
-@pytest.mark.parametrize("name", FILES)
-def test_every_file_exists(name: str) -> None:
-    assert (ROOT / name).exists()
+@pytest.mark.parametrize("directory", directories("tests"))
+def test_every_directory_of_tests_has_a_row(directory: str) -> None:
+    assert re.search(rf"^\|.*`tests/{directory}/`.*\|$", DEVELOPMENT, re.MULTILINE)
+
+
+@pytest.mark.parametrize("package", directories("gitops_ds"))
+def test_every_package_is_in_the_picture_of_layers(package: str) -> None:
+    picture = ARCHITECTURE.partition("\n## Layers\n")[2].split("```")[1]
+    assert re.search(rf"\b{package}\b", picture)
+
+
+@pytest.mark.parametrize("path", sorted({*PATH.findall(CONTRIBUTING), *PATH.findall(DEVELOPMENT)}))
+def test_every_path_exists(path: str) -> None:
+    assert (ROOT / path).exists()
+
+
+@pytest.mark.parametrize(("change", "files"), CHANGES, ids=[change for change, _ in CHANGES])
+def test_a_first_change_names_its_files(change: str, files: list[str]) -> None:
+    assert 1 <= len(files) <= 4
+
+
+def test_the_first_changes_are_a_dozen() -> None:
+    assert len(CHANGES) == 12

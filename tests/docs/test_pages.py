@@ -166,17 +166,6 @@ def test_every_target_of_make_that_is_named_is_there() -> None:
         assert named <= targets, f"{page.name} names {named - targets}"
 
 
-def test_every_path_of_the_project_that_is_named_in_contributing_is_there() -> None:
-    text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
-    named = re.findall(
-        r"`((?:gitops_ds|tests|scripts|schemas|docs|benchmarks|examples-repo|deploy)/[\w./-]*)`",
-        text,
-    )
-    assert len(named) > 15
-    existing = [path for path in named if "NAME" not in path]  # a placeholder of a checklist
-    assert [path for path in existing if not (ROOT / path).exists()] == []
-
-
 @pytest.mark.parametrize(
     ("expected", "output", "left"),
     [

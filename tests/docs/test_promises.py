@@ -1,16 +1,18 @@
-"""docs/promises.md: every promise names tests, and the tests are there."""
+"""tests/promises.toml, the source of docs/promises.md: every promise names tests that exist."""
 
 from __future__ import annotations
 
 import ast
-import re
+import tomllib
 from functools import cache
 
 from tests.docs.pages import ROOT
 
-PAGE = (ROOT / "docs/promises.md").read_text("utf-8")
-_ROW = re.compile(r"^\| (?P<promise>.+?) \| (?P<tests>.+?) \|$", re.MULTILINE)
-_TEST = re.compile(r"`(tests/[\w/]+\.py)::(test_\w+)`")
+PROMISES: dict[str, list[str]] = {
+    promise: tests
+    for group in tomllib.loads((ROOT / "tests/promises.toml").read_text("utf-8")).values()
+    for promise, tests in group.items()
+}
 
 
 @cache
@@ -24,19 +26,15 @@ def names_in(file: str) -> frozenset[str]:
 
 
 def test_every_promise_is_held_by_tests_that_there_are() -> None:
-    promised = PAGE.partition("\n## Resources\n")[0]
-    rows = [row for row in _ROW.finditer(promised) if row["tests"] != "held by"]
-    assert len(rows) > 10
-    for row in rows:
-        named = _TEST.findall(row["tests"])
-        assert named, row["promise"]
-        assert _TEST.sub("", row["tests"]).strip(" ,") == "", row["promise"]
-        for file, name in named:
-            assert name in names_in(file), f"{file}::{name}"
+    assert len(PROMISES) > 10
+    for promise, tests in PROMISES.items():
+        assert tests, promise
+        for test in tests:
+            file, _, name = test.partition("::")
+            assert name in names_in(file), test
 
 
 def test_every_test_of_a_fault_holds_a_promise() -> None:
-    named = set(_TEST.findall(PAGE))
-    for file in sorted((ROOT / "tests/faults").glob("test_*.py")):
-        path = file.relative_to(ROOT).as_posix()
-        assert any(name == path for name, _ in named), path
+    named = {test.partition("::")[0] for tests in PROMISES.values() for test in tests}
+    faults = {str(file.relative_to(ROOT)) for file in (ROOT / "tests/faults").glob("test_*.py")}
+    assert faults <= named

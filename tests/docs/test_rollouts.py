@@ -1,4 +1,4 @@
-"""docs/rollouts.md: every key of the policy has a row."""
+"""The rollout policy's reference has the defaults of the policy; the comparison names tests."""
 
 from __future__ import annotations
 
@@ -6,39 +6,51 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+import pytest
+
 from gitops_ds.checks.schema import repository_files
+from gitops_ds.model.rollouts import rollout_policy
 from tests.docs.pages import ROOT
 from tests.docs.test_promises import names_in
 
-PAGE = (ROOT / "docs/rollouts.md").read_text("utf-8")
 SCHEMA = repository_files.schema("rollout")
+# What a group needs beside the key with the default.
+REQUIRED = {
+    "stages": {"name": "some"},
+    "approval": {"from": ["team"]},
+    "webhook": {"url": "https://desk.example.com"},
+    "windows": {"cron": "0 1 * * *", "length": "1h"},
+    "after": {"agent": "other"},
+}
 
 
-def keys(schema: Any, path: str = "") -> Iterator[str]:
-    """The keys of a schema without keys below them: `a.b`, `list[].c`, `map.NAME.d`."""
+def defaults(schema: Any, wrap: Any = lambda document: document) -> Iterator[tuple[Any, Any]]:
+    """Documents of the policy with a key at the default of the schema, and without that key."""
     if "$ref" in schema:
-        name = schema["$ref"].rpartition("/")[2]
-        yield from keys(SCHEMA["$defs"][name], path) if name != "match" else [path]
-        return
+        schema = SCHEMA["$defs"][schema["$ref"].rpartition("/")[2]]
     for one in schema.get("anyOf", ()):
-        if one.get("type") == "object":
-            schema = one
-    if schema.get("type") == "array" and path in ("stages", "freeze", "after"):
-        yield from keys(schema["items"], f"{path}[]")
-    elif "properties" in schema:
-        for name, inner in schema["properties"].items():
-            yield from keys(inner, f"{path}.{name}" if path else name)
-    elif path in ("gates", "windows"):
-        yield from keys(schema["additionalProperties"], f"{path}.NAME")
-    else:
-        yield path
+        yield from defaults(one, wrap)
+    for name, inner in schema.get("properties", {}).items():
+        if "default" in inner:
+            yield wrap({name: inner["default"]}), wrap({})
+        needs = REQUIRED.get(name, {})
+        yield from defaults(inner, lambda one, n=name, r=needs: wrap({n: {**r, **one}}))
+        if isinstance(items := inner.get("items"), dict):
+            yield from defaults(items, lambda one, n=name, r=needs: wrap({n: [{**r, **one}]}))
+        if isinstance(values := inner.get("additionalProperties"), dict):
+            yield from defaults(values, lambda one, n=name, r=needs: wrap({n: {"x": {**r, **one}}}))
 
 
-def test_every_key_of_the_policy_has_a_row_and_no_other() -> None:
-    table = PAGE.partition("\n## The policy\n")[2].partition("\n## ")[0]
-    rows = re.findall(r"^\| `([\w.\[\]]+)` \|", table, re.MULTILINE)
-    named = {re.sub(r"gates\.\w+\.", "gates.NAME.", row) for row in rows}
-    assert named - {"stages"} == set(keys(SCHEMA))
+CASES = list(defaults(SCHEMA))
+
+
+def test_most_keys_have_a_default() -> None:
+    assert len(CASES) > 30
+
+
+@pytest.mark.parametrize(("explicit", "absent"), CASES, ids=[str(one) for one, _ in CASES])
+def test_a_default_of_the_schema_is_that_of_the_policy(explicit: Any, absent: Any) -> None:
+    assert rollout_policy.decode(explicit) == rollout_policy.decode(absent)
 
 
 def test_each_row_of_the_comparison_names_a_test() -> None:
