@@ -1,5 +1,5 @@
 """Kubernetes' own end-to-end tests of DaemonSets, with `gitops-ds run --powers full` as the
-cluster's DaemonSet controller.
+cluster's DaemonSet controller; on real nodes where the machine can have them, else on fake ones.
 
 The program is built from the modules of the very version that runs (scripts/controlplane
 --conformance): its `curHistory` compares our ControllerRevisions byte by byte with what its own
@@ -8,13 +8,16 @@ types would write.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests import controlplane
+from tests.realnodes import images, real_nodes
 from tests.service.test_service import running
 
 PATIENCE = 1500  # seconds; upstream's own controller takes 140 on two quiet cores
@@ -26,23 +29,66 @@ SPECS = 11
 RACING = "should manage the lifecycle of a ControllerRevision"  # its labels follow, in brackets
 
 
+# There is no registry: the image of the tests has our agent, which runs until it is stopped, and a
+# shell, which the test of surges needs.
+BUSYBOX = Path("/bin/busybox")
+APPLETS = ("sh", "cat", "sleep", "touch")
+
+
 @pytest.mark.slow
 @pytest.mark.controlplane
+@pytest.mark.system
+@pytest.mark.xdist_group("realnodes")
 def test_kubernetes_own_tests_of_daemonsets_and_controller_revisions_pass(tmp_path: Path) -> None:
+    with (
+        _fake(tmp_path) if real_nodes.problem() else _real(tmp_path) as plane,
+        running(tmp_path, plane, "--powers", "full"),
+    ):
+        end_to_end(plane, tmp_path)
+    judge(tmp_path)
+
+
+@contextlib.contextmanager
+def _fake(directory: Path) -> Iterator[controlplane.ControlPlane]:
     options = controlplane.Wanted(
         nodes=NODES,
         daemonset_controller=False,
         pod_ready_milliseconds=1000,
         pod_delete_milliseconds=100,
     )
-    plane = controlplane.ControlPlane(tmp_path / "plane", options)
+    plane = controlplane.ControlPlane(directory / "plane", options)
     try:
-        plane.start()
-        with running(tmp_path, plane, "--powers", "full"):
-            end_to_end(plane, tmp_path)
+        yield plane.start()
     finally:
         plane.stop()
-    judge(tmp_path)
+
+
+@contextlib.contextmanager
+def _real(directory: Path) -> Iterator[controlplane.ControlPlane]:
+    wanted = controlplane.Wanted(real_nodes=True, daemonset_controller=False)
+    plane = controlplane.ControlPlane(directory / "plane", wanted)
+    nodes = real_nodes.RealNodes(plane, directory / "nodes", archives=_archives(directory))
+    try:
+        plane.start()
+        nodes.start(*(f"real-{number}" for number in range(1, NODES + 1)))
+        yield plane
+    finally:
+        nodes.stop()
+        plane.stop()
+
+
+def _archives(directory: Path) -> list[Path]:
+    """The images that the tests of DaemonSets use, under their names."""
+    program = controlplane.programs("--conformance") / "e2e.test"
+    listed = subprocess.run([program, "--list-images"], capture_output=True, text=True, check=True)
+    shell = BUSYBOX.read_bytes()
+    others = {f"bin/{one}": shell for one in APPLETS} | {"var/tmp/.keep": b""}
+    archives = []
+    for name in listed.stdout.split():
+        if "/agnhost:" in name or "/httpd:" in name:
+            archives.append(directory / f"image-{len(archives)}.tar")
+            images.write(archives[-1], name, real_nodes.programs() / "agent", others)
+    return archives
 
 
 def judge(reports: Path) -> None:

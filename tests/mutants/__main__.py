@@ -53,8 +53,6 @@ FURTHER = {
     "gitops_ds/daemonset/shadow_views.py": "tests/observe/test_shadow.py",
     "gitops_ds/plan/rollouts/staging.py": "tests/deployer/test_rollouts.py",
 }
-# These tests plant mutants in copies that they read from the source.
-LEFT_OUT = "tests/daemonset/test_mutants.py"
 FAST = (
     "not slow and not controlplane and not system and not renderers and not forge"
     " and not metrics and not browser"
@@ -150,7 +148,7 @@ def _pytest(paths: Iterable[str], selected: Mapping[str, int] | None) -> _Plugin
     # the parent process has imported plugins that pytest would rewrite
     warnings = ["-W", "ignore::pytest.PytestAssertRewriteWarning"]
     quiet = [*warnings, "-q", "-x", "-p", "no:randomly", "-p", "no:cacheprovider", "-p", "no:xdist"]
-    code = pytest.main([*quiet, "-m", FAST, "--deselect", LEFT_OUT, *sorted(paths)], [plugin])
+    code = pytest.main([*quiet, "-m", FAST, *sorted(paths)], [plugin])
     if code and not plugin.killer:
         plugin.killer = f"exit code {int(code)} of pytest"
     return plugin

@@ -112,9 +112,8 @@ def _is_published(forge: Server, commit: str, agents: dict[str, Any]) -> None:
     assert agents[name]["health"]["message"].startswith(message.removesuffix("…"))
 
 
-@pytest.mark.parametrize("powers", ["pace", "full"])
-def test_without_stages_the_cause_is_shown_and_a_revert_heals(tmp_path: Path, powers: str) -> None:
-    with laboratory(tmp_path, powers) as lab:
+def test_without_stages_the_cause_is_shown_and_a_revert_heals(tmp_path: Path) -> None:
+    with laboratory(tmp_path, "full") as lab:
         _start(lab, staged=False)
         lab.upstream.commit(files(changed=True, staged=False))
         for fault in (one for one in FAULTS if one.message):

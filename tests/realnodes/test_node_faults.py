@@ -14,7 +14,8 @@ import pytest
 from tests.realnodes import faults
 from tests.realnodes.lab import MARKS, NODES, Lab, condition, laboratory
 
-pytestmark = MARKS
+# Half of the tests with real nodes, for a second worker.
+pytestmark = [*MARKS[:-1], pytest.mark.xdist_group("installed")]
 SOAK, LONG = 8, 25  # seconds; a node is NotReady 15 seconds after its last heartbeat
 REFUSED = "the agents of this test are refused"
 

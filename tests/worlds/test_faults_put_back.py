@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.daemonset.private_copy import Copy
+from tests.worlds.private_copy import Copy
 
 WORLDS = 200
 
