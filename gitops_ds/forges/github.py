@@ -29,7 +29,7 @@ _LONGEST_DESCRIPTION: Final = 140
 _IN_WORKFLOW: Final = (
     "(in a workflow under `permissions:`; not available to a pull request from a fork)"
 )
-# Gitea says REQUEST_CHANGES. Comments and requests for a review are not verdicts.
+# Gitea has REQUEST_CHANGES. Comments and requests for a review are not verdicts.
 _VERDICTS: Final[Mapping[str, ReviewState]] = {
     "APPROVED": ReviewState.APPROVED,
     "CHANGES_REQUESTED": ReviewState.OTHER,
