@@ -7,8 +7,10 @@ ForgeKind to its implementation: github.py, gitlab.py, gitea.py (Forgejo as well
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from enum import StrEnum
 from typing import Any, Final, Protocol
+from urllib.parse import quote
 
 import msgspec
 
@@ -58,8 +60,8 @@ class ForgeRequest(msgspec.Struct, frozen=True):
     """
 
     purpose: RequestPurpose
-    method: str
     path: str
+    method: str = "GET"
     body: Mapping[str, Any] | None = None
 
 
@@ -149,24 +151,25 @@ class Review(msgspec.Struct, frozen=True):
 
 
 class ForgeApi(Protocol):
-    """The API of one forge: requests, and readers of their answers.
+    """The API of one forge: requests, and readers of their answers. A forge is a subclass.
 
     A reader raises LookupError, TypeError or ValueError for an answer that is not the forge's.
+    `path` is that of the API on a server, `public` the address of the public server, and
+    `permissions` are those that a token needs, for messages.
     """
 
-    @property
-    def name(self) -> str:
-        """The forge's name in messages."""
-
-    @property
-    def pull_request(self) -> str:
-        """The forge's term for a pull request."""
+    name: str
+    pull_request: str = "pull request"
+    path: str
+    public: str = ""
+    permissions: Mapping[RequestPurpose, str]
 
     def headers(self, token: str, *, of_job: bool) -> Mapping[str, str]:
         """The headers of each request; `of_job`: the token is GitLab's for a CI job."""
 
     def get_user(self) -> ForgeRequest:
         """The request for the user of the token."""
+        return ForgeRequest(RequestPurpose.GET_USER, "user")
 
     def read_user(self, reply: Any) -> str:
         """The user, in the form of `Comment.author`."""
@@ -179,6 +182,7 @@ class ForgeApi(Protocol):
 
     def list_open_pull_requests(self, ref: PullRequestRef, branch: str) -> ForgeRequest | None:
         """The request for the open pull requests from `OWNER:BRANCH`; None without such an API."""
+        return None
 
     def list_comments(self, ref: PullRequestRef, page: int) -> ForgeRequest:
         """The request for a page of comments, from 1."""
@@ -201,8 +205,44 @@ class ForgeApi(Protocol):
     def read_url(self, reply: Any) -> str:
         """The web page of the new pull request."""
 
+    def list_merged(self, ref: PullRequestRef, commit: str) -> ForgeRequest:
+        """The request for the pull requests of a commit."""
+
+    def read_merged(self, reply: Any) -> Sequence[MergedPullRequest]:
+        """The merged ones."""
+
+    def list_reviews(self, ref: PullRequestRef, page: int) -> ForgeRequest | None:
+        """The request for a page of reviews, from 1; None after the last one."""
+
+    def read_reviews(self, reply: Any) -> Sequence[Review]:
+        """The reviews, the oldest first."""
+
+    def list_heads(self, ref: PullRequestRef) -> ForgeRequest | None:
+        """The request for the heads with their times; None if reviews have their commit."""
+        return None
+
+    def read_heads(self, reply: Any) -> Sequence[PullRequestHead]:
+        """The heads of the pull request."""
+        return ()
+
+    def find_team(self, team: str) -> ForgeRequest | None:
+        """The request for the id of a team; None if its name is sufficient."""
+        return None
+
+    def read_team(self, reply: Any, team: str) -> str | None:
+        """The id of the team, None without one."""
+        return team
+
+    def get_member(self, team: str, user: str, user_id: str) -> ForgeRequest:
+        """The request for a member of a team, or its id."""
+
+    def read_member(self, reply: Any, user: str) -> bool:
+        """Whether it is an active member; a pending one did not accept the invitation."""
+        return reply is not None and reply["state"] == "active"
+
     def required_permission(self, purpose: RequestPurpose, *, of_job: bool) -> str:
         """The permission that a token needs for the purpose, for messages."""
+        return self.permissions[purpose]
 
 
 def text(value: Any) -> str:
@@ -210,6 +250,21 @@ def text(value: Any) -> str:
     if not isinstance(value, str):
         raise TypeError(value)
     return value
+
+
+def seconds(value: Any) -> float | None:
+    """An ISO time in seconds since 1970, None without one. Raises ValueError, TypeError."""
+    return datetime.fromisoformat(text(value)).timestamp() if value else None
+
+
+def user_name(user: Any, key: str) -> str:
+    """The name of a user in lower case, empty for a deleted account."""
+    return text((user or {}).get(key) or "").lower()
+
+
+def quoted(part: str) -> str:
+    """One segment of a path."""
+    return quote(part, safe="")
 
 
 def shorten(value: str, limit: int) -> str:

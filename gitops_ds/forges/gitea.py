@@ -5,55 +5,100 @@ The documentation is /api/swagger of a server.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gitops_ds.forges.contract import ForgeRequest, PullRequestRef, RequestPurpose, text
-from gitops_ds.forges.github import GitHub
+from gitops_ds.forges.contract import (
+    PER_PAGE,
+    ForgeApi,
+    ForgeRequest,
+    MergedPullRequest,
+    PullRequestRef,
+    RequestPurpose,
+    quoted,
+    text,
+)
+from gitops_ds.forges.github import GitHub, merged, repository
 
 
-class Gitea(GitHub, frozen=True):
-    """Implements ForgeApi."""
+class Gitea(GitHub):
+    """A server of Gitea; there is no public one."""
 
-    name: str = "Gitea"
+    name = "Gitea"
+    path = "/api/v1"
+    public = ""
+    # https://docs.gitea.com/development/oauth2-provider#scopes
+    permissions: Mapping[RequestPurpose, str] = {
+        RequestPurpose.GET_USER: "the scope `read:user`, to identify our own comment",
+        RequestPurpose.GET_PULL_REQUEST: (
+            "the scope `read:repository`, and an account that may read the repository"
+        ),
+        RequestPurpose.LIST_COMMENTS: "the scope `read:issue`",
+        RequestPurpose.WRITE_COMMENT: (
+            "the scope `write:issue`, and an account that may comment there"
+        ),
+        RequestPurpose.SET_STATUS: (
+            "the scope `write:repository`, and an account that may write to the repository"
+        ),
+        RequestPurpose.LIST_REVIEWS: "the scope `read:repository`",
+        RequestPurpose.GET_MEMBER: (
+            "the scope `read:organization`, and an account of the organization"
+        ),
+        RequestPurpose.OPEN_PULL_REQUEST: (
+            "the scopes `write:repository` and `write:issue`, and an account that may read the "
+            "repository"
+        ),
+    }
+    # Not those of GitHub: the API has no filter by branch.
+    get_user = ForgeApi.get_user
+    list_open_pull_requests = ForgeApi.list_open_pull_requests
 
     def headers(self, token: str, *, of_job: bool) -> Mapping[str, str]:
         """The token in the old form, which every version accepts."""
         return {"Authorization": f"token {token}", "Accept": "application/json"}
 
-    def get_user(self) -> ForgeRequest:
-        """The user of the token."""
-        return ForgeRequest(RequestPurpose.GET_USER, "GET", "user")
-
     def read_user(self, reply: Any) -> str:
         """The login."""
         return text(reply["login"]).lower()
 
-    def list_open_pull_requests(self, ref: PullRequestRef, branch: str) -> ForgeRequest | None:
-        """None: the API has no filter by branch."""
-        return None
+    def list_merged(self, ref: PullRequestRef, commit: str) -> ForgeRequest:
+        """The one merged pull request of a commit."""
+        return ForgeRequest(RequestPurpose.LIST_REVIEWS, f"{repository(ref)}/commits/{commit}/pull")
 
-    def required_permission(self, purpose: RequestPurpose, *, of_job: bool) -> str:
-        """https://docs.gitea.com/development/oauth2-provider#scopes"""
-        match purpose:
-            case RequestPurpose.GET_USER:
-                return "the scope `read:user`, to identify our own comment"
-            case RequestPurpose.GET_PULL_REQUEST:
-                return "the scope `read:repository`, and an account that may read the repository"
-            case RequestPurpose.LIST_COMMENTS:
-                return "the scope `read:issue`"
-            case RequestPurpose.WRITE_COMMENT:
-                return "the scope `write:issue`, and an account that may comment there"
-            case RequestPurpose.SET_STATUS:
-                return (
-                    "the scope `write:repository`, and an account that may write to the repository"
-                )
-            case RequestPurpose.LIST_REVIEWS:
-                return "the scope `read:repository`"
-            case RequestPurpose.GET_MEMBER:
-                return "the scope `read:organization`, and an account of the organization"
-            case RequestPurpose.OPEN_PULL_REQUEST:
-                return (
-                    "the scopes `write:repository` and `write:issue`, and an account that may "
-                    "read the repository"
-                )
+    def read_merged(self, reply: Any) -> Sequence[MergedPullRequest]:
+        """None for a commit without a pull request."""
+        return [merged(reply)] if reply is not None and reply.get("merged") else []
+
+    def list_reviews(self, ref: PullRequestRef, page: int) -> ForgeRequest | None:
+        """In the order of time."""
+        query = f"limit={PER_PAGE}&page={page}"
+        path = f"{repository(ref)}/pulls/{ref.number}/reviews?{query}"
+        return ForgeRequest(RequestPurpose.LIST_REVIEWS, path)
+
+    def find_team(self, team: str) -> ForgeRequest | None:
+        """Teams have numbers."""
+        organization, _, name = team.partition("/")
+        path = f"orgs/{quoted(organization)}/teams/search?q={quoted(name)}"
+        return ForgeRequest(RequestPurpose.GET_MEMBER, path)
+
+    def read_team(self, reply: Any, team: str) -> str | None:
+        """The search also finds parts of names."""
+        name = team.partition("/")[2].lower()
+        teams = (one for one in (reply or {}).get("data") or () if one["name"].lower() == name)
+        return next((str(int(one["id"])) for one in teams), None)
+
+    def get_member(self, team: str, user: str, user_id: str) -> ForgeRequest:
+        """404 for others."""
+        return ForgeRequest(
+            RequestPurpose.GET_MEMBER, f"teams/{quoted(team)}/members/{quoted(user)}"
+        )
+
+    def read_member(self, reply: Any, user: str) -> bool:
+        """The user."""
+        return reply is not None and text(reply["login"]).lower() == user
+
+
+class Forgejo(Gitea):
+    """A server of Forgejo, which has Gitea's API."""
+
+    name = "Forgejo"

@@ -2,33 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 from urllib.parse import quote, urlencode
-
-import msgspec
 
 from gitops_ds.forges.contract import (
     PER_PAGE,
     Comment,
     CommitStatus,
+    ForgeApi,
     ForgeRequest,
+    MergedPullRequest,
     NewPullRequest,
     PullRequestRef,
     RequestPurpose,
+    Review,
+    ReviewState,
     StatusState,
+    quoted,
     shorten,
     text,
+    user_name,
 )
 
-_LONGEST_DESCRIPTION = 140
+_LONGEST_DESCRIPTION: Final = 140
+_IN_WORKFLOW: Final = (
+    "(in a workflow under `permissions:`; not available to a pull request from a fork)"
+)
+# Gitea has REQUEST_CHANGES. Comments and requests for a review are not verdicts.
+_VERDICTS: Final[Mapping[str, ReviewState]] = {
+    "APPROVED": ReviewState.APPROVED,
+    "CHANGES_REQUESTED": ReviewState.OTHER,
+    "REQUEST_CHANGES": ReviewState.OTHER,
+    "DISMISSED": ReviewState.OTHER,
+}
 
 
-class GitHub(msgspec.Struct, frozen=True):
-    """Implements ForgeApi."""
+class GitHub(ForgeApi):
+    """github.com and GitHub Enterprise Server."""
 
-    name: str = "GitHub"
-    pull_request: str = "pull request"
+    name = "GitHub"
+    path = "/api/v3"
+    public = "https://github.com"
+    # https://docs.github.com/actions/reference/workflow-syntax-for-github-actions#permissions
+    permissions: Mapping[RequestPurpose, str] = {
+        RequestPurpose.GET_USER: "`pull-requests: read`",
+        RequestPurpose.GET_PULL_REQUEST: "`pull-requests: read`",
+        RequestPurpose.LIST_COMMENTS: "`pull-requests: read`",
+        RequestPurpose.WRITE_COMMENT: f"`pull-requests: write` {_IN_WORKFLOW}",
+        RequestPurpose.SET_STATUS: f"`statuses: write` {_IN_WORKFLOW}",
+        RequestPurpose.LIST_REVIEWS: "`contents: read` and `pull-requests: read`",
+        RequestPurpose.GET_MEMBER: "`members: read` of the organization",
+        RequestPurpose.OPEN_PULL_REQUEST: "`pull-requests: write`",
+    }
 
     def headers(self, token: str, *, of_job: bool) -> Mapping[str, str]:
         """A bearer token, and the version of the API."""
@@ -41,7 +67,7 @@ class GitHub(msgspec.Struct, frozen=True):
     def get_user(self) -> ForgeRequest:
         """By GraphQL: the REST API does not identify the token of a workflow or an app."""
         query = {"query": "{viewer{login}}"}
-        return ForgeRequest(RequestPurpose.GET_USER, "POST", "graphql", query)
+        return ForgeRequest(RequestPurpose.GET_USER, "graphql", "POST", query)
 
     def read_user(self, reply: Any) -> str:
         """The login; of a workflow `github-actions[bot]`."""
@@ -49,8 +75,9 @@ class GitHub(msgspec.Struct, frozen=True):
 
     def get_pull_request(self, ref: PullRequestRef) -> ForgeRequest:
         """https://docs.github.com/rest/pulls/pulls#get-a-pull-request"""
-        path = f"{_repository(ref)}/pulls/{ref.number}"
-        return ForgeRequest(RequestPurpose.GET_PULL_REQUEST, "GET", path)
+        return ForgeRequest(
+            RequestPurpose.GET_PULL_REQUEST, f"{repository(ref)}/pulls/{ref.number}"
+        )
 
     def read_head(self, reply: Any) -> str:
         """The head of the branch, not the merge commit that a workflow checks out."""
@@ -59,29 +86,28 @@ class GitHub(msgspec.Struct, frozen=True):
     def list_open_pull_requests(self, ref: PullRequestRef, branch: str) -> ForgeRequest | None:
         """For a fork, the event of a `workflow_run` contains the branch but no pull request."""
         query = urlencode({"state": "open", "head": branch, "per_page": PER_PAGE})
-        path = f"{_repository(ref)}/pulls?{query}"
-        return ForgeRequest(RequestPurpose.GET_PULL_REQUEST, "GET", path)
+        return ForgeRequest(RequestPurpose.GET_PULL_REQUEST, f"{repository(ref)}/pulls?{query}")
 
     def list_comments(self, ref: PullRequestRef, page: int) -> ForgeRequest:
-        """https://docs.github.com/rest/issues/comments"""
+        """https://docs.github.com/rest/issues/comments; a pull request is an issue in this API."""
         query = f"per_page={PER_PAGE}&page={page}"
-        path = f"{_repository(ref)}/issues/{ref.number}/comments?{query}"
-        return ForgeRequest(RequestPurpose.LIST_COMMENTS, "GET", path)
+        path = f"{repository(ref)}/issues/{ref.number}/comments?{query}"
+        return ForgeRequest(RequestPurpose.LIST_COMMENTS, path)
 
     def read_comment(self, item: Any) -> Comment:
         """The user is null after the account was deleted."""
-        author = text((item.get("user") or {}).get("login") or "").lower()
+        author = user_name(item.get("user"), "login")
         return Comment(int(item["id"]), author, text(item["body"] or ""))
 
     def create_comment(self, ref: PullRequestRef, body: str) -> ForgeRequest:
-        """A pull request is an issue in this API."""
-        path = f"{_repository(ref)}/issues/{ref.number}/comments"
-        return ForgeRequest(RequestPurpose.WRITE_COMMENT, "POST", path, {"body": body})
+        """https://docs.github.com/rest/issues/comments#create-an-issue-comment"""
+        path = f"{repository(ref)}/issues/{ref.number}/comments"
+        return ForgeRequest(RequestPurpose.WRITE_COMMENT, path, "POST", {"body": body})
 
     def update_comment(self, ref: PullRequestRef, id: int, body: str) -> ForgeRequest:
         """https://docs.github.com/rest/issues/comments#update-an-issue-comment"""
-        path = f"{_repository(ref)}/issues/comments/{id}"
-        return ForgeRequest(RequestPurpose.WRITE_COMMENT, "PATCH", path, {"body": body})
+        path = f"{repository(ref)}/issues/comments/{id}"
+        return ForgeRequest(RequestPurpose.WRITE_COMMENT, path, "PATCH", {"body": body})
 
     def set_status(self, ref: PullRequestRef, sha: str, status: CommitStatus) -> ForgeRequest:
         """https://docs.github.com/rest/commits/statuses; the description has at most 140
@@ -94,42 +120,66 @@ class GitHub(msgspec.Struct, frozen=True):
             "description": shorten(status.description, _LONGEST_DESCRIPTION),
         }
         body |= {"target_url": status.url} if status.url else {}
-        path = f"{_repository(ref)}/statuses/{sha}"
-        return ForgeRequest(RequestPurpose.SET_STATUS, "POST", path, body)
+        path = f"{repository(ref)}/statuses/{sha}"
+        return ForgeRequest(RequestPurpose.SET_STATUS, path, "POST", body)
 
     def open_pull_request(self, ref: PullRequestRef, new: NewPullRequest) -> ForgeRequest:
         """https://docs.github.com/rest/pulls/pulls#create-a-pull-request"""
         body = {"head": new.source, "base": new.target, "title": new.title, "body": new.text}
-        path = f"{_repository(ref)}/pulls"
-        return ForgeRequest(RequestPurpose.OPEN_PULL_REQUEST, "POST", path, body)
+        path = f"{repository(ref)}/pulls"
+        return ForgeRequest(RequestPurpose.OPEN_PULL_REQUEST, path, "POST", body)
 
     def read_url(self, reply: Any) -> str:
         """The web page, not the address in the API."""
         return text(reply["html_url"])
 
-    def required_permission(self, purpose: RequestPurpose, *, of_job: bool) -> str:
-        """https://docs.github.com/actions/reference/workflow-syntax-for-github-actions#permissions"""
-        in_workflow = (
-            "(in a workflow under `permissions:`; not available to a pull request from a fork)"
+    def list_merged(self, ref: PullRequestRef, commit: str) -> ForgeRequest:
+        """https://docs.github.com/rest/commits/commits#list-pull-requests-associated-with-a-commit"""
+        return ForgeRequest(
+            RequestPurpose.LIST_REVIEWS, f"{repository(ref)}/commits/{commit}/pulls"
         )
-        match purpose:
-            case (
-                RequestPurpose.GET_USER
-                | RequestPurpose.GET_PULL_REQUEST
-                | RequestPurpose.LIST_COMMENTS
-            ):
-                return "`pull-requests: read`"
-            case RequestPurpose.WRITE_COMMENT:
-                return f"`pull-requests: write` {in_workflow}"
-            case RequestPurpose.SET_STATUS:
-                return f"`statuses: write` {in_workflow}"
-            case RequestPurpose.LIST_REVIEWS:
-                return "`contents: read` and `pull-requests: read`"
-            case RequestPurpose.GET_MEMBER:
-                return "`members: read` of the organization"
-            case RequestPurpose.OPEN_PULL_REQUEST:
-                return "`pull-requests: write`"
+
+    def read_merged(self, reply: Any) -> Sequence[MergedPullRequest]:
+        """Open and closed ones have no merge time."""
+        return [merged(one) for one in reply or () if one.get("merged_at")]
+
+    def list_reviews(self, ref: PullRequestRef, page: int) -> ForgeRequest | None:
+        """In the order of time: https://docs.github.com/rest/pulls/reviews"""
+        query = f"per_page={PER_PAGE}&page={page}"
+        path = f"{repository(ref)}/pulls/{ref.number}/reviews?{query}"
+        return ForgeRequest(RequestPurpose.LIST_REVIEWS, path)
+
+    def read_reviews(self, reply: Any) -> Sequence[Review]:
+        """A review of a deleted account has no user."""
+        return [_review(one) for one in reply or () if one.get("user")]
+
+    def get_member(self, team: str, user: str, user_id: str) -> ForgeRequest:
+        """https://docs.github.com/rest/teams/members#get-team-membership-for-a-user"""
+        organization, _, slug = team.partition("/")
+        path = f"orgs/{quoted(organization)}/teams/{quoted(slug)}/memberships/{quoted(user)}"
+        return ForgeRequest(RequestPurpose.GET_MEMBER, path)
 
 
-def _repository(ref: PullRequestRef) -> str:
+def repository(ref: PullRequestRef) -> str:
+    """The path of a repository."""
     return f"repos/{quote(ref.project, safe='/')}"
+
+
+def merged(item: Any) -> MergedPullRequest:
+    """A merged pull request in an answer of GitHub or Gitea."""
+    return MergedPullRequest(
+        int(item["number"]),
+        text(item["head"]["sha"]),
+        user_name(item.get("user"), "login"),
+        text(item["base"]["ref"]),
+    )
+
+
+def _review(item: Any) -> Review:
+    """Gitea marks dismissed and stale reviews."""
+    state = _VERDICTS.get(text(item["state"]))
+    if state is ReviewState.APPROVED and (item.get("dismissed") or item.get("stale")):
+        state = ReviewState.OTHER
+    user = item["user"]
+    commit = text(item.get("commit_id") or "")
+    return Review(user_name(user, "login"), str(int(user["id"])), state, commit)

@@ -8,19 +8,15 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from gitops_ds.forges.contract import ForgeApi, ForgeKind
-from gitops_ds.forges.gitea import Gitea
+from gitops_ds.forges.gitea import Forgejo, Gitea
 from gitops_ds.forges.github import GitHub
 from gitops_ds.forges.gitlab import GitLab
 
-_PATHS: Final[Mapping[ForgeKind, str]] = {
-    ForgeKind.GITHUB: "/api/v3",
-    ForgeKind.GITLAB: "/api/v4",
-    ForgeKind.GITEA: "/api/v1",
-    ForgeKind.FORGEJO: "/api/v1",
-}
-_PUBLIC: Final[Mapping[ForgeKind, str]] = {
-    ForgeKind.GITHUB: "https://github.com",
-    ForgeKind.GITLAB: "https://gitlab.com",
+_APIS: Final[Mapping[ForgeKind, ForgeApi]] = {
+    ForgeKind.GITHUB: GitHub(),
+    ForgeKind.GITLAB: GitLab(),
+    ForgeKind.GITEA: Gitea(),
+    ForgeKind.FORGEJO: Forgejo(),
 }
 _LOOPBACK: Final = re.compile(r"localhost|127(\.\d{1,3}){3}|::1")
 _SHA: Final = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
@@ -28,25 +24,17 @@ _SHA: Final = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
 
 def api(kind: ForgeKind) -> ForgeApi:
     """The API of a forge of that kind."""
-    match kind:
-        case ForgeKind.GITHUB:
-            return GitHub()
-        case ForgeKind.GITLAB:
-            return GitLab()
-        case ForgeKind.GITEA:
-            return Gitea()
-        case ForgeKind.FORGEJO:
-            return Gitea("Forgejo")
+    return _APIS[kind]
 
 
 def api_address(kind: ForgeKind, url: str = "") -> str:
     """The address of the API, from that of a server or of its API; by default that of the public
     server. Empty if there is no public one.
     """
-    url = (url or _PUBLIC.get(kind, "")).rstrip("/")
-    if not url or url == "https://api.github.com" or url.endswith(_PATHS[kind]):
+    url = (url or _APIS[kind].public).rstrip("/")
+    if not url or url == "https://api.github.com" or url.endswith(_APIS[kind].path):
         return url
-    return "https://api.github.com" if url == "https://github.com" else url + _PATHS[kind]
+    return "https://api.github.com" if url == GitHub.public else url + _APIS[kind].path
 
 
 def address(api_url: str, path: str) -> str:

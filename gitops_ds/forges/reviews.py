@@ -14,13 +14,13 @@ import msgspec
 
 from gitops_ds import errors
 from gitops_ds.forges.contract import (
+    ForgeApi,
     ForgeRequest,
     MergedPullRequest,
     PullRequestRef,
     Review,
     ReviewState,
 )
-from gitops_ds.forges.review_apis import ReviewApi
 
 T = TypeVar("T")
 MOST_REQUESTS = 30  # in one attempt
@@ -47,7 +47,7 @@ class ReviewReader:
     """Reads the reviews of one repository, in one attempt."""
 
     def __init__(
-        self, forge: ReviewRequests, api: ReviewApi, project: str, branch: str = ""
+        self, forge: ReviewRequests, api: ForgeApi, project: str, branch: str = ""
     ) -> None:
         """`branch` is the followed one; empty for a tag or a commit, with any branch."""
         self._forge, self._api, self._project, self._branch = forge, api, project, branch

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable
 
 from gitops_ds import __version__
-from gitops_ds.forges import review_apis
+from gitops_ds.forges import kinds
 from gitops_ds.forges.access import ForgeAccess, ForgeToken
 from gitops_ds.forges.client import Forge
 from gitops_ds.forges.reviews import ApprovingReview, ReviewReader
@@ -56,7 +56,7 @@ class ForgeReviews:
         branch = await self._branch()
         access = ForgeAccess(place.kind, place.url, token, place.project)
         async with Forge(access, PATIENCE, f"gitops-ds/{__version__}") as forge:
-            reader = ReviewReader(forge, review_apis.of(place.kind), place.project, branch)
+            reader = ReviewReader(forge, kinds.api(place.kind), place.project, branch)
             return await approval(reader, stage, approvers, commits)
 
     async def _commits(self, stage: WaitingStage) -> tuple[CommitId, ...]:
