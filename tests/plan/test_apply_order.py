@@ -6,6 +6,7 @@ import pytest
 
 from gitops_ds.model.change import Change, Operation
 from gitops_ds.model.objects import Key
+from gitops_ds.model.values import replace
 from gitops_ds.plan import apply_order
 from tests.plan.staged_objects import KEY, manifest
 
@@ -27,6 +28,14 @@ WEBHOOKS = "admissionregistration.k8s.io"
 )
 def test_webhooks_are_written_after_unknown_kinds(group: str, kind: str, rank: int) -> None:
     assert apply_order.rank(Key(group, kind, "", "a")) == rank
+
+
+def test_an_agent_is_one_wave_after_the_last_of_its_dependencies() -> None:
+    needs = {"a": (), "b": ("a",), "c": ("b", "a", "gone"), "d": ("c", "b"), "e": ("gone", "e")}
+    manifests = [
+        replace(manifest("1", agent=agent), depends_on=others) for agent, others in needs.items()
+    ]
+    assert apply_order.waves(manifests) == {"a": 0, "b": 1, "c": 2, "d": 3, "e": 0}
 
 
 def test_deletes_are_last_in_the_opposite_order() -> None:

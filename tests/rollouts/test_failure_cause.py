@@ -9,6 +9,7 @@ from gitops_ds.rollouts import failure_cause
 
 STEPS = {
     "F": (NodeStep.FAILED, "CrashLoopBackOff"),
+    "H": (NodeStep.FAILED, "CrashLoopBackOff"),  # as its agent was before
     "W": (NodeStep.WAITING, ""),
     "P": (NodeStep.PROVED, ""),
     "S": (NodeStep.SOAKING, ""),
@@ -26,6 +27,7 @@ STEPS = {
     ("canary", "rest", "cause"),
     [
         ("F", "WWW", "template"),  # a canary of one node
+        ("HH", "WWW", "template"),
         ("FP", "WWW", "node"),
         ("FFP", "WWW", "template"),
         ("FA", "WWW", "suspected"),
@@ -55,7 +57,9 @@ STEPS = {
 )
 def test_the_cause_follows_from_the_peers(canary: str, rest: str, cause: str) -> None:
     nodes = {
-        f"{stage}-{number}": NodeProgress(f"{stage}-{number}", stage, *STEPS[letter])
+        f"{stage}-{number}": NodeProgress(
+            f"{stage}-{number}", stage, *STEPS[letter], heals=letter == "H"
+        )
         for stage, letters in (("canary", canary), ("rest", rest))
         for number, letter in enumerate(letters)
     }
