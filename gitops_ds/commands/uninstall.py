@@ -207,20 +207,12 @@ def _operations(metadata: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 async def _forget(cluster: Cluster, namespace: str, owner: str) -> None:
-    """Deletes the status objects, then the state: its first ConfigMap before the others, which are
-    useless without it.
+    """Deletes the status ConfigMaps, then the state: its first ConfigMap before the others, which
+    are useless without it.
     """
-    kinds = {
-        CONFIG_MAP,
-        (await cluster.resources()).get((names.DOMAIN, status_writer.KIND), CONFIG_MAP),
-    }
-    for kind in sorted(kinds):
-        for body in (
-            await cluster.list(
-                kind, Selection(namespace=namespace, labels=f"{status_writer.OF}={owner}")
-            )
-        ).items:
-            await _delete(cluster, kind, namespace, str(body["metadata"]["name"]))
+    statuses = Selection(namespace=namespace, labels=f"{status_writer.OF}={owner}")
+    for body in (await cluster.list(CONFIG_MAP, statuses)).items:
+        await _delete(cluster, CONFIG_MAP, namespace, str(body["metadata"]["name"]))
     await _delete(cluster, CONFIG_MAP, namespace, source_status_store.config_map_name(owner))
     for name in await state_store.config_maps(cluster, namespace, owner):
         await _delete(cluster, CONFIG_MAP, namespace, name)

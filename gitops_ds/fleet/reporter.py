@@ -1,5 +1,5 @@
 """The status of the agents of a cluster as a runnable of the service: every replica tracks it, the
-leader emits its events and writes the status objects.
+leader emits its events and writes the status ConfigMaps.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ AGED = 30.0  # seconds between two checks of the age of the watches
 
 
 class StatusTarget(msgspec.Struct, frozen=True):
-    """The cluster and namespace of the status objects, and the `deadline` of a rollout in seconds.
+    """The cluster and namespace of the ConfigMaps, and the `deadline` of a rollout in seconds.
 
     `beside`: another controller creates the pods.
     """
@@ -84,11 +84,11 @@ class StatusReporter:
             self._emit(event)
 
     def start_leading(self) -> None:
-        """Starts emitting events and writing status objects."""
+        """Starts emitting events and writing status ConfigMaps."""
         self._leading.set()
 
     def stop_leading(self) -> None:
-        """Stops emitting events and writing status objects."""
+        """Stops emitting events and writing status ConfigMaps."""
         self._leading.clear()
 
     def stop(self) -> None:

@@ -1,8 +1,5 @@
-"""An object with the status of each agent, for other tools; written when the status changes.
-
-It is a ConfigMap in the namespace of the state, or an AgentStatus if its CustomResourceDefinition
-(deploy/crd/) is installed: `kubectl wait --for=condition=Ready` and every tool that reads kstatus
-support the latter.
+"""A ConfigMap with the status of each agent, in the namespace of the state, for `kubectl wait` and
+other tools; written when the status changes.
 """
 
 from __future__ import annotations
@@ -20,12 +17,11 @@ from gitops_ds.fleet import agents
 from gitops_ds.fleet.agents import Agent
 from gitops_ds.fleet.tracker import StatusTracker
 from gitops_ds.model import names
-from gitops_ds.model.cluster import Cluster, PatchType, Selection
+from gitops_ds.model.cluster import Cluster, Selection
 from gitops_ds.model.deployer_state import DeployerState
-from gitops_ds.model.objects import CONFIG_MAP, Body, Key, Resource
+from gitops_ds.model.objects import CONFIG_MAP, Body, Key
 from gitops_ds.telemetry import kstatus
 
-KIND = "AgentStatus"
 OF = f"{names.DOMAIN}/status-of"  # label: the ID of the owner of the agent
 EVERY = 5.0  # minimum seconds between two writes of an object
 RETRY = 30.0  # seconds until a failed write is retried
@@ -48,7 +44,6 @@ class StatusWriter:
     ) -> None:
         self._cluster, self._namespace, self._tracker = cluster, namespace, tracker
         self._states, self._clock = states, clock
-        self._kind: Resource | None = None
         self._known: dict[str, Body] = {}
         self._owners: set[str] = set()
         self._next: dict[Key, float] = {}
@@ -85,68 +80,48 @@ class StatusWriter:
         owners = self._states().keys() - self._owners
         if not owners:
             return
-        if self._kind is None:
-            self._kind = (await self._cluster.resources(refresh=True)).get(
-                (names.DOMAIN, KIND), CONFIG_MAP
-            )
-        existing = {
-            self._name(agent.key): agent.key
-            for agent in self._tracker.agents()
-            if self._owner(agent)
-        }
-        for resource in {CONFIG_MAP, self._kind}:
-            for owner in sorted(owners):
-                listing = await self._cluster.list(
-                    resource, Selection(self._namespace, f"{OF}={owner}")
-                )
-                for body in listing.items:
-                    name = str(body["metadata"]["name"])
-                    if resource == self._kind and name in existing:
-                        self._known[name] = body
-                    else:
-                        await self._delete(resource, name)
+        existing = {_name(agent.key) for agent in self._tracker.agents() if self._owner(agent)}
+        for owner in sorted(owners):
+            selection = Selection(self._namespace, f"{OF}={owner}")
+            for body in (await self._cluster.list(CONFIG_MAP, selection)).items:
+                name = str(body["metadata"]["name"])
+                if name in existing:
+                    self._known[name] = body
+                else:
+                    await self._delete(name)
         self._owners |= owners
 
     async def _put(self, key: Key) -> bool:
         """Writes or deletes the object of an agent; returns whether a request was needed."""
-        agent, name = self._tracker.agent(key), self._name(key)
+        agent, name = self._tracker.agent(key), _name(key)
         owner = self._owner(agent) if agent is not None else ""
-        if self._kind is None or owner not in self._owners:
-            if name in self._known and self._kind is not None:
-                await self._delete(self._kind, name)
+        if agent is None or owner not in self._owners:
+            if name in self._known:
+                await self._delete(name)
                 return True
             return False
-        assert agent is not None
         before = self._known.get(name)
         status = status_of(agent, _status(before), self._clock())
         if before is not None and status == _status(before):
             return False
-        if self._kind == CONFIG_MAP:
-            body = {**self._named(name, owner), "data": _flat(status)}
-            self._known[name] = (
-                await self._cluster.apply(CONFIG_MAP, body, manager=names.FIELD_MANAGER, force=True)
-            ).body
-            return True
-        if before is None:
-            body = {
-                **self._named(name, owner),
-                "spec": {"daemonSet": {"namespace": key.namespace, "name": key.name}},
-            }
-            before = (
-                await self._cluster.apply(self._kind, body, manager=names.FIELD_MANAGER, force=True)
-            ).body
-        patch = {
-            "status": {**status, "observedGeneration": before["metadata"].get("generation", 1)}
+        body = {
+            "apiVersion": CONFIG_MAP.api_version,
+            "kind": CONFIG_MAP.kind,
+            "metadata": {
+                "namespace": self._namespace,
+                "name": name,
+                "labels": {"app.kubernetes.io/managed-by": "gitops-ds", OF: owner},
+            },
+            "data": _data(status),
         }
-        written = await self._cluster.patch(
-            self._kind, self._namespace, name, patch, type=PatchType.MERGE, subresource="status"
-        )
-        self._known[name] = written
+        self._known[name] = (
+            await self._cluster.apply(CONFIG_MAP, body, manager=names.FIELD_MANAGER, force=True)
+        ).body
         return True
 
-    async def _delete(self, resource: Resource, name: str) -> None:
+    async def _delete(self, name: str) -> None:
         with contextlib.suppress(errors.NotFound):
-            await self._cluster.delete(resource, self._namespace, name)
+            await self._cluster.delete(CONFIG_MAP, self._namespace, name)
         self._known.pop(name, None)
 
     def _owner(self, agent: Agent) -> str:
@@ -159,23 +134,15 @@ class StatusWriter:
             else next((id for id, state in states.items() if agent.key in state.inventory), "")
         )
 
-    def _named(self, name: str, owner: str) -> dict[str, Any]:
-        labels = {"app.kubernetes.io/managed-by": "gitops-ds", OF: owner}
-        kind = self._kind or CONFIG_MAP
-        metadata = {"namespace": self._namespace, "name": name, "labels": labels}
-        return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata}
 
-    def _name(self, key: Key) -> str:
-        """`gitops-ds-status-NAMESPACE.NAME` of a ConfigMap, `NAMESPACE.NAME` of an AgentStatus;
-        the end of a name that is too long is replaced by a hash.
-        """
-        prefix = "gitops-ds-status-" if self._kind == CONFIG_MAP else ""
-        whole = f"{prefix}{key.namespace}.{key.name}"
-        return (
-            whole
-            if len(whole) <= _LONGEST
-            else f"{whole[: _LONGEST - 13]}-{hashlib.sha256(whole.encode()).hexdigest()[:12]}"
-        )
+def _name(key: Key) -> str:
+    """The name of the ConfigMap; the end of a name that is too long is replaced by a hash."""
+    whole = f"gitops-ds-status-{key.namespace}.{key.name}"
+    return (
+        whole
+        if len(whole) <= _LONGEST
+        else f"{whole[: _LONGEST - 13]}-{hashlib.sha256(whole.encode()).hexdigest()[:12]}"
+    )
 
 
 def status_of(agent: Agent, before: Mapping[str, Any], now: float) -> dict[str, Any]:
@@ -195,7 +162,6 @@ def status_of(agent: Agent, before: Mapping[str, Any], now: float) -> dict[str, 
         "refused": tally.refused,
     }
     return {
-        "observedGeneration": before.get("observedGeneration", 1),
         "daemonSet": {
             "namespace": agent.key.namespace,
             "name": agent.key.name,
@@ -210,7 +176,6 @@ def status_of(agent: Agent, before: Mapping[str, Any], now: float) -> dict[str, 
         "conditions": kstatus.conditions(
             health,
             why if sync == "OutOfSync" else "",
-            before.get("observedGeneration", 1),
             now,
             before.get("conditions") or (),
         ),
@@ -218,18 +183,16 @@ def status_of(agent: Agent, before: Mapping[str, Any], now: float) -> dict[str, 
 
 
 def _status(body: Body | None) -> dict[str, Any]:
-    """The status in an object of either kind; empty if it is malformed."""
+    """The status in a ConfigMap; empty if it is malformed."""
     if body is None:
         return {}
-    if body.get("kind") == KIND:
-        return dict(body.get("status") or {})
     with contextlib.suppress(orjson.JSONDecodeError, KeyError, TypeError):
         return dict(orjson.loads(body["data"]["status.json"]))
     return {}
 
 
-def _flat(status: Mapping[str, Any]) -> dict[str, str]:
-    """The data of a ConfigMap: the status as JSON, and the fields for `kubectl get` and `kubectl
+def _data(status: Mapping[str, Any]) -> dict[str, str]:
+    """The data: the status as JSON, and the fields for `kubectl get` and `kubectl
     wait --for=jsonpath`.
     """
     ready = status["conditions"][0]

@@ -1,7 +1,7 @@
 """The status of every agent, updated from the watches of the controller: without requests, and with
 work only for changed agents.
 
-The page, the status objects, the metrics and the events are derived from it.
+The page, the status ConfigMaps, the metrics and the events are derived from it.
 """
 
 from __future__ import annotations

@@ -40,14 +40,12 @@ _BESIDE: Mapping[HealthState, tuple[str, str]] = {
 def conditions(
     health: Health,
     unapplied: str,
-    generation: int,
     now: float,
     before: Iterable[Mapping[str, Any]] = (),
 ) -> list[dict[str, Any]]:
     """The conditions; one that is unchanged from `before` keeps its time.
 
     `unapplied` is the reason why the wanted commit is not applied as a whole, else empty.
-    `generation` is that of the object that has the conditions.
     """
     ready, message = _READY[health.state], health.message
     if unapplied and health.state is HealthState.HEALTHY:
@@ -68,7 +66,6 @@ def conditions(
             "status": status,
             "reason": reason,
             "message": message[:1024],
-            "observedGeneration": generation,
             "lastTransitionTime": since.get((type, status)) or timestamps.text(now),
         }
         for type, status, reason, message in rows

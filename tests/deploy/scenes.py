@@ -351,8 +351,8 @@ def a_template_goes(plane: controlplane.ControlPlane, service: Replicas) -> None
             "-n",
             NAMESPACE,
             "wait",
-            "--for=condition=Ready",
-            f"agentstatus/tools.{name}",
+            "--for=jsonpath={.data.ready}=True",
+            f"configmap/gitops-ds-status-tools.{name}",
             "--timeout=90s",
         )
     plane.kubectl("-n", "tools", "delete", "secret", "hidden")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import controlplane, deploy, gitservers
+from tests import controlplane, gitservers
 from tests.cluster import program
 from tests.deploy import rights, scenes
 from tests.deploy.rights import NOTHING_AMISS, PATIENCE
@@ -104,8 +104,6 @@ def test_the_components_of_deploy_grant_exactly_what_settings_need(
 ) -> None:
     rights.installed(plane, tmp_path / "overlay", "pace")
     proven = rights.granted(plane)
-    plane.kubectl("apply", "-k", str(deploy.DEPLOY / "crd"))
-    plane.kubectl("wait", "--for=condition=Established", "crd/agentstatuses.gitops-ds.io")
     plane.kubectl("create", "namespace", "tools")
     parts = [
         f"rights/{part}"
@@ -138,7 +136,6 @@ def test_the_components_of_deploy_grant_exactly_what_settings_need(
             scenes.a_template_goes(plane, service)
             all_are_used(plane, since, proven)
     assert rights.judge(plane, since, proven) == NOTHING_AMISS
-    plane.kubectl("delete", "-k", str(deploy.DEPLOY / "crd"))
 
 
 def test_with_impersonation_the_own_account_of_the_service_only_reads_and_performs_rollouts(

@@ -1,5 +1,5 @@
-"""Each agent's small status object: right, written only on change, read by other tools, and gone
-with the agent.
+"""The ConfigMap with the status of each agent: right, written only on change, and gone with the
+agent.
 """
 
 from __future__ import annotations
@@ -9,10 +9,7 @@ import contextlib
 import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
-
-import pytest
 
 from gitops_ds import simulator
 from gitops_ds.controller.controller import Controller
@@ -20,14 +17,12 @@ from gitops_ds.fleet import status_writer
 from gitops_ds.fleet.status_writer import StatusWriter
 from gitops_ds.fleet.tracker import StatusTracker
 from gitops_ds.model import names
-from gitops_ds.model.cluster import PatchType
 from gitops_ds.model.deployer_state import DeployerState
 from gitops_ds.model.events.deployer import Reconciled
-from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, NAMESPACE, CommitId, Resource, short
+from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, NAMESPACE, CommitId, short
 from gitops_ds.model.sources.source_status import Condition, SourceStatus
 from gitops_ds.simulator import faults as simulator_faults
 from gitops_ds.simulator import virtual_time
-from gitops_ds.yaml import parser
 from tests.simulator.setup import (
     KEY,
     Setup,
@@ -36,21 +31,13 @@ from tests.simulator.setup import (
     set_up,
 )
 
-DEFINITION = Path("deploy/crd/agentstatuses.yaml")
-AGENT_STATUS = Resource("gitops-ds.io", "v1", "AgentStatus", "agentstatuses", namespaced=True)
 COMMIT = CommitId("a" * 40)
 GOOD = DeployerState(last_good=COMMIT, last_attempted=COMMIT, inventory=frozenset({KEY}))
-
-
-def definition_of_agent_statuses() -> Any:
-    (document,) = parser.read(DEFINITION.name, DEFINITION.read_bytes()).documents
-    return document.value
 
 
 @dataclass
 class Scene:
     there: Setup
-    kind: Resource
     controller: Controller
     states: dict[str, DeployerState]
     writer: simulator.Client
@@ -68,16 +55,12 @@ class Scene:
         self.tracker.handle(Reconciled(0.0, None, 0, ()))
 
     async def objects(self) -> list[dict[str, Any]]:
-        items = (await self.there.people.list(self.kind)).items
+        items = (await self.there.people.list(CONFIG_MAP)).items
         return [dict(body) for body in items if body["metadata"]["namespace"] == "gitops-ds"]
 
     async def status(self) -> dict[str, Any]:
         (body,) = await self.objects()
-        return (
-            dict(body["status"])
-            if self.kind == AGENT_STATUS
-            else dict(json.loads(body["data"]["status.json"]))
-        )
+        return dict(json.loads(body["data"]["status.json"]))
 
 
 def followed(states: dict[str, DeployerState]) -> dict[str, SourceStatus]:
@@ -95,7 +78,7 @@ def followed(states: dict[str, DeployerState]) -> dict[str, SourceStatus]:
 
 @contextlib.asynccontextmanager
 async def scene(
-    kind: Resource, faults: simulator_faults.Faults = simulator_faults.none
+    faults: simulator_faults.Faults = simulator_faults.none,
 ) -> AsyncIterator[Scene]:
     body = daemonset()
     metadata = {
@@ -107,19 +90,13 @@ async def scene(
         await there.people.create(
             NAMESPACE, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "gitops-ds"}}
         )
-        if kind == AGENT_STATUS:
-            definition = definition_of_agent_statuses()
-            crd = (await there.people.resources())[
-                definition["apiVersion"].partition("/")[0], definition["kind"]
-            ]
-            await there.people.create(crd, definition)
         controller = there.begin()
         await controller.synced.wait()
         states: dict[str, DeployerState] = {}
         tracker = StatusTracker(
             controller, lambda: states, virtual_time.clock(), sources=lambda: followed(states)
         )
-        made = Scene(there, kind, controller, states, there.cluster.client(faults=faults), tracker)
+        made = Scene(there, controller, states, there.cluster.client(faults=faults), tracker)
         made.tasks.append(asyncio.create_task(tracker.run()))
         made.begin()
         yield made
@@ -134,31 +111,21 @@ def conditions(status: dict[str, Any]) -> dict[str, tuple[str, str]]:
     }
 
 
-KINDS = pytest.mark.parametrize(
-    "kind", [CONFIG_MAP, AGENT_STATUS], ids=["ConfigMap", "AgentStatus"]
-)
-
-
-@KINDS
-def test_the_status_object_has_the_status_of_the_agent_and_follows_it(kind: Resource) -> None:
+def test_the_status_object_has_the_status_of_the_agent_and_follows_it() -> None:
     async def play_it() -> None:
-        async with scene(kind) as made:
+        async with scene() as made:
             await asyncio.sleep(30)
             assert await made.objects() == []  # the owner of the agent is not known yet
             made.remember(fleet=GOOD)
             await asyncio.sleep(10)
             status = await made.status()
             assert conditions(status) == {"Ready": ("True", "ReconciliationSucceeded")}
-            expected = {
-                name: status[name]
-                for name in ("health", "commit", "revision", "sync", "observedGeneration")
-            }
+            expected = {name: status[name] for name in ("health", "commit", "revision", "sync")}
             assert expected == {
                 "health": "Healthy",
                 "commit": COMMIT,
                 "revision": 1,
                 "sync": "Synced",
-                "observedGeneration": 1,
             }
             assert status["nodes"]["updated"] == 3
             assert status["daemonSet"] == {
@@ -184,10 +151,9 @@ def test_the_status_object_has_the_status_of_the_agent_and_follows_it(kind: Reso
     play(play_it)
 
 
-@KINDS
-def test_nothing_is_written_while_nothing_changes_nor_after_a_restart(kind: Resource) -> None:
+def test_nothing_is_written_while_nothing_changes_nor_after_a_restart() -> None:
     async def play_it() -> None:
-        async with scene(kind) as made:
+        async with scene() as made:
             made.remember(fleet=GOOD)
             await asyncio.sleep(60)
             made.writer.count.reset()
@@ -200,10 +166,9 @@ def test_nothing_is_written_while_nothing_changes_nor_after_a_restart(kind: Reso
     play(play_it)
 
 
-@KINDS
-def test_a_rollout_writes_it_every_few_seconds_at_most(kind: Resource) -> None:
+def test_a_rollout_writes_it_every_few_seconds_at_most() -> None:
     async def play_it() -> None:
-        async with scene(kind) as made:
+        async with scene() as made:
             made.remember(fleet=GOOD)
             await asyncio.sleep(60)
             made.writer.count.reset()
@@ -215,10 +180,9 @@ def test_a_rollout_writes_it_every_few_seconds_at_most(kind: Resource) -> None:
     play(play_it)
 
 
-@KINDS
-def test_the_status_object_is_deleted_with_the_agent_also_after_a_restart(kind: Resource) -> None:
+def test_the_status_object_is_deleted_with_the_agent_also_after_a_restart() -> None:
     async def play_it() -> None:
-        async with scene(kind) as made:
+        async with scene() as made:
             made.remember(fleet=GOOD)
             await asyncio.sleep(30)
             assert len(await made.objects()) == 1
@@ -237,7 +201,7 @@ def test_the_status_object_is_deleted_with_the_agent_also_after_a_restart(kind: 
 
 def test_a_missing_agent_is_reported_until_it_is_no_longer_desired() -> None:
     async def play_it() -> None:
-        async with scene(CONFIG_MAP) as made:
+        async with scene() as made:
             made.remember(fleet=GOOD)
             await asyncio.sleep(30)
             await made.there.people.delete(DAEMONSET, "default", "agent")
@@ -256,7 +220,7 @@ def test_a_missing_agent_is_reported_until_it_is_no_longer_desired() -> None:
 
 def test_a_commit_that_is_not_applied_as_a_whole_is_not_ready() -> None:
     async def play_it() -> None:
-        async with scene(CONFIG_MAP) as made:
+        async with scene() as made:
             made.remember(
                 fleet=DeployerState(
                     last_good=COMMIT, last_attempted=CommitId("b" * 40), inventory=frozenset({KEY})
@@ -278,42 +242,11 @@ def test_an_api_server_that_refuses_is_tried_again() -> None:
         return simulator_faults.failure(500) if refusing[0] else None
 
     async def play_it() -> None:
-        async with scene(CONFIG_MAP, refuse) as made:
+        async with scene(refuse) as made:
             made.remember(fleet=GOOD)
             await asyncio.sleep(100)
             refusing[0] = False
             await asyncio.sleep(status_writer.RETRY + 5)
             assert (await made.status())["health"] == "Healthy"
-
-    play(play_it)
-
-
-def test_an_upgrade_to_the_custom_kind_leaves_no_config_map_behind() -> None:
-    async def play_it() -> None:
-        async with scene(CONFIG_MAP) as made:
-            made.remember(fleet=GOOD)
-            await asyncio.sleep(30)
-            made.tasks.pop().cancel()
-            definition = definition_of_agent_statuses()
-            crd = (await made.there.people.resources())[
-                "apiextensions.k8s.io", "CustomResourceDefinition"
-            ]
-            await made.there.people.create(crd, definition)
-            made.begin()
-            await asyncio.sleep(30)
-            assert await made.objects() == []
-            assert [
-                body["status"]["health"]
-                for body in (await made.there.people.list(AGENT_STATUS)).items
-            ] == ["Healthy"]
-            # Conditions are not a reason to write: a patch of labels by another writer does not
-            # change our fields.
-            await made.there.people.patch(
-                AGENT_STATUS,
-                "gitops-ds",
-                "default.agent",
-                {"metadata": {"labels": {"a": "b"}}},
-                type=PatchType.MERGE,
-            )
 
     play(play_it)

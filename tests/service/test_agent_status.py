@@ -1,4 +1,4 @@
-"""The installed service reports the status of agents in forms that kubectl reads: status objects,
+"""The installed service reports the status of agents in forms that kubectl reads: ConfigMaps,
 events, lost coverage, metrics.
 """
 
@@ -19,19 +19,16 @@ from tests.service.test_service import running, until
 
 pytestmark = pytest.mark.controlplane
 SPACE = "standing"
-NAME = "agentstatus/standing.agent"
+NAME = "configmap/gitops-ds-status-standing.agent"
+READY = "--for=jsonpath={.data.ready}=True"
 
 
 @pytest.fixture
 def plane(control_plane: controlplane.ControlPlane) -> Iterator[controlplane.ControlPlane]:
-    """With the kind AgentStatus, a namespace and a label on each node; without them afterwards, for
-    others use it too.
-    """
+    """With a namespace and a label on each node; without them afterwards, for others use it too."""
     control_plane.kubectl("create", "namespace", SPACE)
-    control_plane.kubectl("apply", "-f", "deploy/crd/agentstatuses.yaml")
     control_plane.kubectl("label", "nodes", "--all", "disk=ssd")
     yield control_plane
-    control_plane.kubectl("delete", "-f", "deploy/crd/agentstatuses.yaml")
     control_plane.kubectl("label", "nodes", "--all", "disk-")
     control_plane.kubectl("delete", "namespace", SPACE, "--wait=false")
 
@@ -61,13 +58,10 @@ def test_kubectl_waits_describes_and_sees_nodes_lost(
             return ""
 
         until(
-            lambda: (
-                "standing.agent"
-                in output_of("-n", "service-test", "get", "agentstatus", "-o", "name")
-            ),
+            lambda: NAME in output_of("-n", "service-test", "get", "configmap", "-o", "name"),
             log.read_text,
         )
-        plane.kubectl("-n", "service-test", "wait", "--for=condition=Ready", NAME, "--timeout=60s")
+        plane.kubectl("-n", "service-test", "wait", READY, NAME, "--timeout=60s")
         until(
             lambda: "RolloutCompleted" in output_of("-n", SPACE, "describe", "ds", "agent"),
             log.read_text,
@@ -94,4 +88,4 @@ def test_kubectl_waits_describes_and_sees_nodes_lost(
         )
         assert 'gitopsds_api_requests_total{code="200",method="GET"}' in metrics
         plane.kubectl("label", "node", "node-001", "disk=ssd")
-        plane.kubectl("-n", "service-test", "wait", "--for=condition=Ready", NAME, "--timeout=60s")
+        plane.kubectl("-n", "service-test", "wait", READY, NAME, "--timeout=60s")

@@ -21,9 +21,7 @@ from gitops_ds import __version__, errors
 from gitops_ds.apimachinery import pods
 from gitops_ds.commands.support_dump.archive import Dump, DumpLimits, Parts
 from gitops_ds.deployer import state_store
-from gitops_ds.fleet import status_writer
 from gitops_ds.git import version
-from gitops_ds.model import names
 from gitops_ds.model.cluster import Cluster, Selection
 from gitops_ds.model.objects import (
     CONFIG_MAP,
@@ -86,7 +84,6 @@ async def cluster(dump: Dump, cluster: Cluster, options: DumpOptions, raw: Raw |
     await dump.read("events", _events(cluster, space))
     await dump.read("leases", _listed(cluster, LEASE, "leases", Selection(namespace=space)))
     await dump.read("ConfigMaps and settings", _config_maps(cluster, space))
-    await dump.read("status objects", _statuses(cluster, space))
     await _states(dump, cluster, space)
     if raw is not None:
         await _running(dump, cluster, options, raw)
@@ -263,14 +260,6 @@ async def _config_maps(cluster: Cluster, space: str) -> Parts:
             except errors.SettingsError as error:
                 items.append({"metadata": {"name": name}, "unreadable": str(error)})
     return {"configmaps.json": items, **parts}
-
-
-async def _statuses(cluster: Cluster, space: str) -> Parts:
-    """The status objects, if their CustomResourceDefinition is installed; else they are
-    ConfigMaps.
-    """
-    kind = (await cluster.resources()).get((names.DOMAIN, status_writer.KIND))
-    return await _listed(cluster, kind, "agentstatuses", Selection(namespace=space)) if kind else {}
 
 
 async def _states(dump: Dump, cluster: Cluster, space: str) -> None:
