@@ -276,8 +276,7 @@ def groups(schema: Schema, root: Schema, path: str) -> Iterator[tuple[str, Schem
     for name, property in schema.get("properties", {}).items():
         below = f"{path}.{name}" if path else name
         key = resolved(property, root)
-        defaults = name == "rollout" and "stages" in key.get("properties", {})
-        if below in ("repositories", "repository.apply") or defaults:
+        if below in ("repositories", "repository.apply", "rollout"):
             continue
         for suffix, one in nested(key, root):
             yield from groups(one, root, below + suffix)

@@ -1,4 +1,5 @@
-"""Hooks of mkdocs.yml: pages from files outside of docs/, and links to all files of the project.
+"""Hooks of mkdocs.yml: pages from files outside of docs/, links to all files of the project, and
+the commands in the navigation.
 
 The Markdown files link to each other by relative paths, which a forge follows as well. A link to a
 file without a page leads to that file on the forge.
@@ -18,6 +19,7 @@ ROOT = Path(__file__).resolve().parents[1]
 FORGE = "https://github.com/gitops-ds/gitops-ds"
 PROJECT = ("CHANGELOG", "CODE_OF_CONDUCT", "CONTRIBUTING", "GOVERNANCE", "SECURITY")
 RULES = "gitops_ds/checks/pages"
+COMMANDS = "reference/commands"
 _FENCE = re.compile(r"^( *)(```+).*?^\1\2[ ]*$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"(?<=\]\()(?P<path>[^)#\s]*)(?P<anchor>#[^)\s]*)?(?=\))")
 
@@ -30,6 +32,31 @@ def sources() -> dict[str, str]:
         **{f"{name}.md": f"project/{name}.md" for name in PROJECT},
         **{f"{RULES}/{rule.name}": f"reference/rules/{rule.name}" for rule in rules},
     }
+
+
+def on_config(config: Any) -> Any:
+    """Puts the pages of the commands in the place of their folder in the navigation."""
+    config["nav"] = filled(config["nav"])
+    return config
+
+
+def filled(nav: Any) -> Any:
+    """The navigation with the pages of the folder COMMANDS."""
+    match nav:
+        case list():
+            return [
+                one for item in nav for one in (commands() if item == COMMANDS else [filled(item)])
+            ]
+        case dict():
+            return {title: filled(items) for title, items in nav.items()}
+        case _:
+            return nav
+
+
+def commands() -> list[dict[str, str]]:
+    """The page of each command, by its name."""
+    pages = sorted((ROOT / "docs" / COMMANDS).glob("*.md"))
+    return [{page.stem: f"{COMMANDS}/{page.name}"} for page in pages]
 
 
 def on_files(files: Files, *, config: Any) -> Files:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -86,17 +85,6 @@ def test_every_label_and_annotation_is_documented_and_no_other() -> None:
     text = (REFERENCE / "labels.md").read_text("utf-8")
     documented = set(re.findall(rf"`({re.escape(names.DOMAIN)}/[a-z-]+)`", text))
     assert documented == known
-
-
-def test_the_keys_of_json_are_those_of_the_schemas() -> None:
-    files = {"check": "check-report", "plan": "plan", "history": "history", "get": "status-list"}
-    text = (REFERENCE / "json.md").read_text("utf-8")
-    rows = dict(re.findall(r"^\| `(\w+)`.*?\| \w+ \| (.*) \|$", text, re.MULTILINE))
-    for command, file in files.items():
-        schema = json.loads((ROOT / f"schemas/{file}.schema.json").read_text())
-        assert set(schema["properties"]) - {"apiVersion", "kind"} == set(
-            re.findall(r"`(\w+)`", rows[command])
-        ), command
 
 
 def test_the_settings_of_every_page_are_right(tmp_path: Path) -> None:

@@ -91,7 +91,8 @@ def pages(site: Path) -> Mapping[Path, Page]:
 def navigation() -> list[str]:
     """The pages of the navigation, in order."""
     text = CONFIG.read_text("utf-8").partition("\nnav:\n")[2]
-    return re.findall(r"([\w./-]+\.md)$", text, re.MULTILINE)
+    commands = [page for one in SITE["commands"]() for page in one.values()]
+    return re.findall(r"([\w./-]+\.md)$", text, re.MULTILINE) + commands
 
 
 def test_each_page_is_in_the_navigation_once() -> None:
