@@ -265,8 +265,3 @@ def user_name(user: Any, key: str) -> str:
 def quoted(part: str) -> str:
     """One segment of a path."""
     return quote(part, safe="")
-
-
-def shorten(value: str, limit: int) -> str:
-    """The value in at most `limit` characters."""
-    return value if len(value) <= limit else value[: limit - 1] + "…"

@@ -20,10 +20,10 @@ from gitops_ds.forges.contract import (
     ReviewState,
     StatusState,
     quoted,
-    shorten,
     text,
     user_name,
 )
+from gitops_ds.model.plain_text import shortened
 
 _LONGEST_DESCRIPTION: Final = 140
 _IN_WORKFLOW: Final = (
@@ -117,7 +117,7 @@ class GitHub(ForgeApi):
         body = {
             "state": (StatusState.PENDING if unfinished else status.state).value,
             "context": status.name,
-            "description": shorten(status.description, _LONGEST_DESCRIPTION),
+            "description": shortened(status.description, _LONGEST_DESCRIPTION),
         }
         body |= {"target_url": status.url} if status.url else {}
         path = f"{repository(ref)}/statuses/{sha}"

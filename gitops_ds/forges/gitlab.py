@@ -21,10 +21,10 @@ from gitops_ds.forges.contract import (
     StatusState,
     quoted,
     seconds,
-    shorten,
     text,
     user_name,
 )
+from gitops_ds.model.plain_text import shortened
 
 _LONGEST_DESCRIPTION: Final = 255
 _READ: Final = "the scope `api`, and a member who may read the project"
@@ -104,7 +104,7 @@ class GitLab(ForgeApi):
         newest.
         """
         body: dict[str, Any] = {"state": _STATES[status.state], "name": status.name}
-        body |= {"description": shorten(status.description, _LONGEST_DESCRIPTION)}
+        body |= {"description": shortened(status.description, _LONGEST_DESCRIPTION)}
         body |= {"target_url": status.url} if status.url else {}
         body |= {"pipeline_id": int(status.run)} if status.run.isdigit() else {}
         path = f"{_project(ref)}/statuses/{sha}"

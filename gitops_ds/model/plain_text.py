@@ -11,16 +11,22 @@ def line(text: str, longest: int = LONGEST) -> str:
     """The text with unprintable characters (control, bidirectional, line ends) escaped, truncated
     if too long.
     """
-    if len(text) > longest:
-        text = f"{text[: longest - 1]}…"
+    text = shortened(text, longest)
     return (
         text
         if text.isprintable()
-        else "".join(one if one.isprintable() else _written(ord(one)) for one in text)
+        else "".join(one if one.isprintable() else escaped(one) for one in text)
     )
 
 
-def _written(code: int) -> str:
+def shortened(text: str, longest: int) -> str:
+    """The text in at most `longest` characters."""
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"
+
+
+def escaped(char: str) -> str:
+    """The character by its number: `\\x1b`."""
+    code = ord(char)
     return (
         f"\\x{code:02x}"
         if code < 0x100

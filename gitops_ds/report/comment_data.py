@@ -10,24 +10,16 @@ from __future__ import annotations
 from typing import Any, Final, Literal
 
 import msgspec
+from msgspec.structs import asdict
 
 from gitops_ds.model.finding import Finding, Fix, Place, Severity
 from gitops_ds.model.objects import Key
+from gitops_ds.model.values import replace
 from gitops_ds.report import findings, markdown, printable
 from gitops_ds.report.findings import CheckedObject, Report, ReportContext, ReportedChange
 
 MOST: Final = 20_000_000  # bytes of a JSON report
 _MANY: Final = 100_000  # the number of files and objects
-
-
-class _Group(msgspec.Struct):
-    clusters: list[str]
-    objects: list[str]
-    gained: int = 0
-    lost: int = 0
-    restarted: int = 0
-    time: str = ""
-    cost: str = ""
 
 
 class _CommentData(msgspec.Struct):
@@ -36,7 +28,7 @@ class _CommentData(msgspec.Struct):
     base: str
     files: int
     checked: dict[str, int]
-    changed: list[_Group] | None
+    changed: list[ReportedChange] | None
     notes: list[str]
     drift: list[tuple[str, str]]
 
@@ -75,33 +67,16 @@ def of(report: Report, about: ReportContext) -> dict[str, Any]:
     checked: dict[str, int] = {}
     for one in report.checked:
         checked[one.cluster] = checked.get(one.cluster, 0) + 1
-    groups = (
-        None
-        if report.changed is None
-        else [msgspec.structs.asdict(_group(group)) for group in report.changed]
-    )
     return {
         "key": about.key,
         "head": about.head,
         "base": about.base,
         "files": len(report.files),
         "checked": checked,
-        "changed": groups,
+        "changed": None if report.changed is None else list(map(asdict, report.changed)),
         "notes": list(report.notes),
         "drift": [list(one) for one in report.drift],
     }
-
-
-def _group(group: ReportedChange) -> _Group:
-    return _Group(
-        list(group.clusters),
-        list(group.objects),
-        group.gained,
-        group.lost,
-        group.restarted,
-        group.time,
-        group.cost,
-    )
 
 
 def rendered(data: bytes, version: str) -> str:
@@ -144,8 +119,6 @@ def _finding(data: _Finding) -> Finding:
     )
 
 
-def _changed(group: _Group) -> ReportedChange:
-    numbers = (max(group.gained, 0), max(group.lost, 0), max(group.restarted, 0))
-    return ReportedChange(
-        tuple(group.clusters), tuple(group.objects), *numbers, group.time, group.cost
-    )
+def _changed(group: ReportedChange) -> ReportedChange:
+    counts = {name: max(getattr(group, name), 0) for name in ("gained", "lost", "restarted")}
+    return replace(group, **counts)

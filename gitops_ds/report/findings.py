@@ -313,14 +313,24 @@ def severity_counts(count: Mapping[Severity, int]) -> str:
     return ", ".join(counted(count[s], s, "info" if s is Severity.INFO else "") for s in Severity)
 
 
-def with_object(finding: Finding) -> str:
-    """The message with the object as a prefix, unless the message starts with it."""
+def described(finding: Finding) -> str:
+    """The message with the object as a prefix, unless the message starts with it, and the
+    cluster.
+    """
     name = str(finding.object) if finding.object else ""
-    return (
-        f"{name}: {finding.message}"
-        if name and not finding.message.startswith(name)
-        else finding.message
-    )
+    prefix = f"{name}: " if name and not finding.message.startswith(name) else ""
+    return f"{prefix}{finding.message}{f' (on {finding.cluster})' if finding.cluster else ''}"
+
+
+def line(finding: Finding) -> str:
+    """`FILE:LINE:COLUMN: SEVERITY RULE: MESSAGE`."""
+    place = f"{finding.place}: " if finding.place else ""
+    return f"{place}{finding.severity} {finding.rule}: {finding.message}"
+
+
+def fix_line(finding: Finding) -> str:
+    """A line break and `Fix: WORDS`; empty without a fix."""
+    return f"\nFix: {finding.fix.words}" if finding.fix else ""
 
 
 def span(finding: Finding) -> tuple[int, int, int, int]:

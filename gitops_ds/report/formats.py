@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
-from gitops_ds.report.findings import Report, ReportContext
+if TYPE_CHECKING:
+    from gitops_ds.report.findings import Report, ReportContext
 
 
 class ReportFormat(StrEnum):

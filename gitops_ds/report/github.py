@@ -17,9 +17,10 @@ from gitops_ds.report.findings import (
     SEVERITY_ORDER,
     Report,
     ReportContext,
+    described,
+    fix_line,
     severity_counts,
     span,
-    with_object,
 )
 
 _LEVELS: Final = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "notice"}
@@ -84,13 +85,8 @@ def _command(finding: Finding, report: Report, about: ReportContext) -> str:
                 properties |= {"col": column, "endColumn": end_column}
     properties["title"] = f"{finding.rule} {rule.summary}" if rule else finding.rule
     attributes = ",".join(f"{name}={_property(value)}" for name, value in properties.items())
-    return f"::{_LEVELS[finding.severity]} {attributes}::{_message(_words(finding))}\n"
-
-
-def _words(finding: Finding) -> str:
-    where = f" (on {finding.cluster})" if finding.cluster else ""
-    fix = f"\nFix: {finding.fix.words}" if finding.fix else ""
-    return f"{with_object(finding)}{where}{fix}"
+    message = _message(described(finding) + fix_line(finding))
+    return f"::{_LEVELS[finding.severity]} {attributes}::{message}\n"
 
 
 def _message(words: str) -> str:

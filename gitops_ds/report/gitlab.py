@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from gitops_ds.model.finding import Finding, Severity
-from gitops_ds.report.findings import Report, dumps, span, with_object
+from gitops_ds.report.findings import Report, described, dumps, span
 
 _SEVERITIES: Final = {Severity.INFO: "info", Severity.WARNING: "minor", Severity.ERROR: "major"}
 # Findings that affect the whole fleet: a changed selector, a port conflict, a removed agent.
@@ -22,7 +22,7 @@ def as_json(report: Report) -> str:
     return dumps(
         [
             {
-                "description": _description(finding),
+                "description": f"{finding.rule}: {described(finding)}",
                 "check_name": f"gitops-ds/{finding.rule}",
                 "fingerprint": fingerprint,
                 "severity": severity(finding),
@@ -40,8 +40,3 @@ def severity(finding: Finding) -> str:
     if finding.rule.startswith("DS5") and finding.severity is Severity.ERROR:
         return "critical"
     return _SEVERITIES[finding.severity]
-
-
-def _description(finding: Finding) -> str:
-    where = f" (on {finding.cluster})" if finding.cluster else ""
-    return f"{finding.rule}: {with_object(finding)}{where}"

@@ -8,14 +8,14 @@ Jenkins.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 from xml.etree import ElementTree as Xml
 
 from gitops_ds.model.finding import Finding
 from gitops_ds.model.objects import Key
-from gitops_ds.report.findings import SEVERITY_ORDER, Report, ReportContext
+from gitops_ds.report.findings import SEVERITY_ORDER, Report, ReportContext, fix_line, line
 
 LARGEST: Final = 29_000_000  # bytes; GitLab accepts 30 MB per file
 # Templates that cannot be rendered and rules that failed are errors, not failures of an object.
@@ -47,34 +47,31 @@ def as_xml(report: Report, about: ReportContext, largest: int = LARGEST) -> str:
     suite states their number.
     """
     cases = _cases(report, about)
-    suites: dict[str, dict[_Case, str]] = {}
+    suites: dict[str, dict[_Case, Xml.Element]] = {}
     names: Counter[tuple[str, str]] = Counter()
     for case in sorted(cases, key=_order):
         suites.setdefault(case[0], {})[case] = _case(case, cases[case], names)
     kept = _kept(suites, cases, largest)
-    shown = {
-        cluster: [case for case in held if case in kept] for cluster, held in suites.items()
-    } or {"": []}
-    texts = [
-        _suite(
-            cluster,
-            {case: cases[case] for case in held},
-            [suites[cluster][case] for case in held],
-            about,
-            left_out,
-        )
-        for cluster, held in shown.items()
-        for left_out in [len(suites.get(cluster, ())) - len(held)]
-    ]
-    counts = _counts(cases[case] for held in shown.values() for case in held)
-    return "\n".join(
-        [
-            '<?xml version="1.0" encoding="UTF-8"?>',
-            _opening("testsuites", {"name": "gitops-ds", **counts}),
-            *texts,
-            "</testsuites>\n",
-        ]
-    )
+    root = _parent("testsuites", {"name": "gitops-ds"}, (cases[case] for case in kept))
+    for cluster, elements in (suites or {"": {}}).items():
+        shown = {case: element for case, element in elements.items() if case in kept}
+        suite = _parent("testsuite", {"name": cluster or "all"}, (cases[case] for case in shown))
+        if about.at:
+            suite.set("timestamp", about.at)
+        suite.extend(shown.values())
+        if left_out := len(elements) - len(shown):
+            note = f"{left_out} more cases are omitted, the least important first"
+            Xml.SubElement(suite, "system-out").text = note
+        root.append(suite)
+    for element in (*root, *(case for suite in root for case in suite)):
+        element.tail = "\n"
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{Xml.tostring(root, encoding="unicode")}\n'
+
+
+def _parent(tag: str, facts: Mapping[str, str], outcomes: Iterable[_Outcome]) -> Xml.Element:
+    element = Xml.Element(tag, {**facts, **_counts(outcomes)})
+    element.text = "\n"
+    return element
 
 
 def _cases(report: Report, about: ReportContext) -> Mapping[_Case, _Outcome]:
@@ -111,21 +108,21 @@ def _order(case: _Case) -> tuple[str, ...]:
 
 
 def _kept(
-    suites: Mapping[str, Mapping[_Case, str]], cases: Mapping[_Case, _Outcome], largest: int
+    suites: Mapping[str, Mapping[_Case, Xml.Element]], cases: Mapping[_Case, _Outcome], largest: int
 ) -> set[_Case]:
     """The cases within the size limit, the most important first."""
     left = largest - 1_000 - 1_000 * len(suites)
     kept: set[_Case] = set()
-    every = [(case, text) for held in suites.values() for case, text in held.items()]
-    for case, text in sorted(every, key=lambda one: cases[one[0]].rank):
-        left -= len(text.encode()) + 1
+    every = [pair for elements in suites.values() for pair in elements.items()]
+    for case, element in sorted(every, key=lambda one: cases[one[0]].rank):
+        left -= len(Xml.tostring(element, encoding="utf-8", xml_declaration=False)) + 1
         if left < 0:
             break
         kept.add(case)
     return kept
 
 
-def _case(case: _Case, outcome: _Outcome, names: Counter[tuple[str, str]]) -> str:
+def _case(case: _Case, outcome: _Outcome, names: Counter[tuple[str, str]]) -> Xml.Element:
     """A test case. Class and name are unique, since duplicates are dropped."""
     cluster, key, file = case
     suite = cluster or "all"
@@ -150,30 +147,12 @@ def _case(case: _Case, outcome: _Outcome, names: Counter[tuple[str, str]]) -> st
             )
     if outcome.words:
         Xml.SubElement(element, "system-out").text = "\n".join(map(_words, outcome.words))
-    return Xml.tostring(element, encoding="unicode")
+    return element
 
 
 def _words(finding: Finding) -> str:
     """The full text. GitLab shows the content of an element, but not its attributes."""
-    place = f"{finding.place}: " if finding.place else ""
-    fix = f"\nFix: {finding.fix.words}" if finding.fix else ""
-    return f"{place}{finding.severity} {finding.rule}: {finding.message}{fix}"
-
-
-def _suite(
-    cluster: str,
-    cases: Mapping[_Case, _Outcome],
-    texts: Sequence[str],
-    about: ReportContext,
-    left_out: int,
-) -> str:
-    facts = {"name": cluster or "all", **_counts(cases.values())}
-    if about.at:
-        facts["timestamp"] = about.at
-    note = f"<system-out>{left_out} more cases are omitted, the least important first</system-out>"
-    return "\n".join(
-        (_opening("testsuite", facts), *texts, *([note] if left_out else []), "</testsuite>")
-    )
+    return line(finding) + fix_line(finding)
 
 
 def _counts(cases: Iterable[_Outcome]) -> dict[str, str]:
@@ -192,7 +171,3 @@ def _counts(cases: Iterable[_Outcome]) -> dict[str, str]:
     )
     numbers = {name: str(count[name]) for name in ("failures", "errors", "skipped")}
     return {"tests": str(count.total()), **numbers, "time": _NO_TIME}
-
-
-def _opening(tag: str, facts: Mapping[str, str]) -> str:
-    return Xml.tostring(Xml.Element(tag, dict(facts)), encoding="unicode").removesuffix(" />") + ">"

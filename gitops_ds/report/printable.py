@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from gitops_ds.model import plain_text
 from gitops_ds.model.finding import Finding, Place
 from gitops_ds.model.objects import Key, ListMember, Path
 from gitops_ds.model.values import replace
@@ -47,9 +48,7 @@ def _is_visible(text: str, longest: int) -> bool:
 
 
 def _visible(text: str, longest: int) -> str:
-    if len(text) > longest:
-        text = text[: longest - 1] + "…"
-    return _OLD_COMMAND.sub("# #", _HARMFUL.sub(_escape, text))
+    return _OLD_COMMAND.sub("# #", _HARMFUL.sub(_escape, plain_text.shortened(text, longest)))
 
 
 def without_lone_surrogates(text: str) -> str:
@@ -63,14 +62,7 @@ def file(name: str) -> str:
 
 
 def _escape(match: re.Match[str]) -> str:
-    code = ord(match.group())
-    return (
-        f"\\x{code:02x}"
-        if code < 0x100
-        else f"\\u{code:04x}"
-        if code < 0x10000
-        else f"\\U{code:08x}"
-    )
+    return plain_text.escaped(match.group())
 
 
 def message(text: str) -> str:

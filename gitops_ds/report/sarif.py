@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -20,6 +21,7 @@ from gitops_ds.report.findings import (
     ReportContext,
     RuleText,
     dumps,
+    fix_line,
     span,
 )
 
@@ -65,14 +67,12 @@ def as_json(report: Report, about: ReportContext, largest: int = LARGEST) -> str
         "informationUri": HOME,
         "rules": list(map(_rule, rules)),
     }
-    changes = dict(zip(report.findings, report.replacements, strict=False))
+    rows = zip(report.findings, report.fingerprints, report.replacements, strict=True)
     results = [
         _result(finding, fingerprint, report, index)
         | _related(finding, report)
-        | _fixes(finding, changes.get(finding, ()), report)
-        for finding, fingerprint in zip(
-            report.findings[:MOST_RESULTS], report.fingerprints, strict=False
-        )
+        | _fixes(finding, replacements, report)
+        for finding, fingerprint, replacements in islice(rows, MOST_RESULTS)
     ]
     text = _log(driver, about, results, len(report.findings))
     while len(text) > largest and len(gzip.compress(text.encode(), 1)) > largest:
@@ -157,29 +157,21 @@ def _introduction(page: str) -> str:
 def _result(
     finding: Finding, fingerprint: str, report: Report, index: Mapping[str, int]
 ) -> dict[str, Any]:
-    line, column, end_line, end_column = span(finding)
-    location: dict[str, Any] = {
-        "physicalLocation": {
-            "artifactLocation": {"uri": quote(report.file(finding))},
-            "region": {
-                "startLine": line,
-                "startColumn": column,
-                "endLine": end_line,
-                "endColumn": end_column,
-            },
-        }
+    physical = {
+        "artifactLocation": _artifact(report.file(finding)),
+        "region": _region(*span(finding)),
     }
+    location: dict[str, Any] = {"physicalLocation": physical}
     if finding.object:
         location["logicalLocations"] = [
             {"fullyQualifiedName": str(finding.object), "kind": "resource"}
         ]
-    fix = f"\nFix: {finding.fix.words}" if finding.fix else ""
     where = f"\nOn {finding.cluster}." if finding.cluster else ""
     return {
         "ruleId": finding.rule,
         "ruleIndex": index[finding.rule],
         "level": _LEVELS[finding.severity],
-        "message": {"text": f"{finding.message}{fix}{where}" or finding.rule},
+        "message": {"text": f"{finding.message}{fix_line(finding)}{where}" or finding.rule},
         "locations": [location],
         "partialFingerprints": {"primaryLocationLineHash": fingerprint},
     }
@@ -191,7 +183,7 @@ def _related(finding: Finding, report: Report) -> dict[str, Any]:
     if place is None:
         return {}
     physical = {
-        "artifactLocation": {"uri": quote(report.within(place.file))},
+        "artifactLocation": _artifact(report.within(place.file)),
         "region": {"startLine": max(place.line, 1), "startColumn": max(place.column, 1)},
     }
     return {
@@ -207,8 +199,15 @@ def _fixes(finding: Finding, replacements: Sequence[Replacement], report: Report
         return {}
     changes = [
         {
-            "artifactLocation": {"uri": quote(report.within(file))},
-            "replacements": [_replacement(one) for one in replacements if one.file == file],
+            "artifactLocation": _artifact(report.within(file)),
+            "replacements": [
+                {
+                    "deletedRegion": _region(*one.start, *one.end),
+                    "insertedContent": {"text": one.text},
+                }
+                for one in replacements
+                if one.file == file
+            ],
         }
         for file in dict.fromkeys(one.file for one in replacements)
     ]
@@ -219,12 +218,14 @@ def _fixes(finding: Finding, replacements: Sequence[Replacement], report: Report
     }
 
 
-def _replacement(one: Replacement) -> dict[str, Any]:
-    (line, column), (end_line, end_column) = one.start, one.end
-    region = {
+def _artifact(file: str) -> dict[str, str]:
+    return {"uri": quote(file)}
+
+
+def _region(line: int, column: int, end_line: int, end_column: int) -> dict[str, int]:
+    return {
         "startLine": line,
         "startColumn": column,
         "endLine": end_line,
         "endColumn": end_column,
     }
-    return {"deletedRegion": region, "insertedContent": {"text": one.text}}

@@ -10,7 +10,7 @@ from functools import lru_cache
 from gitops_ds.model.finding import Finding, Severity
 from gitops_ds.model.plural import counted
 from gitops_ds.redaction.report import quotable
-from gitops_ds.report import grouping, printable
+from gitops_ds.report import findings, grouping, printable
 from gitops_ds.report.findings import Report, ReportedChange, severity_counts
 
 _COLOURS = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.INFO: "cyan"}
@@ -134,12 +134,11 @@ def as_text(report: Report) -> str:
 
 
 def _line(finding: Finding) -> str:
-    """`FILE:LINE:COLUMN: SEVERITY RULE: MESSAGE`. A file whose name starts like a workflow command
-    is escaped, because runners look at the start of a line.
+    """The line of a finding. A file whose name starts like a workflow command is escaped, because
+    runners look at the start of a line.
     """
-    place = f"{finding.place}: " if finding.place else ""
-    escape = "./" if place.lstrip().startswith("::") else ""
-    return f"{escape}{place}{finding.severity} {finding.rule}: {finding.message}"
+    text = findings.line(finding)
+    return f"./{text}" if text.lstrip().startswith("::") else text
 
 
 def _excerpt(finding: Finding, report: Report, source: list[str]) -> Iterator[str]:

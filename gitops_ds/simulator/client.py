@@ -173,13 +173,13 @@ class Client:
 
     async def create(self, resource: Resource, body: Body) -> Body:
         """The created object. Unknown fields are dropped, as without strict validation."""
-        late = await self._arrive("create", resource, _names(body))
-        return await self._answer(self.server.create(resource, body, self.manager), late)
+        async with self._write("create", resource, _names(body)):
+            return self.server.create(resource, body, self.manager)
 
     async def replace(self, resource: Resource, body: Body) -> Body:
         """The object after the replacement."""
-        late = await self._arrive("update", resource, _names(body))
-        return await self._answer(self.server.replace(resource, body, self.manager), late)
+        async with self._write("update", resource, _names(body)):
+            return self.server.replace(resource, body, self.manager)
 
     async def apply(
         self,
@@ -191,10 +191,8 @@ class Client:
         dry_run: bool = False,
     ) -> ApplyResult:
         """The object after a server-side apply, always without warnings."""
-        late = await self._arrive("apply", resource, _names(body), dry_run=dry_run)
-        return ApplyResult(
-            await self._answer(self.server.apply(resource, body, manager, force, dry_run), late)
-        )
+        async with self._write("apply", resource, _names(body), dry_run=dry_run):
+            return ApplyResult(self.server.apply(resource, body, manager, force, dry_run))
 
     async def patch(
         self,
@@ -207,13 +205,11 @@ class Client:
         subresource: str = "",
     ) -> Body:
         """The object after the patch. The only subresource is `status`."""
-        late = await self._arrive("patch", resource, (namespace, name), subresource=subresource)
-        if subresource not in ("", "status"):
-            raise api_errors.unsupported_here(f"a patch of the subresource {subresource}")
-        done = self.server.patch(
-            resource, (namespace, name), patch, type, (self.manager, subresource)
-        )
-        return await self._answer(done, late)
+        place = (namespace, name)
+        async with self._write("patch", resource, place, subresource=subresource):
+            if subresource not in ("", "status"):
+                raise api_errors.unsupported_here(f"a patch of the subresource {subresource}")
+            return self.server.patch(resource, place, patch, type, (self.manager, subresource))
 
     async def delete(
         self,
@@ -225,10 +221,8 @@ class Client:
         propagation: Propagation = Propagation.BACKGROUND,
     ) -> Body:
         """The reply: the object while it ends, or a Status."""
-        late = await self._arrive("delete", resource, (namespace, name))
-        return await self._answer(
-            self.server.delete(resource, namespace, name, DeleteOptions(uid, propagation)), late
-        )
+        async with self._write("delete", resource, (namespace, name)):
+            return self.server.delete(resource, namespace, name, DeleteOptions(uid, propagation))
 
     def cut_watches(self, error: errors.ClusterError | None = None) -> None:
         """Ends every watch of this client, like a lost connection, or with an error, like a broken
@@ -272,10 +266,15 @@ class Client:
             await self._silent(fault)
         return fault
 
-    async def _answer(self, body: Body, late: Silence | None) -> Body:
+    @contextlib.asynccontextmanager
+    async def _write(
+        self, verb: str, resource: Resource, where: tuple[str, str], **how: Any
+    ) -> AsyncIterator[None]:
+        """A request that writes; the response to one that the server executes may be missing."""
+        late = await self._arrive(verb, resource, where, **how)
+        yield
         if late is not None:
             await self._silent(late)
-        return body
 
     async def _silent(self, silence: Silence) -> None:
         await asyncio.sleep(silence.seconds)

@@ -27,7 +27,6 @@ from gitops_ds.simulator.store import StoredChange
 
 # seconds between restarts of a container that ends repeatedly
 _FIRST_BACK_OFF, _LONGEST_BACK_OFF = 10.0, 300.0
-_Name = tuple[str, str]
 
 
 class Trouble(StrEnum):

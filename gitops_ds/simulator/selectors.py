@@ -10,16 +10,14 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from gitops_ds.apimachinery import label_selector
 from gitops_ds.model.cluster import Selection
 from gitops_ds.model.objects import Body, Resource
+from gitops_ds.model.sources.bundle import Requirement
 from gitops_ds.simulator import api_errors
 
 Test = Callable[[Body], bool]
-_LabelTest = Callable[[Mapping[str, str]], bool]
 
-_SET = re.compile(
-    r"^(!?)\s*([^\s=!,()]+)\s*(?:(==|=|!=)\s*([^\s,()]*)|\s(in|notin)\s*\(([^()]*)\))?$"
-)
 _COMMON = {"metadata.name": ("metadata", "name"), "metadata.namespace": ("metadata", "namespace")}
 _INVOLVED = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
 _FIELDS: Mapping[tuple[str, str], Mapping[str, tuple[str, ...]]] = {
@@ -45,6 +43,8 @@ _FIELDS: Mapping[tuple[str, str], Mapping[str, tuple[str, ...]]] = {
     },
 }
 
+_FLAGS = ("unschedulable", "hostNetwork")
+
 
 def test(resource: Resource, which: Selection) -> Test:
     """A test whether an object of the kind matches. Raises Invalid for an invalid selector."""
@@ -55,47 +55,16 @@ def test(resource: Resource, which: Selection) -> Test:
         if which.namespace and metadata.get("namespace", "") != which.namespace:
             return False
         own_labels = metadata.get("labels") or {}
-        return all(label(own_labels) for label in labels) and all(field(body) for field in fields)
+        return label_selector.all_match(labels, own_labels) and all(field(body) for field in fields)
 
     return matches
 
 
-def _labels(selector: str) -> list[_LabelTest]:
-    return [_label(part) for part in _split(selector) if part]
-
-
-def _split(selector: str) -> list[str]:
-    """The requirements, split at commas outside of parentheses."""
-    parts, depth, start = [], 0, 0
-    for at, char in enumerate(selector):
-        depth += {"(": 1, ")": -1}.get(char, 0)
-        if char == "," and depth == 0:
-            parts.append(selector[start:at].strip())
-            start = at + 1
-    if depth != 0:
-        raise api_errors.bad_request("unable to parse requirement: found '', expected: ',' or ')'")
-    return [*parts, selector[start:].strip()]
-
-
-def _label(part: str) -> _LabelTest:
-    match = _SET.match(part)
-    if not match or (match[1] and (match[3] or match[5])):
-        raise api_errors.bad_request(
-            f"unable to parse requirement: {part!r} is not a label requirement"
-        )
-    negated, key, sign, value, word, listed = match.groups()
-    if sign == "!=":
-        return lambda labels: labels.get(key) != value
-    if sign:
-        return lambda labels: labels.get(key) == value
-    if word:
-        values = {v.strip() for v in listed.split(",")}
-        if word == "in":
-            return lambda labels: labels.get(key) in values
-        return lambda labels: labels.get(key) not in values
-    if negated:
-        return lambda labels: key not in labels
-    return lambda labels: key in labels
+def _labels(selector: str) -> tuple[Requirement, ...]:
+    try:
+        return label_selector.parse(selector)
+    except ValueError as wrong:
+        raise api_errors.bad_request(f"unable to parse requirement: {wrong}") from None
 
 
 def _fields(resource: Resource, selector: str) -> list[Test]:
@@ -120,15 +89,10 @@ def _field(path: tuple[str, ...], expected: str, differs: bool) -> Test:
         value: Any = body
         for step in path:
             value = (value or {}).get(step)
-        text = (
-            {None: "", True: "true", False: "false"}.get(value, value)
-            if value is None or value is True or value is False
-            else value
-        )
-        if isinstance(value, bool) or (
-            value is None and path[-1] in ("unschedulable", "hostNetwork")
-        ):
+        if isinstance(value, bool) or (value is None and path[-1] in _FLAGS):
             text = "true" if value else "false"
-        return (str(text) == expected) != differs
+        else:
+            text = "" if value is None else str(value)
+        return (text == expected) != differs
 
     return matches

@@ -1,4 +1,4 @@
-"""The types of each kind's fields, and their merge by server-side apply and patches.
+"""The types of each kind's fields, and their merge by server-side apply.
 
 scripts/structure generates the table (structure.json) from Kubernetes' OpenAPI file.
 https://kubernetes.io/docs/reference/using-api/server-side-apply/#merge-strategy
@@ -33,14 +33,11 @@ class Opaque(msgspec.Struct, frozen=True):
 
 
 class ListOf(msgspec.Struct, frozen=True):
-    """A list: of items identified by `keys`, a set, or (neither) one value. `merge` is the key of
-    strategic merge patches.
-    """
+    """A list: of items identified by `keys`, a set, or (neither) one value."""
 
     element: Type
     keys: tuple[str, ...] = ()
     is_set: bool = False
-    merge: str | None = None
 
 
 class MapOf(msgspec.Struct, frozen=True):
@@ -145,4 +142,4 @@ def _type(encoded: Any) -> Type:
     if "map" in encoded:
         return MapOf(_type(encoded["map"]), encoded.get("atomic", False))
     keys = tuple(encoded.get("keys", ()))
-    return ListOf(_type(encoded["list"]), keys, encoded.get("set", False), encoded.get("merge"))
+    return ListOf(_type(encoded["list"]), keys, encoded.get("set", False))

@@ -13,6 +13,7 @@ import msgspec
 import orjson
 
 from gitops_ds.apimachinery import timestamps
+from gitops_ds.model import plain_text
 from gitops_ds.model.events.agents import AgentEvent
 from gitops_ds.model.events.base import ControllerEvent, Event
 from gitops_ds.model.events.commits import CommitRejected
@@ -60,8 +61,7 @@ def _notification(event: Event, notice: Notice, repository: str) -> Notification
     """The notification; one without its own mark differs from others by its text."""
     rejected = rejections.notification(event) if isinstance(event, CommitRejected) else ""
     text = rejected or notice.text or log_lines.line(event) or ""
-    text = texts.words(" ".join(text.split()))
-    text = text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
+    text = plain_text.shortened(texts.words(" ".join(text.split())), LONGEST)
     key = notice.key
     return Notification(
         notice.topic,

@@ -31,18 +31,6 @@ def closed_until(names: Sequence[str], windows: Mapping[str, Window], now: float
     return min(opens, default=None)
 
 
-def open_until(names: Sequence[str], windows: Mapping[str, Window], now: float) -> float | None:
-    """When the last open one of these windows closes, None if no window is open, or without
-    windows.
-    """
-    ends = [
-        began + windows[name].length
-        for name in names
-        if (began := _next(windows[name], now - windows[name].length)) is not None and began <= now
-    ]
-    return max(ends, default=None)
-
-
 def frozen_until(freezes: Iterable[Freeze], now: float) -> float | None:
     """The end of the freeze at that time, None without a freeze."""
     today = datetime.fromtimestamp(now, UTC).date()

@@ -10,7 +10,6 @@ from gitops_ds.checks.admission import (
     embedded_names,
     object_names,
     pods,
-    rbac_subjects,
     resources,
     volumes,
 )
@@ -21,7 +20,6 @@ from gitops_ds.model.objects import Body
 def missing(body: Body) -> Iterator[Violation]:
     """DS005: an empty string counts as absent, and some fields require others."""
     yield from companions.missing(body)
-    yield from rbac_subjects.accounts_have_a_namespace(body)
     if pod_path(body) is not None:
         yield from pods.missing(body)
         yield from containers.missing(body)

@@ -97,8 +97,15 @@ def _missing_of_binding(body: Body) -> Iterator[Violation]:
     if section(body.get("roleRef")).get("name") == "":
         yield Violation(("roleRef", "name"), "the name of the role is required")
     for index, one in enumerate(items(body.get("subjects"))):
-        if one.get("name") == "":
+        name, of_account = one.get("name"), one.get("kind") == "ServiceAccount"
+        if name == "":
             yield Violation(("subjects", index, "name"), "the name of the subject is required")
+        # The default in a RoleBinding is the namespace of the binding:
+        # https://kubernetes.io/docs/reference/access-authn-authz/rbac/#referring-to-subjects
+        if body["kind"] == "ClusterRoleBinding" and of_account and not one.get("namespace"):
+            yield Violation(
+                ("subjects", index), f'the service account "{name or ""}" requires a namespace'
+            )
 
 
 def _missing_of_account(body: Body) -> Iterator[Violation]:

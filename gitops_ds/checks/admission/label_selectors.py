@@ -23,16 +23,21 @@ def selector(way: Path, chosen: Any) -> Iterator[Violation]:
         values, operator = one.get("values") or (), one.get("operator")
         if not object_names.qualified(str(one.get("key") or "")):
             yield Violation((*place, "key"), f'"{one.get("key")}" is not a valid label key')
-        if operator in ("In", "NotIn") and not values:
-            yield Violation(place, f"operator {operator} requires values")
-        elif operator in ("Exists", "DoesNotExist") and values:
-            yield Violation(
-                (*place, "values"),
-                f"operator {operator} does not allow values: remove them, or use In or NotIn",
-            )
+        yield from number_of_values(place, operator, len(values))
         for number, value in enumerate(values):
             if not object_names.label_value(value or ""):
                 yield Violation((*place, "values", number), f'"{value}" is not a valid label value')
+
+
+def number_of_values(place: Path, operator: Any, number: int) -> Iterator[Violation]:
+    """Violations of the operators that require values, or allow none."""
+    if operator in ("In", "NotIn") and not number:
+        yield Violation(place, f"operator {operator} requires values")
+    elif operator in ("Exists", "DoesNotExist") and number:
+        yield Violation(
+            (*place, "values"),
+            f"operator {operator} does not allow values: remove them, or use In or NotIn",
+        )
 
 
 def label_keys(place: Path, term: Spec) -> Iterator[Violation]:

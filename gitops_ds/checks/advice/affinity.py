@@ -9,11 +9,12 @@ ValidateNodeSelector in pkg/apis/core/validation/validation.go of Kubernetes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any, Final
+from typing import Final
 
 from gitops_ds.apimachinery import label_selector
 from gitops_ds.checks.admission import label_selectors, object_names
 from gitops_ds.checks.advice import scheduling
+from gitops_ds.checks.advice.scheduling import PREFERRED, REQUIRED
 from gitops_ds.checks.engine.rule import (
     POD,
     Spec,
@@ -37,9 +38,9 @@ def terms_can_be_meant(body: Body) -> Iterator[Violation]:
             continue
         affinity = section(section(spec.get("affinity")).get("nodeAffinity"))
         way = (*path, "affinity", "nodeAffinity")
-        required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
+        required = affinity.get(REQUIRED)
         if required:
-            at = (*way, "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms")
+            at = (*way, REQUIRED, "nodeSelectorTerms")
             terms = required.get("nodeSelectorTerms") or ()
             if not terms:
                 yield Violation(
@@ -47,10 +48,8 @@ def terms_can_be_meant(body: Body) -> Iterator[Violation]:
                 )
             for index, term in enumerate(terms):
                 yield from _term((*at, index), section(term), values_too=True)
-        for index, wish in enumerate(
-            affinity.get("preferredDuringSchedulingIgnoredDuringExecution") or ()
-        ):
-            place = (*way, "preferredDuringSchedulingIgnoredDuringExecution", index)
+        for index, wish in enumerate(affinity.get(PREFERRED) or ()):
+            place = (*way, PREFERRED, index)
             yield from _weight(place, section(wish))
             yield from _term(
                 (*place, "preference"), section(section(wish).get("preference")), values_too=False
@@ -69,16 +68,10 @@ def _weight(place: Path, wish: Spec) -> Iterator[Violation]:
 
 
 def _among_pods(way: Path, affinity: Spec) -> Iterator[Violation]:
-    for index, term in enumerate(
-        affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or ()
-    ):
-        yield from _pod_term(
-            (*way, "requiredDuringSchedulingIgnoredDuringExecution", index), section(term)
-        )
-    for index, wish in enumerate(
-        affinity.get("preferredDuringSchedulingIgnoredDuringExecution") or ()
-    ):
-        place = (*way, "preferredDuringSchedulingIgnoredDuringExecution", index)
+    for index, term in enumerate(affinity.get(REQUIRED) or ()):
+        yield from _pod_term((*way, REQUIRED, index), section(term))
+    for index, wish in enumerate(affinity.get(PREFERRED) or ()):
+        place = (*way, PREFERRED, index)
         yield from _weight(place, section(wish))
         yield from _pod_term(
             (*place, "podAffinityTerm"), section(section(wish).get("podAffinityTerm"))
@@ -106,7 +99,10 @@ def _pod_term(place: Path, term: Spec) -> Iterator[Violation]:
 def _term(way: Path, term: Spec, *, values_too: bool) -> Iterator[Violation]:
     for index, one in enumerate(term.get("matchExpressions") or ()):
         at, values = (*way, "matchExpressions", index), section(one).get("values") or ()
-        yield from _values(at, str(section(one).get("operator")), values)
+        operator = section(one).get("operator")
+        yield from label_selectors.number_of_values(at, operator, len(values))
+        if operator in _COMPARING and len(values) != 1:
+            yield Violation(at, f"operator {operator} requires one value, not {len(values)}")
         if not object_names.qualified(str(section(one).get("key"))):
             yield Violation((*at, "key"), f'"{one.get("key")}" is not a valid label key')
         for number, value in enumerate(values if values_too else ()):
@@ -124,20 +120,6 @@ def _term(way: Path, term: Spec, *, values_too: bool) -> Iterator[Violation]:
             yield Violation(at, "matchFields supports only In or NotIn with one value")
         elif not object_names.subdomain(str(field["values"][0] or "")):
             yield Violation((*at, "values", 0), f'"{field["values"][0]}" is not a valid node name')
-
-
-def _values(at: Path, operator: str, values: Iterable[Any]) -> Iterator[Violation]:
-    count = len(list(values))
-    match operator:
-        case "In" | "NotIn" if not count:
-            yield Violation(at, f"operator {operator} requires values")
-        case "Exists" | "DoesNotExist" if count:
-            yield Violation(
-                (*at, "values"),
-                f"operator {operator} does not allow values: remove them, or use In or NotIn",
-            )
-        case "Gt" | "Lt" if count != 1:
-            yield Violation(at, f"operator {operator} requires one value, not {count}")
 
 
 @of_daemonsets

@@ -26,9 +26,9 @@ from gitops_ds.model.objects import Body, Path
 _TOLERATIONS: Final[Path] = (*POD, "tolerations")
 _NODE_SELECTOR: Final[Path] = (*POD, "nodeSelector")
 _AFFINITY: Final[Path] = (*POD, "affinity")
-_REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
-_PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
-_WISHES: Final[Path] = (*_AFFINITY, "nodeAffinity", _PREFERRED)
+REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+PREFERRED: Final = "preferredDuringSchedulingIgnoredDuringExecution"
+_WISHES: Final[Path] = (*_AFFINITY, "nodeAffinity", PREFERRED)
 _PRIORITY: Final[Path] = (*POD, "priorityClassName")
 
 _CONTROL_PLANE: Final = "node-role.kubernetes.io/control-plane"
@@ -250,9 +250,9 @@ def no_pod_affinity(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
 @of_daemonsets
 def no_wishes(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
     """DS311: the controller ignores preferred node affinity."""
-    if section(section(pod.get("affinity")).get("nodeAffinity")).get(_PREFERRED):
+    if section(section(pod.get("affinity")).get("nodeAffinity")).get(PREFERRED):
         message = "the DaemonSet controller ignores preferences: every eligible node gets a pod"
-        yield Violation(_WISHES, message, Fix(f"remove {_PREFERRED}", (Mend(_WISHES),)))
+        yield Violation(_WISHES, message, Fix(f"remove {PREFERRED}", (Mend(_WISHES),)))
 
 
 @of_daemonsets
@@ -329,9 +329,9 @@ def account_by_its_name(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation
 
 def required_terms(pod: Spec) -> list[tuple[Path, Spec]]:
     """The required node selector terms, and the path of each."""
-    required = section(section(section(pod.get("affinity")).get("nodeAffinity")).get(_REQUIRED))
+    required = section(section(section(pod.get("affinity")).get("nodeAffinity")).get(REQUIRED))
     return [
-        ((*_AFFINITY, "nodeAffinity", _REQUIRED, "nodeSelectorTerms", index), section(term))
+        ((*_AFFINITY, "nodeAffinity", REQUIRED, "nodeSelectorTerms", index), section(term))
         for index, term in enumerate(required.get("nodeSelectorTerms") or ())
     ]
 
@@ -345,7 +345,7 @@ def _conditions(pod: Spec) -> Iterator[tuple[Path, Spec]]:
 def _wishes(pod: Spec) -> Iterator[tuple[Path, Spec]]:
     """The preferred conditions on labels."""
     if pod.get("affinity"):
-        preferred = section(section(pod.get("affinity")).get("nodeAffinity")).get(_PREFERRED)
+        preferred = section(section(pod.get("affinity")).get("nodeAffinity")).get(PREFERRED)
         yield from _expressions(
             ((*_WISHES, index, "preference"), section(section(one).get("preference")))
             for index, one in enumerate(preferred or ())

@@ -10,7 +10,7 @@ from gitops_ds.checks.change import object_changes, promotion
 from gitops_ds.checks.cluster import cluster_rules
 from gitops_ds.checks.engine import repository_rules, rule_table, suppressions
 from gitops_ds.checks.engine.rule import Rule
-from gitops_ds.checks.schema import custom_rules, parse_rules
+from gitops_ds.checks.schema import custom_rules, manifests
 
 _HEAD = """# Rules
 
@@ -66,7 +66,7 @@ blocking; for files that no rule checks they are warnings.
 def rows() -> Iterator[Rule[Any]]:
     """Every rule in the order of its number; a rule with several severities has several rows."""
     tables = (
-        parse_rules.RULES,
+        manifests.RULES,
         rule_table.RULES,
         cluster_rules.RULES,
         object_changes.RULES,

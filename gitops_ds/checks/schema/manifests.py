@@ -7,6 +7,7 @@ from typing import Final
 
 from gitops_ds.apimachinery import kubernetes_versions
 from gitops_ds.checks.engine import phrases, rule
+from gitops_ds.checks.engine.rule import ObjectRule, advice, no_violations, refused
 from gitops_ds.checks.schema import error_messages, kubernetes
 from gitops_ds.checks.schema.error_messages import SchemaViolation
 from gitops_ds.model.finding import Fix, Mend, Severity
@@ -15,6 +16,16 @@ from gitops_ds.model.values import replace
 
 API_VERSION, ELSEWHERE = "DS008", "DS009"
 
+# The parser (yaml/parser.py) and the schemas yield the violations of these rules.
+RULES: Final[tuple[ObjectRule, ...]] = (
+    refused("DS001", "file is not valid YAML", no_violations),
+    refused("DS002", "duplicate key in an object", no_violations),
+    refused("DS003", "unknown field", no_violations),
+    refused("DS004", "value has the wrong type", no_violations),
+    advice("DS007", Severity.WARNING, "value is ambiguous in YAML", no_violations),
+    refused(API_VERSION, "API version is not served", no_violations),
+    refused(ELSEWHERE, "field is missing in a declared Kubernetes version", no_violations),
+)
 
 # Removed from Kubernetes, with the version that removed it and its replacement.
 # https://kubernetes.io/docs/reference/using-api/deprecation-guide/

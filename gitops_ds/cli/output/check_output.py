@@ -16,6 +16,7 @@ import click
 from gitops_ds.cli.parameters import options
 from gitops_ds.model.plural import counted
 from gitops_ds.model.values import replace
+from gitops_ds.report.formats import ReportFormat
 
 if TYPE_CHECKING:
     from gitops_ds.commands.check.autofix import Fixed
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
         RuleText,
     )
 
-FORMATS = ("text", "github", "gitlab", "sarif", "junit", "markdown", "json")
+FORMATS = tuple(ReportFormat)
 
 
 def parsed(
@@ -72,14 +73,12 @@ def write(
 
     for format, file in outputs:
         if file:
-            _into(file, formats.written(formats.ReportFormat(format), report, about))
+            _into(file, formats.written(ReportFormat(format), report, about))
         elif format == "text":
             for line, colour in text.lines(report, whole=whole):
                 click.echo(click.style(line, fg=colour) if colour else line)
         else:
-            click.echo(
-                formats.written(formats.ReportFormat(format), report, about).encode(), nl=False
-            )
+            click.echo(formats.written(ReportFormat(format), report, about).encode(), nl=False)
     if all(file for _, file in outputs):
         names = ", ".join(file for _, file in outputs)
         options.say(f"{findings.severity_counts(report.count())}: written to {names}", quiet=quiet)
