@@ -84,21 +84,20 @@ def pytest_runtest_teardown(
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     """Plays an asynchronous test, which is a scene: with the fixture or the function `play` of its
-    module, which gives it the arguments before `/` and gets those of its mark `play`, or in
-    virtual time.
+    module, which gives it the arguments before `/` and gets those of its mark `play` and its
+    fixtures of the same name, or in virtual time.
     """
     if not inspect.iscoroutinefunction(pyfuncitem.obj):
         return None
-    names = pyfuncitem._fixtureinfo.argnames
-    scene = functools.partial(pyfuncitem.obj, **{name: pyfuncitem.funcargs[name] for name in names})
+    given = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
+    scene = functools.partial(pyfuncitem.obj, **given)
     play: Any = pyfuncitem.funcargs.get("play") or getattr(pyfuncitem.module, "play", None)
-    options = pyfuncitem.get_closest_marker("play")
     if play is None:
         virtual_time.run(scene())
-    elif options is None:
-        play(scene)
-    else:
-        play(scene, *options.args, **options.kwargs)
+        return True
+    options = pyfuncitem.get_closest_marker("play") or pytest.mark.play().mark
+    common = given.keys() & inspect.signature(play).parameters
+    play(scene, *options.args, **options.kwargs, **{name: given[name] for name in common})
     return True
 
 

@@ -189,7 +189,7 @@ def test_without_limits_rights_or_a_metrics_api_the_result_counts_as_no_data() -
 
 
 def played(policy: str, script: Callable[[Scene], Awaitable[None]]) -> None:
-    play(Powers.PACE, script, policy=policy)
+    play(script, policy=policy)
 
 
 def on(scene: Scene, tag: str) -> set[str]:
