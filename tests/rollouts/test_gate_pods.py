@@ -13,7 +13,6 @@ import pytest
 from gitops_ds.apimachinery import pods, timestamps
 from gitops_ds.controller import gate_pods
 from gitops_ds.controller.gate_pods import POD_METRICS, PodGates
-from gitops_ds.controller.powers import Powers
 from gitops_ds.errors import Forbidden
 from gitops_ds.model import names
 from gitops_ds.model.cluster import Listing, Selection
