@@ -202,24 +202,6 @@ async def test_a_policy_that_is_removed_in_mid_rollout_leaves_the_strategy_of_gi
 
 @pytest.mark.sampled
 @both
-async def test_a_suspended_agent_takes_no_further_node_until_it_is_resumed(
-    scene: Scene, /, powers: Powers
-) -> None:
-    scene.push("2")
-    await scene.until(lambda: len(scene.on("2")) == 2, 2)
-    for value in ("true", None):
-        patch = {"metadata": {"annotations": {names.SUSPEND: value}}}
-        await scene.cluster.patch(DAEMONSET, "default", "agent", patch)
-        if value:
-            await asyncio.sleep(1800)
-            assert len(scene.on("2")) == 2
-            assert scene.decision.hold is not None
-            assert scene.decision.hold.reason == "suspended"
-    await ends(scene, "2")
-
-
-@pytest.mark.sampled
-@both
 async def test_an_agent_on_hold_keeps_its_template_and_takes_the_next_commit_once_released(
     scene: Scene, /, powers: Powers
 ) -> None:
