@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import gc
+import inspect
 import os
 import zlib
 from collections import defaultdict
 from collections.abc import Generator, Iterator
+from typing import Any
 
 import pytest
 
+from gitops_ds.simulator import virtual_time
 from tests import controlplane, profiles
 from tests.forges.gitea import Gitea
 
@@ -75,6 +79,26 @@ def pytest_runtest_teardown(
             if requested[name].scope == "session":
                 requested[name].finish(item._request)  # type: ignore[attr-defined]
     return result
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Plays an asynchronous test, which is a scene: with the fixture or the function `play` of its
+    module, which gives it the arguments before `/` and gets those of its mark `play` and its
+    fixtures of the same name, or in virtual time.
+    """
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    given = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
+    scene = functools.partial(pyfuncitem.obj, **given)
+    play: Any = pyfuncitem.funcargs.get("play") or getattr(pyfuncitem.module, "play", None)
+    if play is None:
+        virtual_time.run(scene())
+        return True
+    options = pyfuncitem.get_closest_marker("play") or pytest.mark.play().mark
+    common = given.keys() & inspect.signature(play).parameters
+    play(scene, *options.args, **options.kwargs, **{name: given[name] for name in common})
+    return True
 
 
 def _sample(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -42,7 +42,7 @@ from tests.cluster import program
 from tests.cluster.program import Ended
 from tests.plan.world import daemonset
 from tests.simulator.setup import daemonset as controller_daemonset
-from tests.simulator.setup import play, set_up
+from tests.simulator.setup import set_up
 
 AGENT = Key("apps", "DaemonSet", "logging", "agent")
 PLANTED = "xq7"  # every secret of the scene has it, and nothing else does
@@ -306,25 +306,22 @@ def test_no_planted_secret_is_in_the_archive_and_all_the_rest_is(tmp_path: Path)
     assert files["logs/gitops-ds-0.gitops-ds.log"].startswith("2026-01-01T00:00:00Z ")
 
 
-def test_the_dump_has_what_the_controller_decides_from() -> None:
-    async def scene() -> None:
-        async with set_up(3, controller_daemonset(minReadySeconds=30)) as there:
-            there.begin()
-            await asyncio.sleep(20)
-            await there.edit("agent:2")
-            await there.people.patch(NODE, "", "node-1", {"spec": {"unschedulable": True}})
-            await asyncio.sleep(3)
-            dump = Dump()
-            await collect.cluster(dump, there.people, DumpOptions(), None)
-            for resource, file, parsed in (
-                (POD, "pods.json", pods.pod_of),
-                (NODE, "nodes.json", nodes.node_of),
-            ):
-                live = (await there.people.list(resource)).items
-                assert len(live) >= 3
-                assert [parsed(one) for one in dump.parts[file]] == [parsed(one) for one in live]
-
-    play(scene)
+async def test_the_dump_has_what_the_controller_decides_from() -> None:
+    async with set_up(3, controller_daemonset(minReadySeconds=30)) as there:
+        there.begin()
+        await asyncio.sleep(20)
+        await there.edit("agent:2")
+        await there.people.patch(NODE, "", "node-1", {"spec": {"unschedulable": True}})
+        await asyncio.sleep(3)
+        dump = Dump()
+        await collect.cluster(dump, there.people, DumpOptions(), None)
+        for resource, file, parsed in (
+            (POD, "pods.json", pods.pod_of),
+            (NODE, "nodes.json", nodes.node_of),
+        ):
+            live = (await there.people.list(resource)).items
+            assert len(live) >= 3
+            assert [parsed(one) for one in dump.parts[file]] == [parsed(one) for one in live]
 
 
 def test_large_parts_are_truncated_and_named(tmp_path: Path) -> None:

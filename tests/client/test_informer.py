@@ -193,67 +193,58 @@ async def running(**habits: float) -> tuple[simulator.SimulatedCluster, simulato
     return cluster, cluster.client("people")
 
 
-def test_a_store_follows_the_watch_and_emits_changes() -> None:
-    async def scene() -> None:
-        cluster, people = await running()
-        await people.create(CONFIG_MAP, config_map("a"))
-        events: list[tuple[str, str]] = []
-        store: InformerStore[Body] = InformerStore(
-            dict, lambda news: events.extend((e.type, e.object["metadata"]["name"]) for e in news)
+async def test_a_store_follows_the_watch_and_emits_changes() -> None:
+    cluster, people = await running()
+    await people.create(CONFIG_MAP, config_map("a"))
+    events: list[tuple[str, str]] = []
+    store: InformerStore[Body] = InformerStore(
+        dict, lambda news: events.extend((e.type, e.object["metadata"]["name"]) for e in news)
+    )
+    async with followed(cluster, store):
+        await people.create(CONFIG_MAP, config_map("b"))
+        await people.delete(CONFIG_MAP, "default", "a")
+        await asyncio.sleep(1)
+        assert names(store) == ["b"]
+        assert events == [("ADDED", "a"), ("ADDED", "b"), ("DELETED", "a")]
+
+
+async def test_an_object_deleted_between_watches_is_reported_after_a_new_list() -> None:
+    cluster, people = await running()
+    for name in "abc":
+        await people.create(CONFIG_MAP, config_map(name))
+    events: list[tuple[str, str]] = []
+    store: InformerStore[Body] = InformerStore(
+        dict, lambda news: events.extend((e.type, e.object["metadata"]["name"]) for e in news)
+    )
+    async with followed(cluster, store):
+        cluster.faults = lambda request: (
+            faults.failure(503) if request.verb in ("watch", "list") else None
         )
-        async with followed(cluster, store):
-            await people.create(CONFIG_MAP, config_map("b"))
-            await people.delete(CONFIG_MAP, "default", "a")
-            await asyncio.sleep(1)
-            assert names(store) == ["b"]
-            assert events == [("ADDED", "a"), ("ADDED", "b"), ("DELETED", "a")]
+        cluster.cut_watches()
+        await asyncio.sleep(5)
+        assert store.failing is not None
+        await people.delete(CONFIG_MAP, "default", "a")
+        await people.patch(CONFIG_MAP, "default", "b", {"data": {"x": "y"}})
+        cluster.server.store.compact()
+        cluster.faults = faults.none
+        events.clear()
+        await asyncio.sleep(60)
+        assert events == [("MODIFIED", "b"), ("DELETED", "a")]
+        assert names(store) == ["b", "c"]
+        assert store.failing is None
 
-    virtual_time.run(scene())
 
-
-def test_an_object_deleted_between_watches_is_reported_after_a_new_list() -> None:
-    async def scene() -> None:
-        cluster, people = await running()
-        for name in "abc":
-            await people.create(CONFIG_MAP, config_map(name))
-        events: list[tuple[str, str]] = []
-        store: InformerStore[Body] = InformerStore(
-            dict, lambda news: events.extend((e.type, e.object["metadata"]["name"]) for e in news)
+async def test_bookmarks_move_the_version_of_a_quiet_kind() -> None:
+    cluster, people = await running(bookmark_every=60.0)
+    store: InformerStore[Body] = InformerStore(dict)
+    async with followed(cluster, store):
+        before = int(store.version)
+        await people.create(
+            CONFIG_MAP,
+            {**config_map("x"), "metadata": {"name": "x", "namespace": "kube-system"}},
         )
-        async with followed(cluster, store):
-            cluster.faults = lambda request: (
-                faults.failure(503) if request.verb in ("watch", "list") else None
-            )
-            cluster.cut_watches()
-            await asyncio.sleep(5)
-            assert store.failing is not None
-            await people.delete(CONFIG_MAP, "default", "a")
-            await people.patch(CONFIG_MAP, "default", "b", {"data": {"x": "y"}})
-            cluster.server.store.compact()
-            cluster.faults = faults.none
-            events.clear()
-            await asyncio.sleep(60)
-            assert events == [("MODIFIED", "b"), ("DELETED", "a")]
-            assert names(store) == ["b", "c"]
-            assert store.failing is None
-
-    virtual_time.run(scene())
-
-
-def test_bookmarks_move_the_version_of_a_quiet_kind() -> None:
-    async def scene() -> None:
-        cluster, people = await running(bookmark_every=60.0)
-        store: InformerStore[Body] = InformerStore(dict)
-        async with followed(cluster, store):
-            before = int(store.version)
-            await people.create(
-                CONFIG_MAP,
-                {**config_map("x"), "metadata": {"name": "x", "namespace": "kube-system"}},
-            )
-            await asyncio.sleep(61)
-            assert int(store.version) > before
-
-    virtual_time.run(scene())
+        await asyncio.sleep(61)
+        assert int(store.version) > before
 
 
 class WeakBody(dict[str, Any]):
@@ -279,21 +270,18 @@ class OneObject:
 
 
 @pytest.mark.slow
-def test_the_bodies_of_a_list_are_released_while_the_watch_lasts() -> None:
-    async def scene() -> None:
-        cluster: Any = OneObject()
-        store = InformerStore(lambda body: str(body["metadata"]["name"]))
-        following = asyncio.create_task(
-            informer.run(cluster, CONFIG_MAP, Selection(), store.handle, random=lambda: 0.0)
-        )
-        await store.synced.wait()
-        await asyncio.sleep(60)
-        gc.collect()
-        assert list(store.objects.values()) == ["x"]
-        assert cluster.listed() is None
-        following.cancel()
-
-    virtual_time.run(scene())
+async def test_the_bodies_of_a_list_are_released_while_the_watch_lasts() -> None:
+    cluster: Any = OneObject()
+    store = InformerStore(lambda body: str(body["metadata"]["name"]))
+    following = asyncio.create_task(
+        informer.run(cluster, CONFIG_MAP, Selection(), store.handle, random=lambda: 0.0)
+    )
+    await store.synced.wait()
+    await asyncio.sleep(60)
+    gc.collect()
+    assert list(store.objects.values()) == ["x"]
+    assert cluster.listed() is None
+    following.cancel()
 
 
 BROKEN_WATCHES: dict[str, faults.RequestFault] = {
@@ -310,31 +298,28 @@ BROKEN_WATCHES: dict[str, faults.RequestFault] = {
 
 
 @pytest.mark.parametrize("broken", BROKEN_WATCHES.values(), ids=BROKEN_WATCHES)
-def test_a_watch_that_fails_while_lists_work_degrades_to_lists_with_back_off_and_recovers(
+async def test_a_watch_that_fails_while_lists_work_degrades_to_lists_with_back_off_and_recovers(
     broken: faults.RequestFault,
 ) -> None:
-    async def scene() -> None:
-        cluster, people = await running()
-        await people.create(CONFIG_MAP, config_map("a"))
-        store: InformerStore[Body] = InformerStore(dict)
-        async with followed(cluster, store):
-            cluster.faults = lambda request: broken if request.verb == "watch" else None
-            cluster.cut_watches()
-            await asyncio.sleep(600)
-            await people.delete(CONFIG_MAP, "default", "a")
-            await people.create(CONFIG_MAP, config_map("b"))
-            await asyncio.sleep(informer.LONGEST_SILENCE + 410)
-            assert names(store) == ["b"]
-            cluster.count.reset()
-            await asyncio.sleep(600)
-            assert cluster.count.of("list") <= 600 / informer.BACKOFF.longest
-            cluster.faults = faults.none
-            await asyncio.sleep(410)
-            await people.delete(CONFIG_MAP, "default", "b")
-            await asyncio.sleep(1)
-            assert names(store) == []
-
-    virtual_time.run(scene())
+    cluster, people = await running()
+    await people.create(CONFIG_MAP, config_map("a"))
+    store: InformerStore[Body] = InformerStore(dict)
+    async with followed(cluster, store):
+        cluster.faults = lambda request: broken if request.verb == "watch" else None
+        cluster.cut_watches()
+        await asyncio.sleep(600)
+        await people.delete(CONFIG_MAP, "default", "a")
+        await people.create(CONFIG_MAP, config_map("b"))
+        await asyncio.sleep(informer.LONGEST_SILENCE + 410)
+        assert names(store) == ["b"]
+        cluster.count.reset()
+        await asyncio.sleep(600)
+        assert cluster.count.of("list") <= 600 / informer.BACKOFF.longest
+        cluster.faults = faults.none
+        await asyncio.sleep(410)
+        await people.delete(CONFIG_MAP, "default", "b")
+        await asyncio.sleep(1)
+        assert names(store) == []
 
 
 class Talking:
@@ -355,21 +340,18 @@ class Talking:
         await asyncio.sleep(60)
 
 
-def test_events_and_bookmarks_advance_the_version_of_the_next_watch() -> None:
-    async def scene() -> None:
-        cluster, events = Talking(), list[object]()
-        served: Any = cluster
-        task = asyncio.create_task(
-            informer.run(served, CONFIG_MAP, Selection(), events.append, random=lambda: 0.0)
-        )
-        await asyncio.sleep(61)
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
-        assert events[:3] == [LISTING, EVENT, BOOKMARK]
-        assert cluster.asked_since == ["7", "9"]
-
-    virtual_time.run(scene())
+async def test_events_and_bookmarks_advance_the_version_of_the_next_watch() -> None:
+    cluster, events = Talking(), list[object]()
+    served: Any = cluster
+    task = asyncio.create_task(
+        informer.run(served, CONFIG_MAP, Selection(), events.append, random=lambda: 0.0)
+    )
+    await asyncio.sleep(61)
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+    assert events[:3] == [LISTING, EVENT, BOOKMARK]
+    assert cluster.asked_since == ["7", "9"]
 
 
 class OlderWorld:
@@ -394,24 +376,21 @@ class OlderWorld:
             yield event
 
 
-def test_a_cluster_restored_to_an_older_version_is_listed_again() -> None:
-    async def scene() -> None:
-        world, store = OlderWorld(), InformerStore[Body](dict)
-        served: Any = world
-        task = asyncio.create_task(
-            informer.run(served, CONFIG_MAP, Selection(), store.handle, random=lambda: 0.0)
-        )
-        await asyncio.sleep(400)
-        assert names(store) == ["lost", "old"]
-        assert len(world.lists) == 2
-        world.version, world.items = "40", (config_map("old"),)
-        await asyncio.sleep(300)
-        assert (names(store), store.version) == (["old"], "40")
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
-
-    virtual_time.run(scene())
+async def test_a_cluster_restored_to_an_older_version_is_listed_again() -> None:
+    world, store = OlderWorld(), InformerStore[Body](dict)
+    served: Any = world
+    task = asyncio.create_task(
+        informer.run(served, CONFIG_MAP, Selection(), store.handle, random=lambda: 0.0)
+    )
+    await asyncio.sleep(400)
+    assert names(store) == ["lost", "old"]
+    assert len(world.lists) == 2
+    world.version, world.items = "40", (config_map("old"),)
+    await asyncio.sleep(300)
+    assert (names(store), store.version) == (["old"], "40")
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
 
 
 def test_a_failure_is_reported_and_retried() -> None:

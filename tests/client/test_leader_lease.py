@@ -106,33 +106,30 @@ def test_a_stolen_lease_ends_the_turn() -> None:
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("latency", [1.0, 2.0, 3.0, 5.0])
-def test_at_any_latency_one_candidate_leads_is_followed_and_never_two_may_write(
+async def test_at_any_latency_one_candidate_leads_is_followed_and_never_two_may_write(
     latency: float,
 ) -> None:
-    async def whole() -> None:
-        async with set_up(1) as there:
-            there.cluster.habits = simulator.Habits(latency=latency)
-            both = [One(there, name) for name in "ab"]
+    async with set_up(1) as there:
+        there.cluster.habits = simulator.Habits(latency=latency)
+        both = [One(there, name) for name in "ab"]
 
-            async def leaders(seconds: int) -> set[int]:
-                """The number of open fences, at each tenth of a second."""
-                result = set()
-                for _ in range(seconds * 10):
-                    await asyncio.sleep(0.1)
-                    result.add(sum(one.fence.left > 0 for one in both))
-                return result
+        async def leaders(seconds: int) -> set[int]:
+            """The number of open fences, at each tenth of a second."""
+            result = set()
+            for _ in range(seconds * 10):
+                await asyncio.sleep(0.1)
+                result.add(sum(one.fence.left > 0 for one in both))
+            return result
 
-            assert await leaders(90) == {0, 1}
-            assert await leaders(300) == {1}
-            leader = next(one for one in both if one.election.leads)
-            leader.task.cancel()
-            assert await leaders(60) == {0, 1}
-            assert await leaders(60) == {1}
-            for one in both:
-                one.task.cancel()
-            await asyncio.gather(*(one.task for one in both), return_exceptions=True)
-
-    play(whole)
+        assert await leaders(90) == {0, 1}
+        assert await leaders(300) == {1}
+        leader = next(one for one in both if one.election.leads)
+        leader.task.cancel()
+        assert await leaders(60) == {0, 1}
+        assert await leaders(60) == {1}
+        for one in both:
+            one.task.cancel()
+        await asyncio.gather(*(one.task for one in both), return_exceptions=True)
 
 
 def test_a_lease_is_given_back_also_where_the_reply_to_its_last_renewal_was_lost() -> None:
@@ -149,24 +146,21 @@ def test_a_lease_is_given_back_also_where_the_reply_to_its_last_renewal_was_lost
     scene(then)
 
 
-def test_a_fence_gives_up_what_is_on_its_way_when_the_time_ends_and_not_before() -> None:
-    async def whole() -> None:
-        clock = asyncio.get_running_loop().time
-        fence = Fence(clock)
+async def test_a_fence_gives_up_what_is_on_its_way_when_the_time_ends_and_not_before() -> None:
+    clock = asyncio.get_running_loop().time
+    fence = Fence(clock)
 
-        async def slow() -> None:
-            async with fence.passing():
-                await asyncio.sleep(30)
+    async def slow() -> None:
+        async with fence.passing():
+            await asyncio.sleep(30)
 
-        began = clock()
-        fence.move(began + 5)
-        write = asyncio.create_task(slow())
-        await asyncio.sleep(4)
-        fence.move(began + 9)  # renewed
-        with pytest.raises(errors.NotLeading):
-            await write
-        assert clock() - began == pytest.approx(9, abs=0.01)
-        with pytest.raises(errors.NotLeading):
-            fence.check()
-
-    play(whole)
+    began = clock()
+    fence.move(began + 5)
+    write = asyncio.create_task(slow())
+    await asyncio.sleep(4)
+    fence.move(began + 9)  # renewed
+    with pytest.raises(errors.NotLeading):
+        await write
+    assert clock() - began == pytest.approx(9, abs=0.01)
+    with pytest.raises(errors.NotLeading):
+        fence.check()

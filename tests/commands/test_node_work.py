@@ -13,60 +13,54 @@ from gitops_ds.fleet import agents
 from gitops_ds.model.startup_taints import StartupTaintPolicy
 from gitops_ds.simulator import virtual_time
 from tests.controller.test_startup_taints import begin, joining, required
-from tests.simulator.setup import named, play, set_up
+from tests.simulator.setup import named, set_up
 
 
-def test_the_waits_are_those_of_the_service() -> None:
-    async def scene() -> None:
-        body = required("bad")
-        body["spec"]["template"]["spec"]["nodeSelector"] = {"pool": "a"}
-        specs = [
-            *named(range(1)),
-            *joining(range(1, 2)),
-            *(msgspec.structs.replace(one, labels={"pool": "a"}) for one in joining(range(2, 3))),
+async def test_the_waits_are_those_of_the_service() -> None:
+    body = required("bad")
+    body["spec"]["template"]["spec"]["nodeSelector"] = {"pool": "a"}
+    specs = [
+        *named(range(1)),
+        *joining(range(1, 2)),
+        *(msgspec.structs.replace(one, labels={"pool": "a"}) for one in joining(range(2, 3))),
+    ]
+    async with set_up(specs, body) as there:
+        controller = begin(there)
+        await asyncio.sleep(30)
+        now = virtual_time.clock()()
+        rows = await node_work.read(there.people, StartupTaintPolicy(), now)
+        assert [(one.node.name, one.word) for one in rows] == [
+            ("node-0", "Yes"),
+            ("node-1", "Yes"),
+            ("node-2", "Waiting"),
         ]
-        async with set_up(specs, body) as there:
-            controller = begin(there)
-            await asyncio.sleep(30)
-            now = virtual_time.clock()()
-            rows = await node_work.read(there.people, StartupTaintPolicy(), now)
-            assert [(one.node.name, one.word) for one in rows] == [
-                ("node-0", "Yes"),
-                ("node-1", "Yes"),
-                ("node-2", "Waiting"),
-            ]
-            assert {one.node.name: one.wait for one in rows if one.wait} == dict(
-                controller.startup_taints.waits
-            )
-            assert node_work.as_json(rows[0]) == {
-                "name": "node-0",
-                "ready": True,
-                "work": "Yes",
-                "startupTaints": [],
-            }
-            document = node_work.as_json(rows[2])
-            assert document["startupTaints"] == ["gitops-ds.io/agents-not-ready:NoSchedule"]
-            (wait,) = document["waitsFor"]
-            assert (wait["namespace"], wait["name"]) == ("default", "agent")
-            assert wait["reason"] in ("ErrImagePull", "ImagePullBackOff")
-            (agent,) = await agents.list_agents(there.people, "gitops-ds", now, lambda _: None)
-            (listed,) = node_work.of_agent(agent.seen, StartupTaintPolicy())
-            assert {**listed, "namespace": "default", "name": "agent"} == {**wait, "node": "node-2"}
-            text = table.nodes(rows, now).splitlines()
-            assert text[0].split() == ["NAME", "STATUS", "WORK", "WAITS", "WAITS", "FOR"]
-            assert text[1].split() == ["node-0", "Ready", "Yes", "<none>", "<none>"]
-            assert text[3].split()[3:5] == ["30s", "default/agent:"]
-
-    play(scene)
+        assert {one.node.name: one.wait for one in rows if one.wait} == dict(
+            controller.startup_taints.waits
+        )
+        assert node_work.as_json(rows[0]) == {
+            "name": "node-0",
+            "ready": True,
+            "work": "Yes",
+            "startupTaints": [],
+        }
+        document = node_work.as_json(rows[2])
+        assert document["startupTaints"] == ["gitops-ds.io/agents-not-ready:NoSchedule"]
+        (wait,) = document["waitsFor"]
+        assert (wait["namespace"], wait["name"]) == ("default", "agent")
+        assert wait["reason"] in ("ErrImagePull", "ImagePullBackOff")
+        (agent,) = await agents.list_agents(there.people, "gitops-ds", now, lambda _: None)
+        (listed,) = node_work.of_agent(agent.seen, StartupTaintPolicy())
+        assert {**listed, "namespace": "default", "name": "agent"} == {**wait, "node": "node-2"}
+        text = table.nodes(rows, now).splitlines()
+        assert text[0].split() == ["NAME", "STATUS", "WORK", "WAITS", "WAITS", "FOR"]
+        assert text[1].split() == ["node-0", "Ready", "Yes", "<none>", "<none>"]
+        assert text[3].split()[3:5] == ["30s", "default/agent:"]
 
 
-def test_a_node_whose_taint_is_about_to_be_removed_is_released() -> None:
-    async def scene() -> None:
-        async with set_up(joining(range(1)), required(), simulator.Behaviour()) as there:
-            there.begin()
-            await asyncio.sleep(30)
-            now = virtual_time.clock()()
-            (row,) = await node_work.read(there.people, StartupTaintPolicy(), now)
-            assert (row.word, row.wait) == ("Released", None)
-
-    play(scene)
+async def test_a_node_whose_taint_is_about_to_be_removed_is_released() -> None:
+    async with set_up(joining(range(1)), required(), simulator.Behaviour()) as there:
+        there.begin()
+        await asyncio.sleep(30)
+        now = virtual_time.clock()()
+        (row,) = await node_work.read(there.people, StartupTaintPolicy(), now)
+        assert (row.word, row.wait) == ("Released", None)

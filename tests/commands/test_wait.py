@@ -24,13 +24,7 @@ from gitops_ds.model.rollouts.rollout_progress import RolloutProgress
 from gitops_ds.model.values import replace
 from gitops_ds.simulator import virtual_time
 from gitops_ds.simulator.faults import SimulatedRequest, failure
-from tests.simulator.setup import (
-    KEY,
-    Setup,
-    daemonset,
-    play,
-    set_up,
-)
+from tests.simulator.setup import KEY, Setup, daemonset, play, set_up
 
 OLD, NEW, LATER = (CommitId(letter * 40) for letter in "abc")
 
@@ -74,81 +68,66 @@ def test_wait_ends_when_every_node_has_an_available_pod_and_prints_each_message_
     play(scene)
 
 
-def test_a_template_that_fails_ends_it_at_once_with_the_reason() -> None:
-    async def scene() -> None:
-        async with set_up(3) as there:
-            there.begin()
-            await attend(there)
-            await there.edit("bad")
-            began = asyncio.get_running_loop().time()
-            with pytest.raises(errors.FailedRollout, match=r"ErrImagePull|ImagePullBackOff"):
-                await attend(there, seconds=600)
-            assert asyncio.get_running_loop().time() - began < 60
-
-    play(scene)
+async def test_a_template_that_fails_ends_it_at_once_with_the_reason() -> None:
+    async with set_up(3) as there:
+        there.begin()
+        await attend(there)
+        await there.edit("bad")
+        began = asyncio.get_running_loop().time()
+        with pytest.raises(errors.FailedRollout, match=r"ErrImagePull|ImagePullBackOff"):
+            await attend(there, seconds=600)
+        assert asyncio.get_running_loop().time() - began < 60
 
 
-def test_time_that_is_up_names_what_is_missing() -> None:
-    async def scene() -> None:
-        async with set_up(3) as there:  # no controller creates pods
-            with pytest.raises(
-                errors.TimedOut,
-                match=r"not done after 20 seconds: Progressing: no controller has observed "
-                r"generation 1",
-            ):
-                await attend(there, seconds=20)
-
-    play(scene)
+async def test_time_that_is_up_names_what_is_missing() -> None:
+    async with set_up(3) as there:  # no controller creates pods
+        with pytest.raises(
+            errors.TimedOut,
+            match=r"not done after 20 seconds: Progressing: no controller has observed "
+            r"generation 1",
+        ):
+            await attend(there, seconds=20)
 
 
-def test_a_missing_daemonset_is_reported_without_a_commit_and_awaited_with_one() -> None:
-    async def scene() -> None:
-        async with set_up(3) as there:
-            with pytest.raises(errors.NoMatch, match="absent"):
-                await attend(there, name="ds/absent")
-            with pytest.raises(errors.TimedOut, match="absent"):
-                await attend(there, name="ds/absent", commit=NEW, seconds=20)
-
-    play(scene)
+async def test_a_missing_daemonset_is_reported_without_a_commit_and_awaited_with_one() -> None:
+    async with set_up(3) as there:
+        with pytest.raises(errors.NoMatch, match="absent"):
+            await attend(there, name="ds/absent")
+        with pytest.raises(errors.TimedOut, match="absent"):
+            await attend(there, name="ds/absent", commit=NEW, seconds=20)
 
 
-def test_a_commit_counts_when_the_deployer_has_applied_it_or_a_later_one() -> None:
+async def test_a_commit_counts_when_the_deployer_has_applied_it_or_a_later_one() -> None:
     async def later_has(commit: CommitId) -> bool:
         return commit == LATER
 
-    async def scene() -> None:
-        async with set_up(3) as there:
-            there.begin()
-            await apply_by(there, OLD)
-            with pytest.raises(
-                errors.TimedOut, match=r"is at commit a{12}, and b{12} is not applied yet"
-            ):
-                await attend(there, commit=NEW, seconds=20)
-            waiting = asyncio.create_task(attend(there, commit=NEW[:7]))
-            await asyncio.sleep(10)
-            assert not waiting.done()
-            await apply_by(there, NEW)
-            assert (await waiting)[-1] == "Healthy: 3 of 3 nodes available"
-            await apply_by(there, LATER)
-            await attend(there, commit=NEW, includes=later_has)
-            with pytest.raises(errors.TimedOut):
-                await attend(there, commit=NEW, seconds=20)
-
-    play(scene)
+    async with set_up(3) as there:
+        there.begin()
+        await apply_by(there, OLD)
+        with pytest.raises(
+            errors.TimedOut, match=r"is at commit a{12}, and b{12} is not applied yet"
+        ):
+            await attend(there, commit=NEW, seconds=20)
+        waiting = asyncio.create_task(attend(there, commit=NEW[:7]))
+        await asyncio.sleep(10)
+        assert not waiting.done()
+        await apply_by(there, NEW)
+        assert (await waiting)[-1] == "Healthy: 3 of 3 nodes available"
+        await apply_by(there, LATER)
+        await attend(there, commit=NEW, includes=later_has)
+        with pytest.raises(errors.TimedOut):
+            await attend(there, commit=NEW, seconds=20)
 
 
-def test_under_on_delete_a_commit_is_rolled_out_when_the_last_old_pod_is_gone() -> None:
-    async def scene() -> None:
-        async with set_up(2, daemonset(updateStrategy={"type": "OnDelete"})) as there:
-            there.begin()
-            await attend(there)
-            await apply_by(there, NEW)
-            await there.edit("agent:2")
-            await attend(there)  # nothing is wrong
-            with pytest.raises(errors.TimedOut):
-                await attend(there, commit=NEW, seconds=20)
-
-    play(scene)
+async def test_under_on_delete_a_commit_is_rolled_out_when_the_last_old_pod_is_gone() -> None:
+    async with set_up(2, daemonset(updateStrategy={"type": "OnDelete"})) as there:
+        there.begin()
+        await attend(there)
+        await apply_by(there, NEW)
+        await there.edit("agent:2")
+        await attend(there)  # nothing is wrong
+        with pytest.raises(errors.TimedOut):
+            await attend(there, commit=NEW, seconds=20)
 
 
 async def waiting_on_a_late_watch(there: Setup) -> asyncio.Task[agents.Agent]:
@@ -211,39 +190,33 @@ def without_pods(request: SimulatedRequest) -> errors.ClusterError | None:
     )
 
 
-def test_a_missing_permission_to_read_is_an_error_at_once() -> None:
-    async def scene() -> None:
-        async with set_up(3) as there:
-            blind = there.cluster.client("blind", faults=without_pods)
-            began = asyncio.get_running_loop().time()
-            with pytest.raises(errors.Forbidden):
-                await wait.wait_for_rollout(
-                    blind,
-                    "gitops-ds",
-                    WaitOptions("ds/agent", clock=virtual_time.clock()),
-                    lambda _: None,
-                )
-            assert asyncio.get_running_loop().time() - began < 5
-
-    play(scene)
+async def test_a_missing_permission_to_read_is_an_error_at_once() -> None:
+    async with set_up(3) as there:
+        blind = there.cluster.client("blind", faults=without_pods)
+        began = asyncio.get_running_loop().time()
+        with pytest.raises(errors.Forbidden):
+            await wait.wait_for_rollout(
+                blind,
+                "gitops-ds",
+                WaitOptions("ds/agent", clock=virtual_time.clock()),
+                lambda _: None,
+            )
+        assert asyncio.get_running_loop().time() - began < 5
 
 
-def test_git_is_read_once_for_each_commit_that_is_applied_meanwhile() -> None:
+async def test_git_is_read_once_for_each_commit_that_is_applied_meanwhile() -> None:
     commits: list[CommitId] = []
 
     async def never(commit: CommitId) -> bool:
         commits.append(commit)
         return False
 
-    async def scene() -> None:
-        async with set_up(3) as there:
-            there.begin()
-            await apply_by(there, OLD)
-            with pytest.raises(errors.TimedOut):
-                await attend(there, commit=NEW, seconds=60, includes=never)
-            assert commits == [OLD]
-
-    play(scene)
+    async with set_up(3) as there:
+        there.begin()
+        await apply_by(there, OLD)
+        with pytest.raises(errors.TimedOut):
+            await attend(there, commit=NEW, seconds=60, includes=never)
+        assert commits == [OLD]
 
 
 def without_nodes(request: SimulatedRequest) -> errors.ClusterError | None:
@@ -257,43 +230,37 @@ def without_nodes(request: SimulatedRequest) -> errors.ClusterError | None:
     )
 
 
-def test_a_viewer_without_a_right_to_nodes_gets_the_counts_of_the_daemonset_status() -> None:
-    async def scene() -> None:
-        async with set_up(3) as there:
-            there.begin()
-            await attend(there)
-            viewer, messages = there.cluster.client("viewer", faults=without_nodes), list[str]()
-            [agent] = await agents.list_agents(
-                viewer, "gitops-ds", virtual_time.clock()(), messages.append
-            )
-            assert (agent.health.state, agent.health.message) == (
-                HealthState.HEALTHY,
-                "all 3 pods are available",
-            )
-            assert (agent.counts.desired, len(agents.nodes(agent))) == (3, 3)
-            assert len(messages) == 1
-            assert "nodes" in messages[0]
-
-    play(scene)
+async def test_a_viewer_without_a_right_to_nodes_gets_the_counts_of_the_daemonset_status() -> None:
+    async with set_up(3) as there:
+        there.begin()
+        await attend(there)
+        viewer, messages = there.cluster.client("viewer", faults=without_nodes), list[str]()
+        [agent] = await agents.list_agents(
+            viewer, "gitops-ds", virtual_time.clock()(), messages.append
+        )
+        assert (agent.health.state, agent.health.message) == (
+            HealthState.HEALTHY,
+            "all 3 pods are available",
+        )
+        assert (agent.counts.desired, len(agents.nodes(agent))) == (3, 3)
+        assert len(messages) == 1
+        assert "nodes" in messages[0]
 
 
-def test_a_viewer_without_a_right_to_nodes_waits_by_the_status_of_the_daemonset() -> None:
-    async def scene() -> None:
-        async with set_up(3) as there:
-            viewer, messages = there.cluster.client("viewer", faults=without_nodes), list[str]()
-            awaited = WaitOptions("ds/agent", seconds=120, clock=virtual_time.clock())
-            waiting = asyncio.create_task(
-                wait.wait_for_rollout(viewer, "gitops-ds", awaited, messages.append)
-            )
-            await asyncio.sleep(5)
-            assert not waiting.done()
-            there.begin()
-            agent = await waiting
-            assert agent.health.state is HealthState.HEALTHY
-            assert agent.counts.available == 3
-            assert any("nodes" in message for message in messages)
-
-    play(scene)
+async def test_a_viewer_without_a_right_to_nodes_waits_by_the_status_of_the_daemonset() -> None:
+    async with set_up(3) as there:
+        viewer, messages = there.cluster.client("viewer", faults=without_nodes), list[str]()
+        awaited = WaitOptions("ds/agent", seconds=120, clock=virtual_time.clock())
+        waiting = asyncio.create_task(
+            wait.wait_for_rollout(viewer, "gitops-ds", awaited, messages.append)
+        )
+        await asyncio.sleep(5)
+        assert not waiting.done()
+        there.begin()
+        agent = await waiting
+        assert agent.health.state is HealthState.HEALTHY
+        assert agent.counts.available == 3
+        assert any("nodes" in message for message in messages)
 
 
 def test_a_viewer_without_a_right_to_nodes_waits_for_a_commit_and_follows_the_status() -> None:
@@ -329,87 +296,73 @@ def test_a_viewer_without_a_right_to_nodes_waits_for_a_commit_and_follows_the_st
     play(scene)
 
 
-def test_a_watched_status_follows_by_watches_and_lists_no_pods_again() -> None:
-    async def scene() -> None:
-        async with set_up(3) as there:
-            there.begin()
-            await attend(there)
-            person, shown = there.cluster.client("person"), list[agents.Agent | str]()
-            awaited = WaitOptions("ds/agent", clock=virtual_time.clock())
-            following = asyncio.create_task(wait.follow(person, "gitops-ds", awaited, shown.append))
-            await asyncio.sleep(60)
-            await there.edit("agent:2")
-            await asyncio.sleep(240)
-            following.cancel()
-            last = shown[-1]
-            assert isinstance(last, agents.Agent)
-            assert (last.seen.daemonset.generation, last.health.state) == (2, HealthState.HEALTHY)
-            assert person.count.by["list", "pods"] == 1
-
-    play(scene)
+async def test_a_watched_status_follows_by_watches_and_lists_no_pods_again() -> None:
+    async with set_up(3) as there:
+        there.begin()
+        await attend(there)
+        person, shown = there.cluster.client("person"), list[agents.Agent | str]()
+        awaited = WaitOptions("ds/agent", clock=virtual_time.clock())
+        following = asyncio.create_task(wait.follow(person, "gitops-ds", awaited, shown.append))
+        await asyncio.sleep(60)
+        await there.edit("agent:2")
+        await asyncio.sleep(240)
+        following.cancel()
+        last = shown[-1]
+        assert isinstance(last, agents.Agent)
+        assert (last.seen.daemonset.generation, last.health.state) == (2, HealthState.HEALTHY)
+        assert person.count.by["list", "pods"] == 1
 
 
 @pytest.mark.parametrize("status", [500, 503, 0])
-def test_an_apply_that_waits_outlasts_an_api_server_that_is_away_for_a_minute(status: int) -> None:
-    async def scene() -> None:
-        async with set_up(3) as there:
-            there.begin()
-            until = asyncio.get_running_loop().time() + 60
+async def test_an_apply_that_waits_outlasts_an_api_server_that_is_away_for_a_minute(
+    status: int,
+) -> None:
+    async with set_up(3) as there:
+        there.begin()
+        until = asyncio.get_running_loop().time() + 60
 
-            def away(_: SimulatedRequest) -> errors.ClusterError | None:
-                if asyncio.get_running_loop().time() >= until:
-                    return None
-                return (
-                    failure(status) if status else errors.ClusterUnreachable("connection refused")
-                )
+        def away(_: SimulatedRequest) -> errors.ClusterError | None:
+            if asyncio.get_running_loop().time() >= until:
+                return None
+            return failure(status) if status else errors.ClusterUnreachable("connection refused")
 
-            messages: list[str] = []
+        messages: list[str] = []
+        await rollout_waiter.wait_for_rollouts(
+            there.cluster.client("person", faults=away),
+            [KEY],
+            120,
+            RolloutListener(messages.append),
+        )
+        assert messages[0].endswith("retrying")
+        assert messages[-1].endswith("all 3 pods are available")
+
+
+async def test_an_apply_that_waits_ends_at_once_for_a_deleted_object() -> None:
+    async with set_up(3) as there:
+        with pytest.raises(errors.NotFound):
             await rollout_waiter.wait_for_rollouts(
-                there.cluster.client("person", faults=away),
-                [KEY],
+                there.people,
+                [Key("apps", "DaemonSet", "default", "gone")],
                 120,
-                RolloutListener(messages.append),
+                RolloutListener(lambda _: None),
             )
-            assert messages[0].endswith("retrying")
-            assert messages[-1].endswith("all 3 pods are available")
-
-    play(scene)
 
 
-def test_an_apply_that_waits_ends_at_once_for_a_deleted_object() -> None:
-    async def scene() -> None:
-        async with set_up(3) as there:
-            with pytest.raises(errors.NotFound):
-                await rollout_waiter.wait_for_rollouts(
-                    there.people,
-                    [Key("apps", "DaemonSet", "default", "gone")],
-                    120,
-                    RolloutListener(lambda _: None),
-                )
+async def test_an_apply_that_waits_reads_each_daemonset_once_and_then_watches() -> None:
+    async with set_up(3) as there:
+        requests: list[SimulatedRequest] = []
 
-    play(scene)
+        def record(request: SimulatedRequest) -> None:
+            requests.append(request)
 
-
-def test_an_apply_that_waits_reads_each_daemonset_once_and_then_watches() -> None:
-    async def scene() -> None:
-        async with set_up(3) as there:
-            requests: list[SimulatedRequest] = []
-
-            def record(request: SimulatedRequest) -> None:
-                requests.append(request)
-
-            client = there.cluster.client("person", faults=record)
-            waiting = asyncio.create_task(
-                rollout_waiter.wait_for_rollouts(
-                    client, [KEY], 120, RolloutListener(lambda _: None)
-                )
-            )
-            await asyncio.sleep(30)
-            assert len(requests) <= 3  # get, list, watch
-            there.begin()
-            await waiting
-
-    play(scene)
+        client = there.cluster.client("person", faults=record)
+        waiting = asyncio.create_task(
+            rollout_waiter.wait_for_rollouts(client, [KEY], 120, RolloutListener(lambda _: None))
+        )
+        await asyncio.sleep(30)
+        assert len(requests) <= 3  # get, list, watch
+        there.begin()
+        await waiting
 
 
 def test_an_apply_that_waits_ends_when_a_daemonset_is_deleted_and_names_what_is_missing() -> None:
@@ -432,29 +385,23 @@ def test_an_apply_that_waits_ends_when_a_daemonset_is_deleted_and_names_what_is_
     play(scene)
 
 
-def test_an_apply_that_waits_reports_the_nodes_that_are_done() -> None:
-    async def scene() -> None:
-        async with set_up(5) as there:
-            there.begin()
-            await attend(there)
-            await there.edit("agent:2")
-            shown: list[RolloutProgress] = []
-            listener = RolloutListener(lambda _: None, lambda _, now: shown.append(now))
-            await rollout_waiter.wait_for_rollouts(there.people, [KEY], 600, listener)
-            assert shown[0] == RolloutProgress(0, 5)
-            assert {one.done for one in shown} == {0, 1, 2, 3, 4, 5}
-            assert [one.done for one in shown] == sorted(one.done for one in shown)
-            assert shown[-1] == RolloutProgress(5, 5)
-
-    play(scene)
+async def test_an_apply_that_waits_reports_the_nodes_that_are_done() -> None:
+    async with set_up(5) as there:
+        there.begin()
+        await attend(there)
+        await there.edit("agent:2")
+        shown: list[RolloutProgress] = []
+        listener = RolloutListener(lambda _: None, lambda _, now: shown.append(now))
+        await rollout_waiter.wait_for_rollouts(there.people, [KEY], 600, listener)
+        assert shown[0] == RolloutProgress(0, 5)
+        assert {one.done for one in shown} == {0, 1, 2, 3, 4, 5}
+        assert [one.done for one in shown] == sorted(one.done for one in shown)
+        assert shown[-1] == RolloutProgress(5, 5)
 
 
-def test_a_wait_reports_the_nodes_that_are_done() -> None:
-    async def scene() -> None:
-        async with set_up(4) as there:
-            there.begin()
-            shown: list[RolloutProgress] = []
-            await attend(there, progress=lambda _, now: shown.append(now))
-            assert shown[-1] == RolloutProgress(4, 4)
-
-    play(scene)
+async def test_a_wait_reports_the_nodes_that_are_done() -> None:
+    async with set_up(4) as there:
+        there.begin()
+        shown: list[RolloutProgress] = []
+        await attend(there, progress=lambda _, now: shown.append(now))
+        assert shown[-1] == RolloutProgress(4, 4)

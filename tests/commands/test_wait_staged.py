@@ -10,8 +10,11 @@ from gitops_ds.controller.powers import Powers
 from gitops_ds.fleet.agents import Agent
 from gitops_ds.model.health import HealthState
 from gitops_ds.simulator import PodFault, Trouble
-from tests.deployer.rollout_scene import NODES, Scene, play
+from tests.deployer import rollout_scene
+from tests.deployer.rollout_scene import NODES, Scene
 from tests.deployer.test_rollout_faults import spoil
+
+play = rollout_scene.play
 
 both = pytest.mark.parametrize("powers", [Powers.PACE, Powers.FULL])
 
@@ -25,42 +28,35 @@ async def waited(scene: Scene, messages: list[str], commit: str = "") -> Agent:
 
 @pytest.mark.sampled
 @both
-def test_a_wait_ends_when_every_stage_is_passed(powers: Powers) -> None:
-    async def script(scene: Scene) -> None:
-        scene.push("2")
-        await scene.until(lambda: len(scene.on("2")) == 2)
-        messages: list[str] = []
-        agent = await waited(scene, messages)
-        assert len(scene.on("2")) == NODES
-        assert agent.health.state is HealthState.HEALTHY
-        assert agent.rollout is None or agent.rollout.complete
-        assert any("canary 2/2, rest 0/8" in message for message in messages)
-
-    play(powers, script)
+async def test_a_wait_ends_when_every_stage_is_passed(scene: Scene, /, powers: Powers) -> None:
+    scene.push("2")
+    await scene.until(lambda: len(scene.on("2")) == 2)
+    messages: list[str] = []
+    agent = await waited(scene, messages)
+    assert len(scene.on("2")) == NODES
+    assert agent.health.state is HealthState.HEALTHY
+    assert agent.rollout is None or agent.rollout.complete
+    assert any("canary 2/2, rest 0/8" in message for message in messages)
 
 
 @pytest.mark.sampled
 @both
-def test_a_wait_for_a_commit_ends_with_its_template(powers: Powers) -> None:
-    async def script(scene: Scene) -> None:
-        scene.push("2")
-        commit = scene.history.id(1)
-        await waited(scene, [], commit)
-        assert len(scene.on("2")) == NODES
-        assert await scene.tag() == "2"
-
-    play(powers, script)
+async def test_a_wait_for_a_commit_ends_with_its_template(scene: Scene, /, powers: Powers) -> None:
+    scene.push("2")
+    commit = scene.history.id(1)
+    await waited(scene, [], commit)
+    assert len(scene.on("2")) == NODES
+    assert await scene.tag() == "2"
 
 
 @pytest.mark.sampled
 @both
-def test_a_wait_for_a_halted_rollout_fails_with_its_reason(powers: Powers) -> None:
-    async def script(scene: Scene) -> None:
-        spoil(scene, PodFault("*:2", Trouble.NEVER_PULLED))
-        scene.push("2")
-        await scene.until(lambda: bool(scene.on("2")))
-        with pytest.raises(errors.FailedRollout, match="halted in stage canary: ErrImagePull"):
-            await waited(scene, [])
-        assert len(scene.on("2")) <= 2
-
-    play(powers, script)
+async def test_a_wait_for_a_halted_rollout_fails_with_its_reason(
+    scene: Scene, /, powers: Powers
+) -> None:
+    spoil(scene, PodFault("*:2", Trouble.NEVER_PULLED))
+    scene.push("2")
+    await scene.until(lambda: bool(scene.on("2")))
+    with pytest.raises(errors.FailedRollout, match="halted in stage canary: ErrImagePull"):
+        await waited(scene, [])
+    assert len(scene.on("2")) <= 2

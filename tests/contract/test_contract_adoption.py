@@ -23,7 +23,9 @@ from gitops_ds.model.decision import Action, Adopt, CreatePod, Decision, DeleteP
 from gitops_ds.model.objects import CONFIG_MAP, CONTROLLER_REVISION, DAEMONSET, NODE, POD, Body, Key
 from gitops_ds.simulator import faults
 from tests.contract.refusing import Answer, Answers, Refusing, Write
-from tests.contract.scenes import Play, Stage
+from tests.contract.scenes import Stage
+
+pytestmark = pytest.mark.usefixtures("play")
 
 NODES = [{"metadata": {"name": f"far-{number}"}, "spec": {}, "status": {}} for number in (1, 2, 3)]
 
@@ -136,27 +138,24 @@ ANSWERS: dict[str, Answer] = {
 
 
 @pytest.mark.parametrize("answer", ANSWERS)
-def test_a_refused_adoption_deletes_and_creates_nothing(play: Play, answer: str) -> None:
-    async def scene(stage: Stage) -> None:
-        turns = await made(stage)
-        twin = await orphan(turns, "older", "far-1", "old")
-        old = await orphan(turns, "alone", "far-2", "old")
-        before = set(await there(stage))
-        turns.answers = lambda write: ANSWERS[answer] if adoption(write) else None
-        for _ in range(4):
-            await turns.turn()
-            if answer != "no answer, and it was done":
-                assert all(isinstance(action, Adopt) for action in turns.done)
-                assert set(await there(stage)) == before
-        assert {twin["metadata"]["uid"], old["metadata"]["uid"]} <= before
-        turns.answers = lambda write: None
-        for _ in range(6):
-            await turns.turn()
-        ours = (await turns_daemonset(stage)).uid
-        owners = [pods.controller_of(body["metadata"]) for body in (await there(stage)).values()]
-        assert {owner.uid if owner else "" for owner in owners} == {ours}
-
-    play(scene)
+async def test_a_refused_adoption_deletes_and_creates_nothing(stage: Stage, /, answer: str) -> None:
+    turns = await made(stage)
+    twin = await orphan(turns, "older", "far-1", "old")
+    old = await orphan(turns, "alone", "far-2", "old")
+    before = set(await there(stage))
+    turns.answers = lambda write: ANSWERS[answer] if adoption(write) else None
+    for _ in range(4):
+        await turns.turn()
+        if answer != "no answer, and it was done":
+            assert all(isinstance(action, Adopt) for action in turns.done)
+            assert set(await there(stage)) == before
+    assert {twin["metadata"]["uid"], old["metadata"]["uid"]} <= before
+    turns.answers = lambda write: None
+    for _ in range(6):
+        await turns.turn()
+    ours = (await turns_daemonset(stage)).uid
+    owners = [pods.controller_of(body["metadata"]) for body in (await there(stage)).values()]
+    assert {owner.uid if owner else "" for owner in owners} == {ours}
 
 
 async def turns_daemonset(stage: Stage) -> Any:
@@ -192,58 +191,53 @@ async def is_taken(stage: Stage, name: str) -> None:
 
 
 @pytest.mark.parametrize("event", [vanishes, is_replaced, is_taken])
-def test_an_orphan_that_changes_before_its_adoption_causes_no_deletion_of_our_pods(
-    play: Play, event: Callable[[Stage, str], Awaitable[None]]
+async def test_an_orphan_that_changes_before_its_adoption_causes_no_deletion_of_our_pods(
+    stage: Stage, /, event: Callable[[Stage, str], Awaitable[None]]
 ) -> None:
-    async def scene(stage: Stage) -> None:
-        turns = await made(stage)
-        ours = set(await there(stage))
-        await orphan(turns, "older", "far-1", "old")
+    turns = await made(stage)
+    ours = set(await there(stage))
+    await orphan(turns, "older", "far-1", "old")
 
-        async def between() -> None:
-            turns.between = None
-            await event(stage, "older")
+    async def between() -> None:
+        turns.between = None
+        await event(stage, "older")
 
-        turns.between = between
-        for _ in range(2):
-            await turns.turn()
-            if event is not is_replaced:
-                assert not [action for action in turns.done if isinstance(action, DeletePod)]
-        decision = await turns.turn()
+    turns.between = between
+    for _ in range(2):
+        await turns.turn()
         if event is not is_replaced:
             assert not [action for action in turns.done if isinstance(action, DeletePod)]
-        assert ours <= set(await there(stage)) or event is is_replaced
-        assert not [action for action in decision.actions if isinstance(action, CreatePod)]
-
-    play(scene)
+    decision = await turns.turn()
+    if event is not is_replaced:
+        assert not [action for action in turns.done if isinstance(action, DeletePod)]
+    assert ours <= set(await there(stage)) or event is is_replaced
+    assert not [action for action in decision.actions if isinstance(action, CreatePod)]
 
 
 @pytest.mark.parametrize("answer", ANSWERS)
-def test_a_revision_that_was_not_adopted_gives_no_pod_its_hash(play: Play, answer: str) -> None:
-    async def scene(stage: Stage) -> None:
-        await stage.cluster.create(DAEMONSET, stage.daemonset())
-        found = copy.deepcopy(dict(revisions.new(await turns_daemonset(stage), 1)))
-        found["metadata"] = {
-            **found["metadata"],
-            "name": "stray",
-            "labels": {"app": "agent", names.REVISION_HASH: "stray"},
-        }
-        del found["metadata"]["ownerReferences"]
-        await stage.cluster.create(CONTROLLER_REVISION, found)
-        turns = Turns(stage, lambda write: ANSWERS[answer] if adoption(write) else None)
-        for _ in range(3):
-            await turns.turn()
-        if answer != "no answer, and it was done":
-            assert all(isinstance(action, Adopt) for action in turns.done)
-            assert not await there(stage)
-        assert not [action for action in turns.done if isinstance(action, DeleteRevision)]
-        turns.answers = lambda write: None
-        for _ in range(4):
-            await turns.turn()
-        hashes = {
-            body["metadata"]["labels"][names.REVISION_HASH]
-            for body in (await there(stage)).values()
-        }
-        assert hashes == {"stray"}
-
-    play(scene)
+async def test_a_revision_that_was_not_adopted_gives_no_pod_its_hash(
+    stage: Stage, /, answer: str
+) -> None:
+    await stage.cluster.create(DAEMONSET, stage.daemonset())
+    found = copy.deepcopy(dict(revisions.new(await turns_daemonset(stage), 1)))
+    found["metadata"] = {
+        **found["metadata"],
+        "name": "stray",
+        "labels": {"app": "agent", names.REVISION_HASH: "stray"},
+    }
+    del found["metadata"]["ownerReferences"]
+    await stage.cluster.create(CONTROLLER_REVISION, found)
+    turns = Turns(stage, lambda write: ANSWERS[answer] if adoption(write) else None)
+    for _ in range(3):
+        await turns.turn()
+    if answer != "no answer, and it was done":
+        assert all(isinstance(action, Adopt) for action in turns.done)
+        assert not await there(stage)
+    assert not [action for action in turns.done if isinstance(action, DeleteRevision)]
+    turns.answers = lambda write: None
+    for _ in range(4):
+        await turns.turn()
+    hashes = {
+        body["metadata"]["labels"][names.REVISION_HASH] for body in (await there(stage)).values()
+    }
+    assert hashes == {"stray"}

@@ -14,8 +14,10 @@ from gitops_ds.model.events.base import ActionFailed, Performed
 from gitops_ds.model.objects import EVENT, NAMESPACE
 from gitops_ds.service.event_recorder import KubeEventWriter
 from gitops_ds.telemetry.kube_events import EventRecorder, InvolvedObject
-from tests.contract.scenes import Play, Stage, eventually
+from tests.contract.scenes import Stage, eventually
 from tests.report import events
+
+pytestmark = pytest.mark.usefixtures("play")
 
 NODES = 1000
 STATE = "gitops-ds-test"
@@ -27,38 +29,35 @@ async def _is_empty(writer: KubeEventWriter) -> bool:
 
 
 @pytest.mark.parametrize("of_pods", [False, True], ids=["pace", "full"])
-def test_after_a_rollout_of_a_thousand_nodes_every_class_of_events_is_in_the_cluster(
-    of_pods: bool, play: Play
+async def test_after_a_rollout_of_a_thousand_nodes_every_class_of_events_is_in_the_cluster(
+    stage: Stage, /, of_pods: bool
 ) -> None:
-    async def scene(stage: Stage) -> None:
-        state = InvolvedObject("v1", "ConfigMap", stage.namespace, STATE)
-        for name in {key.namespace for key in (events.AGENT, events.SECRET, events.POD)}:
-            body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
-            with contextlib.suppress(errors.AlreadyExists):  # of another scene
-                await stage.cluster.create(NAMESPACE, body)
-        writer = KubeEventWriter(stage.cluster, state, of_pods=of_pods)
-        writing = asyncio.create_task(writer.run())
-        for number in range(NODES):
-            action = CreatePod(f"node-{number}", {}, "", "its node is updated")
-            writer.handle(Performed(1.0, events.AGENT, action, events.AGENT))
-            writer.handle(ActionFailed(1.0, events.AGENT, action, errors.ClusterError("denied")))
-        expected = set()
-        for kind in events.concrete():
-            for sample in events.samples(kind):
-                expected |= {
-                    (one.reason, one.about.name)
-                    for one in EventRecorder(state, of_pods).kube_events(sample)
-                    if one.about.name in NAMES
-                }
-                writer.handle(sample)
-            await eventually(lambda: _is_empty(writer))
+    state = InvolvedObject("v1", "ConfigMap", stage.namespace, STATE)
+    for name in {key.namespace for key in (events.AGENT, events.SECRET, events.POD)}:
+        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+        with contextlib.suppress(errors.AlreadyExists):  # of another scene
+            await stage.cluster.create(NAMESPACE, body)
+    writer = KubeEventWriter(stage.cluster, state, of_pods=of_pods)
+    writing = asyncio.create_task(writer.run())
+    for number in range(NODES):
+        action = CreatePod(f"node-{number}", {}, "", "its node is updated")
+        writer.handle(Performed(1.0, events.AGENT, action, events.AGENT))
+        writer.handle(ActionFailed(1.0, events.AGENT, action, errors.ClusterError("denied")))
+    expected = set()
+    for kind in events.concrete():
+        for sample in events.samples(kind):
+            expected |= {
+                (one.reason, one.about.name)
+                for one in EventRecorder(state, of_pods).kube_events(sample)
+                if one.about.name in NAMES
+            }
+            writer.handle(sample)
+        await eventually(lambda: _is_empty(writer))
 
-        async def is_written() -> bool:
-            listed = (await stage.cluster.list(EVENT, Selection())).items
-            return expected <= {(body["reason"], body["involvedObject"]["name"]) for body in listed}
+    async def is_written() -> bool:
+        listed = (await stage.cluster.list(EVENT, Selection())).items
+        return expected <= {(body["reason"], body["involvedObject"]["name"]) for body in listed}
 
-        assert len({reason for reason, _ in expected}) > 30
-        await eventually(is_written)
-        writing.cancel()
-
-    play(scene)
+    assert len({reason for reason, _ in expected}) > 30
+    await eventually(is_written)
+    writing.cancel()

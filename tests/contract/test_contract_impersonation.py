@@ -6,27 +6,23 @@ import pytest
 
 from gitops_ds.model.cluster import Identity
 from gitops_ds.model.objects import CONFIG_MAP
-from tests.contract.scenes import Play, Stage
+from tests.contract.scenes import Stage
 from tests.plan.world import config_map
 
 ADMIN = Identity("ada", ("system:masters", "ops"))
 
 
-def test_requests_of_an_impersonated_administrator_succeed(play: Play) -> None:
-    async def scene(stage: Stage) -> None:
-        acting = stage.cluster.acting_as(ADMIN)
-        body = config_map("settings", stage.namespace, a="1")
-        await acting.apply(CONFIG_MAP, body, manager="ada")
-        assert (await stage.cluster.get(CONFIG_MAP, stage.namespace, "settings"))["data"] == {
-            "a": "1"
-        }
-        assert (await acting.get(CONFIG_MAP, stage.namespace, "settings"))["data"] == {"a": "1"}
-        await acting.delete(CONFIG_MAP, stage.namespace, "settings")
-        assert [
-            item["metadata"]["name"] for item in (await stage.cluster.list(CONFIG_MAP)).items
-        ].count("settings") == 0
-
-    play(scene)
+@pytest.mark.usefixtures("play")
+async def test_requests_of_an_impersonated_administrator_succeed(stage: Stage, /) -> None:
+    acting = stage.cluster.acting_as(ADMIN)
+    body = config_map("settings", stage.namespace, a="1")
+    await acting.apply(CONFIG_MAP, body, manager="ada")
+    assert (await stage.cluster.get(CONFIG_MAP, stage.namespace, "settings"))["data"] == {"a": "1"}
+    assert (await acting.get(CONFIG_MAP, stage.namespace, "settings"))["data"] == {"a": "1"}
+    await acting.delete(CONFIG_MAP, stage.namespace, "settings")
+    assert [
+        item["metadata"]["name"] for item in (await stage.cluster.list(CONFIG_MAP)).items
+    ].count("settings") == 0
 
 
 @pytest.mark.parametrize("user", ["", " "])

@@ -45,111 +45,92 @@ def refused(group: BaseExceptionGroup[Exception]) -> bool:
     return group.subgroup(Refused) is not None
 
 
-def test_alone_it_starts_and_leaves_no_probe_behind() -> None:
-    async def scene() -> None:
-        async with setup.set_up(1) as there:
-            await conflict_probe.only_one(there.cluster, "gitops-ds", virtual_time.clock())
-            assert competing_controller.is_probe(
-                await there.people.get(DAEMONSET, "gitops-ds", competing_controller.PROBE)
-            )
-            there.begin()
-            await asyncio.sleep(20)
-            assert (
-                "observedGeneration"
-                not in (await there.people.get(DAEMONSET, "gitops-ds", competing_controller.PROBE))[
-                    "status"
-                ]
-            )
-            await conflict_probe.remove(there.cluster, "gitops-ds")
-            with pytest.raises(NotFound):
-                await there.people.get(DAEMONSET, "gitops-ds", competing_controller.PROBE)
-
-    setup.play(scene)
+async def test_alone_it_starts_and_leaves_no_probe_behind() -> None:
+    async with setup.set_up(1) as there:
+        await conflict_probe.only_one(there.cluster, "gitops-ds", virtual_time.clock())
+        assert competing_controller.is_probe(
+            await there.people.get(DAEMONSET, "gitops-ds", competing_controller.PROBE)
+        )
+        there.begin()
+        await asyncio.sleep(20)
+        assert (
+            "observedGeneration"
+            not in (await there.people.get(DAEMONSET, "gitops-ds", competing_controller.PROBE))[
+                "status"
+            ]
+        )
+        await conflict_probe.remove(there.cluster, "gitops-ds")
+        with pytest.raises(NotFound):
+            await there.people.get(DAEMONSET, "gitops-ds", competing_controller.PROBE)
 
 
-def test_a_probe_that_another_controller_adopts_prevents_the_start() -> None:
-    async def scene() -> None:
-        async with setup.set_up(1) as there:
-            rival = there.cluster.client("kube-controller-manager")
+async def test_a_probe_that_another_controller_adopts_prevents_the_start() -> None:
+    async with setup.set_up(1) as there:
+        rival = there.cluster.client("kube-controller-manager")
 
-            async def taking_it_up() -> None:
-                while True:
-                    with contextlib.suppress(NotFound):
-                        await count(rival, "gitops-ds", competing_controller.PROBE, **COUNTED)
-                    await asyncio.sleep(0.5)
+        async def taking_it_up() -> None:
+            while True:
+                with contextlib.suppress(NotFound):
+                    await count(rival, "gitops-ds", competing_controller.PROBE, **COUNTED)
+                await asyncio.sleep(0.5)
 
-            other = asyncio.create_task(taking_it_up())
-            for _ in range(2):  # also when the taken probe of the first start is still there
-                with pytest.raises(Refused, match="kube-controller-manager writes the status"):
-                    await conflict_probe.only_one(there.cluster, "gitops-ds", virtual_time.clock())
-            other.cancel()
-
-    setup.play(scene)
+        other = asyncio.create_task(taking_it_up())
+        for _ in range(2):  # also when the taken probe of the first start is still there
+            with pytest.raises(Refused, match="kube-controller-manager writes the status"):
+                await conflict_probe.only_one(there.cluster, "gitops-ds", virtual_time.clock())
+        other.cancel()
 
 
-def test_after_a_crash_the_old_probe_answers_at_once() -> None:
-    async def scene() -> None:
-        async with setup.set_up(1) as there:
-            await there.people.create(
-                NAMESPACE,
-                {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "gitops-ds"}},
-            )
-            await there.people.create(DAEMONSET, competing_controller.probe("gitops-ds"))
-            await asyncio.sleep(60)
-            loop = asyncio.get_running_loop()
-            before = loop.time()
-            await conflict_probe.only_one(there.cluster, "gitops-ds", virtual_time.clock())
-            assert loop.time() - before < 1
-
-    setup.play(scene)
+async def test_after_a_crash_the_old_probe_answers_at_once() -> None:
+    async with setup.set_up(1) as there:
+        await there.people.create(
+            NAMESPACE,
+            {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "gitops-ds"}},
+        )
+        await there.people.create(DAEMONSET, competing_controller.probe("gitops-ds"))
+        await asyncio.sleep(60)
+        loop = asyncio.get_running_loop()
+        before = loop.time()
+        await conflict_probe.only_one(there.cluster, "gitops-ds", virtual_time.clock())
+        assert loop.time() - before < 1
 
 
-def test_a_competing_controller_that_starts_later_stops_ours() -> None:
-    async def scene() -> None:
-        async with setup.set_up(2) as there:
-            rival = there.cluster.client("kube-controller-manager")
-            await count(rival, "default", "agent", **COUNTED)  # it counted before our start
-            there.begin()
-            await asyncio.sleep(20)
-            assert (await there.status())["numberReady"] == 2
-            condition = {"type": "Paged", "status": "True"}
-            await there.people.patch(
-                DAEMONSET,
-                "default",
-                "agent",
-                {"status": {"conditions": [condition]}},
-                subresource="status",
-            )
-            await asyncio.sleep(20)
-            (ours,) = there.controllers
+async def test_a_competing_controller_that_starts_later_stops_ours() -> None:
+    async with setup.set_up(2) as there:
+        rival = there.cluster.client("kube-controller-manager")
+        await count(rival, "default", "agent", **COUNTED)  # it counted before our start
+        there.begin()
+        await asyncio.sleep(20)
+        assert (await there.status())["numberReady"] == 2
+        condition = {"type": "Paged", "status": "True"}
+        await there.people.patch(
+            DAEMONSET,
+            "default",
+            "agent",
+            {"status": {"conditions": [condition]}},
+            subresource="status",
+        )
+        await asyncio.sleep(20)
+        (ours,) = there.controllers
+        assert not ours.done()
+        for number in (7, 8, 9):
             assert not ours.done()
-            for number in (7, 8, 9):
-                assert not ours.done()
-                await count(
-                    rival, "default", "agent", numberMisscheduled=number, observedGeneration=1
-                )
-                await asyncio.sleep(5)
-            with pytest.raises(BaseExceptionGroup, check=refused):
-                ours.result()
-            there.controllers.clear()
-            pods = len((await there.people.list(POD)).items)
-            assert pods == 2
-
-    setup.play(scene)
-
-
-def test_without_the_power_to_write_no_controller_competes() -> None:
-    async def scene() -> None:
-        async with setup.set_up(1) as there:
-            there.begin(Powers.OBSERVE)
+            await count(rival, "default", "agent", numberMisscheduled=number, observedGeneration=1)
             await asyncio.sleep(5)
-            await count(
-                there.cluster.client("kube-controller-manager"), "default", "agent", **COUNTED
-            )
-            await asyncio.sleep(5)
-            assert not there.controllers[0].done()
+        with pytest.raises(BaseExceptionGroup, check=refused):
+            ours.result()
+        there.controllers.clear()
+        pods = len((await there.people.list(POD)).items)
+        assert pods == 2
 
-    setup.play(scene)
+
+async def test_without_the_power_to_write_no_controller_competes() -> None:
+    async with setup.set_up(1) as there:
+        there.begin(Powers.OBSERVE)
+        await asyncio.sleep(5)
+        await count(there.cluster.client("kube-controller-manager"), "default", "agent", **COUNTED)
+        await asyncio.sleep(5)
+        assert not there.controllers[0].done()
 
 
 def body(uid: str, *entries: tuple[str, str, str]) -> dict[str, Any]:

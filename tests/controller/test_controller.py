@@ -26,68 +26,51 @@ from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, NODE, POD
 from gitops_ds.simulator import faults
 from tests import profiles
 from tests.daemonset import world
-from tests.simulator.setup import (
-    KEY,
-    daemonset,
-    each,
-    named,
-    play,
-    set_up,
-)
+from tests.simulator.setup import KEY, daemonset, each, named, play, set_up
 
 
-def test_every_node_gets_a_pod_and_the_status_counts_it() -> None:
-    async def scene() -> None:
-        async with set_up(5) as there:
-            controller = there.begin()
-            await asyncio.sleep(10)
-            assert await there.pods() == each(5)
-            status = await there.status()
-            assert (
-                status["desiredNumberScheduled"],
-                status["numberAvailable"],
-                status["observedGeneration"],
-            ) == (5, 5, 1)
-            seen = controller.observe(KEY)
-            assert health.judge(seen).state is HealthState.HEALTHY
-            assert not [
-                r
-                for r in there.records
-                if isinstance(r, base.ActionFailed | base.StatusFailed | base.WatchFailed)
-            ]
-
-    play(scene)
+async def test_every_node_gets_a_pod_and_the_status_counts_it() -> None:
+    async with set_up(5) as there:
+        controller = there.begin()
+        await asyncio.sleep(10)
+        assert await there.pods() == each(5)
+        status = await there.status()
+        assert (
+            status["desiredNumberScheduled"],
+            status["numberAvailable"],
+            status["observedGeneration"],
+        ) == (5, 5, 1)
+        seen = controller.observe(KEY)
+        assert health.judge(seen).state is HealthState.HEALTHY
+        assert not [
+            r
+            for r in there.records
+            if isinstance(r, base.ActionFailed | base.StatusFailed | base.WatchFailed)
+        ]
 
 
-def test_a_rollout_and_its_rollback_end_with_the_first_revision() -> None:
-    async def scene() -> None:
-        async with set_up(4, latency=0.01) as there:
-            there.begin()
-            for image, numbers in (("agent:1", [1]), ("agent:2", [1, 2]), ("agent:1", [2, 3])):
-                await there.edit(image)
-                await asyncio.sleep(60)
-                assert await there.pods() == each(4, image)
-                held = (await there.people.list(CONTROLLER_REVISION)).items
-                assert sorted(body["revision"] for body in held) == numbers
-
-    play(scene)
+async def test_a_rollout_and_its_rollback_end_with_the_first_revision() -> None:
+    async with set_up(4, latency=0.01) as there:
+        there.begin()
+        for image, numbers in (("agent:1", [1]), ("agent:2", [1, 2]), ("agent:1", [2, 3])):
+            await there.edit(image)
+            await asyncio.sleep(60)
+            assert await there.pods() == each(4, image)
+            held = (await there.people.list(CONTROLLER_REVISION)).items
+            assert sorted(body["revision"] for body in held) == numbers
 
 
-def test_a_bad_image_reaches_one_node_and_is_named() -> None:
-    async def scene() -> None:
-        async with set_up(4) as there:
-            controller = there.begin()
-            await asyncio.sleep(10)
-            await there.edit("bad")
-            await asyncio.sleep(700)
-            assert (
-                sum(count for (_, image), count in (await there.pods()).items() if image == "bad")
-                == 1
-            )
-            judged = health.judge(controller.observe(KEY))
-            assert (judged.state, len(judged.nodes)) == (HealthState.FAILED, 4)
-
-    play(scene)
+async def test_a_bad_image_reaches_one_node_and_is_named() -> None:
+    async with set_up(4) as there:
+        controller = there.begin()
+        await asyncio.sleep(10)
+        await there.edit("bad")
+        await asyncio.sleep(700)
+        assert (
+            sum(count for (_, image), count in (await there.pods()).items() if image == "bad") == 1
+        )
+        judged = health.judge(controller.observe(KEY))
+        assert (judged.state, len(judged.nodes)) == (HealthState.FAILED, 4)
 
 
 @settings(max_examples=profiles.examples(25), deadline=None)
@@ -112,7 +95,7 @@ def test_killed_at_any_instant_it_creates_no_pod_twice_and_continues(
     play(scene)
 
 
-def test_a_lost_reply_creates_no_second_pod() -> None:
+async def test_a_lost_reply_creates_no_second_pod() -> None:
     def lost(request: faults.SimulatedRequest) -> faults.RequestFault | None:
         return (
             faults.Silence(5, done=True)
@@ -120,62 +103,50 @@ def test_a_lost_reply_creates_no_second_pod() -> None:
             else None
         )
 
-    async def scene() -> None:
-        async with set_up(6) as there:
-            there.cluster.faults = lost
-            there.begin()
-            await asyncio.sleep(200)
-            assert await there.pods() == each(6)
-
-    play(scene)
+    async with set_up(6) as there:
+        there.cluster.faults = lost
+        there.begin()
+        await asyncio.sleep(200)
+        assert await there.pods() == each(6)
 
 
-def test_two_controllers_at_once_create_each_pod_once() -> None:
-    async def scene() -> None:
-        async with set_up(20, latency=0.01) as there:
-            there.begin()
-            there.begin()
-            await asyncio.sleep(30)
-            made = [
-                r.object
-                for r in there.records
-                if isinstance(r, base.Performed) and isinstance(r.action, CreatePod)
-            ]
-            assert len(made) == len(set(made)) == 20
-
-    play(scene)
+async def test_two_controllers_at_once_create_each_pod_once() -> None:
+    async with set_up(20, latency=0.01) as there:
+        there.begin()
+        there.begin()
+        await asyncio.sleep(30)
+        made = [
+            r.object
+            for r in there.records
+            if isinstance(r, base.Performed) and isinstance(r.action, CreatePod)
+        ]
+        assert len(made) == len(set(made)) == 20
 
 
-def test_a_fleet_larger_than_a_burst_is_created_without_watch_events() -> None:
-    async def scene() -> None:
-        async with set_up(300) as there:
-            there.cluster.faults = lambda request: (
-                faults.failure(503) if request.verb == "watch" else None
-            )
-            there.begin()
-            await asyncio.sleep(0.5)
-            assert sum((await there.pods()).values()) == pod_changes.BURST
-            await asyncio.sleep(320)  # by lists in place of the watch, or when the wait for it ends
-            assert await there.pods() == each(300)
-
-    play(scene)
+async def test_a_fleet_larger_than_a_burst_is_created_without_watch_events() -> None:
+    async with set_up(300) as there:
+        there.cluster.faults = lambda request: (
+            faults.failure(503) if request.verb == "watch" else None
+        )
+        there.begin()
+        await asyncio.sleep(0.5)
+        assert sum((await there.pods()).values()) == pod_changes.BURST
+        await asyncio.sleep(320)  # by lists in place of the watch, or when the wait for it ends
+        assert await there.pods() == each(300)
 
 
 @pytest.mark.slow
-def test_creates_wait_for_a_pods_watch_that_lags() -> None:
-    async def scene() -> None:
-        async with set_up(600, latency=0.01) as there:
-            loop = asyncio.get_running_loop()
-            there.cluster.lag = lambda resource: (
-                max(0.0, 60.0 - loop.time()) if resource == POD else 0.0
-            )
-            there.begin()
-            await asyncio.sleep(55)
-            assert sum((await there.pods()).values()) == pod_changes.BURST
-            await asyncio.sleep(10)
-            assert await there.pods() == each(600)
-
-    play(scene)
+async def test_creates_wait_for_a_pods_watch_that_lags() -> None:
+    async with set_up(600, latency=0.01) as there:
+        loop = asyncio.get_running_loop()
+        there.cluster.lag = lambda resource: (
+            max(0.0, 60.0 - loop.time()) if resource == POD else 0.0
+        )
+        there.begin()
+        await asyncio.sleep(55)
+        assert sum((await there.pods()).values()) == pod_changes.BURST
+        await asyncio.sleep(10)
+        assert await there.pods() == each(600)
 
 
 def test_the_next_reconciliation_is_scheduled_also_after_a_failed_one() -> None:
@@ -206,7 +177,7 @@ def test_the_next_reconciliation_is_scheduled_also_after_a_failed_one() -> None:
     play(scene)
 
 
-def test_a_refused_create_holds_up_no_other_node() -> None:
+async def test_a_refused_create_holds_up_no_other_node() -> None:
     def refused(request: faults.SimulatedRequest) -> faults.RequestFault | None:
         return (
             faults.failure(403, "no")
@@ -218,18 +189,14 @@ def test_a_refused_create_holds_up_no_other_node() -> None:
         return names.setdefault(name, len(names)) == 0
 
     names: dict[str, int] = {}
-
-    async def scene() -> None:
-        async with set_up(5) as there:
-            there.cluster.faults = refused
-            there.begin()
-            await asyncio.sleep(30)
-            assert sum((await there.pods()).values()) == 4
-
-    play(scene)
+    async with set_up(5) as there:
+        there.cluster.faults = refused
+        there.begin()
+        await asyncio.sleep(30)
+        assert sum((await there.pods()).values()) == 4
 
 
-def test_a_quota_for_some_stops_the_rest_before_they_are_tried() -> None:
+async def test_a_quota_for_some_stops_the_rest_before_they_are_tried() -> None:
     tried = 0
 
     def refused(request: faults.SimulatedRequest) -> faults.RequestFault | None:
@@ -237,20 +204,17 @@ def test_a_quota_for_some_stops_the_rest_before_they_are_tried() -> None:
         tried += request.verb == "create" and request.resource == POD
         return faults.failure(403, "exceeded quota") if tried > 10 else None
 
-    async def scene() -> None:
-        async with set_up(100) as there:
-            there.cluster.faults = refused
-            there.begin()
-            await asyncio.sleep(0.004)
-            assert 10 < tried <= 1 + 2 + 4 + 8
-            await asyncio.sleep(60)
-            assert tried <= 60
-
-    play(scene)
+    async with set_up(100) as there:
+        there.cluster.faults = refused
+        there.begin()
+        await asyncio.sleep(0.004)
+        assert 10 < tried <= 1 + 2 + 4 + 8
+        await asyncio.sleep(60)
+        assert tried <= 60
 
 
 @pytest.mark.parametrize(("denied", "at_once"), [(False, [1, 16]), (True, [1] * 5)])
-def test_all_deletes_follow_the_first_one_if_it_is_accepted(
+async def test_all_deletes_follow_the_first_one_if_it_is_accepted(
     denied: bool, at_once: list[int]
 ) -> None:
     sent = Counter[float]()  # by the second
@@ -261,49 +225,40 @@ def test_all_deletes_follow_the_first_one_if_it_is_accepted(
         sent[asyncio.get_running_loop().time()] += 1
         return faults.failure(403, "denied") if denied else None
 
-    async def scene() -> None:
-        body = daemonset(updateStrategy=world.rolling("100%"))
-        async with set_up(17, body, latency=0.1) as there:
-            there.begin()
-            await asyncio.sleep(30)
-            there.cluster.faults = deletes
-            await there.edit("agent:2")
-            await asyncio.sleep(5)
-            assert list(sent.values())[:5] == at_once
-
-    play(scene)
+    body = daemonset(updateStrategy=world.rolling("100%"))
+    async with set_up(17, body, latency=0.1) as there:
+        there.begin()
+        await asyncio.sleep(30)
+        there.cluster.faults = deletes
+        await there.edit("agent:2")
+        await asyncio.sleep(5)
+        assert list(sent.values())[:5] == at_once
 
 
 @pytest.mark.parametrize("powers", [Powers.OBSERVE, Powers.PACE])
-def test_without_full_powers_nothing_is_written(powers: Powers) -> None:
-    async def scene() -> None:
-        async with set_up(3) as there:
-            there.begin(powers)
-            await asyncio.sleep(1000)
-            assert there.cluster.count.writes == 0
-            decided = [r for r in there.records if isinstance(r, base.Decided)]
-            assert bool(decided) == (powers is Powers.OBSERVE)
-            assert not any(r.performed for r in decided)
-
-    play(scene)
+async def test_without_full_powers_nothing_is_written(powers: Powers) -> None:
+    async with set_up(3) as there:
+        there.begin(powers)
+        await asyncio.sleep(1000)
+        assert there.cluster.count.writes == 0
+        decided = [r for r in there.records if isinstance(r, base.Decided)]
+        assert bool(decided) == (powers is Powers.OBSERVE)
+        assert not any(r.performed for r in decided)
 
 
-def test_a_quiet_hour_costs_nothing_but_new_watches_and_lists_of_nodes() -> None:
-    async def scene() -> None:
-        async with set_up(5, watch_for=600.0) as there:
-            there.begin()
-            await asyncio.sleep(100)
-            there.cluster.count.reset()
-            await asyncio.sleep(3600)
-            assert there.cluster.count.writes == 0
-            # Each ten minutes a watch ends, and an empty list shows that the world is still the
-            # same; nodes are listed each five.
-            assert there.cluster.count.of("watch") == there.cluster.count.of("list") == 3 * 6 + 12
-
-    play(scene)
+async def test_a_quiet_hour_costs_nothing_but_new_watches_and_lists_of_nodes() -> None:
+    async with set_up(5, watch_for=600.0) as there:
+        there.begin()
+        await asyncio.sleep(100)
+        there.cluster.count.reset()
+        await asyncio.sleep(3600)
+        assert there.cluster.count.writes == 0
+        # Each ten minutes a watch ends, and an empty list shows that the world is still the
+        # same; nodes are listed each five.
+        assert there.cluster.count.of("watch") == there.cluster.count.of("list") == 3 * 6 + 12
 
 
-def test_a_quota_that_refuses_every_pod_is_retried_seldom_and_the_status_continues() -> None:
+async def test_a_quota_that_refuses_every_pod_is_retried_seldom_and_the_status_continues() -> None:
     def refused(request: faults.SimulatedRequest) -> faults.RequestFault | None:
         return (
             faults.failure(403, "exceeded quota")
@@ -311,163 +266,134 @@ def test_a_quota_that_refuses_every_pod_is_retried_seldom_and_the_status_continu
             else None
         )
 
-    async def scene() -> None:
-        async with set_up(100) as there:
-            there.cluster.faults = refused
-            there.begin()
-            await asyncio.sleep(600)
-            assert there.cluster.count.of("create", "pods") < 40
-            assert (await there.status())["desiredNumberScheduled"] == 100
-            there.cluster.faults = faults.none
-            await asyncio.sleep(600)
-            assert await there.pods() == each(100)
-
-    play(scene)
+    async with set_up(100) as there:
+        there.cluster.faults = refused
+        there.begin()
+        await asyncio.sleep(600)
+        assert there.cluster.count.of("create", "pods") < 40
+        assert (await there.status())["desiredNumberScheduled"] == 100
+        there.cluster.faults = faults.none
+        await asyncio.sleep(600)
+        assert await there.pods() == each(100)
 
 
-def test_changes_during_a_lost_watch_are_reconciled() -> None:
-    async def scene() -> None:
-        async with set_up(3) as there:
-            there.begin()
-            await asyncio.sleep(10)
-            there.cluster.faults = lambda request: (
-                faults.failure(503) if request.verb in ("watch", "list") else None
-            )
-            there.cluster.cut_watches()
-            await asyncio.sleep(1)
-            for body in islice((await there.people.list(POD)).items, 2):
-                await there.people.delete(POD, "default", body["metadata"]["name"])
-            await asyncio.sleep(5)
-            there.cluster.compact()
-            assert sum((await there.pods()).values()) == 1
-            there.cluster.faults = faults.none
-            await asyncio.sleep(120)
-            assert await there.pods() == each(3)
-
-    play(scene)
+async def test_changes_during_a_lost_watch_are_reconciled() -> None:
+    async with set_up(3) as there:
+        there.begin()
+        await asyncio.sleep(10)
+        there.cluster.faults = lambda request: (
+            faults.failure(503) if request.verb in ("watch", "list") else None
+        )
+        there.cluster.cut_watches()
+        await asyncio.sleep(1)
+        for body in islice((await there.people.list(POD)).items, 2):
+            await there.people.delete(POD, "default", body["metadata"]["name"])
+        await asyncio.sleep(5)
+        there.cluster.compact()
+        assert sum((await there.pods()).values()) == 1
+        there.cluster.faults = faults.none
+        await asyncio.sleep(120)
+        assert await there.pods() == each(3)
 
 
-def test_a_revision_name_that_is_taken_raises_the_collision_count() -> None:
-    async def scene() -> None:
-        async with set_up(1) as there:
-            live_object = daemonsets.daemonset_of(
-                await there.people.get(DAEMONSET, "default", "agent")
-            )
-            body = revisions.new(live_object, 1)
-            foreign = {**body["metadata"], "labels": {}, "ownerReferences": []}
-            await there.people.create(
-                CONTROLLER_REVISION, {**body, "metadata": foreign, "data": {"other": True}}
-            )
-            there.begin()
-            await asyncio.sleep(30)
-            assert (await there.status())["collisionCount"] == 1
-            assert await there.pods() == each(1)
-
-    play(scene)
+async def test_a_revision_name_that_is_taken_raises_the_collision_count() -> None:
+    async with set_up(1) as there:
+        live_object = daemonsets.daemonset_of(await there.people.get(DAEMONSET, "default", "agent"))
+        body = revisions.new(live_object, 1)
+        foreign = {**body["metadata"], "labels": {}, "ownerReferences": []}
+        await there.people.create(
+            CONTROLLER_REVISION, {**body, "metadata": foreign, "data": {"other": True}}
+        )
+        there.begin()
+        await asyncio.sleep(30)
+        assert (await there.status())["collisionCount"] == 1
+        assert await there.pods() == each(1)
 
 
-def test_a_new_revision_has_a_higher_number_than_one_that_its_watch_has_not_shown() -> None:
-    async def scene() -> None:
-        async with set_up(1) as there:
-            there.begin()
-            await asyncio.sleep(10)
-            there.cluster.lag = lambda resource: 60.0 if resource == CONTROLLER_REVISION else 0.0
-            live_object = copy.deepcopy(await there.people.get(DAEMONSET, "default", "agent"))
-            live_object["spec"]["template"]["spec"]["containers"][0]["image"] = "agent:2"
-            (first,) = (await there.people.list(CONTROLLER_REVISION)).items
-            taken = revisions.new(daemonsets.daemonset_of(live_object), 2)
-            await there.people.create(CONTROLLER_REVISION, {**taken, "data": first["data"]})
-            await there.edit("agent:2")
-            await asyncio.sleep(30)
-            made = (await there.people.list(CONTROLLER_REVISION)).items
-            assert sorted(body["revision"] for body in made) == [1, 2, 3]
-
-    play(scene)
+async def test_a_new_revision_has_a_higher_number_than_one_that_its_watch_has_not_shown() -> None:
+    async with set_up(1) as there:
+        there.begin()
+        await asyncio.sleep(10)
+        there.cluster.lag = lambda resource: 60.0 if resource == CONTROLLER_REVISION else 0.0
+        live_object = copy.deepcopy(await there.people.get(DAEMONSET, "default", "agent"))
+        live_object["spec"]["template"]["spec"]["containers"][0]["image"] = "agent:2"
+        (first,) = (await there.people.list(CONTROLLER_REVISION)).items
+        taken = revisions.new(daemonsets.daemonset_of(live_object), 2)
+        await there.people.create(CONTROLLER_REVISION, {**taken, "data": first["data"]})
+        await there.edit("agent:2")
+        await asyncio.sleep(30)
+        made = (await there.people.list(CONTROLLER_REVISION)).items
+        assert sorted(body["revision"] for body in made) == [1, 2, 3]
 
 
-def test_orphans_are_adopted_and_keep_running() -> None:
-    async def scene() -> None:
-        async with set_up(1) as there:
-            there.begin()
-            await asyncio.sleep(10)
-            (before,) = (await there.people.list(POD)).items
-            for resource in (POD, CONTROLLER_REVISION):
-                (body,) = (await there.people.list(resource)).items
-                patch = {"metadata": {"ownerReferences": None}}
-                await there.people.patch(
-                    resource, "default", body["metadata"]["name"], patch, type=PatchType.MERGE
-                )
-            await asyncio.sleep(10)
-            (after,) = (await there.people.list(POD)).items
-            assert after["metadata"]["uid"] == before["metadata"]["uid"]
-            assert pods.controller_of(after["metadata"]) == pods.controller_of(before["metadata"])
-
-    play(scene)
-
-
-def test_a_failed_pod_is_replaced_and_pods_of_removed_nodes_are_deleted() -> None:
-    async def scene() -> None:
-        async with set_up(2) as there:
-            there.begin()
-            await asyncio.sleep(10)
-            (first, _) = (await there.people.list(POD)).items
-            name = first["metadata"]["name"]
+async def test_orphans_are_adopted_and_keep_running() -> None:
+    async with set_up(1) as there:
+        there.begin()
+        await asyncio.sleep(10)
+        (before,) = (await there.people.list(POD)).items
+        for resource in (POD, CONTROLLER_REVISION):
+            (body,) = (await there.people.list(resource)).items
+            patch = {"metadata": {"ownerReferences": None}}
             await there.people.patch(
-                POD, "default", name, {"status": {"phase": "Failed"}}, subresource="status"
+                resource, "default", body["metadata"]["name"], patch, type=PatchType.MERGE
             )
-            await asyncio.sleep(10)
-            assert await there.pods() == each(2)
-            assert name not in {
-                body["metadata"]["name"] for body in (await there.people.list(POD)).items
-            }
-            there.cluster.remove_node("node-1")
-            await asyncio.sleep(200)
-            assert await there.pods() == each(1)
-            assert (await there.status())["desiredNumberScheduled"] == 1
-
-    play(scene)
+        await asyncio.sleep(10)
+        (after,) = (await there.people.list(POD)).items
+        assert after["metadata"]["uid"] == before["metadata"]["uid"]
+        assert pods.controller_of(after["metadata"]) == pods.controller_of(before["metadata"])
 
 
-def test_stop_ends_the_run_and_begins_nothing_more() -> None:
-    async def scene() -> None:
-        async with set_up(2) as there:
-            controller = there.begin()
-            await asyncio.sleep(10)
-            controller.stop()
-            await asyncio.wait_for(there.controllers[0], 1)
-            await there.edit("agent:2")
-            await asyncio.sleep(60)
-            assert await there.pods() == each(2)
-
-    play(scene)
-
-
-def test_every_action_is_reported_with_its_reason() -> None:
-    async def scene() -> None:
-        async with set_up(2) as there:
-            there.begin()
-            await asyncio.sleep(10)
-            performed = [
-                r
-                for r in there.records
-                if isinstance(r, base.Performed) and isinstance(r.action, CreatePod)
-            ]
-            assert [r.action.why for r in performed] == ["the node has no pod"] * 2
-
-    play(scene)
+async def test_a_failed_pod_is_replaced_and_pods_of_removed_nodes_are_deleted() -> None:
+    async with set_up(2) as there:
+        there.begin()
+        await asyncio.sleep(10)
+        (first, _) = (await there.people.list(POD)).items
+        name = first["metadata"]["name"]
+        await there.people.patch(
+            POD, "default", name, {"status": {"phase": "Failed"}}, subresource="status"
+        )
+        await asyncio.sleep(10)
+        assert await there.pods() == each(2)
+        assert name not in {
+            body["metadata"]["name"] for body in (await there.people.list(POD)).items
+        }
+        there.cluster.remove_node("node-1")
+        await asyncio.sleep(200)
+        assert await there.pods() == each(1)
+        assert (await there.status())["desiredNumberScheduled"] == 1
 
 
-def test_the_nodes_are_listed_on_a_schedule_independently_of_the_watch() -> None:
-    async def scene() -> None:
-        async with set_up(1, watch_for=100_000.0) as there:
-            deaf = there.cluster.client()
-            deaf.lag = lambda resource: 1e6 if resource == NODE else 0.0
-            there.begin(client=deaf)
-            await asyncio.sleep(10)
-            there.cluster.add_nodes(named([1]))
-            await asyncio.sleep(60)
-            assert await there.pods() == each(1)
-            await asyncio.sleep(LIST_NODES_AGAIN)
-            assert await there.pods() == each(2)
+async def test_stop_ends_the_run_and_begins_nothing_more() -> None:
+    async with set_up(2) as there:
+        controller = there.begin()
+        await asyncio.sleep(10)
+        controller.stop()
+        await asyncio.wait_for(there.controllers[0], 1)
+        await there.edit("agent:2")
+        await asyncio.sleep(60)
+        assert await there.pods() == each(2)
 
-    play(scene)
+
+async def test_every_action_is_reported_with_its_reason() -> None:
+    async with set_up(2) as there:
+        there.begin()
+        await asyncio.sleep(10)
+        performed = [
+            r
+            for r in there.records
+            if isinstance(r, base.Performed) and isinstance(r.action, CreatePod)
+        ]
+        assert [r.action.why for r in performed] == ["the node has no pod"] * 2
+
+
+async def test_the_nodes_are_listed_on_a_schedule_independently_of_the_watch() -> None:
+    async with set_up(1, watch_for=100_000.0) as there:
+        deaf = there.cluster.client()
+        deaf.lag = lambda resource: 1e6 if resource == NODE else 0.0
+        there.begin(client=deaf)
+        await asyncio.sleep(10)
+        there.cluster.add_nodes(named([1]))
+        await asyncio.sleep(60)
+        assert await there.pods() == each(1)
+        await asyncio.sleep(LIST_NODES_AGAIN)
+        assert await there.pods() == each(2)

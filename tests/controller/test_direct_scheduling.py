@@ -55,50 +55,41 @@ async def running(there: Setup) -> dict[str, str]:
     }
 
 
-def test_pods_carry_their_nodes_name_and_keep_the_templates_affinity() -> None:
-    async def scene() -> None:
-        async with setup.set_up(3) as there:
-            there.begin(direct=True)
-            await asyncio.sleep(10)
-            bodies = (await there.people.list(POD)).items
-            assert {body["spec"]["nodeName"] for body in bodies} == {"node-0", "node-1", "node-2"}
-            assert all("affinity" not in body["spec"] for body in bodies)
-            await there.edit("agent:2")
-            await asyncio.sleep(60)
-            assert await there.pods() == setup.each(3, "agent:2")
-
-    setup.play(scene)
+async def test_pods_carry_their_nodes_name_and_keep_the_templates_affinity() -> None:
+    async with setup.set_up(3) as there:
+        there.begin(direct=True)
+        await asyncio.sleep(10)
+        bodies = (await there.people.list(POD)).items
+        assert {body["spec"]["nodeName"] for body in bodies} == {"node-0", "node-1", "node-2"}
+        assert all("affinity" not in body["spec"] for body in bodies)
+        await there.edit("agent:2")
+        await asyncio.sleep(60)
+        assert await there.pods() == setup.each(3, "agent:2")
 
 
-def test_a_template_with_a_scheduler_of_its_own_is_left_to_it() -> None:
-    async def scene() -> None:
-        body = daemonset()
-        body["spec"]["template"]["spec"]["schedulerName"] = "mine"
-        async with setup.set_up(1, body) as there:
-            there.begin(direct=True)
-            await asyncio.sleep(10)
-            (pod,) = (await there.people.list(POD)).items
-            assert "nodeName" not in pod["spec"]
-            assert pod["spec"]["affinity"]
-
-    setup.play(scene)
+async def test_a_template_with_a_scheduler_of_its_own_is_left_to_it() -> None:
+    body = daemonset()
+    body["spec"]["template"]["spec"]["schedulerName"] = "mine"
+    async with setup.set_up(1, body) as there:
+        there.begin(direct=True)
+        await asyncio.sleep(10)
+        (pod,) = (await there.people.list(POD)).items
+        assert "nodeName" not in pod["spec"]
+        assert pod["spec"]["affinity"]
 
 
-def test_a_full_node_gets_its_pod_when_capacity_is_free_and_an_event_has_the_cause() -> None:
-    async def scene() -> None:
-        nodes = [simulator.NodeSpec(f"node-{i}", room={"cpu": "1", "pods": "9"}) for i in range(2)]
-        async with setup.set_up(nodes, asking("500m")) as there:
-            await there.people.create(POD, other("other", "node-1", "600m"))
-            there.begin(direct=True)
-            await asyncio.sleep(10)
-            assert await running(there) == {"node-0": "agent:1"}
-            assert last(there).unplaced == {"node-1": "Insufficient cpu"}
-            await there.people.delete(POD, "default", "other")
-            await asyncio.sleep(10)
-            assert await running(there) == {"node-0": "agent:1", "node-1": "agent:1"}
-            assert not last(there).unplaced
-
-    setup.play(scene)
+async def test_a_full_node_gets_its_pod_when_capacity_is_free_and_an_event_has_the_cause() -> None:
+    nodes = [simulator.NodeSpec(f"node-{i}", room={"cpu": "1", "pods": "9"}) for i in range(2)]
+    async with setup.set_up(nodes, asking("500m")) as there:
+        await there.people.create(POD, other("other", "node-1", "600m"))
+        there.begin(direct=True)
+        await asyncio.sleep(10)
+        assert await running(there) == {"node-0": "agent:1"}
+        assert last(there).unplaced == {"node-1": "Insufficient cpu"}
+        await there.people.delete(POD, "default", "other")
+        await asyncio.sleep(10)
+        assert await running(there) == {"node-0": "agent:1", "node-1": "agent:1"}
+        assert not last(there).unplaced
 
 
 def test_a_replacement_in_place_waits_for_a_host_port_and_with_surge_reports_no_room() -> None:
@@ -121,20 +112,17 @@ def test_a_replacement_in_place_waits_for_a_host_port_and_with_surge_reports_no_
     setup.play(scene)
 
 
-def test_a_pod_that_fits_nowhere_is_the_clusters_doing_in_the_health_too() -> None:
-    async def scene() -> None:
-        async with setup.set_up(1, asking("500")) as there:
-            controller = there.begin(direct=True)
-            await controller.synced.wait()
-            tracker = StatusTracker(controller, dict, virtual_time.clock())
-            there.subscribers.append(tracker.handle)
-            watching = asyncio.create_task(tracker.run())
-            await asyncio.sleep(30)
-            await there.edit("agent:2")
-            await asyncio.sleep(30)
-            [agent] = tracker.agents()
-            watching.cancel()
-            assert agent.health.state is HealthState.DEGRADED
-            assert "Insufficient cpu" in agent.health.message
-
-    setup.play(scene)
+async def test_a_pod_that_fits_nowhere_is_the_clusters_doing_in_the_health_too() -> None:
+    async with setup.set_up(1, asking("500")) as there:
+        controller = there.begin(direct=True)
+        await controller.synced.wait()
+        tracker = StatusTracker(controller, dict, virtual_time.clock())
+        there.subscribers.append(tracker.handle)
+        watching = asyncio.create_task(tracker.run())
+        await asyncio.sleep(30)
+        await there.edit("agent:2")
+        await asyncio.sleep(30)
+        [agent] = tracker.agents()
+        watching.cancel()
+        assert agent.health.state is HealthState.DEGRADED
+        assert "Insufficient cpu" in agent.health.message

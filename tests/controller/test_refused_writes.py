@@ -46,13 +46,7 @@ from gitops_ds.simulator.faults import RequestFault, Silence, SimulatedRequest
 from tests import profiles
 from tests.daemonset import world
 from tests.deployer.rollout_scene import NoRollouts
-from tests.simulator.setup import (
-    Setup,
-    daemonset,
-    each,
-    play,
-    set_up,
-)
+from tests.simulator.setup import Setup, daemonset, each, set_up
 
 A_MINUTE_AT_MOST, A_QUIET_MINUTE_AT_MOST = 300, 60
 NEWS = 1 if profiles.FAST else 2  # minutes of watch events at the beginning and at the end
@@ -230,7 +224,7 @@ def test_the_table_has_every_action() -> None:
         if answer != "exists" or case.verb == "create"
     ],
 )
-def test_a_write_that_is_refused_for_an_hour_causes_no_flood(
+async def test_a_write_that_is_refused_for_an_hour_causes_no_flood(
     action: type[Action], answer: str
 ) -> None:
     case = CASES[action]
@@ -243,25 +237,22 @@ def test_a_write_that_is_refused_for_an_hour_causes_no_flood(
         )
         return ANSWERS[answer] if expected else None
 
-    async def scene() -> None:
-        async with set_up(4, daemonset(updateStrategy=world.rolling("100%"))) as there:
-            case.begin(there)
-            await asyncio.sleep(30)
-            there.cluster.faults = refuse
-            await case.wants(there)
-            async with news(there):
-                assert max(await minutes(there, NEWS)) <= A_MINUTE_AT_MOST
-            assert max(await minutes(there, 56)) <= A_QUIET_MINUTE_AT_MOST
-            async with news(there):
-                assert max(await minutes(there, NEWS)) <= A_MINUTE_AT_MOST
-                there.cluster.faults = simulator_faults.none
-                await asyncio.sleep(60)
-            released = 1 if action is Release else 0
-            assert sum((await there.pods()).values()) == 4 + released
-            assert each(4, case.image).keys() == (await there.pods()).keys()
-            assert max(await minutes(there, 2)) <= A_QUIET_MINUTE_AT_MOST
-
-    play(scene)
+    async with set_up(4, daemonset(updateStrategy=world.rolling("100%"))) as there:
+        case.begin(there)
+        await asyncio.sleep(30)
+        there.cluster.faults = refuse
+        await case.wants(there)
+        async with news(there):
+            assert max(await minutes(there, NEWS)) <= A_MINUTE_AT_MOST
+        assert max(await minutes(there, 56)) <= A_QUIET_MINUTE_AT_MOST
+        async with news(there):
+            assert max(await minutes(there, NEWS)) <= A_MINUTE_AT_MOST
+            there.cluster.faults = simulator_faults.none
+            await asyncio.sleep(60)
+        released = 1 if action is Release else 0
+        assert sum((await there.pods()).values()) == 4 + released
+        assert each(4, case.image).keys() == (await there.pods()).keys()
+        assert max(await minutes(there, 2)) <= A_QUIET_MINUTE_AT_MOST
 
 
 async def _it_leaves_the_selector(there: Setup) -> None:
@@ -319,27 +310,24 @@ async def _it_is_deleted(there: Setup) -> None:
         _it_is_deleted,
     ],
 )
-def test_a_conflicting_revision_causes_no_flood_and_restarts_no_pod(
+async def test_a_conflicting_revision_causes_no_flood_and_restarts_no_pod(
     event: Callable[[Setup], Awaitable[None]],
 ) -> None:
-    async def scene() -> None:
-        async with set_up(3) as there:
-            there.begin()
-            await asyncio.sleep(30)
-            before = {body["metadata"]["uid"] for body in (await there.people.list(POD)).items}
-            await event(there)
-            await asyncio.sleep(90)
-            assert max(await minutes(there, 10)) <= 2
-            pods = {body["metadata"]["uid"] for body in (await there.people.list(POD)).items}
-            assert pods == before or event is _a_finalizer_holds_it
-            name = (await _first(there, CONTROLLER_REVISION))["metadata"]["name"]
-            there.cluster.server.delete(CONTROLLER_REVISION, "default", name)
-            await there.edit("agent:3")
-            await asyncio.sleep(90)
-            assert await there.pods() == each(3, "agent:3")
-            assert max(await minutes(there, 5)) <= 2
-
-    play(scene)
+    async with set_up(3) as there:
+        there.begin()
+        await asyncio.sleep(30)
+        before = {body["metadata"]["uid"] for body in (await there.people.list(POD)).items}
+        await event(there)
+        await asyncio.sleep(90)
+        assert max(await minutes(there, 10)) <= 2
+        pods = {body["metadata"]["uid"] for body in (await there.people.list(POD)).items}
+        assert pods == before or event is _a_finalizer_holds_it
+        name = (await _first(there, CONTROLLER_REVISION))["metadata"]["name"]
+        there.cluster.server.delete(CONTROLLER_REVISION, "default", name)
+        await there.edit("agent:3")
+        await asyncio.sleep(90)
+        assert await there.pods() == each(3, "agent:3")
+        assert max(await minutes(there, 5)) <= 2
 
 
 @contextlib.asynccontextmanager

@@ -27,7 +27,7 @@ from gitops_ds.model.live import Taint
 from gitops_ds.model.objects import DAEMONSET, NODE, POD, Resource
 from gitops_ds.model.startup_taints import OWN, Enforce, StartupTaintPolicy
 from gitops_ds.simulator import faults, virtual_time
-from tests.simulator.setup import Setup, daemonset, named, play, set_up
+from tests.simulator.setup import Setup, daemonset, named, set_up
 
 CILIUM = Taint("node.cilium.io/agent-not-ready", "NoSchedule")
 POLICY = StartupTaintPolicy(others=(CILIUM,))
@@ -98,420 +98,342 @@ def refuse_patches(request: faults.SimulatedRequest) -> faults.RequestFault | No
     return faults.failure(403) if is_patch else None
 
 
-def test_a_node_gets_work_when_its_agent_is_ready_and_not_before() -> None:
-    async def scene() -> None:
-        async with cluster(1) as there:
-            await there.people.create(POD, workload("web"))
-            begin(there)
-            await asyncio.sleep(2.5)
-            web = pods.pod_of(await there.people.get(POD, "default", "web"))
-            assert web.node == ""
-            await asyncio.sleep(2)
-            assert await taints(there) == {"node-0": ()}
-            web = pods.pod_of(await there.people.get(POD, "default", "web"))
-            assert web.node == "node-0"
-            (event,) = events(there, StartupTaintsRemoved)
-            assert event.taints == (OWN,)
-
-    play(scene)
+async def test_a_node_gets_work_when_its_agent_is_ready_and_not_before() -> None:
+    async with cluster(1) as there:
+        await there.people.create(POD, workload("web"))
+        begin(there)
+        await asyncio.sleep(2.5)
+        web = pods.pod_of(await there.people.get(POD, "default", "web"))
+        assert web.node == ""
+        await asyncio.sleep(2)
+        assert await taints(there) == {"node-0": ()}
+        web = pods.pod_of(await there.people.get(POD, "default", "web"))
+        assert web.node == "node-0"
+        (event,) = events(there, StartupTaintsRemoved)
+        assert event.taints == (OWN,)
 
 
-def test_each_node_costs_one_patch() -> None:
-    async def scene() -> None:
-        async with cluster(20) as there:
-            begin(there)
-            await asyncio.sleep(60)
-            assert set((await taints(there)).values()) == {()}
-            assert patches(there.cluster) == 20
-
-    play(scene)
+async def test_each_node_costs_one_patch() -> None:
+    async with cluster(20) as there:
+        begin(there)
+        await asyncio.sleep(60)
+        assert set((await taints(there)).values()) == {()}
+        assert patches(there.cluster) == 20
 
 
-def test_without_the_taint_nothing_is_written_to_nodes() -> None:
-    async def scene() -> None:
-        async with set_up(3, required()) as there:
-            begin(there)
-            await asyncio.sleep(60)
-            assert patches(there.cluster) == 0
-
-    play(scene)
+async def test_without_the_taint_nothing_is_written_to_nodes() -> None:
+    async with set_up(3, required()) as there:
+        begin(there)
+        await asyncio.sleep(60)
+        assert patches(there.cluster) == 0
 
 
-def test_the_taints_of_others_are_removed_together_and_foreign_ones_stay() -> None:
-    async def scene() -> None:
-        foreign = Taint("example.com/foreign", "NoSchedule")
-        async with set_up(joining(range(1), CILIUM, foreign, OWN), required()) as there:
-            begin(there)
-            await asyncio.sleep(20)
-            assert await taints(there) == {"node-0": (foreign,)}
-
-    play(scene)
+async def test_the_taints_of_others_are_removed_together_and_foreign_ones_stay() -> None:
+    foreign = Taint("example.com/foreign", "NoSchedule")
+    async with set_up(joining(range(1), CILIUM, foreign, OWN), required()) as there:
+        begin(there)
+        await asyncio.sleep(20)
+        assert await taints(there) == {"node-0": (foreign,)}
 
 
 @pytest.mark.parametrize("powers", [Powers.OBSERVE, Powers.PACE])
-def test_the_powers_decide_whether_taints_are_removed(powers: Powers) -> None:
-    async def scene() -> None:
-        async with cluster(2) as there:
-            there.begin(Powers.FULL, there.people)
-            begin(there, powers=powers)
-            await asyncio.sleep(20)
-            removed = set((await taints(there)).values()) == {()}
-            assert removed is (powers is Powers.PACE)
-
-    play(scene)
+async def test_the_powers_decide_whether_taints_are_removed(powers: Powers) -> None:
+    async with cluster(2) as there:
+        there.begin(Powers.FULL, there.people)
+        begin(there, powers=powers)
+        await asyncio.sleep(20)
+        removed = set((await taints(there)).values()) == {()}
+        assert removed is (powers is Powers.PACE)
 
 
-def test_a_node_that_waits_for_long_is_reported_once_with_the_cause() -> None:
-    async def scene() -> None:
-        async with cluster(2, required("bad")) as there:
-            controller = begin(there)
-            await asyncio.sleep(299)
-            assert events(there, NodeWaitsForAgents) == []
-            await asyncio.sleep(1000)
-            reported = events(there, NodeWaitsForAgents)
-            assert sorted(one.node for one in reported) == ["node-0", "node-1"]
-            assert "ErrImagePull" in reported[0].text() or "ImagePullBackOff" in reported[0].text()
-            assert controller.startup_taints.counts() == {"starting": 0, "late": 2}
-            assert set((await taints(there)).values()) == {(OWN,)}
-
-    play(scene)
+async def test_a_node_that_waits_for_long_is_reported_once_with_the_cause() -> None:
+    async with cluster(2, required("bad")) as there:
+        controller = begin(there)
+        await asyncio.sleep(299)
+        assert events(there, NodeWaitsForAgents) == []
+        await asyncio.sleep(1000)
+        reported = events(there, NodeWaitsForAgents)
+        assert sorted(one.node for one in reported) == ["node-0", "node-1"]
+        assert "ErrImagePull" in reported[0].text() or "ImagePullBackOff" in reported[0].text()
+        assert controller.startup_taints.counts() == {"starting": 0, "late": 2}
+        assert set((await taints(there)).values()) == {(OWN,)}
 
 
-def test_bootstrap_never_adds_the_taint_again() -> None:
-    async def scene() -> None:
-        async with cluster(3) as there:
-            begin(there)
-            await asyncio.sleep(20)
-            await there.edit("bad")
-            await asyncio.sleep(1000)
-            assert set((await taints(there)).values()) == {()}
-
-    play(scene)
+async def test_bootstrap_never_adds_the_taint_again() -> None:
+    async with cluster(3) as there:
+        begin(there)
+        await asyncio.sleep(20)
+        await there.edit("bad")
+        await asyncio.sleep(1000)
+        assert set((await taints(there)).values()) == {()}
 
 
 @pytest.mark.parametrize("life", [0.03, 1.0, 2.9, 3.03, 3.06])
-def test_killed_at_any_instant_the_next_one_continues_from_lists(life: float) -> None:
-    async def scene() -> None:
-        async with cluster(6, latency=0.01) as there:
-            begin(there)
-            await asyncio.sleep(life)
-            await there.kill()
-            begin(there)
-            await asyncio.sleep(20)
-            assert set((await taints(there)).values()) == {()}
-            assert patches(there.cluster) <= 12
-
-    play(scene)
+async def test_killed_at_any_instant_the_next_one_continues_from_lists(life: float) -> None:
+    async with cluster(6, latency=0.01) as there:
+        begin(there)
+        await asyncio.sleep(life)
+        await there.kill()
+        begin(there)
+        await asyncio.sleep(20)
+        assert set((await taints(there)).values()) == {()}
+        assert patches(there.cluster) <= 12
 
 
-def test_two_services_and_another_tool_remove_the_same_taints_without_harm() -> None:
-    async def scene() -> None:
-        specs = joining(range(10), OWN, CILIUM)
-        async with set_up(specs, required(), latency=0.01) as there:
-            one, other = there.cluster.client("one"), there.cluster.client("other")
-            begin(there, client=one)
-            begin(there, powers=Powers.PACE, client=other)
+async def test_two_services_and_another_tool_remove_the_same_taints_without_harm() -> None:
+    specs = joining(range(10), OWN, CILIUM)
+    async with set_up(specs, required(), latency=0.01) as there:
+        one, other = there.cluster.client("one"), there.cluster.client("other")
+        begin(there, client=one)
+        begin(there, powers=Powers.PACE, client=other)
 
-            async def operator() -> None:
-                """Cilium's operator: writes the list of taints without its own."""
-                await asyncio.sleep(3)
-                for name, found in (await taints(there)).items():
-                    left = [{"key": t.key, "effect": t.effect} for t in found if t != CILIUM]
-                    await there.people.patch(
-                        NODE, "", name, {"spec": {"taints": left}}, type=PatchType.MERGE
-                    )
+        async def operator() -> None:
+            """Cilium's operator: writes the list of taints without its own."""
+            await asyncio.sleep(3)
+            for name, found in (await taints(there)).items():
+                left = [{"key": t.key, "effect": t.effect} for t in found if t != CILIUM]
+                await there.people.patch(
+                    NODE, "", name, {"spec": {"taints": left}}, type=PatchType.MERGE
+                )
 
-            await operator()
-            await asyncio.sleep(20)
-            assert set((await taints(there)).values()) == {()}
-            assert max(patches(one), patches(other)) <= 3 * 10
-
-    play(scene)
+        await operator()
+        await asyncio.sleep(20)
+        assert set((await taints(there)).values()) == {()}
+        assert max(patches(one), patches(other)) <= 3 * 10
 
 
-def test_a_node_of_the_same_name_waits_for_its_own_agent() -> None:
-    async def scene() -> None:
-        slow = simulator.Behaviour(pull=20)
-        async with cluster(1, behaviour=slow) as there:
-            begin(there)
-            await asyncio.sleep(30)
-            assert await taints(there) == {"node-0": ()}
-            there.cluster.remove_node("node-0")
-            await asyncio.sleep(5)
-            there.cluster.add_nodes(joining(range(1)))
-            await asyncio.sleep(2)
-            assert await taints(there) == {"node-0": (OWN,)}
-            await asyncio.sleep(200)
-            assert await taints(there) == {"node-0": ()}
-
-    play(scene)
+async def test_a_node_of_the_same_name_waits_for_its_own_agent() -> None:
+    slow = simulator.Behaviour(pull=20)
+    async with cluster(1, behaviour=slow) as there:
+        begin(there)
+        await asyncio.sleep(30)
+        assert await taints(there) == {"node-0": ()}
+        there.cluster.remove_node("node-0")
+        await asyncio.sleep(5)
+        there.cluster.add_nodes(joining(range(1)))
+        await asyncio.sleep(2)
+        assert await taints(there) == {"node-0": (OWN,)}
+        await asyncio.sleep(200)
+        assert await taints(there) == {"node-0": ()}
 
 
-def test_before_the_first_apply_no_node_gets_work() -> None:
-    async def scene() -> None:
-        applied = False
-        async with cluster(2) as there:
-            begin(there, applied=lambda: applied)
-            await asyncio.sleep(60)
-            assert set((await taints(there)).values()) == {(OWN,)}
-            applied = True
-            await asyncio.sleep(2)
-            assert set((await taints(there)).values()) == {()}
-
-    play(scene)
+async def test_before_the_first_apply_no_node_gets_work() -> None:
+    applied = False
+    async with cluster(2) as there:
+        begin(there, applied=lambda: applied)
+        await asyncio.sleep(60)
+        assert set((await taints(there)).values()) == {(OWN,)}
+        applied = True
+        await asyncio.sleep(2)
+        assert set((await taints(there)).values()) == {()}
 
 
-def test_an_agent_in_git_that_is_not_applied_yet_is_waited_for() -> None:
-    async def scene() -> None:
-        second = required(name="second")
-        wanted = [required(), second]
-        async with cluster(2) as there:
-            begin(there, wanted=lambda: wanted)
-            await asyncio.sleep(60)
-            assert set((await taints(there)).values()) == {(OWN,)}
-            await there.people.create(DAEMONSET, second)
-            await asyncio.sleep(20)
-            assert set((await taints(there)).values()) == {()}
-
-    play(scene)
+async def test_an_agent_in_git_that_is_not_applied_yet_is_waited_for() -> None:
+    second = required(name="second")
+    wanted = [required(), second]
+    async with cluster(2) as there:
+        begin(there, wanted=lambda: wanted)
+        await asyncio.sleep(60)
+        assert set((await taints(there)).values()) == {(OWN,)}
+        await there.people.create(DAEMONSET, second)
+        await asyncio.sleep(20)
+        assert set((await taints(there)).values()) == {()}
 
 
-def test_nodes_that_waited_for_the_first_apply_wait_for_the_rest_of_it() -> None:
-    async def scene() -> None:
-        applied = False
-        second = required(name="second")
-        wanted = [required(), second]
-        async with cluster(2) as there:
-            begin(there, applied=lambda: applied, wanted=lambda: wanted)
-            await asyncio.sleep(1000)
-            applied = True
-            await asyncio.sleep(200)
-            assert set((await taints(there)).values()) == {(OWN,)}
-            await there.people.create(DAEMONSET, second)
-            await asyncio.sleep(20)
-            assert set((await taints(there)).values()) == {()}
-
-    play(scene)
+async def test_nodes_that_waited_for_the_first_apply_wait_for_the_rest_of_it() -> None:
+    applied = False
+    second = required(name="second")
+    wanted = [required(), second]
+    async with cluster(2) as there:
+        begin(there, applied=lambda: applied, wanted=lambda: wanted)
+        await asyncio.sleep(1000)
+        applied = True
+        await asyncio.sleep(200)
+        assert set((await taints(there)).values()) == {(OWN,)}
+        await there.people.create(DAEMONSET, second)
+        await asyncio.sleep(20)
+        assert set((await taints(there)).values()) == {()}
 
 
-def test_an_agent_that_does_not_fit_is_given_up_after_the_stated_time() -> None:
-    async def scene() -> None:
-        body = required()
-        body["spec"]["template"]["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "99"}}
-        async with cluster(1, body) as there:
-            begin(there)
-            await asyncio.sleep(290)
-            assert await taints(there) == {"node-0": (OWN,)}
-            await asyncio.sleep(20)
-            assert await taints(there) == {"node-0": ()}
-            (event,) = events(there, StartupTaintsRemoved)
-            assert event.level == "warning"
-            assert "Unschedulable" in event.text()
-
-    play(scene)
+async def test_an_agent_that_does_not_fit_is_given_up_after_the_stated_time() -> None:
+    body = required()
+    body["spec"]["template"]["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "99"}}
+    async with cluster(1, body) as there:
+        begin(there)
+        await asyncio.sleep(290)
+        assert await taints(there) == {"node-0": (OWN,)}
+        await asyncio.sleep(20)
+        assert await taints(there) == {"node-0": ()}
+        (event,) = events(there, StartupTaintsRemoved)
+        assert event.level == "warning"
+        assert "Unschedulable" in event.text()
 
 
-def test_an_agent_that_is_no_longer_required_is_no_longer_waited_for() -> None:
-    async def scene() -> None:
-        async with cluster(1, required("bad")) as there:
-            begin(there)
-            await asyncio.sleep(20)
-            assert await taints(there) == {"node-0": (OWN,)}
-            patch = {"metadata": {"annotations": {names.REQUIRED_FOR_WORK: None}}}
-            await there.people.patch(DAEMONSET, "default", "agent", patch, type=PatchType.MERGE)
-            await asyncio.sleep(1)
-            assert await taints(there) == {"node-0": ()}
-
-    play(scene)
+async def test_an_agent_that_is_no_longer_required_is_no_longer_waited_for() -> None:
+    async with cluster(1, required("bad")) as there:
+        begin(there)
+        await asyncio.sleep(20)
+        assert await taints(there) == {"node-0": (OWN,)}
+        patch = {"metadata": {"annotations": {names.REQUIRED_FOR_WORK: None}}}
+        await there.people.patch(DAEMONSET, "default", "agent", patch, type=PatchType.MERGE)
+        await asyncio.sleep(1)
+        assert await taints(there) == {"node-0": ()}
 
 
-def test_a_refused_patch_is_repeated_less_and_less_often_and_reported_once() -> None:
-    async def scene() -> None:
-        async with cluster(1) as there:
-            there.cluster.faults = refuse_patches
-            begin(there)
-            await asyncio.sleep(600)
-            assert 5 <= patches(there.cluster) <= 20
-            assert len(events(there, StartupTaintFailed)) == 1
-            there.cluster.faults = faults.none
-            await asyncio.sleep(61)
-            assert await taints(there) == {"node-0": ()}
-
-    play(scene)
+async def test_a_refused_patch_is_repeated_less_and_less_often_and_reported_once() -> None:
+    async with cluster(1) as there:
+        there.cluster.faults = refuse_patches
+        begin(there)
+        await asyncio.sleep(600)
+        assert 5 <= patches(there.cluster) <= 20
+        assert len(events(there, StartupTaintFailed)) == 1
+        there.cluster.faults = faults.none
+        await asyncio.sleep(61)
+        assert await taints(there) == {"node-0": ()}
 
 
-def test_only_the_leader_writes() -> None:
-    async def scene() -> None:
-        async with cluster(3) as there:
-            controller = begin(there)
-            there.begin(Powers.FULL, there.people)
-            controller.stop_leading()
-            await asyncio.sleep(20)
-            assert set((await taints(there)).values()) == {(OWN,)}
-            controller.start_leading()
-            await asyncio.sleep(1)
-            assert set((await taints(there)).values()) == {()}
-
-    play(scene)
+async def test_only_the_leader_writes() -> None:
+    async with cluster(3) as there:
+        controller = begin(there)
+        there.begin(Powers.FULL, there.people)
+        controller.stop_leading()
+        await asyncio.sleep(20)
+        assert set((await taints(there)).values()) == {(OWN,)}
+        controller.start_leading()
+        await asyncio.sleep(1)
+        assert set((await taints(there)).values()) == {()}
 
 
-def test_continuous_taints_a_node_whose_agent_is_lost_and_releases_it_again() -> None:
-    async def scene() -> None:
-        async with cluster(10) as there:
-            begin(there, CONTINUOUS)
-            await asyncio.sleep(20)
-            flaw = simulator.PodFault("agent:1", simulator.Trouble.CRASHES, "node-3")
-            there.cluster.kubelets.behaviour = simulator.Behaviour(faults=(flaw,))
-            for body in (await there.people.list(POD)).items:
-                if pods.pod_of(body).node == "node-3":
-                    await there.people.delete(POD, "default", body["metadata"]["name"])
-            await asyncio.sleep(110)
-            assert set((await taints(there)).values()) == {()}
-            await asyncio.sleep(30)
-            assert [name for name, found in (await taints(there)).items() if found] == ["node-3"]
-            assert len(events(there, StartupTaintAdded)) == 1
-            there.cluster.kubelets.behaviour = simulator.Behaviour()
-            await asyncio.sleep(400)
-            assert set((await taints(there)).values()) == {()}
-
-    play(scene)
+async def test_continuous_taints_a_node_whose_agent_is_lost_and_releases_it_again() -> None:
+    async with cluster(10) as there:
+        begin(there, CONTINUOUS)
+        await asyncio.sleep(20)
+        flaw = simulator.PodFault("agent:1", simulator.Trouble.CRASHES, "node-3")
+        there.cluster.kubelets.behaviour = simulator.Behaviour(faults=(flaw,))
+        for body in (await there.people.list(POD)).items:
+            if pods.pod_of(body).node == "node-3":
+                await there.people.delete(POD, "default", body["metadata"]["name"])
+        await asyncio.sleep(110)
+        assert set((await taints(there)).values()) == {()}
+        await asyncio.sleep(30)
+        assert [name for name, found in (await taints(there)).items() if found] == ["node-3"]
+        assert len(events(there, StartupTaintAdded)) == 1
+        there.cluster.kubelets.behaviour = simulator.Behaviour()
+        await asyncio.sleep(400)
+        assert set((await taints(there)).values()) == {()}
 
 
-def test_continuous_adds_no_taint_for_a_fault_of_the_template() -> None:
-    async def scene() -> None:
-        body = required(
-            updateStrategy={"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "100%"}}
-        )
-        async with cluster(10, body) as there:
-            begin(there, CONTINUOUS)
-            await asyncio.sleep(20)
-            await there.edit("bad")
-            await asyncio.sleep(1000)
-            assert set((await taints(there)).values()) == {()}
-            assert events(there, StartupTaintAdded) == []
-
-    play(scene)
+async def test_continuous_adds_no_taint_for_a_fault_of_the_template() -> None:
+    body = required(
+        updateStrategy={"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "100%"}}
+    )
+    async with cluster(10, body) as there:
+        begin(there, CONTINUOUS)
+        await asyncio.sleep(20)
+        await there.edit("bad")
+        await asyncio.sleep(1000)
+        assert set((await taints(there)).values()) == {()}
+        assert events(there, StartupTaintAdded) == []
 
 
-def test_a_node_that_returns_after_an_outage_gets_no_taint() -> None:
-    async def scene() -> None:
-        async with cluster(10) as there:
-            begin(there, CONTINUOUS)
-            await asyncio.sleep(20)
-            there.cluster.kill_node("node-3")
-            await asyncio.sleep(280)
-            there.cluster.revive_node("node-3")
-            await asyncio.sleep(60)
-            assert events(there, StartupTaintAdded) == []
-            assert set((await taints(there)).values()) == {()}
-
-    play(scene)
+async def test_a_node_that_returns_after_an_outage_gets_no_taint() -> None:
+    async with cluster(10) as there:
+        begin(there, CONTINUOUS)
+        await asyncio.sleep(20)
+        there.cluster.kill_node("node-3")
+        await asyncio.sleep(280)
+        there.cluster.revive_node("node-3")
+        await asyncio.sleep(60)
+        assert events(there, StartupTaintAdded) == []
+        assert set((await taints(there)).values()) == {()}
 
 
-def test_a_refusal_of_all_nodes_is_reported_once_and_tried_with_one_of_them() -> None:
-    async def scene() -> None:
-        async with cluster(200) as there:
-            there.cluster.faults = refuse_patches
-            controller = begin(there)
-            await asyncio.sleep(600)
-            assert len(events(there, StartupTaintFailed)) == 1
-            assert patches(there.cluster) <= 16 + 20
-            waits = controller.startup_taints.waits
-            assert len(waits) == 200
-            assert all("its taints are not changed" in one.cause for one in waits.values())
-            there.cluster.faults = faults.none
-            await asyncio.sleep(61)
-            assert set((await taints(there)).values()) == {()}
-
-    play(scene)
+async def test_a_refusal_of_all_nodes_is_reported_once_and_tried_with_one_of_them() -> None:
+    async with cluster(200) as there:
+        there.cluster.faults = refuse_patches
+        controller = begin(there)
+        await asyncio.sleep(600)
+        assert len(events(there, StartupTaintFailed)) == 1
+        assert patches(there.cluster) <= 16 + 20
+        waits = controller.startup_taints.waits
+        assert len(waits) == 200
+        assert all("its taints are not changed" in one.cause for one in waits.values())
+        there.cluster.faults = faults.none
+        await asyncio.sleep(61)
+        assert set((await taints(there)).values()) == {()}
 
 
-def test_a_refusal_of_some_nodes_keeps_no_other_node_waiting() -> None:
+async def test_a_refusal_of_some_nodes_keeps_no_other_node_waiting() -> None:
     refused = {"node-0", "node-1", "node-7"}
 
     def refuse_some(request: faults.SimulatedRequest) -> faults.RequestFault | None:
         return refuse_patches(request) if request.name in refused else None
 
-    async def scene() -> None:
-        async with cluster(20) as there:
-            there.cluster.faults = refuse_some
-            begin(there)
-            await asyncio.sleep(30)
-            assert {name for name, left in (await taints(there)).items() if left} == refused
-
-    play(scene)
+    async with cluster(20) as there:
+        there.cluster.faults = refuse_some
+        begin(there)
+        await asyncio.sleep(30)
+        assert {name for name, left in (await taints(there)).items() if left} == refused
 
 
-def test_the_clock_of_the_waits_is_that_of_the_cluster() -> None:
-    async def scene() -> None:
-        async with cluster(1, required("bad")) as there:
-            controller = begin(there)
-            await asyncio.sleep(10)
-            (wait,) = controller.startup_taints.waits.values()
-            assert virtual_time.clock()() - wait.since == pytest.approx(10, abs=1)
-
-    play(scene)
+async def test_the_clock_of_the_waits_is_that_of_the_cluster() -> None:
+    async with cluster(1, required("bad")) as there:
+        controller = begin(there)
+        await asyncio.sleep(10)
+        (wait,) = controller.startup_taints.waits.values()
+        assert virtual_time.clock()() - wait.since == pytest.approx(10, abs=1)
 
 
-def test_an_agent_that_git_requires_is_waited_for_without_its_annotation() -> None:
-    async def scene() -> None:
-        plain = required("bad")
-        del plain["metadata"]["annotations"]
-        async with cluster(1, plain) as there:
-            begin(there, wanted=lambda: [required("bad")])
-            await asyncio.sleep(60)
-            assert await taints(there) == {"node-0": (OWN,)}
-
-    play(scene)
+async def test_an_agent_that_git_requires_is_waited_for_without_its_annotation() -> None:
+    plain = required("bad")
+    del plain["metadata"]["annotations"]
+    async with cluster(1, plain) as there:
+        begin(there, wanted=lambda: [required("bad")])
+        await asyncio.sleep(60)
+        assert await taints(there) == {"node-0": (OWN,)}
 
 
-def test_an_agent_in_git_that_is_being_deleted_manually_counts_as_missing() -> None:
-    async def scene() -> None:
-        async with cluster(1) as there:
-            wanted = [required()]
-            begin(there, wanted=lambda: wanted)
-            there.begin(Powers.FULL, there.people)
-            kept = {"metadata": {"finalizers": ["example.com/kept"]}}
-            await there.people.patch(DAEMONSET, "default", "agent", kept, type=PatchType.MERGE)
-            await there.people.delete(DAEMONSET, "default", "agent")
-            await asyncio.sleep(60)
-            assert await taints(there) == {"node-0": (OWN,)}
-            wanted = []
-            await there.people.patch(
-                NODE, "", "node-0", {"metadata": {"labels": {"a": "b"}}}, type=PatchType.MERGE
-            )
-            await asyncio.sleep(1)
-            assert await taints(there) == {"node-0": ()}
-
-    play(scene)
+async def test_an_agent_in_git_that_is_being_deleted_manually_counts_as_missing() -> None:
+    async with cluster(1) as there:
+        wanted = [required()]
+        begin(there, wanted=lambda: wanted)
+        there.begin(Powers.FULL, there.people)
+        kept = {"metadata": {"finalizers": ["example.com/kept"]}}
+        await there.people.patch(DAEMONSET, "default", "agent", kept, type=PatchType.MERGE)
+        await there.people.delete(DAEMONSET, "default", "agent")
+        await asyncio.sleep(60)
+        assert await taints(there) == {"node-0": (OWN,)}
+        wanted = []
+        await there.people.patch(
+            NODE, "", "node-0", {"metadata": {"labels": {"a": "b"}}}, type=PatchType.MERGE
+        )
+        await asyncio.sleep(1)
+        assert await taints(there) == {"node-0": ()}
 
 
 @pytest.mark.parametrize("cause", ["not permitted", "not applied", "observes"])
-def test_a_node_that_keeps_its_taint_with_ready_agents_is_reported_too(cause: str) -> None:
-    async def scene() -> None:
-        applied, powers = cause != "not applied", Powers.FULL
-        async with cluster(1) as there:
-            if cause == "not permitted":
-                there.cluster.faults = refuse_patches
-            if cause == "observes":
-                powers = Powers.OBSERVE
-                there.begin(Powers.FULL, there.people)
-            controller = begin(there, powers=powers, applied=lambda: applied)
-            await asyncio.sleep(299)
-            assert events(there, NodeWaitsForAgents) == []
-            assert controller.startup_taints.counts() == {"starting": 1, "late": 0}
-            await asyncio.sleep(70)
-            (event,) = events(there, NodeWaitsForAgents)
-            expected = {"not permitted": "not changed: ", "not applied": "is read and applied"}
-            assert expected.get(cause, "observes") in event.text()
-            assert controller.startup_taints.counts() == {"starting": 0, "late": 1}
-            applied, there.cluster.faults = True, faults.none
-            await asyncio.sleep(61)
-            released = cause != "observes"
-            assert await taints(there) == {"node-0": () if released else (OWN,)}
-            assert len(controller.startup_taints.waits) == int(not released)
-
-    play(scene)
+async def test_a_node_that_keeps_its_taint_with_ready_agents_is_reported_too(cause: str) -> None:
+    applied, powers = cause != "not applied", Powers.FULL
+    async with cluster(1) as there:
+        if cause == "not permitted":
+            there.cluster.faults = refuse_patches
+        if cause == "observes":
+            powers = Powers.OBSERVE
+            there.begin(Powers.FULL, there.people)
+        controller = begin(there, powers=powers, applied=lambda: applied)
+        await asyncio.sleep(299)
+        assert events(there, NodeWaitsForAgents) == []
+        assert controller.startup_taints.counts() == {"starting": 1, "late": 0}
+        await asyncio.sleep(70)
+        (event,) = events(there, NodeWaitsForAgents)
+        expected = {"not permitted": "not changed: ", "not applied": "is read and applied"}
+        assert expected.get(cause, "observes") in event.text()
+        assert controller.startup_taints.counts() == {"starting": 0, "late": 1}
+        applied, there.cluster.faults = True, faults.none
+        await asyncio.sleep(61)
+        released = cause != "observes"
+        assert await taints(there) == {"node-0": () if released else (OWN,)}
+        assert len(controller.startup_taints.waits) == int(not released)
 
 
 class Reverted(simulator.Client):
@@ -521,75 +443,63 @@ class Reverted(simulator.Client):
         return await self.get(resource, namespace, name)
 
 
-def test_a_patch_that_a_webhook_reverts_is_not_a_removal() -> None:
-    async def scene() -> None:
-        async with cluster(1) as there:
-            there.begin(Powers.FULL, there.people)
-            client = Reverted(there.cluster.server, "service", there.cluster.habits, faults.none)
-            controller = begin(there, powers=Powers.PACE, client=client)
-            await asyncio.sleep(600)
-            assert events(there, StartupTaintsRemoved) == []
-            assert len(events(there, StartupTaintFailed)) == 1
-            (wait,) = controller.startup_taints.waits.values()
-            assert "webhook" in wait.text
-            assert len(events(there, NodeWaitsForAgents)) == 1
-
-    play(scene)
+async def test_a_patch_that_a_webhook_reverts_is_not_a_removal() -> None:
+    async with cluster(1) as there:
+        there.begin(Powers.FULL, there.people)
+        client = Reverted(there.cluster.server, "service", there.cluster.habits, faults.none)
+        controller = begin(there, powers=Powers.PACE, client=client)
+        await asyncio.sleep(600)
+        assert events(there, StartupTaintsRemoved) == []
+        assert len(events(there, StartupTaintFailed)) == 1
+        (wait,) = controller.startup_taints.waits.values()
+        assert "webhook" in wait.text
+        assert len(events(there, NodeWaitsForAgents)) == 1
 
 
-def test_two_clients_that_disagree_about_a_taint_do_not_patch_without_end() -> None:
-    async def scene() -> None:
-        async with cluster(1) as there:
-            controller = begin(there, client=there.cluster.client("service"))
-            own = [{"key": OWN.key, "effect": OWN.effect}]
+async def test_two_clients_that_disagree_about_a_taint_do_not_patch_without_end() -> None:
+    async with cluster(1) as there:
+        controller = begin(there, client=there.cluster.client("service"))
+        own = [{"key": OWN.key, "effect": OWN.effect}]
 
-            async def insist() -> None:
-                while True:
-                    await asyncio.sleep(0.1)
-                    if await taints(there) == {"node-0": ()}:
-                        body = {"spec": {"taints": own}}
-                        await there.people.patch(NODE, "", "node-0", body, type=PatchType.MERGE)
+        async def insist() -> None:
+            while True:
+                await asyncio.sleep(0.1)
+                if await taints(there) == {"node-0": ()}:
+                    body = {"spec": {"taints": own}}
+                    await there.people.patch(NODE, "", "node-0", body, type=PatchType.MERGE)
 
-            stubborn = asyncio.create_task(insist())
-            await asyncio.sleep(1000)
-            stubborn.cancel()
-            assert len(events(there, StartupTaintsRemoved)) <= 25
-            (wait,) = controller.startup_taints.waits.values()
-            assert "another client" in wait.text
-            assert len(events(there, NodeWaitsForAgents)) >= 1
-            await asyncio.sleep(61)
-            assert await taints(there) == {"node-0": ()}
-
-    play(scene)
+        stubborn = asyncio.create_task(insist())
+        await asyncio.sleep(1000)
+        stubborn.cancel()
+        assert len(events(there, StartupTaintsRemoved)) <= 25
+        (wait,) = controller.startup_taints.waits.values()
+        assert "another client" in wait.text
+        assert len(events(there, NodeWaitsForAgents)) >= 1
+        await asyncio.sleep(61)
+        assert await taints(there) == {"node-0": ()}
 
 
-def test_a_new_leader_reports_the_waits_that_it_saw_before() -> None:
-    async def scene() -> None:
-        async with cluster(1, required("bad")) as there:
-            controller = begin(there)
-            there.begin(Powers.FULL, there.people)
-            controller.stop_leading()
-            await asyncio.sleep(400)
-            assert events(there, NodeWaitsForAgents) == []
-            controller.start_leading()
-            await asyncio.sleep(1)
-            assert len(events(there, NodeWaitsForAgents)) == 1
-
-    play(scene)
+async def test_a_new_leader_reports_the_waits_that_it_saw_before() -> None:
+    async with cluster(1, required("bad")) as there:
+        controller = begin(there)
+        there.begin(Powers.FULL, there.people)
+        controller.stop_leading()
+        await asyncio.sleep(400)
+        assert events(there, NodeWaitsForAgents) == []
+        controller.start_leading()
+        await asyncio.sleep(1)
+        assert len(events(there, NodeWaitsForAgents)) == 1
 
 
-def test_the_wait_of_an_old_node_begins_when_it_gets_the_taint_again() -> None:
-    async def scene() -> None:
-        body = required("bad")
-        async with set_up(1, body) as there:
-            begin(there)
-            await asyncio.sleep(5000)
-            own = {"spec": {"taints": [{"key": OWN.key, "effect": OWN.effect}]}}
-            await there.people.patch(NODE, "", "node-0", own, type=PatchType.MERGE)
-            await asyncio.sleep(290)
-            assert events(there, NodeWaitsForAgents) == []
-            await asyncio.sleep(20)
-            (event,) = events(there, NodeWaitsForAgents)
-            assert "no work for 300 s" in event.text()
-
-    play(scene)
+async def test_the_wait_of_an_old_node_begins_when_it_gets_the_taint_again() -> None:
+    body = required("bad")
+    async with set_up(1, body) as there:
+        begin(there)
+        await asyncio.sleep(5000)
+        own = {"spec": {"taints": [{"key": OWN.key, "effect": OWN.effect}]}}
+        await there.people.patch(NODE, "", "node-0", own, type=PatchType.MERGE)
+        await asyncio.sleep(290)
+        assert events(there, NodeWaitsForAgents) == []
+        await asyncio.sleep(20)
+        (event,) = events(there, NodeWaitsForAgents)
+        assert "no work for 300 s" in event.text()

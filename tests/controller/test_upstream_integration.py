@@ -24,15 +24,7 @@ from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, NODE, POD, B
 from gitops_ds.simulator import faults
 from gitops_ds.simulator.faults import RequestFault, SimulatedRequest
 from tests.daemonset import world
-from tests.simulator.setup import (
-    BAD_IMAGE,
-    Setup,
-    daemonset,
-    each,
-    named,
-    play,
-    set_up,
-)
+from tests.simulator.setup import BAD_IMAGE, Setup, daemonset, each, named, set_up
 
 both_strategies = pytest.mark.parametrize(
     "strategy", [world.rolling(), {"type": "OnDelete"}], ids=["rolling", "on delete"]
@@ -63,136 +55,114 @@ async def patch(
         ("Failed", ["example.com/held"]),
     ],
 )
-def test_a_pod_that_ended_is_replaced_even_while_a_finalizer_holds_it(
+async def test_a_pod_that_ended_is_replaced_even_while_a_finalizer_holds_it(
     phase: str, finalizers: list[str], strategy: dict[str, Any]
 ) -> None:
-    async def scene() -> None:
-        async with set_up(1, daemonset(updateStrategy=strategy)) as there:
-            there.begin()
-            await asyncio.sleep(10)
-            name = (await only_pod(there))["metadata"]["name"]
-            await patch(there, POD, name, {"metadata": {"finalizers": finalizers}})
-            await patch(there, POD, name, {"status": {"phase": phase}}, "status")
-            await asyncio.sleep(10)
-            found = {
-                body["metadata"]["name"]: body for body in (await there.people.list(POD)).items
-            }
-            assert (name in found) == bool(finalizers)
-            (made,) = (body for held, body in found.items() if held != name)
-            assert made["status"]["phase"] == "Running"
-            assert (await there.status())["numberAvailable"] == 1
-
-    play(scene)
+    async with set_up(1, daemonset(updateStrategy=strategy)) as there:
+        there.begin()
+        await asyncio.sleep(10)
+        name = (await only_pod(there))["metadata"]["name"]
+        await patch(there, POD, name, {"metadata": {"finalizers": finalizers}})
+        await patch(there, POD, name, {"status": {"phase": phase}}, "status")
+        await asyncio.sleep(10)
+        found = {body["metadata"]["name"]: body for body in (await there.people.list(POD)).items}
+        assert (name in found) == bool(finalizers)
+        (made,) = (body for held, body in found.items() if held != name)
+        assert made["status"]["phase"] == "Running"
+        assert (await there.status())["numberAvailable"] == 1
 
 
-def test_terms_of_required_affinity_are_alternatives() -> None:
-    async def scene() -> None:
-        body = daemonset()
-        terms = [
-            {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["test"]}]},
-            {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["node-1"]}]},
+async def test_terms_of_required_affinity_are_alternatives() -> None:
+    body = daemonset()
+    terms = [
+        {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["test"]}]},
+        {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["node-1"]}]},
+    ]
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    body["spec"]["template"]["spec"]["affinity"] = {"nodeAffinity": required}
+    async with set_up(
+        [*named([0, 1, 2, 3]), *named([4, 5], labels={"zone": "test"})], body
+    ) as there:
+        there.begin()
+        await asyncio.sleep(10)
+        assert sorted(node for node, _ in await there.pods()) == ["node-1", "node-4", "node-5"]
+
+
+async def test_a_node_without_capacity_gets_a_pending_pod_and_the_status_counts_it() -> None:
+    body = daemonset()
+    body["spec"]["template"]["spec"]["containers"][0]["resources"] = {
+        "requests": {"memory": "75M", "cpu": "75m"}
+    }
+    small = simulator.NodeSpec("node-0", room={"memory": "70M", "cpu": "100m", "pods": "10"})
+    async with set_up([small, *named([1])], body) as there:
+        there.begin()
+        await asyncio.sleep(10)
+        status = await there.status()
+        assert [status[f"{field}"] for field in ("currentNumberScheduled", "numberReady")] == [
+            2,
+            1,
         ]
-        required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
-        body["spec"]["template"]["spec"]["affinity"] = {"nodeAffinity": required}
-        async with set_up(
-            [*named([0, 1, 2, 3]), *named([4, 5], labels={"zone": "test"})], body
-        ) as there:
-            there.begin()
-            await asyncio.sleep(10)
-            assert sorted(node for node, _ in await there.pods()) == ["node-1", "node-4", "node-5"]
-
-    play(scene)
+        waiting = next(
+            body
+            for body in (await there.people.list(POD)).items
+            if not body["spec"].get("nodeName")
+        )
+        assert pods.pod_of(waiting).trouble == "Unschedulable"
 
 
-def test_a_node_without_capacity_gets_a_pending_pod_and_the_status_counts_it() -> None:
-    async def scene() -> None:
-        body = daemonset()
-        body["spec"]["template"]["spec"]["containers"][0]["resources"] = {
-            "requests": {"memory": "75M", "cpu": "75m"}
+async def test_after_a_twin_revision_appears_pods_carry_its_hash_and_nothing_restarts() -> None:
+    async with set_up(1) as there:
+        there.begin()
+        await asyncio.sleep(10)
+        before = await only_pod(there)
+        (first,) = (await there.people.list(CONTROLLER_REVISION)).items
+        twin = copy.deepcopy(dict(first))
+        twin["metadata"] = {
+            **twin["metadata"],
+            "name": "twin",
+            "labels": {"app": "agent", names.REVISION_HASH: "twin"},
         }
-        small = simulator.NodeSpec("node-0", room={"memory": "70M", "cpu": "100m", "pods": "10"})
-        async with set_up([small, *named([1])], body) as there:
-            there.begin()
-            await asyncio.sleep(10)
-            status = await there.status()
-            assert [status[f"{field}"] for field in ("currentNumberScheduled", "numberReady")] == [
-                2,
-                1,
-            ]
-            waiting = next(
-                body
-                for body in (await there.people.list(POD)).items
-                if not body["spec"].get("nodeName")
-            )
-            assert pods.pod_of(waiting).trouble == "Unschedulable"
-
-    play(scene)
-
-
-def test_after_a_twin_revision_appears_pods_carry_its_hash_and_nothing_restarts() -> None:
-    async def scene() -> None:
-        async with set_up(1) as there:
-            there.begin()
-            await asyncio.sleep(10)
-            before = await only_pod(there)
-            (first,) = (await there.people.list(CONTROLLER_REVISION)).items
-            twin = copy.deepcopy(dict(first))
-            twin["metadata"] = {
-                **twin["metadata"],
-                "name": "twin",
-                "labels": {"app": "agent", names.REVISION_HASH: "twin"},
-            }
-            await there.people.create(CONTROLLER_REVISION, {**twin, "revision": 2})
-            await asyncio.sleep(10)
-            assert len((await there.people.list(CONTROLLER_REVISION)).items) == 2, (
-                "the creation of an own revision causes no reconciliation"
-            )
-            there.cluster.add_nodes(named([1]))
-            await asyncio.sleep(10)
-            (kept,) = (await there.people.list(CONTROLLER_REVISION)).items
-            assert kept["metadata"]["name"] == "twin"
-            found = {
-                body["metadata"]["uid"]: pods.pod_of(body).hash
-                for body in (await there.people.list(POD)).items
-            }
-            assert set(found.values()) == {"twin"}
-            assert before["metadata"]["uid"] in found
-            assert await there.pods() == each(2)
-
-    play(scene)
+        await there.people.create(CONTROLLER_REVISION, {**twin, "revision": 2})
+        await asyncio.sleep(10)
+        assert len((await there.people.list(CONTROLLER_REVISION)).items) == 2, (
+            "the creation of an own revision causes no reconciliation"
+        )
+        there.cluster.add_nodes(named([1]))
+        await asyncio.sleep(10)
+        (kept,) = (await there.people.list(CONTROLLER_REVISION)).items
+        assert kept["metadata"]["name"] == "twin"
+        found = {
+            body["metadata"]["uid"]: pods.pod_of(body).hash
+            for body in (await there.people.list(POD)).items
+        }
+        assert set(found.values()) == {"twin"}
+        assert before["metadata"]["uid"] in found
+        assert await there.pods() == each(2)
 
 
-def test_a_tainted_node_gets_its_pod_when_the_taint_is_gone() -> None:
-    async def scene() -> None:
-        async with set_up(
-            [*named([0]), *named([1], taints=(Taint("key", "NoSchedule"),))]
-        ) as there:
-            there.begin()
-            await asyncio.sleep(10)
-            assert await there.pods() == each(1)
-            await patch(there, NODE, "node-1", {"spec": {"taints": None}})
-            await asyncio.sleep(10)
-            assert await there.pods() == each(2)
-
-    play(scene)
+async def test_a_tainted_node_gets_its_pod_when_the_taint_is_gone() -> None:
+    async with set_up([*named([0]), *named([1], taints=(Taint("key", "NoSchedule"),))]) as there:
+        there.begin()
+        await asyncio.sleep(10)
+        assert await there.pods() == each(1)
+        await patch(there, NODE, "node-1", {"spec": {"taints": None}})
+        await asyncio.sleep(10)
+        assert await there.pods() == each(2)
 
 
-def test_cordoned_nodes_and_those_without_network_get_pods() -> None:
-    async def scene() -> None:
-        body = daemonset()
-        body["spec"]["template"]["spec"]["hostNetwork"] = True
-        lacking = Taint("node.kubernetes.io/network-unavailable", "NoSchedule")
-        async with set_up([*named([0]), *named([1], taints=(lacking,))], body) as there:
-            await patch(there, NODE, "node-0", {"spec": {"unschedulable": True}})
-            there.begin()
-            await asyncio.sleep(10)
-            assert await there.pods() == each(2)
-
-    play(scene)
+async def test_cordoned_nodes_and_those_without_network_get_pods() -> None:
+    body = daemonset()
+    body["spec"]["template"]["spec"]["hostNetwork"] = True
+    lacking = Taint("node.kubernetes.io/network-unavailable", "NoSchedule")
+    async with set_up([*named([0]), *named([1], taints=(lacking,))], body) as there:
+        await patch(there, NODE, "node-0", {"spec": {"unschedulable": True}})
+        there.begin()
+        await asyncio.sleep(10)
+        assert await there.pods() == each(2)
 
 
 @both_strategies
-def test_when_only_two_of_five_pods_are_admitted_the_status_counts_two(
+async def test_when_only_two_of_five_pods_are_admitted_the_status_counts_two(
     strategy: dict[str, Any],
 ) -> None:
     made = 0
@@ -204,21 +174,18 @@ def test_when_only_two_of_five_pods_are_admitted_the_status_counts_two(
             return faults.failure(403, "two pods are enough") if made > 2 else None
         return None
 
-    async def scene() -> None:
-        async with set_up(5, daemonset(updateStrategy=strategy)) as there:
-            there.cluster.faults = admission
-            there.begin()
-            await asyncio.sleep(30)
-            status = await there.status()
-            assert [
-                status[field]
-                for field in ("desiredNumberScheduled", "currentNumberScheduled", "numberReady")
-            ] == [5, 2, 2]
-
-    play(scene)
+    async with set_up(5, daemonset(updateStrategy=strategy)) as there:
+        there.cluster.faults = admission
+        there.begin()
+        await asyncio.sleep(30)
+        status = await there.status()
+        assert [
+            status[field]
+            for field in ("desiredNumberScheduled", "currentNumberScheduled", "numberReady")
+        ] == [5, 2, 2]
 
 
-def test_ten_of_a_hundred_pods_are_admitted_and_the_status_counts_ten() -> None:
+async def test_ten_of_a_hundred_pods_are_admitted_and_the_status_counts_ten() -> None:
     def admission(request: SimulatedRequest) -> RequestFault | None:
         tried[request.verb, request.resource] += 1
         refused = (
@@ -227,22 +194,18 @@ def test_ten_of_a_hundred_pods_are_admitted_and_the_status_counts_ten() -> None:
         return faults.failure(403, "ten pods are enough") if refused else None
 
     tried: Counter[tuple[str, Any]] = Counter()
-
-    async def scene() -> None:
-        async with set_up(100) as there:
-            there.cluster.faults = admission
-            there.begin()
-            await asyncio.sleep(0.004)
-            assert tried["create", POD] <= 1 + 2 + 4 + 8
-            await asyncio.sleep(20)
-            status = await there.status()
-            fields = ("desiredNumberScheduled", "currentNumberScheduled", "updatedNumberScheduled")
-            assert [status[field] for field in fields] == [100, 10, 10]
-
-    play(scene)
+    async with set_up(100) as there:
+        there.cluster.faults = admission
+        there.begin()
+        await asyncio.sleep(0.004)
+        assert tried["create", POD] <= 1 + 2 + 4 + 8
+        await asyncio.sleep(20)
+        status = await there.status()
+        fields = ("desiredNumberScheduled", "currentNumberScheduled", "updatedNumberScheduled")
+        assert [status[field] for field in fields] == [100, 10, 10]
 
 
-def test_other_tolerations_move_the_pods_to_other_nodes_without_a_gap() -> None:
+async def test_other_tolerations_move_the_pods_to_other_nodes_without_a_gap() -> None:
     def tolerating(*keys: str) -> dict[str, Any]:
         tolerations = [{"key": key, "operator": "Exists"} for key in keys]
         return {"spec": {"template": {"spec": {"tolerations": tolerations}}}}
@@ -253,70 +216,59 @@ def test_other_tolerations_move_the_pods_to_other_nodes_without_a_gap() -> None:
             for body in (await there.people.list(POD)).items
         )
 
-    async def scene() -> None:
-        zones = [
-            named([2 * i, 2 * i + 1], taints=(Taint(zone, "NoSchedule"),))
-            for i, zone in enumerate(("y", "z", "common"))
+    zones = [
+        named([2 * i, 2 * i + 1], taints=(Taint(zone, "NoSchedule"),))
+        for i, zone in enumerate(("y", "z", "common"))
+    ]
+    body = daemonset(updateStrategy=world.rolling(0, 1))
+    body["spec"]["template"]["spec"]["tolerations"] = [
+        {"key": key, "operator": "Exists"} for key in ("y", "common")
+    ]
+    async with set_up(
+        [spec for zone in zones for spec in zone], body, simulator.Behaviour(start=30)
+    ) as there:
+        there.begin()
+        await asyncio.sleep(60)
+        assert await count(there) == 4
+        await patch(there, DAEMONSET, "agent", tolerating("z", "common"))
+        await asyncio.sleep(20)
+        assert await count(there) == 7
+        await asyncio.sleep(300)
+        assert sorted(node for node, _ in await there.pods()) == [
+            "node-2",
+            "node-3",
+            "node-4",
+            "node-5",
         ]
-        body = daemonset(updateStrategy=world.rolling(0, 1))
-        body["spec"]["template"]["spec"]["tolerations"] = [
-            {"key": key, "operator": "Exists"} for key in ("y", "common")
-        ]
-        async with set_up(
-            [spec for zone in zones for spec in zone], body, simulator.Behaviour(start=30)
-        ) as there:
-            there.begin()
-            await asyncio.sleep(60)
-            assert await count(there) == 4
-            await patch(there, DAEMONSET, "agent", tolerating("z", "common"))
-            await asyncio.sleep(20)
-            assert await count(there) == 7
-            await asyncio.sleep(300)
-            assert sorted(node for node, _ in await there.pods()) == [
-                "node-2",
-                "node-3",
-                "node-4",
-                "node-5",
-            ]
-            await patch(there, DAEMONSET, "agent", tolerating("y", "z", "common"))
-            await asyncio.sleep(300)
-            assert await count(there) == 6
-            await patch(there, DAEMONSET, "agent", tolerating())
-            await asyncio.sleep(300)
-            assert await count(there) == 0
-
-    play(scene)
+        await patch(there, DAEMONSET, "agent", tolerating("y", "z", "common"))
+        await asyncio.sleep(300)
+        assert await count(there) == 6
+        await patch(there, DAEMONSET, "agent", tolerating())
+        await asyncio.sleep(300)
+        assert await count(there) == 0
 
 
-def test_a_recreated_daemonset_of_the_same_name_starts_without_history() -> None:
-    async def scene() -> None:
-        async with set_up(3) as there:
-            there.begin()
-            await asyncio.sleep(10)
-            await there.people.delete(DAEMONSET, "default", "agent")
-            await there.people.create(DAEMONSET, daemonset("agent:2"))
-            await asyncio.sleep(60)
-            assert await there.pods() == each(3, "agent:2")
-            (revision,) = (await there.people.list(CONTROLLER_REVISION)).items
-            assert revision["revision"] == 1
-
-    play(scene)
+async def test_a_recreated_daemonset_of_the_same_name_starts_without_history() -> None:
+    async with set_up(3) as there:
+        there.begin()
+        await asyncio.sleep(10)
+        await there.people.delete(DAEMONSET, "default", "agent")
+        await there.people.create(DAEMONSET, daemonset("agent:2"))
+        await asyncio.sleep(60)
+        assert await there.pods() == each(3, "agent:2")
+        (revision,) = (await there.people.list(CONTROLLER_REVISION)).items
+        assert revision["revision"] == 1
 
 
-def test_a_daemonset_in_deletion_adopts_nothing_before_its_watch_shows_the_deletion() -> None:
-    async def scene() -> None:
-        async with set_up(1, None, BAD_IMAGE) as there:
-            there.begin()
-            await asyncio.sleep(10)
-            there.cluster.lag = lambda resource: 60.0 if resource == DAEMONSET else 0.0
-            await patch(
-                there, DAEMONSET, "agent", {"metadata": {"finalizers": ["example.com/held"]}}
-            )
-            await there.people.delete(DAEMONSET, "default", "agent", propagation=Propagation.ORPHAN)
-            await asyncio.sleep(30)
-            assert pods.pod_of(await only_pod(there)).owner is None
-            await asyncio.sleep(120)
-            assert pods.pod_of(await only_pod(there)).owner is None
-            assert await there.pods() == each(1)
-
-    play(scene)
+async def test_a_daemonset_in_deletion_adopts_nothing_before_its_watch_shows_the_deletion() -> None:
+    async with set_up(1, None, BAD_IMAGE) as there:
+        there.begin()
+        await asyncio.sleep(10)
+        there.cluster.lag = lambda resource: 60.0 if resource == DAEMONSET else 0.0
+        await patch(there, DAEMONSET, "agent", {"metadata": {"finalizers": ["example.com/held"]}})
+        await there.people.delete(DAEMONSET, "default", "agent", propagation=Propagation.ORPHAN)
+        await asyncio.sleep(30)
+        assert pods.pod_of(await only_pod(there)).owner is None
+        await asyncio.sleep(120)
+        assert pods.pod_of(await only_pod(there)).owner is None
+        assert await there.pods() == each(1)

@@ -202,8 +202,8 @@ class Scene(Processes):
 
 
 def play(
-    powers: Powers,
     script: Callable[[Scene], Awaitable[None]],
+    powers: Powers = Powers.PACE,
     *,
     nodes: Iterable[NodeSpec] = (),
     policy: str = POLICY,

@@ -19,8 +19,11 @@ from gitops_ds.model import names
 from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, Body
 from gitops_ds.model.rollouts.proven_templates import TemplateProof
 from gitops_ds.model.rollouts.staged_rollout import FailedNode, Halt, RolloutRecord
-from tests.deployer.rollout_scene import Scene, play
+from tests.deployer import rollout_scene
+from tests.deployer.rollout_scene import Scene
 from tests.deployer.test_rollout_faults import ends
+
+play = rollout_scene.play
 
 both = pytest.mark.parametrize("powers", [Powers.PACE, Powers.FULL])
 
@@ -83,56 +86,50 @@ def revision(body: Body, **annotations: str) -> Body:
 
 
 @both
-def test_a_forged_halt_causes_no_revert(powers: Powers) -> None:
-    async def script(scene: Scene) -> None:
-        scene.push("2")
-        await ends(scene, "2")
-        await asyncio.sleep(600)
-        body = await scene.daemonset()
-        halt = Halt(time.time(), "canary", "forged", (FailedNode("node-0", "Forged"),))
-        forged = revision(
-            body,
-            **{
-                names.ROLLOUT_RECORD: msgspec.json.encode(RolloutRecord(halt=halt)).decode(),
-                names.TEMPLATE_DIGEST: digest(body),
-                names.COMMIT: scene.history.id(1),
-                names.SINCE: scene.history.id(0),
-            },
-        )
-        await scene.cluster.client("kube-controller-manager").create(CONTROLLER_REVISION, forged)
-        await edit(scene, {names.TARGET: "agent-forged"}, body["spec"]["template"])
-        for _ in range(20):
-            await asyncio.sleep(10)
-            assert scene.loop is not None
-            assert scene.loop.applied is not None
-            assert scene.loop.applied.halted == ()
-        assert scene.on("2") == set(scene.pods())
-
-    play(powers, script)
+async def test_a_forged_halt_causes_no_revert(scene: Scene, /, powers: Powers) -> None:
+    scene.push("2")
+    await ends(scene, "2")
+    await asyncio.sleep(600)
+    body = await scene.daemonset()
+    halt = Halt(time.time(), "canary", "forged", (FailedNode("node-0", "Forged"),))
+    forged = revision(
+        body,
+        **{
+            names.ROLLOUT_RECORD: msgspec.json.encode(RolloutRecord(halt=halt)).decode(),
+            names.TEMPLATE_DIGEST: digest(body),
+            names.COMMIT: scene.history.id(1),
+            names.SINCE: scene.history.id(0),
+        },
+    )
+    await scene.cluster.client("kube-controller-manager").create(CONTROLLER_REVISION, forged)
+    await edit(scene, {names.TARGET: "agent-forged"}, body["spec"]["template"])
+    for _ in range(20):
+        await asyncio.sleep(10)
+        assert scene.loop is not None
+        assert scene.loop.applied is not None
+        assert scene.loop.applied.halted == ()
+    assert scene.on("2") == set(scene.pods())
 
 
 @both
-def test_a_forged_proof_proves_no_template(powers: Powers) -> None:
-    async def script(scene: Scene) -> None:
-        scene.push("2")
-        await ends(scene, "2")
-        await asyncio.sleep(600)
-        body = await scene.daemonset()
-        forged = revision(body)
-        template = {**forged["data"]["spec"]["template"]}
-        del template["$patch"]
-        proof = TemplateProof(proofs.identity(template), "f" * 40, 9e12, since=9e12)
-        text = proofs.encoded(proof)
-        forged["metadata"]["annotations"][names.PROOF] = text
-        await scene.cluster.client("kube-controller-manager").create(CONTROLLER_REVISION, forged)
-        await edit(scene, {names.TARGET: "agent-forged", names.PROVEN: text}, template)
-        for _ in range(60):
-            await asyncio.sleep(10)
-            assert scene.loop is not None
-            assert scene.loop.deployer_state is not None
-            ((_, history),) = scene.loop.deployer_state.templates.items()
-            assert history.proof is not None
-            assert history.proof.template != proof.template
-            assert proof.template not in {one.template for one in history.earlier}
-
-    play(powers, script)
+async def test_a_forged_proof_proves_no_template(scene: Scene, /, powers: Powers) -> None:
+    scene.push("2")
+    await ends(scene, "2")
+    await asyncio.sleep(600)
+    body = await scene.daemonset()
+    forged = revision(body)
+    template = {**forged["data"]["spec"]["template"]}
+    del template["$patch"]
+    proof = TemplateProof(proofs.identity(template), "f" * 40, 9e12, since=9e12)
+    text = proofs.encoded(proof)
+    forged["metadata"]["annotations"][names.PROOF] = text
+    await scene.cluster.client("kube-controller-manager").create(CONTROLLER_REVISION, forged)
+    await edit(scene, {names.TARGET: "agent-forged", names.PROVEN: text}, template)
+    for _ in range(60):
+        await asyncio.sleep(10)
+        assert scene.loop is not None
+        assert scene.loop.deployer_state is not None
+        ((_, history),) = scene.loop.deployer_state.templates.items()
+        assert history.proof is not None
+        assert history.proof.template != proof.template
+        assert proof.template not in {one.template for one in history.earlier}

@@ -88,41 +88,40 @@ def withheld(scene: Scene) -> list[tuple[str, str]]:
     return [(refusal.reason, str(refusal.key)) for refusal in refusals]
 
 
-def test_a_secret_in_git_is_applied_and_shown_nowhere_and_warned_about() -> None:
+@pytest.mark.play(SECRET_IN_GIT)
+async def test_a_secret_in_git_is_applied_and_shown_nowhere_and_warned_about(
+    scene: Scene, /
+) -> None:
     encoded = base64.b64encode(HUSH.encode()).decode()
-
-    async def script(scene: Scene) -> None:
-        held = await scene.cluster.get(SECRET, "default", "login")
-        assert held["data"]["password"] == encoded
-        changed = SECRET_IN_GIT.replace(encoded, base64.b64encode(b"hush-hush-4712").decode())
-        scene.history.push(f"{agent('honest', 'honest:2', 'default')}---\n{changed}")
-        await scene.settle()
-        reporter = EventRecorder(STATE)
-        outputs: list[object] = [
-            event for record in scene.events for event in reporter.kube_events(record)
-        ]
-        for record in scene.events:
-            outputs += [log_lines.line(record), log_lines.as_json(record)]
-            if isinstance(record, deployer.Planned):
-                outputs += [
-                    printers.as_text(record.plan),
-                    printers.as_markdown(record.plan),
-                    printers.as_json(record.plan),
-                ]
-        shown = "\n".join(map(str, outputs))
-        assert "Secret default/login" in shown
-        assert "hush-hush" not in shown
-        assert encoded[:8] not in shown
-        findings = prepare.prepare(await scene.history.snapshot(await scene.history.tip())).findings
-        about = [
-            finding
-            for finding in findings
-            if finding.object is not None and finding.object.kind == "Secret"
-        ]
-        assert about
-        assert "hush-hush" not in "".join(finding.message for finding in about)
-
-    play(script, SECRET_IN_GIT)
+    held = await scene.cluster.get(SECRET, "default", "login")
+    assert held["data"]["password"] == encoded
+    changed = SECRET_IN_GIT.replace(encoded, base64.b64encode(b"hush-hush-4712").decode())
+    scene.history.push(f"{agent('honest', 'honest:2', 'default')}---\n{changed}")
+    await scene.settle()
+    reporter = EventRecorder(STATE)
+    outputs: list[object] = [
+        event for record in scene.events for event in reporter.kube_events(record)
+    ]
+    for record in scene.events:
+        outputs += [log_lines.line(record), log_lines.as_json(record)]
+        if isinstance(record, deployer.Planned):
+            outputs += [
+                printers.as_text(record.plan),
+                printers.as_markdown(record.plan),
+                printers.as_json(record.plan),
+            ]
+    shown = "\n".join(map(str, outputs))
+    assert "Secret default/login" in shown
+    assert "hush-hush" not in shown
+    assert encoded[:8] not in shown
+    findings = prepare.prepare(await scene.history.snapshot(await scene.history.tip())).findings
+    about = [
+        finding
+        for finding in findings
+        if finding.object is not None and finding.object.kind == "Secret"
+    ]
+    assert about
+    assert "hush-hush" not in "".join(finding.message for finding in about)
 
 
 @pytest.mark.parametrize(
@@ -166,11 +165,11 @@ def test_objects_that_the_service_needs_are_protected(head: str, rest: str, key:
     play(script, f"apiVersion: {version}\nkind: {kind}\n{rest}\n")
 
 
-def test_a_reader_of_the_services_credentials_is_not_started_in_its_namespace() -> None:
-    async def script(scene: Scene) -> None:
-        assert withheld(scene) == [("not-allowed", "DaemonSet gitops-ds/reader")]
-
-    play(script, agent("reader", namespace="gitops-ds"))
+@pytest.mark.play(agent("reader", namespace="gitops-ds"))
+async def test_a_reader_of_the_services_credentials_is_not_started_in_its_namespace(
+    scene: Scene, /
+) -> None:
+    assert withheld(scene) == [("not-allowed", "DaemonSet gitops-ds/reader")]
 
 
 def test_a_forged_owner_is_overwritten_and_objects_of_others_stay_theirs() -> None:

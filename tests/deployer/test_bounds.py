@@ -22,7 +22,10 @@ from gitops_ds.plan.options import ApplyOptions
 from gitops_ds.plan.prune import Guards
 from gitops_ds.simulator import faults
 from gitops_ds.simulator.faults import RequestFault, SimulatedRequest
-from tests.deployer.test_loop import AGENT, Scene, play
+from tests.deployer import test_loop
+from tests.deployer.test_loop import AGENT, Scene
+
+play = test_loop.play
 
 BOUND = 60  # requests in any minute but the first two: one a second
 MINUTES = 60
@@ -159,28 +162,26 @@ async def settled(scene: Scene, write: Write) -> bool:
 @pytest.mark.parametrize(
     "answer", ANSWERS, ids=lambda answer: str(getattr(answer, "status", answer))
 )
-def test_a_write_that_is_refused_for_an_hour_costs_few_requests_and_then_succeeds(
-    write: Write, answer: RequestFault
+@pytest.mark.play(ASKED)
+async def test_a_write_that_is_refused_for_an_hour_costs_few_requests_and_then_succeeds(
+    scene: Scene, /, write: Write, answer: RequestFault
 ) -> None:
-    async def script(scene: Scene) -> None:
-        await scene.settle()
-        scene.client.faults = lambda request: answer if write.is_it(request) else None
-        await wanted(scene, write)
-        other: asyncio.Task[None] | None = None
-        counts = []
-        for minute in range(MINUTES):
-            other = asyncio.create_task(churn(scene)) if minute == 10 else other
-            scene.client.count.reset()
-            scene.loop.request()
-            await asyncio.sleep(60)
-            counts.append(scene.client.count.total - scene.client.count.of("watch"))
-        assert max(counts[2:]) <= BOUND, counts
-        scene.client.faults = faults.none
-        await asyncio.sleep(400)
+    await scene.settle()
+    scene.client.faults = lambda request: answer if write.is_it(request) else None
+    await wanted(scene, write)
+    other: asyncio.Task[None] | None = None
+    counts = []
+    for minute in range(MINUTES):
+        other = asyncio.create_task(churn(scene)) if minute == 10 else other
+        scene.client.count.reset()
         scene.loop.request()
-        await asyncio.sleep(5)
-        assert await settled(scene, write)
-        if other is not None:
-            await other
-
-    play(script, ASKED)
+        await asyncio.sleep(60)
+        counts.append(scene.client.count.total - scene.client.count.of("watch"))
+    assert max(counts[2:]) <= BOUND, counts
+    scene.client.faults = faults.none
+    await asyncio.sleep(400)
+    scene.loop.request()
+    await asyncio.sleep(5)
+    assert await settled(scene, write)
+    if other is not None:
+        await other

@@ -37,7 +37,7 @@ PROBE = "apiVersion: example.com/v1\nkind: Probe\nmetadata: {name: one}\nspec: {
 
 
 @pytest.mark.parametrize(("scope", "namespace"), [("Namespaced", "default"), ("Cluster", "")])
-def test_a_custom_object_has_the_scope_of_its_kind(scope: str, namespace: str) -> None:
+async def test_a_custom_object_has_the_scope_of_its_kind(scope: str, namespace: str) -> None:
     info = CommitInfo(
         CommitId("a" * 40), (), datetime(2026, 1, 1, tzinfo=UTC), "Ann <ann@example.com>", "one"
     )
@@ -46,24 +46,18 @@ def test_a_custom_object_has_the_scope_of_its_kind(scope: str, namespace: str) -
         PurePosixPath("b.yaml"): PROBE.encode(),
     }
     bundle = prepare.prepare(SourceTree(info, files), namespace="default").bundle
-
-    async def main() -> None:
-        async with simulator.SimulatedCluster() as cluster:
-            place = DeployTarget(cluster.client(), "gitops-ds", "test", "memory")
-            for writes in (2, 0):
-                draft = await prepared_plan.draft(place, bundle, info, ApplyOptions())
-                assert [
-                    change.key.namespace
-                    for change in draft.plan.changes
-                    if change.key.kind == "Probe"
-                ] == [namespace]
-                done = await plan_execution.carry_out(
-                    place, draft, ApplyOptions(), lambda _: None, cluster.server.now
-                )
-                assert [refusal.message for refusal in done.ended.refusals] == []
-                assert done.ended.writes == writes
-
-    virtual_time.run(main())
+    async with simulator.SimulatedCluster() as cluster:
+        place = DeployTarget(cluster.client(), "gitops-ds", "test", "memory")
+        for writes in (2, 0):
+            draft = await prepared_plan.draft(place, bundle, info, ApplyOptions())
+            assert [
+                change.key.namespace for change in draft.plan.changes if change.key.kind == "Probe"
+            ] == [namespace]
+            done = await plan_execution.carry_out(
+                place, draft, ApplyOptions(), lambda _: None, cluster.server.now
+            )
+            assert [refusal.message for refusal in done.ended.refusals] == []
+            assert done.ended.writes == writes
 
 
 def test_an_object_with_the_default_namespace_is_not_replaced_silently_by_one_without() -> None:

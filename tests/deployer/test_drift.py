@@ -21,7 +21,10 @@ from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, Body, Resource
 from gitops_ds.model.skipped import DriftPolicy
 from gitops_ds.pipeline import prepare
 from gitops_ds.plan.options import ApplyOptions
-from tests.deployer.test_loop import AGENT, Scene, play
+from tests.deployer import test_loop
+from tests.deployer.test_loop import AGENT, Scene
+
+play = test_loop.play
 
 IMAGE = {
     "spec": {
@@ -42,70 +45,65 @@ async def changed(scene: Scene) -> None:
     )
 
 
-def test_drift_seen_by_the_watch_is_corrected_two_seconds_later() -> None:
-    async def script(scene: Scene) -> None:
-        await begun(scene)
-        await changed(scene)
-        await asyncio.sleep(2)  # no reconciliation is requested
-        assert await scene.image() == "1"
-        assert [type(one) for one in scene.events_of(DriftEvent)] == [
-            DriftDetected,
-            DriftCorrected,
-        ]
-
-    play(script)
+async def test_drift_seen_by_the_watch_is_corrected_two_seconds_later(scene: Scene, /) -> None:
+    await begun(scene)
+    await changed(scene)
+    await asyncio.sleep(2)  # no reconciliation is requested
+    assert await scene.image() == "1"
+    assert [type(one) for one in scene.events_of(DriftEvent)] == [
+        DriftDetected,
+        DriftCorrected,
+    ]
 
 
 @pytest.mark.parametrize("which", [DAEMONSET, CONFIG_MAP])
-def test_our_label_is_restored_when_another_writer_removes_it(which: Resource) -> None:
-    async def script(scene: Scene) -> None:
-        await begun(scene)
-        nothing = {"metadata": {"labels": {names.OWNER_LABEL: None}}}
-        await scene.cluster.client("kubectl-label").patch(
-            which, "default", "agent", nothing, type=PatchType.MERGE
-        )
-        await asyncio.sleep(2)
-        assert (await scene.cluster.get(which, "default", "agent"))["metadata"]["labels"][
-            names.OWNER_LABEL
-        ] == "test"
-
-    play(script)
-
-
-def test_held_drift_is_corrected_when_its_time_is_over_though_nothing_changes() -> None:
-    async def script(scene: Scene) -> None:
-        await begun(scene)
-        await changed(scene)
-        for _ in range(58):
-            await scene.settle()
-        assert await scene.image() == "9"
-        for _ in range(4):
-            await scene.settle()
-        assert await scene.image() == "1"
-        facts = [one.definition.kind for one in scene.events_of(DriftEvent)]
-        assert facts == ["DriftDetected", "DriftHeld", "DriftCorrected"]
-
-    play(script, ApplyOptions(patience=0.0, drift=DriftPolicy.HOLD, hold_for=3600.0))
+async def test_our_label_is_restored_when_another_writer_removes_it(
+    scene: Scene, /, which: Resource
+) -> None:
+    await begun(scene)
+    nothing = {"metadata": {"labels": {names.OWNER_LABEL: None}}}
+    await scene.cluster.client("kubectl-label").patch(
+        which, "default", "agent", nothing, type=PatchType.MERGE
+    )
+    await asyncio.sleep(2)
+    assert (await scene.cluster.get(which, "default", "agent"))["metadata"]["labels"][
+        names.OWNER_LABEL
+    ] == "test"
 
 
-def test_a_quiet_cluster_is_compared_at_the_interval_and_not_in_between() -> None:
-    async def script(scene: Scene) -> None:
-        await begun(scene)
+@pytest.mark.play(ApplyOptions(patience=0.0, drift=DriftPolicy.HOLD, hold_for=3600.0))
+async def test_held_drift_is_corrected_when_its_time_is_over_though_nothing_changes(
+    scene: Scene, /
+) -> None:
+    await begun(scene)
+    await changed(scene)
+    for _ in range(58):
         await scene.settle()
-        before = len(scene.events_of(deployer.Reconciled))
-        for _ in range(7):
-            await scene.settle()
-        assert len(scene.events_of(deployer.Reconciled)) == before
-        for _ in range(12):
-            await scene.settle()
-        assert before + 1 <= len(scene.events_of(deployer.Reconciled)) <= before + 2
-        scene.client.count.reset()
-        for _ in range(12):
-            await scene.settle()
-        heartbeats = scene.client.count.by["apply", "configmaps"]
-        assert scene.client.count.writes == heartbeats <= 2
+    assert await scene.image() == "9"
+    for _ in range(4):
+        await scene.settle()
+    assert await scene.image() == "1"
+    facts = [one.definition.kind for one in scene.events_of(DriftEvent)]
+    assert facts == ["DriftDetected", "DriftHeld", "DriftCorrected"]
 
-    play(script)
+
+async def test_a_quiet_cluster_is_compared_at_the_interval_and_not_in_between(
+    scene: Scene, /
+) -> None:
+    await begun(scene)
+    await scene.settle()
+    before = len(scene.events_of(deployer.Reconciled))
+    for _ in range(7):
+        await scene.settle()
+    assert len(scene.events_of(deployer.Reconciled)) == before
+    for _ in range(12):
+        await scene.settle()
+    assert before + 1 <= len(scene.events_of(deployer.Reconciled)) <= before + 2
+    scene.client.count.reset()
+    for _ in range(12):
+        await scene.settle()
+    heartbeats = scene.client.count.by["apply", "configmaps"]
+    assert scene.client.count.writes == heartbeats <= 2
 
 
 def _image(body: Body) -> str:
@@ -133,99 +131,87 @@ async def operator(scene: Scene, *, deletes: bool = False) -> None:
 
 
 @pytest.mark.parametrize("deletes", [False, True])
-def test_recurring_drift_is_corrected_with_increasing_delay_and_the_other_writer_is_named(
-    deletes: bool,
+async def test_recurring_drift_is_corrected_with_increasing_delay_and_the_other_writer_is_named(
+    scene: Scene, /, deletes: bool
 ) -> None:
-    async def script(scene: Scene) -> None:
-        await begun(scene)
-        other = asyncio.create_task(operator(scene, deletes=deletes))
-        counts = []
-        for _ in range(60):
-            scene.client.count.reset()
-            await scene.settle()
-            counts.append(scene.client.count.total - scene.client.count.of("watch"))
-        corrections = scene.events_of(DriftCorrected)
-        assert max(counts[1:]) <= 20
-        assert 5 <= len(corrections) <= 20
-        contested = scene.events_of(DriftContested)
-        assert 1 <= len(contested) <= len(corrections)
-        if not deletes:
-            assert any(
-                "their-operator" in one.words
-                for one in contested
-                if isinstance(one, DriftContested)
-            )
-        other.cancel()
-        await asyncio.gather(other, return_exceptions=True)
-        await asyncio.sleep(700)
-        assert await scene.image() == "1", "the last word is Git's, at the interval"
-        await changed(scene)
-        await asyncio.sleep(700)
-        await changed(scene)
-        await asyncio.sleep(2)
-        assert await scene.image() == "1", "what is rare is corrected at once again"
-
-    play(script)
-
-
-def test_a_writer_that_writes_all_the_time_costs_no_request_while_the_correction_waits() -> None:
-    async def script(scene: Scene) -> None:
-        await begun(scene)
-        other = asyncio.create_task(operator(scene))
-        await asyncio.sleep(1200)
+    await begun(scene)
+    other = asyncio.create_task(operator(scene, deletes=deletes))
+    counts = []
+    for _ in range(60):
         scene.client.count.reset()
-        for number in range(120):
-            note = {"metadata": {"annotations": {"their/heartbeat": str(number)}}}
-            await scene.cluster.client("their-operator").patch(
-                DAEMONSET, "default", "agent", note, type=PatchType.MERGE
-            )
-            await asyncio.sleep(1)
-        assert scene.client.count.total - scene.client.count.of("watch") <= 20
-        other.cancel()
-        await asyncio.gather(other, return_exceptions=True)
-
-    play(script)
-
-
-def test_a_new_commit_is_applied_to_a_contested_object_at_once() -> None:
-    async def script(scene: Scene) -> None:
-        await begun(scene)
-        other = asyncio.create_task(operator(scene))
-        await asyncio.sleep(1200)
-        scene.history.push(AGENT.format(tag=9))
-        scene.loop.request()
-        await asyncio.sleep(5)
-        state = await state_store.load(scene.cluster, "gitops-ds", "test")
-        assert state.last_good == scene.history.id(scene.history.at)
-        other.cancel()
-        await asyncio.gather(other, return_exceptions=True)
-
-    play(script)
-
-
-def test_another_address_of_the_repository_is_not_drift() -> None:
-    async def script(scene: Scene) -> None:
-        await begun(scene)
         await scene.settle()
-        scene.loop.stop()
-        events: list[Event] = []
-        place = DeployTarget(
-            scene.cluster.client(), "gitops-ds", "test", "https://elsewhere.example.com/agents.git"
+        counts.append(scene.client.count.total - scene.client.count.of("watch"))
+    corrections = scene.events_of(DriftCorrected)
+    assert max(counts[1:]) <= 20
+    assert 5 <= len(corrections) <= 20
+    contested = scene.events_of(DriftContested)
+    assert 1 <= len(contested) <= len(corrections)
+    if not deletes:
+        assert any(
+            "their-operator" in one.words for one in contested if isinstance(one, DriftContested)
         )
-        source = revision_selector.RevisionSource(
-            scene.history.tip,
-            scene.history.snapshot,
-            scene.history.movement,
-            revision_selector.prepare_directly(prepare.prepare),
-        )
-        timing = deployer_loop.LoopTiming(5.0, scene.cluster.server.now, random.Random(1).random)
-        loop = deployer_loop.Loop(source, place, ApplyOptions(patience=0.0), events.append, timing)
-        running = asyncio.create_task(loop.run())
-        await asyncio.sleep(30)
-        loop.stop()
-        await running
-        live = await scene.cluster.get(DAEMONSET, "default", "agent")
-        assert live["metadata"]["annotations"][names.REPOSITORY] == place.repository
-        assert [event for event in events if isinstance(event, DriftEvent)] == []
+    other.cancel()
+    await asyncio.gather(other, return_exceptions=True)
+    await asyncio.sleep(700)
+    assert await scene.image() == "1", "the last word is Git's, at the interval"
+    await changed(scene)
+    await asyncio.sleep(700)
+    await changed(scene)
+    await asyncio.sleep(2)
+    assert await scene.image() == "1", "what is rare is corrected at once again"
 
-    play(script)
+
+async def test_a_writer_that_writes_all_the_time_costs_no_request_while_the_correction_waits(
+    scene: Scene, /
+) -> None:
+    await begun(scene)
+    other = asyncio.create_task(operator(scene))
+    await asyncio.sleep(1200)
+    scene.client.count.reset()
+    for number in range(120):
+        note = {"metadata": {"annotations": {"their/heartbeat": str(number)}}}
+        await scene.cluster.client("their-operator").patch(
+            DAEMONSET, "default", "agent", note, type=PatchType.MERGE
+        )
+        await asyncio.sleep(1)
+    assert scene.client.count.total - scene.client.count.of("watch") <= 20
+    other.cancel()
+    await asyncio.gather(other, return_exceptions=True)
+
+
+async def test_a_new_commit_is_applied_to_a_contested_object_at_once(scene: Scene, /) -> None:
+    await begun(scene)
+    other = asyncio.create_task(operator(scene))
+    await asyncio.sleep(1200)
+    scene.history.push(AGENT.format(tag=9))
+    scene.loop.request()
+    await asyncio.sleep(5)
+    state = await state_store.load(scene.cluster, "gitops-ds", "test")
+    assert state.last_good == scene.history.id(scene.history.at)
+    other.cancel()
+    await asyncio.gather(other, return_exceptions=True)
+
+
+async def test_another_address_of_the_repository_is_not_drift(scene: Scene, /) -> None:
+    await begun(scene)
+    await scene.settle()
+    scene.loop.stop()
+    events: list[Event] = []
+    place = DeployTarget(
+        scene.cluster.client(), "gitops-ds", "test", "https://elsewhere.example.com/agents.git"
+    )
+    source = revision_selector.RevisionSource(
+        scene.history.tip,
+        scene.history.snapshot,
+        scene.history.movement,
+        revision_selector.prepare_directly(prepare.prepare),
+    )
+    timing = deployer_loop.LoopTiming(5.0, scene.cluster.server.now, random.Random(1).random)
+    loop = deployer_loop.Loop(source, place, ApplyOptions(patience=0.0), events.append, timing)
+    running = asyncio.create_task(loop.run())
+    await asyncio.sleep(30)
+    loop.stop()
+    await running
+    live = await scene.cluster.get(DAEMONSET, "default", "agent")
+    assert live["metadata"]["annotations"][names.REPOSITORY] == place.repository
+    assert [event for event in events if isinstance(event, DriftEvent)] == []

@@ -50,33 +50,29 @@ def test_the_next_commit_begins_when_the_rollout_is_complete(powers: Powers, pol
         stored = (await scene.cluster.list(CONTROLLER_REVISION)).items
         assert sorted(one["revision"] for one in stored) == [1, 2, 3]
 
-    play(powers, script, policy=policy)
+    play(script, powers, policy=policy)
 
 
 @pytest.mark.sampled
 @both
-def test_a_revert_never_waits(powers: Powers) -> None:
-    async def script(scene: Scene) -> None:
-        scene.push("2")
-        await asyncio.sleep(60)
-        assert len(scene.on("2")) == 2
-        scene.push("1")
-        await ends(scene, "1")
-        assert skipped(scene) == []
-
-    play(powers, script, policy=FIRST)
+@pytest.mark.play(policy=FIRST)
+async def test_a_revert_never_waits(scene: Scene, /, powers: Powers) -> None:
+    scene.push("2")
+    await asyncio.sleep(60)
+    assert len(scene.on("2")) == 2
+    scene.push("1")
+    await ends(scene, "1")
+    assert skipped(scene) == []
 
 
 @pytest.mark.sampled
 @both
-def test_a_halted_rollout_is_replaced(powers: Powers) -> None:
-    async def script(scene: Scene) -> None:
-        spoil(scene, PodFault("*:2", Trouble.NEVER_PULLED))
-        scene.push("2")
-        await scene.until_exactly(lambda: bool(scene.on("2")))
-        scene.push("3")
-        await ends(scene, "3")
-        assert skipped(scene)
-        assert len(scene.on("3")) == NODES
-
-    play(powers, script, policy=FIRST)
+@pytest.mark.play(policy=FIRST)
+async def test_a_halted_rollout_is_replaced(scene: Scene, /, powers: Powers) -> None:
+    spoil(scene, PodFault("*:2", Trouble.NEVER_PULLED))
+    scene.push("2")
+    await scene.until_exactly(lambda: bool(scene.on("2")))
+    scene.push("3")
+    await ends(scene, "3")
+    assert skipped(scene)
+    assert len(scene.on("3")) == NODES

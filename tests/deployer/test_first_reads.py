@@ -9,7 +9,6 @@ from gitops_ds import simulator
 from gitops_ds.deployer import live_state
 from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.objects import CONFIG_MAP, NAMESPACE, Body, Key, Resource
-from gitops_ds.simulator import virtual_time
 
 
 @dataclass
@@ -27,7 +26,7 @@ class Recording:
         return getattr(self.cluster, name)
 
 
-def test_objects_of_a_namespace_that_does_not_exist_are_not_requested() -> None:
+async def test_objects_of_a_namespace_that_does_not_exist_are_not_requested() -> None:
     resources = {
         Key("", "Namespace", "", "absent"): NAMESPACE,
         Key("", "ConfigMap", "absent", "one"): CONFIG_MAP,
@@ -35,25 +34,21 @@ def test_objects_of_a_namespace_that_does_not_exist_are_not_requested() -> None:
         Key("", "ConfigMap", "default", "two"): CONFIG_MAP,
         Key("", "ConfigMap", "other", "three"): CONFIG_MAP,
     }
-
-    async def main() -> None:
-        async with simulator.SimulatedCluster() as cluster:
-            body = {"apiVersion": "v1", "kind": "ConfigMap"}
-            client = cluster.client()
-            await client.create(
-                CONFIG_MAP, {**body, "metadata": {"name": "two", "namespace": "default"}}
-            )
-            recording = Recording(client)
-            live = await live_state.read(cast("Cluster", recording), resources, "owner")
-            assert sorted(map(str, live.objects)) == [
-                "ConfigMap default/two",
-                "Namespace default",
-            ]
-            assert recording.reads == [
-                "Namespace /absent",
-                "Namespace /default",
-                "ConfigMap default/two",
-                "ConfigMap other/three",
-            ]
-
-    virtual_time.run(main())
+    async with simulator.SimulatedCluster() as cluster:
+        body = {"apiVersion": "v1", "kind": "ConfigMap"}
+        client = cluster.client()
+        await client.create(
+            CONFIG_MAP, {**body, "metadata": {"name": "two", "namespace": "default"}}
+        )
+        recording = Recording(client)
+        live = await live_state.read(cast("Cluster", recording), resources, "owner")
+        assert sorted(map(str, live.objects)) == [
+            "ConfigMap default/two",
+            "Namespace default",
+        ]
+        assert recording.reads == [
+            "Namespace /absent",
+            "Namespace /default",
+            "ConfigMap default/two",
+            "ConfigMap other/three",
+        ]

@@ -24,105 +24,99 @@ from gitops_ds.model.values import replace
 from gitops_ds.pipeline import prepare
 from gitops_ds.plan.options import ApplyOptions
 from gitops_ds.simulator import NodeSpec, virtual_time
+from tests.deployer import test_loop
 from tests.deployer.test_drift import changed
-from tests.deployer.test_loop import AGENT, History, Scene, play
+from tests.deployer.test_loop import AGENT, History, Scene
 from tests.deployer.test_requests import annotate
 
-
-def test_while_git_is_unreachable_drift_is_corrected_and_a_deleted_agent_is_created_again() -> None:
-    async def script(scene: Scene) -> None:
-        await scene.settle()
-        scene.history.unreachable = True
-        await scene.settle()
-        await changed(scene)
-        await asyncio.sleep(10)
-        assert await scene.image() == "1"
-        await scene.cluster.delete(DAEMONSET, "default", "agent")
-        await asyncio.sleep(10)
-        assert await scene.image() == "1"
-        assert len(scene.events_of(deployer.ReconcileFailed)) == 1, "published once"
-        scene.history.unreachable = False
-        scene.history.push(AGENT.format(tag="2"))
-        await asyncio.sleep(600)
-        assert await scene.image() == "2", "it is looked for without a wish from outside"
-
-    play(script)
+play = test_loop.play
 
 
-def test_a_git_server_that_hangs_holds_up_no_correction() -> None:
-    async def script(scene: Scene) -> None:
-        await scene.settle()
-        answer = scene.history.answers = asyncio.Event()
-        scene.loop.request()
-        await asyncio.sleep(1)
-        await changed(scene)
-        await asyncio.sleep(10)
-        assert await scene.image() == "1"
-        scene.history.push(AGENT.format(tag="2"))
-        answer.set()
-        await asyncio.sleep(5)
-        assert await scene.image() == "2"
-
-    play(script)
-
-
-def test_files_that_git_cannot_read_leave_the_previous_commit_in_force() -> None:
-    async def script(scene: Scene) -> None:
-        await scene.settle()
-        scene.history.files_away = True
-        scene.history.push(AGENT.format(tag="2"))
-        await scene.settle()
-        await changed(scene)
-        await asyncio.sleep(10)
-        assert await scene.image() == "1"
-        scene.history.files_away = False
-        await asyncio.sleep(400)
-        assert await scene.image() == "2"
-
-    play(script)
+async def test_while_git_is_unreachable_drift_is_corrected_and_a_deleted_agent_is_created_again(
+    scene: Scene, /
+) -> None:
+    await scene.settle()
+    scene.history.unreachable = True
+    await scene.settle()
+    await changed(scene)
+    await asyncio.sleep(10)
+    assert await scene.image() == "1"
+    await scene.cluster.delete(DAEMONSET, "default", "agent")
+    await asyncio.sleep(10)
+    assert await scene.image() == "1"
+    assert len(scene.events_of(deployer.ReconcileFailed)) == 1, "published once"
+    scene.history.unreachable = False
+    scene.history.push(AGENT.format(tag="2"))
+    await asyncio.sleep(600)
+    assert await scene.image() == "2", "it is looked for without a wish from outside"
 
 
-def test_changes_in_the_cluster_cause_no_git_requests() -> None:
-    async def script(scene: Scene) -> None:
-        await scene.settle()
-        looks = scene.history.looks
-        for number in range(100):
-            patch = {
-                "spec": {
-                    "taints": [{"key": "soon", "value": str(number), "effect": "PreferNoSchedule"}]
-                }
+async def test_a_git_server_that_hangs_holds_up_no_correction(scene: Scene, /) -> None:
+    await scene.settle()
+    answer = scene.history.answers = asyncio.Event()
+    scene.loop.request()
+    await asyncio.sleep(1)
+    await changed(scene)
+    await asyncio.sleep(10)
+    assert await scene.image() == "1"
+    scene.history.push(AGENT.format(tag="2"))
+    answer.set()
+    await asyncio.sleep(5)
+    assert await scene.image() == "2"
+
+
+async def test_files_that_git_cannot_read_leave_the_previous_commit_in_force(
+    scene: Scene, /
+) -> None:
+    await scene.settle()
+    scene.history.files_away = True
+    scene.history.push(AGENT.format(tag="2"))
+    await scene.settle()
+    await changed(scene)
+    await asyncio.sleep(10)
+    assert await scene.image() == "1"
+    scene.history.files_away = False
+    await asyncio.sleep(400)
+    assert await scene.image() == "2"
+
+
+async def test_changes_in_the_cluster_cause_no_git_requests(scene: Scene, /) -> None:
+    await scene.settle()
+    looks = scene.history.looks
+    for number in range(100):
+        patch = {
+            "spec": {
+                "taints": [{"key": "soon", "value": str(number), "effect": "PreferNoSchedule"}]
             }
-            await scene.cluster.client("autoscaler").patch(
-                NODE, "", "node-0", patch, type=PatchType.MERGE
-            )
-            await asyncio.sleep(0.6)
-        await changed(scene)
-        await asyncio.sleep(5)
-        assert await scene.image() == "1"
-        assert scene.history.looks == looks
-
-    play(script)
-
-
-def test_a_rewind_waits_for_consent_and_the_last_commit_is_kept_up_meanwhile() -> None:
-    async def script(scene: Scene) -> None:
-        scene.history.push(AGENT.format(tag="2"))
-        await scene.settle()
-        scene.history.at = 0
-        await scene.settle()
-        assert any(
-            "went back" in event.message
-            for event in scene.events
-            if isinstance(event, deployer.ReconcileFailed)
+        }
+        await scene.cluster.client("autoscaler").patch(
+            NODE, "", "node-0", patch, type=PatchType.MERGE
         )
-        await changed(scene)
-        await asyncio.sleep(10)
-        assert await scene.image() == "2"
-        scene.history.push(AGENT.format(tag="3"))
-        await scene.settle()
-        assert await scene.image() == "3"
+        await asyncio.sleep(0.6)
+    await changed(scene)
+    await asyncio.sleep(5)
+    assert await scene.image() == "1"
+    assert scene.history.looks == looks
 
-    play(script)
+
+async def test_a_rewind_waits_for_consent_and_the_last_commit_is_kept_up_meanwhile(
+    scene: Scene, /
+) -> None:
+    scene.history.push(AGENT.format(tag="2"))
+    await scene.settle()
+    scene.history.at = 0
+    await scene.settle()
+    assert any(
+        "went back" in event.message
+        for event in scene.events
+        if isinstance(event, deployer.ReconcileFailed)
+    )
+    await changed(scene)
+    await asyncio.sleep(10)
+    assert await scene.image() == "2"
+    scene.history.push(AGENT.format(tag="3"))
+    await scene.settle()
+    assert await scene.image() == "3"
 
 
 class Signed:
@@ -266,132 +260,122 @@ async def healed(scene: Scene) -> bool:
         return False
 
 
-def test_a_service_that_starts_while_git_is_away_keeps_the_last_good_commit_applied() -> None:
-    async def script(scene: Scene) -> None:
-        await scene.settle()
-        await ended(scene)
+async def test_a_service_that_starts_while_git_is_away_keeps_the_last_good_commit_applied(
+    scene: Scene, /
+) -> None:
+    await scene.settle()
+    await ended(scene)
+    loop, running = restarted(scene)
+    await asyncio.sleep(10)
+    assert await healed(scene)
+    await changed(scene)
+    await asyncio.sleep(10)
+    assert await scene.image() == "1"
+    assert loop.status is not None
+    assert loop.status.condition is Condition.UNREACHABLE
+    assert len(scene.events_of(deployer.ReconcileFailed)) == 1, "published once"
+    scene.history.unreachable = False
+    await asyncio.sleep(600)
+    assert loop.status.condition is Condition.SYNCED, "the same commit is the tip"
+    scene.history.push(AGENT.format(tag="2"))
+    loop.request()
+    await asyncio.sleep(5)
+    assert await scene.image() == "2"
+    loop.stop()
+    await running
+
+
+async def test_a_commit_that_was_refused_stays_refused_after_a_start_without_git(
+    scene: Scene, /
+) -> None:
+    await scene.settle()
+    scene.history.push(AGENT.format(tag="2").replace("containers:", "containerz:"))
+    await scene.settle()
+    await ended(scene)
+    loop, running = restarted(scene)
+    await asyncio.sleep(10)
+    assert await healed(scene)
+    scene.history.unreachable = False
+    await asyncio.sleep(600)
+    assert loop.status is not None
+    assert loop.status.condition is Condition.REJECTED
+    loop.stop()
+    await running
+
+
+async def test_a_tip_that_is_the_kept_commit_is_judged_as_any_other_when_git_answers(
+    scene: Scene, /
+) -> None:
+    await scene.settle()
+    await ended(scene)
+    state = await state_store.load(scene.cluster, "gitops-ds", "test")
+    later = scene.history.push(AGENT.format(tag="2"))
+    await state_store.save(scene.cluster, "gitops-ds", "test", replace(state, last_attempted=later))
+    loop, running = restarted(scene)
+    await asyncio.sleep(10)
+    assert loop.status is not None
+    assert (loop.status.condition, loop.status.newest) == (Condition.UNREACHABLE, later)
+    scene.history.at, scene.history.unreachable = 0, False
+    loop.request()
+    await asyncio.sleep(5)
+    assert loop.status.condition is Condition.REWOUND
+    loop.stop()
+    await running
+
+
+async def test_holds_and_suspensions_stay_after_a_start_without_git(scene: Scene, /) -> None:
+    await scene.settle()
+    good, place = scene.history.id(0), (scene.cluster, "gitops-ds", "test")
+    await ended(scene)
+    for name, value in (("suspend", "true"), ("hold", good)):
+        await annotate(scene, **{name: value})
         loop, running = restarted(scene)
         await asyncio.sleep(10)
-        assert await healed(scene)
-        await changed(scene)
-        await asyncio.sleep(10)
-        assert await scene.image() == "1"
-        assert loop.status is not None
-        assert loop.status.condition is Condition.UNREACHABLE
-        assert len(scene.events_of(deployer.ReconcileFailed)) == 1, "published once"
-        scene.history.unreachable = False
-        await asyncio.sleep(600)
-        assert loop.status.condition is Condition.SYNCED, "the same commit is the tip"
-        scene.history.push(AGENT.format(tag="2"))
-        loop.request()
-        await asyncio.sleep(5)
-        assert await scene.image() == "2"
+        assert not await healed(scene), name
+        await annotate(scene, **{name: None})
+        await asyncio.sleep(30)
+        assert await scene.image() == "1", f"as soon as {name} is withdrawn"
         loop.stop()
         await running
-
-    play(script)
-
-
-def test_a_commit_that_was_refused_stays_refused_after_a_start_without_git() -> None:
-    async def script(scene: Scene) -> None:
-        await scene.settle()
-        scene.history.push(AGENT.format(tag="2").replace("containers:", "containerz:"))
-        await scene.settle()
-        await ended(scene)
-        loop, running = restarted(scene)
-        await asyncio.sleep(10)
-        assert await healed(scene)
-        scene.history.unreachable = False
-        await asyncio.sleep(600)
-        assert loop.status is not None
-        assert loop.status.condition is Condition.REJECTED
-        loop.stop()
-        await running
-
-    play(script)
+    assert (await state_store.load(*place)).last_good == good
 
 
-def test_a_tip_that_is_the_kept_commit_is_judged_as_any_other_when_git_answers() -> None:
-    async def script(scene: Scene) -> None:
-        await scene.settle()
-        await ended(scene)
-        state = await state_store.load(scene.cluster, "gitops-ds", "test")
-        later = scene.history.push(AGENT.format(tag="2"))
-        await state_store.save(
-            scene.cluster, "gitops-ds", "test", replace(state, last_attempted=later)
-        )
-        loop, running = restarted(scene)
-        await asyncio.sleep(10)
-        assert loop.status is not None
-        assert (loop.status.condition, loop.status.newest) == (Condition.UNREACHABLE, later)
-        scene.history.at, scene.history.unreachable = 0, False
-        loop.request()
-        await asyncio.sleep(5)
-        assert loop.status.condition is Condition.REWOUND
-        loop.stop()
-        await running
-
-    play(script)
+async def test_the_last_good_commit_is_verified_before_it_is_kept_after_a_start_without_git(
+    scene: Scene, /
+) -> None:
+    await scene.settle()
+    await ended(scene)
+    signed = Signed()
+    signed.unsigned.add(scene.history.id(0))
+    loop, running = restarted(scene, signed)
+    await asyncio.sleep(10)
+    assert not await healed(scene)
+    assert any(isinstance(event, VerificationFailed) for event in scene.events)
+    signed.unsigned.clear()
+    await asyncio.sleep(600)
+    assert await scene.image() == "1"
+    loop.stop()
+    await running
 
 
-def test_holds_and_suspensions_stay_after_a_start_without_git() -> None:
-    async def script(scene: Scene) -> None:
-        await scene.settle()
-        good, place = scene.history.id(0), (scene.cluster, "gitops-ds", "test")
-        await ended(scene)
-        for name, value in (("suspend", "true"), ("hold", good)):
-            await annotate(scene, **{name: value})
-            loop, running = restarted(scene)
-            await asyncio.sleep(10)
-            assert not await healed(scene), name
-            await annotate(scene, **{name: None})
-            await asyncio.sleep(30)
-            assert await scene.image() == "1", f"as soon as {name} is withdrawn"
-            loop.stop()
-            await running
-        assert (await state_store.load(*place)).last_good == good
-
-    play(script)
-
-
-def test_the_last_good_commit_is_verified_before_it_is_kept_after_a_start_without_git() -> None:
-    async def script(scene: Scene) -> None:
-        await scene.settle()
-        await ended(scene)
-        signed = Signed()
-        signed.unsigned.add(scene.history.id(0))
-        loop, running = restarted(scene, signed)
-        await asyncio.sleep(10)
-        assert not await healed(scene)
-        assert any(isinstance(event, VerificationFailed) for event in scene.events)
-        signed.unsigned.clear()
-        await asyncio.sleep(600)
-        assert await scene.image() == "1"
-        loop.stop()
-        await running
-
-    play(script)
-
-
-def test_a_start_without_git_and_a_last_good_commit_reports_that_nothing_is_corrected() -> None:
-    async def script(scene: Scene) -> None:
-        await scene.settle()
-        await ended(scene)
-        scene.history.files_away = True
-        loop, running = restarted(scene)
-        await asyncio.sleep(10)
-        assert not await healed(scene)
-        assert loop.status is not None
-        assert loop.status.condition is Condition.UNREACHABLE
-        assert (
-            f"commit {scene.history.id(0)[:12]}, which was applied last, is not in the local copy"
-            in loop.status.message
-        )
-        assert "no drift is corrected" in loop.status.message
-        loop.stop()
-        await running
-
-    play(script)
+async def test_a_start_without_git_and_a_last_good_commit_reports_that_nothing_is_corrected(
+    scene: Scene, /
+) -> None:
+    await scene.settle()
+    await ended(scene)
+    scene.history.files_away = True
+    loop, running = restarted(scene)
+    await asyncio.sleep(10)
+    assert not await healed(scene)
+    assert loop.status is not None
+    assert loop.status.condition is Condition.UNREACHABLE
+    assert (
+        f"commit {scene.history.id(0)[:12]}, which was applied last, is not in the local copy"
+        in loop.status.message
+    )
+    assert "no drift is corrected" in loop.status.message
+    loop.stop()
+    await running
 
 
 def test_the_end_of_a_loop_leaves_no_task_behind() -> None:

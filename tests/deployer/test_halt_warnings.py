@@ -74,7 +74,7 @@ def halted(
         assert halt is not None
         found.append((halt, seconds, reader))
 
-    play(powers, script)
+    play(script, powers)
     return found[0]
 
 

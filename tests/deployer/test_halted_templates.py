@@ -59,7 +59,7 @@ def test_a_halted_template_is_remembered_after_the_revert_and_held_when_applied_
         await ends(scene, "2")
         assert names.HALTED not in (await scene.daemonset())["metadata"]["annotations"]
 
-    play(powers, script)
+    play(script, powers)
 
 
 def test_a_halt_keeps_the_commit_that_ended_it_and_has_none_before() -> None:
@@ -78,7 +78,7 @@ def test_a_halt_keeps_the_commit_that_ended_it_and_has_none_before() -> None:
         await ends(scene, "4")
         assert ended(await scene.daemonset()) == [scene.history.id(2)]
 
-    play(Powers.PACE, script)
+    play(script)
 
 
 @pytest.mark.sampled
@@ -89,7 +89,7 @@ def test_another_template_is_not_held(powers: Powers) -> None:
         scene.push("3")
         await ends(scene, "3")
 
-    play(powers, script)
+    play(script, powers)
 
 
 def test_a_release_of_the_halted_rollout_resumes_it() -> None:
@@ -102,7 +102,7 @@ def test_a_release_of_the_halted_rollout_resumes_it() -> None:
         assert await template_release.release(scene.cluster, "test", scene.history.id(1)[:12])
         await ends(scene, "2")
 
-    play(Powers.PACE, script)
+    play(script)
 
 
 def test_the_target_names_the_last_commit_without_the_template() -> None:
@@ -121,4 +121,4 @@ def test_the_target_names_the_last_commit_without_the_template() -> None:
         assert annotations[names.COMMIT] == scene.history.id(2)
         assert annotations[names.SINCE] == scene.history.id(0)
 
-    play(Powers.PACE, script)
+    play(script)

@@ -14,9 +14,7 @@ import pytest
 
 from gitops_ds import errors, simulator
 from gitops_ds.apimachinery.builtin_resources import RESOURCES
-from gitops_ds.deployer import (
-    loop as deployer_loop,
-)
+from gitops_ds.deployer import loop as deployer_loop
 from gitops_ds.deployer import (
     requests,
     revision_selector,
@@ -186,100 +184,88 @@ def play(
     virtual_time.run(main())
 
 
-def test_an_unchanged_commit_on_an_unchanged_cluster_costs_no_request() -> None:
-    async def script(scene: Scene) -> None:
-        await scene.settle()
-        before = scene.client.count.total - scene.client.count.of("watch")
-        looks = scene.history.looks
-        for _ in range(50):
-            scene.loop.request()
-            await asyncio.sleep(1)
-        assert scene.history.looks == looks + 50
-        assert scene.client.count.total - scene.client.count.of("watch") == before
-
-    play(script)
-
-
-def test_a_commit_is_applied_and_noted_with_its_revision() -> None:
-    async def script(scene: Scene) -> None:
-        await scene.settle()
-        commit = scene.history.push(AGENT.format(tag="2"))
-        await scene.settle()
-        assert await scene.image() == "2"
-        state = await state_store.load(scene.cluster, "gitops-ds", "test")
-        assert state.last_good == state.last_attempted == commit
-        assert commit in next(iter(state.revisions.values())).values()
-
-    play(script)
-
-
-def test_a_commit_that_waits_for_other_repositories_is_not_a_lack_of_progress_a_silent_api_is() -> (
-    None
-):
-    async def script(scene: Scene) -> None:
-        await scene.settle()
-        scene.history.seconds = 1000
-        scene.history.push(AGENT.format(tag="2"))
+async def test_an_unchanged_commit_on_an_unchanged_cluster_costs_no_request(
+    scene: Scene, /
+) -> None:
+    await scene.settle()
+    before = scene.client.count.total - scene.client.count.of("watch")
+    looks = scene.history.looks
+    for _ in range(50):
         scene.loop.request()
-        await asyncio.sleep(999)
-        assert not scene.loop.idle
-        assert scene.loop.seconds_without_progress == 0
-        scene.client.faults = lambda _request: Silence(400)
-        await asyncio.sleep(301)
-        assert not scene.loop.idle
-        assert scene.loop.seconds_without_progress == pytest.approx(300)
-        scene.client.faults = lambda _request: None
-
-    play(script)
+        await asyncio.sleep(1)
+    assert scene.history.looks == looks + 50
+    assert scene.client.count.total - scene.client.count.of("watch") == before
 
 
-def test_a_wish_during_a_pass_is_not_lost() -> None:
-    async def script(scene: Scene) -> None:
-        await scene.settle()
-        scene.history.push(AGENT.format(tag="2"))
-        scene.loop.request()
-        await asyncio.sleep(0)
-        assert not scene.loop.idle
-        scene.history.push(AGENT.format(tag="3"))
-        scene.loop.request()
-        await asyncio.sleep(10)
-        assert await scene.image() == "3"
-
-    play(script)
+async def test_a_commit_is_applied_and_noted_with_its_revision(scene: Scene, /) -> None:
+    await scene.settle()
+    commit = scene.history.push(AGENT.format(tag="2"))
+    await scene.settle()
+    assert await scene.image() == "2"
+    state = await state_store.load(scene.cluster, "gitops-ds", "test")
+    assert state.last_good == state.last_attempted == commit
+    assert commit in next(iter(state.revisions.values())).values()
 
 
-def test_a_replica_that_becomes_leader_during_a_fetch_applies_its_result() -> None:
-    async def script(scene: Scene) -> None:
-        await scene.settle()
-        scene.loop.stop_leading()
-        await scene.settle()
-        scene.history.push(AGENT.format(tag="2"))
+async def test_a_commit_that_waits_for_other_repositories_is_not_a_lack_of_progress_a_silent_api_is(
+    scene: Scene, /
+) -> None:
+    await scene.settle()
+    scene.history.seconds = 1000
+    scene.history.push(AGENT.format(tag="2"))
+    scene.loop.request()
+    await asyncio.sleep(999)
+    assert not scene.loop.idle
+    assert scene.loop.seconds_without_progress == 0
+    scene.client.faults = lambda _request: Silence(400)
+    await asyncio.sleep(301)
+    assert not scene.loop.idle
+    assert scene.loop.seconds_without_progress == pytest.approx(300)
+    scene.client.faults = lambda _request: None
 
-        def our_turn() -> None:
-            scene.history.meanwhile = lambda: None
-            scene.loop.start_leading()
 
-        scene.history.meanwhile = our_turn
-        await scene.settle()
-        assert await scene.image() == "2"
+async def test_a_wish_during_a_pass_is_not_lost(scene: Scene, /) -> None:
+    await scene.settle()
+    scene.history.push(AGENT.format(tag="2"))
+    scene.loop.request()
+    await asyncio.sleep(0)
+    assert not scene.loop.idle
+    scene.history.push(AGENT.format(tag="3"))
+    scene.loop.request()
+    await asyncio.sleep(10)
+    assert await scene.image() == "3"
 
-    play(script)
+
+async def test_a_replica_that_becomes_leader_during_a_fetch_applies_its_result(
+    scene: Scene, /
+) -> None:
+    await scene.settle()
+    scene.loop.stop_leading()
+    await scene.settle()
+    scene.history.push(AGENT.format(tag="2"))
+
+    def our_turn() -> None:
+        scene.history.meanwhile = lambda: None
+        scene.loop.start_leading()
+
+    scene.history.meanwhile = our_turn
+    await scene.settle()
+    assert await scene.image() == "2"
 
 
-def test_a_commit_with_a_mistake_changes_nothing_and_the_last_good_one_is_kept_up() -> None:
-    async def script(scene: Scene) -> None:
-        await scene.settle()
-        bad = scene.history.push(AGENT.format(tag="2").replace("containers:", "containerz:"))
-        await scene.settle()
-        rejected = scene.events_of(CommitRejected)
-        assert [record.commit for record in rejected] == [bad]
-        assert rejected[0].findings[0].place is not None
-        assert await scene.image() == "1"
-        await edit(scene, "9")
-        await scene.settle()
-        assert await scene.image() == "1"
-
-    play(script)
+async def test_a_commit_with_a_mistake_changes_nothing_and_the_last_good_one_is_kept_up(
+    scene: Scene, /
+) -> None:
+    await scene.settle()
+    bad = scene.history.push(AGENT.format(tag="2").replace("containers:", "containerz:"))
+    await scene.settle()
+    rejected = scene.events_of(CommitRejected)
+    assert [record.commit for record in rejected] == [bad]
+    assert rejected[0].findings[0].place is not None
+    assert await scene.image() == "1"
+    await edit(scene, "9")
+    await scene.settle()
+    assert await scene.image() == "1"
 
 
 async def edit(scene: Scene, tag: str) -> None:
@@ -311,63 +297,57 @@ def test_a_manual_change_is_corrected_or_ignored_as_configured(
     play(script, ApplyOptions(drift=drift, patience=0.0))
 
 
-def test_a_branch_reset_to_an_older_commit_waits_for_consent_and_is_reported_once() -> None:
-    async def script(scene: Scene) -> None:
-        scene.history.push(AGENT.format(tag="2"))
-        await scene.settle()
-        scene.history.at = 0
-        await scene.settle()
-        assert await scene.image() == "2"
-        failed = scene.events_of(deployer.ReconcileFailed)
-        assert len(failed) == 1
-        assert "older commit" in failed[0].message
+async def test_a_branch_reset_to_an_older_commit_waits_for_consent_and_is_reported_once(
+    scene: Scene, /
+) -> None:
+    scene.history.push(AGENT.format(tag="2"))
+    await scene.settle()
+    scene.history.at = 0
+    await scene.settle()
+    assert await scene.image() == "2"
+    failed = scene.events_of(deployer.ReconcileFailed)
+    assert len(failed) == 1
+    assert "older commit" in failed[0].message
 
-    play(script)
 
-
-def test_a_deleted_object_is_created_again_without_a_commit() -> None:
-    async def script(scene: Scene) -> None:
-        await scene.settle()
-        await scene.cluster.delete(DAEMONSET, "default", "agent")
-        await asyncio.sleep(5)
-        assert await scene.image() == "1"
-
-    play(script)
+async def test_a_deleted_object_is_created_again_without_a_commit(scene: Scene, /) -> None:
+    await scene.settle()
+    await scene.cluster.delete(DAEMONSET, "default", "agent")
+    await asyncio.sleep(5)
+    assert await scene.image() == "1"
 
 
 @pytest.mark.parametrize("status", [429, 500, 503])
-def test_a_failing_api_server_is_retried_without_a_flood(status: int) -> None:
-    async def script(scene: Scene) -> None:
-        await scene.settle()
-        scene.history.push(AGENT.format(tag="2"))
-        scene.client.faults = lambda _request: failure(status)
-        before = scene.client.count.total
-        for _ in range(60):
-            scene.loop.request()
-            await asyncio.sleep(5)
-        assert scene.client.count.total - before < 60 * 6
-        scene.client.faults = lambda _request: None
-        await asyncio.sleep(400)
-        await scene.settle()
-        assert await scene.image() == "2"
-
-    play(script)
-
-
-def test_after_an_outage_an_api_server_that_refuses_at_first_is_not_waited_for_any_longer() -> None:
-    async def script(scene: Scene) -> None:
-        await scene.settle()
-        scene.client.faults = lambda _request: failure(503)
-        scene.history.push(AGENT.format(tag="2"))
+async def test_a_failing_api_server_is_retried_without_a_flood(
+    scene: Scene, /, status: int
+) -> None:
+    await scene.settle()
+    scene.history.push(AGENT.format(tag="2"))
+    scene.client.faults = lambda _request: failure(status)
+    before = scene.client.count.total
+    for _ in range(60):
         scene.loop.request()
-        await asyncio.sleep(300)
-        scene.client.faults = lambda _request: failure(403)  # it does not know our rights yet
-        await asyncio.sleep(25)
-        scene.client.faults = lambda _request: None
-        await asyncio.sleep(30)
-        assert await scene.image() == "2"
+        await asyncio.sleep(5)
+    assert scene.client.count.total - before < 60 * 6
+    scene.client.faults = lambda _request: None
+    await asyncio.sleep(400)
+    await scene.settle()
+    assert await scene.image() == "2"
 
-    play(script)
+
+async def test_after_an_outage_an_api_server_that_refuses_at_first_is_not_waited_for_any_longer(
+    scene: Scene, /
+) -> None:
+    await scene.settle()
+    scene.client.faults = lambda _request: failure(503)
+    scene.history.push(AGENT.format(tag="2"))
+    scene.loop.request()
+    await asyncio.sleep(300)
+    scene.client.faults = lambda _request: failure(403)  # it does not know our rights yet
+    await asyncio.sleep(25)
+    scene.client.faults = lambda _request: None
+    await asyncio.sleep(30)
+    assert await scene.image() == "2"
 
 
 IN_A_NEW_NAMESPACE = AGENT.format(tag="2").replace("namespace: default", "namespace: new")
@@ -390,7 +370,9 @@ DEFINITION = (
     ],
     ids=("namespace", "kind"),
 )
-def test_a_refused_object_is_reported_once_retried_with_increasing_delay_and_applied_when_possible(
+async def test_a_refused_object_is_reported_once_retried_with_a_back_off_and_applied_when_possible(
+    scene: Scene,
+    /,
     text: str,
     times: int,
     resource: Resource,
@@ -403,163 +385,146 @@ def test_a_refused_object_is_reported_once_retried_with_increasing_delay_and_app
             scene.loop.request()
             await asyncio.sleep(every)
 
-    async def script(scene: Scene) -> None:
-        await scene.settle()
-        scene.history.push(AGENT.format(tag="2") + "---\n" + text)
-        await minutes(scene, 2)
-        assert await scene.image() == "2"
-        before = scene.client.count.total - scene.client.count.of("watch")
-        await minutes(scene, 60)
-        heartbeats = 3600 / source_status_store.HEARTBEAT
-        assert (
-            scene.client.count.total - scene.client.count.of("watch") - before
-            < 60 / 5 * 5 + heartbeats
-        )
-        assert (
-            len(scene.events_of(deployer.NotApplied) + scene.events_of(deployer.ChangeSkipped))
-            == times
-        )
-        await scene.cluster.create(resource, missing)
-        await minutes(scene, 6)
-        assert await scene.cluster.get(*expected)
-
-    play(script)
+    await scene.settle()
+    scene.history.push(AGENT.format(tag="2") + "---\n" + text)
+    await minutes(scene, 2)
+    assert await scene.image() == "2"
+    before = scene.client.count.total - scene.client.count.of("watch")
+    await minutes(scene, 60)
+    heartbeats = 3600 / source_status_store.HEARTBEAT
+    assert (
+        scene.client.count.total - scene.client.count.of("watch") - before < 60 / 5 * 5 + heartbeats
+    )
+    assert (
+        len(scene.events_of(deployer.NotApplied) + scene.events_of(deployer.ChangeSkipped)) == times
+    )
+    await scene.cluster.create(resource, missing)
+    await minutes(scene, 6)
+    assert await scene.cluster.get(*expected)
 
 
-def test_a_kind_that_may_not_be_listed_fails_once_until_it_leaves_git_or_is_granted() -> None:
+async def test_a_kind_that_may_not_be_listed_fails_once_until_it_leaves_git_or_is_granted(
+    scene: Scene, /
+) -> None:
     secret = "---\napiVersion: v1\nkind: Secret\nmetadata: {name: token, namespace: default}\n"
 
     def refused(request: SimulatedRequest) -> errors.ClusterError | None:
         return failure(403, "secrets is forbidden") if request.resource == SECRET else None
 
-    async def script(scene: Scene) -> None:
-        await scene.settle()
-        scene.client.faults = refused
-        scene.history.push(AGENT.format(tag="2") + secret)
-        await scene.settle()
-        assert [
-            event.message
-            for event in scene.events_of(deployer.ReconcileFailed)
-            if isinstance(event, deployer.ReconcileFailed)
-        ] == ["secrets is forbidden; without that permission, remove secrets from the repository"]
-        assert await scene.image() == "1"
-        scene.history.push(AGENT.format(tag="3"))
-        await scene.settle()
-        assert await scene.image() == "3"
-        options = scene.client.count.of("list")
-        await scene.settle()
-        assert scene.client.count.of("list") == options
-        scene.history.push(AGENT.format(tag="4") + secret)
-        await scene.settle()
-        assert await scene.image() == "3"
-        scene.client.faults = lambda _request: None
-        await scene.settle()
-        assert await scene.image() == "4"
-
-    play(script)
+    await scene.settle()
+    scene.client.faults = refused
+    scene.history.push(AGENT.format(tag="2") + secret)
+    await scene.settle()
+    assert [
+        event.message
+        for event in scene.events_of(deployer.ReconcileFailed)
+        if isinstance(event, deployer.ReconcileFailed)
+    ] == ["secrets is forbidden; without that permission, remove secrets from the repository"]
+    assert await scene.image() == "1"
+    scene.history.push(AGENT.format(tag="3"))
+    await scene.settle()
+    assert await scene.image() == "3"
+    options = scene.client.count.of("list")
+    await scene.settle()
+    assert scene.client.count.of("list") == options
+    scene.history.push(AGENT.format(tag="4") + secret)
+    await scene.settle()
+    assert await scene.image() == "3"
+    scene.client.faults = lambda _request: None
+    await scene.settle()
+    assert await scene.image() == "4"
 
 
-def test_nothing_is_in_sync_on_a_list_that_is_older_than_the_bound() -> None:
-    async def script(scene: Scene) -> None:
-        await scene.settle()
-        scene.client.faults = lambda r: (
-            failure(403) if r.resource == DAEMONSET and r.verb in ("list", "watch") else None
-        )
-        scene.client.cut_watches()
-        began = asyncio.get_running_loop().time()
-        unchanged: list[float] = []
-        while (now := asyncio.get_running_loop().time() - began) < 3600:
-            before = len(scene.events_of(deployer.Unchanged))
-            scene.loop.request()
-            await asyncio.sleep(30)
-            if len(scene.events_of(deployer.Unchanged)) > before:
-                unchanged.append(now)
-        assert max(unchanged) < watch_cache.OLDEST_PICTURE + 60
-        failed = [
-            event.message
-            for event in scene.events_of(deployer.ReconcileFailed)
-            if isinstance(event, deployer.ReconcileFailed)
-        ]
-        assert failed == ["the last list of daemonsets is more than 11 minutes old: forbidden"]
-        scene.client.faults = lambda _request: None
-        scene.history.push(AGENT.format(tag="2"))
-        await scene.settle()
-        assert await scene.image() == "2"
-
-    play(script)
-
-
-def test_a_watch_that_dies_of_an_internal_error_is_reported_and_restarted() -> None:
-    async def script(scene: Scene) -> None:
-        await scene.settle()
-        broken = True
-
-        def faults(request: SimulatedRequest) -> errors.ClusterError | None:
-            if broken and request.resource == DAEMONSET and request.verb in ("list", "watch"):
-                raise RuntimeError("can't start new thread")
-            return None
-
-        scene.client.faults = faults
-        scene.client.cut_watches()
-        await asyncio.sleep(600)
-        restarts = [event for event in scene.events if isinstance(event, base.TaskRestarted)]
-        assert {event.task for event in restarts} == {"watch daemonsets"}
-        assert 5 <= len(restarts) <= 20
-        broken = False
-        await asyncio.sleep(60)
-        await scene.client.delete(DAEMONSET, "default", "agent")
+async def test_nothing_is_in_sync_on_a_list_that_is_older_than_the_bound(scene: Scene, /) -> None:
+    await scene.settle()
+    scene.client.faults = lambda r: (
+        failure(403) if r.resource == DAEMONSET and r.verb in ("list", "watch") else None
+    )
+    scene.client.cut_watches()
+    began = asyncio.get_running_loop().time()
+    unchanged: list[float] = []
+    while (now := asyncio.get_running_loop().time() - began) < 3600:
+        before = len(scene.events_of(deployer.Unchanged))
+        scene.loop.request()
         await asyncio.sleep(30)
-        assert await scene.image() == "1"
-
-    play(script)
-
-
-def test_git_may_be_away_for_an_hour() -> None:
-    async def script(scene: Scene) -> None:
-        await scene.settle()
-        scene.history.unreachable = True
-        for _ in range(60):
-            scene.loop.request()
-            await asyncio.sleep(60)
-        assert len(scene.events_of(deployer.ReconcileFailed)) == 1
-        scene.history.unreachable = False
-        scene.history.push(AGENT.format(tag="2"))
-        await scene.settle()
-        assert await scene.image() == "2"
-
-    play(script)
+        if len(scene.events_of(deployer.Unchanged)) > before:
+            unchanged.append(now)
+    assert max(unchanged) < watch_cache.OLDEST_PICTURE + 60
+    failed = [
+        event.message
+        for event in scene.events_of(deployer.ReconcileFailed)
+        if isinstance(event, deployer.ReconcileFailed)
+    ]
+    assert failed == ["the last list of daemonsets is more than 11 minutes old: forbidden"]
+    scene.client.faults = lambda _request: None
+    scene.history.push(AGENT.format(tag="2"))
+    await scene.settle()
+    assert await scene.image() == "2"
 
 
-def test_a_push_announced_to_another_replica_is_fetched_until_the_server_shows_it() -> None:
-    async def script(scene: Scene) -> None:
-        await scene.settle()
-        coming = CommitId(f"{len(scene.history.commits) + 1:040x}")
-        standby = scene.cluster.client()
-        await requests.forward_push(
-            standby, ("gitops-ds", "test"), Push(coming), scene.cluster.server.now()
-        )
-        await asyncio.sleep(10)
-        assert [event.commit for event in scene.events_of(PushForwarded)] == [coming]
-        assert scene.history.push(AGENT.format(tag="2")) == coming
-        await asyncio.sleep(20)
-        assert await scene.image() == "2"
-        looks = scene.history.looks
-        await asyncio.sleep(600)
-        assert scene.history.looks - looks <= 1, "a commit that was found causes no further looks"
+async def test_a_watch_that_dies_of_an_internal_error_is_reported_and_restarted(
+    scene: Scene, /
+) -> None:
+    await scene.settle()
+    broken = True
 
-    play(script)
+    def faults(request: SimulatedRequest) -> errors.ClusterError | None:
+        if broken and request.resource == DAEMONSET and request.verb in ("list", "watch"):
+            raise RuntimeError("can't start new thread")
+        return None
+
+    scene.client.faults = faults
+    scene.client.cut_watches()
+    await asyncio.sleep(600)
+    restarts = [event for event in scene.events if isinstance(event, base.TaskRestarted)]
+    assert {event.task for event in restarts} == {"watch daemonsets"}
+    assert 5 <= len(restarts) <= 20
+    broken = False
+    await asyncio.sleep(60)
+    await scene.client.delete(DAEMONSET, "default", "agent")
+    await asyncio.sleep(30)
+    assert await scene.image() == "1"
 
 
-def test_a_push_that_cannot_be_announced_does_no_harm() -> None:
-    async def script(scene: Scene) -> None:
-        standby = scene.cluster.client()
-        standby.faults = lambda _request: failure(503)
-        await requests.forward_push(standby, ("gitops-ds", "test"), Push(), 0.0)
-        await requests.forward_push(scene.cluster.client(), ("gitops-ds", "missing"), Push(), 0.0)
-        await scene.settle()
-        assert not scene.events_of(PushForwarded)
+async def test_git_may_be_away_for_an_hour(scene: Scene, /) -> None:
+    await scene.settle()
+    scene.history.unreachable = True
+    for _ in range(60):
+        scene.loop.request()
+        await asyncio.sleep(60)
+    assert len(scene.events_of(deployer.ReconcileFailed)) == 1
+    scene.history.unreachable = False
+    scene.history.push(AGENT.format(tag="2"))
+    await scene.settle()
+    assert await scene.image() == "2"
 
-    play(script)
+
+async def test_a_push_announced_to_another_replica_is_fetched_until_the_server_shows_it(
+    scene: Scene, /
+) -> None:
+    await scene.settle()
+    coming = CommitId(f"{len(scene.history.commits) + 1:040x}")
+    standby = scene.cluster.client()
+    await requests.forward_push(
+        standby, ("gitops-ds", "test"), Push(coming), scene.cluster.server.now()
+    )
+    await asyncio.sleep(10)
+    assert [event.commit for event in scene.events_of(PushForwarded)] == [coming]
+    assert scene.history.push(AGENT.format(tag="2")) == coming
+    await asyncio.sleep(20)
+    assert await scene.image() == "2"
+    looks = scene.history.looks
+    await asyncio.sleep(600)
+    assert scene.history.looks - looks <= 1, "a commit that was found causes no further looks"
+
+
+async def test_a_push_that_cannot_be_announced_does_no_harm(scene: Scene, /) -> None:
+    standby = scene.cluster.client()
+    standby.faults = lambda _request: failure(503)
+    await requests.forward_push(standby, ("gitops-ds", "test"), Push(), 0.0)
+    await requests.forward_push(scene.cluster.client(), ("gitops-ds", "missing"), Push(), 0.0)
+    await scene.settle()
+    assert not scene.events_of(PushForwarded)
 
 
 def test_an_object_removed_from_git_is_deleted_only_with_pruning() -> None:
@@ -592,26 +557,25 @@ async def config_maps(scene: Scene) -> list[str]:
 
 
 @pytest.mark.parametrize("after", [0.0, 0.001, 0.002, 0.005, 0.01, 0.05, 0.5, 1.0])
-def test_killed_at_any_instant_the_next_process_continues(after: float) -> None:
-    async def script(scene: Scene) -> None:
-        scene.history.push(AGENT.format(tag="2"))
-        doomed_heard: list[Event] = []
-        doomed = asyncio.create_task(
-            loop_on(
-                scene.cluster,
-                scene.cluster.client(),
-                scene.history,
-                doomed_heard,
-                ApplyOptions(patience=0.0),
-            ).run()
-        )
-        await asyncio.sleep(after)
-        doomed.cancel()
-        await asyncio.gather(doomed, return_exceptions=True)
-        await scene.settle()
-        assert await scene.image() == "2"
-        state = await state_store.load(scene.cluster, "gitops-ds", "test")
-        assert len(state.inventory) == 2
-        assert state.last_good == scene.history.id(1)
-
-    play(script)
+async def test_killed_at_any_instant_the_next_process_continues(
+    scene: Scene, /, after: float
+) -> None:
+    scene.history.push(AGENT.format(tag="2"))
+    doomed_heard: list[Event] = []
+    doomed = asyncio.create_task(
+        loop_on(
+            scene.cluster,
+            scene.cluster.client(),
+            scene.history,
+            doomed_heard,
+            ApplyOptions(patience=0.0),
+        ).run()
+    )
+    await asyncio.sleep(after)
+    doomed.cancel()
+    await asyncio.gather(doomed, return_exceptions=True)
+    await scene.settle()
+    assert await scene.image() == "2"
+    state = await state_store.load(scene.cluster, "gitops-ds", "test")
+    assert len(state.inventory) == 2
+    assert state.last_good == scene.history.id(1)

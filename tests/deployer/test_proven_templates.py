@@ -73,75 +73,69 @@ async def canary_only(scene: Scene, tag: str, seconds: float = 110) -> None:
 
 
 @both
-def test_a_template_that_was_tried_in_the_cluster_starts_at_the_canary(powers: Powers) -> None:
-    async def script(scene: Scene) -> None:
-        await edit(scene, "2")
-        await asyncio.sleep(60)
-        assert scene.on("2") == set()
-        assert await scene.tag() == "1", "the drift is corrected"
-        scene.push("2")
-        await canary_only(scene, "2")
-        assert len(scene.on("2")) == CANARY
-        await ends(scene, "2")
-
-    play(powers, script)
-
-
-@both
-def test_an_edit_to_the_templates_target_in_the_canary_opens_no_stage(powers: Powers) -> None:
-    async def script(scene: Scene) -> None:
-        scene.push("2")
-        await scene.until(lambda: len(scene.on("2")) == CANARY, 2)
-        await edit(scene, "2")
-        await canary_only(scene, "2", 60)
-        await ends(scene, "2")
-
-    play(powers, script)
-
-
-@both
-def test_a_bad_unstaged_template_from_before_the_policy_starts_at_the_canary(
-    powers: Powers,
+async def test_a_template_that_was_tried_in_the_cluster_starts_at_the_canary(
+    scene: Scene, /, powers: Powers
 ) -> None:
-    async def script(scene: Scene) -> None:
-        scene.history.policy = ""
-        scene.push("1")
-        await asyncio.sleep(60)
-        spoil(scene, PodFault("*:2", Trouble.NEVER_PULLED))
-        scene.push("2")
-        await asyncio.sleep(120)
-        scene.push("1")
-        await scene.until(lambda: len(scene.on("1")) == NODES)
-        await asyncio.sleep(120)
-        scene.history.policy = POLICY
-        scene.push("1")
-        await asyncio.sleep(120)
-        scene.push("2")
-        await asyncio.sleep(1200)
-        assert len(scene.on("2")) <= CANARY
-        assert scene.decision.halt is not None
-
-    play(powers, script)
+    await edit(scene, "2")
+    await asyncio.sleep(60)
+    assert scene.on("2") == set()
+    assert await scene.tag() == "1", "the drift is corrected"
+    scene.push("2")
+    await canary_only(scene, "2")
+    assert len(scene.on("2")) == CANARY
+    await ends(scene, "2")
 
 
 @both
-def test_broken_agents_are_healed_by_the_next_good_commit(powers: Powers) -> None:
-    async def script(scene: Scene) -> None:
-        scene.history.policy = ""
-        spoil(scene, PodFault("*:2", Trouble.NEVER_PULLED))
-        scene.push("2")
-        await asyncio.sleep(60)
-        for _, pod in list(scene.pods().values()):
-            await scene.cluster.delete(POD, pod.namespace, pod.name)
-        await scene.until(lambda: len(scene.on("2")) == NODES)
-        await asyncio.sleep(120)
-        scene.history.policy = POLICY
-        scene.push("2")
-        await asyncio.sleep(60)
-        scene.push("3")
-        await ends(scene, "3")
+async def test_an_edit_to_the_templates_target_in_the_canary_opens_no_stage(
+    scene: Scene, /, powers: Powers
+) -> None:
+    scene.push("2")
+    await scene.until(lambda: len(scene.on("2")) == CANARY, 2)
+    await edit(scene, "2")
+    await canary_only(scene, "2", 60)
+    await ends(scene, "2")
 
-    play(powers, script)
+
+@both
+async def test_a_bad_unstaged_template_from_before_the_policy_starts_at_the_canary(
+    scene: Scene, /, powers: Powers
+) -> None:
+    scene.history.policy = ""
+    scene.push("1")
+    await asyncio.sleep(60)
+    spoil(scene, PodFault("*:2", Trouble.NEVER_PULLED))
+    scene.push("2")
+    await asyncio.sleep(120)
+    scene.push("1")
+    await scene.until(lambda: len(scene.on("1")) == NODES)
+    await asyncio.sleep(120)
+    scene.history.policy = POLICY
+    scene.push("1")
+    await asyncio.sleep(120)
+    scene.push("2")
+    await asyncio.sleep(1200)
+    assert len(scene.on("2")) <= CANARY
+    assert scene.decision.halt is not None
+
+
+@both
+async def test_broken_agents_are_healed_by_the_next_good_commit(
+    scene: Scene, /, powers: Powers
+) -> None:
+    scene.history.policy = ""
+    spoil(scene, PodFault("*:2", Trouble.NEVER_PULLED))
+    scene.push("2")
+    await asyncio.sleep(60)
+    for _, pod in list(scene.pods().values()):
+        await scene.cluster.delete(POD, pod.namespace, pod.name)
+    await scene.until(lambda: len(scene.on("2")) == NODES)
+    await asyncio.sleep(120)
+    scene.history.policy = POLICY
+    scene.push("2")
+    await asyncio.sleep(60)
+    scene.push("3")
+    await ends(scene, "3")
 
 
 async def delete(scene: Scene, policy: Propagation) -> None:
@@ -150,39 +144,33 @@ async def delete(scene: Scene, policy: Propagation) -> None:
 
 @both
 @pytest.mark.parametrize("propagation", [Propagation.BACKGROUND, Propagation.ORPHAN])
-def test_a_daemonset_deleted_in_a_rollout_is_created_with_the_proven_template(
-    powers: Powers, propagation: Propagation
+async def test_a_daemonset_deleted_in_a_rollout_is_created_with_the_proven_template(
+    scene: Scene, /, powers: Powers, propagation: Propagation
 ) -> None:
-    async def script(scene: Scene) -> None:
-        scene.push("2")
-        await scene.until(lambda: len(scene.on("2")) == CANARY, 2)
-        await delete(scene, propagation)
-        await canary_only(scene, "2")
-        await scene.until(lambda: len(scene.on("2")) == CANARY)
-        await ends(scene, "2")
-
-    play(powers, script)
+    scene.push("2")
+    await scene.until(lambda: len(scene.on("2")) == CANARY, 2)
+    await delete(scene, propagation)
+    await canary_only(scene, "2")
+    await scene.until(lambda: len(scene.on("2")) == CANARY)
+    await ends(scene, "2")
 
 
 @both
-def test_a_daemonset_deleted_in_a_halt_returns_without_the_halted_template(
-    powers: Powers,
+async def test_a_daemonset_deleted_in_a_halt_returns_without_the_halted_template(
+    scene: Scene, /, powers: Powers
 ) -> None:
-    async def script(scene: Scene) -> None:
-        spoil(scene, PodFault("*:2", Trouble.NEVER_PULLED))
-        scene.push("2")
-        await scene.until(lambda: scene.on("2") != set() and scene.decision.halt is not None)
-        await delete(scene, Propagation.BACKGROUND)
-        await asyncio.sleep(1800)
-        assert scene.on("1") == set(scene.pods()), "the template stays halted"
-        assert len(scene.pods()) == NODES
-        assert "halted before" in _hold(scene)
-        scene.push("1")
-        await ends(scene, "1")
-        scene.push("3")
-        await ends(scene, "3")
-
-    play(powers, script)
+    spoil(scene, PodFault("*:2", Trouble.NEVER_PULLED))
+    scene.push("2")
+    await scene.until(lambda: scene.on("2") != set() and scene.decision.halt is not None)
+    await delete(scene, Propagation.BACKGROUND)
+    await asyncio.sleep(1800)
+    assert scene.on("1") == set(scene.pods()), "the template stays halted"
+    assert len(scene.pods()) == NODES
+    assert "halted before" in _hold(scene)
+    scene.push("1")
+    await ends(scene, "1")
+    scene.push("3")
+    await ends(scene, "3")
 
 
 def _hold(scene: Scene) -> str:
@@ -190,19 +178,16 @@ def _hold(scene: Scene) -> str:
 
 
 @both
-def test_a_return_does_not_wait_for_unrelated_nodes(powers: Powers) -> None:
-    async def script(scene: Scene) -> None:
-        scene.push("2")
-        await scene.until(lambda: len(scene.on("2")) == 5)
-        touched = scene.on("2")
-        others = sorted(scene.on("1"))[:4]
-        for node in others:
-            await fail(scene, node)
-        await asyncio.sleep(20)
-        scene.push("1")
-        await scene.until(lambda: not scene.on("2") & touched, 3)
-
-    play(powers, script)
+async def test_a_return_does_not_wait_for_unrelated_nodes(scene: Scene, /, powers: Powers) -> None:
+    scene.push("2")
+    await scene.until(lambda: len(scene.on("2")) == 5)
+    touched = scene.on("2")
+    others = sorted(scene.on("1"))[:4]
+    for node in others:
+        await fail(scene, node)
+    await asyncio.sleep(20)
+    scene.push("1")
+    await scene.until(lambda: not scene.on("2") & touched, 3)
 
 
 @both
@@ -218,85 +203,78 @@ def test_a_return_ignores_windows_and_pauses_between_groups(powers: Powers) -> N
         await scene.until(lambda: scene.on("2") == set(), 3)
 
     zones = [NodeSpec(f"n{n}", {"topology.kubernetes.io/zone": f"z{n % 2}"}) for n in range(NODES)]
-    play(powers, script, policy=policy, nodes=zones)
+    play(script, powers, policy=policy, nodes=zones)
 
 
 @both
-def test_the_pod_of_an_abandoned_target_is_returned_when_its_node_is_well(powers: Powers) -> None:
-    async def script(scene: Scene) -> None:
-        scene.push("2")
-        await scene.until(lambda: len(scene.on("2")) == CANARY, 2)
-        node = min(scene.on("2"))
-        await cordon(scene, node)
-        scene.push("3")
-        await scene.until(lambda: len(scene.on("3")) >= NODES - 1)
-        await asyncio.sleep(300)
-        await cordon(scene, node, False)
-        await ends(scene, "3")
-
-    play(powers, script)
+async def test_the_pod_of_an_abandoned_target_is_returned_when_its_node_is_well(
+    scene: Scene, /, powers: Powers
+) -> None:
+    scene.push("2")
+    await scene.until(lambda: len(scene.on("2")) == CANARY, 2)
+    node = min(scene.on("2"))
+    await cordon(scene, node)
+    scene.push("3")
+    await scene.until(lambda: len(scene.on("3")) >= NODES - 1)
+    await asyncio.sleep(300)
+    await cordon(scene, node, False)
+    await ends(scene, "3")
 
 
 @both
-def test_a_restart_in_the_canary_and_a_revert_leave_no_abandoned_pod(powers: Powers) -> None:
-    async def script(scene: Scene) -> None:
-        scene.push("2")
-        await scene.until(lambda: len(scene.on("2")) == CANARY, 2)
-        await restart(scene)
-        await asyncio.sleep(10)
-        scene.push("1")
-        await scene.until(lambda: scene.on("2") == set(), 3)
-        await scene.until(lambda: len(scene.on("1")) == NODES)
-        before = uids(scene)
-        await asyncio.sleep(1200)
-        assert uids(scene) == before
-
-    play(powers, script)
+async def test_a_restart_in_the_canary_and_a_revert_leave_no_abandoned_pod(
+    scene: Scene, /, powers: Powers
+) -> None:
+    scene.push("2")
+    await scene.until(lambda: len(scene.on("2")) == CANARY, 2)
+    await restart(scene)
+    await asyncio.sleep(10)
+    scene.push("1")
+    await scene.until(lambda: scene.on("2") == set(), 3)
+    await scene.until(lambda: len(scene.on("1")) == NODES)
+    before = uids(scene)
+    await asyncio.sleep(1200)
+    assert uids(scene) == before
 
 
 @both
 @pytest.mark.parametrize("annotation", ["", "suspend", "drift"])
-def test_an_edit_at_rest_restarts_no_pod(powers: Powers, annotation: str) -> None:
+async def test_an_edit_at_rest_restarts_no_pod(
+    scene: Scene, /, powers: Powers, annotation: str
+) -> None:
     values = {"suspend": {names.SUSPEND: "true"}, "drift": {names.DRIFT: "hold"}}
-
-    async def script(scene: Scene) -> None:
-        before = uids(scene)
-        if annotation:
-            patch: Body = {"metadata": {"annotations": values[annotation]}}
-            await scene.cluster.patch(DAEMONSET, "default", "agent", patch)
-        await edit(scene, "9")
-        await asyncio.sleep(600)
-        assert uids(scene) == before
-
-    play(powers, script)
+    before = uids(scene)
+    if annotation:
+        patch: Body = {"metadata": {"annotations": values[annotation]}}
+        await scene.cluster.patch(DAEMONSET, "default", "agent", patch)
+    await edit(scene, "9")
+    await asyncio.sleep(600)
+    assert uids(scene) == before
 
 
 @pytest.mark.parametrize("change", ["policy", "powers", "policy and powers", "newer policy"])
-def test_no_gated_pod_remains_after_its_rollout(change: str) -> None:
-    async def script(scene: Scene) -> None:
-        kubelets = scene.cluster.kubelets
-        kubelets.behaviour = replace(kubelets.behaviour, stop=20.0)
+async def test_no_gated_pod_remains_after_its_rollout(scene: Scene, /, change: str) -> None:
+    kubelets = scene.cluster.kubelets
+    kubelets.behaviour = replace(kubelets.behaviour, stop=20.0)
+    scene.push("2")
+    await scene.until_exactly(lambda: gated(scene) != set())
+    before = gated(scene)
+    if "powers" in change:
+        scene.kill()
+        scene.powers = Powers.FULL
+        scene.start()
+    if change.startswith("policy"):
+        scene.history.policy = ""
         scene.push("2")
-        await scene.until_exactly(lambda: gated(scene) != set())
-        before = gated(scene)
-        if "powers" in change:
-            scene.kill()
-            scene.powers = Powers.FULL
-            scene.start()
-        if change.startswith("policy"):
-            scene.history.policy = ""
-            scene.push("2")
-        if change == "newer policy":
-            unreadable = {names.ROLLOUT_POLICY: '{"policy": {"stages": [{"later": 1}]}}'}
-            scene.kill()
-            patch: Body = {"metadata": {"annotations": unreadable}}
-            await scene.cluster.patch(DAEMONSET, "default", "agent", patch)
-            scene.start()
-        await asyncio.sleep(60)
-        assert not gated(scene) & before
-        await ends(scene, "2")
-
-    play(Powers.PACE, script)
+    if change == "newer policy":
+        unreadable = {names.ROLLOUT_POLICY: '{"policy": {"stages": [{"later": 1}]}}'}
+        scene.kill()
+        patch: Body = {"metadata": {"annotations": unreadable}}
+        await scene.cluster.patch(DAEMONSET, "default", "agent", patch)
+        scene.start()
+    await asyncio.sleep(60)
+    assert not gated(scene) & before
+    await ends(scene, "2")
 
 
 @both
@@ -310,25 +288,23 @@ def test_a_canary_whose_node_is_gone_takes_another(powers: Powers) -> None:
         await fail(scene, node)
         await scene.until(lambda: len(scene.on("2")) >= NODES - 1)
 
-    play(powers, script, policy=policy)
+    play(script, powers, policy=policy)
 
 
 @pytest.mark.parametrize("claims", [("test",), ("other",), ("other", "test"), ()])
-def test_a_service_paces_the_rollouts_of_its_own_owners_only(claims: tuple[str, ...]) -> None:
+async def test_a_service_paces_the_rollouts_of_its_own_owners_only(
+    scene: Scene, /, claims: tuple[str, ...]
+) -> None:
     """A second service would measure gates and write records by its own settings."""
-
-    async def script(scene: Scene) -> None:
-        assert scene.controller is not None
-        assert scene.loop is not None
-        owner = {"test": scene.loop.owner}
-        scene.controller.claim(*(owner.get(one, one) for one in claims))
-        scene.push("2")
-        await asyncio.sleep(300)
-        assert bool(scene.on("2")) == ("test" in claims)
-        scene.controller.claim(scene.loop.owner)
-        await ends(scene, "2")
-
-    play(Powers.PACE, script)
+    assert scene.controller is not None
+    assert scene.loop is not None
+    owner = {"test": scene.loop.owner}
+    scene.controller.claim(*(owner.get(one, one) for one in claims))
+    scene.push("2")
+    await asyncio.sleep(300)
+    assert bool(scene.on("2")) == ("test" in claims)
+    scene.controller.claim(scene.loop.owner)
+    await ends(scene, "2")
 
 
 def test_a_daemonset_that_was_deleted_under_drift_report_is_created_by_the_next_commit() -> None:
@@ -342,4 +318,4 @@ def test_a_daemonset_that_was_deleted_under_drift_report_is_created_by_the_next_
         await ends(scene, "2")
 
     options = ApplyOptions(patience=0.0, drift=DriftPolicy.REPORT)
-    play(Powers.PACE, script, options=options)
+    play(script, options=options)

@@ -7,7 +7,6 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 
-from gitops_ds.controller.powers import Powers
 from gitops_ds.fleet import staged_rollouts
 from gitops_ds.model.decision import CreatePod, DeletePod, RecordRollout, ReleasePod
 from gitops_ds.model.events.base import ActionFailed, Performed
@@ -35,7 +34,7 @@ def test_a_slow_api_server_does_not_let_the_builtin_controller_create_a_pod_in_b
         assert [writes[of] for of in (DeletePod, CreatePod, ReleasePod)] == [NODES] * 3
 
     # a pod ends within a second of its delete; one batch after the other takes longer
-    play(Powers.PACE, script, policy=ALL_AT_ONCE, latency=0.3)
+    play(script, policy=ALL_AT_ONCE, latency=0.3)
 
 
 def test_refused_creates_cost_one_node_its_earlier_pod_and_not_all_at_once() -> None:
@@ -60,7 +59,7 @@ def test_refused_creates_cost_one_node_its_earlier_pod_and_not_all_at_once() -> 
         refuses = False
         await scene.until(lambda: len(scene.on("2")) == NODES)
 
-    play(Powers.PACE, script, policy=ALL_AT_ONCE, faults=refused)
+    play(script, policy=ALL_AT_ONCE, faults=refused)
 
 
 def test_refused_pods_are_a_hold_in_the_objects_of_the_cluster_written_once() -> None:
@@ -96,4 +95,4 @@ def test_refused_pods_are_a_hold_in_the_objects_of_the_cluster_written_once() ->
         assert scene.record().refused == ""
         assert len(records) <= 3
 
-    play(Powers.PACE, script, policy=ALL_AT_ONCE, faults=refused)
+    play(script, policy=ALL_AT_ONCE, faults=refused)

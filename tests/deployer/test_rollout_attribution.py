@@ -206,7 +206,7 @@ def test_a_fault_is_attributed_within_seconds_and_stays_in_its_stage(
 
     if case.refusal:
         case.refusal.active = False
-    play(powers, script, nodes=specs(), policy=POLICY, faults=case.refusal or simulator_faults.none)
+    play(script, powers, nodes=specs(), policy=POLICY, faults=case.refusal or simulator_faults.none)
 
 
 async def noise(scene: Scene, chance: random.Random) -> None:
@@ -255,7 +255,7 @@ def test_rollouts_of_a_good_template_on_noisy_clusters_are_not_halted() -> None:
             if scene.decision.halt is not None:
                 halts.append(f"seed {seed}: {scene.decision.halt}")
 
-        play(Powers.PACE, script, nodes=specs(), policy=POLICY)
+        play(script, nodes=specs(), policy=POLICY)
 
     for seed in range(examples(50)):
         one(seed)

@@ -45,237 +45,187 @@ async def ends(scene: Scene, tag: str, nodes: int = NODES) -> None:
     assert {pod.uid for _, pod in scene.pods().values()} == uids
 
 
-def test_a_template_that_the_api_server_refuses_is_skipped_with_its_reason() -> None:
+async def test_a_template_that_the_api_server_refuses_is_skipped_with_its_reason(
+    scene: Scene, /
+) -> None:
     def deny(request: SimulatedRequest) -> RequestFault | None:
         denied = request.resource == DAEMONSET and request.dry_run
         return failure(400) if denied else None
 
-    async def script(scene: Scene) -> None:
-        scene.of_deployer = deny
-        scene.push("2")
-        await asyncio.sleep(120)
-        last = next(one for one in reversed(scene.events) if isinstance(one, Reconciled))
-        assert [one.reason for one in last.failed] == [SkipReason.REFUSED]
-        assert "the API server refuses it: admission webhook" in last.failed[0].message
-        assert len(scene.on("1")) == NODES
-        scene.of_deployer = none
-        scene.request()
-        await ends(scene, "2")
-
-    play(Powers.PACE, script)
+    scene.of_deployer = deny
+    scene.push("2")
+    await asyncio.sleep(120)
+    last = next(one for one in reversed(scene.events) if isinstance(one, Reconciled))
+    assert [one.reason for one in last.failed] == [SkipReason.REFUSED]
+    assert "the API server refuses it: admission webhook" in last.failed[0].message
+    assert len(scene.on("1")) == NODES
+    scene.of_deployer = none
+    scene.request()
+    await ends(scene, "2")
 
 
 @pytest.mark.sampled
 @both
-def test_a_bad_image_is_halted_in_the_canary_and_a_revert_in_git_touches_only_its_pods(
-    powers: Powers,
+async def test_a_bad_image_is_halted_in_the_canary_and_a_revert_in_git_touches_only_its_pods(
+    scene: Scene, /, powers: Powers
 ) -> None:
-    async def script(scene: Scene) -> None:
-        spoil(scene, PodFault("*:2", Trouble.NEVER_PULLED))
-        first = {pod.uid for _, pod in scene.pods().values()}
-        scene.push("2")
-        await asyncio.sleep(1800)
-        touched = scene.on("2")
-        assert 1 <= len(touched) <= 2
-        assert len([one for one in scene.events if isinstance(one, RolloutHalted)]) == 1
-        assert scene.decision.halt is not None
-        assert scene.decision.halt.stage == "canary"
-        untouched = {pod.uid for tag, pod in scene.pods().values() if tag == "1"}
-        assert untouched < first
-        scene.push("1")
-        await ends(scene, "1")
-        assert untouched <= {pod.uid for _, pod in scene.pods().values()}
-        assert len((await scene.cluster.list(CONTROLLER_REVISION)).items) == 1
-
-    play(powers, script)
+    spoil(scene, PodFault("*:2", Trouble.NEVER_PULLED))
+    first = {pod.uid for _, pod in scene.pods().values()}
+    scene.push("2")
+    await asyncio.sleep(1800)
+    touched = scene.on("2")
+    assert 1 <= len(touched) <= 2
+    assert len([one for one in scene.events if isinstance(one, RolloutHalted)]) == 1
+    assert scene.decision.halt is not None
+    assert scene.decision.halt.stage == "canary"
+    untouched = {pod.uid for tag, pod in scene.pods().values() if tag == "1"}
+    assert untouched < first
+    scene.push("1")
+    await ends(scene, "1")
+    assert untouched <= {pod.uid for _, pod in scene.pods().values()}
+    assert len((await scene.cluster.list(CONTROLLER_REVISION)).items) == 1
 
 
 @pytest.mark.sampled
 @both
-def test_nodes_that_join_and_pods_that_are_deleted_in_the_canary_get_the_proven_template(
-    powers: Powers,
+async def test_nodes_that_join_and_pods_that_are_deleted_in_the_canary_get_the_proven_template(
+    scene: Scene, /, powers: Powers
 ) -> None:
-    async def script(scene: Scene) -> None:
-        scene.push("2")
-        await scene.until(lambda: len(scene.on("2")) == 2, 2)
-        canary = scene.on("2")
-        scene.cluster.add_nodes(NodeSpec(f"new-{n}") for n in range(5))
-        for node in sorted(scene.on("1"))[:4]:
-            await delete(scene, node)
-        for _ in range(12):
-            await asyncio.sleep(5)
-            assert scene.on("2") == canary
-        assert len(scene.on("1")) == NODES + 5 - 2
-        await ends(scene, "2", NODES + 5)
-
-    play(powers, script)
+    scene.push("2")
+    await scene.until(lambda: len(scene.on("2")) == 2, 2)
+    canary = scene.on("2")
+    scene.cluster.add_nodes(NodeSpec(f"new-{n}") for n in range(5))
+    for node in sorted(scene.on("1"))[:4]:
+        await delete(scene, node)
+    for _ in range(12):
+        await asyncio.sleep(5)
+        assert scene.on("2") == canary
+    assert len(scene.on("1")) == NODES + 5 - 2
+    await ends(scene, "2", NODES + 5)
 
 
 @pytest.mark.sampled
 @both
-def test_a_pinned_pod_that_is_deleted_in_the_canary_is_brought_back_in_its_stage(
-    powers: Powers,
+async def test_a_pinned_pod_that_is_deleted_in_the_canary_is_brought_back_in_its_stage(
+    scene: Scene, /, powers: Powers
 ) -> None:
-    async def script(scene: Scene) -> None:
-        scene.push("2")
-        await scene.until(lambda: len(scene.on("2")) == 2, 2)
-        canary = scene.on("2")
-        await delete(scene, min(canary))
-        for _ in range(30):
-            await asyncio.sleep(2)
-            assert scene.on("2") <= canary
-        await ends(scene, "2")
-
-    play(powers, script)
+    scene.push("2")
+    await scene.until(lambda: len(scene.on("2")) == 2, 2)
+    canary = scene.on("2")
+    await delete(scene, min(canary))
+    for _ in range(30):
+        await asyncio.sleep(2)
+        assert scene.on("2") <= canary
+    await ends(scene, "2")
 
 
 @pytest.mark.sampled
 @both
 @pytest.mark.parametrize("seconds", [3, 60, 170])
-def test_a_newer_commit_in_mid_rollout_starts_at_the_canary_again(
-    powers: Powers, seconds: int
+async def test_a_newer_commit_in_mid_rollout_starts_at_the_canary_again(
+    scene: Scene, /, powers: Powers, seconds: int
 ) -> None:
-    async def script(scene: Scene) -> None:
-        scene.push("2")
-        await asyncio.sleep(seconds)
-        scene.push("3")
-        for _ in range(20):
-            await asyncio.sleep(5)
-            assert len(scene.on("3")) <= 2
-        await ends(scene, "3")
-        stored = (await scene.cluster.list(CONTROLLER_REVISION)).items
-        assert len(stored) == 2
-
-    play(powers, script)
+    scene.push("2")
+    await asyncio.sleep(seconds)
+    scene.push("3")
+    for _ in range(20):
+        await asyncio.sleep(5)
+        assert len(scene.on("3")) <= 2
+    await ends(scene, "3")
+    stored = (await scene.cluster.list(CONTROLLER_REVISION)).items
+    assert len(stored) == 2
 
 
 @pytest.mark.sampled
 @both
 @pytest.mark.parametrize("seed", range(5))
-def test_processes_that_are_killed_at_any_instant_continue_where_they_were(
-    powers: Powers, seed: int
+async def test_processes_that_are_killed_at_any_instant_continue_where_they_were(
+    scene: Scene, /, powers: Powers, seed: int
 ) -> None:
-    async def script(scene: Scene) -> None:
-        chance = random.Random(seed)
-        scene.push("2")
-        for _ in range(30):
-            await asyncio.sleep(chance.uniform(0.001, 12))
-            scene.check()
-            scene.kill()
-            await asyncio.sleep(chance.choice((0.0, 0.5, 8.0)))
-            assert len(scene.on("2")) <= 2 or "canary" in scene.record().passed
-            scene.start()
-        await ends(scene, "2")
-
-    play(powers, script)
+    chance = random.Random(seed)
+    scene.push("2")
+    for _ in range(30):
+        await asyncio.sleep(chance.uniform(0.001, 12))
+        scene.check()
+        scene.kill()
+        await asyncio.sleep(chance.choice((0.0, 0.5, 8.0)))
+        assert len(scene.on("2")) <= 2 or "canary" in scene.record().passed
+        scene.start()
+    await ends(scene, "2")
 
 
 @pytest.mark.sampled
 @both
-def test_an_edit_of_the_template_during_a_rollout_is_corrected_and_restarts_no_pod(
-    powers: Powers,
+async def test_an_edit_of_the_template_during_a_rollout_is_corrected_and_restarts_no_pod(
+    scene: Scene, /, powers: Powers
 ) -> None:
-    async def script(scene: Scene) -> None:
-        scene.push("2")
-        await scene.until(lambda: len(scene.on("2")) == 2, 2)
-        await asyncio.sleep(30)
-        uids = {pod.uid for _, pod in scene.pods().values()}
-        containers = [{"name": "agent", "image": "example.com/agent:9"}]
-        patch = {"spec": {"template": {"spec": {"containers": containers}}}}
-        await scene.cluster.patch(DAEMONSET, "default", "agent", patch)
-        await asyncio.sleep(50)
-        assert await scene.tag() == "1"
-        assert {pod.uid for _, pod in scene.pods().values()} == uids
-        await ends(scene, "2")
-
-    play(powers, script)
+    scene.push("2")
+    await scene.until(lambda: len(scene.on("2")) == 2, 2)
+    await asyncio.sleep(30)
+    uids = {pod.uid for _, pod in scene.pods().values()}
+    containers = [{"name": "agent", "image": "example.com/agent:9"}]
+    patch = {"spec": {"template": {"spec": {"containers": containers}}}}
+    await scene.cluster.patch(DAEMONSET, "default", "agent", patch)
+    await asyncio.sleep(50)
+    assert await scene.tag() == "1"
+    assert {pod.uid for _, pod in scene.pods().values()} == uids
+    await ends(scene, "2")
 
 
 @pytest.mark.sampled
 @both
-def test_a_deleted_target_revision_is_created_again_and_the_rollout_starts_at_the_canary(
-    powers: Powers,
+async def test_a_deleted_target_revision_is_created_again_and_the_rollout_starts_at_the_canary(
+    scene: Scene, /, powers: Powers
 ) -> None:
-    async def script(scene: Scene) -> None:
-        scene.push("2")
-        await scene.until(lambda: len(scene.on("2")) == 2, 2)
-        await asyncio.sleep(30)
-        name = (await scene.daemonset())["metadata"]["annotations"][names.TARGET]
-        await scene.cluster.delete(CONTROLLER_REVISION, "default", name)
-        await ends(scene, "2")
-
-    play(powers, script)
+    scene.push("2")
+    await scene.until(lambda: len(scene.on("2")) == 2, 2)
+    await asyncio.sleep(30)
+    name = (await scene.daemonset())["metadata"]["annotations"][names.TARGET]
+    await scene.cluster.delete(CONTROLLER_REVISION, "default", name)
+    await ends(scene, "2")
 
 
 @pytest.mark.sampled
 @both
-def test_a_policy_that_is_removed_in_mid_rollout_leaves_the_strategy_of_git_to_the_controller(
-    powers: Powers,
+async def test_a_policy_that_is_removed_in_mid_rollout_leaves_the_strategy_of_git_to_the_controller(
+    scene: Scene, /, powers: Powers
 ) -> None:
-    async def script(scene: Scene) -> None:
-        scene.push("2")
-        await scene.until(lambda: len(scene.on("2")) == 2, 2)
-        scene.history.policy = ""
-        scene.push("2")
-        await ends(scene, "2")
-        daemonset = await scene.daemonset()
-        assert daemonset["spec"]["updateStrategy"]["type"] == "RollingUpdate"
-        assert names.ROLLOUT_POLICY not in daemonset["metadata"]["annotations"]
-
-    play(powers, script)
+    scene.push("2")
+    await scene.until(lambda: len(scene.on("2")) == 2, 2)
+    scene.history.policy = ""
+    scene.push("2")
+    await ends(scene, "2")
+    daemonset = await scene.daemonset()
+    assert daemonset["spec"]["updateStrategy"]["type"] == "RollingUpdate"
+    assert names.ROLLOUT_POLICY not in daemonset["metadata"]["annotations"]
 
 
 @pytest.mark.sampled
 @both
-def test_a_suspended_agent_takes_no_further_node_until_it_is_resumed(powers: Powers) -> None:
-    async def script(scene: Scene) -> None:
-        scene.push("2")
-        await scene.until(lambda: len(scene.on("2")) == 2, 2)
-        for value in ("true", None):
-            patch = {"metadata": {"annotations": {names.SUSPEND: value}}}
-            await scene.cluster.patch(DAEMONSET, "default", "agent", patch)
-            if value:
-                await asyncio.sleep(1800)
-                assert len(scene.on("2")) == 2
-                assert scene.decision.hold is not None
-                assert scene.decision.hold.reason == "suspended"
-        await ends(scene, "2")
-
-    play(powers, script)
-
-
-@pytest.mark.sampled
-@both
-def test_an_agent_on_hold_keeps_its_template_and_takes_the_next_commit_once_released(
-    powers: Powers,
+async def test_an_agent_on_hold_keeps_its_template_and_takes_the_next_commit_once_released(
+    scene: Scene, /, powers: Powers
 ) -> None:
-    async def script(scene: Scene) -> None:
-        scene.history.agent = "hold: true\n"
-        scene.push("2")
-        await asyncio.sleep(600)
-        assert not scene.on("2")
-        assert await scene.tag() == "1"
-        scene.history.agent = ""
-        scene.push("2")
-        await asyncio.sleep(60)
-        assert len(scene.on("2")) == 2
-        await ends(scene, "2")
-
-    play(powers, script)
+    scene.history.agent = "hold: true\n"
+    scene.push("2")
+    await asyncio.sleep(600)
+    assert not scene.on("2")
+    assert await scene.tag() == "1"
+    scene.history.agent = ""
+    scene.push("2")
+    await asyncio.sleep(60)
+    assert len(scene.on("2")) == 2
+    await ends(scene, "2")
 
 
 @pytest.mark.sampled
 @both
-def test_the_policy_may_change_in_mid_rollout(powers: Powers) -> None:
-    async def script(scene: Scene) -> None:
-        scene.push("2")
-        await scene.until(lambda: len(scene.on("2")) == 2, 2)
-        scene.history.policy = POLICY.replace("count: 2", "count: 3")
-        scene.push("2")
-        await scene.until(lambda: len(scene.on("2")) == 3, 2)
-        await ends(scene, "2")
-
-    play(powers, script)
+async def test_the_policy_may_change_in_mid_rollout(scene: Scene, /, powers: Powers) -> None:
+    scene.push("2")
+    await scene.until(lambda: len(scene.on("2")) == 2, 2)
+    scene.history.policy = POLICY.replace("count: 2", "count: 3")
+    scene.push("2")
+    await scene.until(lambda: len(scene.on("2")) == 3, 2)
+    await ends(scene, "2")
 
 
 @pytest.mark.sampled
@@ -297,4 +247,4 @@ def test_a_stage_waits_for_its_approval_on_the_target_revision_of_each_rollout(
             await ends(scene, tag)
 
     policy = POLICY.replace("name: rest,", "name: rest, approval: {from: [team-a]},")
-    play(powers, script, policy=policy)
+    play(script, powers, policy=policy)

@@ -13,39 +13,41 @@ from gitops_ds.deployer import state_store
 from gitops_ds.model import names
 from gitops_ds.model.events.rollouts import StagePassed
 from gitops_ds.model.objects import CONTROLLER_REVISION
-from tests.deployer.rollout_scene import NODES, Scene, play
+from tests.deployer import rollout_scene
+from tests.deployer.rollout_scene import NODES, Scene
+
+play = rollout_scene.play
 
 both = pytest.mark.parametrize("powers", [Powers.PACE, Powers.FULL])
 
 
 @both
-def test_a_commit_rolls_out_in_stages_and_the_template_follows(powers: Powers) -> None:
-    async def script(scene: Scene) -> None:
-        uids = {pod.uid for _, pod in scene.pods().values()}
-        scene.push("2")
-        await asyncio.sleep(100)
-        assert len(scene.on("2")) == 2
-        assert await scene.tag() == "1"
-        daemonset = await scene.daemonset()
-        assert daemonset["spec"]["updateStrategy"]["type"] == "OnDelete"
-        assert names.TARGET in daemonset["metadata"]["annotations"]
-        await scene.until(lambda: len(scene.on("2")) == NODES)
-        await asyncio.sleep(120)
-        assert await scene.tag() == "2"
-        daemonset = await scene.daemonset()
-        assert names.TARGET not in daemonset["metadata"]["annotations"]
-        assert daemonset["status"]["updatedNumberScheduled"] == NODES
-        assert not uids & {pod.uid for _, pod in scene.pods().values()}
-        stored = (await scene.cluster.list(CONTROLLER_REVISION)).items
-        assert sorted(one["revision"] for one in stored) == [1, 2]
-        causes = [one["metadata"]["annotations"].get(names.CHANGE_CAUSE) for one in stored]
-        assert causes == ["A change"] * 2
-        stages = [event.stage for event in scene.events if isinstance(event, StagePassed)]
-        assert stages == ["canary", "rest"]
-        state = await state_store.load(scene.cluster, "gitops-ds", "test")
-        assert state.last_good == scene.history.id(1)
-        first = {pod.uid for _, pod in scene.pods().values()}
-        await asyncio.sleep(3600)
-        assert first == {pod.uid for _, pod in scene.pods().values()}
-
-    play(powers, script)
+async def test_a_commit_rolls_out_in_stages_and_the_template_follows(
+    scene: Scene, /, powers: Powers
+) -> None:
+    uids = {pod.uid for _, pod in scene.pods().values()}
+    scene.push("2")
+    await asyncio.sleep(100)
+    assert len(scene.on("2")) == 2
+    assert await scene.tag() == "1"
+    daemonset = await scene.daemonset()
+    assert daemonset["spec"]["updateStrategy"]["type"] == "OnDelete"
+    assert names.TARGET in daemonset["metadata"]["annotations"]
+    await scene.until(lambda: len(scene.on("2")) == NODES)
+    await asyncio.sleep(120)
+    assert await scene.tag() == "2"
+    daemonset = await scene.daemonset()
+    assert names.TARGET not in daemonset["metadata"]["annotations"]
+    assert daemonset["status"]["updatedNumberScheduled"] == NODES
+    assert not uids & {pod.uid for _, pod in scene.pods().values()}
+    stored = (await scene.cluster.list(CONTROLLER_REVISION)).items
+    assert sorted(one["revision"] for one in stored) == [1, 2]
+    causes = [one["metadata"]["annotations"].get(names.CHANGE_CAUSE) for one in stored]
+    assert causes == ["A change"] * 2
+    stages = [event.stage for event in scene.events if isinstance(event, StagePassed)]
+    assert stages == ["canary", "rest"]
+    state = await state_store.load(scene.cluster, "gitops-ds", "test")
+    assert state.last_good == scene.history.id(1)
+    first = {pod.uid for _, pod in scene.pods().values()}
+    await asyncio.sleep(3600)
+    assert first == {pod.uid for _, pod in scene.pods().values()}

@@ -24,8 +24,11 @@ from gitops_ds.model.sources.source_tree import CommitInfo, SourceTree
 from gitops_ds.simulator import virtual_time
 from gitops_ds.telemetry import kube_events, log_lines, metrics, notifications
 from gitops_ds.telemetry.kube_events import InvolvedObject
-from tests.deployer.test_loop import AGENT, Scene, edit, play
+from tests.deployer import test_loop
+from tests.deployer.test_loop import AGENT, Scene, edit
 from tests.deployer.test_requests import annotate
+
+play = test_loop.play
 
 STATE = InvolvedObject("v1", "ConfigMap", "gitops-ds", "gitops-ds-test")
 ELSEWHERE = AGENT.format(tag="2").replace("namespace: default", "namespace: new")
@@ -39,31 +42,28 @@ async def away(scene: Scene) -> None:
     scene.history.unreachable = True
 
 
-def test_a_copy_has_no_commit_and_no_owner() -> None:
-    async def script(scene: Scene) -> None:
-        await scene.settle()
-        body = copy.deepcopy(dict(await scene.cluster.get(DAEMONSET, "default", "agent")))
-        copied = {"name": "copy", "namespace": "default"}
-        kept = {part: body["metadata"][part] for part in ("labels", "annotations")}
-        spec = body["spec"]
-        for labels in (spec["selector"]["matchLabels"], spec["template"]["metadata"]["labels"]):
-            labels["app"] = "copy"
-        await scene.cluster.create(DAEMONSET, {**body, "metadata": {**copied, **kept}})
-        await scene.settle()
-        now = virtual_time.clock()()
-        original, copied_agent = await agents.list_agents(scene.cluster, "gitops-ds", now)
-        assert agents.commit_of(original) == scene.history.id(0)
-        assert agents.owner(original.seen)
-        assert agents.commit_of(copied_agent) == ""
-        assert agents.owner(copied_agent.seen) == ""
-        state, message = agents.sync_of(copied_agent)
-        assert (state, message) == (
-            "Unknown",
-            "not applied by gitops-ds: its annotations are copied",
-        )
-        assert {copied_agent.commit_of(one) for one in copied_agent.history} <= {""}
-
-    play(script)
+async def test_a_copy_has_no_commit_and_no_owner(scene: Scene, /) -> None:
+    await scene.settle()
+    body = copy.deepcopy(dict(await scene.cluster.get(DAEMONSET, "default", "agent")))
+    copied = {"name": "copy", "namespace": "default"}
+    kept = {part: body["metadata"][part] for part in ("labels", "annotations")}
+    spec = body["spec"]
+    for labels in (spec["selector"]["matchLabels"], spec["template"]["metadata"]["labels"]):
+        labels["app"] = "copy"
+    await scene.cluster.create(DAEMONSET, {**body, "metadata": {**copied, **kept}})
+    await scene.settle()
+    now = virtual_time.clock()()
+    original, copied_agent = await agents.list_agents(scene.cluster, "gitops-ds", now)
+    assert agents.commit_of(original) == scene.history.id(0)
+    assert agents.owner(original.seen)
+    assert agents.commit_of(copied_agent) == ""
+    assert agents.owner(copied_agent.seen) == ""
+    state, message = agents.sync_of(copied_agent)
+    assert (state, message) == (
+        "Unknown",
+        "not applied by gitops-ds: its annotations are copied",
+    )
+    assert {copied_agent.commit_of(one) for one in copied_agent.history} <= {""}
 
 
 async def held(scene: Scene) -> None:
@@ -94,78 +94,72 @@ async def sync(scene: Scene) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize("condition", TROUBLES, ids=str)
-def test_a_problem_is_shown_in_every_output(condition: Condition) -> None:
-    async def script(scene: Scene) -> None:
-        await scene.settle()
-        await asyncio.sleep(10)
-        assert await sync(scene) == ("Synced", "")
-        await TROUBLES[condition](scene)
-        await scene.settle()
-        await asyncio.sleep(10)
-        effect = EFFECTS[condition]
-        state, why = await sync(scene)
-        assert (state, bool(why)) == (effect.sync, True)
-        assert table.apart(
-            await agents.list_agents(scene.cluster, "gitops-ds", virtual_time.clock()())
-        ) == [f"{state} (1 DaemonSet): {why}"]
-        [shown] = await sources.look(scene.cluster, "gitops-ds", virtual_time.clock()())
-        assert (shown.condition, shown.applied, shown.message) == (
-            condition,
-            scene.history.id(0),
-            why,
-        )
-        assert scene.loop.status is not None
-        assert scene.loop.status.condition is condition
-        last = scene.events_of(SourceChanged)[-1]
-        assert isinstance(last, SourceChanged)
-        assert (last.level, last.tone) == (effect.level, effect.tone)
-        reasons = {
-            event.reason
-            for record in scene.events
-            if (event := kube_events.kube_event(record, STATE)) is not None
-        }
-        assert effect.reason in reasons
-        counted = metrics.Metrics(metrics.MetricsSource(sources=lambda: [shown]))
-        for record in scene.events:
-            counted.handle(record)
-        text = counted.text().decode()
-        assert (
-            f'gitopsds_source_condition{{condition="{condition}",'
-            f'repository="{shown.repository}"}} 1.0' in text
-        )
-        assert f'gitopsds_commit_info{{commit="{scene.history.id(0)}"}} 1.0' in text, (
-            "only what was applied as a whole"
-        )
-        assert ('result="partial"' in text) == (condition is Condition.PARTLY_APPLIED)
-
-    play(script)
+async def test_a_problem_is_shown_in_every_output(scene: Scene, /, condition: Condition) -> None:
+    await scene.settle()
+    await asyncio.sleep(10)
+    assert await sync(scene) == ("Synced", "")
+    await TROUBLES[condition](scene)
+    await scene.settle()
+    await asyncio.sleep(10)
+    effect = EFFECTS[condition]
+    state, why = await sync(scene)
+    assert (state, bool(why)) == (effect.sync, True)
+    assert table.apart(
+        await agents.list_agents(scene.cluster, "gitops-ds", virtual_time.clock()())
+    ) == [f"{state} (1 DaemonSet): {why}"]
+    [shown] = await sources.look(scene.cluster, "gitops-ds", virtual_time.clock()())
+    assert (shown.condition, shown.applied, shown.message) == (
+        condition,
+        scene.history.id(0),
+        why,
+    )
+    assert scene.loop.status is not None
+    assert scene.loop.status.condition is condition
+    last = scene.events_of(SourceChanged)[-1]
+    assert isinstance(last, SourceChanged)
+    assert (last.level, last.tone) == (effect.level, effect.tone)
+    reasons = {
+        event.reason
+        for record in scene.events
+        if (event := kube_events.kube_event(record, STATE)) is not None
+    }
+    assert effect.reason in reasons
+    counted = metrics.Metrics(metrics.MetricsSource(sources=lambda: [shown]))
+    for record in scene.events:
+        counted.handle(record)
+    text = counted.text().decode()
+    assert (
+        f'gitopsds_source_condition{{condition="{condition}",'
+        f'repository="{shown.repository}"}} 1.0' in text
+    )
+    assert f'gitopsds_commit_info{{commit="{scene.history.id(0)}"}} 1.0' in text, (
+        "only what was applied as a whole"
+    )
+    assert ('result="partial"' in text) == (condition is Condition.PARTLY_APPLIED)
 
 
-def test_a_commit_in_which_another_owner_keeps_an_object_is_not_shown_as_applied() -> None:
-    async def script(scene: Scene) -> None:
-        await scene.settle()
-        await asyncio.sleep(10)
-        helm = {
-            "labels": {"app.kubernetes.io/managed-by": "Helm"},
-            "annotations": {"meta.helm.sh/release-name": "x"},
-        }
-        theirs = {
-            "apiVersion": "v1",
-            "kind": "ConfigMap",
-            "metadata": {"namespace": "default", "name": "theirs", **helm},
-        }
-        await scene.cluster.client("helm").create(CONFIG_MAP, theirs)
-        ours = (
-            "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: theirs, namespace: default}\n"
-        )
-        commit = scene.history.push(AGENT.format(tag="2") + ours)
-        await scene.settle()
-        await asyncio.sleep(10)
-        [shown] = await sources.look(scene.cluster, "gitops-ds", virtual_time.clock()())
-        assert (shown.condition, shown.newest) == (Condition.PARTLY_APPLIED, commit)
-        assert shown.applied == scene.history.id(0)
-
-    play(script)
+async def test_a_commit_in_which_another_owner_keeps_an_object_is_not_shown_as_applied(
+    scene: Scene, /
+) -> None:
+    await scene.settle()
+    await asyncio.sleep(10)
+    helm = {
+        "labels": {"app.kubernetes.io/managed-by": "Helm"},
+        "annotations": {"meta.helm.sh/release-name": "x"},
+    }
+    theirs = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"namespace": "default", "name": "theirs", **helm},
+    }
+    await scene.cluster.client("helm").create(CONFIG_MAP, theirs)
+    ours = "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: theirs, namespace: default}\n"
+    commit = scene.history.push(AGENT.format(tag="2") + ours)
+    await scene.settle()
+    await asyncio.sleep(10)
+    [shown] = await sources.look(scene.cluster, "gitops-ds", virtual_time.clock()())
+    assert (shown.condition, shown.newest) == (Condition.PARTLY_APPLIED, commit)
+    assert shown.applied == scene.history.id(0)
 
 
 @pytest.mark.sampled
@@ -173,78 +167,70 @@ def test_a_commit_in_which_another_owner_keeps_an_object_is_not_shown_as_applied
     "condition",
     [Condition.REJECTED, Condition.UNREACHABLE, Condition.HELD, Condition.PARTLY_APPLIED],
 )
-def test_people_are_notified_of_it(condition: Condition) -> None:
-    async def script(scene: Scene) -> None:
+async def test_people_are_notified_of_it(scene: Scene, /, condition: Condition) -> None:
+    await scene.settle()
+    await TROUBLES[condition](scene)
+    for _ in range(30):
         await scene.settle()
-        await TROUBLES[condition](scene)
-        for _ in range(30):
-            await scene.settle()
-        fold = notifications.NotificationBuilder()
-        pieces = [
-            piece for record in scene.events if (piece := fold.handle(record, "fleet")) is not None
-        ]
-        assert [piece for piece in pieces if piece.loud]
-        applied = [piece.commit for piece in pieces if piece.topic == "applied"]
-        assert set(applied) <= {scene.history.id(0)}
-
-    play(script)
+    fold = notifications.NotificationBuilder()
+    pieces = [
+        piece for record in scene.events if (piece := fold.handle(record, "fleet")) is not None
+    ]
+    assert [piece for piece in pieces if piece.loud]
+    applied = [piece.commit for piece in pieces if piece.topic == "applied"]
+    assert set(applied) <= {scene.history.id(0)}
 
 
-def test_without_a_service_nothing_is_in_sync_and_no_commit_is_claimed_for_a_spec_of_others() -> (
-    None
-):
-    async def script(scene: Scene) -> None:
-        await scene.settle()
-        await asyncio.sleep(10)
-        scene.loop.stop()
-        await asyncio.sleep(10)
-        assert await sync(scene) == ("Unknown", agents.UNFOLLOWED)
-        [agent] = await agents.list_agents(scene.cluster, "gitops-ds", virtual_time.clock()())
-        assert agents.commit_of(agent) == scene.history.id(0)
-        await edit(scene, "3")
-        [agent] = await agents.list_agents(scene.cluster, "gitops-ds", virtual_time.clock()())
-        assert agents.commit_of(agent) == ""
-
-    play(script)
+async def test_without_a_service_nothing_is_in_sync_and_no_commit_is_claimed_for_a_spec_of_others(
+    scene: Scene, /
+) -> None:
+    await scene.settle()
+    await asyncio.sleep(10)
+    scene.loop.stop()
+    await asyncio.sleep(10)
+    assert await sync(scene) == ("Unknown", agents.UNFOLLOWED)
+    [agent] = await agents.list_agents(scene.cluster, "gitops-ds", virtual_time.clock()())
+    assert agents.commit_of(agent) == scene.history.id(0)
+    await edit(scene, "3")
+    [agent] = await agents.list_agents(scene.cluster, "gitops-ds", virtual_time.clock()())
+    assert agents.commit_of(agent) == ""
 
 
-def test_a_service_that_was_killed_counts_until_two_heartbeats_are_missed() -> None:
-    async def script(scene: Scene) -> None:
-        await scene.settle()
-        await asyncio.sleep(source_status_store.HEARTBEAT * 4)
-        assert (await sync(scene))[0] == "Synced", "a heartbeat keeps it current"
-        body = await scene.cluster.get(
-            CONFIG_MAP, "gitops-ds", source_status_store.config_map_name("test")
-        )
-        now = virtual_time.clock()()
-        statuses = await source_status_store.load_all(
-            scene.cluster,
-            "gitops-ds",
-            now + source_status_store.FRESH + source_status_store.HEARTBEAT,
-        )
-        assert not statuses["test"].active
-        assert body["data"]["condition"] == "Synced"
+async def test_a_service_that_was_killed_counts_until_two_heartbeats_are_missed(
+    scene: Scene, /
+) -> None:
+    await scene.settle()
+    await asyncio.sleep(source_status_store.HEARTBEAT * 4)
+    assert (await sync(scene))[0] == "Synced", "a heartbeat keeps it current"
+    body = await scene.cluster.get(
+        CONFIG_MAP, "gitops-ds", source_status_store.config_map_name("test")
+    )
+    now = virtual_time.clock()()
+    statuses = await source_status_store.load_all(
+        scene.cluster,
+        "gitops-ds",
+        now + source_status_store.FRESH + source_status_store.HEARTBEAT,
+    )
+    assert not statuses["test"].active
+    assert body["data"]["condition"] == "Synced"
 
-    play(script)
 
+async def test_an_apply_of_another_commit_beside_a_running_service_is_refused(
+    scene: Scene, /
+) -> None:
+    await scene.settle()
+    await asyncio.sleep(10)
+    place = DeployTarget(scene.cluster, "gitops-ds", "test", "", clock=virtual_time.clock())
 
-def test_an_apply_of_another_commit_beside_a_running_service_is_refused() -> None:
-    async def script(scene: Scene) -> None:
-        await scene.settle()
-        await asyncio.sleep(10)
-        place = DeployTarget(scene.cluster, "gitops-ds", "test", "", clock=virtual_time.clock())
+    def snapshot(commit: str) -> SourceTree:
+        return SourceTree(CommitInfo(CommitId(commit), (), datetime.now(UTC), "Ann", "one"), {})
 
-        def snapshot(commit: str) -> SourceTree:
-            return SourceTree(CommitInfo(CommitId(commit), (), datetime.now(UTC), "Ann", "one"), {})
-
-        await apply.refuse_beside_a_service(place, snapshot(scene.history.id(0)))
-        with pytest.raises(errors.Refused, match="--force-local"):
-            await apply.refuse_beside_a_service(place, snapshot("f" * 40))
-        scene.loop.stop()
-        await asyncio.sleep(10)
+    await apply.refuse_beside_a_service(place, snapshot(scene.history.id(0)))
+    with pytest.raises(errors.Refused, match="--force-local"):
         await apply.refuse_beside_a_service(place, snapshot("f" * 40))
-
-    play(script)
+    scene.loop.stop()
+    await asyncio.sleep(10)
+    await apply.refuse_beside_a_service(place, snapshot("f" * 40))
 
 
 def test_every_condition_has_an_effect_and_every_guard_a_row() -> None:

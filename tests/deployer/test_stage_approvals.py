@@ -19,7 +19,10 @@ from gitops_ds.plan.options import ApplyOptions
 from gitops_ds.service.rollouts.approval_writer import ApprovalContext, ApprovalWriter
 from gitops_ds.settings.approvers import ApproverSettings
 from gitops_ds.settings.repository import RepositorySettings, VerifySettings
-from tests.deployer.rollout_scene import POLICY, Scene, play
+from tests.deployer import rollout_scene
+from tests.deployer.rollout_scene import POLICY, Scene
+
+play = rollout_scene.play
 
 APPROVED = POLICY.replace("name: rest,", "name: rest, approval: {from: [team-a]},")
 OPTIONS = ApplyOptions(patience=0.0, approvers=frozenset({"team-a"}))
@@ -94,55 +97,51 @@ async def annotate(scene: Scene, **annotations: str) -> None:
 
 @pytest.mark.sampled
 @pytest.mark.parametrize("powers", [Powers.PACE, Powers.FULL])
-def test_a_signed_commit_opens_the_stage_of_its_rollout_and_no_annotation_does(
-    powers: Powers,
+@pytest.mark.play(policy=APPROVED, options=OPTIONS)
+async def test_a_signed_commit_opens_the_stage_of_its_rollout_and_no_annotation_does(
+    scene: Scene, /, powers: Powers
 ) -> None:
-    async def script(scene: Scene) -> None:
-        commits = Commits()
-        follow(scene, commits)
-        for tag in ("2", "3"):
-            scene.push(tag)
-            await asyncio.sleep(1200)
-            hold = scene.decision.hold
-            assert hold is not None
-            assert hold.reason == "approval by team-a"
-            await annotate(scene, approve="rest")
-            await asyncio.sleep(300)
-            assert len(scene.on(tag)) == 2, "the approval of a person with rights in the cluster"
-            rollout = scene.observed()
-            assert rollout is not None
-            value = f"default/agent/rest {rollout.commit}"
-            commits.found.insert(0, ApprovalCommit(CommitId("e" * 40), (value,)))
-            await scene.until(lambda: scene.observed() is None, 20)
-            assert len(scene.on(tag)) == 10
-            looks = commits.looks
-            await asyncio.sleep(1200)
-            assert commits.looks == looks, "nothing waits"
-        held = [one.hold for one in scene.events if isinstance(one, RolloutHeld)]
-        assert len([one for one in held if one.reason == "approval by team-a"]) == 2
-        approved = [one for one in scene.events if isinstance(one, StageApproved)]
-        assert [one.approval for one in approved] == [
-            "ada@example.com (team-a), commit eeeeeeeeeeee"
-        ] * 2
-
-    play(powers, script, policy=APPROVED, options=OPTIONS)
-
-
-def test_an_approval_that_no_approver_gave_is_removed() -> None:
-    async def script(scene: Scene) -> None:
-        scene.push("2")
+    commits = Commits()
+    follow(scene, commits)
+    for tag in ("2", "3"):
+        scene.push(tag)
         await asyncio.sleep(1200)
+        hold = scene.decision.hold
+        assert hold is not None
+        assert hold.reason == "approval by team-a"
+        await annotate(scene, approve="rest")
+        await asyncio.sleep(300)
+        assert len(scene.on(tag)) == 2, "the approval of a person with rights in the cluster"
         rollout = scene.observed()
         assert rollout is not None
-        hash = rollout.target.hash
-        await annotate(scene, approvals=f'[{{"stage":"rest","hash":"{hash}x","by":"eve"}}]')
-        await asyncio.sleep(300)
-        assert len(scene.on("2")) == 2, "of another target"
-        follow(scene, Commits())
-        await annotate(scene, approvals=f'[{{"stage":"rest","hash":"{hash}","by":"eve"}}]')
-        await asyncio.sleep(300)
-        name = (await scene.daemonset())["metadata"]["annotations"][names.TARGET]
-        body = await scene.cluster.get(CONTROLLER_REVISION, "default", name)
-        assert body["metadata"]["annotations"][names.APPROVALS] == "[]"
+        value = f"default/agent/rest {rollout.commit}"
+        commits.found.insert(0, ApprovalCommit(CommitId("e" * 40), (value,)))
+        await scene.until(lambda: scene.observed() is None, 20)
+        assert len(scene.on(tag)) == 10
+        looks = commits.looks
+        await asyncio.sleep(1200)
+        assert commits.looks == looks, "nothing waits"
+    held = [one.hold for one in scene.events if isinstance(one, RolloutHeld)]
+    assert len([one for one in held if one.reason == "approval by team-a"]) == 2
+    approved = [one for one in scene.events if isinstance(one, StageApproved)]
+    assert [one.approval for one in approved] == [
+        "ada@example.com (team-a), commit eeeeeeeeeeee"
+    ] * 2
 
-    play(Powers.PACE, script, policy=APPROVED, options=OPTIONS)
+
+@pytest.mark.play(policy=APPROVED, options=OPTIONS)
+async def test_an_approval_that_no_approver_gave_is_removed(scene: Scene, /) -> None:
+    scene.push("2")
+    await asyncio.sleep(1200)
+    rollout = scene.observed()
+    assert rollout is not None
+    hash = rollout.target.hash
+    await annotate(scene, approvals=f'[{{"stage":"rest","hash":"{hash}x","by":"eve"}}]')
+    await asyncio.sleep(300)
+    assert len(scene.on("2")) == 2, "of another target"
+    follow(scene, Commits())
+    await annotate(scene, approvals=f'[{{"stage":"rest","hash":"{hash}","by":"eve"}}]')
+    await asyncio.sleep(300)
+    name = (await scene.daemonset())["metadata"]["annotations"][names.TARGET]
+    body = await scene.cluster.get(CONTROLLER_REVISION, "default", name)
+    assert body["metadata"]["annotations"][names.APPROVALS] == "[]"

@@ -82,81 +82,64 @@ def play(script: Callable[[Standby], Awaitable[None]]) -> None:
     virtual_time.run(main())
 
 
-def test_a_standby_writes_nothing_and_reports_no_commits_but_knows_the_desired_state() -> None:
-    async def script(scene: Standby) -> None:
-        await scene.look()
-        scene.push("2")
-        await scene.look()
-        assert scene.written == 0
-        assert scene.events == [
-            event for event in scene.events if isinstance(event, deployer.Timed)
-        ]
-        await scene.lead()
-        await scene.look()
-        assert KEY in scene.loop.manifests
-        assert str(scene.loop.manifests[KEY].body).count("agent:2") == 1
-        assert scene.written == 0
-
-    play(script)
+async def test_a_standby_writes_nothing_and_reports_no_commits_but_knows_the_desired_state(
+    scene: Standby, /
+) -> None:
+    await scene.look()
+    scene.push("2")
+    await scene.look()
+    assert scene.written == 0
+    assert scene.events == [event for event in scene.events if isinstance(event, deployer.Timed)]
+    await scene.lead()
+    await scene.look()
+    assert KEY in scene.loop.manifests
+    assert str(scene.loop.manifests[KEY].body).count("agent:2") == 1
+    assert scene.written == 0
 
 
-def test_unchanged_objects_are_requested_once() -> None:
-    async def script(scene: Standby) -> None:
-        await scene.look()
-        before = scene.request_count
-        await scene.look(50)
-        assert scene.request_count == before
-
-    play(script)
+async def test_unchanged_objects_are_requested_once(scene: Standby, /) -> None:
+    await scene.look()
+    before = scene.request_count
+    await scene.look(50)
+    assert scene.request_count == before
 
 
-def test_a_standby_that_becomes_leader_applies_the_pending_changes() -> None:
-    async def script(scene: Standby) -> None:
-        await scene.look()
-        scene.leader.stop_leading()
-        scene.push("2")
-        await scene.look()
-        assert scene.written == 0
-        scene.loop.start_leading()
-        await asyncio.sleep(1)
-        state = await state_store.load(scene.cluster, "gitops-ds", "test")
-        assert state.last_good == scene.history.id(1)
-        assert [event.commit for event in scene.events if isinstance(event, NewCommit)] == [
-            scene.history.id(1)
-        ]
-
-    play(script)
+async def test_a_standby_that_becomes_leader_applies_the_pending_changes(scene: Standby, /) -> None:
+    await scene.look()
+    scene.leader.stop_leading()
+    scene.push("2")
+    await scene.look()
+    assert scene.written == 0
+    scene.loop.start_leading()
+    await asyncio.sleep(1)
+    state = await state_store.load(scene.cluster, "gitops-ds", "test")
+    assert state.last_good == scene.history.id(1)
+    assert [event.commit for event in scene.events if isinstance(event, NewCommit)] == [
+        scene.history.id(1)
+    ]
 
 
-def test_a_standby_that_becomes_leader_of_a_finished_rollout_writes_and_reports_nothing_again() -> (
-    None
-):
-    async def script(scene: Standby) -> None:
-        scene.push("2")
-        await scene.lead()
-        await scene.look()
-        scene.leader.stop_leading()
-        scene.loop.start_leading()
-        await asyncio.sleep(5)
-        assert scene.written == 1  # that this replica follows the repository
-        assert not [
-            event for event in scene.events if isinstance(event, NewCommit | deployer.Applied)
-        ]
-
-    play(script)
+async def test_a_standby_that_becomes_leader_of_a_finished_rollout_writes_and_reports_nothing_again(
+    scene: Standby, /
+) -> None:
+    scene.push("2")
+    await scene.lead()
+    await scene.look()
+    scene.leader.stop_leading()
+    scene.loop.start_leading()
+    await asyncio.sleep(5)
+    assert scene.written == 1  # that this replica follows the repository
+    assert not [event for event in scene.events if isinstance(event, NewCommit | deployer.Applied)]
 
 
-def test_an_unreachable_server_is_reported_once_and_retried() -> None:
-    async def script(scene: Standby) -> None:
-        scene.history.unreachable = True
-        await scene.look()
-        failed = [event for event in scene.events if isinstance(event, deployer.ReconcileFailed)]
-        assert len(failed) == 1
-        assert failed[0].retry_in is not None
-        scene.history.unreachable = False
-        scene.push("2")
-        await scene.lead()
-        await scene.look()
-        assert "agent:2" in str(scene.loop.manifests[KEY].body)
-
-    play(script)
+async def test_an_unreachable_server_is_reported_once_and_retried(scene: Standby, /) -> None:
+    scene.history.unreachable = True
+    await scene.look()
+    failed = [event for event in scene.events if isinstance(event, deployer.ReconcileFailed)]
+    assert len(failed) == 1
+    assert failed[0].retry_in is not None
+    scene.history.unreachable = False
+    scene.push("2")
+    await scene.lead()
+    await scene.look()
+    assert "agent:2" in str(scene.loop.manifests[KEY].body)

@@ -46,7 +46,7 @@ def test_a_suspended_agent_takes_no_further_node_until_it_is_resumed(powers: Pow
         await suspend(scene, None)
         await ends(scene, "2")
 
-    play(powers, script)
+    play(script, powers)
 
 
 @pytest.mark.sampled
@@ -75,4 +75,4 @@ def test_the_rollout_of_a_commit_on_hold_takes_no_further_node_until_its_release
         await ends(scene, "2")
         assert names.HALTED not in (await scene.daemonset())["metadata"]["annotations"]
 
-    play(powers, script)
+    play(script, powers)

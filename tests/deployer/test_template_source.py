@@ -11,6 +11,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from functools import partial
 
+import pytest
+
 from gitops_ds import errors, simulator
 from gitops_ds.controller.controller import Controller
 from gitops_ds.controller.powers import Powers
@@ -200,89 +202,80 @@ def following(scene: Scene, claims: Claims, options: ApplyOptions) -> deployer_l
     return loop
 
 
-def test_a_new_or_changed_template_is_rolled_out_with_the_version_of_its_object() -> None:
-    async def script(scene: Scene) -> None:
-        await scene.put("agents", {"agent.yaml": agent()})
-        assert await scene.image() == "agent:1"
-        first = await scene.version("agents")
-        assert await scene.annotation(names.COMMIT) == f"configmap/default/agents@{first}"
-        assert await scene.annotation(names.PATH) == "configmap/default/agents/agent.yaml"
-        assert (
-            await scene.annotation(names.CHANGE_CAUSE) == "ConfigMap default/agents, key agent.yaml"
-        )
-        held = await scene.people.get(CONFIG_MAP, "default", "agents")
-        assert await scene.annotation(names.TEMPLATE_UID) == held["metadata"]["uid"]
+async def test_a_new_or_changed_template_is_rolled_out_with_the_version_of_its_object(
+    scene: Scene, /
+) -> None:
+    await scene.put("agents", {"agent.yaml": agent()})
+    assert await scene.image() == "agent:1"
+    first = await scene.version("agents")
+    assert await scene.annotation(names.COMMIT) == f"configmap/default/agents@{first}"
+    assert await scene.annotation(names.PATH) == "configmap/default/agents/agent.yaml"
+    assert await scene.annotation(names.CHANGE_CAUSE) == "ConfigMap default/agents, key agent.yaml"
+    held = await scene.people.get(CONFIG_MAP, "default", "agents")
+    assert await scene.annotation(names.TEMPLATE_UID) == held["metadata"]["uid"]
 
-        await scene.put("agents", {"agent.yaml": agent(image="agent:2")})
-        assert await scene.image() == "agent:2"
-        known = (
-            await state_store.load(scene.cluster, "gitops-ds", "templates-in-cluster")
-        ).revisions[key()]
-        second = await scene.version("agents")
-        assert known == {
-            1: f"configmap/default/agents@{first}",
-            2: f"configmap/default/agents@{second}",
-        }
+    await scene.put("agents", {"agent.yaml": agent(image="agent:2")})
+    assert await scene.image() == "agent:2"
+    known = (await state_store.load(scene.cluster, "gitops-ds", "templates-in-cluster")).revisions[
+        key()
+    ]
+    second = await scene.version("agents")
+    assert known == {
+        1: f"configmap/default/agents@{first}",
+        2: f"configmap/default/agents@{second}",
+    }
 
-        writes = scene.client.count.of("apply", "daemonsets")
-        await scene.put("agents", {"agent.yaml": "# only a comment\n" + agent(image="agent:2")})
-        assert scene.client.count.of("apply", "daemonsets") == writes
-        assert await scene.annotation(names.COMMIT) == f"configmap/default/agents@{second}"
-        assert "templates in the cluster: configmap/default/agents changed" in scene.log
-
-    play(script)
+    writes = scene.client.count.of("apply", "daemonsets")
+    await scene.put("agents", {"agent.yaml": "# only a comment\n" + agent(image="agent:2")})
+    assert scene.client.count.of("apply", "daemonsets") == writes
+    assert await scene.annotation(names.COMMIT) == f"configmap/default/agents@{second}"
+    assert "templates in the cluster: configmap/default/agents changed" in scene.log
 
 
 def key(name: str = "agent", namespace: str = "default") -> Key:
     return Key("apps", "DaemonSet", namespace, name)
 
 
-def test_several_keys_documents_and_objects_are_read_and_other_content_is_skipped() -> None:
-    async def script(scene: Scene) -> None:
-        items = "apiVersion: v1\nkind: List\nitems:\n- " + agent("c").replace("\n", "\n  ").rstrip()
-        await scene.put(
-            "one",
-            {
-                "a": agent("a"),
-                "several": f"{agent('b')}---\n{agent('b2')}",
-                "notes": "kind words: none",
-                "x.y": ":",
-            },
-        )
-        await scene.put("two", {"list.yaml": items, "values.json": "{}"}, kind=SECRET)
-        objects = [body["metadata"]["name"] for body in (await scene.people.list(DAEMONSET)).items]
-        assert sorted(objects) == ["a", "b", "b2", "c"]
-        assert not scene.guards
+async def test_several_keys_documents_and_objects_are_read_and_other_content_is_skipped(
+    scene: Scene, /
+) -> None:
+    items = "apiVersion: v1\nkind: List\nitems:\n- " + agent("c").replace("\n", "\n  ").rstrip()
+    await scene.put(
+        "one",
+        {
+            "a": agent("a"),
+            "several": f"{agent('b')}---\n{agent('b2')}",
+            "notes": "kind words: none",
+            "x.y": ":",
+        },
+    )
+    await scene.put("two", {"list.yaml": items, "values.json": "{}"}, kind=SECRET)
+    objects = [body["metadata"]["name"] for body in (await scene.people.list(DAEMONSET)).items]
+    assert sorted(objects) == ["a", "b", "b2", "c"]
+    assert not scene.guards
 
-    play(script)
 
+async def test_an_object_with_a_mistake_is_quarantined_alone(scene: Scene, /) -> None:
+    await scene.put("good", {"agent.yaml": agent("good")})
+    await scene.put("bad", {"agent": agent("bad"), "more.yaml": agent("bad-too")})
+    before = await scene.pods()
+    await scene.put(
+        "bad", {"agent": agent("bad", "agent:2").replace("image:", "\n        imagee:")}
+    )
+    await scene.put("good", {"agent.yaml": agent("good", "agent:2")})
+    assert [await scene.image(name) for name in ("good", "bad", "bad-too")] == [
+        "agent:2",
+        "agent:1",
+        "agent:1",
+    ]
+    assert "configmap/default/bad is not applied: configmap/default/bad/agent:10:9: " in scene.log
+    assert scene.log.count("configmap/default/bad is not applied") == 1
+    assert ("quarantined", "DaemonSet default/bad") in scene.guards
+    await asyncio.sleep(60)
+    assert len(before & await scene.pods()) == 6
 
-def test_an_object_with_a_mistake_is_quarantined_alone() -> None:
-    async def script(scene: Scene) -> None:
-        await scene.put("good", {"agent.yaml": agent("good")})
-        await scene.put("bad", {"agent": agent("bad"), "more.yaml": agent("bad-too")})
-        before = await scene.pods()
-        await scene.put(
-            "bad", {"agent": agent("bad", "agent:2").replace("image:", "\n        imagee:")}
-        )
-        await scene.put("good", {"agent.yaml": agent("good", "agent:2")})
-        assert [await scene.image(name) for name in ("good", "bad", "bad-too")] == [
-            "agent:2",
-            "agent:1",
-            "agent:1",
-        ]
-        assert (
-            "configmap/default/bad is not applied: configmap/default/bad/agent:10:9: " in scene.log
-        )
-        assert scene.log.count("configmap/default/bad is not applied") == 1
-        assert ("quarantined", "DaemonSet default/bad") in scene.guards
-        await asyncio.sleep(60)
-        assert len(before & await scene.pods()) == 6
-
-        await scene.put("bad", {"agent": agent("bad", "agent:3")})
-        assert [await scene.image("bad"), await scene.image("bad-too")] == ["agent:3", ""]
-
-    play(script)
+    await scene.put("bad", {"agent": agent("bad", "agent:3")})
+    assert [await scene.image("bad"), await scene.image("bad-too")] == ["agent:3", ""]
 
 
 def test_objects_removed_from_the_templates_are_kept_or_deleted_as_for_git() -> None:
@@ -309,142 +302,128 @@ def test_objects_removed_from_the_templates_are_kept_or_deleted_as_for_git() -> 
     play(kept, options=replace(PRUNING, guards=Guards()))
 
 
-def test_of_two_templates_for_one_object_the_older_one_counts_and_the_other_is_reported() -> None:
-    async def script(scene: Scene) -> None:
-        await scene.put("z-older", {"a": agent(image="older:1")})
-        await scene.put("a-younger", {"a": agent(image="younger:1")})
-        assert await scene.image() == "older:1"
-        assert scene.guards == [("named-twice", "DaemonSet default/agent")]
-        await scene.drop("z-older")
-        assert await scene.image() == "younger:1"
-
-    play(script)
-
-
-def test_git_has_precedence_and_an_object_changes_its_source_without_losing_a_pod() -> None:
-    async def script(scene: Scene) -> None:
-        await scene.put("agents", {"agent": agent()})
-        await asyncio.sleep(20)
-        before = await scene.pods()
-        assert (await scene.owner(), len(before)) == ("templates-in-cluster", 6)
-
-        await scene.push(agent("other") + "---\n" + agent())
-        assert await scene.owner() == "fleet"
-        assert ("named-in-git", "DaemonSet default/agent") in scene.guards
-        await scene.put("agents", {"agent": agent(image="agent:2")})
-        assert (await scene.image(), await scene.owner()) == ("agent:1", "fleet")
-        await scene.put("agents", {"agent": agent()})
-
-        await scene.push(agent("other"))
-        assert await scene.owner() == "templates-in-cluster"
-        assert (
-            await scene.annotation(names.COMMIT)
-            == f"configmap/default/agents@{await scene.version('agents')}"
-        )
-        await asyncio.sleep(20)
-        assert await scene.pods() == before
-
-        await scene.drop("agents")
-        # the last one: an empty render deletes nothing
-        assert await scene.owner() == "templates-in-cluster"
-        assert await scene.owner("other") == "fleet"
-
-    play(script, beside_git=True)
+async def test_of_two_templates_for_one_object_the_older_one_counts_and_the_other_is_reported(
+    scene: Scene, /
+) -> None:
+    await scene.put("z-older", {"a": agent(image="older:1")})
+    await scene.put("a-younger", {"a": agent(image="younger:1")})
+    assert await scene.image() == "older:1"
+    assert scene.guards == [("named-twice", "DaemonSet default/agent")]
+    await scene.drop("z-older")
+    assert await scene.image() == "younger:1"
 
 
-def test_templates_never_delete_objects_of_git_and_an_object_without_a_source_is_deleted() -> None:
-    async def script(scene: Scene) -> None:
-        await scene.put("agents", {"agent": agent(), "more": agent("more")})
-        await scene.push(agent("other") + "---\n" + agent(image="git:1"))
-        await scene.put("agents", {"more": agent("more")})
-        assert (await scene.image(), await scene.owner()) == ("git:1", "fleet")
-        await scene.push(agent("other"))
-        assert await scene.image() == ""  # no source defines it any longer
+@pytest.mark.play(beside_git=True)
+async def test_git_has_precedence_and_an_object_changes_its_source_without_losing_a_pod(
+    scene: Scene, /
+) -> None:
+    await scene.put("agents", {"agent": agent()})
+    await asyncio.sleep(20)
+    before = await scene.pods()
+    assert (await scene.owner(), len(before)) == ("templates-in-cluster", 6)
 
-    play(script, beside_git=True)
+    await scene.push(agent("other") + "---\n" + agent())
+    assert await scene.owner() == "fleet"
+    assert ("named-in-git", "DaemonSet default/agent") in scene.guards
+    await scene.put("agents", {"agent": agent(image="agent:2")})
+    assert (await scene.image(), await scene.owner()) == ("agent:1", "fleet")
+    await scene.put("agents", {"agent": agent()})
 
+    await scene.push(agent("other"))
+    assert await scene.owner() == "templates-in-cluster"
+    assert (
+        await scene.annotation(names.COMMIT)
+        == f"configmap/default/agents@{await scene.version('agents')}"
+    )
+    await asyncio.sleep(20)
+    assert await scene.pods() == before
 
-def test_a_template_names_only_objects_of_its_own_namespace_unless_it_is_in_the_services_own() -> (
-    None
-):
-    async def script(scene: Scene) -> None:
-        role = (
-            "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: "
-            "all}\nrules: []\n"
-        )
-        await scene.put(
-            "a", {"a": agent("far", namespace="kube-system"), "b": agent("near"), "c": role}
-        )
-        assert [await scene.image("far", "kube-system"), await scene.image("near")] == [
-            "",
-            "agent:1",
-        ]
-        assert sorted(scene.guards) == [
-            ("not-allowed", "ClusterRole all"),
-            ("not-allowed", "DaemonSet kube-system/far"),
-        ]
-        await scene.put(
-            "trusted", {"a": agent("far", namespace="kube-system")}, namespace="gitops-ds"
-        )
-        assert await scene.image("far", "kube-system") == "agent:1"
-        await scene.put("b", {"a": agent("own", namespace="gitops-ds")}, namespace="gitops-ds")
-        assert await scene.image("own", "gitops-ds") == ""
-        assert ("not-allowed", "DaemonSet gitops-ds/own") in scene.guards
-
-    play(script)
+    await scene.drop("agents")
+    # the last one: an empty render deletes nothing
+    assert await scene.owner() == "templates-in-cluster"
+    assert await scene.owner("other") == "fleet"
 
 
-def test_only_chosen_objects_count() -> None:
-    async def script(scene: Scene) -> None:
-        await scene.put("a", {"a": agent("a")})
-        await scene.put("b", {"b": agent("b", namespace="default")}, namespace="gitops-ds")
-        assert [await scene.image("a"), await scene.image("b")] == ["", "agent:1"]
-
-    play(script, chosen=TemplateSelector())
-
-
-def test_no_value_of_a_secret_is_reported() -> None:
-    async def script(scene: Scene) -> None:
-        await scene.put("hidden", {"agent": agent(image=f"{SECRET_IMAGE}:1")}, kind=SECRET)
-        await scene.put("hidden", {"agent": agent(image=f"{SECRET_IMAGE}:2")}, kind=SECRET)
-        assert await scene.image() == f"{SECRET_IMAGE}:2"
-        assert await scene.annotation(names.CHANGE_CAUSE) == "Secret default/hidden, key agent"
-        bad = agent(image=f"{SECRET_IMAGE}:3").replace(
-            "containers:", f"hostNetwork: {SECRET_IMAGE}\n      containers:"
-        )
-        await scene.put("hidden", {"agent": bad}, kind=SECRET)
-        assert "secret/default/hidden is not applied: secret/default/hidden/agent:9:" in scene.log
-        # What the API server refuses, in words that quote it.
-        await scene.put(
-            "hidden",
-            {
-                "agent": agent(image=f"{SECRET_IMAGE}:4").replace(
-                    "app: agent}}\n  t", "app: hush-hush}}\n  t"
-                )
-            },
-            kind=SECRET,
-        )
-        assert "hush-hush" not in repr(scene.events)
-        assert "hush-hush" not in scene.log
-
-    play(script)
+@pytest.mark.play(beside_git=True)
+async def test_templates_never_delete_objects_of_git_and_an_object_without_a_source_is_deleted(
+    scene: Scene, /
+) -> None:
+    await scene.put("agents", {"agent": agent(), "more": agent("more")})
+    await scene.push(agent("other") + "---\n" + agent(image="git:1"))
+    await scene.put("agents", {"more": agent("more")})
+    assert (await scene.image(), await scene.owner()) == ("git:1", "fleet")
+    await scene.push(agent("other"))
+    assert await scene.image() == ""  # no source defines it any longer
 
 
-def test_keys_that_are_not_text_are_reported_and_skipped() -> None:
-    async def script(scene: Scene) -> None:
-        body = {
-            "apiVersion": "v1",
-            "kind": "ConfigMap",
-            "metadata": {"name": "a", "namespace": "default", "labels": {names.TEMPLATE: "true"}},
-            "data": {"agent": agent()},
-            "binaryData": {"other.yaml": base64.b64encode(b"\xff\xfe").decode()},
-        }
-        await scene.people.create(CONFIG_MAP, body)
-        await asyncio.sleep(3)
-        assert await scene.image() == "agent:1"
-        assert "configmap/default/a/other.yaml is omitted: templates must be text" in scene.log
+async def test_a_template_names_only_objects_of_its_own_namespace_unless_it_is_in_the_services_own(
+    scene: Scene, /
+) -> None:
+    role = (
+        "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: "
+        "all}\nrules: []\n"
+    )
+    await scene.put(
+        "a", {"a": agent("far", namespace="kube-system"), "b": agent("near"), "c": role}
+    )
+    assert [await scene.image("far", "kube-system"), await scene.image("near")] == [
+        "",
+        "agent:1",
+    ]
+    assert sorted(scene.guards) == [
+        ("not-allowed", "ClusterRole all"),
+        ("not-allowed", "DaemonSet kube-system/far"),
+    ]
+    await scene.put("trusted", {"a": agent("far", namespace="kube-system")}, namespace="gitops-ds")
+    assert await scene.image("far", "kube-system") == "agent:1"
+    await scene.put("b", {"a": agent("own", namespace="gitops-ds")}, namespace="gitops-ds")
+    assert await scene.image("own", "gitops-ds") == ""
+    assert ("not-allowed", "DaemonSet gitops-ds/own") in scene.guards
 
-    play(script)
+
+@pytest.mark.play(chosen=TemplateSelector())
+async def test_only_chosen_objects_count(scene: Scene, /) -> None:
+    await scene.put("a", {"a": agent("a")})
+    await scene.put("b", {"b": agent("b", namespace="default")}, namespace="gitops-ds")
+    assert [await scene.image("a"), await scene.image("b")] == ["", "agent:1"]
+
+
+async def test_no_value_of_a_secret_is_reported(scene: Scene, /) -> None:
+    await scene.put("hidden", {"agent": agent(image=f"{SECRET_IMAGE}:1")}, kind=SECRET)
+    await scene.put("hidden", {"agent": agent(image=f"{SECRET_IMAGE}:2")}, kind=SECRET)
+    assert await scene.image() == f"{SECRET_IMAGE}:2"
+    assert await scene.annotation(names.CHANGE_CAUSE) == "Secret default/hidden, key agent"
+    bad = agent(image=f"{SECRET_IMAGE}:3").replace(
+        "containers:", f"hostNetwork: {SECRET_IMAGE}\n      containers:"
+    )
+    await scene.put("hidden", {"agent": bad}, kind=SECRET)
+    assert "secret/default/hidden is not applied: secret/default/hidden/agent:9:" in scene.log
+    # What the API server refuses, in words that quote it.
+    await scene.put(
+        "hidden",
+        {
+            "agent": agent(image=f"{SECRET_IMAGE}:4").replace(
+                "app: agent}}\n  t", "app: hush-hush}}\n  t"
+            )
+        },
+        kind=SECRET,
+    )
+    assert "hush-hush" not in repr(scene.events)
+    assert "hush-hush" not in scene.log
+
+
+async def test_keys_that_are_not_text_are_reported_and_skipped(scene: Scene, /) -> None:
+    body = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "a", "namespace": "default", "labels": {names.TEMPLATE: "true"}},
+        "data": {"agent": agent()},
+        "binaryData": {"other.yaml": base64.b64encode(b"\xff\xfe").decode()},
+    }
+    await scene.people.create(CONFIG_MAP, body)
+    await asyncio.sleep(3)
+    assert await scene.image() == "agent:1"
+    assert "configmap/default/a/other.yaml is omitted: templates must be text" in scene.log
 
 
 def requests(scene: Scene) -> int:
@@ -453,12 +432,9 @@ def requests(scene: Scene) -> int:
     return count.total - count.of("watch") - count.by["apply", "configmaps"]
 
 
-def test_unchanged_templates_cost_no_request() -> None:
-    async def script(scene: Scene) -> None:
-        await scene.put("agents", {"agent": agent()})
-        await asyncio.sleep(30)
-        before = requests(scene)
-        await asyncio.sleep(600)
-        assert requests(scene) == before
-
-    play(script)
+async def test_unchanged_templates_cost_no_request(scene: Scene, /) -> None:
+    await scene.put("agents", {"agent": agent()})
+    await asyncio.sleep(30)
+    before = requests(scene)
+    await asyncio.sleep(600)
+    assert requests(scene) == before

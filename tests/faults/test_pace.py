@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 
 from gitops_ds.client import reconnect_throttle
-from gitops_ds.simulator import virtual_time
 
 
 async def sent(paced: reconnect_throttle.ReconnectThrottle, count: int) -> list[float]:
@@ -22,30 +21,24 @@ async def sent(paced: reconnect_throttle.ReconnectThrottle, count: int) -> list[
     return found
 
 
-def test_no_request_waits_while_the_server_is_healthy_nor_after_a_short_failure() -> None:
-    async def play() -> None:
-        paced = reconnect_throttle.ReconnectThrottle(asyncio.get_running_loop().time)
-        assert max(await sent(paced, 500)) == 0
+async def test_no_request_waits_while_the_server_is_healthy_nor_after_a_short_failure() -> None:
+    paced = reconnect_throttle.ReconnectThrottle(asyncio.get_running_loop().time)
+    assert max(await sent(paced, 500)) == 0
+    paced.failed()
+    await asyncio.sleep(reconnect_throttle.AWAY / 2)
+    assert max(await sent(paced, 500)) == 0
+
+
+async def test_after_an_outage_requests_go_out_one_after_the_other_for_half_a_minute() -> None:
+    paced = reconnect_throttle.ReconnectThrottle(asyncio.get_running_loop().time)
+    for _ in range(30):
         paced.failed()
-        await asyncio.sleep(reconnect_throttle.AWAY / 2)
-        assert max(await sent(paced, 500)) == 0
-
-    virtual_time.run(play())
-
-
-def test_after_an_outage_requests_go_out_one_after_the_other_for_half_a_minute() -> None:
-    async def play() -> None:
-        paced = reconnect_throttle.ReconnectThrottle(asyncio.get_running_loop().time)
-        for _ in range(30):
-            paced.failed()
-            await asyncio.sleep(10)
-        times = await sent(paced, 200)
-        assert (
-            max(sum(at <= other < at + 1 for other in times) for at in times)
-            <= reconnect_throttle.A_SECOND + 1
-        )
-        assert times[-1] < 200 / reconnect_throttle.A_SECOND + 0.1
-        await asyncio.sleep(reconnect_throttle.SLOWLY)
-        assert max(await sent(paced, 500)) == 0
-
-    virtual_time.run(play())
+        await asyncio.sleep(10)
+    times = await sent(paced, 200)
+    assert (
+        max(sum(at <= other < at + 1 for other in times) for at in times)
+        <= reconnect_throttle.A_SECOND + 1
+    )
+    assert times[-1] < 200 / reconnect_throttle.A_SECOND + 0.1
+    await asyncio.sleep(reconnect_throttle.SLOWLY)
+    assert max(await sent(paced, 500)) == 0

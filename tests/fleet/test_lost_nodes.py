@@ -20,13 +20,7 @@ from gitops_ds.model.cluster import PatchType
 from gitops_ds.model.events.agents import CoverageLost, summarize_losses
 from gitops_ds.model.objects import DAEMONSET, NODE, POD
 from gitops_ds.simulator import NodeSpec, faults, virtual_time
-from tests.simulator.setup import (
-    KEY,
-    Setup,
-    daemonset,
-    play,
-    set_up,
-)
+from tests.simulator.setup import KEY, Setup, daemonset, set_up
 
 POOL = "cloud.google.com/gke-nodepool"
 NODES = [
@@ -144,21 +138,18 @@ LOSSES: list[tuple[Callable[[Watched], Awaitable[None]], LossCause, str]] = [
 @pytest.mark.parametrize(
     ("lose", "cause", "words"), LOSSES, ids=[cause.value for _, cause, _ in LOSSES]
 )
-def test_a_loss_is_reported_once_with_number_pool_and_cause(
+async def test_a_loss_is_reported_once_with_number_pool_and_cause(
     lose: Callable[[Watched], Awaitable[None]], cause: LossCause, words: str
 ) -> None:
-    async def scene() -> None:
-        async with watched() as watched_cluster:
-            await lose(watched_cluster)
-            await asyncio.sleep(15)
-            (event,) = watched_cluster.events
-            assert {loss.cause for loss in event.losses} == {cause}
-            assert words in summarize_losses(event.losses, event.of)
-            assert len(watched_cluster.tracker.losses(KEY)) == len(event.losses)
-            await asyncio.sleep(600)
-            assert len(watched_cluster.events) == 1
-
-    play(scene)
+    async with watched() as watched_cluster:
+        await lose(watched_cluster)
+        await asyncio.sleep(15)
+        (event,) = watched_cluster.events
+        assert {loss.cause for loss in event.losses} == {cause}
+        assert words in summarize_losses(event.losses, event.of)
+        assert len(watched_cluster.tracker.losses(KEY)) == len(event.losses)
+        await asyncio.sleep(600)
+        assert len(watched_cluster.events) == 1
 
 
 async def commit(scene: Watched) -> None:
@@ -211,44 +202,35 @@ async def delete(scene: Watched) -> None:
 @pytest.mark.parametrize(
     "do", [commit, leave, die, there_and_back, move_to_another_variant, delete]
 )
-def test_an_explained_absence_is_not_a_loss(do: Callable[[Watched], Awaitable[None]]) -> None:
-    async def scene() -> None:
-        async with watched() as watched_cluster:
-            await do(watched_cluster)
-            await asyncio.sleep(120)
-            assert watched_cluster.events == []
-            assert watched_cluster.tracker.losses(KEY) == ()
-
-    play(scene)
+async def test_an_explained_absence_is_not_a_loss(do: Callable[[Watched], Awaitable[None]]) -> None:
+    async with watched() as watched_cluster:
+        await do(watched_cluster)
+        await asyncio.sleep(120)
+        assert watched_cluster.events == []
+        assert watched_cluster.tracker.losses(KEY) == ()
 
 
-def test_a_loss_ends_when_the_agent_is_back_and_a_second_one_is_reported_again() -> None:
-    async def scene() -> None:
-        async with watched() as watched_cluster:
-            for disk in (None, "ssd", None):
-                await label(watched_cluster.there, 4, disk=disk)
-                await asyncio.sleep(30)
-                assert bool(watched_cluster.tracker.losses(KEY)) == (disk is None)
-            assert [len(event.losses) for event in watched_cluster.events] == [1, 1]
-
-    play(scene)
+async def test_a_loss_ends_when_the_agent_is_back_and_a_second_one_is_reported_again() -> None:
+    async with watched() as watched_cluster:
+        for disk in (None, "ssd", None):
+            await label(watched_cluster.there, 4, disk=disk)
+            await asyncio.sleep(30)
+            assert bool(watched_cluster.tracker.losses(KEY)) == (disk is None)
+        assert [len(event.losses) for event in watched_cluster.events] == [1, 1]
 
 
 @pytest.mark.slow
-def test_twenty_of_five_hundred_nodes_are_one_event() -> None:
-    async def scene() -> None:
-        nodes = [NodeSpec(f"node-{n:03d}", {"disk": "ssd", POOL: "cpu"}) for n in range(500)]
-        async with watched(nodes) as watched_cluster:
-            for n in range(20):
-                await watched_cluster.there.people.patch(
-                    NODE, "", f"node-{n:03d}", {"metadata": {"labels": {"disk": "hdd"}}}
-                )
-            await asyncio.sleep(15)
-            (event,) = watched_cluster.events
-            words = (
-                "20 of 500 nodes lost their agent without a commit: pool cpu: 20 (label disk=ssd "
-                "became hdd)"
+async def test_twenty_of_five_hundred_nodes_are_one_event() -> None:
+    nodes = [NodeSpec(f"node-{n:03d}", {"disk": "ssd", POOL: "cpu"}) for n in range(500)]
+    async with watched(nodes) as watched_cluster:
+        for n in range(20):
+            await watched_cluster.there.people.patch(
+                NODE, "", f"node-{n:03d}", {"metadata": {"labels": {"disk": "hdd"}}}
             )
-            assert summarize_losses(event.losses, event.of) == words
-
-    play(scene)
+        await asyncio.sleep(15)
+        (event,) = watched_cluster.events
+        words = (
+            "20 of 500 nodes lost their agent without a commit: pool cpu: 20 (label disk=ssd "
+            "became hdd)"
+        )
+        assert summarize_losses(event.losses, event.of) == words

@@ -19,7 +19,7 @@ from gitops_ds.model.cluster import Cluster, Listing, Selection
 from gitops_ds.model.health import Blame, HealthState
 from gitops_ds.model.objects import DAEMONSET, EVENT, Body, Resource
 from gitops_ds.simulator import virtual_time
-from tests.simulator.setup import Setup, play, set_up
+from tests.simulator.setup import Setup, set_up
 
 REFUSED = (
     'Error creating: pods "agent-{}" is forbidden: exceeded quota: none, requested: pods=1, used: '
@@ -92,61 +92,52 @@ async def ended(running: list[asyncio.Task[None]]) -> None:
     await asyncio.gather(*running, return_exceptions=True)
 
 
-def test_a_quota_is_the_clusters_doing_until_the_event_is_old() -> None:
-    async def scene() -> None:
-        async with set_up(2) as there:
-            requests = EventRequests(there)
-            tracker, running, uid = await begun(there, requests)
-            await asyncio.sleep(30)
-            assert tracker.agents()[0].health.state is HealthState.PROGRESSING
-            for number in range(2):
-                await refuse(there, number, uid)
-            await asyncio.sleep(2 * pod_create_failures.EVERY + 2)
-            (agent,) = tracker.agents()
-            assert agent.health.state is HealthState.DEGRADED
-            assert {(node.reason, node.blame) for node in agent.health.nodes} == {
-                ("Refused", Blame.CLUSTER)
-            }
-            assert (
-                agent.health.nodes[0].message
-                == "pods are forbidden: exceeded quota: none, requested: pods=1, used: pods=0, "
-                "limited: pods=0"
-            )
-            assert agent.health.tally.refused == 2
-            await asyncio.sleep(failed_create_events.STILL + 2 * pod_create_failures.EVERY)
-            assert tracker.agents()[0].health.tally.refused == 0
-            await ended(running)
-
-    play(scene)
+async def test_a_quota_is_the_clusters_doing_until_the_event_is_old() -> None:
+    async with set_up(2) as there:
+        requests = EventRequests(there)
+        tracker, running, uid = await begun(there, requests)
+        await asyncio.sleep(30)
+        assert tracker.agents()[0].health.state is HealthState.PROGRESSING
+        for number in range(2):
+            await refuse(there, number, uid)
+        await asyncio.sleep(2 * pod_create_failures.EVERY + 2)
+        (agent,) = tracker.agents()
+        assert agent.health.state is HealthState.DEGRADED
+        assert {(node.reason, node.blame) for node in agent.health.nodes} == {
+            ("Refused", Blame.CLUSTER)
+        }
+        assert (
+            agent.health.nodes[0].message
+            == "pods are forbidden: exceeded quota: none, requested: pods=1, used: pods=0, "
+            "limited: pods=0"
+        )
+        assert agent.health.tally.refused == 2
+        await asyncio.sleep(failed_create_events.STILL + 2 * pod_create_failures.EVERY)
+        assert tracker.agents()[0].health.tally.refused == 0
+        await ended(running)
 
 
-def test_events_are_not_listed_while_no_node_waits() -> None:
-    async def scene() -> None:
-        async with set_up(0) as there:
-            requests = EventRequests(there)
-            _, running, _ = await begun(there, requests)
-            await asyncio.sleep(3600)
-            assert (requests.listed, requests.reviewed) == (0, 0)
-            await ended(running)
-
-    play(scene)
+async def test_events_are_not_listed_while_no_node_waits() -> None:
+    async with set_up(0) as there:
+        requests = EventRequests(there)
+        _, running, _ = await begun(there, requests)
+        await asyncio.sleep(3600)
+        assert (requests.listed, requests.reviewed) == (0, 0)
+        await ended(running)
 
 
-def test_without_the_right_to_list_events_one_review_is_sent_and_no_list() -> None:
-    async def scene() -> None:
-        async with set_up(1) as there:
-            requests = EventRequests(there, may=False)
-            tracker, running, uid = await begun(there, requests)
-            await refuse(there, 1, uid)
-            await asyncio.sleep(3600)
-            assert (requests.listed, requests.reviewed) == (0, 1)
-            assert tracker.agents()[0].health.tally.refused == 0
-            await ended(running)
-
-    play(scene)
+async def test_without_the_right_to_list_events_one_review_is_sent_and_no_list() -> None:
+    async with set_up(1) as there:
+        requests = EventRequests(there, may=False)
+        tracker, running, uid = await begun(there, requests)
+        await refuse(there, 1, uid)
+        await asyncio.sleep(3600)
+        assert (requests.listed, requests.reviewed) == (0, 1)
+        assert tracker.agents()[0].health.tally.refused == 0
+        await ended(running)
 
 
-def test_a_failing_api_server_is_retried() -> None:
+async def test_a_failing_api_server_is_retried() -> None:
     class Failing(EventRequests):
         async def list(self, resource: Resource, which: Selection) -> Listing:
             if self.listed < 3:
@@ -154,15 +145,12 @@ def test_a_failing_api_server_is_retried() -> None:
                 raise errors.ServerFault("away", 503)
             return await super().list(resource, which)
 
-    async def scene() -> None:
-        async with set_up(1) as there:
-            tracker, running, uid = await begun(there, Failing(there))
-            await refuse(there, 1, uid)
-            await asyncio.sleep(6 * pod_create_failures.EVERY)
-            assert tracker.agents()[0].health.tally.refused == 1
-            await ended(running)
-
-    play(scene)
+    async with set_up(1) as there:
+        tracker, running, uid = await begun(there, Failing(there))
+        await refuse(there, 1, uid)
+        await asyncio.sleep(6 * pod_create_failures.EVERY)
+        assert tracker.agents()[0].health.tally.refused == 1
+        await ended(running)
 
 
 @pytest.mark.parametrize(
@@ -194,21 +182,18 @@ def test_the_cause_in_an_event(event: dict[str, Any], words: str) -> None:
     assert (words in cause) == (bool(words) == bool(cause))
 
 
-def test_the_command_line_agrees_with_the_service() -> None:
-    async def scene() -> None:
-        async with set_up(2) as there:
-            tracker, running, uid = await begun(there, EventRequests(there))
-            await refuse(there, 1, uid)
-            await asyncio.sleep(3 * pod_create_failures.EVERY)
-            [service] = tracker.agents()
-            [looked] = await agents.list_agents(there.people, "gitops-ds", virtual_time.clock()())
-            assert (looked.health.state, looked.health.message) == (
-                service.health.state,
-                service.health.message,
-            )
-            assert looked.health.state is HealthState.DEGRADED
-            assert "exceeded quota" in looked.health.message
-            assert {entry["reason"] for entry in agents.nodes(looked)} == {"Refused"}
-            await ended(running)
-
-    play(scene)
+async def test_the_command_line_agrees_with_the_service() -> None:
+    async with set_up(2) as there:
+        tracker, running, uid = await begun(there, EventRequests(there))
+        await refuse(there, 1, uid)
+        await asyncio.sleep(3 * pod_create_failures.EVERY)
+        [service] = tracker.agents()
+        [looked] = await agents.list_agents(there.people, "gitops-ds", virtual_time.clock()())
+        assert (looked.health.state, looked.health.message) == (
+            service.health.state,
+            service.health.message,
+        )
+        assert looked.health.state is HealthState.DEGRADED
+        assert "exceeded quota" in looked.health.message
+        assert {entry["reason"] for entry in agents.nodes(looked)} == {"Refused"}
+        await ended(running)

@@ -16,7 +16,6 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.controller.powers import Powers
 from gitops_ds.model import names
 from gitops_ds.simulator import PodFault, Trouble
 from tests.deployer.rollout_scene import NODES, POLICY, Scene, play
@@ -77,7 +76,7 @@ def recorded() -> dict[str, tuple[str, dict[str, Any]]]:
         await asyncio.sleep(300)
         await record("reverted", "Healthy")
 
-    play(Powers.PACE, script, policy=f"{POLICY}onFailure: {{revert: {{how: none}}}}\n")
+    play(script, policy=f"{POLICY}onFailure: {{revert: {{how: none}}}}\n")
     return result
 
 

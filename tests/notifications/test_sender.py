@@ -109,176 +109,154 @@ def play(
     virtual_time.run(main())
 
 
-def test_each_receiver_gets_the_topics_of_its_settings_and_an_idle_service_writes_nothing() -> None:
-    async def script(scene: Scene) -> None:
-        async with scene.service() as (tell, _):
+async def test_each_receiver_gets_the_topics_of_its_settings_and_an_idle_service_writes_nothing(
+    scene: Scene, /
+) -> None:
+    async with scene.service() as (tell, _):
+        await asyncio.sleep(60)
+        assert scene.client.count.writes == 0
+        tell(commit(1, scene.at()))
+        tell(Reconciled(scene.at(), CommitId(f"{1:040x}"), 2, ()))
+        await asyncio.sleep(5)
+        assert [item.topic for item in scene.receivers.of("chat")] == [
+            Topic.COMMIT,
+            Topic.APPLIED,
+        ]
+        assert [item.topic for item in scene.receivers.of("pager")] == [Topic.APPLIED]
+        assert len(scene.receivers.took["chat"]) == 1  # together
+        assert scene.client.count.writes == 1
+        for _ in range(1000):
+            tell(Reconciled(scene.at(), CommitId(f"{1:040x}"), 0, ()))
             await asyncio.sleep(60)
-            assert scene.client.count.writes == 0
-            tell(commit(1, scene.at()))
-            tell(Reconciled(scene.at(), CommitId(f"{1:040x}"), 2, ()))
-            await asyncio.sleep(5)
-            assert [item.topic for item in scene.receivers.of("chat")] == [
-                Topic.COMMIT,
-                Topic.APPLIED,
-            ]
-            assert [item.topic for item in scene.receivers.of("pager")] == [Topic.APPLIED]
-            assert len(scene.receivers.took["chat"]) == 1  # together
-            assert scene.client.count.writes == 1
-            for _ in range(1000):
-                tell(Reconciled(scene.at(), CommitId(f"{1:040x}"), 0, ()))
-                await asyncio.sleep(60)
-            assert scene.client.count.writes == 1
         assert scene.client.count.writes == 1
-        assert scene.events_of(NotificationFailed) == []
+    assert scene.client.count.writes == 1
+    assert scene.events_of(NotificationFailed) == []
 
-    play(script)
 
-
-def test_an_unreachable_receiver_delays_no_other_and_is_notified_later() -> None:
-    async def script(scene: Scene) -> None:
-        scene.receivers.hanging.add("chat")
-        async with scene.service() as (tell, _):
-            tell(commit(1, scene.at()))
-            tell(Reconciled(scene.at(), CommitId(f"{1:040x}"), 2, ()))
-            await asyncio.sleep(5)
-            assert len(scene.receivers.of("pager")) == 1
-            assert scene.receivers.of("chat") == []
-        scene.receivers.hanging.clear()
-        scene.receivers.trouble["chat"] = DeliveryFailed("it answers 503")
-        async with scene.service() as (tell, _):
-            await asyncio.sleep(1800)
-            # reported once
-            assert [str(record) for record in scene.events_of(NotificationFailed)] == [
-                str(scene.events_of(NotificationFailed)[0])
-            ]
-            scene.receivers.trouble.clear()
-            await asyncio.sleep(700)
-            assert [item.topic for item in scene.receivers.of("chat")] == [
-                Topic.COMMIT,
-                Topic.APPLIED,
-            ]
-            await asyncio.sleep(3600)
+async def test_an_unreachable_receiver_delays_no_other_and_is_notified_later(
+    scene: Scene, /
+) -> None:
+    scene.receivers.hanging.add("chat")
+    async with scene.service() as (tell, _):
+        tell(commit(1, scene.at()))
+        tell(Reconciled(scene.at(), CommitId(f"{1:040x}"), 2, ()))
+        await asyncio.sleep(5)
         assert len(scene.receivers.of("pager")) == 1
-        assert [
-            record.items
-            for record in scene.events_of(NotificationSent)
-            if isinstance(record, NotificationSent)
-        ] == [1, 2]
+        assert scene.receivers.of("chat") == []
+    scene.receivers.hanging.clear()
+    scene.receivers.trouble["chat"] = DeliveryFailed("it answers 503")
+    async with scene.service() as (tell, _):
+        await asyncio.sleep(1800)
+        # reported once
+        assert [str(record) for record in scene.events_of(NotificationFailed)] == [
+            str(scene.events_of(NotificationFailed)[0])
+        ]
+        scene.receivers.trouble.clear()
+        await asyncio.sleep(700)
+        assert [item.topic for item in scene.receivers.of("chat")] == [
+            Topic.COMMIT,
+            Topic.APPLIED,
+        ]
+        await asyncio.sleep(3600)
+    assert len(scene.receivers.of("pager")) == 1
+    assert [
+        record.items
+        for record in scene.events_of(NotificationSent)
+        if isinstance(record, NotificationSent)
+    ] == [1, 2]
 
-    play(script)
 
-
-def test_a_sent_notification_is_not_sent_again_after_a_restart() -> None:
-    async def script(scene: Scene) -> None:
-        for _ in range(3):
-            async with scene.service() as (tell, _):
-                tell(commit(1, scene.at()))
-                await asyncio.sleep(10)
-        assert len(scene.receivers.of("chat")) == 1
-        assert scene.client.count.writes == 1
-
-    play(script)
-
-
-def test_an_event_right_before_the_end_is_sent_by_the_next_process() -> None:
-    async def script(scene: Scene) -> None:
+async def test_a_sent_notification_is_not_sent_again_after_a_restart(scene: Scene, /) -> None:
+    for _ in range(3):
         async with scene.service() as (tell, _):
-            await asyncio.sleep(10)
             tell(commit(1, scene.at()))
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(10)
+    assert len(scene.receivers.of("chat")) == 1
+    assert scene.client.count.writes == 1
+
+
+async def test_an_event_right_before_the_end_is_sent_by_the_next_process(scene: Scene, /) -> None:
+    async with scene.service() as (tell, _):
+        await asyncio.sleep(10)
+        tell(commit(1, scene.at()))
+        await asyncio.sleep(0.1)
+    assert scene.receivers.of("chat") == []
+    async with scene.service():
+        await asyncio.sleep(10)
+    assert len(scene.receivers.of("chat")) == 1
+
+
+async def test_a_standby_sends_nothing_and_the_next_leader_continues(scene: Scene, /) -> None:
+    scene.receivers.trouble["chat"] = DeliveryFailed("it answers 503")
+    async with scene.service() as (tell, part):
+        tell(commit(1, scene.at()))
+        await asyncio.sleep(10)
+        part.stop_leading()
+        await asyncio.sleep(1)
+        scene.receivers.trouble.clear()
+        tell(commit(2, scene.at()))
+        await asyncio.sleep(3600)
         assert scene.receivers.of("chat") == []
         async with scene.service():
             await asyncio.sleep(10)
+            assert [item.commit for item in scene.receivers.of("chat")] == [f"{1:040x}"]
+        part.start_leading()
+        await asyncio.sleep(60)
         assert len(scene.receivers.of("chat")) == 1
 
-    play(script)
 
-
-def test_a_standby_sends_nothing_and_the_next_leader_continues() -> None:
-    async def script(scene: Scene) -> None:
-        scene.receivers.trouble["chat"] = DeliveryFailed("it answers 503")
-        async with scene.service() as (tell, part):
-            tell(commit(1, scene.at()))
-            await asyncio.sleep(10)
-            part.stop_leading()
+async def test_a_flood_is_few_messages_and_a_number(scene: Scene, /) -> None:
+    async with scene.service() as (tell, _):
+        for number in range(600):
+            tell(commit(number, scene.at()))
             await asyncio.sleep(1)
-            scene.receivers.trouble.clear()
-            tell(commit(2, scene.at()))
-            await asyncio.sleep(3600)
-            assert scene.receivers.of("chat") == []
-            async with scene.service():
-                await asyncio.sleep(10)
-                assert [item.commit for item in scene.receivers.of("chat")] == [f"{1:040x}"]
-            part.start_leading()
-            await asyncio.sleep(60)
-            assert len(scene.receivers.of("chat")) == 1
-
-    play(script)
+        await asyncio.sleep(120)
+    took = scene.receivers.took["chat"]
+    assert sum(len(letter.items) + letter.omitted for _, letter in took) == 600
+    for start, _ in took:
+        # a burst, and what a minute allows
+        assert sum(1 for at, _ in took if start <= at < start + 60) <= 12
+    assert len(took) <= 6 + 12 * 6
+    assert max(len(letter.items) for _, letter in took) <= BATCH_SIZE
+    assert scene.client.count.writes <= 330
 
 
-def test_a_flood_is_few_messages_and_a_number() -> None:
-    async def script(scene: Scene) -> None:
-        async with scene.service() as (tell, _):
-            for number in range(600):
-                tell(commit(number, scene.at()))
-                await asyncio.sleep(1)
-            await asyncio.sleep(120)
-        took = scene.receivers.took["chat"]
-        assert sum(len(letter.items) + letter.omitted for _, letter in took) == 600
-        for start, _ in took:
-            # a burst, and what a minute allows
-            assert sum(1 for at, _ in took if start <= at < start + 60) <= 12
-        assert len(took) <= 6 + 12 * 6
-        assert max(len(letter.items) for _, letter in took) <= BATCH_SIZE
-        assert scene.client.count.writes <= 330
-
-    play(script)
-
-
-def test_the_delay_increases_and_respects_retry_after() -> None:
-    async def script(scene: Scene) -> None:
-        scene.receivers.trouble["chat"] = DeliveryFailed("it answers 500")
-        async with scene.service() as (tell, _):
-            tell(commit(1, scene.at()))
-            await asyncio.sleep(5000)
-            gaps = [
-                after - before
-                for before, after in zip(
-                    scene.receivers.tries, scene.receivers.tries[1:], strict=False
-                )
-            ]
-            assert [round(gap) for gap in gaps[:4]] == [6, 11, 21, 41]
-            assert max(gaps) <= 602
-            scene.receivers.trouble["chat"] = DeliveryFailed("it answers 429", 2000.0)
-            await asyncio.sleep(601)
-            before = len(scene.receivers.tries)
-            await asyncio.sleep(1300)
-            assert len(scene.receivers.tries) == before
-
-    play(script)
+async def test_the_delay_increases_and_respects_retry_after(scene: Scene, /) -> None:
+    scene.receivers.trouble["chat"] = DeliveryFailed("it answers 500")
+    async with scene.service() as (tell, _):
+        tell(commit(1, scene.at()))
+        await asyncio.sleep(5000)
+        gaps = [
+            after - before
+            for before, after in zip(scene.receivers.tries, scene.receivers.tries[1:], strict=False)
+        ]
+        assert [round(gap) for gap in gaps[:4]] == [6, 11, 21, 41]
+        assert max(gaps) <= 602
+        scene.receivers.trouble["chat"] = DeliveryFailed("it answers 429", 2000.0)
+        await asyncio.sleep(601)
+        before = len(scene.receivers.tries)
+        await asyncio.sleep(1300)
+        assert len(scene.receivers.tries) == before
 
 
-def test_a_notification_is_dropped_after_a_day() -> None:
-    async def script(scene: Scene) -> None:
-        scene.receivers.trouble["chat"] = DeliveryFailed("it answers 404")
-        async with scene.service() as (tell, _):
-            for number in range(WAITING + 5):
-                tell(commit(number, scene.at()))
-            await asyncio.sleep(2 * 86_400)
-            assert [
-                record.lost
-                for record in scene.events_of(NotificationFailed)
-                if isinstance(record, NotificationFailed)
-            ] == [0, WAITING + 5]
-            tries = len(scene.receivers.tries)
-            await asyncio.sleep(86_400)
-            assert len(scene.receivers.tries) == tries
-            scene.receivers.trouble.clear()
-            tell(commit(1000, scene.at()))
-            await asyncio.sleep(700)
-            assert [item.mark for item in scene.receivers.of("chat")] == ["once"]
-
-    play(script)
+async def test_a_notification_is_dropped_after_a_day(scene: Scene, /) -> None:
+    scene.receivers.trouble["chat"] = DeliveryFailed("it answers 404")
+    async with scene.service() as (tell, _):
+        for number in range(WAITING + 5):
+            tell(commit(number, scene.at()))
+        await asyncio.sleep(2 * 86_400)
+        assert [
+            record.lost
+            for record in scene.events_of(NotificationFailed)
+            if isinstance(record, NotificationFailed)
+        ] == [0, WAITING + 5]
+        tries = len(scene.receivers.tries)
+        await asyncio.sleep(86_400)
+        assert len(scene.receivers.tries) == tries
+        scene.receivers.trouble.clear()
+        tell(commit(1000, scene.at()))
+        await asyncio.sleep(700)
+        assert [item.mark for item in scene.receivers.of("chat")] == ["once"]
 
 
 @pytest.mark.parametrize("status", [403, 503])
@@ -298,20 +276,17 @@ def test_notifications_are_sent_though_the_outbox_can_not_be_written(status: int
     play(script, faults)
 
 
-def test_an_outbox_of_another_form_is_replaced() -> None:
-    async def script(scene: Scene) -> None:
-        metadata = {"namespace": "gitops-ds", "name": CONFIG_MAP_NAME}
-        body = {
-            "apiVersion": "v1",
-            "kind": "ConfigMap",
-            "metadata": metadata,
-            "data": {"news.json": '{"version": 7}'},
-        }
-        await scene.cluster.create(CONFIG_MAP, body)
-        async with scene.service() as (tell, _):
-            tell(commit(1, scene.at()))
-            await asyncio.sleep(60)
-        assert len(scene.receivers.of("chat")) == 1
-        assert len(scene.events_of(NotificationFailed)) == 1
-
-    play(script)
+async def test_an_outbox_of_another_form_is_replaced(scene: Scene, /) -> None:
+    metadata = {"namespace": "gitops-ds", "name": CONFIG_MAP_NAME}
+    body = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": metadata,
+        "data": {"news.json": '{"version": 7}'},
+    }
+    await scene.cluster.create(CONFIG_MAP, body)
+    async with scene.service() as (tell, _):
+        tell(commit(1, scene.at()))
+        await asyncio.sleep(60)
+    assert len(scene.receivers.of("chat")) == 1
+    assert len(scene.events_of(NotificationFailed)) == 1

@@ -70,17 +70,14 @@ async def _fail(there: Setup, node: str) -> None:
             )
 
 
-def test_two_of_the_same_version_agree_through_a_whole_story() -> None:
-    async def scene() -> None:
-        async with set_up(
-            4, daemonset(minReadySeconds=3, updateStrategy=world.rolling("50%"))
-        ) as there:
-            await play_story(there)
-            assert differed(there) == []
-            assert sum(record.replaced for record in compared(there)) >= 4
-            assert all(record.differences == 0 for record in compared(there))
-
-    play(scene)
+async def test_two_of_the_same_version_agree_through_a_whole_story() -> None:
+    async with set_up(
+        4, daemonset(minReadySeconds=3, updateStrategy=world.rolling("50%"))
+    ) as there:
+        await play_story(there)
+        assert differed(there) == []
+        assert sum(record.replaced for record in compared(there)) >= 4
+        assert all(record.differences == 0 for record in compared(there))
 
 
 def test_a_pod_that_failed_and_was_deleted_within_an_interval_is_known_to_have_failed() -> None:
@@ -103,63 +100,53 @@ def test_a_pod_that_failed_and_was_deleted_within_an_interval_is_known_to_have_f
     play(scene)
 
 
-def test_an_action_that_is_missing_is_reported_after_two_minutes_and_once() -> None:
-    async def scene() -> None:
-        async with set_up(3) as there:
-            there.begin(Powers.OBSERVE)
-            await asyncio.sleep(110)
-            assert differed(there) == []
-            await asyncio.sleep(1000)
-            (difference,) = differed(there)
-            assert difference.ours.startswith(
-                "pods on node-0, node-1, node-2, and CreateRevision agent-"
-            )
-            assert difference.theirs == "nothing for 120 s"
-
-    play(scene)
+async def test_an_action_that_is_missing_is_reported_after_two_minutes_and_once() -> None:
+    async with set_up(3) as there:
+        there.begin(Powers.OBSERVE)
+        await asyncio.sleep(110)
+        assert differed(there) == []
+        await asyncio.sleep(1000)
+        (difference,) = differed(there)
+        assert difference.ours.startswith(
+            "pods on node-0, node-1, node-2, and CreateRevision agent-"
+        )
+        assert difference.theirs == "nothing for 120 s"
 
 
-def test_a_controller_that_starts_late_has_an_interval_with_differences() -> None:
-    async def scene() -> None:
-        async with set_up(3) as there:
-            there.begin(Powers.OBSERVE)
-            await asyncio.sleep(200)
-            there.begin(Powers.FULL)
-            await asyncio.sleep(60)
-            (comparison,) = compared(there)
-            assert (comparison.differences, comparison.created) == (
-                1,
-                {"node-0": 1, "node-1": 1, "node-2": 1},
-            )
-
-    play(scene)
+async def test_a_controller_that_starts_late_has_an_interval_with_differences() -> None:
+    async with set_up(3) as there:
+        there.begin(Powers.OBSERVE)
+        await asyncio.sleep(200)
+        there.begin(Powers.FULL)
+        await asyncio.sleep(60)
+        (comparison,) = compared(there)
+        assert (comparison.differences, comparison.created) == (
+            1,
+            {"node-0": 1, "node-1": 1, "node-2": 1},
+        )
 
 
-def test_under_observe_time_alone_brings_a_turn() -> None:
+async def test_under_observe_time_alone_brings_a_turn() -> None:
     """Pods are ready, and nothing happens any more until they have been so for a minute."""
-
-    async def scene() -> None:
-        async with set_up(3) as there:
-            there.begin(Powers.FULL)
-            await asyncio.sleep(20)
-            await there.kill()
-            await there.people.patch(
-                DAEMONSET,
-                "default",
-                "agent",
-                {"spec": {"minReadySeconds": 60}},
-                type=PatchType.MERGE,
-            )
-            there.records.clear()
-            there.begin(Powers.OBSERVE)
-            await asyncio.sleep(100)
-            turns = [record for record in there.records if isinstance(record, Decided)]
-            waiting, last = turns[0], turns[-1]
-            assert waiting.decision.wake_after is not None
-            assert abs(last.at - waiting.at - waiting.decision.wake_after) < 0.1
-            assert (waiting.decision.status is not None, last.decision.status is not None) == (
-                True,
-                True,
-            )
-
-    play(scene)
+    async with set_up(3) as there:
+        there.begin(Powers.FULL)
+        await asyncio.sleep(20)
+        await there.kill()
+        await there.people.patch(
+            DAEMONSET,
+            "default",
+            "agent",
+            {"spec": {"minReadySeconds": 60}},
+            type=PatchType.MERGE,
+        )
+        there.records.clear()
+        there.begin(Powers.OBSERVE)
+        await asyncio.sleep(100)
+        turns = [record for record in there.records if isinstance(record, Decided)]
+        waiting, last = turns[0], turns[-1]
+        assert waiting.decision.wake_after is not None
+        assert abs(last.at - waiting.at - waiting.decision.wake_after) < 0.1
+        assert (waiting.decision.status is not None, last.decision.status is not None) == (
+            True,
+            True,
+        )

@@ -18,7 +18,10 @@ from gitops_ds.model.skipped import DriftPolicy
 from gitops_ds.model.values import replace
 from gitops_ds.plan import drift
 from gitops_ds.plan.options import ApplyOptions
-from tests.plan.world import World, config_map, daemonset, play
+from tests.plan import world
+from tests.plan.world import World, config_map, daemonset
+
+play = world.play
 
 AGENT = Key("apps", "DaemonSet", "default", "agent")
 FILES = {"agent.yaml": daemonset(image="ours:1")}
@@ -168,143 +171,130 @@ def test_an_earlier_template_is_reported_as_an_undo() -> None:
     assert drift.looks_like(patched, changed, of("kubectl"), known) == "kubectl patch"
 
 
-def test_corrected_drift_is_reported_with_its_writer_and_its_correction() -> None:
-    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
-        await deployer.apply(FILES)
-        assert facts(deployer) == []
-        await change(cluster)
-        done = await deployer.apply(FILES)
-        assert await image(cluster) == "ours:1"
-        assert facts(deployer) == ["DriftDetected", "DriftCorrected"]
-        (event,) = [event for event in deployer.records if isinstance(event, DriftDetected)]
-        assert (event.object, event.drifted.looks_like, event.drifted.by[0].manager) == (
-            AGENT,
-            "kubectl set image",
-            "kubectl-set",
-        )
-        assert "spec.template.spec.containers[agent].image" in event.words
-        assert done.state.drift == {}
-        await deployer.apply(FILES)
-        assert len(facts(deployer)) == 2
-
-    play(scene)
+async def test_corrected_drift_is_reported_with_its_writer_and_its_correction(
+    deployer: World, cluster: simulator.SimulatedCluster, /
+) -> None:
+    await deployer.apply(FILES)
+    assert facts(deployer) == []
+    await change(cluster)
+    done = await deployer.apply(FILES)
+    assert await image(cluster) == "ours:1"
+    assert facts(deployer) == ["DriftDetected", "DriftCorrected"]
+    (event,) = [event for event in deployer.records if isinstance(event, DriftDetected)]
+    assert (event.object, event.drifted.looks_like, event.drifted.by[0].manager) == (
+        AGENT,
+        "kubectl set image",
+        "kubectl-set",
+    )
+    assert "spec.template.spec.containers[agent].image" in event.words
+    assert done.state.drift == {}
+    await deployer.apply(FILES)
+    assert len(facts(deployer)) == 2
 
 
 @pytest.mark.parametrize("choice", [DriftPolicy.REPORT, DriftPolicy.HOLD])
-def test_ignored_drift_is_reported_once_and_remembered(choice: DriftPolicy) -> None:
-    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
-        expected = (
-            ["DriftDetected"] if choice is DriftPolicy.REPORT else ["DriftDetected", "DriftHeld"]
-        )
-        await deployer.apply(FILES, options=options(choice))
-        await change(cluster)
-        for _ in range(3):
-            left = await deployer.apply(FILES, options=options(choice))
-            assert (left.guards, facts(deployer)) == (["drift"], expected)
-        state = await deployer.state()
-        assert state.drift[AGENT].choice is choice
-        assert "kubectl set image" in state.drift[AGENT].words
+async def test_ignored_drift_is_reported_once_and_remembered(
+    deployer: World, cluster: simulator.SimulatedCluster, /, choice: DriftPolicy
+) -> None:
+    expected = ["DriftDetected"] if choice is DriftPolicy.REPORT else ["DriftDetected", "DriftHeld"]
+    await deployer.apply(FILES, options=options(choice))
+    await change(cluster)
+    for _ in range(3):
+        left = await deployer.apply(FILES, options=options(choice))
+        assert (left.guards, facts(deployer)) == (["drift"], expected)
+    state = await deployer.state()
+    assert state.drift[AGENT].choice is choice
+    assert "kubectl set image" in state.drift[AGENT].words
 
-        # Another change is reported again; a commit with the values of the cluster ends the drift.
-        await change(cluster, "kubectl-edit", IMAGE_2)
-        await deployer.apply(FILES, options=options(choice))
-        assert facts(deployer) == expected * 2
-        done = await deployer.apply(
-            {"agent.yaml": daemonset(image="changed:2")}, options=options(choice)
-        )
-        assert (done.guards, done.state.drift) == ([], {})
-
-    play(scene)
+    # Another change is reported again; a commit with the values of the cluster ends the drift.
+    await change(cluster, "kubectl-edit", IMAGE_2)
+    await deployer.apply(FILES, options=options(choice))
+    assert facts(deployer) == expected * 2
+    done = await deployer.apply(
+        {"agent.yaml": daemonset(image="changed:2")}, options=options(choice)
+    )
+    assert (done.guards, done.state.drift) == ([], {})
 
 
-def test_a_new_commit_to_the_object_wins_over_what_was_left() -> None:
-    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
-        await deployer.apply(FILES, options=options(DriftPolicy.HOLD))
-        await change(cluster)
-        await deployer.apply(FILES, options=options(DriftPolicy.HOLD))
-        done = await deployer.apply(
-            {"agent.yaml": daemonset(image="ours:2")}, options=options(DriftPolicy.HOLD)
-        )
-        assert (done.writes, done.state.drift) == (1, {})
-        assert await image(cluster) == "ours:2"
-
-    play(scene)
-
-
-def test_held_drift_is_corrected_when_its_time_is_over_also_by_another_process() -> None:
-    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
-        terms = options(DriftPolicy.HOLD, hold_for=2 * HOUR)
-        now = [0.0]
-        first = World(cluster.client(), clock=lambda: now[0])
-        await first.apply(FILES, options=terms)
-        await change(cluster)
-        now[0] = 1 * HOUR
-        assert (await first.apply(FILES, options=terms)).guards == ["drift"]
-        # A later change does not restart the pause.
-        await change(cluster, patch=IMAGE_2)
-        second = World(cluster.client(), clock=lambda: now[0])
-        now[0] = 3 * HOUR - 1
-        assert (await second.apply(FILES, options=terms)).guards == ["drift"]
-        assert state_update.next_comparison(await second.state(), terms, now[0]) == 3 * HOUR
-        now[0] = 3 * HOUR
-        done = await second.apply(FILES, options=terms)
-        assert (done.writes, done.guards, done.state.drift) == (1, [], {})
-        assert await image(cluster) == "ours:1"
-
-        await change(cluster)
-        assert (await second.apply(FILES, options=terms)).guards == ["drift"]
-
-    play(scene)
+async def test_a_new_commit_to_the_object_wins_over_what_was_left(
+    deployer: World, cluster: simulator.SimulatedCluster, /
+) -> None:
+    await deployer.apply(FILES, options=options(DriftPolicy.HOLD))
+    await change(cluster)
+    await deployer.apply(FILES, options=options(DriftPolicy.HOLD))
+    done = await deployer.apply(
+        {"agent.yaml": daemonset(image="ours:2")}, options=options(DriftPolicy.HOLD)
+    )
+    assert (done.writes, done.state.drift) == (1, {})
+    assert await image(cluster) == "ours:2"
 
 
-def test_an_expired_hold_stays_expired_until_the_correction_is_applied() -> None:
-    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
-        terms, now = options(DriftPolicy.HOLD, hold_for=HOUR), [0.0]
-        client = cluster.client()
-        held = World(client, clock=lambda: now[0])
-        await held.apply(FILES, options=terms)
-        await change(cluster)
-        await held.apply(FILES, options=terms)
-        now[0] = HOUR
-        draft = await held.draft(FILES, options=terms)
-        client.faults = lambda request: (
-            simulator.faults.failure(422) if request.verb == "apply" else None
-        )
-        assert (await held.carry_out(draft, terms)).guards == ["refused"]
-        client.faults = simulator.faults.none
-        assert (await held.apply(FILES, options=terms)).writes == 1
+async def test_held_drift_is_corrected_when_its_time_is_over_also_by_another_process(
+    deployer: World, cluster: simulator.SimulatedCluster, /
+) -> None:
+    terms = options(DriftPolicy.HOLD, hold_for=2 * HOUR)
+    now = [0.0]
+    first = World(cluster.client(), clock=lambda: now[0])
+    await first.apply(FILES, options=terms)
+    await change(cluster)
+    now[0] = 1 * HOUR
+    assert (await first.apply(FILES, options=terms)).guards == ["drift"]
+    # A later change does not restart the pause.
+    await change(cluster, patch=IMAGE_2)
+    second = World(cluster.client(), clock=lambda: now[0])
+    now[0] = 3 * HOUR - 1
+    assert (await second.apply(FILES, options=terms)).guards == ["drift"]
+    assert state_update.next_comparison(await second.state(), terms, now[0]) == 3 * HOUR
+    now[0] = 3 * HOUR
+    done = await second.apply(FILES, options=terms)
+    assert (done.writes, done.guards, done.state.drift) == (1, [], {})
+    assert await image(cluster) == "ours:1"
 
-    play(scene)
-
-
-def test_the_live_annotation_wins_over_gits_and_gits_over_the_agents() -> None:
-    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
-        await deployer.apply(FILES)
-        await change(
-            cluster, "kubectl-annotate", {"metadata": {"annotations": {names.DRIFT: "hold"}}}
-        )
-        assert (await deployer.apply(FILES)).writes == 0  # Git does not set it
-        await change(cluster)
-        assert (await deployer.apply(FILES)).guards == ["drift"]
-        await change(
-            cluster, "kubectl-annotate", {"metadata": {"annotations": {names.DRIFT: None}}}
-        )
-        assert (await deployer.apply(FILES)).writes == 1
-
-    play(scene)
+    await change(cluster)
+    assert (await second.apply(FILES, options=terms)).guards == ["drift"]
 
 
-def test_an_agent_can_set_the_policy_in_its_own_file() -> None:
-    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
-        files = {
-            "agents/agent/agent.yaml": "drift: report\n",
-            "agents/agent/daemonset.yaml": daemonset(image="ours:1"),
-        }
-        await deployer.apply(files)
-        await change(cluster)
-        assert (await deployer.apply(files)).guards == ["drift"]
+async def test_an_expired_hold_stays_expired_until_the_correction_is_applied(
+    deployer: World, cluster: simulator.SimulatedCluster, /
+) -> None:
+    terms, now = options(DriftPolicy.HOLD, hold_for=HOUR), [0.0]
+    client = cluster.client()
+    held = World(client, clock=lambda: now[0])
+    await held.apply(FILES, options=terms)
+    await change(cluster)
+    await held.apply(FILES, options=terms)
+    now[0] = HOUR
+    draft = await held.draft(FILES, options=terms)
+    client.faults = lambda request: (
+        simulator.faults.failure(422) if request.verb == "apply" else None
+    )
+    assert (await held.carry_out(draft, terms)).guards == ["refused"]
+    client.faults = simulator.faults.none
+    assert (await held.apply(FILES, options=terms)).writes == 1
 
-    play(scene)
+
+async def test_the_live_annotation_wins_over_gits_and_gits_over_the_agents(
+    deployer: World, cluster: simulator.SimulatedCluster, /
+) -> None:
+    await deployer.apply(FILES)
+    await change(cluster, "kubectl-annotate", {"metadata": {"annotations": {names.DRIFT: "hold"}}})
+    assert (await deployer.apply(FILES)).writes == 0  # Git does not set it
+    await change(cluster)
+    assert (await deployer.apply(FILES)).guards == ["drift"]
+    await change(cluster, "kubectl-annotate", {"metadata": {"annotations": {names.DRIFT: None}}})
+    assert (await deployer.apply(FILES)).writes == 1
+
+
+async def test_an_agent_can_set_the_policy_in_its_own_file(
+    deployer: World, cluster: simulator.SimulatedCluster, /
+) -> None:
+    files = {
+        "agents/agent/agent.yaml": "drift: report\n",
+        "agents/agent/daemonset.yaml": daemonset(image="ours:1"),
+    }
+    await deployer.apply(files)
+    await change(cluster)
+    assert (await deployer.apply(files)).guards == ["drift"]
 
 
 RESTART = {
@@ -325,23 +315,25 @@ NOBODYS = [
 
 @pytest.mark.parametrize(("manager", "patch"), NOBODYS)
 @pytest.mark.parametrize("choice", list(DriftPolicy))
-def test_fields_that_git_does_not_set_are_ignored(
-    manager: str, patch: Any, choice: DriftPolicy
+async def test_fields_that_git_does_not_set_are_ignored(
+    deployer: World,
+    cluster: simulator.SimulatedCluster,
+    /,
+    manager: str,
+    patch: Any,
+    choice: DriftPolicy,
 ) -> None:
-    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
-        await deployer.apply(FILES, options=options(choice))
-        await change(cluster, manager, patch)
-        before = await cluster.get(DAEMONSET, "default", "agent")
-        done = await deployer.apply(FILES, options=options(choice))
-        assert (done.writes, done.refusals, facts(deployer)) == (0, (), [])
-        assert await cluster.get(DAEMONSET, "default", "agent") == before
-        # A commit is applied on top of it.
-        await deployer.apply({"agent.yaml": daemonset(image="ours:2")}, options=options(choice))
-        after = await cluster.get(DAEMONSET, "default", "agent")
-        assert leaf(patch, after) == leaf(patch, patch)
-        assert await image(cluster) == "ours:2"
-
-    play(scene)
+    await deployer.apply(FILES, options=options(choice))
+    await change(cluster, manager, patch)
+    before = await cluster.get(DAEMONSET, "default", "agent")
+    done = await deployer.apply(FILES, options=options(choice))
+    assert (done.writes, done.refusals, facts(deployer)) == (0, (), [])
+    assert await cluster.get(DAEMONSET, "default", "agent") == before
+    # A commit is applied on top of it.
+    await deployer.apply({"agent.yaml": daemonset(image="ours:2")}, options=options(choice))
+    after = await cluster.get(DAEMONSET, "default", "agent")
+    assert leaf(patch, after) == leaf(patch, patch)
+    assert await image(cluster) == "ours:2"
 
 
 def leaf(shape: Any, value: Any) -> Any:
@@ -351,77 +343,69 @@ def leaf(shape: Any, value: Any) -> Any:
     return value
 
 
-def test_a_field_without_an_owner_is_attributed_to_the_last_writer() -> None:
-    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
-        body = daemonset(image="ours:1")
-        body["metadata"]["labels"] = {"team": "ours"}
-        await deployer.apply({"agent.yaml": body})
-        await change(cluster, "kubectl-label", {"metadata": {"labels": {"team": None}}})
-        done = await deployer.apply({"agent.yaml": body})
-        assert done.writes == 1
-        (event,) = [event for event in deployer.records if isinstance(event, DriftDetected)]
-        assert "metadata.labels.team" in event.words
-
-    play(scene)
+async def test_a_field_without_an_owner_is_attributed_to_the_last_writer(
+    deployer: World, cluster: simulator.SimulatedCluster, /
+) -> None:
+    body = daemonset(image="ours:1")
+    body["metadata"]["labels"] = {"team": "ours"}
+    await deployer.apply({"agent.yaml": body})
+    await change(cluster, "kubectl-label", {"metadata": {"labels": {"team": None}}})
+    done = await deployer.apply({"agent.yaml": body})
+    assert done.writes == 1
+    (event,) = [event for event in deployer.records if isinstance(event, DriftDetected)]
+    assert "metadata.labels.team" in event.words
 
 
 @pytest.mark.parametrize("choice", list(DriftPolicy))
-def test_a_deleted_object_is_drift(choice: DriftPolicy) -> None:
-    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
-        files = {**FILES, "c.yaml": config_map("c")}
+async def test_a_deleted_object_is_drift(
+    deployer: World, cluster: simulator.SimulatedCluster, /, choice: DriftPolicy
+) -> None:
+    files = {**FILES, "c.yaml": config_map("c")}
+    await deployer.apply(files, options=options(choice))
+    await cluster.delete(CONFIG_MAP, "default", "c")
+    await deployer.apply(files, options=options(choice))
+    done = await deployer.apply(files, options=options(choice))
+    words = [event.words for event in deployer.records if isinstance(event, DriftDetected)]
+    assert words == ["deleted in the cluster"]
+    if choice is DriftPolicy.CORRECT:
+        assert await cluster.get(CONFIG_MAP, "default", "c")
+    else:
+        assert (done.writes, done.guards) == (0, ["drift"])
+        with pytest.raises(errors.NotFound):
+            await cluster.get(CONFIG_MAP, "default", "c")
+        state = await deployer.state()
         await deployer.apply(files, options=options(choice))
-        await cluster.delete(CONFIG_MAP, "default", "c")
-        await deployer.apply(files, options=options(choice))
-        done = await deployer.apply(files, options=options(choice))
-        words = [event.words for event in deployer.records if isinstance(event, DriftDetected)]
-        assert words == ["deleted in the cluster"]
-        if choice is DriftPolicy.CORRECT:
-            assert await cluster.get(CONFIG_MAP, "default", "c")
-        else:
-            assert (done.writes, done.guards) == (0, ["drift"])
-            with pytest.raises(errors.NotFound):
-                await cluster.get(CONFIG_MAP, "default", "c")
-            state = await deployer.state()
-            await deployer.apply(files, options=options(choice))
-            assert replace(await deployer.state(), version="") == replace(state, version="")
-            # A commit that changes it creates it again.
-            await deployer.apply(
-                {**FILES, "c.yaml": config_map("c", a="1")}, options=options(choice)
-            )
-            assert await cluster.get(CONFIG_MAP, "default", "c")
-
-    play(scene)
+        assert replace(await deployer.state(), version="") == replace(state, version="")
+        # A commit that changes it creates it again.
+        await deployer.apply({**FILES, "c.yaml": config_map("c", a="1")}, options=options(choice))
+        assert await cluster.get(CONFIG_MAP, "default", "c")
 
 
 @pytest.mark.parametrize("choice", [DriftPolicy.REPORT, DriftPolicy.HOLD])
-def test_the_history_has_no_commit_for_a_template_of_no_commit(choice: DriftPolicy) -> None:
-    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
-        await deployer.apply(FILES, options=options(choice))
-        history = (await deployer.state()).revisions
-        await change(cluster)
-        assert (
-            await deployer.apply(FILES, "second", options=options(choice))
-        ).state.revisions == history
-
-    play(scene)
+async def test_the_history_has_no_commit_for_a_template_of_no_commit(
+    deployer: World, cluster: simulator.SimulatedCluster, /, choice: DriftPolicy
+) -> None:
+    await deployer.apply(FILES, options=options(choice))
+    history = (await deployer.state()).revisions
+    await change(cluster)
+    assert (
+        await deployer.apply(FILES, "second", options=options(choice))
+    ).state.revisions == history
 
 
 @pytest.mark.parametrize("how", ["changed", "deleted"])
-def test_contested_drift_is_named_and_not_corrected_until_its_object_changes_in_git(
-    how: str,
+async def test_contested_drift_is_named_and_not_corrected_until_its_object_changes_in_git(
+    deployer: World, cluster: simulator.SimulatedCluster, /, how: str
 ) -> None:
-    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
-        contested = options(DriftPolicy.CORRECT, contested=frozenset({AGENT}))
-        await deployer.apply(FILES, options=contested)
-        if how == "changed":
-            await change(cluster)
-        else:
-            await cluster.delete(DAEMONSET, "default", "agent")
-        left = await deployer.apply(FILES, options=contested)
-        assert left.guards == ["contested"]
-        there = [body["metadata"]["name"] for body in (await cluster.list(DAEMONSET)).items]
-        assert there == (["agent"] if how == "changed" else [])
-        done = await deployer.apply({"agent.yaml": daemonset(image="ours:2")}, options=contested)
-        assert (done.guards, await image(cluster)) == ([], "ours:2")
-
-    play(scene)
+    contested = options(DriftPolicy.CORRECT, contested=frozenset({AGENT}))
+    await deployer.apply(FILES, options=contested)
+    if how == "changed":
+        await change(cluster)
+    else:
+        await cluster.delete(DAEMONSET, "default", "agent")
+    left = await deployer.apply(FILES, options=contested)
+    assert left.guards == ["contested"]
+    there = [body["metadata"]["name"] for body in (await cluster.list(DAEMONSET)).items]
+    assert there == (["agent"] if how == "changed" else [])
+    done = await deployer.apply({"agent.yaml": daemonset(image="ours:2")}, options=contested)
+    assert (done.guards, await image(cluster)) == ([], "ours:2")

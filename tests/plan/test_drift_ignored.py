@@ -69,27 +69,24 @@ MATCHING = [
 
 
 @pytest.mark.parametrize("rule", MATCHING)
-def test_ignored_fields_of_another_writer_are_not_drift_and_stay_when_the_rest_is_applied(
-    rule: IgnoreRule,
+async def test_ignored_fields_of_another_writer_are_not_drift_and_stay_when_the_rest_is_applied(
+    deployer: World, cluster: simulator.SimulatedCluster, /, rule: IgnoreRule
 ) -> None:
-    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
-        await deployer.apply({"a.yaml": agent()}, options=options(rule))
-        assert at(await live(cluster), CPU) == "100m"
-        await cluster.client("vpa").patch(
-            DAEMONSET, "default", "agent", cpu_patch("300m"), type=PatchType.STRATEGIC
-        )
-        await deployer.apply({"a.yaml": agent()}, options=options(rule))
-        assert at(await live(cluster), CPU) == "300m"
-        assert (await deployer.apply({"a.yaml": agent()}, options=options(rule))).writes == 0
-        done = await deployer.apply(
-            {"a.yaml": agent(cpu="200m", image="ours:2")}, options=options(rule)
-        )
-        body = await live(cluster)
-        assert done.refusals == ()
-        assert (at(body, CPU), at(body, (*CPU[:5], "image"))) == ("300m", "ours:2")
-        assert at(body, (*CPU[:-1], "memory")) == "1Gi"
-
-    play(scene)
+    await deployer.apply({"a.yaml": agent()}, options=options(rule))
+    assert at(await live(cluster), CPU) == "100m"
+    await cluster.client("vpa").patch(
+        DAEMONSET, "default", "agent", cpu_patch("300m"), type=PatchType.STRATEGIC
+    )
+    await deployer.apply({"a.yaml": agent()}, options=options(rule))
+    assert at(await live(cluster), CPU) == "300m"
+    assert (await deployer.apply({"a.yaml": agent()}, options=options(rule))).writes == 0
+    done = await deployer.apply(
+        {"a.yaml": agent(cpu="200m", image="ours:2")}, options=options(rule)
+    )
+    body = await live(cluster)
+    assert done.refusals == ()
+    assert (at(body, CPU), at(body, (*CPU[:5], "image"))) == ("300m", "ours:2")
+    assert at(body, (*CPU[:-1], "memory")) == "1Gi"
 
 
 OTHERS = [
@@ -103,42 +100,39 @@ OTHERS = [
 
 
 @pytest.mark.parametrize("rule", OTHERS)
-def test_a_rule_for_something_else_changes_nothing(rule: IgnoreRule) -> None:
-    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
-        await deployer.apply({"a.yaml": agent()}, options=options(rule))
-        await cluster.client("vpa").patch(
-            DAEMONSET, "default", "agent", cpu_patch("300m"), type=PatchType.STRATEGIC
-        )
-        await deployer.apply({"a.yaml": agent()}, options=options(rule))
-        assert at(await live(cluster), CPU) == "100m"
-
-    play(scene)
-
-
-def test_an_ignored_field_that_only_we_own_keeps_its_live_value() -> None:
-    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
-        rule = IgnoreRule((f"{LIMITS}/cpu",))
-        await deployer.apply({"a.yaml": agent()}, options=options(rule))
-        done = await deployer.apply({"a.yaml": agent(cpu="200m")}, options=options(rule))
-        assert (done.refusals, at(await live(cluster), CPU)) == ((), "100m")
-        # Without the rule the value of Git is applied again.
-        await deployer.apply({"a.yaml": agent(cpu="200m", image="ours:2")}, options=options())
-        assert at(await live(cluster), CPU) == "200m"
-
-    play(scene)
+async def test_a_rule_for_something_else_changes_nothing(
+    deployer: World, cluster: simulator.SimulatedCluster, /, rule: IgnoreRule
+) -> None:
+    await deployer.apply({"a.yaml": agent()}, options=options(rule))
+    await cluster.client("vpa").patch(
+        DAEMONSET, "default", "agent", cpu_patch("300m"), type=PatchType.STRATEGIC
+    )
+    await deployer.apply({"a.yaml": agent()}, options=options(rule))
+    assert at(await live(cluster), CPU) == "100m"
 
 
-def test_an_object_can_list_its_own_ignored_fields() -> None:
-    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
-        body = agent(**{names.IGNORE_FIELDS: f"{LIMITS}/cpu, /metadata/labels/team"})
-        await deployer.apply({"a.yaml": body}, options=options(drift=DriftPolicy.REPORT))
-        await cluster.client("vpa").patch(
-            DAEMONSET, "default", "agent", cpu_patch("300m"), type=PatchType.STRATEGIC
-        )
-        done = await deployer.apply({"a.yaml": body}, options=options(drift=DriftPolicy.REPORT))
-        assert (done.refusals, at(await live(cluster), CPU)) == ((), "300m")
+async def test_an_ignored_field_that_only_we_own_keeps_its_live_value(
+    deployer: World, cluster: simulator.SimulatedCluster, /
+) -> None:
+    rule = IgnoreRule((f"{LIMITS}/cpu",))
+    await deployer.apply({"a.yaml": agent()}, options=options(rule))
+    done = await deployer.apply({"a.yaml": agent(cpu="200m")}, options=options(rule))
+    assert (done.refusals, at(await live(cluster), CPU)) == ((), "100m")
+    # Without the rule the value of Git is applied again.
+    await deployer.apply({"a.yaml": agent(cpu="200m", image="ours:2")}, options=options())
+    assert at(await live(cluster), CPU) == "200m"
 
-    play(scene)
+
+async def test_an_object_can_list_its_own_ignored_fields(
+    deployer: World, cluster: simulator.SimulatedCluster, /
+) -> None:
+    body = agent(**{names.IGNORE_FIELDS: f"{LIMITS}/cpu, /metadata/labels/team"})
+    await deployer.apply({"a.yaml": body}, options=options(drift=DriftPolicy.REPORT))
+    await cluster.client("vpa").patch(
+        DAEMONSET, "default", "agent", cpu_patch("300m"), type=PatchType.STRATEGIC
+    )
+    done = await deployer.apply({"a.yaml": body}, options=options(drift=DriftPolicy.REPORT))
+    assert (done.refusals, at(await live(cluster), CPU)) == ((), "300m")
 
 
 def test_a_new_object_is_created_with_all_fields_of_git() -> None:
@@ -149,19 +143,18 @@ def test_a_new_object_is_created_with_all_fields_of_git() -> None:
     assert ignore_differences.applied(body, there, (rule,)) == body
 
 
-def test_a_manager_of_a_whole_list_owns_the_whole_list() -> None:
-    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
-        rule, files = IgnoreRule(managers=("injector",)), {"a.yaml": args("--one", "--two")}
-        await deployer.apply(files, options=options(rule))
-        container = {"name": "agent", "args": ["--three"]}
-        patch = {"spec": {"template": {"spec": {"containers": [container]}}}}
-        await cluster.client("injector").patch(
-            DAEMONSET, "default", "agent", patch, type=PatchType.STRATEGIC
-        )
-        assert (await deployer.apply(files, options=options(rule))).refusals == ()
-        assert at(await live(cluster), (*CPU[:5], "args")) == ["--three"]
-
-    play(scene)
+async def test_a_manager_of_a_whole_list_owns_the_whole_list(
+    deployer: World, cluster: simulator.SimulatedCluster, /
+) -> None:
+    rule, files = IgnoreRule(managers=("injector",)), {"a.yaml": args("--one", "--two")}
+    await deployer.apply(files, options=options(rule))
+    container = {"name": "agent", "args": ["--three"]}
+    patch = {"spec": {"template": {"spec": {"containers": [container]}}}}
+    await cluster.client("injector").patch(
+        DAEMONSET, "default", "agent", patch, type=PatchType.STRATEGIC
+    )
+    assert (await deployer.apply(files, options=options(rule))).refusals == ()
+    assert at(await live(cluster), (*CPU[:5], "args")) == ["--three"]
 
 
 def args(*words: str) -> dict[str, Any]:

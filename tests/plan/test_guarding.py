@@ -20,8 +20,11 @@ from gitops_ds.plan.impersonation import Impersonation
 from gitops_ds.plan.options import ApplyOptions
 from gitops_ds.plan.prune import Guards
 from gitops_ds.telemetry import log_lines
+from tests.plan import world
 from tests.plan.test_prune_scenes import pod_of
-from tests.plan.world import World, config_map, daemonset, play
+from tests.plan.world import World, config_map, daemonset
+
+play = world.play
 
 KEPT = {"kept.yaml": config_map("kept")}
 FILES = {**KEPT, "agent.yaml": daemonset("agent")}
@@ -47,104 +50,89 @@ NARROWER = [
 
 
 @pytest.mark.parametrize("spec", NARROWER)
-def test_an_update_that_removes_agents_from_nodes_needs_approval(spec: dict[str, Any]) -> None:
-    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
-        await deployer.apply(FILES)
-        files = {"kept.yaml": config_map("kept", a="1"), "agent.yaml": daemonset("agent", **spec)}
-        refused = await deployer.apply(files, "second")
-        assert (refused.guards, refused.written) == (
-            ["loses-nodes"],
-            ("update ConfigMap default/kept",),
-        )
-        assert "DaemonSet default/agent" in refused.refusals[0].message
-        assert refused.plan.hash in refused.refusals[0].message
-        assert refused.state.last_good != refused.plan.commit, (
-            "the commit is not applied as a whole"
-        )
-        assert [str(change.key) for change in refused.plan.held] == ["DaemonSet default/agent"]
-        done = await deployer.apply(files, "second", options(refused.plan.hash))
-        assert done.written == ("update DaemonSet default/agent",)
-        assert done.state.last_good == done.plan.commit
-
-    play(scene)
+async def test_an_update_that_removes_agents_from_nodes_needs_approval(
+    deployer: World, cluster: simulator.SimulatedCluster, /, spec: dict[str, Any]
+) -> None:
+    await deployer.apply(FILES)
+    files = {"kept.yaml": config_map("kept", a="1"), "agent.yaml": daemonset("agent", **spec)}
+    refused = await deployer.apply(files, "second")
+    assert (refused.guards, refused.written) == (
+        ["loses-nodes"],
+        ("update ConfigMap default/kept",),
+    )
+    assert "DaemonSet default/agent" in refused.refusals[0].message
+    assert refused.plan.hash in refused.refusals[0].message
+    assert refused.state.last_good != refused.plan.commit, "the commit is not applied as a whole"
+    assert [str(change.key) for change in refused.plan.held] == ["DaemonSet default/agent"]
+    done = await deployer.apply(files, "second", options(refused.plan.hash))
+    assert done.written == ("update DaemonSet default/agent",)
+    assert done.state.last_good == done.plan.commit
 
 
-def test_a_removed_toleration_counts_where_the_taint_evicts() -> None:
-    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
-        taint = simulator.NodeSpec("tainted", taints=(Taint("gpu", "NoExecute"),))
-        cluster.add_nodes([taint])
-        await deployer.apply(
-            {"agent.yaml": daemonset("agent", tolerations=[{"operator": "Exists"}])}
-        )
-        refused = await deployer.apply(FILES, "second", options(share=0.0))
-        assert refused.guards == ["loses-nodes"]
-        assert "tainted" in refused.refusals[0].message
-        assert (await deployer.apply(FILES, "second", options(share=0.25))).guards == []
-
-    play(scene)
+async def test_a_removed_toleration_counts_where_the_taint_evicts(
+    deployer: World, cluster: simulator.SimulatedCluster, /
+) -> None:
+    taint = simulator.NodeSpec("tainted", taints=(Taint("gpu", "NoExecute"),))
+    cluster.add_nodes([taint])
+    await deployer.apply({"agent.yaml": daemonset("agent", tolerations=[{"operator": "Exists"}])})
+    refused = await deployer.apply(FILES, "second", options(share=0.0))
+    assert refused.guards == ["loses-nodes"]
+    assert "tainted" in refused.refusals[0].message
+    assert (await deployer.apply(FILES, "second", options(share=0.25))).guards == []
 
 
-def test_deletions_and_updates_are_weighed_together() -> None:
-    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
-        on = {number: {"kubernetes.io/hostname": f"node-{number}"} for number in range(3)}
-        both = {
-            **KEPT,
-            "a.yaml": daemonset("a", nodeSelector=on[0]),
-            "b.yaml": daemonset("b", nodeSelector=on[1]),
-        }
-        await deployer.apply(both)
-        rest = {**KEPT, "b.yaml": daemonset("b", nodeSelector=on[2])}
-        refused = await deployer.apply(rest, "second", options(prune=True, nodes=1))
-        assert sorted(refused.guards) == ["loses-nodes", "share-of-nodes"]
-        assert "2 of 3 nodes" in refused.refusals[-1].message
-        assert (await deployer.apply(rest, "second", options(prune=True, nodes=2))).guards == []
-
-    play(scene)
-
-
-def test_drift_that_widened_an_agent_is_corrected_without_approval() -> None:
-    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
-        narrow = {
-            "agent.yaml": daemonset("agent", nodeSelector={"kubernetes.io/hostname": "node-0"})
-        }
-        await deployer.apply(narrow)
-        patch = {"spec": {"template": {"spec": {"nodeSelector": None}}}}
-        await cluster.client("kubectl-edit").patch(
-            DAEMONSET, "default", "agent", patch, type=PatchType.MERGE
-        )
-        assert (await deployer.apply(narrow)).written == ("update DaemonSet default/agent",)
-
-    play(scene)
+async def test_deletions_and_updates_are_weighed_together(
+    deployer: World, cluster: simulator.SimulatedCluster, /
+) -> None:
+    on = {number: {"kubernetes.io/hostname": f"node-{number}"} for number in range(3)}
+    both = {
+        **KEPT,
+        "a.yaml": daemonset("a", nodeSelector=on[0]),
+        "b.yaml": daemonset("b", nodeSelector=on[1]),
+    }
+    await deployer.apply(both)
+    rest = {**KEPT, "b.yaml": daemonset("b", nodeSelector=on[2])}
+    refused = await deployer.apply(rest, "second", options(prune=True, nodes=1))
+    assert sorted(refused.guards) == ["loses-nodes", "share-of-nodes"]
+    assert "2 of 3 nodes" in refused.refusals[-1].message
+    assert (await deployer.apply(rest, "second", options(prune=True, nodes=2))).guards == []
 
 
-def test_an_approval_does_not_cover_another_policy_nor_more_nodes_but_fewer() -> None:
-    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
-        body = daemonset("agent")
-        await deployer.apply({**KEPT, "agent.yaml": body})
-        hash = (await deployer.draft(KEPT, "second", options(prune=True))).plan.hash
-        assert hash.endswith("-3")
-        patch: Body = {"metadata": {"annotations": {names.PRUNE: "foreground"}}}
-        await cluster.client("people").patch(
-            DAEMONSET, "default", "agent", patch, type=PatchType.MERGE
-        )
-        assert (await deployer.apply(KEPT, "second", options(hash, prune=True))).guards == [
-            "share-of-nodes"
-        ]
-        patch = {"metadata": {"annotations": {names.PRUNE: None}}}
-        await cluster.client("people").patch(
-            DAEMONSET, "default", "agent", patch, type=PatchType.MERGE
-        )
-        cluster.add_nodes([simulator.NodeSpec("node-9")])
-        assert (await deployer.apply(KEPT, "second", options(hash, prune=True))).guards == [
-            "share-of-nodes"
-        ]
-        hash = (await deployer.draft(KEPT, "second", options(prune=True))).plan.hash
-        cluster.remove_node("node-9")
-        assert (await deployer.apply(KEPT, "second", options(hash, prune=True))).written == (
-            "delete DaemonSet default/agent",
-        )
+async def test_drift_that_widened_an_agent_is_corrected_without_approval(
+    deployer: World, cluster: simulator.SimulatedCluster, /
+) -> None:
+    narrow = {"agent.yaml": daemonset("agent", nodeSelector={"kubernetes.io/hostname": "node-0"})}
+    await deployer.apply(narrow)
+    patch = {"spec": {"template": {"spec": {"nodeSelector": None}}}}
+    await cluster.client("kubectl-edit").patch(
+        DAEMONSET, "default", "agent", patch, type=PatchType.MERGE
+    )
+    assert (await deployer.apply(narrow)).written == ("update DaemonSet default/agent",)
 
-    play(scene)
+
+async def test_an_approval_does_not_cover_another_policy_nor_more_nodes_but_fewer(
+    deployer: World, cluster: simulator.SimulatedCluster, /
+) -> None:
+    body = daemonset("agent")
+    await deployer.apply({**KEPT, "agent.yaml": body})
+    hash = (await deployer.draft(KEPT, "second", options(prune=True))).plan.hash
+    assert hash.endswith("-3")
+    patch: Body = {"metadata": {"annotations": {names.PRUNE: "foreground"}}}
+    await cluster.client("people").patch(DAEMONSET, "default", "agent", patch, type=PatchType.MERGE)
+    assert (await deployer.apply(KEPT, "second", options(hash, prune=True))).guards == [
+        "share-of-nodes"
+    ]
+    patch = {"metadata": {"annotations": {names.PRUNE: None}}}
+    await cluster.client("people").patch(DAEMONSET, "default", "agent", patch, type=PatchType.MERGE)
+    cluster.add_nodes([simulator.NodeSpec("node-9")])
+    assert (await deployer.apply(KEPT, "second", options(hash, prune=True))).guards == [
+        "share-of-nodes"
+    ]
+    hash = (await deployer.draft(KEPT, "second", options(prune=True))).plan.hash
+    cluster.remove_node("node-9")
+    assert (await deployer.apply(KEPT, "second", options(hash, prune=True))).written == (
+        "delete DaemonSet default/agent",
+    )
 
 
 def test_the_number_of_an_approval_is_a_ceiling() -> None:
@@ -160,75 +148,69 @@ def test_the_number_of_an_approval_is_a_ceiling() -> None:
     assert not plan_hash.covers("abc-" + "9" * 10, "abc-1")
 
 
-def test_a_guarded_deletion_is_named_in_text_and_json() -> None:
-    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
-        await deployer.apply(FILES)
-        plan = (await deployer.draft(KEPT, "second", options(prune=True))).plan
-        text, document = printers.as_text(plan), printers.as_json(plan)
-        assert "!  - delete DaemonSet default/agent" in text
-        assert "!      loses 3 nodes: node-0, node-1, node-2" in text
-        [refusal] = document["refusals"]
-        assert [one["name"] for one in refusal["objects"]] == ["agent"]
-        assert "DaemonSet default/agent" in refusal["message"]
-        [held] = document["held"]
-        assert (held["operation"], held["nodes"]["lost"]) == (
-            "delete",
-            ["node-0", "node-1", "node-2"],
-        )
-        assert "DaemonSet default/agent" in printers.as_markdown(plan)
-
-    play(scene)
-
-
-def test_orphaning_loses_no_node_and_delays_no_other_deletion() -> None:
-    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
-        orphan = daemonset("orphan")
-        orphan["metadata"]["annotations"] = {names.PRUNE: "orphan"}
-        await deployer.apply({**KEPT, "agent.yaml": daemonset("agent"), "orphan.yaml": orphan})
-        for name in ("agent", "orphan"):
-            await pod_of(cluster, name)
-        first = await deployer.apply(FILES, "second", options(prune=True, nodes=0))
-        assert (first.guards, first.written) == ([], ("delete DaemonSet default/orphan",))
-        draft = await deployer.draft(KEPT, "third", options(prune=True, nodes=0))
-        second = await deployer.apply(KEPT, "third", options(draft.plan.hash, prune=True, nodes=0))
-        assert (second.guards, second.written) == ([], ("delete DaemonSet default/agent",))
-
-    play(scene)
+async def test_a_guarded_deletion_is_named_in_text_and_json(
+    deployer: World, cluster: simulator.SimulatedCluster, /
+) -> None:
+    await deployer.apply(FILES)
+    plan = (await deployer.draft(KEPT, "second", options(prune=True))).plan
+    text, document = printers.as_text(plan), printers.as_json(plan)
+    assert "!  - delete DaemonSet default/agent" in text
+    assert "!      loses 3 nodes: node-0, node-1, node-2" in text
+    [refusal] = document["refusals"]
+    assert [one["name"] for one in refusal["objects"]] == ["agent"]
+    assert "DaemonSet default/agent" in refusal["message"]
+    [held] = document["held"]
+    assert (held["operation"], held["nodes"]["lost"]) == (
+        "delete",
+        ["node-0", "node-1", "node-2"],
+    )
+    assert "DaemonSet default/agent" in printers.as_markdown(plan)
 
 
-def test_an_annotation_in_the_cluster_has_no_effect_if_only_git_may_set_it() -> None:
-    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
-        by_git = ApplyOptions(Guards(prune=True, share=1.0), patience=0, live_annotations=False)
-        await deployer.apply(FILES)
-        marks = {names.DRIFT: "report", names.SUSPEND: "true", names.PRUNE: "disabled"}
-        containers = [{"name": "agent", "image": "evil:1"}]
-        patch = {
-            "metadata": {"annotations": marks},
-            "spec": {"template": {"spec": {"containers": containers}}},
-        }
-        await cluster.client("tenant").patch(
-            DAEMONSET, "default", "agent", patch, type=PatchType.MERGE
-        )
-        assert (await deployer.apply(FILES, "second")).writes == 0
-        assert (await deployer.apply(FILES, "second", by_git)).written == (
-            "update DaemonSet default/agent",
-        )
-        assert (await deployer.apply(KEPT, "third", by_git)).written == (
-            "delete DaemonSet default/agent",
-        )
-
-    play(scene)
+async def test_orphaning_loses_no_node_and_delays_no_other_deletion(
+    deployer: World, cluster: simulator.SimulatedCluster, /
+) -> None:
+    orphan = daemonset("orphan")
+    orphan["metadata"]["annotations"] = {names.PRUNE: "orphan"}
+    await deployer.apply({**KEPT, "agent.yaml": daemonset("agent"), "orphan.yaml": orphan})
+    for name in ("agent", "orphan"):
+        await pod_of(cluster, name)
+    first = await deployer.apply(FILES, "second", options(prune=True, nodes=0))
+    assert (first.guards, first.written) == ([], ("delete DaemonSet default/orphan",))
+    draft = await deployer.draft(KEPT, "third", options(prune=True, nodes=0))
+    second = await deployer.apply(KEPT, "third", options(draft.plan.hash, prune=True, nodes=0))
+    assert (second.guards, second.written) == ([], ("delete DaemonSet default/agent",))
 
 
-def test_an_annotation_in_git_has_effect_if_only_git_may_set_it() -> None:
-    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
-        by_git = ApplyOptions(Guards(prune=True, share=1.0), patience=0, live_annotations=False)
-        body = daemonset("agent")
-        body["metadata"]["annotations"] = {names.PRUNE: "disabled"}
-        await deployer.apply({**KEPT, "agent.yaml": body})
-        assert (await deployer.apply(KEPT, "second", by_git)).guards == ["prune-disabled"]
+async def test_an_annotation_in_the_cluster_has_no_effect_if_only_git_may_set_it(
+    deployer: World, cluster: simulator.SimulatedCluster, /
+) -> None:
+    by_git = ApplyOptions(Guards(prune=True, share=1.0), patience=0, live_annotations=False)
+    await deployer.apply(FILES)
+    marks = {names.DRIFT: "report", names.SUSPEND: "true", names.PRUNE: "disabled"}
+    containers = [{"name": "agent", "image": "evil:1"}]
+    patch = {
+        "metadata": {"annotations": marks},
+        "spec": {"template": {"spec": {"containers": containers}}},
+    }
+    await cluster.client("tenant").patch(DAEMONSET, "default", "agent", patch, type=PatchType.MERGE)
+    assert (await deployer.apply(FILES, "second")).writes == 0
+    assert (await deployer.apply(FILES, "second", by_git)).written == (
+        "update DaemonSet default/agent",
+    )
+    assert (await deployer.apply(KEPT, "third", by_git)).written == (
+        "delete DaemonSet default/agent",
+    )
 
-    play(scene)
+
+async def test_an_annotation_in_git_has_effect_if_only_git_may_set_it(
+    deployer: World, cluster: simulator.SimulatedCluster, /
+) -> None:
+    by_git = ApplyOptions(Guards(prune=True, share=1.0), patience=0, live_annotations=False)
+    body = daemonset("agent")
+    body["metadata"]["annotations"] = {names.PRUNE: "disabled"}
+    await deployer.apply({**KEPT, "agent.yaml": body})
+    assert (await deployer.apply(KEPT, "second", by_git)).guards == ["prune-disabled"]
 
 
 @pytest.mark.parametrize(
@@ -238,29 +220,25 @@ def test_an_annotation_in_git_has_effect_if_only_git_may_set_it() -> None:
         ({"agents/a/agent.yaml": ""}, ""),
     ],
 )
-def test_a_held_agent_names_the_file_that_holds_it(files: dict[str, str], file: str) -> None:
-    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
-        done = await deployer.apply({**files, "agents/a/daemonset.yaml": daemonset("a")})
-        assert done.guards == (["held"] if file else [])
-        assert all(refusal.message.endswith(f"hold: true in {file}") for refusal in done.refusals)
+async def test_a_held_agent_names_the_file_that_holds_it(
+    deployer: World, cluster: simulator.SimulatedCluster, /, files: dict[str, str], file: str
+) -> None:
+    done = await deployer.apply({**files, "agents/a/daemonset.yaml": daemonset("a")})
+    assert done.guards == (["held"] if file else [])
+    assert all(refusal.message.endswith(f"hold: true in {file}") for refusal in done.refusals)
 
-    play(scene)
 
-
-def test_an_incomplete_reconciliation_is_reported() -> None:
-    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
-        who = Impersonation(service_account="deployer")
-        options = ApplyOptions(patience=0, impersonation=who)
-        space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "tools"}}
-        await deployer.apply({**KEPT, "space.yaml": space}, options=options)
-        [ended] = [event for event in deployer.records if isinstance(event, Reconciled)]
-        assert [refusal.reason for refusal in ended.failed] == ["impersonation"]
-        assert report_once.outcome(ended.commit or CommitId(""), ended).startswith(
-            "failure: commit"
-        )
-        assert "is applied in part: 1 written, 1 not: " in (log_lines.line(ended) or "")
-
-    play(scene)
+async def test_an_incomplete_reconciliation_is_reported(
+    deployer: World, cluster: simulator.SimulatedCluster, /
+) -> None:
+    who = Impersonation(service_account="deployer")
+    options = ApplyOptions(patience=0, impersonation=who)
+    space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "tools"}}
+    await deployer.apply({**KEPT, "space.yaml": space}, options=options)
+    [ended] = [event for event in deployer.records if isinstance(event, Reconciled)]
+    assert [refusal.reason for refusal in ended.failed] == ["impersonation"]
+    assert report_once.outcome(ended.commit or CommitId(""), ended).startswith("failure: commit")
+    assert "is applied in part: 1 written, 1 not: " in (log_lines.line(ended) or "")
 
 
 def test_a_generated_client_is_not_a_person() -> None:

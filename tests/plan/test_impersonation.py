@@ -16,7 +16,10 @@ from gitops_ds.plan.impersonation import Impersonation
 from gitops_ds.plan.options import ApplyOptions
 from gitops_ds.plan.prune import Guards
 from gitops_ds.simulator.faults import RequestFault, SimulatedRequest
-from tests.plan.world import World, config_map, daemonset, play
+from tests.plan import world
+from tests.plan.world import World, config_map, daemonset
+
+play = world.play
 
 NAMESPACED = Key("apps", "DaemonSet", "a", "agent")
 CLUSTER_WIDE = Key("", "Namespace", "", "a")
@@ -56,58 +59,55 @@ def recorded_requests(client: simulator.Client, denied: str = "") -> list[Simula
     return result
 
 
-def test_every_write_of_an_object_carries_the_account_of_its_namespace() -> None:
-    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
-        await spaces(cluster)
-        client = cluster.client()
-        requests, world = recorded_requests(client), World(client)
-        assert (await world.apply(FILES, options=options(BY_NAMESPACE))).writes == 2
-        assert (
-            await world.apply({"a.yaml": FILES["a.yaml"]}, "second", options(BY_NAMESPACE))
-        ).writes == 1
-        written = [one for one in requests if one.resource == DAEMONSET and one.verb in WRITES]
-        assert {one.verb for one in written} == {"apply", "delete"}
-        assert all(one.user == account(one.namespace) for one in written)
-        # What it remembers is its own.
-        assert all(not one.user for one in requests if one.resource != DAEMONSET)
-
-    play(scene)
-
-
-def test_a_forbidden_action_is_reported_with_its_account_and_the_others_continue() -> None:
-    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
-        await spaces(cluster)
-        client = cluster.client()
-        recorded_requests(client, denied=account("b"))
-        world = World(client)
-        planned = (await world.draft(FILES, options=options(BY_NAMESPACE))).plan
-        assert [refusal.reason for refusal in planned.refusals] == ["refused"]
-        assert account("b") in planned.refusals[0].message
-        done = await world.apply(FILES, options=options(BY_NAMESPACE))
-        assert done.written == ("create DaemonSet a/agent",)
-        with pytest.raises(errors.NotFound):
-            await cluster.get(DAEMONSET, "b", "agent")
-
-    play(scene)
+async def test_every_write_of_an_object_carries_the_account_of_its_namespace(
+    deployer: World, cluster: simulator.SimulatedCluster, /
+) -> None:
+    await spaces(cluster)
+    client = cluster.client()
+    requests, world = recorded_requests(client), World(client)
+    assert (await world.apply(FILES, options=options(BY_NAMESPACE))).writes == 2
+    assert (
+        await world.apply({"a.yaml": FILES["a.yaml"]}, "second", options(BY_NAMESPACE))
+    ).writes == 1
+    written = [one for one in requests if one.resource == DAEMONSET and one.verb in WRITES]
+    assert {one.verb for one in written} == {"apply", "delete"}
+    assert all(one.user == account(one.namespace) for one in written)
+    # What it remembers is its own.
+    assert all(not one.user for one in requests if one.resource != DAEMONSET)
 
 
-def test_cluster_scoped_objects_need_an_account_of_their_own() -> None:
-    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
-        files = {"space.yaml": {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "c"}}}
-        refused = await deployer.apply(files, options=options(BY_NAMESPACE))
-        assert (refused.writes, refused.guards) == (0, ["impersonation"])
-        done = await deployer.apply(
-            files, options=options(Impersonation(cluster_service_account="ops/cluster"))
-        )
-        assert done.writes == 1
-        # Nor does it go without one.
-        kept = await deployer.apply(
-            {"c.yaml": config_map("c", "default")}, "second", options(BY_NAMESPACE)
-        )
-        assert kept.guards == ["impersonation"]
-        assert await cluster.get(NAMESPACE, "", "c")
+async def test_a_forbidden_action_is_reported_with_its_account_and_the_others_continue(
+    deployer: World, cluster: simulator.SimulatedCluster, /
+) -> None:
+    await spaces(cluster)
+    client = cluster.client()
+    recorded_requests(client, denied=account("b"))
+    world = World(client)
+    planned = (await world.draft(FILES, options=options(BY_NAMESPACE))).plan
+    assert [refusal.reason for refusal in planned.refusals] == ["refused"]
+    assert account("b") in planned.refusals[0].message
+    done = await world.apply(FILES, options=options(BY_NAMESPACE))
+    assert done.written == ("create DaemonSet a/agent",)
+    with pytest.raises(errors.NotFound):
+        await cluster.get(DAEMONSET, "b", "agent")
 
-    play(scene)
+
+async def test_cluster_scoped_objects_need_an_account_of_their_own(
+    deployer: World, cluster: simulator.SimulatedCluster, /
+) -> None:
+    files = {"space.yaml": {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "c"}}}
+    refused = await deployer.apply(files, options=options(BY_NAMESPACE))
+    assert (refused.writes, refused.guards) == (0, ["impersonation"])
+    done = await deployer.apply(
+        files, options=options(Impersonation(cluster_service_account="ops/cluster"))
+    )
+    assert done.writes == 1
+    # Nor does it go without one.
+    kept = await deployer.apply(
+        {"c.yaml": config_map("c", "default")}, "second", options(BY_NAMESPACE)
+    )
+    assert kept.guards == ["impersonation"]
+    assert await cluster.get(NAMESPACE, "", "c")
 
 
 def binding(**subject: str) -> dict[str, Any]:
@@ -135,27 +135,23 @@ SUBJECTS = [
 
 
 @pytest.mark.parametrize(("subject", "taken"), SUBJECTS)
-def test_references_to_other_namespaces_are_refused_unless_allowed(
-    subject: dict[str, str], taken: bool
+async def test_references_to_other_namespaces_are_refused_unless_allowed(
+    deployer: World, cluster: simulator.SimulatedCluster, /, subject: dict[str, str], taken: bool
 ) -> None:
-    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
-        await spaces(cluster)
-        files = {"binding.yaml": binding(**subject)}
-        done = await deployer.apply(files, options=options(BY_NAMESPACE))
-        assert (done.writes, done.guards) == ((1, []) if taken else (0, ["cross-namespace"]))
-        allowed = Impersonation(service_account="deployer", cross_namespace=True)
-        assert (await deployer.apply(files, options=options(allowed))).guards == []
-
-    play(scene)
+    await spaces(cluster)
+    files = {"binding.yaml": binding(**subject)}
+    done = await deployer.apply(files, options=options(BY_NAMESPACE))
+    assert (done.writes, done.guards) == ((1, []) if taken else (0, ["cross-namespace"]))
+    allowed = Impersonation(service_account="deployer", cross_namespace=True)
+    assert (await deployer.apply(files, options=options(allowed))).guards == []
 
 
-def test_without_impersonation_references_are_nobodys_business() -> None:
-    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
-        await spaces(cluster)
-        files = {"binding.yaml": binding(kind="ServiceAccount", name="x", namespace="kube-system")}
-        assert (await deployer.apply(files)).guards == []
-
-    play(scene)
+async def test_without_impersonation_references_are_nobodys_business(
+    deployer: World, cluster: simulator.SimulatedCluster, /
+) -> None:
+    await spaces(cluster)
+    files = {"binding.yaml": binding(kind="ServiceAccount", name="x", namespace="kube-system")}
+    assert (await deployer.apply(files)).guards == []
 
 
 def test_references_of_every_depth_count() -> None:

@@ -37,70 +37,63 @@ def image_of(body: Body) -> str:
     return str(body["spec"]["template"]["spec"]["containers"][0]["image"])
 
 
-def test_a_second_pass_sends_no_write_and_no_dry_run() -> None:
-    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
-        files = {"agent.yaml": daemonset(), "config.yaml": config_map("settings", a="1")}
-        assert (await deployer.apply(files)).writes == 2
-        asking: Any = deployer.cluster
-        asking.count.reset()
-        again = await deployer.apply(files)
-        assert (again.writes, asking.count.writes, asking.count.of("dry-run apply")) == (0, 0, 0)
-
-    play(scene)
-
-
-def test_a_commit_elsewhere_writes_no_object_and_moves_no_annotation() -> None:
-    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
-        first = await deployer.apply({"agent.yaml": daemonset()}, "first")
-        before = await live_agent(cluster)
-        second = await deployer.apply({"agent.yaml": daemonset(), "README.md": "words"}, "second")
-        assert second.writes == 0
-        assert await live_agent(cluster) == before
-        assert before["metadata"]["annotations"][names.COMMIT] == first.plan.commit
-        assert (await deployer.state()).last_good == second.plan.commit
-
-    play(scene)
+async def test_a_second_pass_sends_no_write_and_no_dry_run(
+    deployer: World, cluster: simulator.SimulatedCluster, /
+) -> None:
+    files = {"agent.yaml": daemonset(), "config.yaml": config_map("settings", a="1")}
+    assert (await deployer.apply(files)).writes == 2
+    asking: Any = deployer.cluster
+    asking.count.reset()
+    again = await deployer.apply(files)
+    assert (again.writes, asking.count.writes, asking.count.of("dry-run apply")) == (0, 0, 0)
 
 
-def test_the_commit_moves_with_the_object_it_changes_and_with_no_other() -> None:
-    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
-        first = await deployer.apply(
-            {"a.yaml": daemonset("agent"), "b.yaml": daemonset("other")}, "first"
-        )
-        second = await deployer.apply(
-            {"a.yaml": daemonset("agent", image="x:2"), "b.yaml": daemonset("other")}, "second"
-        )
-        assert second.written == ("update DaemonSet default/agent",)
-        other = await cluster.get(DAEMONSET, "default", "other")
-        commits = [
-            body["metadata"]["annotations"][names.COMMIT]
-            for body in (await live_agent(cluster), other)
-        ]
-        assert commits == [second.plan.commit, first.plan.commit]
-
-    play(scene)
+async def test_a_commit_elsewhere_writes_no_object_and_moves_no_annotation(
+    deployer: World, cluster: simulator.SimulatedCluster, /
+) -> None:
+    first = await deployer.apply({"agent.yaml": daemonset()}, "first")
+    before = await live_agent(cluster)
+    second = await deployer.apply({"agent.yaml": daemonset(), "README.md": "words"}, "second")
+    assert second.writes == 0
+    assert await live_agent(cluster) == before
+    assert before["metadata"]["annotations"][names.COMMIT] == first.plan.commit
+    assert (await deployer.state()).last_good == second.plan.commit
 
 
-def test_a_field_removed_from_git_is_removed_also_from_an_object_of_kubectl_apply() -> None:
-    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
-        kubectl = cluster.client("kubectl-client-side-apply")
-        await kubectl.create(
-            DAEMONSET, daemonset(priorityClassName="system-node-critical", hostNetwork=True)
-        )
-        done = await deployer.apply({"agent.yaml": daemonset(hostNetwork=True)})
-        assert done.refusals == ()
-        spec = (await live_agent(cluster))["spec"]["template"]["spec"]
-        assert "priorityClassName" not in spec
-        assert spec["hostNetwork"] is True
-        assert [
-            change.path
-            for change in done.plan.writes[0].fields
-            if "priorityClassName" in change.path
-        ] != []
-        assert (await deployer.apply({"agent.yaml": daemonset()})).writes == 1
-        assert not (await live_agent(cluster))["spec"]["template"]["spec"].get("hostNetwork")
+async def test_the_commit_moves_with_the_object_it_changes_and_with_no_other(
+    deployer: World, cluster: simulator.SimulatedCluster, /
+) -> None:
+    first = await deployer.apply(
+        {"a.yaml": daemonset("agent"), "b.yaml": daemonset("other")}, "first"
+    )
+    second = await deployer.apply(
+        {"a.yaml": daemonset("agent", image="x:2"), "b.yaml": daemonset("other")}, "second"
+    )
+    assert second.written == ("update DaemonSet default/agent",)
+    other = await cluster.get(DAEMONSET, "default", "other")
+    commits = [
+        body["metadata"]["annotations"][names.COMMIT] for body in (await live_agent(cluster), other)
+    ]
+    assert commits == [second.plan.commit, first.plan.commit]
 
-    play(scene)
+
+async def test_a_field_removed_from_git_is_removed_also_from_an_object_of_kubectl_apply(
+    deployer: World, cluster: simulator.SimulatedCluster, /
+) -> None:
+    kubectl = cluster.client("kubectl-client-side-apply")
+    await kubectl.create(
+        DAEMONSET, daemonset(priorityClassName="system-node-critical", hostNetwork=True)
+    )
+    done = await deployer.apply({"agent.yaml": daemonset(hostNetwork=True)})
+    assert done.refusals == ()
+    spec = (await live_agent(cluster))["spec"]["template"]["spec"]
+    assert "priorityClassName" not in spec
+    assert spec["hostNetwork"] is True
+    assert [
+        change.path for change in done.plan.writes[0].fields if "priorityClassName" in change.path
+    ] != []
+    assert (await deployer.apply({"agent.yaml": daemonset()})).writes == 1
+    assert not (await live_agent(cluster))["spec"]["template"]["spec"].get("hostNetwork")
 
 
 FOREIGN = [
@@ -117,48 +110,44 @@ FOREIGN = [
 
 
 @pytest.mark.parametrize(("marks", "name"), FOREIGN)
-def test_objects_of_another_tool_are_taken_over_only_with_adopt(
-    marks: dict[str, Any], name: str
+async def test_objects_of_another_tool_are_taken_over_only_with_adopt(
+    deployer: World, cluster: simulator.SimulatedCluster, /, marks: dict[str, Any], name: str
 ) -> None:
-    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
-        theirs = daemonset(image="theirs:1")
-        theirs["metadata"] = {**theirs["metadata"], **marks}
-        manager = names.FIELD_MANAGER if "gitops-ds" in name else "their-tool"
-        await cluster.apply(DAEMONSET, theirs, manager=manager)
-        before = await live_agent(cluster)
-        same = {"agent.yaml": daemonset(image="theirs:1")}
-        refused = await deployer.apply(same)
-        assert (refused.writes, refused.guards) == (0, ["owned-by-other"])
-        assert name in refused.refusals[0].message
-        assert "--adopt" in refused.refusals[0].message
-        assert await live_agent(cluster) == before
-        taken = await deployer.apply(same, options=ApplyOptions(adopt=True, patience=0))
-        assert (taken.writes, taken.refusals) == (1, ())
-        assert (await live_agent(cluster))["metadata"]["labels"][names.OWNER_LABEL] == "test"
-
-    play(scene)
+    theirs = daemonset(image="theirs:1")
+    theirs["metadata"] = {**theirs["metadata"], **marks}
+    manager = names.FIELD_MANAGER if "gitops-ds" in name else "their-tool"
+    await cluster.apply(DAEMONSET, theirs, manager=manager)
+    before = await live_agent(cluster)
+    same = {"agent.yaml": daemonset(image="theirs:1")}
+    refused = await deployer.apply(same)
+    assert (refused.writes, refused.guards) == (0, ["owned-by-other"])
+    assert name in refused.refusals[0].message
+    assert "--adopt" in refused.refusals[0].message
+    assert await live_agent(cluster) == before
+    taken = await deployer.apply(same, options=ApplyOptions(adopt=True, patience=0))
+    assert (taken.writes, taken.refusals) == (1, ())
+    assert (await live_agent(cluster))["metadata"]["labels"][names.OWNER_LABEL] == "test"
 
 
-def test_a_conflict_names_manager_and_field_and_is_won_by_force_alone() -> None:
-    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
-        body = daemonset(image="theirs:1")
-        await cluster.apply(DAEMONSET, body, manager="autoscaler")
-        files = {"agent.yaml": daemonset(image="ours:1"), "config.yaml": config_map("settings")}
-        refused = await deployer.apply(files)
-        assert refused.guards == ["conflict"]
-        message = refused.refusals[0].message
-        assert "autoscaler" in message
-        assert "image" in message
-        assert "--force-conflicts" in message
-        assert refused.written == ("create ConfigMap default/settings",), (
-            "the others are nevertheless applied"
-        )
-        assert image_of(await live_agent(cluster)) == "theirs:1"
-        forced = await deployer.apply(files, options=ApplyOptions(force_conflicts=True, patience=0))
-        assert forced.refusals == ()
-        assert image_of(await live_agent(cluster)) == "ours:1"
-
-    play(scene)
+async def test_a_conflict_names_manager_and_field_and_is_won_by_force_alone(
+    deployer: World, cluster: simulator.SimulatedCluster, /
+) -> None:
+    body = daemonset(image="theirs:1")
+    await cluster.apply(DAEMONSET, body, manager="autoscaler")
+    files = {"agent.yaml": daemonset(image="ours:1"), "config.yaml": config_map("settings")}
+    refused = await deployer.apply(files)
+    assert refused.guards == ["conflict"]
+    message = refused.refusals[0].message
+    assert "autoscaler" in message
+    assert "image" in message
+    assert "--force-conflicts" in message
+    assert refused.written == ("create ConfigMap default/settings",), (
+        "the others are nevertheless applied"
+    )
+    assert image_of(await live_agent(cluster)) == "theirs:1"
+    forced = await deployer.apply(files, options=ApplyOptions(force_conflicts=True, patience=0))
+    assert forced.refusals == ()
+    assert image_of(await live_agent(cluster)) == "ours:1"
 
 
 async def _set_image(cluster: simulator.SimulatedCluster, manager: str = "kubectl-set") -> None:
@@ -171,199 +160,179 @@ async def _set_image(cluster: simulator.SimulatedCluster, manager: str = "kubect
 
 
 @pytest.mark.parametrize("manager", ["kubectl-set", "kubectl-edit", "some-controller"])
-def test_drift_is_corrected(manager: str) -> None:
-    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
-        files = {"agent.yaml": daemonset(image="ours:1")}
-        await deployer.apply(files)
-        await _set_image(cluster, manager)
-        back = await deployer.apply(files)
-        assert (back.writes, back.refusals) == (1, ())
-        assert image_of(await live_agent(cluster)) == "ours:1"
-
-    play(scene)
+async def test_drift_is_corrected(
+    deployer: World, cluster: simulator.SimulatedCluster, /, manager: str
+) -> None:
+    files = {"agent.yaml": daemonset(image="ours:1")}
+    await deployer.apply(files)
+    await _set_image(cluster, manager)
+    back = await deployer.apply(files)
+    assert (back.writes, back.refusals) == (1, ())
+    assert image_of(await live_agent(cluster)) == "ours:1"
 
 
 @pytest.mark.parametrize("mode", [DriftPolicy.REPORT, DriftPolicy.HOLD])
 @pytest.mark.parametrize("by_annotation", [True, False])
-def test_drift_that_is_not_corrected_is_reported_with_its_field(
-    mode: DriftPolicy, by_annotation: bool
+async def test_drift_that_is_not_corrected_is_reported_with_its_field(
+    deployer: World, cluster: simulator.SimulatedCluster, /, mode: DriftPolicy, by_annotation: bool
 ) -> None:
-    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
-        options = NOBODY_WAITS if by_annotation else ApplyOptions(drift=mode, patience=0)
-        body = daemonset(image="ours:1")
-        if by_annotation:
-            body["metadata"]["annotations"] = {names.DRIFT: mode.value}
-        assert (await deployer.apply({"agent.yaml": body}, options=options)).refusals == ()
-        await _set_image(cluster)
-        left = await deployer.apply({"agent.yaml": body}, options=options)
-        assert (left.writes, left.guards) == (0, ["drift"])
-        assert "image" in left.refusals[0].message
-        assert image_of(await live_agent(cluster)) == "changed:1"
-
-    play(scene)
+    options = NOBODY_WAITS if by_annotation else ApplyOptions(drift=mode, patience=0)
+    body = daemonset(image="ours:1")
+    if by_annotation:
+        body["metadata"]["annotations"] = {names.DRIFT: mode.value}
+    assert (await deployer.apply({"agent.yaml": body}, options=options)).refusals == ()
+    await _set_image(cluster)
+    left = await deployer.apply({"agent.yaml": body}, options=options)
+    assert (left.writes, left.guards) == (0, ["drift"])
+    assert "image" in left.refusals[0].message
+    assert image_of(await live_agent(cluster)) == "changed:1"
 
 
-def test_the_annotation_of_an_agent_overrides_the_setting_of_the_deployer() -> None:
-    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
-        body = daemonset(image="ours:1")
-        body["metadata"]["annotations"] = {names.DRIFT: "correct"}
-        options = ApplyOptions(drift=DriftPolicy.REPORT, patience=0)
-        await deployer.apply({"agent.yaml": body}, options=options)
-        await _set_image(cluster)
-        assert (await deployer.apply({"agent.yaml": body}, options=options)).refusals == ()
-        assert image_of(await live_agent(cluster)) == "ours:1"
+async def test_the_annotation_of_an_agent_overrides_the_setting_of_the_deployer(
+    deployer: World, cluster: simulator.SimulatedCluster, /
+) -> None:
+    body = daemonset(image="ours:1")
+    body["metadata"]["annotations"] = {names.DRIFT: "correct"}
+    options = ApplyOptions(drift=DriftPolicy.REPORT, patience=0)
+    await deployer.apply({"agent.yaml": body}, options=options)
+    await _set_image(cluster)
+    assert (await deployer.apply({"agent.yaml": body}, options=options)).refusals == ()
+    assert image_of(await live_agent(cluster)) == "ours:1"
 
-    play(scene)
 
-
-def test_objects_of_kubectl_are_taken_over_even_if_drift_is_only_reported() -> None:
-    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
-        await cluster.client("kubectl-client-side-apply").create(
-            DAEMONSET, daemonset(image="old:1")
-        )
-        done = await deployer.apply(
-            {"agent.yaml": daemonset(image="ours:1")},
-            options=ApplyOptions(drift=DriftPolicy.REPORT, patience=0),
-        )
-        assert (done.writes, done.refusals) == (1, ())
-        assert image_of(await live_agent(cluster)) == "ours:1"
-
-    play(scene)
+async def test_objects_of_kubectl_are_taken_over_even_if_drift_is_only_reported(
+    deployer: World, cluster: simulator.SimulatedCluster, /
+) -> None:
+    await cluster.client("kubectl-client-side-apply").create(DAEMONSET, daemonset(image="old:1"))
+    done = await deployer.apply(
+        {"agent.yaml": daemonset(image="ours:1")},
+        options=ApplyOptions(drift=DriftPolicy.REPORT, patience=0),
+    )
+    assert (done.writes, done.refusals) == (1, ())
+    assert image_of(await live_agent(cluster)) == "ours:1"
 
 
 TWO = {"a.yaml": daemonset("agent"), "b.yaml": daemonset("other")}
 
 
-def test_an_object_removed_from_git_is_kept_and_reported_unless_pruning_is_enabled() -> None:
-    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
-        await deployer.apply(TWO)
-        kept = await deployer.apply({"b.yaml": TWO["b.yaml"]})
-        assert (kept.writes, kept.guards) == (0, ["prune-off"])
-        assert AGENT in kept.state.inventory
-        gone = await deployer.apply(
-            {"b.yaml": TWO["b.yaml"]},
-            options=ApplyOptions(Guards(prune=True, share=1.0), patience=0),
-        )
-        assert gone.written == ("delete DaemonSet default/agent",)
-        assert AGENT not in gone.state.inventory
-        with pytest.raises(errors.NotFound):
-            await live_agent(cluster)
-
-    play(scene)
-
-
-def test_objects_of_a_lost_state_are_found_by_label_and_deleted_after_removal_from_git() -> None:
-    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
-        files = {"a.yaml": config_map("a", a="1"), "b.yaml": config_map("b", b="1")}
-        await deployer.apply(files)
-        await cluster.delete(
-            CONFIG_MAP, deployer.state_namespace, state_store.config_map_name(deployer.owner)
-        )
-        gone = await deployer.apply({"a.yaml": files["a.yaml"]}, options=PRUNING)
-        assert gone.written == ("delete ConfigMap default/b",)
-
-    play(scene)
+async def test_an_object_removed_from_git_is_kept_and_reported_unless_pruning_is_enabled(
+    deployer: World, cluster: simulator.SimulatedCluster, /
+) -> None:
+    await deployer.apply(TWO)
+    kept = await deployer.apply({"b.yaml": TWO["b.yaml"]})
+    assert (kept.writes, kept.guards) == (0, ["prune-off"])
+    assert AGENT in kept.state.inventory
+    gone = await deployer.apply(
+        {"b.yaml": TWO["b.yaml"]},
+        options=ApplyOptions(Guards(prune=True, share=1.0), patience=0),
+    )
+    assert gone.written == ("delete DaemonSet default/agent",)
+    assert AGENT not in gone.state.inventory
+    with pytest.raises(errors.NotFound):
+        await live_agent(cluster)
 
 
-def test_an_empty_repository_deletes_nothing() -> None:
-    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
-        await deployer.apply(TWO)
-        done = await deployer.apply(
-            {"README.md": ""},
-            options=ApplyOptions(Guards(prune=True, share=1.0), patience=0),
-        )
-        assert (done.writes, done.guards) == (0, ["empty-render"])
-
-    play(scene)
-
-
-def test_too_many_nodes_lose_an_agent_only_by_the_plans_hash() -> None:
-    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
-        await deployer.apply(TWO)
-        rest = {"b.yaml": TWO["b.yaml"]}
-        kept = await deployer.apply(rest, "second", PRUNING)
-        assert (kept.writes, kept.guards) == (0, ["share-of-nodes"])
-        wrong = await deployer.apply(
-            rest,
-            "second",
-            ApplyOptions(Guards(prune=True), approved="0" * 16, patience=0),
-        )
-        assert wrong.guards == ["share-of-nodes"]
-        approved = ApplyOptions(Guards(prune=True), approved=kept.plan.hash, patience=0)
-        assert (await deployer.apply(rest, "second", approved)).written == (
-            "delete DaemonSet default/agent",
-        )
-
-    play(scene)
+async def test_objects_of_a_lost_state_are_found_by_label_and_deleted_after_removal_from_git(
+    deployer: World, cluster: simulator.SimulatedCluster, /
+) -> None:
+    files = {"a.yaml": config_map("a", a="1"), "b.yaml": config_map("b", b="1")}
+    await deployer.apply(files)
+    await cluster.delete(
+        CONFIG_MAP, deployer.state_namespace, state_store.config_map_name(deployer.owner)
+    )
+    gone = await deployer.apply({"a.yaml": files["a.yaml"]}, options=PRUNING)
+    assert gone.written == ("delete ConfigMap default/b",)
 
 
-def test_the_annotation_disabled_protects_and_orphan_leaves_the_pods() -> None:
-    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
-        protected, orphan = daemonset("agent"), daemonset("other")
-        protected["metadata"]["annotations"] = {names.PRUNE: "disabled"}
-        orphan["metadata"]["annotations"] = {names.PRUNE: "orphan"}
-        await deployer.apply(
-            {"a.yaml": protected, "b.yaml": orphan, "c.yaml": config_map("settings")}
-        )
-        options = ApplyOptions(Guards(prune=True, share=1.0), patience=0)
-        done = await deployer.apply({"c.yaml": config_map("settings")}, options=options)
-        assert (done.guards, done.written) == (
-            ["prune-disabled"],
-            ("delete DaemonSet default/other",),
-        )
-        assert await live_agent(cluster)
-
-    play(scene)
+async def test_an_empty_repository_deletes_nothing(
+    deployer: World, cluster: simulator.SimulatedCluster, /
+) -> None:
+    await deployer.apply(TWO)
+    done = await deployer.apply(
+        {"README.md": ""},
+        options=ApplyOptions(Guards(prune=True, share=1.0), patience=0),
+    )
+    assert (done.writes, done.guards) == (0, ["empty-render"])
 
 
-def test_objects_of_another_repository_are_nobodys_orphans() -> None:
-    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
-        neighbour = World(cluster.client(), owner="neighbour")
-        await neighbour.apply({"a.yaml": daemonset("agent")})
-        await deployer.apply({"b.yaml": daemonset("other")})
-        draft = await deployer.draft({"b.yaml": daemonset("other")}, options=PRUNING)
-        assert draft.plan.refusals == ()
-        assert [change.key.name for change in draft.plan.changes] == ["other"]
-
-    play(scene)
-
-
-def test_a_refused_delete_stays_in_the_inventory_and_a_later_pass_deletes_it() -> None:
-    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
-        files = {"a.yaml": config_map("settings"), "b.yaml": config_map("words")}
-        await deployer.apply(files)
-        client: Any = deployer.cluster
-
-        def faults(request: SimulatedRequest) -> errors.ClusterError | None:
-            return simulator.faults.failure(403) if request.verb == "delete" else None
-
-        client.faults = faults
-        rest = {"b.yaml": files["b.yaml"]}
-        refused = await deployer.apply(rest, "second", PRUNING)
-        key = Key("", "ConfigMap", "default", "settings")
-        assert (refused.writes, key in refused.state.inventory) == (0, True)
-        client.faults = simulator.faults.none
-        assert (await deployer.apply(rest, "second", PRUNING)).written == (
-            "delete ConfigMap default/settings",
-        )
-
-    play(scene)
+async def test_too_many_nodes_lose_an_agent_only_by_the_plans_hash(
+    deployer: World, cluster: simulator.SimulatedCluster, /
+) -> None:
+    await deployer.apply(TWO)
+    rest = {"b.yaml": TWO["b.yaml"]}
+    kept = await deployer.apply(rest, "second", PRUNING)
+    assert (kept.writes, kept.guards) == (0, ["share-of-nodes"])
+    wrong = await deployer.apply(
+        rest,
+        "second",
+        ApplyOptions(Guards(prune=True), approved="0" * 16, patience=0),
+    )
+    assert wrong.guards == ["share-of-nodes"]
+    approved = ApplyOptions(Guards(prune=True), approved=kept.plan.hash, patience=0)
+    assert (await deployer.apply(rest, "second", approved)).written == (
+        "delete DaemonSet default/agent",
+    )
 
 
-def test_nothing_is_deleted_when_something_before_it_was_not_applied() -> None:
-    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
-        await deployer.apply({"a.yaml": config_map("old")})
-        client: Any = deployer.cluster
-        client.faults = lambda request: (
-            simulator.faults.failure(403)
-            if request.name == "new" and request.verb == "apply"
-            else None
-        )
-        done = await deployer.apply({"a.yaml": config_map("new")}, "second", PRUNING)
-        assert (done.writes, sorted(done.guards)) == (0, ["refused", "waits"])
-        assert await cluster.get(CONFIG_MAP, "default", "old")
+async def test_the_annotation_disabled_protects_and_orphan_leaves_the_pods(
+    deployer: World, cluster: simulator.SimulatedCluster, /
+) -> None:
+    protected, orphan = daemonset("agent"), daemonset("other")
+    protected["metadata"]["annotations"] = {names.PRUNE: "disabled"}
+    orphan["metadata"]["annotations"] = {names.PRUNE: "orphan"}
+    await deployer.apply({"a.yaml": protected, "b.yaml": orphan, "c.yaml": config_map("settings")})
+    options = ApplyOptions(Guards(prune=True, share=1.0), patience=0)
+    done = await deployer.apply({"c.yaml": config_map("settings")}, options=options)
+    assert (done.guards, done.written) == (
+        ["prune-disabled"],
+        ("delete DaemonSet default/other",),
+    )
+    assert await live_agent(cluster)
 
-    play(scene)
+
+async def test_objects_of_another_repository_are_nobodys_orphans(
+    deployer: World, cluster: simulator.SimulatedCluster, /
+) -> None:
+    neighbour = World(cluster.client(), owner="neighbour")
+    await neighbour.apply({"a.yaml": daemonset("agent")})
+    await deployer.apply({"b.yaml": daemonset("other")})
+    draft = await deployer.draft({"b.yaml": daemonset("other")}, options=PRUNING)
+    assert draft.plan.refusals == ()
+    assert [change.key.name for change in draft.plan.changes] == ["other"]
+
+
+async def test_a_refused_delete_stays_in_the_inventory_and_a_later_pass_deletes_it(
+    deployer: World, cluster: simulator.SimulatedCluster, /
+) -> None:
+    files = {"a.yaml": config_map("settings"), "b.yaml": config_map("words")}
+    await deployer.apply(files)
+    client: Any = deployer.cluster
+
+    def faults(request: SimulatedRequest) -> errors.ClusterError | None:
+        return simulator.faults.failure(403) if request.verb == "delete" else None
+
+    client.faults = faults
+    rest = {"b.yaml": files["b.yaml"]}
+    refused = await deployer.apply(rest, "second", PRUNING)
+    key = Key("", "ConfigMap", "default", "settings")
+    assert (refused.writes, key in refused.state.inventory) == (0, True)
+    client.faults = simulator.faults.none
+    assert (await deployer.apply(rest, "second", PRUNING)).written == (
+        "delete ConfigMap default/settings",
+    )
+
+
+async def test_nothing_is_deleted_when_something_before_it_was_not_applied(
+    deployer: World, cluster: simulator.SimulatedCluster, /
+) -> None:
+    await deployer.apply({"a.yaml": config_map("old")})
+    client: Any = deployer.cluster
+    client.faults = lambda request: (
+        simulator.faults.failure(403) if request.name == "new" and request.verb == "apply" else None
+    )
+    done = await deployer.apply({"a.yaml": config_map("new")}, "second", PRUNING)
+    assert (done.writes, sorted(done.guards)) == (0, ["refused", "waits"])
+    assert await cluster.get(CONFIG_MAP, "default", "old")
 
 
 def test_a_process_that_dies_in_the_middle_forgets_nothing() -> None:
@@ -411,71 +380,67 @@ def test_a_process_that_dies_in_the_middle_forgets_nothing() -> None:
         dies_at(last)
 
 
-def test_agents_wait_for_those_they_depend_on() -> None:
+async def test_agents_wait_for_those_they_depend_on(
+    deployer: World, cluster: simulator.SimulatedCluster, /
+) -> None:
     files = {
         "agents/cni/daemonset.yaml": daemonset("cni"),
         "agents/cni/agent.yaml": "hold: false\n",
         "agents/logs/daemonset.yaml": daemonset("logs"),
         "agents/logs/agent.yaml": "dependsOn: [cni]\n",
     }
-
-    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
-        done = await deployer.apply(files)
-        assert (done.written, done.guards) == (("create DaemonSet default/cni",), ["waits"])
-        status = {
-            "observedGeneration": 1,
-            "desiredNumberScheduled": 3,
-            "updatedNumberScheduled": 3,
-            "numberAvailable": 3,
-        }
-        await cluster.patch(DAEMONSET, "default", "cni", {"status": status}, subresource="status")
-        assert (await deployer.apply(files)).written == ("create DaemonSet default/logs",)
-
-    play(scene)
+    done = await deployer.apply(files)
+    assert (done.written, done.guards) == (("create DaemonSet default/cni",), ["waits"])
+    status = {
+        "observedGeneration": 1,
+        "desiredNumberScheduled": 3,
+        "updatedNumberScheduled": 3,
+        "numberAvailable": 3,
+    }
+    await cluster.patch(DAEMONSET, "default", "cni", {"status": status}, subresource="status")
+    assert (await deployer.apply(files)).written == ("create DaemonSet default/logs",)
 
 
-def test_the_state_spans_several_config_maps_and_survives_a_crash_between_them() -> None:
-    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
-        def big(salt: str) -> DeployerState:
-            keys = [Key("", "ConfigMap", f"space-{n}", f"{salt}-{n * 7919}") for n in range(200)]
-            return DeployerState(
-                inventory=frozenset(keys), digests={key: Digest(f"{hash(key):x}") for key in keys}
-            )
-
-        await cluster.create(
-            NAMESPACE, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "gitops-ds"}}
+async def test_the_state_spans_several_config_maps_and_survives_a_crash_between_them(
+    deployer: World, cluster: simulator.SimulatedCluster, /
+) -> None:
+    def big(salt: str) -> DeployerState:
+        keys = [Key("", "ConfigMap", f"space-{n}", f"{salt}-{n * 7919}") for n in range(200)]
+        return DeployerState(
+            inventory=frozenset(keys), digests={key: Digest(f"{hash(key):x}") for key in keys}
         )
-        first = await state_store.save(cluster, "gitops-ds", "big", big("a"), chunk=1000)
-        parts = len((await cluster.list(CONFIG_MAP, Selection(namespace="gitops-ds"))).items)
-        assert parts > 3
-        assert await state_store.load(cluster, "gitops-ds", "big") == first
-        dying = cluster.client()
-        dying.faults = lambda request: (
-            simulator.faults.failure(503) if request.verb in ("update", "patch") else None
+
+    await cluster.create(
+        NAMESPACE, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "gitops-ds"}}
+    )
+    first = await state_store.save(cluster, "gitops-ds", "big", big("a"), chunk=1000)
+    parts = len((await cluster.list(CONFIG_MAP, Selection(namespace="gitops-ds"))).items)
+    assert parts > 3
+    assert await state_store.load(cluster, "gitops-ds", "big") == first
+    dying = cluster.client()
+    dying.faults = lambda request: (
+        simulator.faults.failure(503) if request.verb in ("update", "patch") else None
+    )
+    with pytest.raises(errors.ServerFault):
+        await state_store.save(
+            dying, "gitops-ds", "big", replace(big("b"), version=first.version), chunk=1000
         )
-        with pytest.raises(errors.ServerFault):
-            await state_store.save(
-                dying, "gitops-ds", "big", replace(big("b"), version=first.version), chunk=1000
-            )
-        assert await state_store.load(cluster, "gitops-ds", "big") == first
-        second = await state_store.save(
-            cluster, "gitops-ds", "big", replace(big("c"), version=first.version), chunk=1000
-        )
-        assert await state_store.load(cluster, "gitops-ds", "big") == second
-
-    play(scene)
+    assert await state_store.load(cluster, "gitops-ds", "big") == first
+    second = await state_store.save(
+        cluster, "gitops-ds", "big", replace(big("c"), version=first.version), chunk=1000
+    )
+    assert await state_store.load(cluster, "gitops-ds", "big") == second
 
 
-def test_two_first_passes_at_once_keep_one_whole_state() -> None:
-    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
-        neighbour = World(cluster.client())
-        one = await deployer.draft({"a.yaml": config_map("a"), "b.yaml": config_map("b")})
-        two = await neighbour.draft({"a.yaml": config_map("a"), "b.yaml": config_map("b")})
-        await deployer.carry_out(one)
-        await neighbour.carry_out(two)
-        assert {key.name for key in (await deployer.state()).inventory} == {"a", "b"}
-
-    play(scene)
+async def test_two_first_passes_at_once_keep_one_whole_state(
+    deployer: World, cluster: simulator.SimulatedCluster, /
+) -> None:
+    neighbour = World(cluster.client())
+    one = await deployer.draft({"a.yaml": config_map("a"), "b.yaml": config_map("b")})
+    two = await neighbour.draft({"a.yaml": config_map("a"), "b.yaml": config_map("b")})
+    await deployer.carry_out(one)
+    await neighbour.carry_out(two)
+    assert {key.name for key in (await deployer.state()).inventory} == {"a", "b"}
 
 
 @pytest.mark.parametrize("was_good", [True, False], ids=["good", "not good before"])
@@ -484,71 +449,69 @@ def test_two_first_passes_at_once_keep_one_whole_state() -> None:
     [((), False), (("b",), False), (("b",), True)],
     ids=["corrects", "creates an object", "creates a refused object"],
 )
-def test_a_commit_that_is_approved_during_a_pass_of_the_last_commit_remains(
-    created: tuple[str, ...], is_refused: bool, was_good: bool
+async def test_a_commit_that_is_approved_during_a_pass_of_the_last_commit_remains(
+    deployer: World,
+    cluster: simulator.SimulatedCluster,
+    /,
+    created: tuple[str, ...],
+    is_refused: bool,
+    was_good: bool,
 ) -> None:
     def faults(request: SimulatedRequest) -> errors.ClusterError | None:
         return simulator.faults.failure(403) if is_refused and request.name == "b" else None
 
-    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
-        user = World(cluster.client())
-        client: Any = deployer.cluster
-        files = {"agent.yaml": daemonset(image="x:2")}
-        await deployer.apply(files, "second")
-        before = await deployer.state()
-        before = before if was_good else replace(before, last_good=None)
-        approved = (await user.apply({"agent.yaml": daemonset(image="x:1")}, "first")).plan.commit
-        # The pass began after the user's write, and before the user's state.
-        more = {f"{name}.yaml": config_map(name) for name in created}
-        correction = await deployer.draft({**files, **more}, "second")
-        client.faults = faults
-        await deployer.carry_out(replace(correction, state=before))
-        assert image_of(await live_agent(cluster)) == "x:2"
-        state = await deployer.state()
-        assert (state.last_good, state.last_attempted) == (approved, approved)
-
-    play(scene)
+    user = World(cluster.client())
+    client: Any = deployer.cluster
+    files = {"agent.yaml": daemonset(image="x:2")}
+    await deployer.apply(files, "second")
+    before = await deployer.state()
+    before = before if was_good else replace(before, last_good=None)
+    approved = (await user.apply({"agent.yaml": daemonset(image="x:1")}, "first")).plan.commit
+    # The pass began after the user's write, and before the user's state.
+    more = {f"{name}.yaml": config_map(name) for name in created}
+    correction = await deployer.draft({**files, **more}, "second")
+    client.faults = faults
+    await deployer.carry_out(replace(correction, state=before))
+    assert image_of(await live_agent(cluster)) == "x:2"
+    state = await deployer.state()
+    assert (state.last_good, state.last_attempted) == (approved, approved)
 
 
-def test_a_commit_that_is_applied_at_the_same_time_counts() -> None:
-    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
-        user = World(cluster.client())
-        await deployer.apply({"a.yaml": config_map("a", x="2")}, "second")
-        newer = await deployer.draft({"a.yaml": config_map("a", x="3")}, "third")
-        await user.apply({"a.yaml": config_map("a", x="1")}, "first")
-        applied = await deployer.carry_out(newer)
-        state = await deployer.state()
-        assert (state.last_good, state.last_attempted) == (applied.plan.commit,) * 2
+async def test_a_commit_that_is_applied_at_the_same_time_counts(
+    deployer: World, cluster: simulator.SimulatedCluster, /
+) -> None:
+    user = World(cluster.client())
+    await deployer.apply({"a.yaml": config_map("a", x="2")}, "second")
+    newer = await deployer.draft({"a.yaml": config_map("a", x="3")}, "third")
+    await user.apply({"a.yaml": config_map("a", x="1")}, "first")
+    applied = await deployer.carry_out(newer)
+    state = await deployer.state()
+    assert (state.last_good, state.last_attempted) == (applied.plan.commit,) * 2
 
-    play(scene)
 
-
-def test_the_state_is_by_its_schema() -> None:
+async def test_the_state_is_by_its_schema(
+    deployer: World, cluster: simulator.SimulatedCluster, /
+) -> None:
     schema = json.loads((Path(__file__).parents[2] / "schemas/state.schema.json").read_text())
-
-    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
-        await deployer.apply({"a.yaml": config_map("a"), "b.yaml": daemonset()})
-        body = await cluster.get(CONFIG_MAP, "gitops-ds", "gitops-ds-test")
-        state = json.loads(gzip.decompress(base64.b64decode(body["binaryData"]["state.json.gz"])))
-        jsonschema.validate(state, schema)
-        assert state["inventory"] == [
-            ["", "ConfigMap", "default", "a"],
-            ["apps", "DaemonSet", "default", "agent"],
-        ]
-        assert list(state["revisions"]) == ["default/agent"]
-
-    play(scene)
+    await deployer.apply({"a.yaml": config_map("a"), "b.yaml": daemonset()})
+    body = await cluster.get(CONFIG_MAP, "gitops-ds", "gitops-ds-test")
+    state = json.loads(gzip.decompress(base64.b64decode(body["binaryData"]["state.json.gz"])))
+    jsonschema.validate(state, schema)
+    assert state["inventory"] == [
+        ["", "ConfigMap", "default", "a"],
+        ["apps", "DaemonSet", "default", "agent"],
+    ]
+    assert list(state["revisions"]) == ["default/agent"]
 
 
-def test_a_state_of_another_owner_is_reported_with_its_name() -> None:
-    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
+async def test_a_state_of_another_owner_is_reported_with_its_name(
+    deployer: World, cluster: simulator.SimulatedCluster, /
+) -> None:
+    await deployer.apply({"a.yaml": config_map("a")})
+    await cluster.patch(
+        CONFIG_MAP, "gitops-ds", "gitops-ds-test", {"binaryData": {"state.json.gz": "AAAA"}}
+    )
+    with pytest.raises(
+        errors.ClusterError, match=r"ConfigMap gitops-ds/gitops-ds-test has no valid state"
+    ):
         await deployer.apply({"a.yaml": config_map("a")})
-        await cluster.patch(
-            CONFIG_MAP, "gitops-ds", "gitops-ds-test", {"binaryData": {"state.json.gz": "AAAA"}}
-        )
-        with pytest.raises(
-            errors.ClusterError, match=r"ConfigMap gitops-ds/gitops-ds-test has no valid state"
-        ):
-            await deployer.apply({"a.yaml": config_map("a")})
-
-    play(scene)

@@ -16,7 +16,10 @@ from gitops_ds.model.objects import DAEMONSET, POD, Key
 from gitops_ds.plan.options import ApplyOptions
 from gitops_ds.plan.prune import Guards, Limit, Policy
 from gitops_ds.simulator.faults import RequestFault, SimulatedRequest
-from tests.plan.world import World, config_map, daemonset, play
+from tests.plan import world
+from tests.plan.world import World, config_map, daemonset
+
+play = world.play
 
 AGENTS = ("one", "two", "three")
 KEPT = {"kept.yaml": config_map("kept")}
@@ -43,77 +46,69 @@ async def there(cluster: simulator.SimulatedCluster) -> list[str]:
         (Limit(0.75), []),
     ],
 )
-def test_no_more_objects_than_a_number_or_a_share_go_at_once(
-    limit: Limit, guards: list[str]
+async def test_no_more_objects_than_a_number_or_a_share_go_at_once(
+    deployer: World, cluster: simulator.SimulatedCluster, /, limit: Limit, guards: list[str]
 ) -> None:
-    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
-        files = {**KEPT, **{f"{name}.yaml": config_map(name) for name in AGENTS}}
-        await deployer.apply(files)
-        done = await deployer.apply(KEPT, "second", options(deletes=limit))
-        assert (done.guards, done.writes) == (guards, 0 if guards else 3)
-
-    play(scene)
+    files = {**KEPT, **{f"{name}.yaml": config_map(name) for name in AGENTS}}
+    await deployer.apply(files)
+    done = await deployer.apply(KEPT, "second", options(deletes=limit))
+    assert (done.guards, done.writes) == (guards, 0 if guards else 3)
 
 
-def test_the_guard_for_empty_commits_may_be_switched_off_or_passed_by_approval() -> None:
-    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
-        await deployer.apply(KEPT)
-        kept = await deployer.apply({"README.md": ""}, "second", options())
-        assert kept.guards == ["empty-render"]
-        assert kept.plan.hash in kept.refusals[0].message
-        assert (
-            await deployer.apply({"README.md": ""}, "second", options(approved=kept.plan.hash))
-        ).writes == 1
-        await deployer.apply(KEPT, "third")
-        assert (await deployer.apply({"README.md": ""}, "fourth", options(empty=False))).writes == 1
-
-    play(scene)
-
-
-def test_an_approval_holds_for_the_outcome_after_any_partial_write_and_for_no_other() -> None:
-    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
-        await deployer.apply(FILES)
-        rest = {**KEPT, "one.yaml": daemonset("one", "changed:1"), "two.yaml": FILES["two.yaml"]}
-        refused = await deployer.apply(rest, "second", options())
-        assert (refused.guards, refused.writes) == (["share-of-nodes"], 1)
-        hash = refused.plan.hash
-        assert hash in refused.refusals[0].message
-        less = {name: body for name, body in rest.items() if name != "two.yaml"}
-        assert (await deployer.apply(less, "third", options(hash))).guards == ["share-of-nodes"]
-        other = {**rest, "one.yaml": daemonset("one", "changed:2")}
-        assert (await deployer.apply(other, "fourth", options(hash))).guards == ["share-of-nodes"]
-        done = await deployer.apply(rest, "another commit of the same files", options(hash))
-        assert "delete DaemonSet default/three" in done.written
-        assert done.state.approved == frozenset()
-
-    play(scene)
+async def test_the_guard_for_empty_commits_may_be_switched_off_or_passed_by_approval(
+    deployer: World, cluster: simulator.SimulatedCluster, /
+) -> None:
+    await deployer.apply(KEPT)
+    kept = await deployer.apply({"README.md": ""}, "second", options())
+    assert kept.guards == ["empty-render"]
+    assert kept.plan.hash in kept.refusals[0].message
+    assert (
+        await deployer.apply({"README.md": ""}, "second", options(approved=kept.plan.hash))
+    ).writes == 1
+    await deployer.apply(KEPT, "third")
+    assert (await deployer.apply({"README.md": ""}, "fourth", options(empty=False))).writes == 1
 
 
-def test_several_agents_are_pruned_one_after_the_other() -> None:
-    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
-        await deployer.apply(FILES)
-        for name in AGENTS:
-            await pod_of(cluster, name)
-        hash = (await deployer.draft(KEPT, "second", options())).plan.hash
-        seen = []
-        for _ in range(12):
-            done = await deployer.apply(KEPT, "second", options(hash))
-            pods = sorted(
-                pod["metadata"]["labels"]["app"] for pod in (await cluster.list(POD)).items
-            )
-            seen.append((tuple(await there(cluster)), tuple(pods)))
-            # No more than the pods of one at once: whose DaemonSet is gone, and whose pods are not.
-            assert len({*pods} - {*seen[-1][0]}) <= 1
-            assert set(done.guards) <= {"waits"}
-            hash = ""  # the approval was given once
-            # pods still end
-            assert set((await deployer.apply(KEPT, "second", options())).guards) <= {"waits"}
-            await finish(cluster)
-        assert seen[-1] == ((), ())
-        assert [len(names) for names, _ in seen] != [0] * len(seen)
-        assert (await deployer.state()).approved == frozenset()
+async def test_an_approval_holds_for_the_outcome_after_any_partial_write_and_for_no_other(
+    deployer: World, cluster: simulator.SimulatedCluster, /
+) -> None:
+    await deployer.apply(FILES)
+    rest = {**KEPT, "one.yaml": daemonset("one", "changed:1"), "two.yaml": FILES["two.yaml"]}
+    refused = await deployer.apply(rest, "second", options())
+    assert (refused.guards, refused.writes) == (["share-of-nodes"], 1)
+    hash = refused.plan.hash
+    assert hash in refused.refusals[0].message
+    less = {name: body for name, body in rest.items() if name != "two.yaml"}
+    assert (await deployer.apply(less, "third", options(hash))).guards == ["share-of-nodes"]
+    other = {**rest, "one.yaml": daemonset("one", "changed:2")}
+    assert (await deployer.apply(other, "fourth", options(hash))).guards == ["share-of-nodes"]
+    done = await deployer.apply(rest, "another commit of the same files", options(hash))
+    assert "delete DaemonSet default/three" in done.written
+    assert done.state.approved == frozenset()
 
-    play(scene)
+
+async def test_several_agents_are_pruned_one_after_the_other(
+    deployer: World, cluster: simulator.SimulatedCluster, /
+) -> None:
+    await deployer.apply(FILES)
+    for name in AGENTS:
+        await pod_of(cluster, name)
+    hash = (await deployer.draft(KEPT, "second", options())).plan.hash
+    seen = []
+    for _ in range(12):
+        done = await deployer.apply(KEPT, "second", options(hash))
+        pods = sorted(pod["metadata"]["labels"]["app"] for pod in (await cluster.list(POD)).items)
+        seen.append((tuple(await there(cluster)), tuple(pods)))
+        # No more than the pods of one at once: whose DaemonSet is gone, and whose pods are not.
+        assert len({*pods} - {*seen[-1][0]}) <= 1
+        assert set(done.guards) <= {"waits"}
+        hash = ""  # the approval was given once
+        # pods still end
+        assert set((await deployer.apply(KEPT, "second", options())).guards) <= {"waits"}
+        await finish(cluster)
+    assert seen[-1] == ((), ())
+    assert [len(names) for names, _ in seen] != [0] * len(seen)
+    assert (await deployer.state()).approved == frozenset()
 
 
 async def pod_of(cluster: simulator.SimulatedCluster, name: str) -> None:
@@ -139,56 +134,54 @@ async def finish(cluster: simulator.SimulatedCluster) -> None:
     await asyncio.sleep(60)
 
 
-def test_an_approved_deletion_continues_after_a_kill_and_no_other_does() -> None:
-    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
-        await deployer.apply(FILES)
-        hash = (await deployer.draft(KEPT, "second", options())).plan.hash
-        client = cluster.client()
+async def test_an_approved_deletion_continues_after_a_kill_and_no_other_does(
+    deployer: World, cluster: simulator.SimulatedCluster, /
+) -> None:
+    await deployer.apply(FILES)
+    hash = (await deployer.draft(KEPT, "second", options())).plan.hash
+    client = cluster.client()
 
-        def dies(request: SimulatedRequest) -> RequestFault | None:
-            deleting = request.verb == "delete" and request.resource == DAEMONSET
-            return errors.ClusterUnreachable("the process is gone") if deleting else None
+    def dies(request: SimulatedRequest) -> RequestFault | None:
+        deleting = request.verb == "delete" and request.resource == DAEMONSET
+        return errors.ClusterUnreachable("the process is gone") if deleting else None
 
-        client.faults = dies
-        with pytest.raises(errors.ClusterUnreachable):
-            await World(client).apply(KEPT, "second", options(hash))
-        assert await there(cluster) == sorted(AGENTS)
-        for _ in range(6):
-            await deployer.apply(KEPT, "second", options())
-            await finish(cluster)
-        assert await there(cluster) == []
-
-        # The same object again in Git and out of it: that needs a new approval.
-        await deployer.apply(FILES, "third")
-        assert (await deployer.apply(KEPT, "fourth", options())).guards == [
-            "too-many-deletes",
-            "share-of-nodes",
-        ]
-
-    play(scene)
-
-
-def test_an_agent_that_returns_during_its_deletion_is_created_again_afterwards() -> None:
-    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
-        await deployer.apply(FILES)
-        for name in AGENTS:
-            await pod_of(cluster, name)
-        await deployer.apply(
-            KEPT,
-            "second",
-            options(
-                share=0.0,
-                nodes=0,
-                approved=(await deployer.draft(KEPT, "second", options())).plan.hash,
-            ),
-        )
-        done = await deployer.apply(FILES, "third")
-        assert "waits" in done.guards or await there(cluster) == sorted(AGENTS)
+    client.faults = dies
+    with pytest.raises(errors.ClusterUnreachable):
+        await World(client).apply(KEPT, "second", options(hash))
+    assert await there(cluster) == sorted(AGENTS)
+    for _ in range(6):
+        await deployer.apply(KEPT, "second", options())
         await finish(cluster)
-        assert (await deployer.apply(FILES, "third")).guards == []
-        assert await there(cluster) == sorted(AGENTS)
+    assert await there(cluster) == []
 
-    play(scene)
+    # The same object again in Git and out of it: that needs a new approval.
+    await deployer.apply(FILES, "third")
+    assert (await deployer.apply(KEPT, "fourth", options())).guards == [
+        "too-many-deletes",
+        "share-of-nodes",
+    ]
+
+
+async def test_an_agent_that_returns_during_its_deletion_is_created_again_afterwards(
+    deployer: World, cluster: simulator.SimulatedCluster, /
+) -> None:
+    await deployer.apply(FILES)
+    for name in AGENTS:
+        await pod_of(cluster, name)
+    await deployer.apply(
+        KEPT,
+        "second",
+        options(
+            share=0.0,
+            nodes=0,
+            approved=(await deployer.draft(KEPT, "second", options())).plan.hash,
+        ),
+    )
+    done = await deployer.apply(FILES, "third")
+    assert "waits" in done.guards or await there(cluster) == sorted(AGENTS)
+    await finish(cluster)
+    assert (await deployer.apply(FILES, "third")).guards == []
+    assert await there(cluster) == sorted(AGENTS)
 
 
 POLICIES = [
@@ -202,38 +195,37 @@ POLICIES = [
 
 
 @pytest.mark.parametrize(("annotations", "setting", "propagation"), POLICIES)
-def test_the_object_or_else_the_setting_decides_whether_pods_are_deleted(
-    annotations: dict[str, str], setting: Policy, propagation: str
+async def test_the_object_or_else_the_setting_decides_whether_pods_are_deleted(
+    deployer: World,
+    cluster: simulator.SimulatedCluster,
+    /,
+    annotations: dict[str, str],
+    setting: Policy,
+    propagation: str,
 ) -> None:
-    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
-        body = daemonset("one")
-        body["metadata"]["annotations"] = annotations
-        await deployer.apply({**KEPT, "one.yaml": body})
-        await pod_of(cluster, "one")
-        assert (
-            await deployer.apply(KEPT, "second", options(share=1.0, policy=setting))
-        ).writes == 1
-        left = (await cluster.list(DAEMONSET)).items
-        assert [bool(one["metadata"].get("deletionTimestamp")) for one in left] == (
-            [True] if propagation == "Foreground" else []
-        )
-        await finish(cluster)
-        pods = (await cluster.list(POD)).items
-        assert len(pods) == (1 if propagation == "Orphan" else 0)
-        assert not (await cluster.list(DAEMONSET)).items
-
-    play(scene)
+    body = daemonset("one")
+    body["metadata"]["annotations"] = annotations
+    await deployer.apply({**KEPT, "one.yaml": body})
+    await pod_of(cluster, "one")
+    assert (await deployer.apply(KEPT, "second", options(share=1.0, policy=setting))).writes == 1
+    left = (await cluster.list(DAEMONSET)).items
+    assert [bool(one["metadata"].get("deletionTimestamp")) for one in left] == (
+        [True] if propagation == "Foreground" else []
+    )
+    await finish(cluster)
+    pods = (await cluster.list(POD)).items
+    assert len(pods) == (1 if propagation == "Orphan" else 0)
+    assert not (await cluster.list(DAEMONSET)).items
 
 
-def test_an_unknown_value_protects() -> None:
-    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
-        await deployer.apply(FILES)
-        for name in AGENTS:
-            patch = {"metadata": {"annotations": {names.PRUNE: "perhaps"}}}
-            await cluster.patch(DAEMONSET, "default", name, patch, type=PatchType.MERGE)
-        assert set((await deployer.apply(KEPT, "second", options(share=1.0))).guards) == {
-            "prune-disabled"
-        }
-        assert Key("apps", "DaemonSet", "default", "one") in (await deployer.state()).inventory
-
-    play(scene)
+async def test_an_unknown_value_protects(
+    deployer: World, cluster: simulator.SimulatedCluster, /
+) -> None:
+    await deployer.apply(FILES)
+    for name in AGENTS:
+        patch = {"metadata": {"annotations": {names.PRUNE: "perhaps"}}}
+        await cluster.patch(DAEMONSET, "default", name, patch, type=PatchType.MERGE)
+    assert set((await deployer.apply(KEPT, "second", options(share=1.0))).guards) == {
+        "prune-disabled"
+    }
+    assert Key("apps", "DaemonSet", "default", "one") in (await deployer.state()).inventory

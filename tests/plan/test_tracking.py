@@ -16,7 +16,10 @@ from gitops_ds.plan import object_owner
 from gitops_ds.plan.impersonation import Impersonation
 from gitops_ds.plan.options import ApplyOptions
 from gitops_ds.plan.prune import Guards
-from tests.plan.world import PRUNING, World, config_map, daemonset, play
+from tests.plan import world
+from tests.plan.world import PRUNING, World, config_map, daemonset
+
+play = world.play
 
 FILES = {"a.yaml": config_map("settings", a="1"), "b.yaml": config_map("words", b="1")}
 
@@ -45,68 +48,62 @@ async def names_of(cluster: simulator.SimulatedCluster) -> set[str]:
 @pytest.mark.parametrize("annotations", [True, False])
 @pytest.mark.parametrize("content_named", [True, False])
 @pytest.mark.parametrize("lost", [True, False])
-def test_a_copy_of_an_object_is_never_deleted(
-    annotations: bool, content_named: bool, lost: bool
+async def test_a_copy_of_an_object_is_never_deleted(
+    deployer: World,
+    cluster: simulator.SimulatedCluster,
+    /,
+    annotations: bool,
+    content_named: bool,
+    lost: bool,
 ) -> None:
-    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
-        original = config_map("settings", a="1")
-        if content_named:
-            original["metadata"]["labels"] = {names.CONTENT_NAMED: "agent"}
-        await deployer.apply({"a.yaml": original, "b.yaml": FILES["b.yaml"]})
-        there = await cluster.get(CONFIG_MAP, "default", "settings")
-        await cluster.client("replicator").create(
-            CONFIG_MAP, copied(there, "copy", annotations=annotations)
+    original = config_map("settings", a="1")
+    if content_named:
+        original["metadata"]["labels"] = {names.CONTENT_NAMED: "agent"}
+    await deployer.apply({"a.yaml": original, "b.yaml": FILES["b.yaml"]})
+    there = await cluster.get(CONFIG_MAP, "default", "settings")
+    await cluster.client("replicator").create(
+        CONFIG_MAP, copied(there, "copy", annotations=annotations)
+    )
+    if lost:
+        await cluster.delete(
+            CONFIG_MAP, deployer.state_namespace, state_store.config_map_name(deployer.owner)
         )
-        if lost:
-            await cluster.delete(
-                CONFIG_MAP, deployer.state_namespace, state_store.config_map_name(deployer.owner)
-            )
-        for subject in ("second", "third"):
-            done = await deployer.apply({"b.yaml": FILES["b.yaml"]}, subject, PRUNING)
-            assert done.refusals == ()
-        assert await names_of(cluster) == {"words", "copy"}, (
-            "the original is deleted, the copy stays"
+    for subject in ("second", "third"):
+        done = await deployer.apply({"b.yaml": FILES["b.yaml"]}, subject, PRUNING)
+        assert done.refusals == ()
+    assert await names_of(cluster) == {"words", "copy"}, "the original is deleted, the copy stays"
+
+
+async def test_two_labels_on_an_object_of_others_do_not_delete_it(
+    deployer: World, cluster: simulator.SimulatedCluster, /
+) -> None:
+    await deployer.apply(FILES)
+    people = cluster.client("tenant")
+    await people.create(CONFIG_MAP, config_map("victim"))
+    labels = {names.OWNER_LABEL: deployer.owner, names.CONTENT_NAMED: "agent"}
+    marks = {
+        names.TRACKING_ID: object_owner.mark(
+            deployer.owner, Key("", "ConfigMap", "default", "victim")
         )
-
-    play(scene)
-
-
-def test_two_labels_on_an_object_of_others_do_not_delete_it() -> None:
-    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
-        await deployer.apply(FILES)
-        people = cluster.client("tenant")
-        await people.create(CONFIG_MAP, config_map("victim"))
-        labels = {names.OWNER_LABEL: deployer.owner, names.CONTENT_NAMED: "agent"}
-        marks = {
-            names.TRACKING_ID: object_owner.mark(
-                deployer.owner, Key("", "ConfigMap", "default", "victim")
-            )
-        }
-        patch = {"metadata": {"labels": labels, "annotations": marks}}
-        await people.patch(CONFIG_MAP, "default", "victim", patch, type=PatchType.MERGE)
-        assert (await deployer.apply(FILES, "second", PRUNING)).refusals == ()
-        assert "victim" in await names_of(cluster)
-
-    play(scene)
+    }
+    patch = {"metadata": {"labels": labels, "annotations": marks}}
+    await people.patch(CONFIG_MAP, "default", "victim", patch, type=PatchType.MERGE)
+    assert (await deployer.apply(FILES, "second", PRUNING)).refusals == ()
+    assert "victim" in await names_of(cluster)
 
 
-def test_objects_from_before_the_mark_are_left_as_they_are_and_deleted_by_the_inventory() -> None:
-    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
-        await before_marks(cluster, deployer)
-        assert (await deployer.apply(FILES, "second", PRUNING)).writes == 0, (
-            "an upgrade writes nothing"
-        )
-        gone = await deployer.apply({"b.yaml": FILES["b.yaml"]}, "third", PRUNING)
-        assert gone.written == ("delete ConfigMap default/settings",)
-        changed = await deployer.apply({"b.yaml": config_map("words", b="2")}, "fourth", PRUNING)
-        assert changed.writes == 1
-        marked = await cluster.get(CONFIG_MAP, "default", "words")
-        key = Key("", "ConfigMap", "default", "words")
-        assert marked["metadata"]["annotations"][names.TRACKING_ID] == object_owner.mark(
-            "test", key
-        )
-
-    play(scene)
+async def test_objects_from_before_the_mark_are_left_as_they_are_and_deleted_by_the_inventory(
+    deployer: World, cluster: simulator.SimulatedCluster, /
+) -> None:
+    await before_marks(cluster, deployer)
+    assert (await deployer.apply(FILES, "second", PRUNING)).writes == 0, "an upgrade writes nothing"
+    gone = await deployer.apply({"b.yaml": FILES["b.yaml"]}, "third", PRUNING)
+    assert gone.written == ("delete ConfigMap default/settings",)
+    changed = await deployer.apply({"b.yaml": config_map("words", b="2")}, "fourth", PRUNING)
+    assert changed.writes == 1
+    marked = await cluster.get(CONFIG_MAP, "default", "words")
+    key = Key("", "ConfigMap", "default", "words")
+    assert marked["metadata"]["annotations"][names.TRACKING_ID] == object_owner.mark("test", key)
 
 
 async def before_marks(cluster: simulator.SimulatedCluster, deployer: World) -> None:
@@ -123,66 +120,58 @@ async def before_marks(cluster: simulator.SimulatedCluster, deployer: World) -> 
     await deployer.carry_out(draft)
 
 
-def test_without_the_inventory_an_unmarked_object_is_kept_and_reported() -> None:
-    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
-        await before_marks(cluster, deployer)
-        await cluster.delete(
-            CONFIG_MAP, deployer.state_namespace, state_store.config_map_name(deployer.owner)
-        )
-        kept = await deployer.apply({"b.yaml": FILES["b.yaml"]}, "second", PRUNING)
-        assert (kept.writes, kept.guards) == (0, ["not-in-inventory"])
-        assert "ConfigMap default/settings" in kept.refusals[0].message
-
-    play(scene)
-
-
-def test_objects_that_a_guard_kept_are_in_the_rebuilt_inventory() -> None:
-    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
-        await deployer.apply(FILES)
-        await cluster.delete(
-            CONFIG_MAP, deployer.state_namespace, state_store.config_map_name(deployer.owner)
-        )
-        assert (await deployer.apply({"b.yaml": FILES["b.yaml"]}, "second")).guards == ["prune-off"]
-        done = await deployer.apply({"b.yaml": FILES["b.yaml"]}, "third", PRUNING)
-        assert done.written == ("delete ConfigMap default/settings",)
-
-    play(scene)
+async def test_without_the_inventory_an_unmarked_object_is_kept_and_reported(
+    deployer: World, cluster: simulator.SimulatedCluster, /
+) -> None:
+    await before_marks(cluster, deployer)
+    await cluster.delete(
+        CONFIG_MAP, deployer.state_namespace, state_store.config_map_name(deployer.owner)
+    )
+    kept = await deployer.apply({"b.yaml": FILES["b.yaml"]}, "second", PRUNING)
+    assert (kept.writes, kept.guards) == (0, ["not-in-inventory"])
+    assert "ConfigMap default/settings" in kept.refusals[0].message
 
 
-def test_an_object_that_took_the_place_of_a_deleted_one_with_the_mark_of_another_stays() -> None:
-    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
-        await deployer.apply(FILES)
-        words = await cluster.get(CONFIG_MAP, "default", "words")
-        await cluster.delete(CONFIG_MAP, "default", "settings")
-        await cluster.client("people").create(
-            CONFIG_MAP, copied(words, "settings", annotations=True)
-        )
-        assert (await deployer.apply({"b.yaml": FILES["b.yaml"]}, "second", PRUNING)).writes == 0
-        assert "settings" in await names_of(cluster)
-
-    play(scene)
+async def test_objects_that_a_guard_kept_are_in_the_rebuilt_inventory(
+    deployer: World, cluster: simulator.SimulatedCluster, /
+) -> None:
+    await deployer.apply(FILES)
+    await cluster.delete(
+        CONFIG_MAP, deployer.state_namespace, state_store.config_map_name(deployer.owner)
+    )
+    assert (await deployer.apply({"b.yaml": FILES["b.yaml"]}, "second")).guards == ["prune-off"]
+    done = await deployer.apply({"b.yaml": FILES["b.yaml"]}, "third", PRUNING)
+    assert done.written == ("delete ConfigMap default/settings",)
 
 
-def test_the_account_for_a_delete_follows_the_inventory_and_no_annotation() -> None:
-    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
-        who = Impersonation(service_account="deployer", agents={"cni": "kube-system/cni-admin"})
-        options = ApplyOptions(Guards(prune=True, share=1.0), patience=0, impersonation=who)
-        agents = {"agents/plain/agent.yaml": "", "agents/plain/daemonset.yaml": daemonset("plain")}
-        await deployer.apply({**FILES, **agents}, options=options)
-        patch = {"metadata": {"annotations": {names.PATH: "agents/cni/daemonset.yaml"}}}
-        await cluster.client("people").patch(
-            DAEMONSET, "default", "plain", patch, type=PatchType.MERGE
-        )
-        client: Any = deployer.cluster
-        seen: list[str] = []
+async def test_an_object_that_took_the_place_of_a_deleted_one_with_the_mark_of_another_stays(
+    deployer: World, cluster: simulator.SimulatedCluster, /
+) -> None:
+    await deployer.apply(FILES)
+    words = await cluster.get(CONFIG_MAP, "default", "words")
+    await cluster.delete(CONFIG_MAP, "default", "settings")
+    await cluster.client("people").create(CONFIG_MAP, copied(words, "settings", annotations=True))
+    assert (await deployer.apply({"b.yaml": FILES["b.yaml"]}, "second", PRUNING)).writes == 0
+    assert "settings" in await names_of(cluster)
 
-        def note(request: Any) -> errors.ClusterError | None:
-            if request.verb == "delete":
-                seen.append(request.user)
-            return None
 
-        client.faults = note
-        await deployer.apply(FILES, "second", options)
-        assert seen == ["system:serviceaccount:default:deployer"]
+async def test_the_account_for_a_delete_follows_the_inventory_and_no_annotation(
+    deployer: World, cluster: simulator.SimulatedCluster, /
+) -> None:
+    who = Impersonation(service_account="deployer", agents={"cni": "kube-system/cni-admin"})
+    options = ApplyOptions(Guards(prune=True, share=1.0), patience=0, impersonation=who)
+    agents = {"agents/plain/agent.yaml": "", "agents/plain/daemonset.yaml": daemonset("plain")}
+    await deployer.apply({**FILES, **agents}, options=options)
+    patch = {"metadata": {"annotations": {names.PATH: "agents/cni/daemonset.yaml"}}}
+    await cluster.client("people").patch(DAEMONSET, "default", "plain", patch, type=PatchType.MERGE)
+    client: Any = deployer.cluster
+    seen: list[str] = []
 
-    play(scene)
+    def note(request: Any) -> errors.ClusterError | None:
+        if request.verb == "delete":
+            seen.append(request.user)
+        return None
+
+    client.faults = note
+    await deployer.apply(FILES, "second", options)
+    assert seen == ["system:serviceaccount:default:deployer"]

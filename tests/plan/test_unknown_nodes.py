@@ -17,7 +17,10 @@ from gitops_ds.model.objects import NODE
 from gitops_ds.plan import printers
 from gitops_ds.plan.options import ApplyOptions
 from gitops_ds.simulator.faults import SimulatedRequest
-from tests.plan.world import NOBODY_WAITS, PRUNING, Files, World, config_map, daemonset, play
+from tests.plan import world
+from tests.plan.world import NOBODY_WAITS, PRUNING, Files, World, config_map, daemonset
+
+play = world.play
 
 SCHEMA = json.loads((Path(__file__).parents[2] / "schemas/plan.schema.json").read_text())
 SPACE = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "logs"}}
@@ -62,40 +65,37 @@ CHANGES: dict[str, tuple[Files, ApplyOptions, str]] = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_a_plan_shows_what_changes_and_an_apply_writes_nothing(change: str) -> None:
+async def test_a_plan_shows_what_changes_and_an_apply_writes_nothing(
+    deployer: World, cluster: simulator.SimulatedCluster, /, change: str
+) -> None:
     files, options, line = CHANGES[change]
-
-    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
-        await deployer.apply(FILES)
-        client = cluster.client("viewer", faults=without_nodes)
-        viewer = World(client)
-        draft = await viewer.draft(files, "second", options)
-        text, document = printers.as_text(draft.plan), printers.as_json(draft.plan)
-        assert line in text
-        assert "the effect on nodes is unknown: nodes is forbidden" in text
-        assert "; nodes: unknown." in text
-        assert "| unknown |" in printers.as_markdown(draft.plan) or change == "no namespace"
-        assert {one.nodes for one in (*draft.plan.changes, *draft.plan.held)} == {NodeImpact()}
-        assert document["nodesKnown"] is False
-        jsonschema.validate(document, SCHEMA)
-        client.count.reset()
-        with pytest.raises(
-            errors.NotPermitted, match="nothing was applied: the effect on nodes is unknown"
-        ):
-            await viewer.carry_out(draft, options)
-        assert client.count.writes == 0
-
-    play(scene)
+    await deployer.apply(FILES)
+    client = cluster.client("viewer", faults=without_nodes)
+    viewer = World(client)
+    draft = await viewer.draft(files, "second", options)
+    text, document = printers.as_text(draft.plan), printers.as_json(draft.plan)
+    assert line in text
+    assert "the effect on nodes is unknown: nodes is forbidden" in text
+    assert "; nodes: unknown." in text
+    assert "| unknown |" in printers.as_markdown(draft.plan) or change == "no namespace"
+    assert {one.nodes for one in (*draft.plan.changes, *draft.plan.held)} == {NodeImpact()}
+    assert document["nodesKnown"] is False
+    jsonschema.validate(document, SCHEMA)
+    client.count.reset()
+    with pytest.raises(
+        errors.NotPermitted, match="nothing was applied: the effect on nodes is unknown"
+    ):
+        await viewer.carry_out(draft, options)
+    assert client.count.writes == 0
 
 
-def test_changes_without_pod_restarts_are_applied_without_that_right() -> None:
-    async def scene(deployer: World, cluster: simulator.SimulatedCluster) -> None:
-        await deployer.apply(FILES)
-        viewer = World(cluster.client("viewer", faults=without_nodes))
-        done = await viewer.apply(but(kept=config_map("kept", a="1")), "second")
-        assert (done.written, done.refusals) == (("update ConfigMap default/kept",), ())
-        assert printers.as_json(done.plan)["nodesKnown"] is True
-        again = await viewer.draft(but(agent=None), "third")  # pruning is off: nothing is deleted
-        assert again.plan.unknown_nodes is None
-
-    play(scene)
+async def test_changes_without_pod_restarts_are_applied_without_that_right(
+    deployer: World, cluster: simulator.SimulatedCluster, /
+) -> None:
+    await deployer.apply(FILES)
+    viewer = World(cluster.client("viewer", faults=without_nodes))
+    done = await viewer.apply(but(kept=config_map("kept", a="1")), "second")
+    assert (done.written, done.refusals) == (("update ConfigMap default/kept",), ())
+    assert printers.as_json(done.plan)["nodesKnown"] is True
+    again = await viewer.draft(but(agent=None), "third")  # pruning is off: nothing is deleted
+    assert again.plan.unknown_nodes is None

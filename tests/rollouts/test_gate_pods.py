@@ -13,7 +13,6 @@ import pytest
 from gitops_ds.apimachinery import pods, timestamps
 from gitops_ds.controller import gate_pods
 from gitops_ds.controller.gate_pods import POD_METRICS, PodGates
-from gitops_ds.controller.powers import Powers
 from gitops_ds.errors import Forbidden
 from gitops_ds.model import names
 from gitops_ds.model.cluster import Listing, Selection
@@ -189,7 +188,7 @@ def test_without_limits_rights_or_a_metrics_api_the_result_counts_as_no_data() -
 
 
 def played(policy: str, script: Callable[[Scene], Awaitable[None]]) -> None:
-    play(Powers.PACE, script, policy=policy)
+    play(script, policy=policy)
 
 
 def on(scene: Scene, tag: str) -> set[str]:

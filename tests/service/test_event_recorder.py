@@ -22,7 +22,6 @@ from gitops_ds.model.rollouts.staged_rollout import Halt
 from gitops_ds.model.skip_reasons import SkipReason
 from gitops_ds.model.skipped import Skipped
 from gitops_ds.service.event_recorder import COMPONENT, CONTROLLER, KubeEventWriter
-from gitops_ds.simulator import virtual_time
 from gitops_ds.telemetry import kube_events
 from gitops_ds.telemetry.kube_events import EventCorrelator, InvolvedObject, KubeEvent
 from tests.simulator import setup
@@ -77,74 +76,62 @@ def test_a_fact_is_one_event_with_a_reason(
     )
 
 
-def test_events_are_about_the_config_map_of_the_state_never_block_and_are_counted() -> None:
-    async def main() -> None:
-        async with simulator.SimulatedCluster() as cluster:
-            writer = KubeEventWriter(cluster.client(), STATE)
-            writing = asyncio.create_task(writer.run())
-            writer.handle(
-                deployer.ReconcileFailed(1.0, "too early: there is no namespace yet", None)
+async def test_events_are_about_the_config_map_of_the_state_never_block_and_are_counted() -> None:
+    async with simulator.SimulatedCluster() as cluster:
+        writer = KubeEventWriter(cluster.client(), STATE)
+        writing = asyncio.create_task(writer.run())
+        writer.handle(deployer.ReconcileFailed(1.0, "too early: there is no namespace yet", None))
+        await asyncio.sleep(1)
+        await cluster.create(
+            NAMESPACE,
+            {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "gitops-ds"}},
+        )
+        for at in range(3):
+            writer.handle(NewCommit(float(at), COMMIT, "one", "Ann", rewritten=True))
+        writer.handle(deployer.ReconcileFailed(2.0, "too early: there is no namespace yet", None))
+        await asyncio.sleep(1)
+        found = [
+            body
+            for body in (await cluster.list(EVENT)).items
+            if body["source"].get("component") == COMPONENT
+        ]
+        counts = {body["reason"]: body["count"] for body in found}
+        assert counts == {"HistoryRewritten": 3, "PassFailed": 2}
+        assert {body["involvedObject"]["name"] for body in found} == {"gitops-ds-x"}
+        writing.cancel()
+
+
+async def test_the_controller_uses_the_event_reasons_of_upstream() -> None:
+    async with setup.set_up(2) as there:
+        telling = KubeEventWriter(there.cluster.client())
+        writing = asyncio.create_task(telling.run())
+        there.subscribers.append(telling.handle)
+        there.begin()
+        await asyncio.sleep(10)
+        pods = (await there.people.list(POD)).items
+        for pod, phase in zip(pods, ("Failed", "Succeeded"), strict=True):
+            patch = {"status": {"phase": phase}}
+            await there.people.patch(
+                POD, "default", pod["metadata"]["name"], patch, subresource="status"
             )
-            await asyncio.sleep(1)
-            await cluster.create(
-                NAMESPACE,
-                {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "gitops-ds"}},
-            )
-            for at in range(3):
-                writer.handle(NewCommit(float(at), COMMIT, "one", "Ann", rewritten=True))
-            writer.handle(
-                deployer.ReconcileFailed(2.0, "too early: there is no namespace yet", None)
-            )
-            await asyncio.sleep(1)
-            found = [
-                body
-                for body in (await cluster.list(EVENT)).items
-                if body["source"].get("component") == COMPONENT
-            ]
-            counts = {body["reason"]: body["count"] for body in found}
-            assert counts == {"HistoryRewritten": 3, "PassFailed": 2}
-            assert {body["involvedObject"]["name"] for body in found} == {"gitops-ds-x"}
-            writing.cancel()
-
-    virtual_time.run(main())
-
-
-def test_the_controller_uses_the_event_reasons_of_upstream() -> None:
-    async def scene() -> None:
-        async with setup.set_up(2) as there:
-            telling = KubeEventWriter(there.cluster.client())
-            writing = asyncio.create_task(telling.run())
-            there.subscribers.append(telling.handle)
-            there.begin()
-            await asyncio.sleep(10)
-            pods = (await there.people.list(POD)).items
-            for pod, phase in zip(pods, ("Failed", "Succeeded"), strict=True):
-                patch = {"status": {"phase": phase}}
-                await there.people.patch(
-                    POD, "default", pod["metadata"]["name"], patch, subresource="status"
-                )
-            await asyncio.sleep(10)
-            found = [
-                body
-                for body in (await there.people.list(EVENT)).items
-                if body["source"].get("component") == CONTROLLER
-            ]
-            reasons = Counter(body["reason"] for body in found)
-            assert reasons == {
-                "SuccessfulCreate": 4,
-                "SuccessfulDelete": 2,
-                "FailedDaemonPod": 1,
-                "SucceededDaemonPod": 1,
-            }
-            daemonset = await there.people.get(DAEMONSET, "default", "agent")
-            assert {body["involvedObject"]["uid"] for body in found} == {
-                daemonset["metadata"]["uid"]
-            }
-            names = {body["message"] for body in found if body["reason"] == "SuccessfulDelete"}
-            assert names == {f"Deleted pod: {pod['metadata']['name']}" for pod in pods}
-            writing.cancel()
-
-    setup.play(scene)
+        await asyncio.sleep(10)
+        found = [
+            body
+            for body in (await there.people.list(EVENT)).items
+            if body["source"].get("component") == CONTROLLER
+        ]
+        reasons = Counter(body["reason"] for body in found)
+        assert reasons == {
+            "SuccessfulCreate": 4,
+            "SuccessfulDelete": 2,
+            "FailedDaemonPod": 1,
+            "SucceededDaemonPod": 1,
+        }
+        daemonset = await there.people.get(DAEMONSET, "default", "agent")
+        assert {body["involvedObject"]["uid"] for body in found} == {daemonset["metadata"]["uid"]}
+        names = {body["message"] for body in found if body["reason"] == "SuccessfulDelete"}
+        assert names == {f"Deleted pod: {pod['metadata']['name']}" for pod in pods}
+        writing.cancel()
 
 
 def event_about(

@@ -1,4 +1,4 @@
-"""A controller that is killed thirty times in the middle of rollouts over 200 nodes: no pod too
+"""A controller that is killed thirty times in the middle of rollouts over 100 nodes: no pod too
 many, none lost, always done.
 """
 
@@ -20,8 +20,8 @@ from tests import controlplane
 from tests.plan.world import daemonset
 from tests.service.test_service import running
 
-NODES, KILLS = 200, 30
-BUDGET = 20  # 10 %
+NODES, KILLS = 100, 30
+BUDGET = 10  # 10 %
 PATIENCE = 120.0  # seconds
 SEED = 4
 

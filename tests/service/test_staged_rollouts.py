@@ -27,10 +27,10 @@ pytestmark = [
     pytest.mark.system,
     pytest.mark.xdist_group("staged"),
 ]
-NODES, ADDED, KILLED = 300, 50, 50
+NODES, ADDED, KILLED = 90, 15, 15
 LONG, SOAKS = Soaks(canary=86_400), Soaks(canary=5)
 QUICK = Soaks(canary=2)
-SOME, LIVES, SEED = 90, 30, 7
+SOME, LIVES, SEED = 60, 15, 7
 FEW = 9
 
 

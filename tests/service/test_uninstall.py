@@ -116,36 +116,33 @@ def test_uninstall_leaves_none_of_our_objects_and_restarts_no_pod(
     assert program(plane, state, "uninstall", "--yes").out.startswith("0 objects handed back")
 
 
-def test_a_service_that_renews_its_lease_has_to_be_stopped_first() -> None:
-    async def scene() -> None:
-        async with simulator.SimulatedCluster() as cluster:
-            await cluster.create(
-                NAMESPACE,
-                {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "gitops-ds"}},
-            )
-            lease = {
-                "apiVersion": LEASE.api_version,
-                "kind": "Lease",
-                "metadata": {"namespace": "gitops-ds", "name": "gitops-ds"},
-            }
+async def test_a_service_that_renews_its_lease_has_to_be_stopped_first() -> None:
+    async with simulator.SimulatedCluster() as cluster:
+        await cluster.create(
+            NAMESPACE,
+            {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "gitops-ds"}},
+        )
+        lease = {
+            "apiVersion": LEASE.api_version,
+            "kind": "Lease",
+            "metadata": {"namespace": "gitops-ds", "name": "gitops-ds"},
+        }
 
-            async def renew(times: int) -> None:
-                for _ in range(times):
-                    now = timestamps.micros(virtual_time.clock()())
-                    spec = {"holderIdentity": "pod-1", "leaseDurationSeconds": 10, "renewTime": now}
-                    await cluster.apply(LEASE, {**lease, "spec": spec}, manager="gitops-ds")
-                    await asyncio.sleep(2)
+        async def renew(times: int) -> None:
+            for _ in range(times):
+                now = timestamps.micros(virtual_time.clock()())
+                spec = {"holderIdentity": "pod-1", "leaseDurationSeconds": 10, "renewTime": now}
+                await cluster.apply(LEASE, {**lease, "spec": spec}, manager="gitops-ds")
+                await asyncio.sleep(2)
 
-            await renew(1)
-            await uninstall.must_be_stopped(cluster, "gitops-ds")  # its holder is gone
-            renewing = asyncio.create_task(renew(20))
-            with pytest.raises(
-                errors.Refused, match=r"pod-1 holds the lease gitops-ds/gitops-ds.*scale deployment"
-            ):
-                await uninstall.must_be_stopped(cluster, "gitops-ds")
-            renewing.cancel()
-
-    virtual_time.run(scene())
+        await renew(1)
+        await uninstall.must_be_stopped(cluster, "gitops-ds")  # its holder is gone
+        renewing = asyncio.create_task(renew(20))
+        with pytest.raises(
+            errors.Refused, match=r"pod-1 holds the lease gitops-ds/gitops-ds.*scale deployment"
+        ):
+            await uninstall.must_be_stopped(cluster, "gitops-ds")
+        renewing.cancel()
 
 
 @pytest.mark.controlplane

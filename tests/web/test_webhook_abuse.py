@@ -115,182 +115,148 @@ async def served(connections: int, patience: float) -> AsyncIterator[Scene]:
         await runner.cleanup()
 
 
-def test_a_signed_push_is_accepted() -> None:
-    async def script(scene: Scene) -> None:
-        body = body_of(GITHUB)
-        status, result = await scene.send(head(right(body)), body)
-        assert (status, result["result"], result["woken"]) == (202, "accepted", ["agents"])
-        status, result = await scene.send(head(right(body)), body)
-        assert (status, result["result"]) == (409, "replayed")
-        assert len(scene.woken) == 1
-
-    play(script)
+async def test_a_signed_push_is_accepted(scene: Scene, /) -> None:
+    body = body_of(GITHUB)
+    status, result = await scene.send(head(right(body)), body)
+    assert (status, result["result"], result["woken"]) == (202, "accepted", ["agents"])
+    status, result = await scene.send(head(right(body)), body)
+    assert (status, result["result"]) == (409, "replayed")
+    assert len(scene.woken) == 1
 
 
 @pytest.mark.parametrize(
     ("method", "path", "status"),
     [("GET", "/hook", 405), ("POST", "/hooks", 404), ("POST", "/hook/a/b", 404)],
 )
-def test_nothing_else_is_there(method: str, path: str, status: int) -> None:
-    async def script(scene: Scene) -> None:
-        assert (await scene.send(head({"Connection": "close"}, path, method)))[0] == status
-
-    play(script)
+async def test_nothing_else_is_there(scene: Scene, /, method: str, path: str, status: int) -> None:
+    assert (await scene.send(head({"Connection": "close"}, path, method)))[0] == status
 
 
-def test_a_length_over_the_cap_is_refused_before_a_byte_of_it_came() -> None:
-    async def script(scene: Scene) -> None:
-        status, result = await scene.send(head({"Content-Length": str(CAP + 1)}))
-        assert (status, result["result"]) == (413, "too_large")
-        status, _ = await scene.send(head({"Content-Length": str(16 << 30)}))
-        assert status == 413
-
-    play(script)
+async def test_a_length_over_the_cap_is_refused_before_a_byte_of_it_came(scene: Scene, /) -> None:
+    status, result = await scene.send(head({"Content-Length": str(CAP + 1)}))
+    assert (status, result["result"]) == (413, "too_large")
+    status, _ = await scene.send(head({"Content-Length": str(16 << 30)}))
+    assert status == 413
 
 
-def test_a_gigabyte_in_chunks_is_cut_at_the_cap_in_bounded_memory() -> None:
-    async def script(scene: Scene) -> None:
-        tracemalloc.start()
+async def test_a_gigabyte_in_chunks_is_cut_at_the_cap_in_bounded_memory(scene: Scene, /) -> None:
+    tracemalloc.start()
+    try:
+        reader, writer = await scene.connect()
+        writer.write(head({"Transfer-Encoding": "chunked", **FORGED}))
+        chunk, sent = b"10000\r\n" + b"x" * 0x10000 + b"\r\n", 0
         try:
-            reader, writer = await scene.connect()
-            writer.write(head({"Transfer-Encoding": "chunked", **FORGED}))
-            chunk, sent = b"10000\r\n" + b"x" * 0x10000 + b"\r\n", 0
-            try:
-                while sent < 1 << 30:
-                    writer.write(chunk)
-                    await writer.drain()
-                    sent += 0x10000
-            except ConnectionError:
-                pass
-            assert sent < 1 << 30
-            assert tracemalloc.get_traced_memory()[1] < 16 << 20
-        finally:
-            tracemalloc.stop()
-        writer.close()
-        del reader
-        assert scene.results == [WebhookResult.TOO_LARGE]
-
-    play(script)
+            while sent < 1 << 30:
+                writer.write(chunk)
+                await writer.drain()
+                sent += 0x10000
+        except ConnectionError:
+            pass
+        assert sent < 1 << 30
+        assert tracemalloc.get_traced_memory()[1] < 16 << 20
+    finally:
+        tracemalloc.stop()
+    writer.close()
+    del reader
+    assert scene.results == [WebhookResult.TOO_LARGE]
 
 
-def test_a_body_that_is_just_at_the_cap_is_taken() -> None:
-    async def script(scene: Scene) -> None:
-        body = body_of(GITHUB)
-        body += b" " * (CAP - len(body))
-        assert (await scene.send(head(right(body)), body))[0] == 202
-        body += b" "
-        assert (await scene.send(head(right(body)), body))[0] == 413
-
-    play(script)
+async def test_a_body_that_is_just_at_the_cap_is_taken(scene: Scene, /) -> None:
+    body = body_of(GITHUB)
+    body += b" " * (CAP - len(body))
+    assert (await scene.send(head(right(body)), body))[0] == 202
+    body += b" "
+    assert (await scene.send(head(right(body)), body))[0] == 413
 
 
-def test_a_compressed_body_is_not_unpacked() -> None:
-    async def script(scene: Scene) -> None:
-        assert (
-            await scene.send(
-                head({"Content-Encoding": "gzip", "Content-Length": "10"}), b"0123456789"
-            )
-        )[0] == 415
-
-    play(script)
+async def test_a_compressed_body_is_not_unpacked(scene: Scene, /) -> None:
+    assert (
+        await scene.send(head({"Content-Encoding": "gzip", "Content-Length": "10"}), b"0123456789")
+    )[0] == 415
 
 
 @pytest.mark.parametrize("length", ["-1", "abc", "1, 2", "9" * 5000])
-def test_an_invalid_length_is_a_bad_request(length: str) -> None:
-    async def script(scene: Scene) -> None:
-        assert (await scene.send(head({"Content-Length": length})))[0] in (400, 413)
-
-    play(script)
+async def test_an_invalid_length_is_a_bad_request(scene: Scene, /, length: str) -> None:
+    assert (await scene.send(head({"Content-Length": length})))[0] in (400, 413)
 
 
-def test_a_body_that_trickles_is_cut_off_and_others_are_answered_meanwhile() -> None:
-    async def script(scene: Scene) -> None:
-        slow = [await scene.connect() for _ in range(5)]
-        for _, writer in slow:
-            writer.write(head({"Content-Length": "1000", **FORGED}) + b"{")
-        body = body_of(GITHUB)
-        assert (await scene.send(head(right(body)), body))[0] == 202
-        for reader, writer in slow:
-            assert (await answer(reader))[0] == 408
-            writer.close()
-        assert scene.results == [WebhookResult.ACCEPTED] + [WebhookResult.TOO_SLOW] * 5
-
-    play(script, patience=1.0)
-
-
-def test_a_head_that_never_ends_is_cut_off_at_the_first_and_at_the_second_request() -> None:
-    async def script(scene: Scene) -> None:
-        reader, writer = await scene.connect()
-        writer.write(b"POST /hook HTTP/1.1\r\nHost: x\r\n")
-        second, more = await scene.connect()
-        more.write(head({}, "/nothing", "GET"))
-        await second.readuntil(b"\r\n\r\n")
-        more.write(b"POST /hook HTTP/1.1\r\nHo")
-        async with asyncio.timeout(60):
-            assert await reader.read() == b""
-            await second.read()
+@pytest.mark.play(patience=1.0)
+async def test_a_body_that_trickles_is_cut_off_and_others_are_answered_meanwhile(
+    scene: Scene, /
+) -> None:
+    slow = [await scene.connect() for _ in range(5)]
+    for _, writer in slow:
+        writer.write(head({"Content-Length": "1000", **FORGED}) + b"{")
+    body = body_of(GITHUB)
+    assert (await scene.send(head(right(body)), body))[0] == 202
+    for reader, writer in slow:
+        assert (await answer(reader))[0] == 408
         writer.close()
-        more.close()
-        while scene.door.open:
-            await asyncio.sleep(0.01)
-
-    play(script, patience=0.5)
+    assert scene.results == [WebhookResult.ACCEPTED] + [WebhookResult.TOO_SLOW] * 5
 
 
-def test_a_crowd_is_turned_away_at_the_door_and_there_is_room_again_when_it_left() -> None:
-    async def script(scene: Scene) -> None:
-        crowd = [await scene.connect() for _ in range(40)]
-        while len(scene.door.open) < 40:
-            await asyncio.sleep(0.01)
-        reader, writer = await scene.connect()
-        with suppress(ConnectionError):
-            assert await reader.read() == b""
-        assert len(scene.door.open) == 40  # no open connection was closed meanwhile
+@pytest.mark.play(patience=0.5)
+async def test_a_head_that_never_ends_is_cut_off_at_the_first_and_at_the_second_request(
+    scene: Scene, /
+) -> None:
+    reader, writer = await scene.connect()
+    writer.write(b"POST /hook HTTP/1.1\r\nHost: x\r\n")
+    second, more = await scene.connect()
+    more.write(head({}, "/nothing", "GET"))
+    await second.readuntil(b"\r\n\r\n")
+    more.write(b"POST /hook HTTP/1.1\r\nHo")
+    async with asyncio.timeout(60):
+        assert await reader.read() == b""
+        await second.read()
+    writer.close()
+    more.close()
+    while scene.door.open:
+        await asyncio.sleep(0.01)
+
+
+async def test_a_crowd_is_turned_away_at_the_door_and_there_is_room_again_when_it_left(
+    scene: Scene, /
+) -> None:
+    crowd = [await scene.connect() for _ in range(40)]
+    while len(scene.door.open) < 40:
+        await asyncio.sleep(0.01)
+    reader, writer = await scene.connect()
+    with suppress(ConnectionError):
+        assert await reader.read() == b""
+    assert len(scene.door.open) == 40  # no open connection was closed meanwhile
+    writer.close()
+    for _, one in crowd:
+        one.close()
+    while scene.door.open:
+        await asyncio.sleep(0.01)
+    body = body_of(GITHUB)
+    assert (await scene.send(head(right(body)), body))[0] == 202
+
+
+async def test_many_bodies_at_once_are_bounded(scene: Scene, /) -> None:
+    crowd = [await scene.connect() for _ in range(webhooks.AT_ONCE)]
+    for _, writer in crowd:
+        writer.write(head({"Content-Length": "10", **FORGED}))
+        await writer.drain()
+    while scene.hooks.at_once < webhooks.AT_ONCE:
+        await asyncio.sleep(0.01)
+    assert (await scene.send(head({"Content-Length": "2"}), b"{}"))[0] == 503
+    for _, writer in crowd:
         writer.close()
-        for _, one in crowd:
-            one.close()
-        while scene.door.open:
-            await asyncio.sleep(0.01)
-        body = body_of(GITHUB)
-        assert (await scene.send(head(right(body)), body))[0] == 202
-
-    play(script)
 
 
-def test_many_bodies_at_once_are_bounded() -> None:
-    async def script(scene: Scene) -> None:
-        crowd = [await scene.connect() for _ in range(webhooks.AT_ONCE)]
-        for _, writer in crowd:
-            writer.write(head({"Content-Length": "10", **FORGED}))
-            await writer.drain()
-        while scene.hooks.at_once < webhooks.AT_ONCE:
-            await asyncio.sleep(0.01)
-        assert (await scene.send(head({"Content-Length": "2"}), b"{}"))[0] == 503
-        for _, writer in crowd:
-            writer.close()
-
-    play(script)
+async def test_without_a_header_that_proves_anything_no_body_is_waited_for(scene: Scene, /) -> None:
+    status, result = await scene.send(head({"Content-Length": "1000"}), b"{")
+    assert (status, result["result"]) == (401, "unauthorized")
 
 
-def test_without_a_header_that_proves_anything_no_body_is_waited_for() -> None:
-    async def script(scene: Scene) -> None:
-        status, result = await scene.send(head({"Content-Length": "1000"}), b"{")
-        assert (status, result["result"]) == (401, "unauthorized")
-
-    play(script)
-
-
-def test_forged_bodies_are_limited_by_their_bytes() -> None:
-    async def script(scene: Scene) -> None:
-        scene.hooks._bytes = TokenBucket(CAP * 3, 0.0)
-        body = b"x" * CAP
-        answers = [
-            (await scene.send(head({"Content-Length": str(CAP), **FORGED}), body))[0]
-            for _ in range(5)
-        ]
-        assert answers == [401, 401, 401, 429, 429]
-
-    play(script)
+async def test_forged_bodies_are_limited_by_their_bytes(scene: Scene, /) -> None:
+    scene.hooks._bytes = TokenBucket(CAP * 3, 0.0)
+    body = b"x" * CAP
+    answers = [
+        (await scene.send(head({"Content-Length": str(CAP), **FORGED}), body))[0] for _ in range(5)
+    ]
+    assert answers == [401, 401, 401, 429, 429]
 
 
 @pytest.mark.parametrize(
@@ -322,10 +288,7 @@ def test_one_address_cannot_take_all_connections() -> None:
     assert door.admits("10.0.0.1")
 
 
-def test_a_flood_of_forgeries_is_limited() -> None:
-    async def script(scene: Scene) -> None:
-        seen = {(await scene.send(head({"Content-Length": "2"}), b"{}"))[0] for _ in range(400)}
-        assert 401 in seen
-        assert seen <= {401, 429}
-
-    play(script)
+async def test_a_flood_of_forgeries_is_limited(scene: Scene, /) -> None:
+    seen = {(await scene.send(head({"Content-Length": "2"}), b"{}"))[0] for _ in range(400)}
+    assert 401 in seen
+    assert seen <= {401, 429}

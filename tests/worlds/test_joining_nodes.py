@@ -23,7 +23,7 @@ from gitops_ds.model.startup_taints import OWN, StartupTaintPolicy
 from gitops_ds.simulator import virtual_time
 from tests import profiles
 from tests.controller.test_startup_taints import begin, joining, required, workload
-from tests.simulator.setup import Setup, play, set_up
+from tests.simulator.setup import Setup, set_up
 
 AGENTS = ("agent", "cni")
 JOINING = 1000  # in an hour
@@ -114,36 +114,32 @@ async def commits(there: Setup, chance: random.Random) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
-def test_no_workload_starts_without_its_agents_and_each_well_node_is_released_at_once(
+async def test_no_workload_starts_without_its_agents_and_each_well_node_is_released_at_once(
     seed: int,
 ) -> None:
     count = JOINING // 10 if profiles.FAST else JOINING
-
-    async def scene() -> None:
-        chance, watcher = random.Random(seed), Watcher()
-        flaws = tuple(
-            simulator.PodFault(image, simulator.Trouble.NEVER_READY, FAILS)
-            for image in ("agent:*", "cni:1")
-        )
-        flaws += (simulator.PodFault("bad", simulator.Trouble.NEVER_PULLED),)
-        behaviour = simulator.Behaviour(pull=8, start=4, jitter=2.0, faults=flaws)
-        async with set_up([], required(), behaviour, latency=0.01) as there:
-            await there.people.create(DAEMONSET, required("cni:1", "cni"))
-            service = there.cluster.client("service")
-            follow = [
-                asyncio.create_task(watcher.follow_pods(there.people)),
-                asyncio.create_task(watcher.follow_nodes(there.people)),
-                asyncio.create_task(commits(there, chance)),
-            ]
-            there.begin(Powers.FULL)
-            startup = begin(there, StartupTaintPolicy(), Powers.PACE, service).startup_taints
-            await autoscale(there, count, chance)
-            await asyncio.sleep(120)
-            judge(watcher, startup, service, count)
-            for task in follow:
-                task.cancel()
-
-    play(scene)
+    chance, watcher = random.Random(seed), Watcher()
+    flaws = tuple(
+        simulator.PodFault(image, simulator.Trouble.NEVER_READY, FAILS)
+        for image in ("agent:*", "cni:1")
+    )
+    flaws += (simulator.PodFault("bad", simulator.Trouble.NEVER_PULLED),)
+    behaviour = simulator.Behaviour(pull=8, start=4, jitter=2.0, faults=flaws)
+    async with set_up([], required(), behaviour, latency=0.01) as there:
+        await there.people.create(DAEMONSET, required("cni:1", "cni"))
+        service = there.cluster.client("service")
+        follow = [
+            asyncio.create_task(watcher.follow_pods(there.people)),
+            asyncio.create_task(watcher.follow_nodes(there.people)),
+            asyncio.create_task(commits(there, chance)),
+        ]
+        there.begin(Powers.FULL)
+        startup = begin(there, StartupTaintPolicy(), Powers.PACE, service).startup_taints
+        await autoscale(there, count, chance)
+        await asyncio.sleep(120)
+        judge(watcher, startup, service, count)
+        for task in follow:
+            task.cancel()
 
 
 def judge(watcher: Watcher, startup: StartupTaints, service: simulator.Client, count: int) -> None:
