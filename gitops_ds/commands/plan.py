@@ -23,7 +23,7 @@ from gitops_ds.model.change import Plan
 from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.live import Live
 from gitops_ds.model.objects import CommitId
-from gitops_ds.model.plural import counted
+from gitops_ds.model.plain_text import counted
 from gitops_ds.model.sources.bundle import Bundle
 from gitops_ds.model.sources.source_tree import SourceTree
 from gitops_ds.model.values import replace

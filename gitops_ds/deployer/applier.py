@@ -20,8 +20,7 @@ from gitops_ds.model.change import Change, Operation
 from gitops_ds.model.cluster import ApplyResult, Cluster, PatchType, Propagation
 from gitops_ds.model.live import Live
 from gitops_ds.model.objects import Body, Key, Resource
-from gitops_ds.model.skip_reasons import SkipReason
-from gitops_ds.model.skipped import Skipped
+from gitops_ds.model.skip_reasons import Skipped, SkipReason
 from gitops_ds.model.sources.bundle import Manifest
 from gitops_ds.plan import (
     apply_order,

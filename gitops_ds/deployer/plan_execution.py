@@ -29,7 +29,7 @@ from gitops_ds.model.events.deployer import (
 )
 from gitops_ds.model.events.drift import DriftCorrected
 from gitops_ds.model.values import replace
-from gitops_ds.plan import drift, drift_events
+from gitops_ds.plan import drift
 from gitops_ds.plan.options import ApplyOptions
 
 _SAVE_ATTEMPTS = 5
@@ -114,7 +114,7 @@ def _publish_plan(prepared: PreparedPlan, emit: Emit, clock: Callable[[], float]
     if plan.writes or plan.refusals:
         emit(Planned(clock(), plan))
     hold_for = context.options.hold_for
-    for event in drift_events.changed(plan.drifted, context.state.drift, context.now, hold_for):
+    for event in drift.changed(plan.drifted, context.state.drift, context.now, hold_for):
         emit(event)
 
 

@@ -12,8 +12,7 @@ from gitops_ds.model.change import Change, Operation, Plan
 from gitops_ds.model.deployer_state import DeployerState, Generation
 from gitops_ds.model.objects import DAEMONSET, CommitId, Key
 from gitops_ds.model.rollouts.proven_templates import TemplateHistory
-from gitops_ds.model.skip_reasons import LEFT_GIT
-from gitops_ds.model.skipped import DriftPolicy
+from gitops_ds.model.skip_reasons import LEFT_GIT, DriftPolicy
 from gitops_ds.model.values import replace
 from gitops_ds.plan import deletions, drift
 from gitops_ds.plan.options import ApplyOptions

@@ -15,8 +15,7 @@ import msgspec
 from gitops_ds.deployer.template_selector import TemplateSelector
 from gitops_ds.model.finding import Finding
 from gitops_ds.model.objects import SECRET, Body, CommitId, Key
-from gitops_ds.model.skip_reasons import SkipReason
-from gitops_ds.model.skipped import Skipped
+from gitops_ds.model.skip_reasons import Skipped, SkipReason
 from gitops_ds.model.sources.bundle import Manifest, ManifestOrigin
 from gitops_ds.model.sources.source_tree import SourceTree
 from gitops_ds.model.values import replace

@@ -26,9 +26,8 @@ from gitops_ds.model import content_hash
 from gitops_ds.model.cluster import Cluster, Selection, WatchEvent
 from gitops_ds.model.events.commits import CommitRejected
 from gitops_ds.model.objects import CommitId, Key
-from gitops_ds.model.plural import counted
-from gitops_ds.model.skip_reasons import SkipReason
-from gitops_ds.model.skipped import Skipped
+from gitops_ds.model.plain_text import counted
+from gitops_ds.model.skip_reasons import Skipped, SkipReason
 from gitops_ds.model.sources.bundle import Bundle, ClusterFacts, Manifest
 from gitops_ds.model.sources.source_tree import CommitInfo, SourceTree
 from gitops_ds.pipeline.prepare import Prepared

@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from gitops_ds.model.plural import counted
+from gitops_ds.model.plain_text import counted
 from gitops_ds.model.rollouts.rollout_policy import Stage
 from gitops_ds.model.rollouts.staged_rollout import HoldKind, NodeStep, StageHold
 from gitops_ds.rollouts.staged_nodes import StagedNodes

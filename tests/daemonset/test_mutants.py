@@ -75,7 +75,7 @@ MUTANTS: dict[str, tuple[str, str, str]] = {
         "(self.amount * total // 100)",
     ),
     "no budget at all is not a budget": (
-        f"{KINDS}int_or_percent",
+        f"{KINDS}daemonsets",
         "(1, 0) if desired and",
         "(0, 0) if desired and",
     ),
@@ -115,7 +115,7 @@ MUTANTS: dict[str, tuple[str, str, str]] = {
         "last.since < now < last.since",
     ),
     "the back-off does not grow": (
-        f"{CORE}failed_pod_backoff",
+        f"{CORE}memory",
         "min(2 * last.delay, LONGEST_DELAY)",
         "min(last.delay, LONGEST_DELAY)",
     ),

@@ -21,7 +21,7 @@ from gitops_ds.model.deployer_state import DeployerState
 from gitops_ds.model.events.base import Event
 from gitops_ds.model.events.deployer import Applied
 from gitops_ds.model.objects import CommitId
-from gitops_ds.model.skipped import Skipped
+from gitops_ds.model.skip_reasons import Skipped
 from gitops_ds.model.sources.source_tree import CommitInfo, SourceTree
 from gitops_ds.pipeline import prepare
 from gitops_ds.plan.options import ApplyOptions

@@ -26,7 +26,7 @@ from gitops_ds.model.decision import (
 )
 from gitops_ds.model.events.definition import EventDefinition, Level, Notice, Sample, Tone
 from gitops_ds.model.objects import Key, Resource
-from gitops_ds.model.plural import counted
+from gitops_ds.model.plain_text import counted
 from gitops_ds.model.rollouts.staged_turn import StagedTurn
 
 _TONES = {Level.ERROR: Tone.BAD, Level.WARNING: Tone.WARN}
