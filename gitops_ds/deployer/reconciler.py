@@ -19,17 +19,15 @@ from gitops_ds.deployer import (
     loop_inputs,
     loop_state,
     observed_source,
-    plan_execution,
-    prepared_plan,
     report_once,
     revision_selector,
     source_status_store,
     state_store,
-    state_update,
     tip_lookup,
 )
+from gitops_ds.deployer.apply import plan_execution, prepared_plan, state_update
+from gitops_ds.deployer.apply.plan_execution import Reconciliation
 from gitops_ds.deployer.object_claims import Claimant, Claims, Rank
-from gitops_ds.deployer.plan_execution import Reconciliation
 from gitops_ds.deployer.reconcile_schedule import ReconcileSchedule
 from gitops_ds.deployer.report_once import DeduplicatingEmitter, LeaderEmitter
 from gitops_ds.deployer.requests import Requests, pushed_commit

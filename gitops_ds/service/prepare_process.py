@@ -21,8 +21,8 @@ import msgspec
 
 from gitops_ds import errors
 from gitops_ds.checks.engine.cluster_context import ClusterContext
-from gitops_ds.deployer.template_object import RenderedTemplates, TemplateObject
-from gitops_ds.deployer.template_selector import TemplateSelector
+from gitops_ds.deployer.templates.template_object import RenderedTemplates, TemplateObject
+from gitops_ds.deployer.templates.template_selector import TemplateSelector
 from gitops_ds.model.finding import Finding, Place, refusal
 from gitops_ds.model.objects import CommitId
 from gitops_ds.model.sources.allowed_renderers import TOGETHER

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gitops_ds import errors, simulator
-from gitops_ds.deployer import state_update
+from gitops_ds.deployer.apply import state_update
 from gitops_ds.model import names
 from gitops_ds.model.change import Author, Drifted, FieldChange
 from gitops_ds.model.cluster import PatchType

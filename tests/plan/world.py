@@ -12,8 +12,9 @@ from typing import Any
 import orjson
 
 from gitops_ds import simulator
-from gitops_ds.deployer import plan_execution, prepared_plan, state_store
-from gitops_ds.deployer.prepared_plan import PreparedPlan
+from gitops_ds.deployer import state_store
+from gitops_ds.deployer.apply import plan_execution, prepared_plan
+from gitops_ds.deployer.apply.prepared_plan import PreparedPlan
 from gitops_ds.deployer.target import DeployTarget
 from gitops_ds.model.change import Plan
 from gitops_ds.model.cluster import Cluster

@@ -73,9 +73,9 @@ async def _release(args: HoldArgs) -> int:
     async def work(cluster: Cluster, where: Where, target: StateObject) -> tuple[Body, str]:
         from gitops_ds import errors
         from gitops_ds.commands import service_requests as service
-        from gitops_ds.commands import template_release
+        from gitops_ds.commands import template_hold
 
-        agents = await template_release.release(cluster, target.id, commit)
+        agents = await template_hold.release(cluster, target.id, commit)
         waits = await service.is_waiting(cluster, where, target.id, commit, time.time())
         try:
             body = await service.release(cluster, where, target.id, commit)

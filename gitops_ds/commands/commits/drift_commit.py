@@ -8,9 +8,9 @@ from pathlib import PurePosixPath
 import msgspec
 
 from gitops_ds import errors
-from gitops_ds.commands import backport, git_commit
 from gitops_ds.commands import plan as plan_command
-from gitops_ds.commands.git_commit import Proposal, Proposed
+from gitops_ds.commands.commits import backport, git_commit
+from gitops_ds.commands.commits.git_commit import Proposal, Proposed
 from gitops_ds.commands.plan import ApplyTarget
 from gitops_ds.model.change import Drifted, FieldChange
 from gitops_ds.model.objects import CommitId, Key, show_path

@@ -12,9 +12,10 @@ from collections.abc import Callable
 import msgspec
 
 from gitops_ds import errors
-from gitops_ds.deployer import applier, dependencies, other_owners, state_store, state_update
-from gitops_ds.deployer.applier import AppliedObject
-from gitops_ds.deployer.prepared_plan import PreparedPlan
+from gitops_ds.deployer import state_store
+from gitops_ds.deployer.apply import applier, dependencies, other_owners, state_update
+from gitops_ds.deployer.apply.applier import AppliedObject
+from gitops_ds.deployer.apply.prepared_plan import PreparedPlan
 from gitops_ds.deployer.target import DeployTarget
 from gitops_ds.git import address
 from gitops_ds.model.change import Operation

@@ -6,9 +6,10 @@ from __future__ import annotations
 
 import msgspec
 
-from gitops_ds.commands import git_commit, history
-from gitops_ds.commands.backport import BackportOptions
-from gitops_ds.commands.git_commit import Proposal, Proposed
+from gitops_ds.commands import history
+from gitops_ds.commands.commits import git_commit
+from gitops_ds.commands.commits.backport import BackportOptions
+from gitops_ds.commands.commits.git_commit import Proposal, Proposed
 from gitops_ds.fleet.agents import Agent
 from gitops_ds.git import revision
 from gitops_ds.git.commit_writer import CommitReason

@@ -18,9 +18,10 @@ from gitops_ds.checks.engine.cluster_context import ClusterContext
 from gitops_ds.client import informer
 from gitops_ds.client.informer_store import InformerStore
 from gitops_ds.client.supervisor import Supervisor
-from gitops_ds.deployer import revision_selector, template_object
-from gitops_ds.deployer.template_object import RenderedTemplates, TemplateObject
-from gitops_ds.deployer.template_selector import TemplateSelector
+from gitops_ds.deployer import revision_selector
+from gitops_ds.deployer.templates import template_object
+from gitops_ds.deployer.templates.template_object import RenderedTemplates, TemplateObject
+from gitops_ds.deployer.templates.template_selector import TemplateSelector
 from gitops_ds.git.object_reader import BranchMovement
 from gitops_ds.model import content_hash
 from gitops_ds.model.cluster import Cluster, Selection, WatchEvent

@@ -14,7 +14,7 @@ import msgspec
 
 from gitops_ds import errors
 from gitops_ds.apimachinery import builtin_resources
-from gitops_ds.deployer.dependencies import Dependencies
+from gitops_ds.deployer.apply.dependencies import Dependencies
 from gitops_ds.model import names
 from gitops_ds.model.change import Change, Operation
 from gitops_ds.model.cluster import ApplyResult, Cluster, PatchType, Propagation

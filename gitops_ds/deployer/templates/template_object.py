@@ -12,7 +12,7 @@ from pathlib import PurePosixPath
 
 import msgspec
 
-from gitops_ds.deployer.template_selector import TemplateSelector
+from gitops_ds.deployer.templates.template_selector import TemplateSelector
 from gitops_ds.model.finding import Finding
 from gitops_ds.model.objects import SECRET, Body, CommitId, Key
 from gitops_ds.model.skip_reasons import Skipped, SkipReason

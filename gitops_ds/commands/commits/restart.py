@@ -13,8 +13,8 @@ from pathlib import PurePosixPath
 import msgspec
 
 from gitops_ds import errors
-from gitops_ds.commands import git_commit
-from gitops_ds.commands.git_commit import Proposal, Proposed
+from gitops_ds.commands.commits import git_commit
+from gitops_ds.commands.commits.git_commit import Proposal, Proposed
 from gitops_ds.fleet import agents
 from gitops_ds.model.objects import CommitId, Key
 from gitops_ds.model.sources.bundle import Manifest

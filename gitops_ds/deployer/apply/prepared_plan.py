@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Iterable, Mapping
+from functools import partial
 
 import msgspec
 
-from gitops_ds.deployer import dry_runs, live_state, other_owners, state_store
-from gitops_ds.deployer.applier import Applier
+from gitops_ds import errors
+from gitops_ds.apimachinery import daemonsets, pods
+from gitops_ds.deployer import live_state, state_store
+from gitops_ds.deployer.apply import dry_runs, other_owners
+from gitops_ds.deployer.apply.applier import Applier
 from gitops_ds.deployer.live_state import LocatedBundle
 from gitops_ds.deployer.target import DeployTarget
 from gitops_ds.model.change import Plan
+from gitops_ds.model.cluster import Cluster, Selection
+from gitops_ds.model.daemonset import DaemonSet
+from gitops_ds.model.decision import Observation
 from gitops_ds.model.deployer_state import DeployerState
 from gitops_ds.model.live import Live
-from gitops_ds.model.objects import CONTROLLER_REVISION, Key, Resource
+from gitops_ds.model.objects import CONTROLLER_REVISION, POD, Key, Resource
 from gitops_ds.model.rollouts.proven_templates import TemplateHistory
 from gitops_ds.model.sources.bundle import Bundle
 from gitops_ds.model.sources.source_tree import CommitInfo
@@ -145,9 +153,7 @@ async def _plan(applier: Applier, bundle: Bundle) -> Plan:
     kept = bundle.manifests.keys() - {manifest.key for manifest in undecided}
     plan = planner.plan(bundle, live, context, answers, kept=kept)
     if moving := planner.moving(plan):
-        from gitops_ds.deployer import pod_previews  # few plans affect pods
-
-        live = await pod_previews.with_pods(applier.cluster, live, moving)
+        live = await with_pod_previews(applier.cluster, live, moving)
         plan = planner.plan(bundle, live, context, answers, kept=kept)
     return plan
 
@@ -165,3 +171,50 @@ def _without_suspended(plan: Plan, located: LocatedBundle, applier: Applier) -> 
         changes=tuple(change for change in plan.changes if change.key not in keys),
         refusals=(*located.refusals, *plan.refusals, *suspended),
     )
+
+
+async def with_pod_previews(cluster: Cluster, live: Live, keys: Iterable[Key]) -> Live:
+    """Adds a preview of these DaemonSets' pods after a change: one list each.
+
+    A DaemonSet without a pod, or with pods that may not be listed, has a preview only by its nodes;
+    none if nodes are unknown.
+    """
+    if live.nodes is None:
+        return live
+    from gitops_ds.daemonset import preview  # few plans affect pods
+
+    changing = [key for key in keys if key in live.objects]
+    observations = await asyncio.gather(*(_observation(cluster, live, key) for key in changing))
+    return replace(
+        live,
+        foresee={
+            key: partial(preview.of_change, seen)
+            for key, seen in zip(changing, observations, strict=True)
+            if seen
+        },
+    )
+
+
+async def _observation(cluster: Cluster, live: Live, key: Key) -> Observation | None:
+    """The controller's view of a DaemonSet; None without a pod."""
+    daemonset = daemonsets.daemonset_of(live.objects[key])
+    try:
+        listing = await cluster.list(
+            POD, Selection(namespace=key.namespace, labels=_selector(daemonset), brief=True)
+        )
+    except errors.Forbidden:
+        return None
+    matching = sorted(map(pods.pod_of, listing.items), key=lambda pod: pod.name)
+    ours = tuple(pod for pod in matching if pod.owner is None or pod.owner.uid == daemonset.uid)
+    seen = Observation(0.0, daemonset, live.nodes or (), ours, live.revisions.get(key, ()))
+    return seen if ours and daemonset.selector else None
+
+
+def _selector(daemonset: DaemonSet) -> str:
+    """The part of a selector that a list supports; the rest is compared afterwards."""
+    one = [
+        requirement
+        for requirement in daemonset.selector or ()
+        if requirement.operator == "In" and len(requirement.values) == 1
+    ]
+    return ",".join(f"{requirement.key}={requirement.values[0]}" for requirement in one)

@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Callable, Iterable, Mapping
 
 from gitops_ds import errors
-from gitops_ds.deployer.applier import AT_ONCE, Applier, conflicts_of
+from gitops_ds.deployer.apply.applier import AT_ONCE, Applier, conflicts_of
 from gitops_ds.model import names
 from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.objects import Body, Key, Resource

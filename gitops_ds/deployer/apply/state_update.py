@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Set
 
-from gitops_ds.deployer.applier import ApplyOutcome
-from gitops_ds.deployer.prepared_plan import PreparedPlan
+from gitops_ds.deployer.apply.applier import ApplyOutcome
+from gitops_ds.deployer.apply.prepared_plan import PreparedPlan
 from gitops_ds.deployer.target import DeployTarget
 from gitops_ds.model import names
 from gitops_ds.model.change import Change, Operation, Plan

@@ -111,15 +111,16 @@ def _request(args: ApproveArgs) -> StageRequest:
 
 async def _commit_approval(args: ApproveArgs) -> int:
     from gitops_ds.cli.parameters import commit_options
-    from gitops_ds.commands import approval_commit, git_commit, rollout_approvals
-    from gitops_ds.commands.git_commit import Proposal
+    from gitops_ds.commands import rollout_approvals
+    from gitops_ds.commands.commits import git_commit
+    from gitops_ds.commands.commits.git_commit import Proposal
     from gitops_ds.pipeline import open_repository
 
     async with args.open_cluster() as cluster:
         stage = await rollout_approvals.waiting(cluster, _request(args))
     proposal = Proposal(args.branch, args.push)
     target = await git_commit.on_server(open_repository.named(args.directory), proposal)
-    done = await approval_commit.approve(target.repository, target.proposal, stage)
+    done = await rollout_approvals.commit_approval(target.repository, target.proposal, stage)
     where = target.repository.display
     commit_options.show(args, "ApprovalCommit", done, where, stage=stage.stage)
     return 0
