@@ -10,8 +10,7 @@ import orjson
 import pytest
 
 from gitops_ds.checks import rule_pages
-from gitops_ds.checks.engine import rule_table
-from gitops_ds.checks.schema import parse_rules
+from gitops_ds.checks.engine import catalogue, rule_table
 from gitops_ds.model.finding import Finding
 from tests.checks import test_node_pages
 from tests.checks.test_rule_pages import manifest
@@ -43,7 +42,7 @@ OTHERWISE: Final = {
 }
 
 WIDE: Final = frozenset(test_node_pages.RULES) - test_node_pages.ELSEWHERE
-NARROW: Final = frozenset(rule.id for rule in (*parse_rules.RULES, *rule_table.RULES)) - WIDE
+NARROW: Final = frozenset(rule.id for rule in (*catalogue.PARSE_RULES, *rule_table.RULES)) - WIDE
 # Findings about a file's text would get lost in merging an example into a whole manifest.
 OF_TEXT: Final = frozenset(("DS001", "DS002", "DS007"))
 HEAD: Final = "apiVersion: apps/v1\nkind: DaemonSet\nmetadata: {name: agent, namespace: logging}\n"

@@ -6,8 +6,9 @@ import pytest
 
 from gitops_ds.apimachinery import kubernetes_versions
 from gitops_ds.checks import rule_pages
+from gitops_ds.checks.engine import catalogue
 from gitops_ds.checks.engine.rule import Rule
-from gitops_ds.checks.schema import manifests, parse_rules
+from gitops_ds.checks.schema import manifests
 from gitops_ds.yaml import parser
 from tests.checks.test_rule_pages import over, parsed
 
@@ -41,7 +42,7 @@ spec:
 """
 
 
-@pytest.mark.parametrize("rule", parse_rules.RULES, ids=lambda rule: rule.id)
+@pytest.mark.parametrize("rule", catalogue.PARSE_RULES, ids=lambda rule: rule.id)
 def test_wrong_examples_of_a_page_have_findings_and_right_ones_have_none(rule: Rule) -> None:
     page = rule_pages.of(rule.id)
     assert page is not None

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
-from gitops_ds.client import reconnect_throttle
+from gitops_ds.client import transport
 from gitops_ds.simulator import virtual_time
 
 
-async def sent(paced: reconnect_throttle.ReconnectThrottle, count: int) -> list[float]:
+async def sent(paced: transport.ReconnectThrottle, count: int) -> list[float]:
     """When each of so many requests went out that want to at once, in seconds from now."""
     loop = asyncio.get_running_loop()
     began, found = loop.time(), []
@@ -24,10 +24,10 @@ async def sent(paced: reconnect_throttle.ReconnectThrottle, count: int) -> list[
 
 def test_no_request_waits_while_the_server_is_healthy_nor_after_a_short_failure() -> None:
     async def play() -> None:
-        paced = reconnect_throttle.ReconnectThrottle(asyncio.get_running_loop().time)
+        paced = transport.ReconnectThrottle(asyncio.get_running_loop().time)
         assert max(await sent(paced, 500)) == 0
         paced.failed()
-        await asyncio.sleep(reconnect_throttle.AWAY / 2)
+        await asyncio.sleep(transport.AWAY / 2)
         assert max(await sent(paced, 500)) == 0
 
     virtual_time.run(play())
@@ -35,17 +35,17 @@ def test_no_request_waits_while_the_server_is_healthy_nor_after_a_short_failure(
 
 def test_after_an_outage_requests_go_out_one_after_the_other_for_half_a_minute() -> None:
     async def play() -> None:
-        paced = reconnect_throttle.ReconnectThrottle(asyncio.get_running_loop().time)
+        paced = transport.ReconnectThrottle(asyncio.get_running_loop().time)
         for _ in range(30):
             paced.failed()
             await asyncio.sleep(10)
         times = await sent(paced, 200)
         assert (
             max(sum(at <= other < at + 1 for other in times) for at in times)
-            <= reconnect_throttle.A_SECOND + 1
+            <= transport.A_SECOND + 1
         )
-        assert times[-1] < 200 / reconnect_throttle.A_SECOND + 0.1
-        await asyncio.sleep(reconnect_throttle.SLOWLY)
+        assert times[-1] < 200 / transport.A_SECOND + 0.1
+        await asyncio.sleep(transport.SLOWLY)
         assert max(await sent(paced, 500)) == 0
 
     virtual_time.run(play())

@@ -31,8 +31,7 @@ from gitops_ds.model.rollouts.staged_rollout import RolloutTarget
 from gitops_ds.model.values import replace
 from gitops_ds.pipeline import open_repository
 from gitops_ds.service.rollouts.approval_writer import ApprovalContext, ApprovalWriter
-from gitops_ds.settings.approvers import ApproverSettings
-from gitops_ds.settings.repository import RepositorySettings, VerifySettings
+from gitops_ds.settings.repository import ApproverSettings, RepositorySettings, VerifySettings
 from tests import signing
 from tests.gitservers import Upstream
 from tests.signing import SshSigner

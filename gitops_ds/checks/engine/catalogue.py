@@ -9,8 +9,22 @@ from typing import Any, Final
 from gitops_ds.checks.change import object_changes, promotion
 from gitops_ds.checks.cluster import cluster_rules
 from gitops_ds.checks.engine import repository_rules, rule_table, suppressions
-from gitops_ds.checks.engine.rule import Rule
-from gitops_ds.checks.schema import custom_rules, parse_rules
+from gitops_ds.checks.engine.rule import ObjectRule, Rule, advice, no_violations, refused
+from gitops_ds.checks.schema import custom_rules
+from gitops_ds.model.finding import Severity
+
+# Without a check: their findings come from the parser (yaml/parser.py) and the schemas
+# (checks/schema/manifests.py).
+PARSE_RULES: Final[tuple[ObjectRule, ...]] = (
+    refused("DS001", "file is not valid YAML", no_violations),
+    refused("DS002", "duplicate key in an object", no_violations),
+    refused("DS003", "unknown field", no_violations),
+    refused("DS004", "value has the wrong type", no_violations),
+    advice("DS007", Severity.WARNING, "value is ambiguous in YAML", no_violations),
+    refused("DS008", "API version is not served", no_violations),
+    refused("DS009", "field is missing in a declared Kubernetes version", no_violations),
+)
+
 
 _HEAD = """# Rules
 
@@ -66,7 +80,7 @@ blocking; for files that no rule checks they are warnings.
 def rows() -> Iterator[Rule[Any]]:
     """Every rule in the order of its number; a rule with several severities has several rows."""
     tables = (
-        parse_rules.RULES,
+        PARSE_RULES,
         rule_table.RULES,
         cluster_rules.RULES,
         object_changes.RULES,

@@ -1,4 +1,6 @@
-"""Nodes of a stage of a number of nodes that can't be proved, and those that it takes instead."""
+"""What decisions about a target report: each hold once while it lasts or returns, and the nodes of
+a stage that can't be proved, with those that it takes instead.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,38 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from gitops_ds.model.rollouts.rollout_policy import RolloutPolicy
-from gitops_ds.model.rollouts.staged_rollout import APART, NodeStep, StagesDecision, StageState
+from gitops_ds.model.rollouts.staged_rollout import (
+    APART,
+    HoldKind,
+    NodeStep,
+    StageHold,
+    StagesDecision,
+    StageState,
+)
+
+RETURNS = 300.0  # seconds in which a hold that ended and begins again is the same one
+
+_HoldOfTarget = tuple[str, HoldKind, str]  # the hash of the target, the kind, and the subject
+
+
+class ReportedHolds(msgspec.Struct, frozen=True):
+    """The hold in force, None without one, and the ends of recent holds, in seconds since 1970."""
+
+    current: _HoldOfTarget | None = None
+    ended: Mapping[_HoldOfTarget, float] = {}
+
+    @property
+    def is_new(self) -> bool:
+        """Whether the hold in force must be reported."""
+        return self.current is not None and self.current not in self.ended
+
+    def after(self, target: str, hold: StageHold | None, now: float) -> ReportedHolds:
+        """The holds after a decision about the target with this hash."""
+        ended = {one: end for one, end in self.ended.items() if now - end <= RETURNS}
+        if self.current is not None:
+            ended[self.current] = now
+        current = (target, hold.kind, hold.about) if hold is not None else None
+        return ReportedHolds(current, ended)
 
 
 class ReplacedNodes(msgspec.Struct, frozen=True):
@@ -18,7 +51,7 @@ class ReplacedNodes(msgspec.Struct, frozen=True):
     taken: tuple[str, ...]
 
 
-def of(
+def replaced(
     policy: RolloutPolicy, before: StagesDecision, now: StagesDecision
 ) -> Iterator[ReplacedNodes]:
     """The replacements between two decisions about one target: after all nodes of a stage were set
