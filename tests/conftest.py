@@ -89,15 +89,15 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     """
     if not inspect.iscoroutinefunction(pyfuncitem.obj):
         return None
-    given = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
-    scene = functools.partial(pyfuncitem.obj, **given)
+    arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
+    scene = functools.partial(pyfuncitem.obj, **arguments)
     play: Any = pyfuncitem.funcargs.get("play") or getattr(pyfuncitem.module, "play", None)
     if play is None:
         virtual_time.run(scene())
         return True
     options = pyfuncitem.get_closest_marker("play") or pytest.mark.play().mark
-    common = given.keys() & inspect.signature(play).parameters
-    play(scene, *options.args, **options.kwargs, **{name: given[name] for name in common})
+    common = arguments.keys() & inspect.signature(play).parameters
+    play(scene, *options.args, **options.kwargs, **{name: arguments[name] for name in common})
     return True
 
 

@@ -1,11 +1,50 @@
-"""DaemonSets, parsed from bodies of the API server."""
+"""DaemonSets, parsed from bodies of the API server.
+
+maxUnavailable and maxSurge are a number, or a percentage of the desired nodes.
+https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/daemon-set-v1/#DaemonSetSpec
+"""
 
 from __future__ import annotations
 
-from gitops_ds.apimachinery import int_or_percent, label_selector, timestamps
+import re
+from typing import Any
+
+from gitops_ds.apimachinery import label_selector, timestamps
 from gitops_ds.model import names, startup_taints
-from gitops_ds.model.daemonset import Counts, DaemonSet
+from gitops_ds.model.daemonset import Counts, DaemonSet, OnDelete, RollingUpdate, Share, Strategy
 from gitops_ds.model.objects import Body, key_of
+
+_PERCENT = re.compile(r"0*([0-9]{1,9})%")
+
+
+def share(value: Any) -> Share | None:
+    """An IntOrString as a share of the nodes; None if it is neither a count nor a percentage."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return Share(max(0, value))
+    match = _PERCENT.fullmatch(value) if isinstance(value, str) else None
+    return Share(int(match[1]), percent=True) if match else None
+
+
+def strategy(spec: Body) -> Strategy:
+    """The update strategy of a DaemonSet's spec; absent and invalid fields have the defaults of the
+    API server.
+    """
+    chosen = spec.get("updateStrategy") or {}
+    if chosen.get("type") == "OnDelete":
+        return OnDelete()
+    rolling = chosen.get("rollingUpdate") or {}
+    return RollingUpdate(
+        share(rolling.get("maxUnavailable")) or Share(1), share(rolling.get("maxSurge")) or Share(0)
+    )
+
+
+def limits(strategy: RollingUpdate, desired: int) -> tuple[int, int]:
+    """(maxUnavailable, maxSurge) in nodes. If both are 0, one node may be unavailable: otherwise no
+    rollout would end.
+    """
+    unavailable, surge = strategy.max_unavailable.of(desired), strategy.max_surge.of(desired)
+    return (1, 0) if desired and not unavailable and not surge else (unavailable, surge)
+
 
 COUNTERS = {
     "desired": "desiredNumberScheduled",
@@ -38,7 +77,7 @@ def daemonset_of(body: Body) -> DaemonSet:
         version=str(metadata.get("resourceVersion") or ""),
         generation=metadata.get("generation") or 0,
         deleting=metadata.get("deletionTimestamp") is not None,
-        strategy=int_or_percent.strategy(spec),
+        strategy=strategy(spec),
         min_ready_seconds=spec.get("minReadySeconds") or 0,
         history_limit=10 if limit is None else limit,
         template_generation=generation if label_selector.integer(generation) is not None else "",

@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from contextvars import ContextVar
 from itertools import islice
 from typing import Any, Final
 
-from gitops_ds.model import cpu_limit
 from gitops_ds.model.objects import Path
 
 # The schema for the URI of a `$ref`; None if unknown.
@@ -56,9 +57,9 @@ def _bounded() -> Iterator[None]:
     depth.
     """
     try:
-        with cpu_limit.limited():
+        with limited():
             yield
-    except cpu_limit.CpuLimitExceeded:
+    except CpuLimitExceeded:
         raise UnusableSchema(TOO_SLOW) from None
     except MemoryError:
         raise UnusableSchema(TOO_LARGE) from None
@@ -107,3 +108,24 @@ def errors(judge: Any, instance: Any, at_most: int) -> list[Any]:
 def shortened(text: str, longest: int = 200) -> str:
     """The text, truncated for a message: jsonschema quotes the whole instance."""
     return text if len(text) <= longest else f"{text[: longest - 3]}..."
+
+
+class CpuLimitExceeded(BaseException):
+    """The CPU time is used up. Not a subclass of Exception, because the isolation of failing rules
+    must not catch it.
+    """
+
+
+# The shell sets it; by default the time is unlimited.
+limiter: ContextVar[Callable[[], AbstractContextManager[None]] | None] = ContextVar(
+    "limiter", default=None
+)
+_UNLIMITED = nullcontext()
+
+
+def limited() -> AbstractContextManager[None]:
+    """Counts the work inside the `with` against the limit. Raises CpuLimitExceeded when it is used
+    up.
+    """
+    begin = limiter.get()
+    return _UNLIMITED if begin is None else begin()

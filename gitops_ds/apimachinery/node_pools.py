@@ -14,7 +14,8 @@ from gitops_ds.apimachinery import label_selector
 from gitops_ds.model.cluster_nodes import Census
 from gitops_ds.model.live import Live, Node
 from gitops_ds.model.objects import Key
-from gitops_ds.model.sources.bundle import ClusterFacts, Pool
+from gitops_ds.model.rollouts.rollout_policy import NodeScope
+from gitops_ds.model.sources.bundle import ClusterFacts, Pool, Requirement
 
 # The labels by which providers and autoscalers name the pool of a node.
 _POOL_LABELS: Final = (
@@ -136,3 +137,22 @@ def others(
         )
         if key not in ours:
             yield key, body
+
+
+def in_scope(scope: NodeScope | None, node: Node, pools: Sequence[Pool]) -> bool:
+    """Whether the node is in one of the scope's pools and meets all its conditions."""
+    if scope is None:
+        return True
+    if scope.pool and pool_of(node, pools) not in scope.pool:
+        return False
+    return label_selector.all_match(tuple(_requirements(scope)), node.labels)
+
+
+def _requirements(scope: NodeScope) -> Iterator[Requirement]:
+    for match in scope.match:
+        if match.in_ is not None:
+            yield Requirement(match.key, "In", match.in_)
+        if match.not_in is not None:
+            yield Requirement(match.key, "NotIn", match.not_in)
+        if match.exists is not None or (match.in_ is None and match.not_in is None):
+            yield Requirement(match.key, "DoesNotExist" if match.exists is False else "Exists")

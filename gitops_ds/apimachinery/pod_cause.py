@@ -1,16 +1,17 @@
 """Why a pod fails, in Kubernetes' own words: from the states of all its containers, its conditions,
 and its newest warning event.
 
-The kubelet moves the state of a container that ended to `lastState` when it waits for a restart,
-so only both together have the exit code.
+The kubelet moves the state of a container that ended to `lastState` when it waits for a restart, so
+only both together have the exit code.
 https://github.com/kubernetes/kubernetes/blob/v1.37.1/pkg/kubelet/kubelet_pods.go
-(convertToAPIContainerStatuses)
+(convertToAPIContainerStatuses),
+https://kubernetes.io/docs/reference/kubernetes-api/cluster-resources/event-v1/
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -241,3 +242,42 @@ def _containers(spec: Body, status: Body) -> Sequence[_ContainerStatus]:
 
 def _seconds(state: Body, name: str) -> float:
     return timestamps.seconds(str(state.get(name) or "")) or 0.0
+
+
+READINESS = "Readiness probe"  # pkg/kubelet/prober/prober.go
+
+
+def newest_warning(events: Iterable[Body]) -> PodCause | None:
+    """The newest warning that may explain a failure. Those that repeat the status of the pod, and
+    failures of its readiness probe, count only without others: a container that its liveness probe
+    stopped is not ready afterwards.
+    """
+    warnings = [
+        one
+        for one in events
+        if one.get("type") == "Warning" and one.get("message") and one.get("reason") not in HARMLESS
+    ]
+    last = max(
+        warnings,
+        key=lambda one: (
+            one.get("reason") not in REPEATING,
+            not str(one["message"]).startswith(READINESS),
+            last_seen(one),
+        ),
+        default=None,
+    )
+    if last is None:
+        return None
+    message = plain_text.line(" ".join(str(last["message"]).split()))
+    return PodCause(str(last.get("reason") or "Warning"), message)
+
+
+def last_seen(event: Body) -> float:
+    """When an event last occurred, in seconds since 1970; 0 if unknown."""
+    moment = (
+        (event.get("series") or {}).get("lastObservedTime")
+        or event.get("lastTimestamp")
+        or event.get("eventTime")
+        or ""
+    )
+    return timestamps.seconds(str(moment)) or 0.0

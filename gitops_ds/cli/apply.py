@@ -82,7 +82,6 @@ async def _apply(args: ApplyArgs) -> int:
     from gitops_ds.client import connect
     from gitops_ds.commands import apply as commands_apply
     from gitops_ds.commands import plan as plan_command
-    from gitops_ds.commands import uncommitted_changes
     from gitops_ds.pipeline import open_repository
 
     repository = args.repository_ref()
@@ -93,7 +92,7 @@ async def _apply(args: ApplyArgs) -> int:
     target = plan_command.ApplyTarget(
         args.cluster, args.namespace, connection, force_local=args.force_local
     )
-    if args.revision is None and (more := await uncommitted_changes.of(repository, snapshot)):
+    if args.revision is None and (more := await plan_command.uncommitted(repository, snapshot)):
         options.say(
             f"warning: the work tree has changes that are not applied: {more}; commit them first",
             quiet=args.quiet,

@@ -134,7 +134,7 @@ class TableTitle:
     def text(self, agent: Agent, now: float) -> str:
         """The title at a time of the cluster."""
         from gitops_ds.fleet import agents
-        from gitops_ds.model.plural import counted
+        from gitops_ds.model.plain_text import counted
 
         progress = agents.nodes_done(agent)
         done = f"{progress.done} of {counted(progress.nodes, 'node')} done"

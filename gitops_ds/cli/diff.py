@@ -15,7 +15,7 @@ from gitops_ds.cli.parameters import arguments, options
 if TYPE_CHECKING:  # --help imports none of these
     from gitops_ds.commands.live_diff import ObjectDiff
     from gitops_ds.commands.plan import ApplyTarget
-    from gitops_ds.model.skipped import Skipped
+    from gitops_ds.model.skip_reasons import Skipped
     from gitops_ds.model.sources.source_tree import SourceTree
     from gitops_ds.pipeline.open_repository import RepositoryRef
     from gitops_ds.plan.options import ApplyOptions

@@ -60,8 +60,8 @@ def drift(args: DriftArgs) -> int:
 
 
 async def _drift(args: DriftArgs) -> int:
-    from gitops_ds.commands import drift_commit, git_commit
     from gitops_ds.commands import plan as plan_command
+    from gitops_ds.commands.commits import drift_commit, git_commit
     from gitops_ds.fleet import agents
 
     repository = args.repository_ref()

@@ -210,13 +210,13 @@ def _document(agents: Sequence[Agent], *, single: bool) -> dict[str, Any]:
 
 
 async def _watch(args: GetArgs) -> int:
-    from gitops_ds.commands import watch_agents
+    from gitops_ds.commands import watched_agents
 
     printer = _ChangePrinter(args)
     connection = args.connection()
-    watch = watch_agents.WatchOptions(connection.state_namespace, time.time, options.say)
+    watch = watched_agents.WatchOptions(connection.state_namespace, time.time, options.say)
     async with args.open_cluster() as cluster:
-        await watch_agents.follow(cluster, watch, printer.show)
+        await watched_agents.follow(cluster, watch, printer.show)
     return 0
 
 

@@ -131,9 +131,9 @@ async def report_uncommitted(
     repository: RepositoryRef, snapshot: SourceTree, *, quiet: bool
 ) -> None:
     """Prints the changes of the work tree that `apply` ignores."""
-    from gitops_ds.commands import uncommitted_changes
+    from gitops_ds.commands import plan as plan_command
 
-    if snapshot.commit is None and (more := await uncommitted_changes.of(repository, snapshot)):
+    if snapshot.commit is None and (more := await plan_command.uncommitted(repository, snapshot)):
         takes = (
             f"`apply` takes commit {more.commit[:12]}, without them"
             if more.commit

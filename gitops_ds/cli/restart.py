@@ -32,8 +32,8 @@ def restart(args: RestartArgs) -> int:
 
 
 async def _restart(args: RestartArgs) -> int:
-    from gitops_ds.commands import git_commit
-    from gitops_ds.commands import restart as commands_restart
+    from gitops_ds.commands.commits import git_commit
+    from gitops_ds.commands.commits import restart as commands_restart
 
     target = await git_commit.on_server(args.repository_ref(), args.proposal())
     named = target.repository

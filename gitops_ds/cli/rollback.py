@@ -74,8 +74,8 @@ def rollback(args: RollbackArgs) -> int:
 
 async def _rollback(args: RollbackArgs) -> int:
     from gitops_ds import errors
-    from gitops_ds.commands import git_commit
-    from gitops_ds.commands import rollback as commands_rollback
+    from gitops_ds.commands.commits import git_commit
+    from gitops_ds.commands.commits import rollback as commands_rollback
     from gitops_ds.fleet import agents as fleet_agents
 
     connection = args.connection()

@@ -87,9 +87,9 @@ class RunArgs(arguments.ConnectionArgs, arguments.CommonArgs):
 @arguments.typed(RunArgs)
 def run(args: RunArgs) -> int:
     """Run the deployer and the DaemonSet controller until SIGTERM."""
-    from gitops_ds.service import allocator, event_loop
+    from gitops_ds.service import event_loop
 
-    allocator.return_large_blocks()
+    event_loop.return_large_blocks()
     options.run(_run(args), event_loop.factory())
     return 0
 

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from gitops_ds.cli.parameters import arguments, options
-from gitops_ds.model.plural import counted
+from gitops_ds.model.plain_text import counted
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,12 +24,50 @@ import yarl
 from gitops_ds import errors
 from gitops_ds.client import status_errors
 from gitops_ds.client.config import ClientConfig
-from gitops_ds.client.reconnect_throttle import ReconnectThrottle
 from gitops_ds.client.request_counter import RequestCounter
 from gitops_ds.http_library import aiohttp
 
 if TYPE_CHECKING:
     from aiohttp.abc import AbstractStreamWriter
+
+AWAY = 5.0  # seconds without any answer before requests are throttled
+SLOWLY = 30.0  # seconds
+A_SECOND = 16.0  # requests
+
+
+class ReconnectThrottle:
+    """A limit on the rate of requests after the API server was unreachable. `clock` returns
+    monotonic seconds.
+
+    At that moment every client reconnects, and the pending requests would be sent at once. So for
+    half a minute the requests are spread over time; before and after that there is no limit.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._failed: float | None = None
+        self._slow_until = self._next = 0.0
+
+    def failed(self) -> None:
+        """Records a request without an answer."""
+        if self._failed is None:
+            self._failed = self._clock()
+
+    def answered(self) -> None:
+        """Records a response of any status."""
+        if self._failed is not None and self._clock() - self._failed >= AWAY:
+            self._slow_until = self._clock() + SLOWLY
+        self._failed = None
+
+    async def wait(self) -> None:
+        """Waits until one more request may be sent."""
+        now = self._clock()
+        away = self._failed is not None and now - self._failed >= AWAY
+        if not away and now >= self._slow_until:
+            return
+        turn = self._next = max(now, self._next + 1 / A_SECOND)
+        await asyncio.sleep(turn - now)
+
 
 REQUEST_SECONDS = 30.0
 CLOSING_SECONDS = 1.0  # seconds for the last bytes of TLS

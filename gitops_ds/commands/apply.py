@@ -9,8 +9,9 @@ import msgspec
 from gitops_ds import errors
 from gitops_ds.apimachinery import defaults
 from gitops_ds.commands import plan as plan_command
-from gitops_ds.deployer import plan_execution, source_status_store
-from gitops_ds.deployer.prepared_plan import PreparedPlan
+from gitops_ds.deployer import source_status_store
+from gitops_ds.deployer.apply import plan_execution
+from gitops_ds.deployer.apply.prepared_plan import PreparedPlan
 from gitops_ds.deployer.target import DeployTarget
 from gitops_ds.model.change import Operation, Plan
 from gitops_ds.model.events.base import Emit

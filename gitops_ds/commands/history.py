@@ -12,8 +12,8 @@ import msgspec
 
 from gitops_ds import errors
 from gitops_ds.apimachinery import defaults, revisions, timestamps
-from gitops_ds.commands import backport
-from gitops_ds.commands.backport import BackportOptions
+from gitops_ds.commands.commits import backport
+from gitops_ds.commands.commits.backport import BackportOptions
 from gitops_ds.fleet import halt_story
 from gitops_ds.fleet.agents import Agent, when
 from gitops_ds.git.commit_writer import CommitReason

@@ -18,8 +18,8 @@ import msgspec
 
 from gitops_ds import errors
 from gitops_ds.apimachinery import defaults
-from gitops_ds.deployer import dry_runs
-from gitops_ds.deployer.prepared_plan import PreparedPlan
+from gitops_ds.deployer.apply import dry_runs
+from gitops_ds.deployer.apply.prepared_plan import PreparedPlan
 from gitops_ds.model.change import Change, Operation
 from gitops_ds.model.live import Live
 from gitops_ds.model.objects import Body, Key

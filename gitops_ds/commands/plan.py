@@ -15,15 +15,16 @@ import msgspec
 from gitops_ds import errors
 from gitops_ds.client import connect
 from gitops_ds.commands import cluster_snapshot
-from gitops_ds.deployer import owner_identity, prepared_plan
+from gitops_ds.deployer import owner_identity
+from gitops_ds.deployer.apply import prepared_plan
+from gitops_ds.deployer.apply.prepared_plan import PreparedPlan
 from gitops_ds.deployer.owner_identity import OwnerKey
-from gitops_ds.deployer.prepared_plan import PreparedPlan
 from gitops_ds.deployer.target import DeployTarget
 from gitops_ds.model.change import Plan
 from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.live import Live
 from gitops_ds.model.objects import CommitId
-from gitops_ds.model.plural import counted
+from gitops_ds.model.plain_text import counted
 from gitops_ds.model.sources.bundle import Bundle
 from gitops_ds.model.sources.source_tree import SourceTree
 from gitops_ds.model.values import replace
@@ -227,4 +228,57 @@ async def _place(
         key.path,
         contains=evidence.contains,
         unused=owner.unused,
+    )
+
+
+_SHOWN = 3
+
+
+class Uncommitted(msgspec.Struct, frozen=True):
+    """The read files that differ from the commit (empty: no commit exists yet)."""
+
+    commit: str
+    files: tuple[str, ...]
+
+    def __str__(self) -> str:
+        """The files, the first by name."""
+        shown = ", ".join(self.files[:_SHOWN])
+        return (
+            shown if len(self.files) <= _SHOWN else f"{shown} and {len(self.files) - _SHOWN} more"
+        )
+
+
+async def uncommitted(
+    repository: open_repository.RepositoryRef, side: SourceTree
+) -> Uncommitted | None:
+    """The difference between the work tree and the commit of `apply`; None if they are equal, or
+    without a work tree of Git.
+
+    `side` is one of the two, already read; the other is read here.
+    """
+    if repository.where is None or repository.directory is None:
+        return None
+    try:
+        work = side if side.commit is None else open_repository.standing(repository)
+        async with open_repository.opened(repository) as repo:
+            commit = (
+                side
+                if side.commit
+                else await open_repository.unexpanded(repo, None, repository.path)
+            )
+    except errors.RevisionUnknown:
+        return Uncommitted("", tuple(sorted(map(str, side.files))))
+    except (
+        errors.SourceError
+    ):  # the comparison is optional: steps that require Git report the error
+        return None
+    differ = {
+        path
+        for path in {*work.files, *commit.files}
+        if work.files.get(path) != commit.files.get(path)
+    }
+    return (
+        Uncommitted(commit.commit.id if commit.commit else "", tuple(sorted(map(str, differ))))
+        if differ
+        else None
     )

@@ -1,6 +1,7 @@
-"""Approvals of stages of a staged rollout, as an annotation of its target revision.
+"""Approvals of stages of a staged rollout: an annotation of its target revision, or a signed, empty
+commit with a trailer.
 
-The next rollout has another target revision, so it needs new approvals. An approval requires
+The next rollout has another target revision, so it needs new approvals. The annotation requires
 permission to patch ControllerRevisions in the namespace, unless the settings of the repository have
 approvers: then signed commits and reviews of pull requests count instead.
 """
@@ -12,14 +13,17 @@ import msgspec
 from gitops_ds import errors
 from gitops_ds.apimachinery import daemonsets, revisions
 from gitops_ds.apimachinery.rollouts import approval_annotations, target_revisions
+from gitops_ds.commands.commits import git_commit
+from gitops_ds.commands.commits.git_commit import Proposal, Proposed
 from gitops_ds.fleet import agents
 from gitops_ds.model import names
 from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.daemonset import DaemonSet
 from gitops_ds.model.live import Revision
-from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, Key
+from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, CommitId, Key, short
 from gitops_ds.model.rollouts.stage_approval import StageApproval
 from gitops_ds.model.rollouts.staged_rollout import RolloutTarget
+from gitops_ds.pipeline import open_repository
 
 
 class ApprovedStage(msgspec.Struct, frozen=True):
@@ -124,3 +128,31 @@ def _check_stage(daemonset: DaemonSet, stage: str) -> None:
     if stage not in waiting:
         stage_names = ", ".join(waiting) or "none"
         raise errors.UsageError(f"no stage {stage} needs an approval; those that do: {stage_names}")
+
+
+async def commit_approval(
+    named: open_repository.RepositoryRef, proposal: Proposal, approved: ApprovedStage
+) -> Proposed:
+    """Builds the commit on the branch's tip, which has the commit of the rollout in its history;
+    pushes it if requested.
+
+    Raises Refused for a user whose commits are not signed, and for another branch.
+    """
+    by = git_commit.signature(named, proposal)
+    if by.signing is None:
+        raise errors.Refused(
+            "an approval must be signed: set commit.gpgSign and user.signingKey (git config)"
+        )
+    key, rollout = approved.daemonset, CommitId(approved.target.commit)
+    subject = f"Approve stage {approved.stage} of {key.name}, commit {short(rollout)}"
+    values = (f"{key.namespace}/{key.name}/{approved.stage} {rollout}",)
+    async with git_commit.opened(named, proposal) as repository:
+
+        async def build(tip: CommitId) -> CommitId:
+            if not await repository.has(rollout) or not await repository.is_ancestor(rollout, tip):
+                raise errors.Refused(
+                    f"commit {short(rollout)} of the rollout is not in the history of the branch"
+                )
+            return await repository.commit_approval(tip, values, subject, by)
+
+        return await git_commit.propose(repository, proposal, build)

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 import msgspec
 
 from gitops_ds import errors
-from gitops_ds.commands import uninstall_rollouts
+from gitops_ds.apimachinery import pods, revisions
+from gitops_ds.apimachinery.rollouts import target_revisions
 from gitops_ds.controller import conflict_probe
 from gitops_ds.deployer import live_state, source_status_store, state_store
 from gitops_ds.fleet import status_writer
@@ -29,6 +30,7 @@ from gitops_ds.model.objects import (
     CONTROLLER_REVISION,
     DAEMONSET,
     LEASE,
+    POD,
     Body,
     Key,
     Resource,
@@ -132,7 +134,7 @@ async def hand_back(
     daemonsets = {key for key in what.objects if key.is_daemonset}
     spaces = sorted({key.namespace for key in daemonsets})
     for space in spaces:  # found by their labels, which the next step removes
-        await uninstall_rollouts.remove(cluster, space, daemonsets)
+        await remove(cluster, space, daemonsets)
     for key, resource in what.objects.items():
         if await _released(cluster, resource, key):
             changed += 1
@@ -162,7 +164,7 @@ async def _released(cluster: Cluster, resource: Resource, key: Key) -> bool:
     for _ in range(_ATTEMPTS):
         try:
             body = await cluster.get(resource, key.namespace, key.name)
-            strategy = list(uninstall_rollouts.operations(body))
+            strategy = list(operations(body))
             # In a separate request: the API server records its author, which the next round
             # removes.
             patch = strategy or list(_operations(body["metadata"]))
@@ -232,3 +234,59 @@ async def clear(cluster: Cluster, namespace: str) -> None:
 async def _delete(cluster: Cluster, resource: Resource, namespace: str, name: str) -> None:
     with contextlib.suppress(errors.NotFound):
         await cluster.delete(resource, namespace, name)
+
+
+_DEFAULT = {"type": "RollingUpdate"}
+
+
+def operations(body: Body) -> Iterator[dict[str, Any]]:
+    """The JSON patch that gives a DaemonSet the update strategy in Git; empty without an annotation
+    that contains it.
+    """
+    text = (body["metadata"].get("annotations") or {}).get(names.UPDATE_STRATEGY)
+    if body.get("kind") != DAEMONSET.kind or text is None:
+        return
+    name = names.UPDATE_STRATEGY.replace("/", "~1")
+    yield {"op": "remove", "path": f"/metadata/annotations/{name}"}
+    with contextlib.suppress(msgspec.DecodeError, msgspec.ValidationError):
+        strategy = msgspec.json.decode(str(text), type=dict[str, Any])
+        yield {"op": "replace", "path": "/spec/updateStrategy", "value": strategy or _DEFAULT}
+
+
+async def remove(cluster: Cluster, namespace: str, daemonsets: Collection[Key]) -> None:
+    """Deletes target revisions and gated pods of DaemonSets in a namespace, and removes the
+    metadata of their pinned pods.
+
+    Raises ClusterError.
+    """
+    for body in (await cluster.list(CONTROLLER_REVISION, Selection(namespace=namespace))).items:
+        revision = revisions.revision_of(body)
+        owner = target_revisions.daemonset_of(revision) if revision is not None else None
+        if revision is None or owner is None or target_revisions.is_promoted(revision):
+            continue
+        if _key(namespace, owner.name) in daemonsets:
+            await _delete_revision(cluster, CONTROLLER_REVISION, body)
+    pinned = await cluster.list(POD, Selection(namespace=namespace, labels=names.ROLLOUT))
+    for body in pinned.items:
+        pod = pods.pod_of(body)
+        if pod.owner is None or _key(namespace, pod.owner.name) not in daemonsets:
+            continue
+        if pod.gated:
+            await _delete_revision(cluster, POD, body)
+            continue
+        removed = {"labels": {names.ROLLOUT: None}, "annotations": {names.RELEASED: None}}
+        with contextlib.suppress(errors.NotFound):
+            patch = {"metadata": {"uid": pod.uid, **removed}}
+            await cluster.patch(POD, namespace, pod.name, patch)
+
+
+def _key(namespace: str, name: str) -> Key:
+    return Key(DAEMONSET.group, DAEMONSET.kind, namespace, name)
+
+
+async def _delete_revision(cluster: Cluster, resource: Resource, body: Body) -> None:
+    metadata = body["metadata"]
+    with contextlib.suppress(errors.NotFound):
+        await cluster.delete(
+            resource, str(metadata["namespace"]), str(metadata["name"]), uid=str(metadata["uid"])
+        )

@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable
 import msgspec
 
 from gitops_ds import errors
-from gitops_ds.commands import polled_agents, rollout_waiter, watched_agents
+from gitops_ds.commands import rollout_waiter, watched_agents
 from gitops_ds.commands.rollout_waiter import RolloutListener
 from gitops_ds.daemonset.pending_writes import number_of
 from gitops_ds.deployer import source_status_store, state_store
@@ -104,7 +104,9 @@ async def _key_at_commit(
 ) -> Key:
     """The DaemonSet, as soon as the awaited commit is applied to it."""
     wait = (options, _Includes(options.includes))
-    async for fleet in polled_agents.polled(cluster, state_namespace, options.clock, report):
+    async for fleet in watched_agents.polled_agents(
+        cluster, state_namespace, options.clock, report
+    ):
         missing = options.commit and await _missing(cluster, state_namespace, wait, fleet)
         if not missing:
             return agents.find_agent(fleet, options.name, options.namespace).key
@@ -128,7 +130,9 @@ async def follow(
         async with watched_agents.watching(cluster, options.clock, show) as watched:
             await watched.unless_failed(_follow(cluster, state_namespace, options, (watched, show)))
     except errors.Forbidden:
-        async for fleet in polled_agents.polled(cluster, state_namespace, options.clock, show):
+        async for fleet in watched_agents.polled_agents(
+            cluster, state_namespace, options.clock, show
+        ):
             show(agents.find_agent(fleet, options.name, options.namespace))
 
 

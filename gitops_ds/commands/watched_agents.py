@@ -1,8 +1,12 @@
-"""The status of all agents on watches, for commands that wait or follow."""
+"""The status of all agents on watches, for commands that wait or follow; by lists, for an account
+that may not watch nodes, such as one with the ClusterRole view.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import math
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -14,6 +18,10 @@ from gitops_ds import errors
 from gitops_ds.controller.controller import Controller
 from gitops_ds.controller.powers import Powers
 from gitops_ds.daemonset import competing_controller
+from gitops_ds.deployer import source_status_store
+from gitops_ds.fleet import agents
+from gitops_ds.fleet import agents as fleet_agents
+from gitops_ds.fleet.agents import Agent, Owners
 from gitops_ds.fleet.tracker import StatusTracker
 from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.events.base import Event, WatchFailed
@@ -93,3 +101,85 @@ async def synced(watched: WatchedAgents) -> None:
         key.name != competing_controller.PROBE for key in watched.controller.keys
     ):
         await anext(changes)
+
+
+POLL_SECONDS = 2.0  # between two reads
+
+
+async def polled_agents(
+    cluster: Cluster, state_namespace: str, clock: Callable[[], float], say: Callable[[str], None]
+) -> AsyncIterator[tuple[Agent, ...]]:
+    """The agents, read every few seconds. `say` receives each message once.
+
+    Raises ClusterError for a permanent error.
+    """
+    messages = set[str]()
+
+    def once(message: str) -> None:
+        if message not in messages:
+            messages.add(message)
+            say(message)
+
+    while True:
+        try:
+            yield await agents.list_agents(cluster, state_namespace, clock(), once)
+        except errors.ClusterError as error:
+            if not error.retryable:
+                raise
+            once(f"{error}; retrying")
+        await asyncio.sleep(POLL_SECONDS)
+
+
+class WatchOptions(msgspec.Struct, frozen=True):
+    """The namespace of the deployer's state, and the clock, in seconds since 1970.
+
+    `say` receives errors that are retried.
+    """
+
+    state_namespace: str
+    clock: Callable[[], float]
+    say: Callable[[str], None]
+
+
+async def follow(
+    cluster: Cluster, options: WatchOptions, show: Callable[[tuple[Agent, ...]], None]
+) -> None:
+    """Shows all agents at the start and after each change (without permission to watch nodes, after
+    each read), until cancelled. Raises ClusterError for a permanent error.
+    """
+    await cluster.version()
+    try:
+        async with watching(cluster, options.clock, options.say) as watched:
+            await watched.unless_failed(_follow(cluster, options, watched, show))
+    except errors.Forbidden:
+        async for agents in polled_agents(
+            cluster, options.state_namespace, options.clock, options.say
+        ):
+            show(agents)
+
+
+async def _follow(
+    cluster: Cluster,
+    options: WatchOptions,
+    watched: WatchedAgents,
+    show: Callable[[tuple[Agent, ...]], None],
+) -> None:
+    loop, read_at, owners = asyncio.get_running_loop(), -math.inf, Owners({}, {})
+    changes = watched.tracker.changed()
+    await synced(watched)
+    while True:
+        agents = watched.tracker.agents()
+        if loop.time() - read_at >= STATE_SECONDS:
+            with contextlib.suppress(errors.ClusterUnreachable, errors.ServerFault):
+                owners = await fleet_agents.read_owners(
+                    cluster,
+                    options.state_namespace,
+                    [agent.seen for agent in agents],
+                    options.clock(),
+                )
+                read_at = loop.time()
+        show(tuple(map(owners.of, agents)))
+        # a status that only its service writes is read with the next states
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(source_status_store.HEARTBEAT / 10):
+                await anext(changes)

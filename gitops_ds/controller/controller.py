@@ -25,8 +25,8 @@ from gitops_ds.controller.startup_taints import StartupInputs, StartupTaints
 from gitops_ds.daemonset import decide
 from gitops_ds.daemonset.cache import WATCHED, Cache
 from gitops_ds.daemonset.competing_controller import Rivals
-from gitops_ds.daemonset.futile_writes import Repetition
 from gitops_ds.daemonset.node_room import NodeCapacity
+from gitops_ds.daemonset.pending_writes import Repetition
 from gitops_ds.daemonset.shadow import Shadow
 from gitops_ds.daemonset.workqueue import WorkQueue
 from gitops_ds.model import names

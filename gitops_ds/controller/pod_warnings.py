@@ -15,7 +15,7 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from gitops_ds import errors
-from gitops_ds.apimachinery import builtin_resources, warning_events
+from gitops_ds.apimachinery import builtin_resources, pod_cause
 from gitops_ds.model.cluster import Cluster, Selection
 from gitops_ds.model.daemonset import Pod, PodCause
 from gitops_ds.model.decision import Observation
@@ -152,7 +152,7 @@ async def read(cluster: Cluster, pods: Iterable[Pod]) -> Mapping[str, PodCause]:
     for pod in pods:
         fields = f"involvedObject.uid={pod.uid},type=Warning"
         listed = await cluster.list(EVENT, Selection(pod.namespace, fields=fields))
-        if (cause := warning_events.newest(listed.items)) is not None:
+        if (cause := pod_cause.newest_warning(listed.items)) is not None:
             causes[pod.uid] = cause
     return causes
 

@@ -31,15 +31,14 @@ from gitops_ds.model.rollouts.staged_rollout import (
 from gitops_ds.model.token_bucket import TokenBucket
 from gitops_ds.model.values import replace
 from gitops_ds.rollouts import (
-    earlier_agents,
     gate_requests,
-    halted_elsewhere,
+    other_rollouts,
     pinned_pods,
-    replaced_nodes,
+    reported_changes,
     stage_inputs,
 )
 from gitops_ds.rollouts.pinned_pods import WRITES_OF_A_NODE, StagedDecision
-from gitops_ds.rollouts.reported_holds import ReportedHolds
+from gitops_ds.rollouts.reported_changes import ReportedHolds
 
 REFUSED_FOR = 60.0  # seconds until pods that the API server refused are tried again
 _ADMITTED = ("", 0.0)
@@ -56,7 +55,7 @@ class Rollouts:
         clock: Callable[[], float],
         observations: Callable[[], Iterable[Observation]] = tuple,
         *,
-        rollouts: Callable[[], Iterable[halted_elsewhere.Rollout]] = tuple,
+        rollouts: Callable[[], Iterable[other_rollouts.Rollout]] = tuple,
         busy_nodes: Callable[[], frozenset[str]] = frozenset,
         gates: GatePoller | None = None,
         warnings: Callable[[Observation], Mapping[str, PodCause]] = lambda _: {},
@@ -92,14 +91,14 @@ class Rollouts:
         refused, refused_until = self._refused.get(key, (observed.refused, None))
         return replace(
             observed,
-            behind=earlier_agents.behind(policy.after, self._observations())
+            behind=other_rollouts.behind(policy.after, self._observations())
             if policy.after and has_target
             else {},
             refused=refused,
             refused_until=refused_until,
             readings=self._gates.readings(key) if self._gates else {},
             busy=self._busy(policy, observed.target),
-            halted_elsewhere=halted_elsewhere.reason(seen.daemonset, self._rollouts())
+            halted_elsewhere=other_rollouts.halt_elsewhere(seen.daemonset, self._rollouts())
             if has_target
             else "",
             at_once=self._at_once(key, policy, seen.now),
@@ -197,7 +196,7 @@ class Rollouts:
             if stage.state is StageState.OPEN and is_new:
                 self._emit(StageOpened(seen.now, key, commit, stage.name, len(stage.nodes)))
         if same is not None:
-            for one in replaced_nodes.of(inputs.policy, same, now):
+            for one in reported_changes.replaced(inputs.policy, same, now):
                 lost = tuple(f"{node} ({reason})" for node, reason in one.lost.items())
                 self._emit(StageNodesReplaced(seen.now, key, commit, one.stage, lost, one.taken))
         if now.halt is not None and inputs.record.halt is None:

@@ -7,7 +7,7 @@ independently, without a budget; a rollout continues only when this module chang
 from __future__ import annotations
 
 from gitops_ds.apimachinery.node_eligibility import Placement
-from gitops_ds.daemonset import failed_pod_backoff, pod_changes
+from gitops_ds.daemonset import memory, pod_changes
 from gitops_ds.daemonset.node_pods import NodePodLayout, NodePods
 from gitops_ds.daemonset.pod_changes import PodChanges
 from gitops_ds.daemonset.pod_factory import PodFactory
@@ -150,7 +150,7 @@ class _Changes:
         if last is not None and last.since <= now < last.until:
             self.waits.append(last.until)
             return
-        self.backoffs[node_pods.node] = failed_pod_backoff.following(last, now)
+        self.backoffs[node_pods.node] = memory.next_backoff(last, now)
         why = f"it failed ({pod.trouble})"
         self.deletes.append(pod_changes.delete(node_pods, pod, DeleteCause.FAILED, why))
 

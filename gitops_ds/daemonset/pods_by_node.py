@@ -1,7 +1,10 @@
-"""The pods of DaemonSets by node, and the nodes that changed, updated with each event."""
+"""Pods by node, updated with each event: those of DaemonSets with the nodes that changed, and the
+nodes with other pods.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from gitops_ds.model.daemonset import Pod
@@ -50,3 +53,47 @@ class PodsByNode:
 
 def _is_placed(pod: Pod) -> bool:
     return bool(pod.node) and pod.owner is not None and pod.owner.kind == DAEMONSET.kind
+
+
+# The kinds of owners whose pods do not count as load; the owner of a static pod is its node.
+_OF_NODE = (DAEMONSET.kind, "Node")
+
+
+class BusyNodes:
+    """Counts such pods by node, so that a query visits no pod."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[str] = Counter()
+        self._names: frozenset[str] | None = frozenset()
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The nodes with at least one such pod; the same object until that changes."""
+        if self._names is None:
+            self._names = frozenset(self._counts)
+        return self._names
+
+    def replace(self, pods: Iterable[Pod]) -> None:
+        """Replaces all known pods."""
+        self._counts = Counter(filter(None, map(_node_of, pods)))
+        self._names = None
+
+    def changed(self, before: Pod | None, after: Pod | None) -> None:
+        """Handles an event of one pod; None if it did not exist, or is gone."""
+        was, is_now = _node_of(before), _node_of(after)
+        if was == is_now:
+            return
+        if is_now:
+            self._counts[is_now] += 1
+        if was:
+            self._counts[was] -= 1
+            if self._counts[was] <= 0:
+                del self._counts[was]
+        self._names = None
+
+
+def _node_of(pod: Pod | None) -> str:
+    """The node of a pod that counts as load; empty for other pods."""
+    if pod is None or pod.ended or (pod.owner is not None and pod.owner.kind in _OF_NODE):
+        return ""
+    return pod.node

@@ -9,13 +9,15 @@ required.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from statistics import median
 
 from gitops_ds.apimachinery import daemonsets, revisions
-from gitops_ds.daemonset import claims, decide, join_time
+from gitops_ds.daemonset import claims, decide
 from gitops_ds.model import startup_taints
 from gitops_ds.model.daemonset import DaemonSet, Owner, Phase, Pod, RollingUpdate, Share
 from gitops_ds.model.decision import Adopt, CreateRevision, Observation
-from gitops_ds.model.impact import NodeImpact
+from gitops_ds.model.impact import JoinTime, NodeImpact
+from gitops_ds.model.live import Node
 from gitops_ds.model.objects import DAEMONSET, Body
 from gitops_ds.model.values import replace
 
@@ -82,7 +84,7 @@ def of_change(seen: Observation, new: Body) -> NodeImpact:
     )
     impact = preview(replace(seen, daemonset=after))
     if startup_taints.is_required(after.annotations):
-        return replace(impact, joined=join_time.measured(seen))
+        return replace(impact, joined=_join_time(seen))
     return impact
 
 
@@ -150,3 +152,23 @@ def _by_node(pods: Iterable[Pod]) -> dict[str, set[str]]:
         if pod.node:
             uids.setdefault(pod.node, set()).add(pod.uid)
     return uids
+
+
+# Seconds after its node within which the first pod of a node is created.
+_FIRST_WITHIN = 60.0
+
+
+def _join_time(seen: Observation) -> JoinTime | None:
+    """The time of the nodes whose first pod runs and was never restarted; None without any."""
+    nodes = {node.name: node for node in seen.nodes}
+    times = [
+        pod.ready_since + seen.daemonset.min_ready_seconds - nodes[pod.node].created
+        for pod in seen.pods
+        if pod.node in nodes and pod.ready_since is not None and _is_first(pod, nodes[pod.node])
+    ]
+    return JoinTime(median(times), len(times)) if times else None
+
+
+def _is_first(pod: Pod, node: Node) -> bool:
+    is_of_join = 0.0 <= pod.created - node.created <= _FIRST_WITHIN
+    return pod.ready and not pod.restarts and bool(node.created) and is_of_join

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gitops_ds.apimachinery import int_or_percent
+from gitops_ds.apimachinery import daemonsets
 from gitops_ds.daemonset import pod_changes
 from gitops_ds.daemonset.node_pods import NodePodLayout, NodePods
 from gitops_ds.daemonset.pod_changes import PodChanges
@@ -34,7 +34,7 @@ def changes(layout: NodePodLayout) -> PodChanges:
         case OnDelete():
             return PodChanges()
         case RollingUpdate() as strategy:
-            max_unavailable, max_surge = int_or_percent.limits(strategy, layout.desired)
+            max_unavailable, max_surge = daemonsets.limits(strategy, layout.desired)
             return _surge(layout, max_surge) if max_surge else _replace(layout, max_unavailable)
 
 

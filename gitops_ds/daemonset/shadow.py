@@ -41,8 +41,8 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from gitops_ds.apimachinery import int_or_percent
-from gitops_ds.daemonset import decide, failed_pod_backoff
+from gitops_ds.apimachinery import daemonsets
+from gitops_ds.daemonset import decide, memory
 from gitops_ds.daemonset.node_pods import NodePodLayout, NodePods
 from gitops_ds.daemonset.shadow_views import (
     ObservedAct,
@@ -68,7 +68,7 @@ from gitops_ds.model.values import replace
 QUIET = 5.0  # seconds without a change, after which a DaemonSet with healthy pods has settled
 STALLED = 60.0  # the same with unhealthy pods
 STANDSTILL = 120.0  # seconds without a change, after which a missing action is a difference
-LONGEST_BACKOFF = failed_pod_backoff.LONGEST_DELAY + STANDSTILL
+LONGEST_BACKOFF = memory.LONGEST_DELAY + STANDSTILL
 
 
 class ShadowReport(msgspec.Struct, frozen=True):
@@ -277,7 +277,7 @@ class _Watched:
         self.at_risk = (self.at_risk & by_node.keys()) - well
         at_risk = self.at_risk
         if isinstance(strategy, RollingUpdate):
-            unavailable, surge = int_or_percent.limits(strategy, layout.desired)
+            unavailable, surge = daemonsets.limits(strategy, layout.desired)
             if surge:
                 at_risk = {node for node in well if _is_doubled(layout, by_node[node])}
             self.interval.budget = max(self.interval.budget, surge or unavailable)

@@ -12,12 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Set
 import msgspec
 
 from gitops_ds import errors
-from gitops_ds.apimachinery import (
-    builtin_resources,
-    config_maps,
-    nodes,
-    revisions,
-)
+from gitops_ds.apimachinery import builtin_resources, nodes, revisions
 from gitops_ds.apimachinery.rollouts import target_revisions
 from gitops_ds.model import content_hash, names
 from gitops_ds.model.cluster import Cluster, Selection
@@ -33,8 +28,7 @@ from gitops_ds.model.objects import (
     Resource,
     key_of,
 )
-from gitops_ds.model.skip_reasons import SkipReason
-from gitops_ds.model.skipped import Skipped
+from gitops_ds.model.skip_reasons import Skipped, SkipReason
 from gitops_ds.model.sources.bundle import Bundle, Manifest
 from gitops_ds.model.sources.source_tree import CommitInfo
 from gitops_ds.model.values import replace
@@ -307,7 +301,7 @@ async def with_config_maps_in_use(cluster: Cluster, live: Live, leaving: Collect
         (str(pod["metadata"].get("namespace")), name)
         for listing in lists
         for pod in listing.items
-        for name in config_maps.names_in(pod.get("spec") or {})
+        for name in prune.config_maps_in(pod.get("spec") or {})
     }
     return replace(live, named_config_maps=frozenset(named))
 

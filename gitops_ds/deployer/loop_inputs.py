@@ -9,7 +9,7 @@ import msgspec
 from gitops_ds import errors
 from gitops_ds.model.events.base import Event
 from gitops_ds.model.objects import CommitId, Key
-from gitops_ds.model.skipped import Skipped
+from gitops_ds.model.skip_reasons import Skipped
 
 # Inputs: requests.
 

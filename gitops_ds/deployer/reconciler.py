@@ -19,17 +19,15 @@ from gitops_ds.deployer import (
     loop_inputs,
     loop_state,
     observed_source,
-    plan_execution,
-    prepared_plan,
     report_once,
     revision_selector,
     source_status_store,
     state_store,
-    state_update,
     tip_lookup,
 )
+from gitops_ds.deployer.apply import plan_execution, prepared_plan, state_update
+from gitops_ds.deployer.apply.plan_execution import Reconciliation
 from gitops_ds.deployer.object_claims import Claimant, Claims, Rank
-from gitops_ds.deployer.plan_execution import Reconciliation
 from gitops_ds.deployer.reconcile_schedule import ReconcileSchedule
 from gitops_ds.deployer.report_once import DeduplicatingEmitter, LeaderEmitter
 from gitops_ds.deployer.requests import Requests, pushed_commit
@@ -52,7 +50,7 @@ from gitops_ds.model.objects import CommitId, Key
 from gitops_ds.model.rollouts.halted_rollout import AppliedRollouts
 from gitops_ds.model.sources.source_status import SourceStatus
 from gitops_ds.model.values import replace
-from gitops_ds.plan import plan_hash
+from gitops_ds.plan import guard_limits
 from gitops_ds.plan.options import ApplyOptions
 from gitops_ds.plan.rollouts import halted_rollouts, stage_approvals
 from gitops_ds.telemetry import spans
@@ -364,7 +362,7 @@ class Reconciler:
             )
         self._ended = result = done.ended
         self._store(done.state)
-        approved = plan_hash.covers(steering.approved, draft.plan.hash)
+        approved = guard_limits.covers(steering.approved, draft.plan.hash)
         is_request = approved and options.approved == steering.approved
         self._outcome = Outcome(
             report_once.outcome(tip, result), approval_used=is_request and bool(result.writes)

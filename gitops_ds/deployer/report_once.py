@@ -19,9 +19,8 @@ from gitops_ds.model.events.deployer import (
 )
 from gitops_ds.model.events.requests import Resumed, Suspended
 from gitops_ds.model.objects import CommitId
-from gitops_ds.model.plural import counted
-from gitops_ds.model.skip_reasons import SkipReason
-from gitops_ds.model.skipped import Skipped
+from gitops_ds.model.plain_text import counted
+from gitops_ds.model.skip_reasons import Skipped, SkipReason
 from gitops_ds.model.values import replace
 
 

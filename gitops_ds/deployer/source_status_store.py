@@ -24,7 +24,7 @@ from gitops_ds.model.control_requests import Steering
 from gitops_ds.model.deployer_state import DeployerState
 from gitops_ds.model.events.deployer import Reconciled
 from gitops_ds.model.objects import CONFIG_MAP, CommitId, short
-from gitops_ds.model.plural import counted
+from gitops_ds.model.plain_text import counted
 from gitops_ds.model.sources.source_status import Condition, SourceStatus
 from gitops_ds.model.values import replace
 from gitops_ds.redaction import texts

@@ -29,7 +29,7 @@ from gitops_ds.model.cluster import Cluster, Selection
 from gitops_ds.model.deployer_state import DeployerState, Generation, KnownDrift
 from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, NAMESPACE, Body, CommitId, Digest, Key
 from gitops_ds.model.rollouts.proven_templates import TemplateHistory
-from gitops_ds.model.skipped import DriftPolicy
+from gitops_ds.model.skip_reasons import DriftPolicy
 from gitops_ds.model.values import replace
 
 if TYPE_CHECKING:  # a controller reads states, and imports neither plan nor its data

@@ -2,28 +2,117 @@
 before.
 
 `plan.rollouts.cluster_waves` decides; the gate reads the reports and publishes a wait: once for
-each commit and cluster that it waits for, and again each time that it is overdue.
+each commit and cluster that it waits for, and again each time that it is overdue. A tip that only
+restores an earlier content of the cluster doesn't wait: `git.earlier_files` compares the files with
+those of the commits of the DaemonSets' revisions, which this cluster had before, and
+`EarlierContent` the rendered manifests.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Collection, Mapping
 
 import msgspec
 
 from gitops_ds import errors
-from gitops_ds.deployer import earlier_content
-from gitops_ds.deployer.earlier_content import EarlierContent, FindEarlier
 from gitops_ds.git.object_reader import BranchMovement
 from gitops_ds.model.deployer_state import DeployerState
 from gitops_ds.model.events.base import Emit
 from gitops_ds.model.events.cluster_waves import CommitOverdue, CommitWaits
-from gitops_ds.model.objects import CommitId
+from gitops_ds.model.objects import CommitId, Digest, Key
 from gitops_ds.model.rollouts.cluster_order import ClusterOrder
+from gitops_ds.model.sources.bundle import Bundle
 from gitops_ds.pipeline.prepare import Prepared
 from gitops_ds.plan.rollouts import cluster_waves
 from gitops_ds.plan.rollouts.cluster_waves import ClusterReports, WaveHold
+
+# The earlier commit with the files of a tip: after `since`, among some commits.
+FindEarlier = Callable[[CommitId, CommitId, Collection[CommitId]], Awaitable[CommitId | None]]
+
+
+async def none_earlier(
+    since: CommitId, tip: CommitId, among: Collection[CommitId]
+) -> CommitId | None:
+    """For a source that can't compare commits: no commit is earlier."""
+    return None
+
+
+class _Comparison(msgspec.Struct, frozen=True):
+    """The result for a tip, and its inputs."""
+
+    tip: CommitId
+    since: CommitId
+    among: frozenset[CommitId]
+    is_earlier: bool
+
+
+class EarlierContent:
+    """Compares the tips of one repository; `prepared` renders a commit."""
+
+    def __init__(
+        self, find: FindEarlier, prepared: Callable[[CommitId], Awaitable[Prepared]]
+    ) -> None:
+        self._find, self._prepared = find, prepared
+        self._last: _Comparison | None = None
+
+    async def has(self, tip: CommitId, state: DeployerState) -> bool:
+        """Whether the tip is a revert, by its content; False if a commit can't be rendered.
+
+        Raises SourceUnreachable.
+        """
+        if state.last_good is None:
+            return False
+        among = frozenset(one for kept in state.revisions.values() for one in kept.values())
+        last = self._last
+        if last is None or (last.tip, last.since, last.among) != (tip, state.last_good, among):
+            is_earlier = False
+            try:
+                is_earlier = await self._compare(tip, state.last_good, among)
+            except errors.SourceUnreachable:
+                raise
+            except errors.SourceError:
+                pass
+            last = self._last = _Comparison(tip, state.last_good, among, is_earlier)
+        return last.is_earlier
+
+    async def _compare(self, tip: CommitId, since: CommitId, among: Collection[CommitId]) -> bool:
+        earlier = await self._find(since, tip, among)
+        if earlier is None:
+            return False
+        sides = [await self._prepared(one) for one in dict.fromkeys((tip, since, earlier))]
+        if not all(one.deployable for one in sides):
+            return False
+        return _has_only(sides[0].bundle, sides[1].bundle, sides[-1].bundle)
+
+
+def _has_only(tip: Bundle, applied: Bundle, earlier: Bundle) -> bool:
+    """Whether every agent of the tip has all of its manifests, and its rollout policy, as in the
+    applied commit or as in the earlier one.
+    """
+    now, before, earlier_ones = map(_by_agent, (tip, applied, earlier))
+    return all(
+        (now.get(agent, {}), _policy(tip, agent))
+        in (
+            (before.get(agent, {}), _policy(applied, agent)),
+            (earlier_ones.get(agent, {}), _policy(earlier, agent)),
+        )
+        for agent in now.keys() | before.keys()
+    )
+
+
+def _by_agent(bundle: Bundle) -> Mapping[str, Mapping[Key, Digest]]:
+    """The manifests of each agent."""
+    agents: defaultdict[str, dict[Key, Digest]] = defaultdict(dict)
+    for one in bundle.manifests.values():
+        agents[one.agent][one.key] = one.digest
+    return agents
+
+
+def _policy(bundle: Bundle, agent: str) -> object:
+    policy = bundle.rollouts.get(agent)
+    return policy.document if policy else None
 
 
 async def no_reports(order: ClusterOrder) -> ClusterReports:
@@ -37,7 +126,7 @@ class WaveSource(msgspec.Struct, frozen=True):
     """
 
     reports: Callable[[ClusterOrder], Awaitable[ClusterReports]] = no_reports
-    earlier: FindEarlier = earlier_content.none_earlier
+    earlier: FindEarlier = none_earlier
 
 
 NO_WAVES = WaveSource()

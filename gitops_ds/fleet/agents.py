@@ -27,7 +27,7 @@ from gitops_ds.model.live import Revision
 from gitops_ds.model.objects import NODE, CommitId, Key, template_of
 from gitops_ds.model.rollouts.rollout_progress import RolloutProgress
 from gitops_ds.model.rollouts.staged_rollout import StageHold, StageProgress
-from gitops_ds.model.skipped import DriftPolicy
+from gitops_ds.model.skip_reasons import DriftPolicy
 from gitops_ds.model.sources.source_status import EFFECTS, SourceStatus
 from gitops_ds.model.values import replace
 from gitops_ds.plan import object_owner

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 from gitops_ds import errors
-from gitops_ds.apimachinery import warning_events
+from gitops_ds.apimachinery import pod_cause
 from gitops_ds.model.cluster import Cluster, Selection
 from gitops_ds.model.health import Health
 from gitops_ds.model.objects import DAEMONSET, EVENT, Body
@@ -47,7 +47,7 @@ def latest(events: Iterable[Body], since: float) -> Mapping[str, str]:
     by_pod: dict[str, tuple[float, str]] = {}
     for event in events:
         about = event.get("involvedObject") or {}
-        at = warning_events.last_seen(event)
+        at = pod_cause.last_seen(event)
         uid = str(about.get("uid") or "")
         is_ours = event.get("reason") in REASONS and about.get("kind") == DAEMONSET.kind
         if is_ours and at > max(since, by_pod.get(uid, (0.0,))[0]):

@@ -21,7 +21,7 @@ from gitops_ds.model import names
 from gitops_ds.model.daemonset import PodCause
 from gitops_ds.model.decision import Observation
 from gitops_ds.model.health import Blame, Health, HealthState, NodeCounts, NodeHealth
-from gitops_ds.model.plural import counted
+from gitops_ds.model.plain_text import counted
 from gitops_ds.model.values import replace
 
 

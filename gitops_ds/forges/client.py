@@ -20,11 +20,12 @@ import orjson
 import yarl
 
 from gitops_ds import errors
-from gitops_ds.forges import error_messages, kinds, retries, sticky_comment
-from gitops_ds.forges.access import ForgeAccess
+from gitops_ds.forges import kinds, retries, sticky_comment
+from gitops_ds.forges.access import ForgeAccess, ForgeToken
 from gitops_ds.forges.contract import (
     Comment,
     CommitStatus,
+    ForgeApi,
     ForgeRequest,
     NewPullRequest,
     PullRequestRef,
@@ -227,9 +228,7 @@ class Forge:
                 f"({f'{reply.status} {message}'.strip()})",
                 wait,
             )
-        raise error_messages.error(
-            self._api, request.purpose, reply.status, message, self._access.token
-        )
+        raise _refusal(self._api, request.purpose, reply.status, message, self._access.token)
 
     async def _follow_redirects(self, request: ForgeRequest, attempt: int) -> _ForgeReply:
         """The answer after redirects (of a renamed repository) within the same host."""
@@ -300,3 +299,28 @@ class Forge:
 def _origin(url: str) -> str:
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc}"
+
+
+def _refusal(
+    api: ForgeApi, purpose: RequestPurpose, status: int, message: str, token: ForgeToken
+) -> errors.ForgeError:
+    """The error for a failure that a retry can't resolve. A forge also answers 404 for objects that
+    the token may not read.
+    """
+    answer = f"{status} {message}".strip()
+    if status == 401:
+        return errors.ForgeDenied(
+            f"{api.name} did not accept the token of {token.name} ({answer}): it may have expired"
+        )
+    permission = api.required_permission(purpose, of_job=token.of_job)
+    if status == 404 and purpose is RequestPurpose.GET_PULL_REQUEST:
+        return errors.ForgeDenied(
+            f"{api.pull_request} not found on {api.name}, or the token of {token.name} may not "
+            f"read it ({answer}): it needs {permission}"
+        )
+    if status in (403, 404):
+        return errors.ForgeDenied(
+            f"{api.name} refused to {purpose.value} ({answer}): the token of {token.name} needs "
+            f"{permission}"
+        )
+    return errors.ForgeError(f"{api.name} refused to {purpose.value} ({answer})")

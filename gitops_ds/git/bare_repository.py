@@ -24,8 +24,7 @@ from gitops_ds.git import directory_lock, error_messages, hardening
 from gitops_ds.git.address import Address
 from gitops_ds.git.credentials import credential_files
 from gitops_ds.git.credentials.credential_values import Credentials
-from gitops_ds.git.credentials.private_directory import PrivateDirectory
-from gitops_ds.git.directory_lock import LockResult
+from gitops_ds.git.directory_lock import LockResult, PrivateDirectory
 from gitops_ds.model.sources.repository_limits import RepositoryLimits
 from gitops_ds.sandbox import memory
 

@@ -1,4 +1,5 @@
-"""Locks on directories between processes: the kernel releases the lock of a dead process.
+"""Locks on directories between processes: the kernel releases the lock of a dead process. By it,
+the next process finds the private directories of a killed one.
 
 A file system without such locks has none (NFS locks no directory: flock(2), "NFS details"): callers
 go on without, and must not conclude that no other process works there.
@@ -9,6 +10,8 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import shutil
+import tempfile
 from collections.abc import Iterable, Iterator
 from enum import Enum, auto
 from pathlib import Path
@@ -54,3 +57,35 @@ def lock(number: int, *, wait: bool = True) -> LockResult:
 def left_by_killed(result: LockResult, paths: Iterable[Path]) -> tuple[Path, ...]:
     """The lock files that belong to no living process; none if one could work there."""
     return tuple(paths) if result is LockResult.LOCKED else ()
+
+
+_PREFIX = "access-"
+
+
+class PrivateDirectory:
+    """A new directory in the cache directory for credential files, with mode 0700; removes those of
+    dead processes first. Raises OSError.
+    """
+
+    def __init__(self, cache: Path) -> None:
+        # With the lock of the cache, creation and locking are atomic for the sweep of another
+        # process.
+        with held(cache):
+            _sweep(cache)
+            self.path = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=cache))
+            self._held: int | None = os.open(self.path, os.O_RDONLY)
+            lock(self._held)
+
+    def remove(self) -> None:
+        """Deletes it from the disk."""
+        held, self._held = self._held, None
+        if held is not None:
+            shutil.rmtree(self.path, ignore_errors=True)
+            os.close(held)
+
+
+def _sweep(cache: Path) -> None:
+    for old in cache.glob(f"{_PREFIX}*"):
+        with contextlib.suppress(OSError), opened(old) as one:
+            if lock(one, wait=False) is LockResult.LOCKED:
+                shutil.rmtree(old)

@@ -142,3 +142,11 @@ def capped(command: Sequence[str], bytes: int, memory: int) -> list[str]:
         '&& exec "$@"'
     )
     return ["sh", "-c", caps, "sh", *command]
+
+
+def git_version() -> tuple[int, ...] | None:
+    """The version of the git on the PATH, None without one; blocking."""
+    try:
+        return tuple(git.Git().version_info)
+    except git.GitCommandNotFound:
+        return None

@@ -1,11 +1,15 @@
-"""The remote repository: list refs, fetch, push."""
+"""The remote repository: list refs, fetch, push. Of a clone on this machine, every revision that
+git resolves there.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import git
+
 from gitops_ds import errors
-from gitops_ds.git import error_messages, local_revision, object_reader, revision
+from gitops_ds.git import error_messages, hardening, object_reader, revision
 from gitops_ds.git.address import Scheme
 from gitops_ds.git.bare_repository import BareRepository
 from gitops_ds.git.revision import (
@@ -21,6 +25,7 @@ from gitops_ds.git.revision import (
     Tag,
 )
 from gitops_ds.model.objects import CommitId
+from gitops_ds.model.sources.repository_limits import DEFAULT
 
 _RACE = (
     "stale info",
@@ -76,7 +81,7 @@ def tip(bare: BareRepository, spec: RevisionSpec) -> CommitId:
     commit = revision.resolve(spec, known_refs)
     if commit is None and isinstance(spec, ShortName | Reflog):
         if bare.address.scheme is Scheme.FILE:
-            commit = local_revision.resolve(Path(bare.address.display), spec.name)
+            commit = resolve_in_clone(Path(bare.address.display), spec.name)
         elif isinstance(spec, Reflog):
             raise errors.RevisionUnknown(
                 f"{spec.name} exists in a clone only, and {bare.address.display} is a server: "
@@ -253,3 +258,16 @@ def default_branch(bare: BareRepository) -> str:
             revision.check_ref_name(branch)
             return branch
     raise errors.RevisionUnknown(f"{bare.address.display} has no default branch: set --branch")
+
+
+def resolve_in_clone(clone: Path, text: str) -> CommitId | None:
+    """The commit of a revision in a work tree or a bare repository; None if it does not exist."""
+    runner = hardening.HardenedGit(clone)
+    runner.update_environment(
+        **(hardening.desk() if (clone / ".git").exists() else hardening.local(clone))
+    )
+    command = ["git", "rev-parse", "--verify", "--quiet", "--end-of-options", f"{text}^{{commit}}"]
+    try:
+        return CommitId(str(runner.execute(command, kill_after_timeout=DEFAULT.seconds)).strip())
+    except git.GitCommandError:
+        return None

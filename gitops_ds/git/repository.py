@@ -18,7 +18,6 @@ from typing import ParamSpec, Self, TypeVar
 from gitops_ds import errors
 from gitops_ds.git import (
     approval_commits,
-    branch_commits,
     cluster_refs,
     commit_writer,
     earlier_files,
@@ -35,7 +34,7 @@ from gitops_ds.git.credentials.credential_values import ANONYMOUS, Credentials, 
 from gitops_ds.git.object_reader import BranchMovement
 from gitops_ds.git.revision import Branch, RevisionSpec
 from gitops_ds.model.objects import CommitId
-from gitops_ds.model.rollouts.halted_rollout import BranchCommit
+from gitops_ds.model.rollouts.halted_rollout import BranchCommit, FileChange
 from gitops_ds.model.sources.allowed_renderers import PROGRAMS, AllowedRenderers
 from gitops_ds.model.sources.repository_limits import DEFAULT, RepositoryLimits
 from gitops_ds.model.sources.signatures import Mode, Trust, Unverified, Verified
@@ -155,7 +154,7 @@ class Repository:
         self, since: CommitId, until: CommitId, limit: int = 1000
     ) -> tuple[BranchCommit, ...]:
         """As `log`, with the message and the changed files of each commit."""
-        return await self._run(branch_commits.read, since, until, limit)
+        return await self._run(_branch_commits, since, until, limit)
 
     async def earlier_files(
         self, since: CommitId, tip: CommitId, among: Collection[CommitId], path: str
@@ -323,3 +322,31 @@ def _always(credentials: Credentials) -> CredentialSource:
         return credentials
 
     return who
+
+
+def _branch_commits(
+    bare: BareRepository, since: CommitId, until: CommitId, limit: int
+) -> tuple[BranchCommit, ...]:
+    """The commits reachable from `until` but not from `since`, newest first, at most `limit`."""
+    commits = object_reader.log(bare, since, until, limit)
+    return tuple(BranchCommit(one, _message(bare, one.id), _changes(bare, one)) for one in commits)
+
+
+def _message(bare: BareRepository, commit: CommitId) -> str:
+    message = bare.objects.commit(commit).message
+    return message.decode("utf-8", "replace") if isinstance(message, bytes) else message
+
+
+def _changes(bare: BareRepository, commit: CommitInfo) -> Mapping[str, FileChange]:
+    """The files that differ from the first parent; every file of a first commit."""
+    words = ("diff-tree", "-r", "-z", "--raw", "--no-abbrev", "--no-renames", "--no-commit-id")
+    trees = (commit.parents[0], commit.id) if commit.parents else ("--root", commit.id)
+    fields = bare.run(*words, *trees).stdout.split(b"\0")
+    # `:MODE MODE BLOB BLOB STATUS`, then the name
+    rows = zip(fields[::2], fields[1::2], strict=False)
+    return {name.decode("utf-8", "surrogateescape"): _change(row) for row, name in rows}
+
+
+def _change(row: bytes) -> FileChange:
+    _, _, before, after, _ = row.decode().split(" ")
+    return FileChange(before.strip("0") and before, after.strip("0") and after)

@@ -1,6 +1,6 @@
 """Exponential back-off between retries. Pure: chance is an argument.
 
-The back-off of failed pods, which is upstream's, is in `gitops_ds.daemonset.failed_pod_backoff`.
+The back-off of failed pods, which is upstream's, is in `gitops_ds.daemonset.memory`.
 """
 
 from __future__ import annotations

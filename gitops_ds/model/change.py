@@ -12,8 +12,7 @@ from gitops_ds.model.impact import NodeImpact
 from gitops_ds.model.objects import CommitId, Digest, Key, Path
 from gitops_ds.model.rollouts.cluster_order import NO_ORDER, ClusterOrder
 from gitops_ds.model.rollouts.staged_preview import StagedPreview
-from gitops_ds.model.skip_reasons import SkipReason
-from gitops_ds.model.skipped import DriftPolicy, Skipped
+from gitops_ds.model.skip_reasons import DriftPolicy, Skipped, SkipReason
 from gitops_ds.model.sources.bundle import Manifest
 
 

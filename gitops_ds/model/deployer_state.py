@@ -8,7 +8,7 @@ import msgspec
 
 from gitops_ds.model.objects import CommitId, Digest, Key
 from gitops_ds.model.rollouts.proven_templates import TemplateHistory
-from gitops_ds.model.skipped import DriftPolicy
+from gitops_ds.model.skip_reasons import DriftPolicy
 
 
 class KnownDrift(msgspec.Struct, frozen=True):

@@ -1,8 +1,16 @@
-"""Text from other sources as one printable line, safe for a terminal, an event or a table. Pure."""
+"""Text for people: a number with its noun; text from other sources as one printable line, safe for
+a terminal, an event or a table. Pure.
+"""
 
 from __future__ import annotations
 
 from typing import Final
+
+
+def counted(number: int, noun: str, plural: str = "") -> str:
+    """`1 file`, `2 files`, `1,000 files`; `plural` if it is not the noun with an s."""
+    return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
+
 
 LONGEST: Final = 500
 

@@ -1,5 +1,5 @@
-"""Why a plan skips an object, and the effect on the commit, the next reconciliation, events and
-notifications.
+"""What a plan skips, why, and the effect on the commit, the next reconciliation, events and
+notifications; and the drift policy.
 """
 
 from __future__ import annotations
@@ -7,6 +7,8 @@ from __future__ import annotations
 from enum import StrEnum
 
 import msgspec
+
+from gitops_ds.model.objects import Key
 
 
 class SkipEffect(msgspec.Struct, frozen=True):
@@ -123,3 +125,22 @@ LEFT_GIT = PRUNING | {
     SkipReason.PRUNE_DISABLED,
     SkipReason.NOT_IN_INVENTORY,
 }
+
+
+class Skipped(msgspec.Struct, frozen=True):
+    """A part of the plan that is not applied, its reason, and a message with the advice. `key` is
+    None for the plan as a whole; then `held` are the objects that wait.
+    """
+
+    reason: SkipReason
+    message: str
+    key: Key | None = None
+    held: tuple[Key, ...] = ()
+
+
+class DriftPolicy(StrEnum):
+    """The policy for a change that was made in the cluster (annotation `gitops-ds.io/drift`)."""
+
+    CORRECT = "correct"
+    REPORT = "report"
+    HOLD = "hold"

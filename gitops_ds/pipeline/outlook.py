@@ -23,7 +23,7 @@ from gitops_ds.model.change import Change, Operation
 from gitops_ds.model.cluster_nodes import Census
 from gitops_ds.model.live import Node
 from gitops_ds.model.objects import Body, Key
-from gitops_ds.model.plural import counted
+from gitops_ds.model.plain_text import counted
 
 
 class Cost(msgspec.Struct, frozen=True):

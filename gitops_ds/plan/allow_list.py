@@ -10,8 +10,7 @@ from __future__ import annotations
 import msgspec
 
 from gitops_ds.model.objects import Key
-from gitops_ds.model.skip_reasons import SkipReason
-from gitops_ds.model.skipped import Skipped
+from gitops_ds.model.skip_reasons import Skipped, SkipReason
 
 # the name of the ClusterRoles and bindings of deploy/, or its prefix before a dash or a colon
 _OURS = "gitops-ds"

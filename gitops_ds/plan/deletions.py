@@ -11,8 +11,7 @@ import msgspec
 from gitops_ds.model import names
 from gitops_ds.model.live import Live
 from gitops_ds.model.objects import Body, Key
-from gitops_ds.model.skip_reasons import SkipReason
-from gitops_ds.model.skipped import Skipped
+from gitops_ds.model.skip_reasons import Skipped, SkipReason
 from gitops_ds.model.sources.bundle import Bundle
 from gitops_ds.plan import allow_list, impersonation, object_owner, prune
 from gitops_ds.plan.options import PlanContext

@@ -1,4 +1,5 @@
-"""Changes in the cluster: their authors, their fields, and the drift policy. Pure.
+"""Changes in the cluster: their authors, their fields, the drift policy, their events, and the
+delays between corrections. Pure.
 
 Drift is a difference between a live object and the last applied manifest: only the cluster can have
 changed.
@@ -6,14 +7,16 @@ changed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from gitops_ds.model import names
 from gitops_ds.model.change import Author, Drifted, FieldChange
 from gitops_ds.model.deployer_state import KnownDrift
+from gitops_ds.model.events.base import Event
+from gitops_ds.model.events.drift import DriftContested, DriftDetected, DriftPaused
 from gitops_ds.model.live import Revision
 from gitops_ds.model.objects import Body, Key, show_path
-from gitops_ds.model.skipped import DriftPolicy
+from gitops_ds.model.skip_reasons import DriftPolicy
 from gitops_ds.model.sources.bundle import Manifest
 from gitops_ds.model.values import replace
 from gitops_ds.plan import field_managers
@@ -259,3 +262,18 @@ def standing(
                 words(one),
             )
     return stored
+
+
+def changed(
+    drifted: Mapping[Key, Drifted], before: Mapping[Key, KnownDrift], now: float, hold_for: float
+) -> Iterator[Event]:
+    """One event for each change of the drift; `before` is the stored drift of the previous
+    reconciliation.
+    """
+    for key, left in standing(drifted, before, now).items():
+        was, one = before.get(key), drifted[key]
+        if was is not None and (was.choice, was.words) == (left.choice, left.words):
+            continue
+        yield (DriftContested if one.contested else DriftDetected)(now, key, one, left.words)
+        if one.choice is DriftPolicy.HOLD:
+            yield DriftPaused(now, key, one, left.words, left.since + hold_for)

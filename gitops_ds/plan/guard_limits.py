@@ -1,5 +1,6 @@
 """The limits of deletions, and of updates that remove agents from nodes: a plan above them requires
-approval by its hash. Pure.
+approval by its hash, which covers the same outcome with at most as many nodes that lose an agent.
+Pure.
 """
 
 from __future__ import annotations
@@ -12,9 +13,8 @@ from gitops_ds.model import names
 from gitops_ds.model.change import Change, Operation
 from gitops_ds.model.live import Live
 from gitops_ds.model.objects import Key
-from gitops_ds.model.skip_reasons import SkipReason
-from gitops_ds.model.skipped import Skipped
-from gitops_ds.plan import object_owner, plan_hash, prune
+from gitops_ds.model.skip_reasons import Skipped, SkipReason
+from gitops_ds.plan import object_owner, prune
 from gitops_ds.plan.deletions import Leaving, is_container
 from gitops_ds.plan.options import PlanContext
 from gitops_ds.plan.prune import Policy
@@ -61,7 +61,7 @@ def refusals(losses: Losses, live: Live, context: PlanContext, hash: str) -> tup
     ]
     rest = [key for key in leaving if key not in protected]
     advice = f"approve this plan by its hash {hash} (--approve)"
-    approved = plan_hash.covers(context.options.approved, hash)
+    approved = covers(context.options.approved, hash)
     if not guards.prune:
         skipped += [
             Skipped(
@@ -205,3 +205,24 @@ def shown(some: Iterable[object]) -> str:
 
 def _count(some: Sequence[object]) -> str:
     return f"{len(some)} object{'' if len(some) == 1 else 's'}"
+
+
+_SEPARATOR = "-"
+
+
+def hash_of(outcome: str, lost: int) -> str:
+    """The hash of the outcome and, after a dash, the number of nodes that lose an agent, unless
+    it is 0.
+    """
+    return f"{outcome}{_SEPARATOR}{lost}" if lost else outcome
+
+
+def covers(approved: str, hash: str) -> bool:
+    """Whether the approval of one hash covers this plan."""
+    (granted, most), (outcome, lost) = _parts(approved), _parts(hash)
+    return granted == outcome and lost <= most
+
+
+def _parts(hash: str) -> tuple[str, int]:
+    outcome, _, lost = hash.partition(_SEPARATOR)
+    return outcome, int(lost) if lost.isdecimal() and len(lost) < 10 else 0

@@ -10,7 +10,7 @@ from gitops_ds.apimachinery import defaults
 from gitops_ds.model.change import Change, Drifted, Operation
 from gitops_ds.model.live import Live
 from gitops_ds.model.objects import Body
-from gitops_ds.model.skipped import DriftPolicy, Skipped
+from gitops_ds.model.skip_reasons import DriftPolicy, Skipped
 from gitops_ds.model.sources.bundle import Bundle, Manifest
 from gitops_ds.plan import (
     diff,

@@ -10,7 +10,7 @@ import msgspec
 
 from gitops_ds.model.deployer_state import DeployerState
 from gitops_ds.model.objects import Body, Key
-from gitops_ds.model.skipped import DriftPolicy, Skipped
+from gitops_ds.model.skip_reasons import DriftPolicy, Skipped
 from gitops_ds.plan.allow_list import EVERYTHING, AllowList
 from gitops_ds.plan.ignore_differences import IgnoreRule
 from gitops_ds.plan.impersonation import Impersonation

@@ -16,17 +16,9 @@ from gitops_ds.model.change import Change, Drifted, Operation, Plan
 from gitops_ds.model.impact import NodeImpact
 from gitops_ds.model.live import Live
 from gitops_ds.model.objects import Body, Key
-from gitops_ds.model.skipped import DriftPolicy, Skipped
+from gitops_ds.model.skip_reasons import DriftPolicy, Skipped
 from gitops_ds.model.sources.bundle import Bundle, Manifest
-from gitops_ds.plan import (
-    apply_order,
-    deletions,
-    drift,
-    field_managers,
-    guard_limits,
-    plan_hash,
-    prune,
-)
+from gitops_ds.plan import apply_order, deletions, drift, field_managers, guard_limits, prune
 from gitops_ds.plan.deletions import Leaving
 from gitops_ds.plan.guard_limits import Losses
 from gitops_ds.plan.object_changes import ObjectPlanner
@@ -152,7 +144,7 @@ def _deletes(
     changes = [change for change in changes if not prune.is_ending(live.objects[change.key])]
     changes += [Change(Operation.DELETE, key, None) for key in collected]
     agreed = context.state.approved & orphans.keys()
-    if plan_hash.covers(context.options.approved, hash):
+    if guard_limits.covers(context.options.approved, hash):
         agreed = frozenset(
             key
             for key in doomed
@@ -209,7 +201,7 @@ def _hash(
         ]
         for key, one in sorted(leaving.items())
     ]
-    return plan_hash.hash_of(
+    return guard_limits.hash_of(
         content_hash.digest([bundle.cluster.name, context.stamp.owner, manifests, gone])[:16],
         len(losses.nodes),
     )

@@ -14,8 +14,8 @@ from gitops_ds.model.change import Change, FieldChange, Operation, Plan, Rollout
 from gitops_ds.model.cluster_nodes import Census
 from gitops_ds.model.impact import NodeImpact
 from gitops_ds.model.objects import Key, short, show_path
-from gitops_ds.model.plural import counted
-from gitops_ds.model.skipped import Skipped
+from gitops_ds.model.plain_text import counted
+from gitops_ds.model.skip_reasons import Skipped
 from gitops_ds.plan.rollouts import cluster_waves, staged_printer
 from gitops_ds.redaction import objects, texts
 

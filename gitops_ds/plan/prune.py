@@ -4,12 +4,12 @@ collected by use.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from enum import Enum
+from typing import Any
 
 import msgspec
 
-from gitops_ds.apimachinery import config_maps
 from gitops_ds.model import names
 from gitops_ds.model.live import Live
 from gitops_ds.model.objects import CONTROLLER_REVISION, Body, Key
@@ -140,7 +140,7 @@ def _unused_config_maps(candidates: Iterable[Key], live: Live) -> frozenset[Key]
     ]
     named = set(live.named_config_maps)
     for namespace, template in templates:
-        named |= {(namespace, name) for name in config_maps.names_in(template.get("spec") or {})}
+        named |= {(namespace, name) for name in config_maps_in(template.get("spec") or {})}
     return frozenset(key for key in maps if (key.namespace, key.name) not in named)
 
 
@@ -167,3 +167,25 @@ def _content_named(body: Body) -> bool:
     return names.CONTENT_NAMED in (metadata.get("annotations") or {}) or names.CONTENT_NAMED in (
         metadata.get("labels") or {}
     )
+
+
+def config_maps_in(pod_spec: Body) -> frozenset[str]:
+    """The names of all ConfigMaps in a pod spec: volumes, projections, environment."""
+    return frozenset(name for name in _names(pod_spec) if name)
+
+
+def _names(pod_spec: Body) -> Iterator[str]:
+    for volume in pod_spec.get("volumes") or ():
+        yield _name(volume.get("configMap"))
+        for source in (volume.get("projected") or {}).get("sources") or ():
+            yield _name(source.get("configMap"))
+    for group in ("containers", "initContainers", "ephemeralContainers"):
+        for container in pod_spec.get(group) or ():
+            for source in container.get("envFrom") or ():
+                yield _name(source.get("configMapRef"))
+            for variable in container.get("env") or ():
+                yield _name((variable.get("valueFrom") or {}).get("configMapKeyRef"))
+
+
+def _name(reference: Any) -> str:
+    return str((reference or {}).get("name") or "")

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from gitops_ds.model.change import Drifted
 from gitops_ds.model.objects import Body, Key
-from gitops_ds.model.skip_reasons import SkipReason
-from gitops_ds.model.skipped import DriftPolicy, Skipped
+from gitops_ds.model.skip_reasons import DriftPolicy, Skipped, SkipReason
 from gitops_ds.model.sources.bundle import Bundle, Manifest
 from gitops_ds.plan import allow_list, deletions, drift, impersonation, object_owner, prune
 from gitops_ds.plan.object_owner import Hold

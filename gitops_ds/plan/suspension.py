@@ -11,8 +11,7 @@ from collections.abc import Iterable, Mapping
 from gitops_ds.model import names
 from gitops_ds.model.change import Change, Operation
 from gitops_ds.model.objects import Body, Key
-from gitops_ds.model.skip_reasons import SkipReason
-from gitops_ds.model.skipped import Skipped
+from gitops_ds.model.skip_reasons import Skipped, SkipReason
 from gitops_ds.plan import field_managers
 
 

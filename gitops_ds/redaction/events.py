@@ -8,7 +8,7 @@ from gitops_ds.model.change import Change, FieldChange, Plan
 from gitops_ds.model.events import deployer
 from gitops_ds.model.events.base import Emit, Event
 from gitops_ds.model.objects import Key
-from gitops_ds.model.skipped import Skipped
+from gitops_ds.model.skip_reasons import Skipped
 from gitops_ds.model.values import replace
 from gitops_ds.redaction.patterns import HIDDEN
 

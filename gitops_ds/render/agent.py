@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
+from typing import Any
 
+from gitops_ds.model import names
 from gitops_ds.model.finding import Finding, Place, Severity, refusal
 from gitops_ds.model.sources.bundle import Pointer
 from gitops_ds.render import (
@@ -16,7 +18,6 @@ from gitops_ds.render import (
     layout,
     parameter_schema,
     patches,
-    required_for_work,
     selector_coverage,
     traced_values,
     values,
@@ -139,7 +140,7 @@ def _daemonset(
         template = _bind(_traced(draft, own), agent, own, around, result)
         base_name = traced_values.object_name(template)
         tree = variants.place_on(template, variant)
-        tree = required_for_work.annotated(tree, agent, around, variant)
+        tree = _with_required_for_work(tree, agent, around, variant)
         if (
             len(selector_coverage.terms_of_daemonset(traced_values.plain(tree)))
             > variants.MOST_TERMS
@@ -330,3 +331,46 @@ def _no_such(patch: Patch, around: RenderContext) -> Finding:
 
 def _info(rule: str, message: str, place: Place) -> Finding:
     return Finding(rule, Severity.INFO, message, place)
+
+
+_REQUIRED_FOR_WORK = "requiredForWork"
+
+
+def _with_required_for_work(
+    daemonset: dict[str, Any], agent: AgentFolder, around: RenderContext, variant: Variant
+) -> TracedTree:
+    """The traced DaemonSet with the annotation if its agent is required, and without it if the key
+    is false. Without the key it is unchanged.
+    """
+    declared = _required_for_work(agent, around, variant)
+    if declared is None:
+        return daemonset
+    is_required, at = declared
+    metadata = _mapping(daemonset.get("metadata"))
+    annotations = _mapping(metadata.get("annotations"))
+    annotations.pop(names.REQUIRED_FOR_WORK, None)
+    if is_required:
+        annotations[names.REQUIRED_FOR_WORK] = traced_values.TracedScalar("true", (at,))
+    elif "annotations" not in metadata:
+        return daemonset
+    return {**daemonset, "metadata": {**metadata, "annotations": annotations}}
+
+
+def _required_for_work(
+    agent: AgentFolder, around: RenderContext, variant: Variant
+) -> tuple[bool, Pointer] | None:
+    """The effective value with its place; None if no file has one. The precedence is that of
+    values, from low to high: the agent, the environment, the cluster, the variant.
+    """
+    at = variant.below(_REQUIRED_FOR_WORK)
+    if variant.required_for_work is not None and at is not None:
+        return variant.required_for_work, at
+    for file in (around.cluster, around.environment):
+        if isinstance(value := file.section("agents", agent.name).get(_REQUIRED_FOR_WORK), bool):
+            return value, file.at("agents", agent.name, _REQUIRED_FOR_WORK)
+    value = agent.about.value.get(_REQUIRED_FOR_WORK)
+    return (value, agent.about.at(_REQUIRED_FOR_WORK)) if isinstance(value, bool) else None
+
+
+def _mapping(tree: TracedTree) -> dict[str, Any]:
+    return dict(tree) if isinstance(tree, dict) else {}

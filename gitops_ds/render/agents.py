@@ -16,7 +16,7 @@ from gitops_ds.render.parsed_objects import ParsedObject
 from gitops_ds.render.selector_coverage import SelectorTerms
 
 if TYPE_CHECKING:
-    from gitops_ds.model.skipped import DriftPolicy
+    from gitops_ds.model.skip_reasons import DriftPolicy
 
 
 class All(msgspec.Struct, frozen=True):
@@ -65,7 +65,7 @@ def _drift(agents: Mapping[str, AgentFolder]) -> dict[str, DriftPolicy]:
     }
     if not policies:
         return {}
-    from gitops_ds.model.skipped import DriftPolicy
+    from gitops_ds.model.skip_reasons import DriftPolicy
 
     return {name: DriftPolicy(word) for name, word in policies.items() if word in set(DriftPolicy)}
 

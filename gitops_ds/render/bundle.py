@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
 from gitops_ds.errors import UsageError
-from gitops_ds.model.finding import Finding, refusal
+from gitops_ds.model.finding import Finding, Severity, refusal
+from gitops_ds.model.plain_text import counted
 from gitops_ds.model.rollouts.cluster_order import NO_ORDER, ClusterOrder
-from gitops_ds.model.sources.bundle import Bundle, ClusterFacts
+from gitops_ds.model.sources.bundle import Bundle, ClusterFacts, Pointer
 from gitops_ds.model.sources.source_tree import SourceTree
 from gitops_ds.render import (
     agent_folder,
@@ -18,15 +20,14 @@ from gitops_ds.render import (
     defaults,
     ignore,
     layout,
-    left_out,
+    parameter_schema,
     parsed_objects,
     rollout_policy,
-    schema_refs,
 )
 from gitops_ds.render import agents as all_agents
 from gitops_ds.render.agent_folder import RenderContext
 from gitops_ds.render.defaults import Default
-from gitops_ds.render.layout import SETTINGS, File, Layout
+from gitops_ds.render.layout import MANIFEST_SUFFIXES, SETTINGS, File, Layout
 from gitops_ds.render.parsed_objects import Objects, ParsedObject
 
 
@@ -179,7 +180,7 @@ def surroundings(repo_layout: Layout, facts: ClusterFacts) -> RenderContext:
         facts=facts,
         cluster=repo_layout.clusters.get(facts.name, File("")),
         environment=repo_layout.environments.get(facts.environment, File("")),
-        definition=schema_refs.of(facts.kubernetes),
+        definition=parameter_schema.kubernetes_definitions(facts.kubernetes),
     )
 
 
@@ -242,7 +243,7 @@ def _layout_findings(repo_layout: Layout, facts: ClusterFacts) -> list[Finding]:
             place = repo_layout.place(repo_layout.clusters[facts.name].at("agents", name), key=True)
             findings.append(refusal("DS803", f"there is no agents/{name}/{hint}", place))
     findings += cluster_order.problems(repo_layout, facts.name)
-    findings += left_out.findings(repo_layout)
+    findings += _unread_manifests(repo_layout)
     return findings
 
 
@@ -292,3 +293,59 @@ def _order(finding: Finding) -> tuple[str, int, int, str, str]:
         finding.rule,
         finding.message,
     )
+
+
+_OURS = ("agents", "clusters", "environments")
+_SHOWN = 5  # names of files in the message
+_FIELDS = tuple(
+    re.compile(rb"""(?:^|[{,])\s*["']?%b["']?\s*:""" % name, re.MULTILINE)
+    for name in (b"apiVersion", b"kind")
+)
+_KUSTOMIZATION = re.compile(rb"^kind:\s*Kustomization\b", re.MULTILINE)
+
+
+def _unread_manifests(layout: Layout) -> Iterable[Finding]:
+    """An error if no file is read at all, a warning if only agents/ are; none with `manifests:`,
+    also with an empty list.
+
+    A directory of manifests is read as a whole. With gitops-ds.yaml it is a repository of agents,
+    whose other manifests would be left out silently.
+    """
+    if not layout.settings.name or "manifests" in layout.settings.value:
+        return
+    place = layout.place(Pointer(SETTINGS, 0, ()))
+    files = [path for path in sorted(layout.files) if _has_objects(layout, path)]
+    if files:
+        message = (
+            f"{_names(files)} outside of agents/ {'is' if len(files) == 1 else 'are'} not read; "
+            f"add `manifests: [{', '.join(_globs(files))}]`, or `manifests: []` to leave them out"
+        )
+        if layout.agents:
+            yield Finding("DS804", Severity.WARNING, message, place)
+        else:
+            yield refusal("DS804", message, place)
+    elif not layout.agents:
+        message = "nothing to render: no agents/ folder, and no `manifests:` in gitops-ds.yaml"
+        yield Finding("DS804", Severity.WARNING, message, place)
+
+
+def _has_objects(layout: Layout, path: PurePosixPath) -> bool:
+    if path.suffix not in MANIFEST_SUFFIXES or str(path) == SETTINGS or path.parts[0] in _OURS:
+        return False
+    text = layout.files[path]
+    return all(one.search(text) for one in _FIELDS) and not _KUSTOMIZATION.search(text)
+
+
+def _names(files: Sequence[PurePosixPath]) -> str:
+    names = ", ".join(map(str, files[:_SHOWN]))
+    more = len(files) - _SHOWN
+    return f"{names} and {counted(more, 'more file')}" if more > 0 else names
+
+
+def _globs(files: Iterable[PurePosixPath]) -> list[str]:
+    """The shortest globs of all these files: by suffix in the top folder, else by folder."""
+    made = dict[str, None]()
+    for path in files:
+        glob = f"*{path.suffix}" if len(path.parts) == 1 else f"{path.parts[0]}/**"
+        made[f'"{glob}"'] = None
+    return list(made)

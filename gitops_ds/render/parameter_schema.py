@@ -1,11 +1,13 @@
-"""Checks an agent's values with its params.schema.json."""
+"""Checks an agent's values with its params.schema.json, whose `"$ref": "k8s:NAME"` are Kubernetes'
+own definitions.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from gitops_ds.apimachinery import json_schema
+from gitops_ds.apimachinery import json_schema, kubernetes_versions, openapi
 from gitops_ds.model import progress
 from gitops_ds.model.finding import Finding, refusal
 from gitops_ds.model.objects import show_path
@@ -93,3 +95,18 @@ def missing(declared: Parameters, resolved: Mapping[str, TracedTree]) -> frozens
 def _definition(uri: str, definition: Definition) -> Mapping[str, Any] | None:
     """Resolves `k8s:NAME`, without the network."""
     return definition(uri.removeprefix("k8s:")) if uri.startswith("k8s:") else None
+
+
+def kubernetes_definitions(versions: Sequence[str]) -> Definition:
+    """The definitions of the oldest supported one of these versions, so that a value is valid in
+    all of them; else of the newest.
+    """
+
+    def definition(name: str) -> Mapping[str, Any] | None:
+        supported = [version for version in kubernetes_versions.VERSIONS if version in versions]
+        definitions = openapi.definitions(supported[0] if supported else kubernetes_versions.NEWEST)
+        if name not in definitions:
+            return None
+        return {"$ref": f"#/definitions/{name}", "definitions": definitions}
+
+    return definition

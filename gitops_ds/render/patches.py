@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
-from gitops_ds.apimachinery import json_patch, strategic_merge
-from gitops_ds.apimachinery.json_patch import PatchFailed
+from gitops_ds.apimachinery import patches
+from gitops_ds.apimachinery.patches import PatchFailed
 from gitops_ds.model.finding import Finding, Place, refusal
 from gitops_ds.model.sources.bundle import Pointer
 from gitops_ds.render import traced_values
@@ -89,12 +89,12 @@ def apply(tree: TracedTree, patch: Patch, place: PlaceOf) -> tuple[TracedTree, F
     applied.
     """
     if isinstance(patch.change, dict):
-        patched = strategic_merge.apply(tree, patch.change, patch.kind)
+        patched = patches.apply_strategic_merge(tree, patch.change, patch.kind)
         return (
             (patched, None) if _is_same_kind(patched, tree) else (tree, _no_object(place(patch.at)))
         )
     try:
-        patched = json_patch.apply(tree, patch.change)
+        patched = patches.apply_json_patch(tree, patch.change)
         return (
             (patched, None) if _is_same_kind(patched, tree) else (tree, _no_object(place(patch.at)))
         )

@@ -16,7 +16,7 @@ import orjson
 
 from gitops_ds.model.finding import Finding, Place, Severity
 from gitops_ds.model.objects import Key, show_path
-from gitops_ds.model.plural import counted
+from gitops_ds.model.plain_text import counted
 from gitops_ds.model.values import replace
 from gitops_ds.redaction import report as redaction_report
 from gitops_ds.redaction import texts

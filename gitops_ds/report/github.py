@@ -11,7 +11,7 @@ import hashlib
 from typing import Final
 
 from gitops_ds.model.finding import Finding, Severity
-from gitops_ds.model.plural import counted
+from gitops_ds.model.plain_text import counted
 from gitops_ds.report import text
 from gitops_ds.report.findings import (
     SEVERITY_ORDER,

@@ -18,7 +18,7 @@ from urllib.parse import quote
 import msgspec
 
 from gitops_ds.model.finding import Finding, Severity
-from gitops_ds.model.plural import counted
+from gitops_ds.model.plain_text import counted
 from gitops_ds.report import printable
 from gitops_ds.report.findings import Report, ReportContext, ReportedChange, severity_counts
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 
 from gitops_ds.model.finding import Finding, Severity
-from gitops_ds.model.plural import counted
+from gitops_ds.model.plain_text import counted
 from gitops_ds.redaction.report import quotable
 from gitops_ds.report import findings, grouping, printable
 from gitops_ds.report.findings import Report, ReportedChange, severity_counts

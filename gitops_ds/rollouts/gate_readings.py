@@ -18,8 +18,7 @@ from typing import TypeGuard
 
 import msgspec
 
-from gitops_ds.model.plain_text import line
-from gitops_ds.model.plural import counted
+from gitops_ds.model.plain_text import counted, line
 from gitops_ds.model.rollouts.rollout_gates import GateSample, ProbeKind, Reading, Verdict
 from gitops_ds.model.rollouts.rollout_policy import Gate, PercentChange
 from gitops_ds.model.values import replace

@@ -21,8 +21,7 @@ import msgspec
 
 from gitops_ds.model import duration
 from gitops_ds.model.live import Node
-from gitops_ds.model.plain_text import line
-from gitops_ds.model.plural import counted
+from gitops_ds.model.plain_text import counted, line
 from gitops_ds.model.rollouts.rollout_gates import (
     GateEvidence,
     GateRecord,

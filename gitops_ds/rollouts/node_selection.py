@@ -1,5 +1,9 @@
 """The nodes of the open stages to update now: their order, the batches, and the limits of nodes at
-risk.
+risk; the nodes that join during a rollout (`newNodes`), and stages that take idle nodes first
+(`nodesWhen`): those without pods but those of DaemonSets, static pods, and pods that ended.
+
+Every new pod is of the DaemonSet's own template, so a node that joins gets the proven one, and the
+target in its stage. `newNodes` permits to update it before; it is at risk like any touched node.
 """
 
 from __future__ import annotations
@@ -8,10 +12,12 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Sequence, Set
 
+from gitops_ds.apimachinery.rollouts import rollout_windows
 from gitops_ds.model.objects import Body
+from gitops_ds.model.plain_text import counted
 from gitops_ds.model.rollouts.rollout_policy import Pace, Stage
-from gitops_ds.model.rollouts.staged_rollout import APART, UPDATING, NodeStep
-from gitops_ds.rollouts import idle_nodes, newcomers, node_steps
+from gitops_ds.model.rollouts.staged_rollout import APART, UPDATING, HoldKind, NodeStep, StageHold
+from gitops_ds.rollouts import node_steps, stage_members
 from gitops_ds.rollouts.staged_nodes import StagedNodes
 
 RETRY_AFTER = 15.0  # seconds from the creation of a proven pod to the next try on its node
@@ -48,7 +54,7 @@ def _in_order(
         if stage is current:
             able = able[: max(0, _batch(fleet, stage, members, times))]
         yield from able
-    yield from sorted(newcomers.open_nodes(fleet) - members_of(fleet, open_stages))
+    yield from sorted(open_nodes(fleet) - members_of(fleet, open_stages))
 
 
 def returned(fleet: StagedNodes) -> Iterator[str]:
@@ -166,7 +172,7 @@ def _waits_for_others(fleet: StagedNodes, name: str) -> bool:
     """Whether `nodesWhen` or an agent that is updated first on the same node excludes it
     now.
     """
-    if idle_nodes.waits(fleet, name):
+    if waits_for_idle(fleet, name):
         return True
     behind = (
         fleet.inputs.behind.get(after.agent, frozenset())
@@ -249,3 +255,73 @@ def batch_at(pace: Pace, running: int, eligible: int) -> tuple[int, int]:
         before += size
         size = min(most, math.ceil(size * pace.factor))
     return before, size
+
+
+def waits_for_idle(fleet: StagedNodes, name: str) -> bool:
+    """Whether a node is not taken now because it is not idle."""
+    if name not in fleet.inputs.busy or not fleet.inputs.target.staged:
+        return False
+    stage = next(one for one in fleet.policy.stages if one.name == fleet.nodes[name].stage)
+    return stage.is_idle and fleet.now < _opened(fleet, stage) + stage.idle_for
+
+
+def idle_hold(fleet: StagedNodes, stage: Stage | None, take: Sequence[str]) -> StageHold | None:
+    """The hold of a stage in which only nodes are left that are not idle."""
+    if stage is None or take or not stage.is_idle:
+        return None
+    waiting = [
+        name
+        for name, one in fleet.nodes.items()
+        if one.stage == stage.name and one.step is NodeStep.WAITING
+    ]
+    if not waiting or not all(waits_for_idle(fleet, name) for name in waiting):
+        return None
+    is_final = math.isinf(stage.idle_for)
+    until = _opened(fleet, stage) + (stage.until if is_final else stage.idle_for)
+    overdue = ", overdue" if until <= fleet.now else ""
+    reason = f"{counted(len(waiting), 'node')} with other pods (nodesWhen: {stage.nodes_when})"
+    about = f"{stage.name}{overdue}"
+    ends = None if overdue else until
+    return StageHold(f"{reason}{overdue}", ends, kind=HoldKind.IDLE, about=about)
+
+
+def _opened(fleet: StagedNodes, stage: Stage) -> float:
+    """When the stage before passed, or the rollout began, in seconds since 1970."""
+    passed, before = fleet.inputs.record.passed, fleet.inputs.record.began or fleet.now
+    for one in fleet.policy.stages:
+        if one is stage:
+            break
+        before = passed.get(one.name, fleet.now)
+    return before
+
+
+_BY_STAGE = ("stable", "end")
+
+
+def open_nodes(fleet: StagedNodes) -> frozenset[str]:
+    """The nodes that joined during the rollout, if they may get the target now."""
+    began, policy = fleet.inputs.record.began, fleet.policy.new_nodes
+    if not fleet.inputs.target.staged or not began or (policy.get, policy.until) == _BY_STAGE:
+        return frozenset()
+    joined = frozenset(
+        node.name
+        for node in fleet.layout.seen.nodes
+        if node.created > began and node.name in fleet.nodes
+    )
+    if not joined or rollout_windows.frozen_until(fleet.policy.freeze, fleet.now) is not None:
+        return frozenset()
+    permitted = policy.get == "target" or every_platform_is_proved(fleet)
+    return joined if permitted else frozenset()
+
+
+def every_platform_is_proved(fleet: StagedNodes) -> bool:
+    """Whether a node of each operating system and architecture is proved."""
+    every, proved = set(), set()
+    for node in fleet.layout.seen.nodes:
+        one = fleet.nodes.get(node.name)
+        if one is None or one.step in APART:
+            continue
+        every.add(stage_members.platform_of(node))
+        if one.step is NodeStep.PROVED:
+            proved.add(stage_members.platform_of(node))
+    return bool(proved) and every == proved

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from gitops_ds.apimachinery.rollouts import proofs, rollout_windows
 from gitops_ds.model import plain_text
 from gitops_ds.model.daemonset import DaemonSet, RollingUpdate
-from gitops_ds.model.plural import counted
+from gitops_ds.model.plain_text import counted
 from gitops_ds.model.rollouts.rollout_policy import Stage
 from gitops_ds.model.rollouts.staged_rollout import (
     MOVING,

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 
 import msgspec
 
-from gitops_ds.apimachinery import node_scope
+from gitops_ds.apimachinery import node_pools
 from gitops_ds.model.live import Node
 from gitops_ds.model.rollouts.rollout_policy import NodeCount, RolloutPolicy
 from gitops_ds.model.sources.bundle import Pool
@@ -46,7 +46,7 @@ def members(
     left = {node.name: node for node in order}
     stages: list[tuple[str, ...]] = []
     for stage in policy.stages:
-        ranked = [node for node in left.values() if node_scope.matches(stage.where, node, pools)]
+        ranked = [node for node in left.values() if node_pools.in_scope(stage.where, node, pools)]
         prefer = stage.nodes.prefer if stage.nodes else {}
         if prefer:
             ranked.sort(key=functools.partial(_rank, candidates, prefer, turns))

@@ -41,14 +41,7 @@ from gitops_ds.model.rollouts.staged_rollout import (
     StageState,
 )
 from gitops_ds.model.values import replace
-from gitops_ds.rollouts import (
-    gate_results,
-    idle_nodes,
-    newcomers,
-    node_selection,
-    rollout_holds,
-    staged_nodes,
-)
+from gitops_ds.rollouts import gate_results, node_selection, rollout_holds, staged_nodes
 from gitops_ds.rollouts.gate_results import GateResult, GateState
 from gitops_ds.rollouts.staged_nodes import StagedNodes
 
@@ -145,7 +138,7 @@ def _refused(inputs: StageInputs, hold: StageHold | None) -> str:
 
 def _open_nodes(fleet: StagedNodes, stages: _Stages) -> frozenset[str]:
     """The nodes that may get the target if they have no pod."""
-    opened = node_selection.members_of(fleet, stages.open) | newcomers.open_nodes(fleet)
+    opened = node_selection.members_of(fleet, stages.open) | node_selection.open_nodes(fleet)
     return opened - node_selection.beyond_limits(fleet)
 
 
@@ -215,7 +208,7 @@ def _selected_nodes(fleet: StagedNodes, stages: _Stages) -> _SelectedNodes:
     pause = gate_results.pause(stages.gates)
     if halt is None and general is None and pause is None:
         take = tuple(node_selection.take(fleet, stages.open, stages.current, times))
-    idle = idle_nodes.hold(fleet, stages.current, take)
+    idle = node_selection.idle_hold(fleet, stages.current, take)
     hold = general or stages.hold or pause or idle or rollout_holds.capped(fleet, take)
     return _SelectedNodes(take, hold, halt, times)
 
@@ -243,7 +236,7 @@ def _is_early(fleet: StagedNodes, passed: Mapping[str, float], halt: Halt | None
     if fleet.policy.template.commit != "late" or fleet.policy.stages[0].name not in passed:
         return False
     proved = sum(1 for one in fleet.nodes.values() if one.step is NodeStep.PROVED)
-    return 2 * proved > len(fleet.nodes) and newcomers.every_platform_is_proved(fleet)
+    return 2 * proved > len(fleet.nodes) and node_selection.every_platform_is_proved(fleet)
 
 
 def _progress(

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import NoReturn
 
-from gitops_ds.model import cpu_limit
+from gitops_ds.apimachinery import json_schema
 
 SECONDS = 10.0  # a schema of 1,000 parameters takes some hundredths of one
 _AGAIN = 0.5  # seconds until the next signal, in case that other code catches the first one
@@ -33,7 +33,7 @@ class CpuBudget:
         afterwards at once.
         """
         if self.left <= 0:
-            raise cpu_limit.CpuLimitExceeded
+            raise json_schema.CpuLimitExceeded
         if (
             not hasattr(signal, "setitimer")
             or threading.current_thread() is not threading.main_thread()
@@ -44,7 +44,7 @@ class CpuBudget:
         signal.setitimer(signal.ITIMER_PROF, self.left, _AGAIN)
         try:
             yield
-        except cpu_limit.CpuLimitExceeded:
+        except json_schema.CpuLimitExceeded:
             self.left = 0.0  # the two clocks differ by some ticks
             raise
         finally:
@@ -54,9 +54,9 @@ class CpuBudget:
 
 
 def _exceeded(number: int, frame: FrameType | None) -> NoReturn:
-    raise cpu_limit.CpuLimitExceeded
+    raise json_schema.CpuLimitExceeded
 
 
 def install(seconds: float = SECONDS) -> None:
     """Sets the limit for this context and those derived from it."""
-    cpu_limit.limiter.set(CpuBudget(seconds).limited)
+    json_schema.limiter.set(CpuBudget(seconds).limited)

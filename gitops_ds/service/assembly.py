@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from gitops_ds.apimachinery import daemonsets
 from gitops_ds.controller.controller import Controller
 from gitops_ds.controller.powers import Powers
 from gitops_ds.controller.startup_taints import GitInputs
@@ -16,12 +17,13 @@ from gitops_ds.fleet import reporter
 from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.deployer_state import DeployerState
 from gitops_ds.model.events.base import Emit
+from gitops_ds.model.objects import Body, Key
+from gitops_ds.model.sources.bundle import Manifest
 from gitops_ds.model.sources.source_status import SourceStatus
 from gitops_ds.model.values import replace
-from gitops_ds.service.git_requirements import GitRequirements
 from gitops_ds.service.http import EventBus
 from gitops_ds.service.rollouts.gate_meter import HttpGateMeter
-from gitops_ds.service.runnable import Runnable
+from gitops_ds.service.runnable import DeployerPart, Runnable
 from gitops_ds.settings.service import Service
 
 if TYPE_CHECKING:
@@ -184,3 +186,39 @@ def _controller(service: Service, cluster: Cluster, emit: Emit) -> Controller:
         controller.place_directly()
     controller.runs_on(service.own_node)
     return controller
+
+
+class GitRequirements:
+    """The required agents of all repositories; `deployers` returns those of the service."""
+
+    def __init__(self, deployers: Callable[[], Sequence[DeployerPart]]) -> None:
+        self._deployers = deployers
+        self._manifests: list[Mapping[Key, Manifest]] = []
+        self._wanted: list[Body] = []
+
+    def applied(self) -> bool:
+        """Whether an apply of every repository has ended once, also in an earlier process: before
+        that agents may be missing of which nothing is known. After a restart the commit must be
+        read again, as far as Git can be reached.
+        """
+        return all(one.was_applied and _is_read(one) for one in self._deployers())
+
+    def wanted(self) -> Sequence[Body]:
+        """The DaemonSets in Git that are required for work; the same list until that changes."""
+        loops = [one.loop for one in self._deployers()]
+        manifests = [loop.manifests for loop in loops if loop is not None]
+        if [id(one) for one in manifests] != [id(one) for one in self._manifests]:
+            self._manifests = manifests
+            self._wanted = [
+                one.body
+                for of_loop in manifests
+                for key, one in of_loop.items()
+                if key.is_daemonset and daemonsets.is_required_for_work(one.body)
+            ]
+        return self._wanted
+
+
+def _is_read(deployer: DeployerPart) -> bool:
+    """Whether the manifests of the repository are known, or reading them failed."""
+    is_known = deployer.loop is not None and deployer.loop.cluster is not None
+    return is_known or not deployer.unready

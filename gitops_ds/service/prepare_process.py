@@ -11,18 +11,20 @@ import asyncio
 import contextlib
 import heapq
 import pickle
+import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
+from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from gitops_ds import errors
 from gitops_ds.checks.engine.cluster_context import ClusterContext
-from gitops_ds.deployer.template_object import RenderedTemplates, TemplateObject
-from gitops_ds.deployer.template_selector import TemplateSelector
+from gitops_ds.deployer.templates.template_object import RenderedTemplates, TemplateObject
+from gitops_ds.deployer.templates.template_selector import TemplateSelector
 from gitops_ds.model.finding import Finding, Place, refusal
 from gitops_ds.model.objects import CommitId
 from gitops_ds.model.sources.allowed_renderers import TOGETHER
@@ -35,7 +37,6 @@ from gitops_ds.renderers import disk_cache
 from gitops_ds.sandbox import limited_process
 from gitops_ds.sandbox.limited_process import ProcessLimits, ProcessResult
 from gitops_ds.sandbox.memory import Budget
-from gitops_ds.service import crash_notes
 from gitops_ds.service.prepare_worker import Job
 from gitops_ds.telemetry import spans
 
@@ -196,7 +197,7 @@ class Preparing:
         if (problem := self._ended.get(key)) is not None:
             return problem
         notes = open_repository.cache_directory("attempts")
-        if not await asyncio.to_thread(crash_notes.begin, notes, key):
+        if not await asyncio.to_thread(begin_attempt, notes, key):
             answer = ProcessResult(
                 problem="has ended this service before, most likely by its use of memory"
             )
@@ -205,7 +206,7 @@ class Preparing:
                 answer = await self._answer(work)
             finally:
                 # Also after a cancellation: only the end of the process itself leaves a note.
-                crash_notes.end(notes, key)
+                end_attempt(notes, key)
         if answer.problem:
             self._ended[key] = answer
             while len(self._ended) > _REMEMBERED:
@@ -243,3 +244,37 @@ def _finding(what: str, answer: ProcessResult, advice: str) -> Finding:
 def _rejected(job: Job, finding: Finding) -> Prepared:
     bundle = Bundle(job.commit, ClusterFacts(job.cluster), {}, (finding,))
     return Prepared(bundle, (finding,), ClusterContext({}))
+
+
+_NOTE_KEPT = 3600.0  # seconds
+_MOST_ATTEMPTS = 2  # attempts: the loss of a node may have ended one
+
+
+def begin_attempt(directory: Path, key: str) -> bool:
+    """Notes an attempt on disk, so that work that ends the process is not repeated indefinitely;
+    False after too many unfinished ones.
+
+    The directory is in the cache, which outlives a container but not its pod. It may disappear or
+    fail at any time.
+    """
+    note = directory / key
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for old in directory.iterdir():
+            with contextlib.suppress(OSError):
+                if abs(time.time() - old.stat().st_mtime) > _NOTE_KEPT:
+                    old.unlink()
+        began = note.stat().st_size if note.exists() else 0
+        if began >= _MOST_ATTEMPTS:
+            return False
+        with note.open("ab") as file:
+            file.write(b".")
+    except OSError:
+        return True
+    return True
+
+
+def end_attempt(directory: Path, key: str) -> None:
+    """Removes the note of an attempt that has ended."""
+    with contextlib.suppress(OSError):
+        (directory / key).unlink()

@@ -9,8 +9,8 @@ from gitops_ds.deployer import loop as deployer_loop
 from gitops_ds.deployer import state_store
 from gitops_ds.deployer.object_claims import Rank
 from gitops_ds.deployer.target import DeployTarget
-from gitops_ds.deployer.template_selector import TemplateSelector
-from gitops_ds.deployer.template_source import Templates
+from gitops_ds.deployer.templates.template_selector import TemplateSelector
+from gitops_ds.deployer.templates.template_source import Templates
 from gitops_ds.model.objects import CONFIG_MAP
 from gitops_ds.redaction.events import RedactingEmit
 from gitops_ds.service import event_recorder, runnable

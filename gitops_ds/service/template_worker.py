@@ -8,9 +8,9 @@ from __future__ import annotations
 import os
 import pickle
 
-from gitops_ds.deployer import template_object
-from gitops_ds.deployer.template_object import TemplateObject
-from gitops_ds.deployer.template_selector import TemplateSelector
+from gitops_ds.deployer.templates import template_object
+from gitops_ds.deployer.templates.template_object import TemplateObject
+from gitops_ds.deployer.templates.template_selector import TemplateSelector
 from gitops_ds.sandbox import cpu_timer, limited_process
 
 

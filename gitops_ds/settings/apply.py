@@ -11,7 +11,7 @@ from msgspec import UNSET, UnsetType
 
 from gitops_ds.errors import SettingsError
 from gitops_ds.model.duration import Duration
-from gitops_ds.model.skipped import DriftPolicy
+from gitops_ds.model.skip_reasons import DriftPolicy
 from gitops_ds.model.values import replace
 from gitops_ds.plan.allow_list import AllowList
 from gitops_ds.plan.ignore_differences import IgnoreRule

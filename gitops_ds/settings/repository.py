@@ -10,9 +10,9 @@ import msgspec
 
 from gitops_ds.errors import SettingsError
 from gitops_ds.model.duration import Duration
+from gitops_ds.model.rollouts.stage_approval import Approver
 from gitops_ds.model.sources.signatures import Mode
 from gitops_ds.settings.apply import RepositoryApplySettings
-from gitops_ds.settings.approvers import ApproverName, ApproverSettings
 from gitops_ds.settings.base import (
     NonEmptyText,
     Positive,
@@ -24,6 +24,42 @@ from gitops_ds.settings.base import (
 )
 from gitops_ds.settings.notify import ForgeSettings
 from gitops_ds.settings.webhook import RepositoryWebhookSettings
+
+ApproverName = Annotated[str, msgspec.Meta(pattern=r"^[^\s,]+$")]
+
+
+class ApproverSettings(SettingsGroup, frozen=True):
+    """A team or a user in `approval.from` of a rollout policy."""
+
+    keys: Annotated[
+        frozenset[NonEmptyText],
+        describe(
+            "Keys of repository.verify that sign commits: fingerprints, or principals of "
+            "allowedSignersFile."
+        ),
+    ] = frozenset()
+    users: Annotated[frozenset[NonEmptyText], describe("User names of the forge, for reviews.")] = (
+        frozenset()
+    )
+    teams: Annotated[
+        frozenset[NonEmptyText],
+        describe("Teams of the forge, ORGANIZATION/TEAM; with GitLab the path of a group."),
+    ] = frozenset()
+
+    def __post_init__(self) -> None:
+        """Raises SettingsError for an approver without a key, a user and a team."""
+        if not (self.keys or self.users or self.teams):
+            raise SettingsError(
+                "repository.approvers: an approver needs keys, users or teams, or can never approve"
+            )
+        if wrong := sorted(one for one in self.teams if not one.strip("/")):
+            raise SettingsError(f"repository.approvers: {wrong[0]!r} is not a team")
+
+    def named(self, name: str) -> Approver:
+        """The approver; names of users and teams are compared without case."""
+        users = frozenset(one.lower() for one in self.users)
+        return Approver(name, self.keys, users, frozenset(one.strip("/") for one in self.teams))
+
 
 _PROXY = re.compile(
     r"https?://[A-Za-z0-9.-]+(?::[0-9]{1,5})?/?|https?://\[[0-9A-Fa-f:.]+\](?::[0-9]{1,5})?/?"

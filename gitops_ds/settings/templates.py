@@ -7,7 +7,7 @@ from typing import Annotated
 
 import msgspec
 
-from gitops_ds.deployer.template_selector import TemplateSelector
+from gitops_ds.deployer.templates.template_selector import TemplateSelector
 from gitops_ds.model.objects import CONFIG_MAP, SECRET
 from gitops_ds.settings.base import NonEmptyText, SettingsGroup, describe
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from gitops_ds.apimachinery import json_patch, strategic_merge, timestamps
+from gitops_ds.apimachinery import patches, timestamps
 from gitops_ds.model.cluster import PatchType
 from gitops_ds.model.objects import NAMESPACE, POD, Body, Resource
 from gitops_ds.simulator import (
@@ -214,15 +214,15 @@ class Server:
     def _patched(self, resource: Resource, old: Body, patch: Any, how: PatchType) -> Any:
         match how:
             case PatchType.MERGE:
-                return json_patch.merge(old, patch)
+                return patches.apply_merge_patch(old, patch)
             case PatchType.STRATEGIC:
                 if self._is_custom(resource):
                     raise api_errors.unsupported_type()
-                return strategic_merge.apply(old, patch, resource.kind)
+                return patches.apply_strategic_merge(old, patch, resource.kind)
             case PatchType.JSON:
                 try:
-                    return json_patch.apply(old, patch)
-                except json_patch.PatchFailed as failed:
+                    return patches.apply_json_patch(old, patch)
+                except patches.PatchFailed as failed:
                     raise api_errors.unprocessable() from failed
 
     def apply(

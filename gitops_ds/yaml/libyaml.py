@@ -15,13 +15,14 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final, cast
 
+import orjson
 from ruamel.yaml.error import YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from gitops_ds.model.finding import Finding, Fix, Mend, Place, Severity, refusal
 from gitops_ds.model.objects import Path
 from gitops_ds.model.values import replace
-from gitops_ds.yaml import long_keyed_json, nodes, scalars, syntax_errors
+from gitops_ds.yaml import nodes, scalars, syntax_errors
 from gitops_ds.yaml.documents import Document, Parsed
 from gitops_ds.yaml.nodes import MAX_DEPTH, MAX_NODES
 
@@ -66,7 +67,7 @@ def read(file: str, data: bytes) -> Parsed:
     except nodes.LimitPassed as limit:
         build.refuse(SYNTAX, limit.what, limit.node)
     except YAMLError as error:
-        if not documents and (value := long_keyed_json.read(data)) is not None:
+        if not documents and (value := _long_keyed_json(data)) is not None:
             return Parsed((Document(0, value),), tuple(build.findings))
         build.findings.append(syntax_errors.finding(file, data, error))
     return Parsed(tuple(documents), tuple(build.findings))
@@ -371,3 +372,41 @@ def _paths(root: Node) -> dict[int, Path]:
                 name = _key_text(key) if isinstance(key, ScalarNode) else None
                 queue.append((value, path if _is_merge(key) else (*path, name or "")))
     return paths
+
+
+_LONGEST_KEY: Final = 1000
+
+
+def _long_keyed_json(data: bytes) -> dict[str, Any] | None:
+    """A JSON object with a key of more than 1,024 bytes, which libyaml rejects; its values have no
+    positions. None for any other file, and for JSON that is not portable or has a duplicate key.
+    """
+    if not data.lstrip().startswith(b"{") or max(map(len, data.split(b'"'))) < _LONGEST_KEY:
+        return None
+    try:
+        value: dict[str, Any] = json.loads(data, object_pairs_hook=_without_duplicates)
+        # Python also accepts NaN, unpaired surrogates, and numbers out of range for other parsers.
+        is_portable = _is_flat_enough(value) and orjson.loads(orjson.dumps(value)) == value
+    except (ValueError, TypeError, RecursionError):
+        return None
+    return value if is_portable else None
+
+
+def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(dict(pairs)) < len(pairs):
+        raise ValueError("duplicate key")
+    return dict(pairs)
+
+
+def _is_flat_enough(value: Any) -> bool:
+    level = [value]
+    for _ in range(MAX_DEPTH + 1):
+        level = [
+            child
+            for parent in level
+            if isinstance(parent, (dict, list))
+            for child in (parent.values() if isinstance(parent, dict) else parent)
+        ]
+        if not level:
+            return True
+    return False

@@ -16,8 +16,6 @@ from ruamel.yaml.main import CParser  # type: ignore[attr-defined]  # None witho
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from ruamel.yaml.tag import Tag
 
-from gitops_ds.yaml import flow_scalars
-
 MAX_NODES: Final = 100_000  # of one document, aliases expanded
 MAX_DEPTH: Final = 64
 
@@ -128,11 +126,11 @@ def compose(data: bytes) -> Iterator[Node]:
             yield root
             done += 1
     except MarkedYAMLError:
-        veiled = flow_scalars.veiled(data)
+        veiled = _veiled(data)
         if veiled == data:
             raise
         for root in list(_composed(veiled))[done:]:
-            flow_scalars.unveil(root)
+            _unveil(root)
             yield root
 
 
@@ -161,3 +159,39 @@ def _joined(pair: re.Match[bytes]) -> bytes:
     """
     high, low = int(pair[1], 16), int(pair[2], 16)
     return b"\\U%08X" % (0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00))
+
+
+_VEILS: Final = {b":": "\ue000".encode(), b"?": "\ue001".encode()}
+_NO_INDICATOR: Final = re.compile(rb"(?<=[^\s'\"\[\]{},])[:?](?=[^\s,\[\]{}])")
+_UNVEILED: Final = str.maketrans("\ue000\ue001", ":?")
+
+
+def _veiled(data: bytes) -> bytes:
+    """The file with a ":" or "?" inside a plain scalar of a flow collection replaced, such as
+    `{image: foo:1}`, which kubectl accepts; unchanged if it contains characters of private use.
+
+    The libyaml of ruamel.yaml.clib ends such a scalar at the character and raises an error. Those
+    of these characters that can't be indicators are replaced by characters of private use, one by
+    one, so that all positions are unchanged.
+    """
+    if any(veil in data for veil in _VEILS.values()):
+        return data
+    return _NO_INDICATOR.sub(lambda match: _VEILS[match[0]], data)
+
+
+def _unveil(root: Node) -> None:
+    """Restores the replaced characters in every scalar below; a node that aliases share is visited
+    once.
+    """
+    waiting, met = [root], set[int]()
+    while waiting:
+        node = waiting.pop()
+        if id(node) in met:
+            continue
+        met.add(id(node))
+        if isinstance(node, ScalarNode):
+            node.value = node.value.translate(_UNVEILED)
+        elif isinstance(node, MappingNode):
+            waiting += [part for pair in node.value for part in pair]
+        else:
+            waiting += node.value

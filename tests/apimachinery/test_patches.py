@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.apimachinery import json_patch, strategic_merge
-from gitops_ds.apimachinery.json_patch import PatchFailed
+from gitops_ds.apimachinery import patches
+from gitops_ds.apimachinery.patches import PatchFailed
 
 JSON_PATCH: list[tuple[str, Any, list[dict[str, Any]], Any]] = [
     # RFC 6902, appendix A
@@ -224,7 +224,7 @@ STRATEGIC: list[tuple[str, str, Any, Any, Any]] = [
 )
 def test_json_patch_does(target: Any, patch: list[dict[str, Any]], expected: Any) -> None:
     before = copy.deepcopy(target)
-    assert json_patch.apply(target, patch) == expected
+    assert patches.apply_json_patch(target, patch) == expected
     assert target == before
 
 
@@ -233,7 +233,7 @@ def test_json_patch_does(target: Any, patch: list[dict[str, Any]], expected: Any
 )
 def test_json_patch_refuses(target: Any, operation: dict[str, Any], words: str) -> None:
     with pytest.raises(PatchFailed, match=words) as caught:
-        json_patch.apply(target, [{"op": "test", "path": "", "value": target}, operation])
+        patches.apply_json_patch(target, [{"op": "test", "path": "", "value": target}, operation])
     assert caught.value.index == 1
 
 
@@ -254,7 +254,7 @@ def test_json_patch_refuses(target: Any, operation: dict[str, Any], words: str) 
     ],
 )
 def test_json_merge_patch_does(target: Any, patch: Any, expected: Any) -> None:
-    assert json_patch.merge(target, patch) == expected
+    assert patches.apply_merge_patch(target, patch) == expected
 
 
 @pytest.mark.parametrize(
@@ -263,5 +263,5 @@ def test_json_merge_patch_does(target: Any, patch: Any, expected: Any) -> None:
 )
 def test_strategic_merge(kind: str, target: Any, patch: Any, expected: Any) -> None:
     before = copy.deepcopy(target)
-    assert strategic_merge.apply(target, patch, kind) == expected
+    assert patches.apply_strategic_merge(target, patch, kind) == expected
     assert target == before

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.apimachinery import field_projection, pod_cause, pods, timestamps, warning_events
+from gitops_ds.apimachinery import field_projection, pod_cause, pods, timestamps
 from gitops_ds.model.daemonset import PodCause
 from gitops_ds.model.objects import POD
 from tests.apimachinery.kubelet_pods import (
@@ -214,7 +214,7 @@ def test_the_cause_has_the_words_of_kubernetes(
     word: str, body: dict[str, Any], events: tuple[Any, ...], reason: str, message: str
 ) -> None:
     read = pods.pod_of(body)
-    warning = warning_events.newest(events)
+    warning = pod_cause.newest_warning(events)
     cause = pod_cause.shown(read, word, {UID: warning} if warning else {})
     assert cause == PodCause(reason, message)
     assert read.name not in cause.message
@@ -279,13 +279,13 @@ def test_a_restarted_container_settles_in_twice_its_last_run(
 def test_the_newest_warning_that_does_not_repeat_the_status_counts(
     events: tuple[Any, ...], reason: str | None
 ) -> None:
-    warning = warning_events.newest(events)
+    warning = pod_cause.newest_warning(events)
     assert (warning.reason if warning else None) == reason
 
 
 def test_a_failed_readiness_probe_counts_only_without_another_failure() -> None:
     readiness = event("Unhealthy", "Readiness probe failed: refused", "2026-01-01T12:09:00Z")
     for events, message in (((LIVENESS, readiness), LIVENESS), ((BACK_OFF, readiness), readiness)):
-        warning = warning_events.newest(events)
+        warning = pod_cause.newest_warning(events)
         assert warning is not None
         assert warning.message == message["message"]

@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 import pytest
 
-from gitops_ds.model import cpu_limit
+from gitops_ds.apimachinery import json_schema
 from gitops_ds.model.finding import Finding
 from gitops_ds.pipeline import prepare
 from gitops_ds.sandbox import cpu_timer
@@ -44,7 +44,7 @@ VALUE = "a" * 48 + "!"
 def limit() -> Iterator[None]:
     cpu_timer.install(SECONDS)
     yield
-    cpu_limit.limiter.set(None)
+    json_schema.limiter.set(None)
 
 
 def of_parameters(schema: dict[str, Any]) -> tuple[Finding, ...]:

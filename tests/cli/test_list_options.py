@@ -15,7 +15,7 @@ import pytest
 from gitops_ds import cli, simulator
 from gitops_ds.cli.output import table
 from gitops_ds.commands import events as commands_events
-from gitops_ds.commands import watch_agents
+from gitops_ds.commands import watched_agents
 from gitops_ds.commands.events import Happening
 from gitops_ds.fleet.agents import Agent
 from gitops_ds.model.objects import DAEMONSET, EVENT, NAMESPACE
@@ -248,8 +248,8 @@ def test_a_watch_of_all_shows_them_at_first_and_after_each_change() -> None:
         async with simulator.SimulatedCluster() as cluster:
             cluster.add_nodes(simulator.NodeSpec(f"node-{i}") for i in range(2))
             await cluster.create(DAEMONSET, world.daemonset("alpha"))
-            watch = watch_agents.WatchOptions("gitops-ds", virtual_time.clock(), lambda _: None)
-            task = asyncio.create_task(watch_agents.follow(cluster, watch, show))
+            watch = watched_agents.WatchOptions("gitops-ds", virtual_time.clock(), lambda _: None)
+            task = asyncio.create_task(watched_agents.follow(cluster, watch, show))
             await asyncio.sleep(60)
             await cluster.create(DAEMONSET, world.daemonset("beta"))
             await asyncio.sleep(60)

@@ -34,7 +34,7 @@ from gitops_ds.model.objects import (
     Key,
     Resource,
 )
-from gitops_ds.model.skipped import DriftPolicy
+from gitops_ds.model.skip_reasons import DriftPolicy
 from gitops_ds.redaction.patterns import HIDDEN
 from gitops_ds.redaction.support_dump import Redactor
 from tests import controlplane, gitservers

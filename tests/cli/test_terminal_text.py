@@ -18,8 +18,7 @@ from gitops_ds.deployer import source_status_store
 from gitops_ds.model import names
 from gitops_ds.model.change import Change, FieldChange, Operation, Plan
 from gitops_ds.model.objects import DAEMONSET, CommitId, Key
-from gitops_ds.model.skip_reasons import SkipReason
-from gitops_ds.model.skipped import Skipped
+from gitops_ds.model.skip_reasons import Skipped, SkipReason
 from gitops_ds.model.sources.source_status import Condition, SourceStatus
 from gitops_ds.plan import printers
 from tests.cli import api_server

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from gitops_ds import errors
-from gitops_ds.commands import git_commit, trace
-from gitops_ds.commands import restart as commands_restart
+from gitops_ds.commands import trace
+from gitops_ds.commands.commits import git_commit
+from gitops_ds.commands.commits import restart as commands_restart
 from gitops_ds.pipeline import open_repository
 
 AGENT = """\

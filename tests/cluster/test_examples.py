@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 import pytest
 
 from gitops_ds import errors
-from gitops_ds.deployer import plan_execution, prepared_plan
+from gitops_ds.deployer.apply import plan_execution, prepared_plan
 from gitops_ds.deployer.target import DeployTarget
 from gitops_ds.model.objects import CommitId
 from gitops_ds.model.sources.source_tree import CommitInfo

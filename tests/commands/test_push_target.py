@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from gitops_ds import errors
-from gitops_ds.commands import git_commit
-from gitops_ds.commands.git_commit import Proposal, WriteTarget
+from gitops_ds.commands.commits import git_commit
+from gitops_ds.commands.commits.git_commit import Proposal, WriteTarget
 from gitops_ds.pipeline import open_repository
 from tests.cluster import program
 from tests.cluster.program import Desk

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gitops_ds import errors
-from gitops_ds.commands import rollout_waiter, wait, watch_agents
+from gitops_ds.commands import rollout_waiter, wait, watched_agents
 from gitops_ds.commands.rollout_waiter import RolloutListener
 from gitops_ds.commands.wait import WaitOptions
 from gitops_ds.deployer import state_store
@@ -272,10 +272,10 @@ def test_a_viewer_without_a_right_to_nodes_waits_for_a_commit_and_follows_the_st
             awaited = WaitOptions("ds/agent", commit=NEW, seconds=600, clock=virtual_time.clock())
             shown = list[Agent | str]()
             fleets = list[tuple[Agent, ...]]()
-            watch = watch_agents.WatchOptions("gitops-ds", virtual_time.clock(), messages.append)
+            watch = watched_agents.WatchOptions("gitops-ds", virtual_time.clock(), messages.append)
             following = (
                 asyncio.create_task(wait.follow(viewer, "gitops-ds", awaited, shown.append)),
-                asyncio.create_task(watch_agents.follow(viewer, watch, fleets.append)),
+                asyncio.create_task(watched_agents.follow(viewer, watch, fleets.append)),
             )
             waiting = asyncio.create_task(
                 wait.wait_for_rollout(viewer, "gitops-ds", awaited, messages.append)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from gitops_ds.daemonset import decide, failed_pod_backoff, pending_writes
+from gitops_ds.daemonset import decide, memory, pending_writes
 from gitops_ds.daemonset.competing_controller import Rivals
-from gitops_ds.daemonset.futile_writes import OFTEN, WINDOW, Repetition
 from gitops_ds.daemonset.owner_index import Owned
-from gitops_ds.daemonset.pending_writes import PendingWrites
+from gitops_ds.daemonset.pending_writes import OFTEN, WINDOW, PendingWrites, Repetition
 from gitops_ds.daemonset.rollout_simulation import RolloutPace
 from gitops_ds.daemonset.workqueue import BACKOFF, WorkQueue
 from gitops_ds.model import names
@@ -24,8 +23,8 @@ def test_a_failed_pod_doubles_the_delay_up_to_15_minutes_and_for_half_an_hour(
     delay: float, since: float, expected: float
 ) -> None:
     last = FailedPodBackoff(since, delay)
-    assert failed_pod_backoff.following(last, 1800.0) == FailedPodBackoff(1800.0, expected)
-    assert failed_pod_backoff.following(None, 5.0) == FailedPodBackoff(5.0, 1.0)
+    assert memory.next_backoff(last, 1800.0) == FailedPodBackoff(1800.0, expected)
+    assert memory.next_backoff(None, 5.0) == FailedPodBackoff(5.0, 1.0)
 
 
 def test_the_same_target_is_futile_after_its_fifth_write_within_a_minute() -> None:

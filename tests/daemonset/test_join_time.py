@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gitops_ds.apimachinery import daemonsets
-from gitops_ds.daemonset import join_time, preview
+from gitops_ds.daemonset import preview
 from gitops_ds.model import names
 from gitops_ds.model.daemonset import Pod
 from gitops_ds.model.decision import Observation
@@ -26,7 +26,7 @@ def measured(*pods: Pod) -> JoinTime | None:
     body = daemonset(minReadySeconds=10)
     nodes = tuple(Node(name, created=START) for name in ("a", "b", "c"))
     seen = Observation(START + 900, daemonsets.daemonset_of(body), nodes, pods)
-    return join_time.measured(seen)
+    return preview._join_time(seen)
 
 
 def test_it_is_the_median_with_min_ready_seconds() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from gitops_ds.apimachinery import tolerations
-from gitops_ds.daemonset import claims, decide, failed_pod_backoff, pod_factory
+from gitops_ds.daemonset import claims, decide, memory, pod_factory
 from gitops_ds.model.decision import (
     Adopt,
     CreatePod,
@@ -183,7 +183,7 @@ def test_a_pod_that_keeps_failing_is_deleted_later_each_time() -> None:
             waits += decision.wake_after
             decision = world.turn()
         delays.append(waits)
-    assert delays == [0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, failed_pod_backoff.LONGEST_DELAY]
+    assert delays == [0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, memory.LONGEST_DELAY]
 
 
 def test_a_terminating_pod_blocks_its_replacement_but_an_ended_one_that_is_stuck_does_not() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gitops_ds.apimachinery import int_or_percent, node_eligibility, revisions
+from gitops_ds.apimachinery import daemonsets, node_eligibility, revisions
 from gitops_ds.apimachinery.node_eligibility import Placement
 from gitops_ds.daemonset import decide
 from gitops_ds.model import names
@@ -112,7 +112,7 @@ def counting(world: World) -> list[Pod]:
 
 
 def surges(world: World) -> bool:
-    strategy = int_or_percent.strategy(world.body["spec"])
+    strategy = daemonsets.strategy(world.body["spec"])
     return isinstance(strategy, RollingUpdate) and strategy.surges
 
 
@@ -206,7 +206,7 @@ def test_no_reconciliation_deletes_more_available_pods_than_its_budget(world: Wo
     if isinstance(strategy, OnDelete):
         assert not gone
         return
-    most, _ = int_or_percent.limits(strategy, len(expected))
+    most, _ = daemonsets.limits(strategy, len(expected))
     assert len(serving - left) <= max(0, most - (len(expected) - len(serving)))
 
 

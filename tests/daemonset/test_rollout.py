@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gitops_ds.apimachinery import int_or_percent, pods
+from gitops_ds.apimachinery import daemonsets, pods
 from gitops_ds.model import names
 from gitops_ds.model.daemonset import RollingUpdate
 from gitops_ds.model.decision import CreatePod, DeleteCause, DeletePod
@@ -33,9 +33,9 @@ def unready(world: World, *nodes: str) -> None:
 
 
 def limits(world: World) -> tuple[int, int]:
-    strategy = int_or_percent.strategy(world.body["spec"])
+    strategy = daemonsets.strategy(world.body["spec"])
     assert isinstance(strategy, RollingUpdate)
-    return int_or_percent.limits(strategy, len(world.nodes))
+    return daemonsets.limits(strategy, len(world.nodes))
 
 
 @pytest.mark.parametrize(
@@ -54,9 +54,9 @@ def limits(world: World) -> tuple[int, int]:
 def test_per_cent_is_rounded_up_and_nothing_at_all_means_one(
     unavailable: int | str, surge: int | str, nodes: int, expected: tuple[int, int]
 ) -> None:
-    strategy = int_or_percent.strategy({"updateStrategy": rolling(unavailable, surge)})
+    strategy = daemonsets.strategy({"updateStrategy": rolling(unavailable, surge)})
     assert isinstance(strategy, RollingUpdate)
-    assert int_or_percent.limits(strategy, nodes) == expected
+    assert daemonsets.limits(strategy, nodes) == expected
 
 
 @SLOWLY

@@ -9,7 +9,7 @@ import pytest
 
 from gitops_ds import simulator
 from gitops_ds.apimachinery.builtin_resources import RESOURCES
-from gitops_ds.deployer import plan_execution, prepared_plan
+from gitops_ds.deployer.apply import plan_execution, prepared_plan
 from gitops_ds.deployer.target import DeployTarget
 from gitops_ds.model.objects import CommitId
 from gitops_ds.model.skip_reasons import SkipReason

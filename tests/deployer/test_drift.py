@@ -18,7 +18,7 @@ from gitops_ds.model.events import deployer
 from gitops_ds.model.events.base import Event
 from gitops_ds.model.events.drift import DriftContested, DriftCorrected, DriftDetected, DriftEvent
 from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, Body, Resource
-from gitops_ds.model.skipped import DriftPolicy
+from gitops_ds.model.skip_reasons import DriftPolicy
 from gitops_ds.pipeline import prepare
 from gitops_ds.plan.options import ApplyOptions
 from tests.deployer import test_loop

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 import pytest
 
 from gitops_ds import errors
-from gitops_ds.deployer.earlier_content import EarlierContent
+from gitops_ds.deployer.wave_gate import EarlierContent
 from gitops_ds.model.deployer_state import DeployerState
 from gitops_ds.model.objects import CommitId, Key
 from gitops_ds.pipeline import prepare

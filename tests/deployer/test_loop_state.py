@@ -55,8 +55,7 @@ from gitops_ds.deployer.loop_state import (
 from gitops_ds.model.events.deployer import ReconcileFailed
 from gitops_ds.model.events.requests import PushForwarded
 from gitops_ds.model.objects import CommitId, Key
-from gitops_ds.model.skip_reasons import SkipReason
-from gitops_ds.model.skipped import Skipped
+from gitops_ds.model.skip_reasons import Skipped, SkipReason
 from gitops_ds.model.values import replace
 
 NOW = Moment(100.0, 1e9)

@@ -15,7 +15,7 @@ from gitops_ds.controller.powers import Powers
 from gitops_ds.model import names
 from gitops_ds.model.cluster import PatchType, Propagation
 from gitops_ds.model.objects import DAEMONSET, NODE, POD, Body
-from gitops_ds.model.skipped import DriftPolicy
+from gitops_ds.model.skip_reasons import DriftPolicy
 from gitops_ds.model.values import replace
 from gitops_ds.plan.options import ApplyOptions
 from gitops_ds.simulator import NodeSpec, PodFault, Trouble

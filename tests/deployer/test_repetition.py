@@ -6,8 +6,7 @@ from gitops_ds.deployer.report_once import DeduplicatingEmitter
 from gitops_ds.model.events.base import Event
 from gitops_ds.model.events.deployer import Reconciled
 from gitops_ds.model.objects import CommitId, Key
-from gitops_ds.model.skip_reasons import SkipReason
-from gitops_ds.model.skipped import Skipped
+from gitops_ds.model.skip_reasons import Skipped, SkipReason
 from gitops_ds.telemetry import log_lines
 
 FIRST, SECOND = CommitId("a" * 40), CommitId("b" * 40)

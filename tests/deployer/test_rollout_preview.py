@@ -8,7 +8,7 @@ import pytest
 
 from gitops_ds.commands import plan as plan_command
 from gitops_ds.controller.powers import Powers
-from gitops_ds.deployer import prepared_plan
+from gitops_ds.deployer.apply import prepared_plan
 from gitops_ds.deployer.target import DeployTarget
 from gitops_ds.model.change import Change
 from gitops_ds.model.events.rollouts import RolloutProgressed

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from gitops_ds.commands import template_hold, template_release
+from gitops_ds.commands import template_hold
 from gitops_ds.controller.powers import Powers
 from gitops_ds.model import names
 from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET
@@ -71,7 +71,7 @@ def test_the_rollout_of_a_commit_on_hold_takes_no_further_node_until_its_release
         reason = scene.decision.hold.reason
         assert reason == f"this template was put on hold, with commit {commit[:12]}"
         await hold(scene, None)
-        assert len(await template_release.release(scene.cluster, "test", commit)) == 1
+        assert len(await template_hold.release(scene.cluster, "test", commit)) == 1
         await ends(scene, "2")
         assert names.HALTED not in (await scene.daemonset())["metadata"]["annotations"]
 

@@ -20,8 +20,8 @@ from gitops_ds.deployer import loop as deployer_loop
 from gitops_ds.deployer import revision_selector, state_store
 from gitops_ds.deployer.object_claims import Claims, Rank
 from gitops_ds.deployer.target import DeployTarget
-from gitops_ds.deployer.template_selector import TemplateSelector
-from gitops_ds.deployer.template_source import Templates
+from gitops_ds.deployer.templates.template_selector import TemplateSelector
+from gitops_ds.deployer.templates.template_source import Templates
 from gitops_ds.model import names
 from gitops_ds.model.events import deployer
 from gitops_ds.model.events.base import Event

@@ -11,9 +11,9 @@ import time
 
 import pytest
 
-from gitops_ds.deployer import template_object
-from gitops_ds.deployer.template_object import TemplateObject
-from gitops_ds.deployer.template_selector import TemplateSelector
+from gitops_ds.deployer.templates import template_object
+from gitops_ds.deployer.templates.template_object import TemplateObject
+from gitops_ds.deployer.templates.template_selector import TemplateSelector
 from gitops_ds.model.values import replace
 from gitops_ds.sandbox import limited_process, memory
 from gitops_ds.sandbox.limited_process import ProcessLimits, ProcessResult

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gitops_ds.apimachinery import json_patch, nodes
+from gitops_ds.apimachinery import nodes, patches
 from gitops_ds.model.live import Taint
 from gitops_ds.model.startup_taints import OWN, TaintChange
 from gitops_ds.model.values import replace
@@ -30,7 +30,7 @@ def body(taints: list[Taint], uid: str = "uid-n1") -> dict[str, Any]:
 
 
 def patched(change: TaintChange, live: dict[str, Any]) -> tuple[Taint, ...]:
-    return nodes.node_of(json_patch.apply(live, taint_changes.removal_patch(change))).taints
+    return nodes.node_of(patches.apply_json_patch(live, taint_changes.removal_patch(change))).taints
 
 
 taints = st.lists(st.sampled_from(KINDS), unique=True, max_size=5)
@@ -48,7 +48,7 @@ def test_a_removal_removes_startup_taints_and_nothing_else_or_fails(
         return
     try:
         left = patched(change, body(live, uid))
-    except json_patch.PatchFailed:
+    except patches.PatchFailed:
         assert uid != "uid-n1" or live != seen
         return
     assert uid == "uid-n1"
@@ -73,8 +73,8 @@ def test_an_addition_adds_our_taint_once_or_not_at_all(
     there = body(live)
     there["metadata"]["resourceVersion"] = "7" if live == read else "8"
     try:
-        left = nodes.node_of(json_patch.apply(there, patch)).taints
-    except json_patch.PatchFailed:
+        left = nodes.node_of(patches.apply_json_patch(there, patch)).taints
+    except patches.PatchFailed:
         assert live != read
         return
     assert live == read
@@ -84,7 +84,7 @@ def test_an_addition_adds_our_taint_once_or_not_at_all(
 def test_a_taint_that_another_client_removed_meanwhile_is_a_conflict() -> None:
     change = taint_changes.removal(state(node("n1", CILIUM, OWN), pod()))
     assert change is not None
-    with pytest.raises(json_patch.PatchFailed):
+    with pytest.raises(patches.PatchFailed):
         patched(change, body([OWN]))
 
 

@@ -25,8 +25,7 @@ from gitops_ds.model.events.requests import Suspended
 from gitops_ds.model.finding import Place, refusal
 from gitops_ds.model.health import Health, HealthState, NodeCounts
 from gitops_ds.model.objects import CommitId, Key
-from gitops_ds.model.skip_reasons import SkipReason
-from gitops_ds.model.skipped import Skipped
+from gitops_ds.model.skip_reasons import Skipped, SkipReason
 from gitops_ds.service.notifications.commit_progress import CommitStage, CommitTracker, StageKind
 from tests import profiles
 

@@ -17,7 +17,7 @@ from gitops_ds.model.objects import CommitId, Key
 from gitops_ds.model.sources.bundle import Pool, Requirement
 from gitops_ds.model.sources.source_status import Condition, SourceStatus
 from gitops_ds.model.values import replace
-from gitops_ds.web.page import wall_squares
+from gitops_ds.web.page import rendering
 from gitops_ds.web.page.event_feed import EventFeed
 from gitops_ds.web.page.pages import Book
 from tests.fleet.staged_world import FAST, watched
@@ -110,16 +110,16 @@ def test_the_wall_shows_the_halt_of_a_rollout() -> None:
 
 def test_the_squares_of_a_tile_are_small_to_send() -> None:
     codes = ["", "o b", "x r1", "p r0"] * 1000
-    drawn = str(wall_squares.squares(codes, 3.0))
+    drawn = str(rendering.squares(codes, 3.0))
     assert len(drawn) < 130_000
     assert drawn.count("h7v7h-7z") == 4000
     assert drawn.count("✕") == 1000
-    assert wall_squares.squares([], 3.0) == ""
+    assert rendering.squares([], 3.0) == ""
 
 
 @pytest.mark.parametrize(("count", "shape"), [(1, 2.0), (7, 4.0), (96, 3.7), (4000, 9.0)])
 def test_every_square_is_inside_of_its_drawing(count: int, shape: float) -> None:
-    drawn = str(wall_squares.squares([""] * count, shape))
+    drawn = str(rendering.squares([""] * count, shape))
     width, height = map(int, re.findall(r'viewBox="0 0 (\d+) (\d+)"', drawn)[0])
     places = [(int(x), int(y)) for x, y in re.findall(r"M(\d+) (\d+)h", drawn)]
     assert len(set(places)) == count

@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from gitops_ds import errors, simulator
-from gitops_ds.deployer import state_update
+from gitops_ds.deployer.apply import state_update
 from gitops_ds.model import names
 from gitops_ds.model.change import Author, Drifted, FieldChange
 from gitops_ds.model.cluster import PatchType
 from gitops_ds.model.events.drift import DriftDetected, DriftEvent
 from gitops_ds.model.live import Revision
 from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, Key, ListMember
-from gitops_ds.model.skipped import DriftPolicy
+from gitops_ds.model.skip_reasons import DriftPolicy
 from gitops_ds.model.values import replace
 from gitops_ds.plan import drift
 from gitops_ds.plan.options import ApplyOptions

@@ -15,7 +15,7 @@ from gitops_ds import simulator
 from gitops_ds.model import names
 from gitops_ds.model.cluster import PatchType
 from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, Body
-from gitops_ds.model.skipped import DriftPolicy
+from gitops_ds.model.skip_reasons import DriftPolicy
 from gitops_ds.plan import ignore_differences
 from gitops_ds.plan.ignore_differences import IgnoreRule
 from gitops_ds.plan.options import ApplyOptions

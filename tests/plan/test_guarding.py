@@ -15,7 +15,7 @@ from gitops_ds.model.cluster import PatchType
 from gitops_ds.model.events.deployer import Reconciled
 from gitops_ds.model.live import Taint
 from gitops_ds.model.objects import DAEMONSET, Body, CommitId, Key
-from gitops_ds.plan import apply_order, field_managers, plan_hash, printers
+from gitops_ds.plan import apply_order, field_managers, guard_limits, printers
 from gitops_ds.plan.impersonation import Impersonation
 from gitops_ds.plan.options import ApplyOptions
 from gitops_ds.plan.prune import Guards
@@ -136,16 +136,16 @@ async def test_an_approval_does_not_cover_another_policy_nor_more_nodes_but_fewe
 
 
 def test_the_number_of_an_approval_is_a_ceiling() -> None:
-    assert plan_hash.covers("abc-3", "abc-3")
-    assert plan_hash.covers("abc-3", "abc-2")
-    assert plan_hash.covers("abc-3", "abc")
-    assert not plan_hash.covers("abc-3", "abc-4")
-    assert not plan_hash.covers("abc", "abc-1")
-    assert not plan_hash.covers("abd-3", "abc-3")
-    assert not plan_hash.covers("", plan_hash.hash_of("abc", 0))
-    assert not plan_hash.covers("abc-" + "9" * 5000, "abc-1")
-    assert plan_hash.covers("abc-" + "9" * 9, "abc-1")
-    assert not plan_hash.covers("abc-" + "9" * 10, "abc-1")
+    assert guard_limits.covers("abc-3", "abc-3")
+    assert guard_limits.covers("abc-3", "abc-2")
+    assert guard_limits.covers("abc-3", "abc")
+    assert not guard_limits.covers("abc-3", "abc-4")
+    assert not guard_limits.covers("abc", "abc-1")
+    assert not guard_limits.covers("abd-3", "abc-3")
+    assert not guard_limits.covers("", guard_limits.hash_of("abc", 0))
+    assert not guard_limits.covers("abc-" + "9" * 5000, "abc-1")
+    assert guard_limits.covers("abc-" + "9" * 9, "abc-1")
+    assert not guard_limits.covers("abc-" + "9" * 10, "abc-1")
 
 
 async def test_a_guarded_deletion_is_named_in_text_and_json(

@@ -12,8 +12,7 @@ from gitops_ds.model.change import Drifted, Operation
 from gitops_ds.model.deployer_state import DeployerState, KnownDrift
 from gitops_ds.model.live import Live, Node
 from gitops_ds.model.objects import Key
-from gitops_ds.model.skip_reasons import SkipReason
-from gitops_ds.model.skipped import DriftPolicy
+from gitops_ds.model.skip_reasons import DriftPolicy, SkipReason
 from gitops_ds.model.values import replace
 from gitops_ds.plan import predict, refusals
 from gitops_ds.plan.object_changes import ObjectPlanner

@@ -19,7 +19,7 @@ from gitops_ds.model import names
 from gitops_ds.model.cluster import PatchType, Selection
 from gitops_ds.model.deployer_state import DeployerState
 from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, NAMESPACE, Body, Digest, Key
-from gitops_ds.model.skipped import DriftPolicy
+from gitops_ds.model.skip_reasons import DriftPolicy
 from gitops_ds.model.values import replace
 from gitops_ds.plan.options import ApplyOptions
 from gitops_ds.plan.prune import Guards, Limit

@@ -11,8 +11,7 @@ from gitops_ds.model.change import Change, FieldChange, Operation, Rollout
 from gitops_ds.model.impact import NodeImpact
 from gitops_ds.model.objects import Digest, Key
 from gitops_ds.model.rollouts.staged_preview import StagedPreview, StagePreview
-from gitops_ds.model.skip_reasons import SkipReason
-from gitops_ds.model.skipped import Skipped
+from gitops_ds.model.skip_reasons import Skipped, SkipReason
 from gitops_ds.model.sources.bundle import Manifest
 from gitops_ds.model.values import replace
 from gitops_ds.plan import apply_order, guard_limits, planner, printers, tracking_labels

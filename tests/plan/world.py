@@ -12,8 +12,9 @@ from typing import Any
 import orjson
 
 from gitops_ds import simulator
-from gitops_ds.deployer import plan_execution, prepared_plan, state_store
-from gitops_ds.deployer.prepared_plan import PreparedPlan
+from gitops_ds.deployer import state_store
+from gitops_ds.deployer.apply import plan_execution, prepared_plan
+from gitops_ds.deployer.apply.prepared_plan import PreparedPlan
 from gitops_ds.deployer.target import DeployTarget
 from gitops_ds.model.change import Plan
 from gitops_ds.model.cluster import Cluster
@@ -21,7 +22,7 @@ from gitops_ds.model.deployer_state import DeployerState
 from gitops_ds.model.events.base import Event
 from gitops_ds.model.events.deployer import Applied
 from gitops_ds.model.objects import CommitId
-from gitops_ds.model.skipped import Skipped
+from gitops_ds.model.skip_reasons import Skipped
 from gitops_ds.model.sources.source_tree import CommitInfo, SourceTree
 from gitops_ds.pipeline import prepare
 from gitops_ds.plan.options import ApplyOptions

@@ -21,8 +21,7 @@ from gitops_ds.model.events.base import Event
 from gitops_ds.model.events.commits import NewCommit
 from gitops_ds.model.events.drift import DriftDetected
 from gitops_ds.model.objects import CommitId, Key
-from gitops_ds.model.skip_reasons import SkipReason
-from gitops_ds.model.skipped import DriftPolicy, Skipped
+from gitops_ds.model.skip_reasons import DriftPolicy, Skipped, SkipReason
 from gitops_ds.plan import diff, side_by_side_diff
 from gitops_ds.redaction import objects, texts
 from gitops_ds.redaction.support_dump import Redactor

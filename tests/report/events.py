@@ -35,8 +35,7 @@ from gitops_ds.model.events.startup_taints import StartupTaintsRemoved
 from gitops_ds.model.finding import Place, refusal
 from gitops_ds.model.health import Health, HealthState
 from gitops_ds.model.objects import CommitId, Digest, Key
-from gitops_ds.model.skip_reasons import SkipReason
-from gitops_ds.model.skipped import DriftPolicy, Skipped
+from gitops_ds.model.skip_reasons import DriftPolicy, Skipped, SkipReason
 from gitops_ds.model.sources.bundle import Manifest, Origin, Pointer
 from gitops_ds.model.sources.source_status import Condition, SourceStatus
 from gitops_ds.model.startup_taints import OWN

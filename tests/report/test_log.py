@@ -18,8 +18,7 @@ from gitops_ds.model.events.definition import Level
 from gitops_ds.model.finding import Finding, Place, refusal
 from gitops_ds.model.health import Health, HealthState
 from gitops_ds.model.objects import CommitId, Digest, Key
-from gitops_ds.model.skip_reasons import SkipReason
-from gitops_ds.model.skipped import Skipped
+from gitops_ds.model.skip_reasons import Skipped, SkipReason
 from gitops_ds.model.sources.bundle import Manifest, Origin, Pointer
 from gitops_ds.telemetry import kube_events, log_lines
 from tests.daemonset.world import World, daemonset

@@ -13,8 +13,7 @@ from gitops_ds.model.agent_status import AgentStatus, LossCause, NodeLoss, Rollo
 from gitops_ds.model.events import deployer
 from gitops_ds.model.health import HealthState, NodeCounts
 from gitops_ds.model.objects import CommitId
-from gitops_ds.model.skip_reasons import SkipReason
-from gitops_ds.model.skipped import Skipped
+from gitops_ds.model.skip_reasons import Skipped, SkipReason
 from gitops_ds.telemetry.metrics import AGENTS, Metrics, MetricsSource
 
 COMMIT = CommitId("a" * 40)

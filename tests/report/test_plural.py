@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import gitops_ds
-from gitops_ds.model.plural import counted
+from gitops_ds.model.plain_text import counted
 from gitops_ds.pipeline import outlook
 from gitops_ds.pipeline.outlook import Cost
 

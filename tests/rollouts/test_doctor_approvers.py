@@ -7,8 +7,7 @@ import pytest
 from gitops_ds import render
 from gitops_ds.commands.doctor import approvers
 from gitops_ds.commands.doctor.result import CheckVerdict
-from gitops_ds.settings.approvers import ApproverSettings
-from gitops_ds.settings.repository import RepositorySettings, VerifySettings
+from gitops_ds.settings.repository import ApproverSettings, RepositorySettings, VerifySettings
 from tests.render import snapshots
 
 POLICY = "stages: [{name: canary}, {name: gpu, approval: {from: [FROM]}, nodes: {count: 1}}]\n"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.apimachinery import warning_events
+from gitops_ds.apimachinery import pod_cause
 from gitops_ds.fleet import health
 from gitops_ds.model.daemonset import PodCause
 from gitops_ds.model.objects import CommitId, Digest, Key
@@ -94,7 +94,7 @@ class FailingWorld(RolloutWorld):
             }
 
     def warnings(self) -> dict[str, PodCause]:
-        cause = warning_events.newest([self.event] if self.event else [])
+        cause = pod_cause.newest_warning([self.event] if self.event else [])
         return {pod.uid: cause for pod in self.parsed() if not pod.ready and cause is not None}
 
     def inputs(self) -> StageInputs | None:

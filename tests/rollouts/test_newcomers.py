@@ -7,7 +7,7 @@ import pytest
 from gitops_ds.daemonset import decide
 from gitops_ds.model.rollouts.staged_rollout import NodeProgress, NodeStep
 from gitops_ds.model.values import replace
-from gitops_ds.rollouts import newcomers
+from gitops_ds.rollouts import node_selection
 from gitops_ds.rollouts.failure_cause import AttributedNodes
 from gitops_ds.rollouts.staged_nodes import StagedNodes
 from tests.daemonset.world import node
@@ -59,4 +59,4 @@ def test_every_platform_with_a_healthy_node_has_a_proved_one(
         if letter in STEPS
     }
     fleet = replace(fleet, attributed=AttributedNodes(progress))
-    assert newcomers.every_platform_is_proved(fleet) is proved
+    assert node_selection.every_platform_is_proved(fleet) is proved

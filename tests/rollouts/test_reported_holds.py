@@ -9,7 +9,7 @@ from gitops_ds.controller.rollouts import Rollouts
 from gitops_ds.model.events.base import Event
 from gitops_ds.model.events.rollouts import RolloutHeld, StageOpened
 from gitops_ds.model.rollouts.staged_rollout import HoldKind, StageHold, StageInputs
-from gitops_ds.rollouts.reported_holds import RETURNS, ReportedHolds
+from gitops_ds.rollouts.reported_changes import RETURNS, ReportedHolds
 from tests.rollouts.rollout_world import SECOND, RolloutWorld
 from tests.rollouts.test_stages import FAST
 

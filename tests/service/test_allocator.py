@@ -13,12 +13,12 @@ pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="/p
 SCRIPT = """
 import re
 from pathlib import Path
-from gitops_ds.service import allocator
+from gitops_ds.service import event_loop
 
 def resident():
     return int(re.search(r"VmRSS:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]) / 1024
 
-allocator.return_large_blocks()
+event_loop.return_large_blocks()
 bytes(16 * 2**20)
 blocks, kept = [], []
 for _ in range(40):
@@ -33,9 +33,9 @@ print(full - resident())
 # Like a TLS read: a buffer of 256 KiB, of which a few bytes stay.
 READS = """
 import os, resource, tempfile
-from gitops_ds.service import allocator
+from gitops_ds.service import event_loop
 
-allocator.return_large_blocks()
+event_loop.return_large_blocks()
 with tempfile.TemporaryFile() as file:
     file.write(b"x" * 3000)
     file.flush()

@@ -13,8 +13,9 @@ import pytest
 
 from gitops_ds.apimachinery.rollouts import approval_annotations
 from gitops_ds.client.supervisor import ended
-from gitops_ds.commands import approval_commit, git_commit
-from gitops_ds.commands.git_commit import Proposal
+from gitops_ds.commands import rollout_approvals
+from gitops_ds.commands.commits import git_commit
+from gitops_ds.commands.commits.git_commit import Proposal
 from gitops_ds.commands.rollout_approvals import ApprovedStage
 from gitops_ds.errors import Refused
 from gitops_ds.git import address
@@ -30,8 +31,7 @@ from gitops_ds.model.rollouts.staged_rollout import RolloutTarget
 from gitops_ds.model.values import replace
 from gitops_ds.pipeline import open_repository
 from gitops_ds.service.rollouts.approval_writer import ApprovalContext, ApprovalWriter
-from gitops_ds.settings.approvers import ApproverSettings
-from gitops_ds.settings.repository import RepositorySettings, VerifySettings
+from gitops_ds.settings.repository import ApproverSettings, RepositorySettings, VerifySettings
 from tests import signing
 from tests.gitservers import Upstream
 from tests.signing import SshSigner
@@ -197,16 +197,16 @@ def test_the_command_writes_a_commit_that_approves(
     config.write_text(text)
     proposal = Proposal("main", push=True)
     with pytest.raises(Refused, match="must be signed"):
-        asyncio.run(approval_commit.approve(named, proposal, approved))
+        asyncio.run(rollout_approvals.commit_approval(named, proposal, approved))
     assert git_commit.signature(named, proposal).signing is None
     text += f"signingKey = {scene.ada.key}\n[commit]\ngpgSign = true\n[gpg]\nformat = ssh\n"
     config.write_text(text)
-    asyncio.run(approval_commit.approve(named, proposal, approved))
+    asyncio.run(rollout_approvals.commit_approval(named, proposal, approved))
     assert scene.upstream.git("diff", "--stat", "main~1", "main") == ""
     assert scene.looks()[0] == "ada@example.com"
     unknown = replace(approved, target=replace(target, commit="0" * 40))
     with pytest.raises(Refused, match="not in the history"):
-        asyncio.run(approval_commit.approve(named, proposal, unknown))
+        asyncio.run(rollout_approvals.commit_approval(named, proposal, unknown))
 
 
 def test_the_commits_that_brought_a_template_are_those_of_the_branch_itself(scene: Scene) -> None:

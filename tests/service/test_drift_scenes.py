@@ -16,7 +16,7 @@ import pytest
 from gitops_ds.client import config, rest
 from gitops_ds.model.events.drift import DriftDetected
 from gitops_ds.model.objects import DAEMONSET
-from gitops_ds.model.skipped import DriftPolicy
+from gitops_ds.model.skip_reasons import DriftPolicy
 from gitops_ds.plan.options import ApplyOptions
 from tests import controlplane, gitservers
 from tests.cluster.program import in_this_process

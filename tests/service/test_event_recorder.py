@@ -19,8 +19,7 @@ from gitops_ds.model.events.rollouts import RolloutHalted, StageOpened, StagePas
 from gitops_ds.model.finding import Place, refusal
 from gitops_ds.model.objects import DAEMONSET, EVENT, NAMESPACE, POD, CommitId, Key
 from gitops_ds.model.rollouts.staged_rollout import Halt
-from gitops_ds.model.skip_reasons import SkipReason
-from gitops_ds.model.skipped import Skipped
+from gitops_ds.model.skip_reasons import Skipped, SkipReason
 from gitops_ds.service.event_recorder import COMPONENT, CONTROLLER, KubeEventWriter
 from gitops_ds.telemetry import kube_events
 from gitops_ds.telemetry.kube_events import EventCorrelator, InvolvedObject, KubeEvent

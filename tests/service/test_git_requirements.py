@@ -8,7 +8,7 @@ from typing import Any, cast
 from gitops_ds.model import names
 from gitops_ds.model.objects import Digest, Key
 from gitops_ds.model.sources.bundle import Manifest, Origin, Pointer
-from gitops_ds.service.git_requirements import GitRequirements
+from gitops_ds.service.assembly import GitRequirements
 from gitops_ds.service.runnable import DeployerPart
 from tests.plan.world import daemonset
 

@@ -9,7 +9,7 @@ import pytest
 from gitops_ds.errors import SettingsError
 from gitops_ds.model.cluster import Identity
 from gitops_ds.model.objects import Key
-from gitops_ds.model.skipped import DriftPolicy
+from gitops_ds.model.skip_reasons import DriftPolicy
 from gitops_ds.plan.ignore_differences import IgnoreRule
 from gitops_ds.plan.impersonation import Impersonation
 from gitops_ds.plan.options import ApplyOptions

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gitops_ds.deployer.template_selector import TemplateSelector
+from gitops_ds.deployer.templates.template_selector import TemplateSelector
 from gitops_ds.errors import SettingsError
 from gitops_ds.model.objects import CONFIG_MAP, SECRET
 from gitops_ds.plan.allow_list import AllowList

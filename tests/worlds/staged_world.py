@@ -32,7 +32,7 @@ from gitops_ds.model.objects import (
     Body,
     Resource,
 )
-from gitops_ds.model.skipped import DriftPolicy
+from gitops_ds.model.skip_reasons import DriftPolicy
 from gitops_ds.pipeline import prepare
 from gitops_ds.plan.options import ApplyOptions
 from gitops_ds.simulator import NodeSpec

@@ -11,13 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from gitops_ds.apimachinery import (
-    capacity,
-    int_or_percent,
-    node_eligibility,
-    node_groups,
-    node_pools,
-)
+from gitops_ds.apimachinery import capacity, daemonsets, node_eligibility, node_groups, node_pools
 from gitops_ds.apimachinery.capacity import Amounts
 from gitops_ds.apimachinery.node_eligibility import Placement
 from gitops_ds.checks.engine.cluster_context import ClusterContext
@@ -25,7 +19,7 @@ from gitops_ds.checks.engine.rule import POD, Violation, pod, section, template
 from gitops_ds.model.cluster_nodes import Census
 from gitops_ds.model.daemonset import RollingUpdate
 from gitops_ds.model.objects import Body, Key, Path
-from gitops_ds.model.plural import counted
+from gitops_ds.model.plain_text import counted
 
 _CONTAINERS: Final[Path] = (*POD, "containers")
 _MOST_OF_A_NODE: Final = 30  # per cent of a node's CPU, memory or pods, for all agents together
@@ -156,7 +150,7 @@ def _tenants(fleet: ClusterContext, census: Census) -> Iterator[tuple[Tenant, fr
     def tenant(key: Key, body: Body, *, ours: bool) -> Tenant:
         spec = section(body.get("spec"))
         strategy, name = (
-            int_or_percent.strategy(spec),
+            daemonsets.strategy(spec),
             str(pod(body).get("priorityClassName") or ""),
         )
         value = _SYSTEM.get(name, classes.get(name))

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import combinations
 from typing import Any, Final
 
-from gitops_ds.apimachinery import int_or_percent, label_selector, node_groups
+from gitops_ds.apimachinery import daemonsets, label_selector, node_groups
 from gitops_ds.checks.advice import images, rollout
 from gitops_ds.checks.engine import phrases
 from gitops_ds.checks.engine.cluster_context import ClusterContext, pod_labels, pod_spec
@@ -18,7 +18,7 @@ from gitops_ds.model.daemonset import RollingUpdate, Share
 from gitops_ds.model.finding import Fix, Mend
 from gitops_ds.model.live import Node
 from gitops_ds.model.objects import Path
-from gitops_ds.model.plural import counted
+from gitops_ds.model.plain_text import counted
 from gitops_ds.model.sources.bundle import Alternatives, Manifest
 
 _MAX_UNAVAILABLE: Final[Path] = ("spec", "updateStrategy", "rollingUpdate", "maxUnavailable")
@@ -73,7 +73,7 @@ def ends_today(fleet: ClusterContext) -> Iterator[Violation]:
         strategy = _strategy(manifest)
         if strategy is None or not nodes or fleet.census is None:
             continue
-        unavailable, surge = int_or_percent.limits(strategy, len(nodes))
+        unavailable, surge = daemonsets.limits(strategy, len(nodes))
         broken = {node.name for node in fleet.census.nodes if not node.ready and node.name in nodes}
         if broken and not surge and unavailable <= len(broken):
             message = (
@@ -116,7 +116,7 @@ def _enough(manifest: Manifest, nodes: int, broken: int) -> str | int | None:
 
 
 def _strategy(manifest: Manifest) -> RollingUpdate | None:
-    strategy = int_or_percent.strategy(section(manifest.body.get("spec")))
+    strategy = daemonsets.strategy(section(manifest.body.get("spec")))
     return strategy if isinstance(strategy, RollingUpdate) else None
 
 

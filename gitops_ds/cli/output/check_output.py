@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gitops_ds.cli.parameters import options
-from gitops_ds.model.plural import counted
+from gitops_ds.model.plain_text import counted
 from gitops_ds.model.values import replace
 from gitops_ds.report.formats import ReportFormat
 

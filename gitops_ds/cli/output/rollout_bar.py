@@ -14,7 +14,7 @@ from rich.text import Text
 from gitops_ds.cli.output.rollout_lines import RolloutLines
 from gitops_ds.model import duration, plain_text
 from gitops_ds.model.objects import Key
-from gitops_ds.model.plural import counted
+from gitops_ds.model.plain_text import counted
 from gitops_ds.model.rollouts.rollout_progress import RolloutProgress, seconds_left
 
 

@@ -17,7 +17,7 @@ from gitops_ds.fleet.cluster_overview import ClusterRow
 from gitops_ds.fleet.staged_rollouts import StagedRollout
 from gitops_ds.model import plain_text, startup_taints
 from gitops_ds.model.objects import short
-from gitops_ds.model.plural import counted
+from gitops_ds.model.plain_text import counted
 from gitops_ds.model.rollouts.staged_rollout import StageProgress
 
 HEAD = [

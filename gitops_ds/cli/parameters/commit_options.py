@@ -10,7 +10,7 @@ import click
 from gitops_ds.cli.parameters import options
 
 if TYPE_CHECKING:
-    from gitops_ds.commands.git_commit import Proposal, Proposed
+    from gitops_ds.commands.commits.git_commit import Proposal, Proposed
     from gitops_ds.service.git.forge_discovery import NamedForge
 
 signoff = options.option(
@@ -81,7 +81,7 @@ class CommitArgs:
         """The commit to write; with a forge a pull request. Raises UsageError for contradictory
         options.
         """
-        from gitops_ds.commands.git_commit import Proposal
+        from gitops_ds.commands.commits.git_commit import Proposal
 
         if (self.push or forge) and self.only_print:
             raise click.UsageError("--print excludes --push and --pull-request")

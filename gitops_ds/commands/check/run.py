@@ -15,7 +15,7 @@ from gitops_ds.checks.engine import check as check_rules
 from gitops_ds.commands.check.model import CheckInput, CheckOptions, CheckResult, together
 from gitops_ds.errors import UsageError
 from gitops_ds.model.live import Live
-from gitops_ds.model.plural import counted
+from gitops_ds.model.plain_text import counted
 from gitops_ds.model.rollouts.cluster_order import ClusterOrder
 from gitops_ds.model.sources.source_tree import SourceTree
 from gitops_ds.model.values import replace

@@ -17,7 +17,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from gitops_ds import errors
-from gitops_ds.commands import history, rollback
+from gitops_ds.commands import history
+from gitops_ds.commands.commits import rollback
+from gitops_ds.commands.commits.git_commit import Proposal
 from gitops_ds.commands.demo.stage import (
     AUTHOR,
     CLUSTER,
@@ -28,7 +30,6 @@ from gitops_ds.commands.demo.stage import (
     prepared,
     served_page,
 )
-from gitops_ds.commands.git_commit import Proposal
 from gitops_ds.fleet import agents as fleet_agents
 from gitops_ds.fleet.agents import Agent
 from gitops_ds.git import local_worktree

@@ -21,7 +21,7 @@ from gitops_ds.client import connect
 from gitops_ds.commands.doctor import approvers, gates, repositories
 from gitops_ds.commands.doctor import service as doctor_service
 from gitops_ds.commands.doctor.result import CheckVerdict, DoctorOptions, Line
-from gitops_ds.git import version as git_version
+from gitops_ds.git import hardening
 from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.objects import (
     CONFIG_MAP,
@@ -56,7 +56,7 @@ async def examine(options: DoctorOptions) -> AsyncIterator[Line]:
     yield _schemas()
     line, merged, service = _settings(options)
     yield line
-    yield _git(await asyncio.to_thread(git_version.git_version))
+    yield _git(await asyncio.to_thread(hardening.git_version))
     bundles: list[Bundle] = []
     async for line in repositories.examine(merged, service, bundles):
         yield line

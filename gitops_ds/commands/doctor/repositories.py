@@ -16,7 +16,7 @@ from gitops_ds.commands.doctor import result, signing_keys
 from gitops_ds.commands.doctor.result import CheckVerdict, DoctorOptions, Line
 from gitops_ds.git import address
 from gitops_ds.git.repository import Repository
-from gitops_ds.model.plural import counted
+from gitops_ds.model.plain_text import counted
 from gitops_ds.model.sources.bundle import Bundle
 from gitops_ds.model.sources.signatures import Mode, Unverified
 from gitops_ds.model.sources.source_tree import SourceTree

@@ -13,7 +13,7 @@ from gitops_ds.commands.doctor.result import CheckVerdict, Line
 from gitops_ds.git import address
 from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.objects import LEASE
-from gitops_ds.model.plural import counted
+from gitops_ds.model.plain_text import counted
 from gitops_ds.service.notifications import commit_status, sender
 from gitops_ds.service.webhook import SecretFile
 from gitops_ds.settings.service import Service

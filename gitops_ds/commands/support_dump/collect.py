@@ -21,7 +21,7 @@ from gitops_ds import __version__, errors
 from gitops_ds.apimachinery import pods
 from gitops_ds.commands.support_dump.archive import Dump, DumpLimits, Parts
 from gitops_ds.deployer import state_store
-from gitops_ds.git import version
+from gitops_ds.git import hardening
 from gitops_ds.model.cluster import Cluster, Selection
 from gitops_ds.model.objects import (
     CONFIG_MAP,
@@ -90,7 +90,7 @@ async def cluster(dump: Dump, cluster: Cluster, options: DumpOptions, raw: Raw |
 
 
 async def _versions() -> Parts:
-    git, kustomize = await asyncio.to_thread(version.git_version), expand.program()
+    git, kustomize = await asyncio.to_thread(hardening.git_version), expand.program()
     by_library = {name: _version_of(name) for name in _libraries()}
     versions = {
         "gitops-ds": __version__,

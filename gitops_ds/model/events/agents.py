@@ -10,7 +10,7 @@ from gitops_ds.model.events.base import Event
 from gitops_ds.model.events.definition import EventDefinition, Level, Notice, Tone, Topic
 from gitops_ds.model.health import Health, HealthState
 from gitops_ds.model.objects import CommitId, Key, short
-from gitops_ds.model.plural import counted
+from gitops_ds.model.plain_text import counted
 
 HALTED = "halted"  # the mark of notifications about a halted rollout
 

@@ -7,9 +7,8 @@ from gitops_ds.model.events import commits
 from gitops_ds.model.events.base import Event
 from gitops_ds.model.events.definition import EventDefinition, Level, Notice, Sample, Tone, Topic
 from gitops_ds.model.objects import CommitId, Key, short, template_of
-from gitops_ds.model.plural import counted
-from gitops_ds.model.skip_reasons import PRUNING
-from gitops_ds.model.skipped import Skipped
+from gitops_ds.model.plain_text import counted
+from gitops_ds.model.skip_reasons import PRUNING, Skipped
 from gitops_ds.model.sources.source_status import EFFECTS, Condition, SourceStatus
 
 _RECONCILIATIONS = "gitopsds_reconcile"

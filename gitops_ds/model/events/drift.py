@@ -8,7 +8,7 @@ from gitops_ds.model.change import Drifted
 from gitops_ds.model.events.base import Event
 from gitops_ds.model.events.definition import EventDefinition, Level, Notice, Sample, Tone, Topic
 from gitops_ds.model.objects import Key
-from gitops_ds.model.skipped import DriftPolicy
+from gitops_ds.model.skip_reasons import DriftPolicy
 
 _DRIFT = "gitopsds_drift"
 

@@ -8,7 +8,7 @@ import msgspec
 
 from gitops_ds.model.events.base import Event
 from gitops_ds.model.events.definition import EventDefinition, Level, Sample, Topic
-from gitops_ds.model.plural import counted
+from gitops_ds.model.plain_text import counted
 
 # the outbox; different from the names of states, which begin with `gitops-ds-`
 CONFIG_MAP_NAME = "gitops-ds.news"

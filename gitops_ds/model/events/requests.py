@@ -7,7 +7,7 @@ from enum import StrEnum
 from gitops_ds.model.events.base import Event
 from gitops_ds.model.events.definition import EventDefinition, Level, Sample, Tone
 from gitops_ds.model.objects import CommitId
-from gitops_ds.model.plural import counted
+from gitops_ds.model.plain_text import counted
 
 
 class RequestEvent(Event, frozen=True):

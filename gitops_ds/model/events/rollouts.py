@@ -15,7 +15,7 @@ from gitops_ds.model.events.definition import (
     Topic,
 )
 from gitops_ds.model.objects import CommitId, short
-from gitops_ds.model.plural import counted
+from gitops_ds.model.plain_text import counted
 from gitops_ds.model.rollouts.staged_rollout import Halt, StageHold, StagesDecision
 
 METRIC = "gitopsds_rollout_stage_events"

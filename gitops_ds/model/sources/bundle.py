@@ -11,7 +11,7 @@ from gitops_ds.model.finding import Finding, Severity
 from gitops_ds.model.live import Taint
 from gitops_ds.model.objects import Body, CommitId, Digest, Key, Path
 from gitops_ds.model.rollouts.cluster_order import NO_ORDER, ClusterOrder
-from gitops_ds.model.skipped import DriftPolicy, Skipped
+from gitops_ds.model.skip_reasons import DriftPolicy, Skipped
 
 
 class Pointer(msgspec.Struct, frozen=True):

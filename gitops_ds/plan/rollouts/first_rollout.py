@@ -13,8 +13,7 @@ from gitops_ds.model.live import Revision
 from gitops_ds.model.objects import Body, Key
 from gitops_ds.model.rollouts.rollout_policy import RolloutPolicy
 from gitops_ds.model.rollouts.staged_rollout import RolloutTarget
-from gitops_ds.model.skip_reasons import SkipReason
-from gitops_ds.model.skipped import Skipped
+from gitops_ds.model.skip_reasons import Skipped, SkipReason
 
 
 def running(

@@ -14,8 +14,7 @@ from pathlib import PurePosixPath
 import msgspec
 
 from gitops_ds.model.objects import CommitId
-from gitops_ds.model.plain_text import line
-from gitops_ds.model.plural import counted
+from gitops_ds.model.plain_text import counted, line
 from gitops_ds.model.rollouts.halted_rollout import BranchCommit, HaltedRollout
 from gitops_ds.redaction import texts
 

@@ -23,7 +23,7 @@ from gitops_ds.model.objects import CONTROLLER_REVISION, Body, Key
 from gitops_ds.model.rollouts import rollout_policy
 from gitops_ds.model.rollouts.proven_templates import ProofKind, TemplateHistory, TemplateProof
 from gitops_ds.model.rollouts.rollout_policy import RolloutPolicy
-from gitops_ds.model.skipped import Skipped
+from gitops_ds.model.skip_reasons import Skipped
 from gitops_ds.model.sources.bundle import Bundle, Manifest
 from gitops_ds.model.values import replace
 from gitops_ds.plan import field_managers, ownership, refusals

@@ -24,7 +24,7 @@ from gitops_ds.model.events.deployer import Applied, Reconciled, ReconcileFailed
 from gitops_ds.model.events.requests import CommitHeld, Suspended
 from gitops_ds.model.health import HealthState
 from gitops_ds.model.objects import Key, template_of
-from gitops_ds.model.plural import counted
+from gitops_ds.model.plain_text import counted
 from gitops_ds.model.rollouts.staged_rollout import StageState
 from gitops_ds.model.skip_reasons import SkipReason
 from gitops_ds.redaction import report

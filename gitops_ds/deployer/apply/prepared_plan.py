@@ -1,0 +1,220 @@
+"""The plan of one reconciliation, from the live objects and the dry runs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from functools import partial
+
+import msgspec
+
+from gitops_ds import errors
+from gitops_ds.apimachinery import daemonsets, pods
+from gitops_ds.deployer import live_state, state_store
+from gitops_ds.deployer.apply import dry_runs, other_owners
+from gitops_ds.deployer.apply.applier import Applier
+from gitops_ds.deployer.live_state import LocatedBundle
+from gitops_ds.deployer.target import DeployTarget
+from gitops_ds.model.change import Plan
+from gitops_ds.model.cluster import Cluster, Selection
+from gitops_ds.model.daemonset import DaemonSet
+from gitops_ds.model.decision import Observation
+from gitops_ds.model.deployer_state import DeployerState
+from gitops_ds.model.live import Live
+from gitops_ds.model.objects import CONTROLLER_REVISION, POD, Key, Resource
+from gitops_ds.model.rollouts.proven_templates import TemplateHistory
+from gitops_ds.model.sources.bundle import Bundle
+from gitops_ds.model.sources.source_tree import CommitInfo
+from gitops_ds.model.values import replace
+from gitops_ds.plan import deletions, ignore_differences, planner, suspension
+from gitops_ds.plan.options import ApplyOptions, PlanContext
+from gitops_ds.plan.rollouts import staging, target_words
+from gitops_ds.plan.rollouts.staging import StagedBundle
+from gitops_ds.plan.tracking_labels import Stamp
+
+
+class PreparedPlan(msgspec.Struct, frozen=True):
+    """A plan with its inputs, ready to be applied. `histories` are what is proven about templates
+    afterwards.
+    """
+
+    plan: Plan
+    bundle: Bundle
+    commit: CommitInfo | None
+    applier: Applier
+    state: DeployerState
+    histories: Mapping[Key, TemplateHistory] = msgspec.field(default_factory=dict)
+
+
+async def draft(
+    target: DeployTarget,
+    bundle: Bundle,
+    commit: CommitInfo | None,
+    options: ApplyOptions,
+    *,
+    live: Live | None = None,
+) -> PreparedPlan:
+    """The plan for a bundle. Without `live` objects the cluster is read.
+
+    Raises ClusterError. Sends dry runs for objects that may differ from their manifest, and no
+    writes.
+    """
+    state = await state_store.load(target.cluster, target.namespace, target.owner)
+    located = await live_state.locate(target.cluster, bundle, state.inventory, commit)
+    return await draft_located(target, located, options, state=state, live=live)
+
+
+async def draft_located(
+    target: DeployTarget,
+    located: LocatedBundle,
+    options: ApplyOptions,
+    *,
+    state: DeployerState,
+    live: Live | None = None,
+) -> PreparedPlan:
+    """As `draft`, with a state that was read before."""
+    live = live or await live_state.read(target.cluster, located.resources, target.owner)
+    resources = {**located.resources, **await _strays(target, located, live)}
+    context = _context(target, located, options, state)
+    if not options.adopt:
+        wanted = (live.objects.get(key, {}) for key in located.bundle.manifests)
+        foreign = other_owners.of(wanted, target.owner) - options.other_owners.behind
+        context = replace(context, owners=await other_owners.described(target, foreign))
+    served = {key: m for key, m in located.bundle.manifests.items() if key in resources}
+    staged = await _staged(
+        Applier(target.cluster, resources, live, context), replace(located.bundle, manifests=served)
+    )
+    bundle = staged.bundle
+    resources = {
+        **resources,
+        **dict.fromkeys(bundle.manifests.keys() - resources.keys(), CONTROLLER_REVISION),
+    }
+    bundle = ignore_differences.over(bundle, live, options.ignore)
+    live = await _with_deletions(target, bundle, live, context)
+    applier = Applier(target.cluster, resources, live, context)
+    plan = await _plan(applier, bundle)
+    plan = replace(plan, changes=target_words.over(plan.changes, staged.words))
+    plan = _without_suspended(plan, located, applier)
+    return PreparedPlan(plan, located.bundle, located.commit, applier, state, staged.histories)
+
+
+async def _staged(applier: Applier, bundle: Bundle) -> StagedBundle:
+    """The bundle with the target revisions of its rollouts."""
+    unknown = staging.to_ask(bundle, applier.live, applier.context)
+    answers = await dry_runs.dry_run(applier, unknown)
+    return staging.staged(bundle, applier.live, applier.context, answers)
+
+
+async def _strays(
+    target: DeployTarget, located: LocatedBundle, live: Live
+) -> Mapping[Key, Resource]:
+    """The resources of objects that are ours only by their label, after a lost inventory."""
+    strays, _ = await live_state.resources_of(
+        target.cluster,
+        replace(located.bundle, manifests={}),
+        live.objects.keys() - located.resources.keys(),
+    )
+    return strays
+
+
+def _context(
+    target: DeployTarget, located: LocatedBundle, options: ApplyOptions, state: DeployerState
+) -> PlanContext:
+    commit = located.commit
+    stamp = Stamp(
+        target.owner,
+        target.repository,
+        commit.id if commit else "",
+        commit.subject if commit else "",
+    )
+    return PlanContext(
+        stamp,
+        options,
+        state,
+        now=target.clock(),
+        drift_of_agent=located.bundle.drift,
+        inventory=state.inventory if state.last_attempted else None,
+    )
+
+
+async def _with_deletions(
+    target: DeployTarget, bundle: Bundle, live: Live, context: PlanContext
+) -> Live:
+    """The live objects with the inputs of the guards of deletions: ConfigMaps in use, contents."""
+    leaving, _ = deletions.of(bundle, live, context)
+    live = await live_state.with_config_maps_in_use(target.cluster, live, leaving)
+    return await target.contents(target.cluster, live, deletions.to_list(leaving, live, context))
+
+
+async def _plan(applier: Applier, bundle: Bundle) -> Plan:
+    live, context = applier.live, applier.context
+    undecided = planner.undecided(bundle, live, context)
+    answers = await dry_runs.dry_run(applier, undecided)
+    kept = bundle.manifests.keys() - {manifest.key for manifest in undecided}
+    plan = planner.plan(bundle, live, context, answers, kept=kept)
+    if moving := planner.moving(plan):
+        live = await with_pod_previews(applier.cluster, live, moving)
+        plan = planner.plan(bundle, live, context, answers, kept=kept)
+    return plan
+
+
+def _without_suspended(plan: Plan, located: LocatedBundle, applier: Applier) -> Plan:
+    """The plan without the changes of suspended objects, and with every refusal."""
+    suspended = suspension.refusals(
+        plan.changes,
+        applier.live.objects,
+        live_annotations=applier.context.options.live_annotations,
+    )
+    keys = {refusal.key for refusal in suspended}
+    return replace(
+        plan,
+        changes=tuple(change for change in plan.changes if change.key not in keys),
+        refusals=(*located.refusals, *plan.refusals, *suspended),
+    )
+
+
+async def with_pod_previews(cluster: Cluster, live: Live, keys: Iterable[Key]) -> Live:
+    """Adds a preview of these DaemonSets' pods after a change: one list each.
+
+    A DaemonSet without a pod, or with pods that may not be listed, has a preview only by its nodes;
+    none if nodes are unknown.
+    """
+    if live.nodes is None:
+        return live
+    from gitops_ds.daemonset import preview  # few plans affect pods
+
+    changing = [key for key in keys if key in live.objects]
+    observations = await asyncio.gather(*(_observation(cluster, live, key) for key in changing))
+    return replace(
+        live,
+        foresee={
+            key: partial(preview.of_change, seen)
+            for key, seen in zip(changing, observations, strict=True)
+            if seen
+        },
+    )
+
+
+async def _observation(cluster: Cluster, live: Live, key: Key) -> Observation | None:
+    """The controller's view of a DaemonSet; None without a pod."""
+    daemonset = daemonsets.daemonset_of(live.objects[key])
+    try:
+        listing = await cluster.list(
+            POD, Selection(namespace=key.namespace, labels=_selector(daemonset), brief=True)
+        )
+    except errors.Forbidden:
+        return None
+    matching = sorted(map(pods.pod_of, listing.items), key=lambda pod: pod.name)
+    ours = tuple(pod for pod in matching if pod.owner is None or pod.owner.uid == daemonset.uid)
+    seen = Observation(0.0, daemonset, live.nodes or (), ours, live.revisions.get(key, ()))
+    return seen if ours and daemonset.selector else None
+
+
+def _selector(daemonset: DaemonSet) -> str:
+    """The part of a selector that a list supports; the rest is compared afterwards."""
+    one = [
+        requirement
+        for requirement in daemonset.selector or ()
+        if requirement.operator == "In" and len(requirement.values) == 1
+    ]
+    return ",".join(f"{requirement.key}={requirement.values[0]}" for requirement in one)
