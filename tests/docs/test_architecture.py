@@ -66,6 +66,16 @@ def test_each_noun_of_the_glossary_exists(noun: str, module: str) -> None:
     assert hasattr(importlib.import_module(module), noun)
 
 
+@PARSED
+@pytest.mark.parametrize("page", ["architecture", "performance"])
+def test_each_module_that_a_page_names_exists(page: str) -> None:
+    packages = "|".join(sorted({name.split(".")[1] for name in trees() if name.count(".") > 1}))
+    text = (ROOT / f"docs/{page}.md").read_text(encoding="utf-8")
+    named = set(re.findall(rf"`((?:{packages})/[\w/]+)(?:\.py)?`", text))
+    assert named
+    assert {name for name in named if f"gitops_ds.{name.replace('/', '.')}" not in trees()} == set()
+
+
 def test_the_glossary_has_at_most_forty_nouns() -> None:
     assert 20 <= len(nouns()) <= 40
 

@@ -44,6 +44,14 @@ def test_every_path_exists(path: str) -> None:
     assert (ROOT / path).exists()
 
 
+@pytest.mark.parametrize(
+    ("path", "names"), re.findall(r"`(gitops_ds/[\w/]+\.py)` \((`[^)]+`)\)", CONTRIBUTING)
+)
+def test_a_name_of_a_first_change_is_in_its_file(path: str, names: str) -> None:
+    text = (ROOT / path).read_text("utf-8")
+    assert [name for name in re.findall(r"`(\w+)`", names) if name not in text] == []
+
+
 @pytest.mark.parametrize(("change", "files"), CHANGES, ids=[change for change, _ in CHANGES])
 def test_a_first_change_names_its_files(change: str, files: list[str]) -> None:
     assert 1 <= len(files) <= 4
