@@ -102,11 +102,6 @@ def read(template: Body) -> Placer:
     )
 
 
-def placement(template: Body, node: Node) -> Placement:
-    """The placement of one template on one node; for many nodes, use a Placer."""
-    return read(template).place(node)
-
-
 def required_terms(pod_spec: Body) -> tuple[Term, ...] | None:
     """The usable terms of the required node affinity, one of which must match; None without such
     affinity.

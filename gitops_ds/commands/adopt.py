@@ -97,7 +97,6 @@ class Adopted(msgspec.Struct, frozen=True):
     """
 
     files: Mapping[PurePosixPath, str]
-    daemonsets: tuple[Key, ...]
     notes: tuple[str, ...] = ()
     of_tools: bool = False
 
@@ -139,7 +138,6 @@ async def adopt(cluster: Cluster, namespaces: Collection[str]) -> Adopted:
                         result.take(companion)
     return Adopted(
         _files(result.objects),
-        tuple(sorted(map(key_of, bodies))),
         tuple(result.notes),
         result.of_tools,
     )

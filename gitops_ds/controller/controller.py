@@ -235,7 +235,7 @@ class Controller:
             self._event_times[resource] = asyncio.get_running_loop().time()
         match event:
             case Listing(items=items, version=version):
-                self._emit(Listed(self._clock(), resource, len(items), version))
+                self._emit(Listed(self._clock()))
                 if self._rooms is not None:
                     self._wake(self._rooms.replace(resource, items, version))
                 self._wake(self._cache.replace(resource, items, version))

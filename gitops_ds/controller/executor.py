@@ -135,7 +135,7 @@ class _Execution:
         except ClusterError as error:
             self.stage.emit(StatusFailed(self.stage.clock(), self.daemonset.key, error))
             return [error]
-        self.stage.emit(StatusWritten(self.stage.clock(), self.daemonset.key, status))
+        self.stage.emit(StatusWritten(self.stage.clock(), self.daemonset.key))
         return []
 
     async def _slowly(self, units: Sequence[tuple[Action, ...]], growth: int) -> list[ClusterError]:

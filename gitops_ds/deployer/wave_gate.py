@@ -93,10 +93,10 @@ def _has_only(tip: Bundle, applied: Bundle, earlier: Bundle) -> bool:
     """
     now, before, earlier_ones = map(_by_agent, (tip, applied, earlier))
     return all(
-        (now.get(agent, {}), _policy(tip, agent))
+        (now.get(agent, {}), tip.rollouts.get(agent))
         in (
-            (before.get(agent, {}), _policy(applied, agent)),
-            (earlier_ones.get(agent, {}), _policy(earlier, agent)),
+            (before.get(agent, {}), applied.rollouts.get(agent)),
+            (earlier_ones.get(agent, {}), earlier.rollouts.get(agent)),
         )
         for agent in now.keys() | before.keys()
     )
@@ -108,11 +108,6 @@ def _by_agent(bundle: Bundle) -> Mapping[str, Mapping[Key, Digest]]:
     for one in bundle.manifests.values():
         agents[one.agent][one.key] = one.digest
     return agents
-
-
-def _policy(bundle: Bundle, agent: str) -> object:
-    policy = bundle.rollouts.get(agent)
-    return policy.document if policy else None
 
 
 async def no_reports(order: ClusterOrder) -> ClusterReports:

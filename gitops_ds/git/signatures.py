@@ -336,7 +336,6 @@ def _tag_object(
 class OpenPgpKey(msgspec.Struct, frozen=True):
     """An OpenPGP key: expiry (seconds since 1970, None: never), and whether it is revoked."""
 
-    id: str
     expires: float | None
     revoked: bool
 
@@ -355,7 +354,4 @@ def openpgp_keys(keys: bytes) -> list[OpenPgpKey]:
             ("gpg", "--with-colons", "--fixed-list-mode", "--list-keys"), environment
         )
     rows = [line.split(":") for line in output.splitlines() if line.startswith("pub:")]
-    return [
-        OpenPgpKey(row[4], float(row[6]) if row[6].isdigit() else None, row[1] == "r")
-        for row in rows
-    ]
+    return [OpenPgpKey(float(row[6]) if row[6].isdigit() else None, row[1] == "r") for row in rows]

@@ -51,7 +51,6 @@ class Rollout(msgspec.Struct, frozen=True):
     current: int | None
     known_as: int | None
     becomes: int
-    restarts: tuple[str, ...] = ()
 
     @property
     def rolls(self) -> bool:

@@ -51,11 +51,11 @@ class StagedPreviews:
     def _of(
         self, change: Change, old: Body, bundle: Bundle, nodes: Sequence[Node]
     ) -> StagedPreview:
-        source = bundle.rollouts[bundle.manifests[change.key].agent]
+        document = bundle.rollouts[bundle.manifests[change.key].agent]
         pools = bundle.cluster.pools
         spec = template(old).get("spec") or {}
         key = (
-            target_revisions.policy_text(source.document, pools),
+            target_revisions.policy_text(document, pools),
             repr([spec.get(part) for part in ("nodeSelector", "affinity", "tolerations")]),
             # Fields of the spec that affect tolerations.
             repr(spec.get("hostNetwork")),
@@ -66,7 +66,7 @@ class StagedPreviews:
             preview = staged_simulation.simulate(
                 defaults.defaulted(old),
                 template(defaults.defaulted(bundle.manifests[change.key].body)),
-                rollout_policy.decode(source.document),
+                rollout_policy.decode(document),
                 RolloutNodes(nodes, pools),
             )
             self._known[key] = nodes, preview

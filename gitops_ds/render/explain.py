@@ -9,7 +9,7 @@ import msgspec
 
 from gitops_ds.errors import UsageError
 from gitops_ds.model.finding import Place
-from gitops_ds.model.objects import Key, Path, show_path
+from gitops_ds.model.objects import Path, show_path
 from gitops_ds.model.sources.bundle import Bundle, Manifest, Pointer
 from gitops_ds.model.sources.source_tree import SourceTree
 from gitops_ds.render import agent as one
@@ -36,14 +36,11 @@ class Setting(msgspec.Struct, frozen=True):
 class Explanation(msgspec.Struct, frozen=True):
     """A value of an agent and its sources, the effective one first.
 
-    `key` is the DaemonSet, `variant` its variant (empty without variants). For a mapping or a list,
-    `set_by` has the places of its scalars, each with its path.
+    For a mapping or a list, `set_by` has the places of its scalars, each with its path.
     """
 
     value: Any
     set_by: tuple[Setting, ...]
-    key: Key
-    variant: str = ""
 
 
 def explain(
@@ -143,6 +140,4 @@ def _explanation(tree: TracedTree, repo_layout: Layout, manifest: Manifest) -> E
         for path, scalar in traced_values.scalars(tree)
         for pointer in scalar.set_by
     ]
-    return Explanation(
-        traced_values.plain(tree), tuple(dict.fromkeys(settings)), manifest.key, manifest.variant
-    )
+    return Explanation(traced_values.plain(tree), tuple(dict.fromkeys(settings)))

@@ -8,7 +8,7 @@ references and unchanged. Keys are never resolved.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -81,18 +81,6 @@ class PlaceholderScope:
         if name not in self.silent:
             self.undefined.append(Undefined(name, scalar.set_by[0]))
         return scalar
-
-
-def names(value: Any) -> Iterator[str]:
-    """Every name that the value references."""
-    if isinstance(value, Mapping):
-        for item in value.values():
-            yield from names(item)
-    elif isinstance(value, list):
-        for item in value:
-            yield from names(item)
-    elif isinstance(value, str):
-        yield from (match[2] for match in _REFERENCE.finditer(value) if not match[1])
 
 
 def _placed(value: TracedTree, template: tuple[Pointer, ...]) -> TracedTree:

@@ -19,7 +19,7 @@ from gitops_ds.apimachinery import node_pools
 from gitops_ds.apimachinery.rollouts import rollout_windows
 from gitops_ds.model.finding import Finding, refusal
 from gitops_ds.model.live import Node
-from gitops_ds.model.objects import Path
+from gitops_ds.model.objects import Body, Path
 from gitops_ds.model.rollouts import rollout_policy
 from gitops_ds.model.rollouts.rollout_policy import (
     REST,
@@ -30,7 +30,7 @@ from gitops_ds.model.rollouts.rollout_policy import (
     RolloutPolicy,
     Stage,
 )
-from gitops_ds.model.sources.bundle import Pointer, Pool, RolloutSource
+from gitops_ds.model.sources.bundle import Pointer, Pool
 from gitops_ds.model.values import replace
 from gitops_ds.render import layout
 from gitops_ds.render.agent_folder import RenderContext
@@ -39,14 +39,14 @@ from gitops_ds.render.layout import File
 FILE = "rollout.yaml"
 
 
-def policies(around: RenderContext) -> tuple[Mapping[str, RolloutSource], list[Finding]]:
-    """The policy of each agent that has one, and the findings of all policies.
+def policies(around: RenderContext) -> tuple[Mapping[str, Body], list[Finding]]:
+    """The document of each agent with a policy, and the findings of all policies.
 
     Mappings are merged key by key, and the nearest file wins: the agent's, the cluster's, the
     environment's. Lists, such as `stages`, are replaced. An agent without a file has a policy if
     the cluster or the environment sets `stages`.
     """
-    sources: dict[str, RolloutSource] = {}
+    documents: dict[str, Body] = {}
     findings: list[Finding] = []
     defaults = [file for file in _defaults(around) if file.value]
     read = PolicySurroundings.of(around)
@@ -59,13 +59,13 @@ def policies(around: RenderContext) -> tuple[Mapping[str, RolloutSource], list[F
         problems = list(problems_of(document, name, read))
         findings += [_finding(problem, layers, around) for problem in problems]
         if not problems:
-            sources[name] = RolloutSource(document, layers[0].at())
-    if defaults and not sources and not findings:
+            documents[name] = document
+    if defaults and not documents and not findings:
         # Defaults without any agent: their keys are checked with the default stages.
         document = merged([file.value for file in defaults])
         problems = list(problems_of(document, "", read))
         findings += [_finding(problem, defaults, around) for problem in problems]
-    return sources, findings
+    return documents, findings
 
 
 def merged(layers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -102,7 +102,7 @@ class Hooks:
             response = await self._read(request)
         except _Refused as refused:
             response = refused.answer
-        self._emit(WebhookReceived(self._clock(), response.result, response.forge, response.woken))
+        self._emit(WebhookReceived(self._clock(), response.result, response.forge))
         body = {
             "result": response.result.value,
             "message": response.words,

@@ -63,7 +63,8 @@ def test_an_approval_is_an_annotation_of_the_target_revision() -> None:
         body = await cluster.get(CONTROLLER_REVISION, "default", name)
         revision = revisions.revision_of(body)
         assert revision is not None
-        assert approval_annotations.approved_stages([revision], approved.target) == {"gpu"}
+        (approval,) = approval_annotations.approvals([revision], approved.target)
+        assert approval.stage == "gpu"
         again = await rollout_approvals.approve(cluster, StageRequest("agent", "gpu", "default"))
         assert again.target.uid == approved.target.uid
 

@@ -19,7 +19,6 @@ from gitops_ds.model.sources.bundle import (
     Manifest,
     Origin,
     Pointer,
-    RolloutSource,
 )
 from gitops_ds.plan.rollouts import staging
 
@@ -73,7 +72,7 @@ def bundle(*manifests: Manifest, **policy: Any) -> Bundle:
         None,
         ClusterFacts("main"),
         {one.key: one for one in manifests},
-        rollouts={"agent": RolloutSource(policy, FILE)},
+        rollouts={"agent": policy},
     )
 
 

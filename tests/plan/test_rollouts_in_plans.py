@@ -19,10 +19,10 @@ from gitops_ds.model.rollouts.halted_rollout import HaltedRollout
 from gitops_ds.model.rollouts.rollout_policy import Revert
 from gitops_ds.model.rollouts.stage_approval import Approver, StageApproval, WaitingStage
 from gitops_ds.model.rollouts.staged_rollout import Halt, RolloutRecord
-from gitops_ds.model.sources.bundle import ManifestOrigin, Origin, Pointer, RolloutSource
+from gitops_ds.model.sources.bundle import ManifestOrigin, Origin, Pointer
 from gitops_ds.model.values import replace
 from gitops_ds.plan.rollouts import first_rollout, halted_rollouts, stage_approvals, staging
-from tests.plan.staged_objects import FILE, KEY, bundle, live, live_object, manifest, own, target
+from tests.plan.staged_objects import KEY, bundle, live, live_object, manifest, own, target
 
 HALT = Halt(1000.0, "canary", "CrashLoopBackOff on n1")
 HALTED = RolloutRecord(halt=HALT)
@@ -192,8 +192,8 @@ def test_a_rollout_that_can_end_by_itself_ends_first(
     assert first_rollout.running(old, in_git, current, newest) is None
 
 
-def source(policy: str) -> dict[str, RolloutSource]:
-    return {"agent": RolloutSource({"stages": [policy]}, FILE)} if policy else {}
+def source(policy: str) -> dict[str, dict[str, Any]]:
+    return {"agent": {"stages": [policy]}} if policy else {}
 
 
 OTHER = Key("", "ConfigMap", "infra", "other")

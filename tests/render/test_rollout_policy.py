@@ -42,13 +42,11 @@ def test_the_nearest_file_wins_key_by_key_and_lists_are_replaced() -> None:
         environment="rollout: {limits: {parked: 5%, atRisk: {perZone: 50%}}}\n",
     )
     assert findings(rendered) == []
-    assert rendered.rollouts["a"].document == {
+    assert rendered.rollouts["a"] == {
         "stages": ["canary", "rest"],
         "limits": {"parked": "5%", "atRisk": {"nodes": 3, "perZone": "10%"}},
     }
-    assert rendered.rollouts["a"].at.file == FILE
-    assert rendered.rollouts["cni"].document["stages"] == ["rest"]
-    assert rendered.rollouts["cni"].at.file == "clusters/one.yaml"
+    assert rendered.rollouts["cni"]["stages"] == ["rest"]
 
 
 @pytest.mark.parametrize(

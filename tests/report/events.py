@@ -145,7 +145,7 @@ def _special() -> Iterator[Event]:
     yield from _of_controllers()
     yield StartupTaintsRemoved(1.0, "node", "uid", (OWN,), 5.0)
     for result in requests.WebhookResult:
-        yield requests.WebhookReceived(1.0, result, "github", ("id",))
+        yield requests.WebhookReceived(1.0, result, "github")
     for lost in (0, 3):
         yield notifications.NotificationFailed(1.0, "ops", "HTTP 500", lost)
     for before in Condition:

@@ -243,8 +243,8 @@ def test_the_annotation_of_the_target_revision_names_the_approved_stages(
     target = RolloutTarget(
         "5d9f", template, revision.name, revision.uid, staged=True, hashes=frozenset({"5d9f"})
     )
-    assert approval_annotations.approved_stages([revision], target) == stages
-    assert not approval_annotations.approved_stages([revision], replace(target, uid="another"))
+    assert {one.stage for one in approval_annotations.approvals([revision], target)} == stages
+    assert not approval_annotations.approvals([revision], replace(target, uid="another"))
 
 
 @pytest.mark.parametrize(
@@ -272,7 +272,7 @@ def test_with_approvers_only_their_approvals_of_this_target_count(
     target = RolloutTarget(
         "5d9f", template, revision.name, revision.uid, staged=True, hashes=frozenset({"5d9f"})
     )
-    assert approval_annotations.approved_stages([revision], target) == stages
+    assert {one.stage for one in approval_annotations.approvals([revision], target)} == stages
 
 
 def selecting(world: RolloutWorld, spec: dict[str, Any]) -> None:

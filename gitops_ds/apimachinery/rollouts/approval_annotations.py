@@ -27,11 +27,6 @@ def approvals(known: Iterable[Revision], target: RolloutTarget) -> tuple[StageAp
     return tuple(one for one in read(annotations) if one.hash in ("", target.hash))
 
 
-def approved_stages(known: Iterable[Revision], target: RolloutTarget) -> frozenset[str]:
-    """The stages of the target that are approved."""
-    return frozenset(one.stage for one in approvals(known, target))
-
-
 def annotated(stages: Iterable[StageApproval]) -> str:
     """The text of `gitops-ds.io/approve`: `STAGE=HASH` or `STAGE`, separated by commas."""
     words = (f"{one.stage}={one.hash}" if one.hash else one.stage for one in stages)

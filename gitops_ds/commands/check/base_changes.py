@@ -89,18 +89,6 @@ def against(
     )
 
 
-def text(checked: CheckResult) -> str:
-    """The changes, for a terminal; empty without a base."""
-    if checked.changed is None:
-        return ""
-    text = [""]
-    for group in checked.changed:
-        where = f" in {', '.join(filter(None, group.clusters))}" if any(group.clusters) else ""
-        text.append(f"Changes{where}:")
-        text += [line for change in group.changes for line in lines(change, group)] + [""]
-    return "\n".join(text if checked.changed else ["", "No object changes.", ""])
-
-
 def lines(change: Change, group: ClusterChange) -> list[str]:
     """One change and its outlook as text."""
     look = group.outlooks.get(change.key, outlook.NOTHING)

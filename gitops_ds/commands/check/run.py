@@ -25,15 +25,6 @@ from gitops_ds.plan.rollouts import cluster_waves
 from gitops_ds.render import bundle as rendering
 
 
-async def check(
-    repository: open_repository.RepositoryRef, at: str | None, options: CheckOptions
-) -> CheckResult:
-    """Renders and checks every cluster, once for each side. Raises UsageError for a missing base or
-    cluster.
-    """
-    return of(await sides(repository, at, options), options)
-
-
 async def sides(
     repository: open_repository.RepositoryRef,
     at: str | None,

@@ -22,8 +22,8 @@ def examine(
     if not names:
         return
     for bundle in bundles:
-        for agent, source in sorted(bundle.rollouts.items()):
-            for stage in rollout_policy.decode(source.document).stages:
+        for agent, document in sorted(bundle.rollouts.items()):
+            for stage in rollout_policy.decode(document).stages:
                 unknown = set(stage.approval.from_) - names if stage.approval else set()
                 if not unknown:
                     continue

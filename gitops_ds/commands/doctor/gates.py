@@ -52,8 +52,8 @@ async def examine(settings: MetricsSettings, bundles: Iterable[Bundle]) -> Async
 
 def _used(bundle: Bundle) -> Iterator[_Used]:
     used: dict[tuple[str, str, ProbeKind], _Used] = {}
-    for agent, source in bundle.rollouts.items():
-        policy = rollout_policy.decode(source.document)
+    for agent, document in bundle.rollouts.items():
+        policy = rollout_policy.decode(document)
         for stage in policy.stages:
             for probe in gate_results.probes(policy, stage):
                 one = _Used(agent, probe.gate, probe.kind, policy.gate(probe.gate))

@@ -22,7 +22,6 @@ from gitops_ds.model.decision import (
     PromoteRevision,
     RecordRollout,
     ReleasePod,
-    StatusUpdate,
 )
 from gitops_ds.model.events.definition import EventDefinition, Level, Notice, Sample, Tone
 from gitops_ds.model.objects import Key, Resource
@@ -216,8 +215,6 @@ class StatusWritten(ControllerEvent, frozen=True):
 
     definition = EventDefinition("StatusWritten")
 
-    status: StatusUpdate
-
 
 class StatusFailed(ControllerEvent, frozen=True):
     """A status update that the API server refused."""
@@ -235,10 +232,6 @@ class Listed(Event, frozen=True):
     """A list of all objects of a kind: at the start, or after the loss of a watch."""
 
     definition = EventDefinition("Listed")
-
-    resource: Resource
-    objects: int
-    version: str
 
 
 class WatchFailed(Event, frozen=True):

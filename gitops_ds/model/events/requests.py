@@ -28,15 +28,12 @@ class WebhookResult(StrEnum):
 
 
 class WebhookReceived(RequestEvent, frozen=True):
-    """A request to the webhook. `forge` is empty without a valid signature; `woken` are ids of
-    states.
-    """
+    """A request to the webhook. `forge` is empty without a valid signature."""
 
     definition = EventDefinition("HookHeard", metric="gitopsds_webhook_requests")
 
     result: WebhookResult
     forge: str = ""
-    woken: tuple[str, ...] = ()
 
     @property
     def level(self) -> Level:

@@ -133,15 +133,6 @@ class Custom(msgspec.Struct, frozen=True):
     message: str = ""
 
 
-class RolloutSource(msgspec.Struct, frozen=True):
-    """The rollout policy of an agent: the document with the defaults of its cluster and
-    environment, and its place.
-    """
-
-    document: Body
-    at: Pointer
-
-
 class Bundle(msgspec.Struct, frozen=True):
     """All objects of one commit for one cluster, sorted by key.
 
@@ -169,5 +160,5 @@ class Bundle(msgspec.Struct, frozen=True):
     expected: Mapping[str, tuple[Alternatives, Alternatives]] = msgspec.field(default_factory=dict)
     refusals: tuple[Skipped, ...] = ()
     kept: frozenset[str] = frozenset()
-    rollouts: Mapping[str, RolloutSource] = msgspec.field(default_factory=dict)
+    rollouts: Mapping[str, Body] = msgspec.field(default_factory=dict)
     orders: Mapping[str, ClusterOrder] = msgspec.field(default_factory=dict)

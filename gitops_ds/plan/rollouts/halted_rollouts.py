@@ -29,7 +29,7 @@ def halted(bundle: Bundle, live: Live) -> Iterator[HaltedRollout]:
             continue
         annotations = revisions.annotations_of(target)
         old = live.objects.get(manifest.key) or {}
-        policy = rollout_policy.decode(bundle.rollouts[manifest.agent].document)
+        policy = rollout_policy.decode(bundle.rollouts[manifest.agent])
         yield HaltedRollout(
             daemonset=manifest.key,
             uid=str((old.get("metadata") or {}).get("uid") or ""),

@@ -32,7 +32,7 @@ def waiting(bundle: Bundle, live: Live) -> Iterator[WaitingStage]:
         if target is None or not target.staged:
             continue
         revision = next(one for one in known if one.uid == target.uid)
-        policy = rollout_policy.decode(bundle.rollouts[manifest.agent].document)
+        policy = rollout_policy.decode(bundle.rollouts[manifest.agent])
         stage = _current(policy, target_revisions.record_in(revision))
         if stage is None or stage.approval is None:
             continue

@@ -253,7 +253,7 @@ class _Staging(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def _policy(self) -> RolloutPolicy:
-        return rollout_policy.decode(self.bundle.rollouts[self.manifest.agent].document)
+        return rollout_policy.decode(self.bundle.rollouts[self.manifest.agent])
 
     def _stable(self, old: Body) -> Body:
         """The proven template; that of the rollout in progress if the DaemonSet has it early."""
@@ -274,13 +274,11 @@ class _Staging(msgspec.Struct, frozen=True, dict=True):
         return _template_of(self.manifest.body)
 
     def _daemonset(self, target: str, template: Body) -> Manifest:
-        source, body = self.bundle.rollouts[self.manifest.agent], self.manifest.body
+        policy, body = self.bundle.rollouts[self.manifest.agent], self.manifest.body
         metadata, spec = body["metadata"], body["spec"]
         annotations = {
             **(metadata.get("annotations") or {}),
-            names.ROLLOUT_POLICY: target_revisions.policy_text(
-                source.document, self.bundle.cluster.pools
-            ),
+            names.ROLLOUT_POLICY: target_revisions.policy_text(policy, self.bundle.cluster.pools),
             names.UPDATE_STRATEGY: _text(spec.get("updateStrategy") or {}),
             **({names.TARGET: target} if target or self._has_foreign_target else {}),
             names.PHASE: self._phase(target),
