@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gitops_ds.cli.output import plan_colours
+from gitops_ds.cli import plan
 from gitops_ds.cli.parameters import arguments, options
 
 if TYPE_CHECKING:  # --help imports none of these
@@ -170,7 +170,7 @@ def _show(made: Plan, args: ApplyArgs, writes: int | None) -> None:
     if args.output == "json":
         options.show_json(printers.as_json(made))
     elif writes is None:
-        click.echo(plan_colours.coloured(printers.as_text(made)), nl=False)
+        click.echo(plan.coloured(printers.as_text(made)), nl=False)
     else:
         for refusal in made.refusals:
             options.say(f"not applied: {refusal.message}")

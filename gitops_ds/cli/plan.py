@@ -9,12 +9,27 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gitops_ds.cli.output import plan_colours
 from gitops_ds.cli.parameters import arguments, candidates, options
+from gitops_ds.report import printable
 
 if TYPE_CHECKING:  # --help imports none of these
     from gitops_ds.model.sources.source_tree import SourceTree
     from gitops_ds.pipeline.open_repository import RepositoryRef
+
+_COLOURS = {"+": "green", "~": "yellow", "-": "red", "!": "magenta"}
+
+
+def coloured(text: str) -> str:
+    """The lines of a plan, coloured by sign. They quote Git, the cluster and its API server, so
+    control characters and workflow commands are escaped.
+    """
+    lines = printable.block(text).splitlines(keepends=True)
+    return "".join(
+        click.style(line, fg=_COLOURS[line[2]])
+        if line[:2] == "  " and line[2:3] in _COLOURS
+        else line
+        for line in lines
+    )
 
 
 # the options of the commands that show changes
@@ -110,7 +125,7 @@ async def _plan(args: PlanArgs) -> int:
         case "markdown":
             click.echo(printers.as_markdown(made), nl=False)
         case _:
-            click.echo(plan_colours.coloured(printers.as_text(made)), nl=False)
+            click.echo(coloured(printers.as_text(made)), nl=False)
     return 1 if args.exit_code and (made.writes or made.held) else 0
 
 

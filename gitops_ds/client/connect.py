@@ -9,7 +9,7 @@ import msgspec
 
 from gitops_ds import errors
 from gitops_ds.client.fence import Fence
-from gitops_ds.client.request_counter import RequestCounter
+from gitops_ds.client.transport import RequestCounter
 from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.sources.bundle import ClusterFacts
 from gitops_ds.model.values import replace

@@ -289,11 +289,6 @@ def _retry_after(error: ClusterError) -> float:
     return error.retry_after if isinstance(error, TooManyRequests | ServerFault) else 0.0
 
 
-def version_number(version: str) -> int:
-    """A version as a number; 0 for one that is not numeric, which is never expected."""
-    return int(version) if version.isascii() and version.isdigit() else 0
-
-
 def _is_before(version: str, followed: str) -> bool:
     """Whether a version is older than the followed one; versions that are not numeric are never
     compared.

@@ -7,11 +7,10 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Generic, TypeVar, cast
 
-from gitops_ds.client import informer
 from gitops_ds.client.informer import Failing, InformerEvent, WorldVersion
 from gitops_ds.errors import ClusterUnreachable, ServerFault
 from gitops_ds.model.cluster import EventType, Listing, WatchEvent
-from gitops_ds.model.objects import Body, Key, key_of
+from gitops_ds.model.objects import Body, Key, key_of, version_number
 
 V = TypeVar("V")
 Listener = Callable[[tuple[WatchEvent, ...]], None]
@@ -83,10 +82,9 @@ class InformerStore(Generic[V]):
         if (
             key in self._objects
             if version == ""
-            else informer.version_number(self._versions.get(key, ""))
-            < informer.version_number(version)
+            else version_number(self._versions.get(key, "")) < version_number(version)
         ):
-            self._expected[key] = informer.version_number(version)
+            self._expected[key] = version_number(version)
             self._update_level()
 
     def expect_nothing(self) -> None:
@@ -108,7 +106,7 @@ class InformerStore(Generic[V]):
         if (expected := self._expected.get(key)) is not None and (
             event.type is EventType.DELETED
             or ending
-            or 0 < expected <= informer.version_number(event.version)
+            or 0 < expected <= version_number(event.version)
         ):
             del self._expected[key]
         if event.type is EventType.DELETED:

@@ -20,8 +20,7 @@ from gitops_ds.apimachinery import field_projection
 from gitops_ds.client import wire
 from gitops_ds.client.body_interning import BodyCache
 from gitops_ds.client.config import ClientConfig
-from gitops_ds.client.request_counter import RequestCounter
-from gitops_ds.client.transport import REQUEST_SECONDS, Request, Transport
+from gitops_ds.client.transport import REQUEST_SECONDS, Request, RequestCounter, Transport
 from gitops_ds.http_library import aiohttp
 from gitops_ds.model import names
 from gitops_ds.model.cluster import (

@@ -14,7 +14,9 @@ import socket
 import ssl
 import time
 import weakref
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -24,11 +26,19 @@ import yarl
 from gitops_ds import errors
 from gitops_ds.client import status_errors
 from gitops_ds.client.config import ClientConfig
-from gitops_ds.client.request_counter import RequestCounter
 from gitops_ds.http_library import aiohttp
 
 if TYPE_CHECKING:
     from aiohttp.abc import AbstractStreamWriter
+
+
+@dataclass(slots=True)
+class RequestCounter:
+    """Requests that were sent, and answers by method and status code (empty: no answer)."""
+
+    sent: int = 0
+    answered: Counter[tuple[str, str]] = field(default_factory=Counter)
+
 
 AWAY = 5.0  # seconds without any answer before requests are throttled
 SLOWLY = 30.0  # seconds

@@ -17,7 +17,6 @@ from gitops_ds.apimachinery import revisions, rollout_status
 from gitops_ds.apimachinery.rollouts import target_revisions
 from gitops_ds.client import informer
 from gitops_ds.commands import watched_agents
-from gitops_ds.daemonset.pending_writes import number_of
 from gitops_ds.fleet import agents, staged_health
 from gitops_ds.model import names
 from gitops_ds.model.cluster import Cluster, EventType, Listing, Selection, WatchEvent
@@ -28,6 +27,7 @@ from gitops_ds.model.objects import (
     Key,
     Resource,
     key_of,
+    version_number,
 )
 from gitops_ds.model.rollouts.rollout_progress import RolloutProgress
 from gitops_ds.model.rollouts.staged_rollout import Halt
@@ -212,7 +212,10 @@ class _PendingRollouts:
             self._end_if_halted(key)
 
     def _judge(self, body: Body) -> None:
-        key, version = key_of(body), number_of(str(body["metadata"].get("resourceVersion") or ""))
+        key, version = (
+            key_of(body),
+            version_number(str(body["metadata"].get("resourceVersion") or "")),
+        )
         if key not in self.messages or version < self._versions[key]:
             return
         self._versions[key] = version

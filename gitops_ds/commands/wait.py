@@ -18,7 +18,6 @@ import msgspec
 from gitops_ds import errors
 from gitops_ds.commands import rollout_waiter, watched_agents
 from gitops_ds.commands.rollout_waiter import RolloutListener
-from gitops_ds.daemonset.pending_writes import number_of
 from gitops_ds.deployer import source_status_store, state_store
 from gitops_ds.fleet import agents
 from gitops_ds.fleet.agents import Agent
@@ -27,7 +26,7 @@ from gitops_ds.model import names
 from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.daemonset import Counts
 from gitops_ds.model.health import HealthState
-from gitops_ds.model.objects import DAEMONSET, CommitId, Key, short
+from gitops_ds.model.objects import DAEMONSET, CommitId, Key, short, version_number
 from gitops_ds.model.rollouts.rollout_progress import RolloutProgress
 from gitops_ds.model.values import replace
 
@@ -196,7 +195,7 @@ async def _version(cluster: Cluster, key: Key) -> int:
     rollout changes only annotations, not the generation.
     """
     body = await cluster.get(DAEMONSET, key.namespace, key.name)
-    return number_of(str(body["metadata"].get("resourceVersion") or ""))
+    return version_number(str(body["metadata"].get("resourceVersion") or ""))
 
 
 class _Includes:
@@ -252,7 +251,7 @@ async def _rolled_out(
     changes = tracker.changed()
     while True:
         agent = agents.find_agent(tracker.agents(), options.name, options.namespace)
-        if number_of(agent.seen.daemonset.version) < version:
+        if version_number(agent.seen.daemonset.version) < version:
             await anext(changes)
             continue
         options.progress(agent.key, agents.nodes_done(agent))

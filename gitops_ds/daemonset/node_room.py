@@ -13,10 +13,9 @@ import msgspec
 
 from gitops_ds.apimachinery import capacity
 from gitops_ds.apimachinery.capacity import Amounts, Port
-from gitops_ds.daemonset.pending_writes import number_of
 from gitops_ds.model.cluster import EventType
 from gitops_ds.model.decision import Decision, FreeCapacity
-from gitops_ds.model.objects import NODE, POD, Body, Key, Resource
+from gitops_ds.model.objects import NODE, POD, Body, Key, Resource, version_number
 
 _ENDED = frozenset(("Failed", "Succeeded"))
 
@@ -53,7 +52,7 @@ class NodeCapacity:
         if resource == NODE:
             self._nodes = {_name(body): capacity.allocatable(body) for body in items}
         elif resource == POD:
-            self._passed = number_of(version)
+            self._passed = version_number(version)
             self._pods, self._by_node = {}, {}
             for body in items:
                 self._put(body)
@@ -69,7 +68,7 @@ class NodeCapacity:
         if resource == NODE:
             return self._node(body, gone=type is EventType.DELETED)
         if resource == POD:
-            self._passed = max(self._passed, number_of(version))
+            self._passed = max(self._passed, version_number(version))
             if type is EventType.DELETED or (body.get("status") or {}).get("phase") in _ENDED:
                 return set(self._waiting) if self._drop(_uid(body)) else set()
             self._put(body)
@@ -77,7 +76,10 @@ class NodeCapacity:
 
     def wrote(self, pod: Body) -> None:
         """Adds the reply to the creation of a pod, unless its watch has shown a later version."""
-        if number_of(str((pod.get("metadata") or {}).get("resourceVersion") or "")) > self._passed:
+        if (
+            version_number(str((pod.get("metadata") or {}).get("resourceVersion") or ""))
+            > self._passed
+        ):
             self._put(pod)
 
     def remember(self, key: Key, decision: Decision) -> None:

@@ -17,6 +17,8 @@ from typing import Generic, TypeVar
 
 import msgspec
 
+from gitops_ds.model.objects import version_number
+
 T = TypeVar("T")
 
 LAPSES_AFTER = 300.0  # seconds
@@ -40,7 +42,7 @@ class PendingWrites(Generic[T]):
 
     def wrote(self, uid: str, value: T, version: str, now: float) -> None:
         """Keeps a reply, unless the watch has shown as much already."""
-        number = number_of(version)
+        number = version_number(version)
         reply = self._replies.get(uid)
         if number > self._passed and (reply is None or reply.version <= number):
             self._replies[uid] = _WriteReply(value, number, now)
@@ -48,7 +50,7 @@ class PendingWrites(Generic[T]):
 
     def advance(self, version: str) -> None:
         """Records the version that the watch has reached."""
-        self._passed = max(self._passed, number_of(version))
+        self._passed = max(self._passed, version_number(version))
         while self._order and self._order[0][0] <= self._passed:
             number, uid = heapq.heappop(self._order)
             reply = self._replies.get(uid)
@@ -64,7 +66,9 @@ class PendingWrites(Generic[T]):
         dropped.
         """
         lost = {
-            uid: reply for uid, reply in self._earlier.items() if reply.version > number_of(version)
+            uid: reply
+            for uid, reply in self._earlier.items()
+            if reply.version > version_number(version)
         }
         before, self._earlier = len(self._replies), {}
         self._replies = {
@@ -92,7 +96,7 @@ class PendingWrites(Generic[T]):
     def at(self, uid: str, version: str) -> T | None:
         """The reply, if it is this version of the object, and the watch has not shown it yet."""
         reply = self._replies.get(uid)
-        return None if reply is None or reply.version != number_of(version) else reply.value
+        return None if reply is None or reply.version != version_number(version) else reply.value
 
     def __iter__(self) -> Iterator[tuple[str, T]]:
         """All replies that replace objects, by UID."""
@@ -105,11 +109,6 @@ class PendingWrites(Generic[T]):
         if not self._replies:
             return watched
         return {**{uid_of(item): item for item in watched}, **dict(self)}.values()
-
-
-def number_of(version: str) -> int:
-    """A resourceVersion as a number; 0 for an invalid one, so that it delays nothing."""
-    return int(version) if version.isascii() and version.isdigit() else 0
 
 
 WINDOW = 60.0  # seconds

@@ -127,3 +127,11 @@ SECRET = Resource("", "v1", "Secret", "secrets", namespaced=True)
 NAMESPACE = Resource("", "v1", "Namespace", "namespaces", namespaced=False)
 EVENT = Resource("", "v1", "Event", "events", namespaced=True)
 LEASE = Resource("coordination.k8s.io", "v1", "Lease", "leases", namespaced=True)
+
+
+def version_number(version: str) -> int:
+    """A resourceVersion as a number; 0 for one that is not numeric, so that nothing waits for it.
+
+    Versions are compared: https://kubernetes.io/docs/reference/using-api/api-concepts/
+    """
+    return int(version) if version.isascii() and version.isdigit() else 0

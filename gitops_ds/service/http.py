@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from gitops_ds.client.leader_lease import Election
-from gitops_ds.client.request_counter import RequestCounter
+from gitops_ds.client.transport import RequestCounter
 from gitops_ds.controller.controller import Controller
 from gitops_ds.fleet import reporter
 from gitops_ds.model.events.base import Emit, Event

@@ -13,7 +13,7 @@ from gitops_ds.client import connect
 from gitops_ds.client.connect import Connection
 from gitops_ds.client.fence import Fence
 from gitops_ds.client.leader_lease import Election
-from gitops_ds.client.request_counter import RequestCounter
+from gitops_ds.client.transport import RequestCounter
 from gitops_ds.controller import conflict_probe
 from gitops_ds.controller.powers import Powers
 from gitops_ds.model.cluster import Cluster

@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
@@ -21,18 +22,56 @@ from gitops_ds.fleet.tracker import StatusTracker
 from gitops_ds.model.events.base import Event, WatchFailed
 from gitops_ds.model.events.cluster_waves import ReportsRead
 from gitops_ds.model.events.deployer import GitTimed
+from gitops_ds.model.events.drift import DriftEvent
 from gitops_ds.model.events.startup_taints import NodeEvent
-from gitops_ds.model.objects import Body, CommitId, Key
+from gitops_ds.model.objects import Body, CommitId, Key, short
 from gitops_ds.model.sources.bundle import Manifest, Pool
 from gitops_ds.model.sources.source_status import SourceStatus
 from gitops_ds.model.sources.source_tree import CommitInfo
 from gitops_ds.model.startup_taints import NodeWait
 from gitops_ds.settings.page import PageSettings
+from gitops_ds.telemetry import log_lines
 from gitops_ds.web.page import access, routes
 from gitops_ds.web.page.access import AccessKind, PageGuard, PageToken
-from gitops_ds.web.page.event_feed import EventFeed
 from gitops_ds.web.page.view import PageEvent
 from gitops_ds.web.server import Routes
+
+KEPT = 500
+
+
+class EventFeed:
+    """The last `kept` lines. `changed` is called after each new one."""
+
+    def __init__(self, changed: Callable[[], None] = lambda: None, kept: int = KEPT) -> None:
+        self._events: deque[PageEvent] = deque(maxlen=kept)
+        self._changed = changed
+
+    def handle(self, event: Event) -> None:
+        """Adds the event, unless it has no text or the page omits its kind."""
+        text = log_lines.line(event)
+        if text is None or not event.definition.on_page:
+            return
+        about = None if isinstance(event, DriftEvent) else event.about
+        commit = str(getattr(event, "commit", None) or "")
+        words = _without_repeats(event, text, commit)
+        line = PageEvent(event.at, event.definition.kind, words, event.tone, about, commit)
+        self._events.appendleft(line)
+        self._changed()
+
+    def events(self) -> Sequence[PageEvent]:
+        """The lines, newest first."""
+        return tuple(self._events)
+
+
+def _without_repeats(event: Event, text: str, commit: str) -> str:
+    """The text without the content of the other columns: level, reason, and object or commit."""
+    about = str(event.about or "")
+    text = text.removeprefix("warning: ").removeprefix("not applied: ")
+    text = text.removeprefix(f"{about}: ").removeprefix(f"{event.kube_reason} ")
+    if event.about is None and commit:
+        return text.removeprefix("new ").removeprefix(f"commit {short(commit)} ")
+    return text if text.startswith(about) else text.replace(f" {about}", "", 1)
+
 
 PATIENCE = 0.02  # seconds that a page waits for Git; later replies update it
 POLL_UPDATES_EVERY = 60.0  # seconds between updates of the time of the last poll

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from pathlib import Path
 
-from gitops_ds.cli.output import file_line
+from gitops_ds.cli.repository import check
 from gitops_ds.model import progress
 from tests.cluster import program
 from tests.plan.world import daemonset
@@ -13,7 +13,7 @@ from tests.plan.world import daemonset
 
 def test_the_line_begins_after_a_second_and_is_erased() -> None:
     stream, times = io.StringIO(), iter([0.0, 0.5, 1.5, 1.55, 2.0])
-    with file_line.shown(stream, 30, lambda: next(times)):
+    with check.file_shown(stream, 30, lambda: next(times)):
         for file in ("early.yaml", "agents/a.yaml", "soon.yaml", "agents/" + "b" * 40):
             progress.at(file)
     erase = "\r\x1b[K"
@@ -24,7 +24,7 @@ def test_the_line_begins_after_a_second_and_is_erased() -> None:
 
 def test_a_short_check_shows_nothing() -> None:
     stream = io.StringIO()
-    with file_line.shown(stream, 80):
+    with check.file_shown(stream, 80):
         progress.at("a.yaml")
     assert stream.getvalue() == ""
 

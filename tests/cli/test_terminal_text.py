@@ -13,7 +13,7 @@ from typing import Any
 import click
 import pytest
 
-from gitops_ds.cli.output import plan_colours
+from gitops_ds.cli import plan as plan_command
 from gitops_ds.deployer import source_status_store
 from gitops_ds.model import names
 from gitops_ds.model.change import Change, FieldChange, Operation, Plan
@@ -133,7 +133,7 @@ def test_a_plan_has_the_lines_of_its_changes_only() -> None:
     change = Change(Operation.UPDATE, KEY, None, (FieldChange(path, BAD, f"a{BAD}"),))
     skipped = Skipped(SkipReason.REFUSED, f"{BAD}\n::add-mask::a", KEY)
     plan = Plan(CommitId("a" * 40), "main", (change,), (skipped,), "hash")
-    lines = click.unstyle(plan_colours.coloured(printers.as_text(plan))).split("\n")
+    lines = click.unstyle(plan_command.coloured(printers.as_text(plan))).split("\n")
     assert all(line.isprintable() and not line.lstrip().startswith("::") for line in lines)
     assert not any(line.startswith("  -") for line in lines)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gitops_ds.client import config, rest
-from gitops_ds.client.request_counter import RequestCounter
+from gitops_ds.client.transport import RequestCounter
 from gitops_ds.model.cluster import EVERYTHING
 from gitops_ds.model.objects import POD
 from tests import controlplane

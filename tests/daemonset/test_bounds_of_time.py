@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gitops_ds.daemonset import decide, memory, pending_writes
+from gitops_ds.daemonset import decide, memory
 from gitops_ds.daemonset.competing_controller import Rivals
 from gitops_ds.daemonset.owner_index import Owned
 from gitops_ds.daemonset.pending_writes import OFTEN, WINDOW, PendingWrites, Repetition
@@ -12,6 +12,7 @@ from gitops_ds.daemonset.rollout_simulation import RolloutPace
 from gitops_ds.daemonset.workqueue import BACKOFF, WorkQueue
 from gitops_ds.model import names
 from gitops_ds.model.decision import FailedPodBackoff
+from gitops_ds.model.objects import version_number
 from tests.daemonset.world import World, daemonset, node, rolling
 
 
@@ -182,7 +183,7 @@ def test_a_deleted_key_has_no_failures_when_it_returns() -> None:
     ("version", "number"), [("", 0), ("x", 0), ("-1", 0), ("\u0661", 0), ("1", 1), ("20", 20)]
 )
 def test_a_version_that_is_not_a_number_delays_nothing(version: str, number: int) -> None:
-    assert pending_writes.number_of(version) == number
+    assert version_number(version) == number
 
 
 def test_the_first_version_of_a_cluster_is_kept_until_the_watch_shows_it() -> None:

@@ -17,7 +17,7 @@ from gitops_ds.errors import SettingsError, UsageError
 from gitops_ds.settings.base import decode
 from gitops_ds.settings.page import PageSettings
 from gitops_ds.web import connection_limits
-from gitops_ds.web.page import access, assets, routes
+from gitops_ds.web.page import access, rendering, routes
 from gitops_ds.web.page.access import AccessKind, AccessVerdict, PageGuard, PageRequest, PageToken
 from gitops_ds.web.page.pages import Book
 from tests.page import fleets
@@ -224,7 +224,7 @@ def test_every_answer_has_the_strict_headers(tmp_path: Path) -> None:
             "/agents/x/y",
             "/nodes",
             "/events",
-            "/" + assets.PATHS["css"],
+            "/" + rendering.PATHS["css"],
         ):
             answer = await client.get(path)
             policy = answer.headers["Content-Security-Policy"]
@@ -314,7 +314,7 @@ def test_links_lead_home_from_every_depth() -> None:
             found = re.findall(r'(?:href|src|action|data-live)="([^"]*)"', html)
             assert found
             assert not [link for link in found if link.startswith("/")]
-            assert "../" * path.count("/") + assets.PATHS["css"] in found
+            assert "../" * path.count("/") + rendering.PATHS["css"] in found
 
     asyncio.run(done())
 

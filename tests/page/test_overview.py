@@ -17,8 +17,8 @@ from gitops_ds.model.objects import CommitId, Key
 from gitops_ds.model.sources.bundle import Pool, Requirement
 from gitops_ds.model.sources.source_status import Condition, SourceStatus
 from gitops_ds.model.values import replace
+from gitops_ds.service.page_view import EventFeed
 from gitops_ds.web.page import rendering
-from gitops_ds.web.page.event_feed import EventFeed
 from gitops_ds.web.page.pages import Book
 from tests.fleet.staged_world import FAST, watched
 from tests.page import fleets

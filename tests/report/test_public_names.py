@@ -15,11 +15,11 @@ import pytest
 from gitops_ds.model.decision import Action
 from gitops_ds.model.events import base
 from gitops_ds.model.events.base import Event
+from gitops_ds.service.page_view import EventFeed
 from gitops_ds.telemetry import log_lines
 from gitops_ds.telemetry.kube_events import EventRecorder, InvolvedObject
 from gitops_ds.telemetry.metrics import Metrics
 from gitops_ds.telemetry.notifications import NotificationBuilder
-from gitops_ds.web.page.event_feed import EventFeed
 from tests import goldens
 from tests.report.events import AGENT, POD, TEXT, concrete, made, samples
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import date
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 import click
 import msgspec
 
 from gitops_ds.cli.output import check_output
 from gitops_ds.cli.parameters import arguments, candidates, options
+from gitops_ds.model import plain_text, progress
 
 if TYPE_CHECKING:
     from gitops_ds.commands.check.model import CheckResult
@@ -185,11 +187,11 @@ def _progress(*, quiet: bool) -> AbstractContextManager[None]:
     import shutil
     import sys
 
-    from gitops_ds.cli.output import file_line, rollout_display
+    from gitops_ds.cli.output import rollout_display
 
     if quiet or not rollout_display.on_terminal():
         return nullcontext()
-    return file_line.shown(sys.stderr, shutil.get_terminal_size().columns)
+    return file_shown(sys.stderr, shutil.get_terminal_size().columns)
 
 
 def _request(args: CheckArgs) -> _CheckRequest:
@@ -323,3 +325,47 @@ def _fix(
     autofix.write(fixed, request.repository, checked.snapshot)
     check_output.report_fixes(fixed, quiet=request.args.quiet)
     return fixed.checked
+
+
+LINE_AFTER, LINE_EVERY = 1.0, 0.1  # seconds until the line is shown, and between two of its texts
+_ERASE = "\r\x1b[K"
+
+
+class FileLine:
+    """A line that is overwritten in place, without a thread, because `check` forks."""
+
+    def __init__(self, stream: TextIO, width: int, clock: Callable[[], float]) -> None:
+        """`clock` returns seconds."""
+        self._stream, self._width, self._clock = stream, width, clock
+        self._began = clock()
+        self._next = self._began + LINE_AFTER
+
+    def show(self, file: str) -> None:
+        """Shows a file, if it is time for another text."""
+        now = self._clock()
+        if now < self._next:
+            return
+        self._next = now + LINE_EVERY
+        text = f"checking, {now - self._began:.0f} s: {plain_text.line(file)}"
+        self._stream.write(_ERASE + text[: self._width - 1])
+        self._stream.flush()
+
+    def erase(self) -> None:
+        """Removes the line."""
+        if self._next > self._began + LINE_AFTER:
+            self._stream.write(_ERASE)
+            self._stream.flush()
+
+
+@contextmanager
+def file_shown(
+    stream: TextIO, width: int, clock: Callable[[], float] = time.monotonic
+) -> Iterator[None]:
+    """Shows the files that are processed in this context."""
+    line = FileLine(stream, width, clock)
+    token = progress.listener.set(line.show)
+    try:
+        yield
+    finally:
+        progress.listener.reset(token)
+        line.erase()

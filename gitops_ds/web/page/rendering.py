@@ -8,24 +8,52 @@ changed ones. No value can contain such a comment, since all values are escaped.
 from __future__ import annotations
 
 import gzip
+import hashlib
 import math
 import re
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
+from importlib import resources
 from typing import Any
 
 import jinja2
+import msgspec
 from markupsafe import Markup
 
 from gitops_ds import __version__
 from gitops_ds.fleet.agents import Agent
 from gitops_ds.model.objects import short
 from gitops_ds.redaction import texts
-from gitops_ds.web.page import assets, formatting, node_map, rows
+from gitops_ds.web.page import formatting, node_map, rows
 from gitops_ds.web.page.node_map import FleetMap, NodeGroup
 from gitops_ds.web.page.view import View
+
+_TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
+
+
+class Asset(msgspec.Struct, frozen=True):
+    """A file, plain and with gzip."""
+
+    type: str
+    data: bytes
+    small: bytes
+
+
+def _load() -> tuple[Mapping[str, Asset], Mapping[str, str]]:
+    assets, paths = {}, {}
+    for name in ("page.css", "page.js", "icon.svg"):
+        stem, _, ending = name.partition(".")
+        data = (resources.files("gitops_ds.web.page") / "static" / name).read_bytes()
+        path = f"static/{stem}-{hashlib.sha256(data).hexdigest()[:16]}.{ending}"
+        assets[path] = Asset(_TYPES[ending], data, gzip.compress(data, 9, mtime=0))
+        paths["icon" if ending == "svg" else ending] = path
+    return assets, paths
+
+
+ASSETS, PATHS = _load()
+
 
 _PIECE = re.compile(r'<!--live-->(<[a-z]+ id="([^"]+)".*?)<!--/live-->', re.DOTALL)
 _MARK = re.compile(r"<!--/?live-->")
@@ -71,7 +99,7 @@ def _jinja() -> jinja2.Environment:
         "cells": cells,
         "squares": squares,
         "node_names": node_names,
-        "files": assets.PATHS,
+        "files": PATHS,
         "version": __version__,
         "states": tuple(node_map.STATES.items()),
         "words_of": node_map.STATES,

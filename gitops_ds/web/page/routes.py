@@ -16,9 +16,8 @@ from gitops_ds import errors
 from gitops_ds.web import connection_limits
 from gitops_ds.web.page import access
 from gitops_ds.web.page.access import AccessKind, AccessVerdict, PageGuard, PageRequest
-from gitops_ds.web.page.assets import ASSETS
 from gitops_ds.web.page.pages import Book
-from gitops_ds.web.page.rendering import Drawn
+from gitops_ds.web.page.rendering import ASSETS, Drawn
 from gitops_ds.web.page.view import View
 from gitops_ds.web.server import Routes
 

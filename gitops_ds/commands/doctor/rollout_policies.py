@@ -1,4 +1,6 @@
-"""Whether the service can measure the gates of the rollout policies of a repository."""
+"""Whether the service can measure the gates of the rollout policies of a repository, and whether
+their stages can be approved.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,10 @@ from gitops_ds.model.sources.bundle import Bundle
 from gitops_ds.rollouts import gate_results
 from gitops_ds.service.rollouts import gate_meter
 from gitops_ds.settings.metrics import MetricsSettings
+from gitops_ds.settings.repository import RepositorySettings
 
-_ADVICE = "docs/rollouts.md, section Gates; the rollout holds until it can be measured"
+_APPROVERS = "add them to repository.approvers; docs/guides/approvals.md"
+_GATES = "docs/rollouts.md, section Gates; the rollout holds until it can be measured"
 
 
 class _Used(msgspec.Struct, frozen=True):
@@ -27,7 +31,7 @@ class _Used(msgspec.Struct, frozen=True):
     gate: Gate
 
 
-async def examine(settings: MetricsSettings, bundles: Iterable[Bundle]) -> AsyncIterator[Line]:
+async def gates(settings: MetricsSettings, bundles: Iterable[Bundle]) -> AsyncIterator[Line]:
     """One line for the Prometheus server and one for each webhook that is not permitted; none
     without measured gates.
     """
@@ -38,7 +42,7 @@ async def examine(settings: MetricsSettings, bundles: Iterable[Bundle]) -> Async
         problem = await gate_meter.problem(settings)
         text = f"gate {first.name} of {first.agent} cannot be measured: {problem}"
         yield (
-            Line("gates", CheckVerdict.BAD, text, _ADVICE)
+            Line("gates", CheckVerdict.BAD, text, _GATES)
             if problem
             else Line("gates", CheckVerdict.OK, "the Prometheus server answers queries")
         )
@@ -47,7 +51,7 @@ async def examine(settings: MetricsSettings, bundles: Iterable[Bundle]) -> Async
             continue
         if refused := gate_meter.refused(settings.webhooks, one.gate.webhook.url):
             text = f"gate {one.name} of {one.agent} cannot be measured: {refused}"
-            yield Line("gates", CheckVerdict.BAD, text, _ADVICE)
+            yield Line("gates", CheckVerdict.BAD, text, _GATES)
 
 
 def _used(bundle: Bundle) -> Iterator[_Used]:
@@ -59,3 +63,28 @@ def _used(bundle: Bundle) -> Iterator[_Used]:
                 one = _Used(agent, probe.gate, probe.kind, policy.gate(probe.gate))
                 used[agent, probe.gate, probe.kind] = one
     yield from used.values()
+
+
+def approvers(
+    repositories: Iterable[RepositorySettings], bundles: Iterable[Bundle]
+) -> Iterator[Line]:
+    """One line for each agent with a stage that no approver of the settings can approve; no lines
+    without approvers in any repository.
+    """
+    names = {name for one in repositories for name in one.approvers}
+    if not names:
+        return
+    for bundle in bundles:
+        for agent, document in sorted(bundle.rollouts.items()):
+            for stage in rollout_policy.decode(document).stages:
+                unknown = set(stage.approval.from_) - names if stage.approval else set()
+                if not unknown:
+                    continue
+                never = stage.approval is not None and unknown == set(stage.approval.from_)
+                effect = "can never be approved" if never else "is not approved by all of its names"
+                text = (
+                    f"stage {stage.name} of {agent} {effect}: the settings have no approver "
+                    f"{', '.join(sorted(unknown))}"
+                )
+                verdict = CheckVerdict.BAD if never else CheckVerdict.WARNING
+                yield Line("approvers", verdict, text, _APPROVERS)
