@@ -1,5 +1,5 @@
 """aiohttp, imported without the certificates of the system and without the C++ library, and what
-each request needs: a TLS context, a proxy.
+each request needs: a TLS context, a proxy. `send` is one request without a session.
 
 At its import aiohttp builds two TLS contexts for requests without one of their own, and loads all
 certificates of the system into each: 40 ms and 5 MiB of each process that connects to a cluster
@@ -18,10 +18,18 @@ import os
 import ssl
 import threading
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-__all__ = ["aiohttp", "proxy", "system_trust"]
+import msgspec
+
+from gitops_ds import __version__
+
+if TYPE_CHECKING:
+    import yarl
+
+__all__ = ["HttpRequest", "HttpResponse", "NoResponse", "aiohttp", "proxy", "send", "system_trust"]
 
 
 @functools.cache
@@ -65,3 +73,74 @@ os.environ["FROZENLIST_NO_EXTENSIONS"] = "1"  # frozenlist/__init__.py reads it 
 with _without_certificates():
     import aiohttp
 del os.environ["FROZENLIST_NO_EXTENSIONS"]
+
+
+class NoResponse(Exception):
+    """A request without a usable response. An address can be a secret, so the message has none."""
+
+
+class HttpRequest(msgspec.Struct, frozen=True):
+    """One request; `seconds` is the time for all of it. `trust` and `proxy` are those of the system
+    by default. A response has at most `most_bytes`; with 0 its body is not read.
+    """
+
+    method: str
+    url: str | yarl.URL
+    seconds: float
+    headers: Mapping[str, str] = msgspec.field(default_factory=dict)
+    body: bytes = b""
+    trust: ssl.SSLContext | None = None
+    proxy: str = ""
+    most_bytes: int = 0
+
+
+class HttpResponse(msgspec.Struct, frozen=True):
+    """The names of the headers are case-insensitive."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+async def send(request: HttpRequest) -> HttpResponse:
+    """The response, without redirects, cookies and compression. Raises NoResponse."""
+    timeout = aiohttp.ClientTimeout(total=request.seconds)
+    cookies = aiohttp.DummyCookieJar()
+    try:
+        async with (
+            aiohttp.ClientSession(
+                cookie_jar=cookies, timeout=timeout, auto_decompress=False
+            ) as session,
+            session.request(
+                request.method,
+                request.url,
+                data=request.body or None,
+                headers={
+                    "Accept-Encoding": "identity",
+                    "User-Agent": f"gitops-ds/{__version__}",
+                    **request.headers,
+                },
+                allow_redirects=False,
+                proxy=request.proxy or proxy(str(request.url)),
+                ssl=request.trust or system_trust(),
+            ) as reply,
+        ):
+            body = bytearray()
+            while request.most_bytes and (piece := await reply.content.readany()):
+                body += piece
+                if len(body) > request.most_bytes:
+                    raise NoResponse(f"the response is larger than {request.most_bytes >> 20} MiB")
+            return HttpResponse(reply.status, reply.headers, bytes(body))
+    except TimeoutError:
+        raise NoResponse("no response in time") from None
+    except (aiohttp.ClientError, OSError, ValueError) as error:
+        raise NoResponse(f"unreachable ({_cause(error)})") from None
+
+
+def _cause(error: Exception) -> str:
+    """The cause without the address, which the error's text contains."""
+    if isinstance(error, aiohttp.ClientSSLError):
+        return "its certificate is not trusted, or TLS fails"
+    inner = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
+    text = inner.strerror if isinstance(inner, OSError) else ""
+    return text or type(error).__name__

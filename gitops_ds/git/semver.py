@@ -89,11 +89,7 @@ def parse(text: str) -> Range:
 
 def _alternative(part: str, whole: str) -> RangeGroup:
     rest, comparisons, prereleases = part.strip(), list[Comparison](), False
-    if not rest:
-        raise errors.UsageError(
-            f"{whole!r} is not a version range; write ^1.2, ~1.2, >=1 <2, 1.x or 1.2.3"
-        )
-    while rest:
+    while rest or not comparisons:
         if not (term := _TERM.match(rest)):
             raise errors.UsageError(
                 f"{whole!r} is not a version range; write ^1.2, ~1.2, >=1 <2, 1.x or 1.2.3"

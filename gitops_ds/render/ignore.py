@@ -6,6 +6,7 @@ pattern times that of the path.
 
 from __future__ import annotations
 
+import fnmatch
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import PurePosixPath
@@ -102,49 +103,27 @@ def _pattern(line: str, *, anchored: bool) -> Pattern | None:
     if not line:
         return None
     anywhere = not anchored and "/" not in line
-    globs = line.removeprefix("/").split("/")
-    try:
-        parts = tuple(
-            None if glob == "**" else re.compile(_translate(glob), re.DOTALL) for glob in globs
-        )
-    except re.error:
-        return None  # in git, too, a malformed class such as [z-a] matches nothing
+    parts = tuple(
+        None if glob == "**" else _translate(glob) for glob in line.removeprefix("/").split("/")
+    )
     return Pattern((None, *parts) if anywhere else parts, back, folders)
 
 
-def _translate(glob: str) -> str:
-    """A glob without slashes as a regular expression for a name.
-
-    Without backtracking: every star but the last matches up to the first occurrence of its
-    successor. No other choice could match more.
+def _translate(glob: str) -> re.Pattern[str]:
+    """A glob without slashes as a regular expression for a name; those of fnmatch do not backtrack.
+    A malformed class such as [z-a] matches nothing, as in git.
     """
-    pieces, at = [""], 0
-    while at < len(glob):
-        rest = glob[at:]
-        if rest[0] == "*":
-            pieces.append("")
-            at += len(rest) - len(rest.lstrip("*"))
-        elif rest[0] == "?":
-            pieces[-1], at = pieces[-1] + ".", at + 1
-        elif rest[0] == "[" and (end := _class_end(rest)):
-            inner = rest[1:end].replace("\\", "\\\\").replace("[", "\\[")
-            inner = "^" + inner[1:] if inner[0] in "!^" else inner
-            pieces[-1], at = pieces[-1] + f"[{inner}]", at + end + 1
-        elif rest[0] == "\\" and len(rest) > 1:
-            pieces[-1], at = pieces[-1] + re.escape(rest[1]), at + 2
-        else:
-            pieces[-1], at = pieces[-1] + re.escape(rest[0]), at + 1
-    first, *others = pieces
-    return (
-        first
-        + "".join(f"(?>.*?{piece})" for piece in others[:-1])
-        + "".join(f".*{piece}" for piece in others[-1:])
-    )
+    return re.compile(fnmatch.translate(_SPECIAL.sub(_for_fnmatch, glob)))
 
 
-def _class_end(rest: str) -> int:
-    """The end of the class that begins here; 0 without an end. A `]` just after `[` or `[!` is a
-    member.
-    """
-    first = 2 if rest[1:2] in ("!", "^") else 1
-    return max(rest.find("]", first + 1), 0)
+# A class, an escaped character, or a bracket that no other one closes. A `]` just after `[` or `[!`
+# is a member of the class.
+_SPECIAL = re.compile(r"(?P<set>\[[!^]?+\]?+[^\]]*+\])|\\(?P<char>.)|\[", re.DOTALL)
+
+
+def _for_fnmatch(match: re.Match[str]) -> str:
+    """The same in a shell's glob: without backslashes, and negated by `!` only."""
+    if members := match["set"]:
+        return f"[!{members[2:]}" if members[1] == "^" else members
+    char = match["char"] or "["
+    return f"[{char}]" if char in "*?[" else char

@@ -11,7 +11,7 @@ from gitops_ds.errors import SettingsError
 from gitops_ds.forges.contract import ForgeKind
 from gitops_ds.git import address
 from gitops_ds.model.events.definition import Topic
-from gitops_ds.service.notifications import commit_status
+from gitops_ds.service.git import forge_discovery
 from gitops_ds.settings import service
 from gitops_ds.settings.base import decode
 from gitops_ds.settings.notify import ForgeSettings, ReceiverSettings
@@ -110,7 +110,7 @@ def test_the_address_of_the_forge_is_derived_from_the_repository(
     repository: str, forge: dict[str, Any], place: tuple[str, str]
 ) -> None:
     settings = decode(ForgeSettings, {"tokenFile": "/t", **forge})
-    forge_place = commit_status.place(address.parse(repository, allow_local=True), settings)
+    forge_place = forge_discovery.of_settings(address.parse(repository, allow_local=True), settings)
     assert (forge_place.url, forge_place.project) == place
 
 
@@ -134,4 +134,4 @@ def test_a_forge_that_can_not_be_found_or_would_show_the_token_is_refused(
     repository: str, forge: ForgeSettings, message: str
 ) -> None:
     with pytest.raises(SettingsError, match=message):
-        commit_status.place(address.parse(repository, allow_local=True), forge)
+        forge_discovery.of_settings(address.parse(repository, allow_local=True), forge)

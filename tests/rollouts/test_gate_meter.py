@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from gitops_ds import simulator
+from gitops_ds.http_library import NoResponse
 from gitops_ds.model.objects import DAEMONSET, CommitId, Key
 from gitops_ds.model.rollouts.rollout_gates import (
     GateRequest,
@@ -26,7 +27,6 @@ from gitops_ds.model.rollouts.rollout_gates import (
 )
 from gitops_ds.model.values import replace
 from gitops_ds.service.rollouts import gate_http, gate_meter
-from gitops_ds.service.rollouts.gate_http import NoData
 from gitops_ds.service.rollouts.gate_meter import HttpGateMeter, Series
 from gitops_ds.settings import service as settings_of_service
 from tests.rollouts import prometheus
@@ -366,7 +366,7 @@ def test_a_server_that_is_away_counts_as_no_data() -> None:
 
 
 def test_the_address_of_an_error_is_not_in_its_message() -> None:
-    with pytest.raises(NoData) as raised:
+    with pytest.raises(NoResponse) as raised:
         asyncio.run(gate_http.send(gate_http.GateCall("http://secret.invalid/token", 5.0)))
     assert "secret" not in str(raised.value)
 

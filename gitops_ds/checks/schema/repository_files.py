@@ -12,9 +12,11 @@ import orjson
 
 from gitops_ds.checks.engine import phrases
 from gitops_ds.checks.schema import error_messages
+from gitops_ds.checks.schema.error_messages import SchemaViolation
 from gitops_ds.model.finding import Finding, refusal
 from gitops_ds.model.objects import Path, show_path
 from gitops_ds.model.sources.source_tree import SourceTree
+from gitops_ds.model.values import replace
 from gitops_ds.yaml import parser
 from gitops_ds.yaml.documents import Document
 
@@ -77,18 +79,10 @@ def check_own(kind_of_file: str, parsed: Document, file: str, data: bytes) -> It
     for problem in problems(kind_of_file, parsed.value):
         start, end = parser.span(file, data, parsed.index, problem.path, key=problem.on_key)
         finding = refusal(problem.rule, problem.message, start, path=problem.path)
-        yield Finding(
-            finding.rule,
-            finding.severity,
-            finding.message,
-            start,
-            refused=True,
-            path=finding.path,
-            end=end,
-        )
+        yield replace(finding, end=end)
 
 
-def problems(kind_of_file: str, value: Any) -> Iterator[error_messages.SchemaViolation]:
+def problems(kind_of_file: str, value: Any) -> Iterator[SchemaViolation]:
     """The violations as in `check_own`, but without places: for documents outside of the
     repository, such as the settings in a ConfigMap or the state.
     """
@@ -108,7 +102,7 @@ def _is_likely(path: PurePosixPath, data: bytes) -> bool:
     return b"apiVersion" not in data or path.name in _BY_NAME
 
 
-def _unknown_keys(error: Any, path: Path) -> Iterator[error_messages.SchemaViolation]:
+def _unknown_keys(error: Any, path: Path) -> Iterator[SchemaViolation]:
     properties = error.schema.get("properties", {})
     inside = f" in {show_path(path)}" if path else ""
     for key in error.instance:
@@ -117,7 +111,7 @@ def _unknown_keys(error: Any, path: Path) -> Iterator[error_messages.SchemaViola
                 phrases.did_you_mean(str(key), properties)
                 or f": known are {phrases.one_of(properties)}"
             )
-            yield error_messages.SchemaViolation(
+            yield SchemaViolation(
                 error_messages.UNKNOWN,
                 (*path, key),
                 f'unknown key "{key}"{inside}{hint}',
@@ -125,57 +119,46 @@ def _unknown_keys(error: Any, path: Path) -> Iterator[error_messages.SchemaViola
             )
 
 
-def _missing_keys(error: Any, path: Path) -> Iterator[error_messages.SchemaViolation]:
+def _missing_keys(error: Any, path: Path) -> Iterator[SchemaViolation]:
     inside = f" in {show_path(path)}" if path else ""
     for key in error.validator_value:
         if key not in error.instance:
-            yield error_messages.SchemaViolation(
+            yield SchemaViolation(
                 error_messages.MISSING, path, f'"{key}" is missing{inside}: it is required'
             )
 
 
-def _violations_of(error: Any) -> Iterator[error_messages.SchemaViolation]:
+def _violations_of(error: Any) -> Iterator[SchemaViolation]:
     path: Path = tuple(error.absolute_path)
-    name = show_path(path) or "the file"
+    name, value = show_path(path) or "the file", phrases.shown(error.instance)
+    rule = error_messages.VALUE
     match error.validator:
         case "additionalProperties":
             yield from _unknown_keys(error, path)
+            return
         case "required":
             yield from _missing_keys(error, path)
+            return
+        case "anyOf" | "oneOf" if error.context:
+            yield from _violations_of(_nearest(error))
+            return
         case "type":
-            expected = phrases.wanted(error.validator_value)
-            yield error_messages.SchemaViolation(
-                error_messages.TYPE,
-                path,
-                f"{name} must be {expected}, not {phrases.shown(error.instance)}",
-            )
+            rule = error_messages.TYPE
+            message = f"{name} must be {phrases.wanted(error.validator_value)}, not {value}"
         case "enum" | "const":
             allowed = (
                 error.validator_value if error.validator == "enum" else [error.validator_value]
             )
             hint = phrases.did_you_mean(str(error.instance), map(str, allowed))
-            yield error_messages.SchemaViolation(
-                error_messages.VALUE,
-                path,
-                f"{name} is {phrases.shown(error.instance)}, not {phrases.one_of(allowed)}{hint}",
-            )
-        case "anyOf" | "oneOf" if error.context:
-            yield from _violations_of(_nearest(error))
+            message = f"{name} is {value}, not {phrases.one_of(allowed)}{hint}"
         case "pattern" | "format":
             meant = error.schema.get(
                 "description", f"a string that matches {error.schema.get('pattern')}"
             )
-            yield error_messages.SchemaViolation(
-                error_messages.VALUE,
-                path,
-                f"{name} is {phrases.shown(error.instance)}: write {_first_sentence(meant)}",
-            )
+            message = f"{name} is {value}: write {_first_sentence(meant)}"
         case _:
-            yield error_messages.SchemaViolation(
-                error_messages.VALUE,
-                path,
-                f"{name}: {_first_sentence(error.schema.get('description', error.message))}",
-            )
+            message = f"{name}: {_first_sentence(error.schema.get('description', error.message))}"
+    yield SchemaViolation(rule, path, message)
 
 
 def _nearest(error: Any) -> Any:

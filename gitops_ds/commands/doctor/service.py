@@ -14,7 +14,8 @@ from gitops_ds.git import address
 from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.objects import LEASE
 from gitops_ds.model.plain_text import counted
-from gitops_ds.service.notifications import commit_status, sender
+from gitops_ds.service.git import forge_discovery
+from gitops_ds.service.notifications import sender
 from gitops_ds.service.webhook import SecretFile
 from gitops_ds.settings.service import Service
 from gitops_ds.web.page.access import AccessKind, PageToken
@@ -110,8 +111,7 @@ def _forges(service: Service) -> Iterator[Line]:
             continue
         try:
             where = address.parse(one.url, allow_local=one.allow_local)
-            forge = commit_status.place(where, one.forge)
-            commit_status.token(one.forge)
+            forge = forge_discovery.access_of(where, one.forge)
         except errors.UsageError as error:
             yield Line("forge", CheckVerdict.BAD, str(error), _NEWS)
         else:

@@ -144,45 +144,28 @@ def _trust(own: Credentials, subject: str) -> ssl.SSLContext:
 async def _post(
     url: str, bearer: str, repository: str, own: Credentials, subject: str
 ) -> tuple[int, Any]:
-    from gitops_ds.http_library import aiohttp
+    from gitops_ds import http_library
 
     headers = {
         "Authorization": f"Bearer {bearer}",
         "Accept": "application/vnd.github+json",
         "X-GitHub-Api-Version": "2022-11-28",
-        "User-Agent": "gitops-ds",
     }
     # The token is only for this repository, even if the app has access to others.
     body = json.dumps({"repositories": [repository]}).encode()
-    trust = _trust(own, subject)
+    request = http_library.HttpRequest(
+        "POST", url, _SECONDS, headers, body, _trust(own, subject), own.proxy, _MOST_BYTES
+    )
     try:
-        async with (
-            aiohttp.ClientSession(
-                timeout=aiohttp.ClientTimeout(total=_SECONDS), trust_env=not own.proxy
-            ) as session,
-            session.post(
-                url,
-                data=body,
-                headers=headers,
-                ssl=trust,
-                proxy=own.proxy or None,
-                allow_redirects=False,
-            ) as reply,
-        ):
-            content = b""
-            async for part in reply.content.iter_chunked(1 << 16):
-                content += part
-                if len(content) > _MOST_BYTES:
-                    break
-            try:
-                return reply.status, json.loads(content)
-            except ValueError:
-                return reply.status, None
-    except (aiohttp.ClientError, TimeoutError, OSError) as error:
+        response = await http_library.send(request)
+    except http_library.NoResponse as error:
         raise errors.SourceUnreachable(
-            f"{subject}: connection failed ({type(error).__name__}); check the network, then try "
-            "again"
+            f"{subject}: connection failed ({error}); check the network, then try again"
         ) from None
+    try:
+        return response.status, json.loads(response.body)
+    except ValueError:
+        return response.status, None
 
 
 def _refused(status: int, body: Any, subject: str, app: App) -> errors.SourceError:

@@ -1,15 +1,25 @@
-"""The forge of a repository: settings that are missing follow from the repository's address."""
+"""The forge of a repository, and the token for it: settings that are missing follow from the
+repository's address.
+"""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import msgspec
 
 from gitops_ds import errors
 from gitops_ds.forges import access
+from gitops_ds.forges.access import ForgeAccess, ForgeToken
 from gitops_ds.forges.contract import ForgeKind
 from gitops_ds.git.address import Address, Scheme
+from gitops_ds.settings import named_files
+
+if TYPE_CHECKING:  # commands import this module without the settings of the service
+    from gitops_ds.settings.notify import ForgeSettings
+
+_TOKEN = "repository.forge.tokenFile"  # noqa: S105  the name of a setting
 
 
 class NamedForge(msgspec.Struct, frozen=True):
@@ -58,3 +68,24 @@ def find(where: Address, named: NamedForge) -> DiscoveredForge:
     return DiscoveredForge(
         kind, access.address(kind, named.url or server, allow_http=named.allow_http), project
     )
+
+
+def of_settings(where: Address, forge: ForgeSettings) -> DiscoveredForge:
+    """The forge. Raises SettingsError if it does not follow from the repository's address."""
+    try:
+        return find(where, NamedForge(forge.kind, forge.url, forge.project, forge.allow_http))
+    except errors.UsageError as error:
+        message = str(error).replace("--url", "url").replace("--allow-http", "allowHttp")
+        raise errors.SettingsError(f"repository.forge: {message}") from None
+
+
+def access_of(where: Address, forge: ForgeSettings) -> ForgeAccess:
+    """The forge, and the token in its file. Raises SettingsError."""
+    found = of_settings(where, forge)
+    try:
+        token = named_files.read(_TOKEN, forge.token_file).decode("ascii").strip()
+    except UnicodeDecodeError:
+        token = ""
+    if not token or not token.isprintable() or " " in token:
+        raise errors.SettingsError(f"{_TOKEN}: {forge.token_file} contains no token")
+    return ForgeAccess(found.kind, found.url, ForgeToken(_TOKEN, token), found.project)

@@ -13,7 +13,6 @@ import msgspec
 from gitops_ds import __version__, errors
 from gitops_ds.fleet import agents as fleet_agents
 from gitops_ds.fleet.agents import Agent
-from gitops_ds.forges.access import ForgeAccess, ForgeToken
 from gitops_ds.forges.client import Forge
 from gitops_ds.forges.contract import CommitStatus
 from gitops_ds.git.address import Address
@@ -24,21 +23,18 @@ from gitops_ds.model.objects import Key
 from gitops_ds.model.values import replace
 from gitops_ds.redaction.report import ReportSecrets
 from gitops_ds.service.git import forge_discovery
-from gitops_ds.service.git.forge_discovery import DiscoveredForge, NamedForge
 from gitops_ds.service.notifications.commit_progress import (
     CommitProgress,
     CommitStage,
     CommitTracker,
 )
 from gitops_ds.service.notifications.outbox import Outbox
-from gitops_ds.settings import named_files
 from gitops_ds.settings.notify import ForgeSettings
 
 GATHER = 1.0  # seconds in which changes are combined
 PATIENCE = 60.0  # seconds for one status
 BACKOFF = Backoff(10.0, 600.0)
 _PENDING = 10_000  # events, while a forge is unreachable
-TOKEN = "repository.forge.tokenFile"  # noqa: S105  the name of a setting
 
 
 class AgentSource(Protocol):
@@ -87,7 +83,7 @@ class CommitStatusPublisher:
         forge does not follow from the settings.
         """
         self.repository, self._emit = repository, emit
-        self._place = place(repository.where, repository.forge)
+        forge_discovery.of_settings(repository.where, repository.forge)
         self._pending: deque[Event] = deque(maxlen=_PENDING)
         self._commits: CommitTracker | None = None
         self._changed = asyncio.Event()
@@ -147,7 +143,8 @@ class CommitStatusPublisher:
             self._name(), stage.state, ReportSecrets().within(" ".join(stage.words.split()))
         )
         try:
-            async with Forge(self._access(), PATIENCE, f"gitops-ds/{__version__}") as forge:
+            access = forge_discovery.access_of(self.repository.where, self.repository.forge)
+            async with Forge(access, PATIENCE, f"gitops-ds/{__version__}") as forge:
                 await forge.status(progress.commit, status)
         except errors.GitopsError as error:
             if str(error) != self._last_failure:
@@ -161,15 +158,6 @@ class CommitStatusPublisher:
         self._emit(NotificationSent(time.time(), name, 1))
         return True
 
-    def _access(self) -> ForgeAccess:
-        """Raises SettingsError."""
-        return ForgeAccess(
-            self._place.kind,
-            self._place.url,
-            ForgeToken(TOKEN, token(self.repository.forge)),
-            self._place.project,
-        )
-
     def _name(self) -> str:
         """`gitops-ds/CLUSTER`: one for each cluster that follows the repository."""
         followed = self.followed()
@@ -177,25 +165,3 @@ class CommitStatusPublisher:
         return "/".join(
             filter(None, ("gitops-ds", self.repository.cluster or cluster, self.repository.suffix))
         )
-
-
-def token(forge: ForgeSettings) -> str:
-    """The token in the file. Raises SettingsError."""
-    try:
-        token = named_files.read(TOKEN, forge.token_file).decode("ascii").strip()
-    except UnicodeDecodeError:
-        token = ""
-    if not token or not token.isprintable() or " " in token:
-        raise errors.SettingsError(f"{TOKEN}: {forge.token_file} contains no token")
-    return token
-
-
-def place(where: Address, forge: ForgeSettings) -> DiscoveredForge:
-    """The forge. Raises SettingsError if it does not follow from the repository's address."""
-    try:
-        return forge_discovery.find(
-            where, NamedForge(forge.kind, forge.url, forge.project, forge.allow_http)
-        )
-    except errors.UsageError as error:
-        message = str(error).replace("--url", "url").replace("--allow-http", "allowHttp")
-        raise errors.SettingsError(f"repository.forge: {message}") from None

@@ -16,9 +16,9 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from gitops_ds import __version__, errors
+from gitops_ds import errors, http_library
 from gitops_ds.forges import retries
-from gitops_ds.http_library import aiohttp, proxy, system_trust
+from gitops_ds.http_library import HttpRequest, HttpResponse, NoResponse
 from gitops_ds.model.backoff import Backoff
 from gitops_ds.model.events.base import Emit
 from gitops_ds.model.events.notifications import NotificationFailed, NotificationSent
@@ -80,26 +80,12 @@ async def post(
     """Sends it. Raises DeliveryFailed, also for files that can't be read."""
     url, secret = target(settings)
     body = notifications.body(settings.format, batch)
-    headers = {"Content-Type": "application/json", "User-Agent": f"gitops-ds/{__version__}"}
+    headers = {"Content-Type": "application/json"}
     headers |= {"X-Signature": notifications.signature(secret, body)} if secret else {}
-    timeout = aiohttp.ClientTimeout(total=seconds)
     try:
-        async with (
-            aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar(), timeout=timeout) as session,
-            session.post(
-                url,
-                data=body,
-                headers=headers,
-                allow_redirects=False,
-                proxy=proxy(url),
-                ssl=system_trust(),
-            ) as reply,
-        ):
-            _check(reply)
-    except TimeoutError:
-        raise DeliveryFailed("no response in time") from None
-    except (aiohttp.ClientError, OSError, ValueError) as error:
-        raise DeliveryFailed(f"unreachable ({_why(error)})") from None
+        _check(await http_library.send(HttpRequest("POST", url, seconds, headers, body)))
+    except NoResponse as error:
+        raise DeliveryFailed(str(error)) from None
 
 
 def _is_address(url: str) -> bool:
@@ -112,7 +98,7 @@ def _is_address(url: str) -> bool:
     return False
 
 
-def _check(reply: aiohttp.ClientResponse) -> None:
+def _check(reply: HttpResponse) -> None:
     """Raises DeliveryFailed unless the receiver accepted it."""
     if reply.status < 300:
         return
@@ -124,16 +110,6 @@ def _check(reply: aiohttp.ClientResponse) -> None:
         f"HTTP {reply.status}",
         retries.wait(reply.status, reply.headers, "", 0, time.time()) or 0.0,
     )
-
-
-def _why(error: Exception) -> str:
-    """The cause without the address, which the error's text contains."""
-    if isinstance(error, aiohttp.ClientSSLError):
-        return "its certificate is not trusted, or TLS fails"
-    inner = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
-    return (inner.strerror if isinstance(inner, OSError) and inner.strerror else "") or type(
-        error
-    ).__name__
 
 
 class SenderContext(msgspec.Struct, frozen=True):

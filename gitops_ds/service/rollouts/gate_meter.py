@@ -18,6 +18,7 @@ import orjson
 
 from gitops_ds import errors
 from gitops_ds.controller.gate_pods import PodGates
+from gitops_ds.http_library import NoResponse
 from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.objects import Key
 from gitops_ds.model.plain_text import line
@@ -31,7 +32,7 @@ from gitops_ds.model.rollouts.rollout_gates import (
     WebhookRequest,
 )
 from gitops_ds.service.rollouts import gate_http
-from gitops_ds.service.rollouts.gate_http import GateCall, NoData
+from gitops_ds.service.rollouts.gate_http import GateCall
 from gitops_ds.settings import named_files
 from gitops_ds.settings.metrics import GateWebhookSettings, MetricsSettings, PrometheusSettings
 
@@ -73,7 +74,7 @@ async def _series(
     server: PrometheusSettings, seconds: float, query: str, at: float | None = None
 ) -> Mapping[str, Series]:
     """The series of an instant query, by their labels; without a time, for the present time of the
-    server. Raises NoData, SettingsError and _NotConfigured.
+    server. Raises NoResponse, SettingsError and _NotConfigured.
 
     https://prometheus.io/docs/prometheus/latest/querying/api/#instant-queries
     """
@@ -95,7 +96,7 @@ async def problem(settings: MetricsSettings) -> str:
         return NO_SERVER
     try:
         await _series(settings.prometheus, settings.timeout, "vector(1)")
-    except (NoData, _NotConfigured, errors.SettingsError) as error:
+    except (NoResponse, _NotConfigured, errors.SettingsError) as error:
         return f"Prometheus: {error}"
     return ""
 
@@ -104,7 +105,7 @@ def refused(settings: GateWebhookSettings, url: str) -> str:
     """Why the settings do not permit a webhook; empty if they do."""
     try:
         host = _host(url)
-    except NoData as error:
+    except NoResponse as error:
         return str(error)
     if host not in settings.allow and host.rpartition(":")[0] not in settings.allow:
         return f"host {host} of the webhook is not in metrics.webhooks.allow of the settings"
@@ -148,7 +149,7 @@ class HttpGateMeter:
             return Reading(at, nodes, reason=str(error), unavailable=True)
         except errors.SettingsError as error:
             return Reading(at, nodes, reason=str(error), unavailable=True)
-        except NoData as error:
+        except NoResponse as error:
             return Reading(at, nodes, reason=f"{_NAMES[type(request)]}: {error}")
         except (TypeError, ValueError) as error:
             # A text of the policy that no request can contain, such as half of a surrogate pair.
@@ -159,7 +160,7 @@ class HttpGateMeter:
         self._pods.forget(key)
 
     async def _query(self, at: float, nodes: frozenset[str], request: PrometheusRequest) -> Reading:
-        """The series now, before the first touch, and of untouched nodes. Raises NoData."""
+        """The series now, before the first touch, and of untouched nodes. Raises NoResponse."""
         server = self._settings.prometheus
         if server is None:
             raise _NotConfigured(NO_SERVER)
@@ -184,7 +185,7 @@ class HttpGateMeter:
         return Reading(at, nodes, samples, values, reason=reason, about=about)
 
     async def _ask(self, at: float, nodes: frozenset[str], request: WebhookRequest) -> Reading:
-        """The result of a webhook. Raises NoData."""
+        """The result of a webhook. Raises NoResponse."""
         settings, subject = self._settings.webhooks, request.subject
         if reason := refused(settings, request.url):
             raise _NotConfigured(reason)
@@ -228,23 +229,23 @@ def _samples(
 
 
 def series_of(status: int, body: bytes) -> Mapping[str, Series]:
-    """The series of a response of Prometheus, by their labels. Raises NoData for any other
+    """The series of a response of Prometheus, by their labels. Raises NoResponse for any other
     response.
     """
     document = _object(status, body)
     if document.get("status") != "success":
         message = document.get("error")
         text = line(message, _LONGEST_REASON) if isinstance(message, str) else "no success"
-        raise NoData(text if status < 500 else f"HTTP {status}: {text}")
+        raise NoResponse(text if status < 500 else f"HTTP {status}: {text}")
     data = document.get("data")
     kind = data.get("resultType") if isinstance(data, dict) else None
     result = data.get("result") if isinstance(data, dict) else None
     if kind == "scalar":
         return {"": Series(_number(result))}
     if kind != "vector" or not isinstance(result, list):
-        raise NoData(f"the query returns {kind!r}: an instant vector or a scalar is needed")
+        raise NoResponse(f"the query returns {kind!r}: an instant vector or a scalar is needed")
     if not all(isinstance(one, dict) and isinstance(one.get("metric"), dict) for one in result):
-        raise NoData("the response is not the result of a query")
+        raise NoResponse("the response is not the result of a query")
     alike = Counter(_labels(one["metric"], _OF_SCRAPE) for one in result)
     series: dict[str, Series] = {}
     for one in result:
@@ -256,13 +257,13 @@ def series_of(status: int, body: bytes) -> Mapping[str, Series]:
 
 
 def verdict_of(status: int, body: bytes) -> tuple[bool, str]:
-    """Whether a webhook passes the gate, and its reason. Raises NoData for any other response."""
+    """Whether a webhook passes the gate, and its reason. Raises NoResponse for another answer."""
     if status != 200:
-        raise NoData(f"HTTP {status}")
+        raise NoResponse(f"HTTP {status}")
     document = _object(status, body)
     passes, reason = document.get("pass"), document.get("reason", "")
     if not isinstance(passes, bool) or not isinstance(reason, str):
-        raise NoData('the response is not {"pass": true|false, "reason": "..."}')
+        raise NoResponse('the response is not {"pass": true|false, "reason": "..."}')
     return passes, line(reason, _LONGEST_REASON)
 
 
@@ -272,7 +273,7 @@ def _object(status: int, body: bytes) -> dict[str, Any]:
     except ValueError:
         document = None
     if not isinstance(document, dict):
-        raise NoData(f"HTTP {status}: the response is not a JSON object")
+        raise NoResponse(f"HTTP {status}: the response is not a JSON object")
     return document
 
 
@@ -330,12 +331,12 @@ def _trust(file: str) -> ssl.SSLContext | None:
 
 
 def _host(url: str) -> str:
-    """HOST:PORT of an address. Raises NoData for one that is not an http address."""
+    """HOST:PORT of an address. Raises NoResponse for one that is not an http address."""
     try:
         parts = urlsplit(url)
         port = parts.port or {"http": 80, "https": 443}[parts.scheme]
     except (ValueError, KeyError):
-        raise NoData("its address is not an http or https address") from None
+        raise NoResponse("its address is not an http or https address") from None
     if not parts.hostname or parts.username is not None or not url.isprintable() or " " in url:
-        raise NoData("its address is not an http or https address")
+        raise NoResponse("its address is not an http or https address")
     return f"{parts.hostname}:{port}"

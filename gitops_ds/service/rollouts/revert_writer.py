@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 import msgspec
 
 from gitops_ds import __version__, errors
-from gitops_ds.forges.access import ForgeAccess, ForgeToken
+from gitops_ds.forges.access import ForgeAccess
 from gitops_ds.forges.client import Forge
 from gitops_ds.forges.contract import NewPullRequest
 from gitops_ds.git.commit_writer import CommitReason, Signature
@@ -32,8 +32,7 @@ from gitops_ds.model.rollouts.halted_rollout import AppliedRollouts, HaltedRollo
 from gitops_ds.pipeline.prepare import Prepared
 from gitops_ds.plan.rollouts import rollout_reverts, staging
 from gitops_ds.plan.rollouts.rollout_reverts import BranchHistory, NoRevert, RevertCommits
-from gitops_ds.service.git import git_source
-from gitops_ds.service.notifications import commit_status
+from gitops_ds.service.git import forge_discovery, git_source
 from gitops_ds.service.rollouts import commit_author
 from gitops_ds.service.timed_attempts import TimedAttempts
 from gitops_ds.settings.repository import RepositorySettings
@@ -263,6 +262,4 @@ class RevertWriter(TimedAttempts[HaltedRollout]):
         settings = self._context.settings.forge
         if settings is None:
             raise errors.Refused("a pull request needs repository.forge")
-        place = commit_status.place(self._context.repository.address, settings)
-        token = ForgeToken(commit_status.TOKEN, commit_status.token(settings))
-        return ForgeAccess(place.kind, place.url, token, place.project)
+        return forge_discovery.access_of(self._context.repository.address, settings)

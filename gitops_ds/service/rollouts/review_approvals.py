@@ -11,7 +11,6 @@ from collections.abc import Awaitable, Callable, Iterable
 
 from gitops_ds import __version__
 from gitops_ds.forges import kinds
-from gitops_ds.forges.access import ForgeAccess, ForgeToken
 from gitops_ds.forges.client import Forge
 from gitops_ds.forges.reviews import ApprovingReview, ReviewReader
 from gitops_ds.git.address import Address
@@ -19,7 +18,7 @@ from gitops_ds.git.approval_commits import ChangedFiles
 from gitops_ds.model.objects import CommitId
 from gitops_ds.model.rollouts.stage_approval import Approver, StageApproval, WaitingStage
 from gitops_ds.plan.rollouts import stage_approvals
-from gitops_ds.service.notifications import commit_status
+from gitops_ds.service.git import forge_discovery
 from gitops_ds.service.rollouts.approval_writer import ApprovalRepository
 from gitops_ds.settings.notify import ForgeSettings
 
@@ -51,12 +50,10 @@ class ForgeReviews:
         commits = await self._commits(stage) if approvers else ()
         if not commits:
             return None
-        place = commit_status.place(self._where, self._forge)
-        token = ForgeToken(commit_status.TOKEN, commit_status.token(self._forge))
+        access = forge_discovery.access_of(self._where, self._forge)
         branch = await self._branch()
-        access = ForgeAccess(place.kind, place.url, token, place.project)
         async with Forge(access, PATIENCE, f"gitops-ds/{__version__}") as forge:
-            reader = ReviewReader(forge, kinds.api(place.kind), place.project, branch)
+            reader = ReviewReader(forge, kinds.api(access.kind), access.project, branch)
             return await approval(reader, stage, approvers, commits)
 
     async def _commits(self, stage: WaitingStage) -> tuple[CommitId, ...]:
