@@ -38,6 +38,15 @@ GIT_ENVIRONMENT = {
 }
 
 
+def git(directory: Path, *words: str, environment: Mapping[str, str] = GIT_ENVIRONMENT) -> str:
+    """The output of git in a directory."""
+    done = subprocess.run(
+        ("git", *words), cwd=directory, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
 class Upstream:
     """A bare repository as on a Git host, and the pushes of its users."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -18,14 +17,6 @@ from tests.plan.world import config_map, daemonset
 
 pytestmark = pytest.mark.controlplane
 SCHEMAS = Path(__file__).parents[2] / "schemas"
-_numbers = itertools.count()
-
-
-@pytest.fixture
-def space(control_plane: controlplane.ControlPlane) -> str:
-    name = f"desk-{next(_numbers)}"
-    control_plane.kubectl("create", "namespace", name)
-    return name
 
 
 @pytest.fixture

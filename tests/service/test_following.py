@@ -4,7 +4,6 @@ of the cluster.
 
 from __future__ import annotations
 
-import itertools
 import json
 import shutil
 import subprocess
@@ -20,14 +19,6 @@ pytestmark = [
     pytest.mark.controlplane,
     pytest.mark.system,
 ]
-_numbers = itertools.count()
-
-
-@pytest.fixture
-def space(api_server: controlplane.ControlPlane) -> str:
-    name = f"following-{next(_numbers)}"
-    api_server.kubectl("create", "namespace", name)
-    return name
 
 
 def agent(space: str, tag: int) -> dict[str, str]:

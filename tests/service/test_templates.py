@@ -4,7 +4,6 @@ with kubectl.
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 from pathlib import Path
@@ -20,14 +19,6 @@ pytestmark = [
     pytest.mark.controlplane,
     pytest.mark.system,
 ]
-_numbers = itertools.count()
-
-
-@pytest.fixture
-def space(control_plane: controlplane.ControlPlane) -> str:
-    name = f"templates-{next(_numbers)}"
-    control_plane.kubectl("create", "namespace", name)
-    return name
 
 
 def settings(directory: Path, space: str, **groups: object) -> tuple[str, str]:

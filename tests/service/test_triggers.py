@@ -5,9 +5,7 @@ its errors.
 from __future__ import annotations
 
 import contextlib
-import itertools
 import json
-import os
 import re
 import subprocess
 import urllib.request
@@ -28,7 +26,6 @@ pytestmark = [
     pytest.mark.controlplane,
     pytest.mark.system,
 ]
-_numbers = itertools.count()
 
 
 @dataclass
@@ -68,13 +65,6 @@ class Scene:
 
     def log_text(self) -> str:
         return self.log.read_text()
-
-
-@pytest.fixture
-def space(api_server: controlplane.ControlPlane) -> str:
-    name = f"triggers-{next(_numbers)}-{os.getpid()}"
-    api_server.kubectl("create", "namespace", name)
-    return name
 
 
 @contextlib.contextmanager
