@@ -130,6 +130,14 @@ class HttpServer:
         """A new repository, served as `url/NAME`."""
         return Upstream(self.root / name)
 
+    def credentials(self, directory: Path) -> dict[str, str]:
+        """The credentials of a settings file, in files of a directory."""
+        files = {"tokenFile": self.password.encode(), "caFile": self.authority}
+        for name, content in files.items():
+            (directory / name).write_bytes(content)
+            (directory / name).chmod(0o600)
+        return {"username": self.user, **{name: str(directory / name) for name in files}}
+
     def allows(self, header: str) -> bool:
         """Whether an Authorization header is one of the two valid ones."""
         basic = base64.b64encode(f"{self.user}:{self.password}".encode()).decode()

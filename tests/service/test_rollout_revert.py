@@ -46,17 +46,11 @@ class Fleet:
         }
 
     def settings(self, **more: Any) -> str:
-        (self.directory / "token").write_text(self.server.password)
-        (self.directory / "ca").write_bytes(self.server.authority)
         repository = {
             "url": f"{self.server.url}/fleet",
             "interval": "1s",
             "retryInterval": "1s",
-            "credentials": {
-                "username": self.server.user,
-                "tokenFile": str(self.directory / "token"),
-                "caFile": str(self.directory / "ca"),
-            },
+            "credentials": self.server.credentials(self.directory),
             **more,
         }
         file = self.directory / "settings.yaml"

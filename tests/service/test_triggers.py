@@ -74,13 +74,6 @@ def service(
     with gitservers.http_git_server(directory / "git") as server:
         upstream = server.repository("fleet")
         upstream.commit(agent(space, 1))
-        (directory / "token").write_text(server.password)
-        (directory / "ca").write_bytes(server.authority)
-        credentials = {
-            "username": server.user,
-            "tokenFile": str(directory / "token"),
-            "caFile": str(directory / "ca"),
-        }
         url = f"{server.url}/fleet"
         file = directory / "settings.yaml"
         document = {
@@ -88,7 +81,7 @@ def service(
                 "url": url,
                 "interval": "1h",
                 "retryInterval": "1s",
-                "credentials": credentials,
+                "credentials": server.credentials(directory),
             },
             "cluster": {"namespace": f"{space}-home"},
             **settings,
