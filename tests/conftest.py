@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import gc
 import inspect
+import itertools
 import os
 import zlib
 from collections import defaultdict
@@ -30,6 +31,7 @@ SHARED_PLANES = {"control_plane_without_daemonsets": 2, "control_plane": 2, "api
 # Session fixtures whose idle programs use CPU (a control plane 4 % of a core): they end with the
 # last test that uses them, not with the session.
 IDLE_COSTS = frozenset({*SHARED_PLANES, "audited", "plane", "gitea"})
+_spaces = itertools.count()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -153,6 +155,15 @@ def control_plane_without_daemonsets(
 def api_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[controlplane.ControlPlane]:
     """An API server and etcd, without controllers."""
     yield from _running(tmp_path_factory, controlplane.Wanted(controllers=False))
+
+
+@pytest.fixture
+def space(request: pytest.FixtureRequest) -> str:
+    """A new namespace of the shared control plane that the test uses."""
+    used = next(name for name in SHARED_PLANES if name in request.fixturenames)
+    name = f"space-{next(_spaces)}"
+    request.getfixturevalue(used).kubectl("create", "namespace", name)
+    return name
 
 
 def _running(

@@ -38,6 +38,15 @@ GIT_ENVIRONMENT = {
 }
 
 
+def git(directory: Path, *words: str, environment: Mapping[str, str] = GIT_ENVIRONMENT) -> str:
+    """The output of git in a directory."""
+    done = subprocess.run(
+        ("git", *words), cwd=directory, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
 class Upstream:
     """A bare repository as on a Git host, and the pushes of its users."""
 
@@ -120,6 +129,14 @@ class HttpServer:
     def repository(self, name: str) -> Upstream:
         """A new repository, served as `url/NAME`."""
         return Upstream(self.root / name)
+
+    def credentials(self, directory: Path) -> dict[str, str]:
+        """The credentials of a settings file, in files of a directory."""
+        files = {"tokenFile": self.password.encode(), "caFile": self.authority}
+        for name, content in files.items():
+            (directory / name).write_bytes(content)
+            (directory / name).chmod(0o600)
+        return {"username": self.user, **{name: str(directory / name) for name in files}}
 
     def allows(self, header: str) -> bool:
         """Whether an Authorization header is one of the two valid ones."""

@@ -12,7 +12,7 @@ import pytest
 
 from tests.agent_manifest import agent
 from tests.ci_files import files
-from tests.gitservers import GIT_ENVIRONMENT
+from tests.gitservers import git
 
 
 class Work:
@@ -20,10 +20,10 @@ class Work:
 
     def __init__(self, directory: Path) -> None:
         self.upstream, self.clone = directory / "upstream.git", directory / "clone"
-        git = ("git", "init", "--quiet", "--initial-branch=main")
-        subprocess.run((*git, "--bare", self.upstream), env=GIT_ENVIRONMENT, check=True)
-        self.run(self.upstream, "config", "uploadpack.allowAnySHA1InWant", "true")
-        subprocess.run((*git, self.clone), env=GIT_ENVIRONMENT, check=True)
+        init = ("init", "--quiet", "--initial-branch=main")
+        git(directory, *init, "--bare", str(self.upstream))
+        git(self.upstream, "config", "uploadpack.allowAnySHA1InWant", "true")
+        git(directory, *init, str(self.clone))
         self.git("remote", "add", "origin", self.upstream.as_uri())
         (self.clone / "other.yaml").write_text(agent("other"))
         self.write("agent")
@@ -40,20 +40,7 @@ class Work:
         return self.git("rev-parse", "HEAD")
 
     def git(self, *words: str) -> str:
-        return self.run(self.clone, *words)
-
-    @staticmethod
-    def run(directory: Path, *words: str) -> str:
-        done = subprocess.run(
-            ("git", *words),
-            cwd=directory,
-            env=GIT_ENVIRONMENT,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        return done.stdout.strip()
+        return git(self.clone, *words)
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ import pytest
 from tests.agent_manifest import agent
 from tests.ci_files import files
 from tests.ci_files.conftest import Work
-from tests.gitservers import GIT_ENVIRONMENT
+from tests.gitservers import GIT_ENVIRONMENT, git
 
 pytestmark = [pytest.mark.slow, pytest.mark.system, pytest.mark.xdist_group("ci_files")]
 
@@ -86,8 +86,8 @@ class Runner:
             "GITHUB_REPOSITORY": work.upstream.name,
         }
         subprocess.run(("git", "init", "--quiet", self.workspace), env=GIT_ENVIRONMENT, check=True)
-        Work.run(self.workspace, "remote", "add", "origin", work.upstream.as_uri())
-        Work.run(
+        git(self.workspace, "remote", "add", "origin", work.upstream.as_uri())
+        git(
             self.workspace,
             "fetch",
             "--quiet",
@@ -96,7 +96,7 @@ class Runner:
             "origin",
             f"+{sha}:refs/remotes/pull/7/merge",
         )
-        Work.run(self.workspace, "checkout", "--quiet", "--force", "refs/remotes/pull/7/merge")
+        git(self.workspace, "checkout", "--quiet", "--force", "refs/remotes/pull/7/merge")
 
 
 @pytest.fixture(scope="module")
@@ -259,7 +259,7 @@ def test_the_target_branch_is_fetched_from_the_server(
 ) -> None:
     """A checkout of a depth of one does not have it."""
     runner.check_out(work, merge)
-    assert Work.run(runner.workspace, "rev-list", "--all", "--count") == "1"
+    assert git(runner.workspace, "rev-list", "--all", "--count") == "1"
     report = runner.step("Check", GITHUB_BASE_REF="main")
     assert report.returncode == 1, report.stderr
-    assert Work.run(runner.workspace, "rev-list", "--all", "--count") == "1"
+    assert git(runner.workspace, "rev-list", "--all", "--count") == "1"

@@ -18,7 +18,7 @@ import pytest
 
 from tests.ci_files import files
 from tests.ci_files.conftest import Work
-from tests.gitservers import GIT_ENVIRONMENT
+from tests.gitservers import GIT_ENVIRONMENT, git
 
 pytestmark = [pytest.mark.slow, pytest.mark.system, pytest.mark.xdist_group("ci_files")]
 PROGRAM = Path(sys.executable).with_name("pre-commit")
@@ -44,9 +44,9 @@ def hooks(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     ):
         shutil.copy(files.ROOT / name, repository)
     subprocess.run(("git", "init", "--quiet", repository), env=GIT_ENVIRONMENT, check=True)
-    Work.run(repository, "add", "--all", "--force")
-    Work.run(repository, "commit", "--quiet", "--message", "hooks")
-    return repository, Work.run(repository, "rev-parse", "HEAD")
+    git(repository, "add", "--all", "--force")
+    git(repository, "commit", "--quiet", "--message", "hooks")
+    return repository, git(repository, "rev-parse", "HEAD")
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,6 @@ from __future__ import annotations
 import json
 import os
 import stat
-import subprocess
 from pathlib import Path
 
 import click
@@ -15,7 +14,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from gitops_ds import cli, errors
-from tests import gitservers
+from tests.gitservers import git
 
 AGENT = """\
 # The shipper of every node's logs.
@@ -66,12 +65,6 @@ def check(fleet: Path, *arguments: str | Path) -> Result:
     )
     return CliRunner(env=alone).invoke(
         cli.cli, ["check", str(fleet), *map(str, arguments)], standalone_mode=False
-    )
-
-
-def git(fleet: Path, *words: str) -> None:
-    subprocess.run(
-        ["git", *words], cwd=fleet, env=gitservers.GIT_ENVIRONMENT, check=True, capture_output=True
     )
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gitops_ds.pipeline import open_repository
-from tests.git.test_worktree import git
+from tests.gitservers import git
 
 
 @pytest.fixture

@@ -7,8 +7,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -19,15 +18,7 @@ from gitops_ds.errors import GitopsError
 from gitops_ds.pipeline import open_repository
 from tests.agent_manifest import agent
 from tests.ci_files.files import ROOT
-from tests.gitservers import GIT_ENVIRONMENT
-
-
-def git(directory: Path, *words: str, environment: Mapping[str, str] = GIT_ENVIRONMENT) -> str:
-    done = subprocess.run(
-        ("git", *words), cwd=directory, env=environment, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
+from tests.gitservers import git
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 from gitops_ds import cli
 from tests import controlplane
-from tests.gitservers import GIT_ENVIRONMENT
+from tests.gitservers import GIT_ENVIRONMENT, git
 
 PROGRAM = Path(sys.executable).parent / "gitops-ds"
 T = TypeVar("T")
@@ -58,16 +58,7 @@ class Desk:
         return f"file://{self.directory}/origin.git"
 
     def git(self, *words: str) -> str:
-        run = subprocess.run(
-            ("git", *words),
-            cwd=self.tree,
-            env=GIT_ENVIRONMENT,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert run.returncode == 0, run.stderr
-        return run.stdout.strip()
+        return git(self.tree, *words)
 
     def write(self, name: str, content: str | dict[str, Any] | None) -> None:
         path = self.tree / name

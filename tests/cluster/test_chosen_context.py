@@ -5,7 +5,6 @@ which may be a stranger's.
 from __future__ import annotations
 
 import json
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,7 @@ from click.testing import CliRunner
 from gitops_ds import cli
 from gitops_ds.errors import GitopsError, UsageError
 from tests.agent_manifest import agent
-from tests.gitservers import GIT_ENVIRONMENT
+from tests.gitservers import git
 
 # no server listens there, and the message names the address
 STAGING, PRODUCTION = "http://127.0.0.1:1", "http://127.0.0.1:2"
@@ -40,10 +39,6 @@ def in_context(repository: Path, context: str) -> None:
     )
     git(repository, "add", "--all")
     git(repository, "commit", "--quiet", "--message", f"context {context}")
-
-
-def git(directory: Path, *words: str) -> None:
-    subprocess.run(("git", *words), cwd=directory, env=GIT_ENVIRONMENT, check=True)
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -18,14 +17,6 @@ from tests.plan.world import config_map, daemonset
 
 pytestmark = pytest.mark.controlplane
 SCHEMAS = Path(__file__).parents[2] / "schemas"
-_numbers = itertools.count()
-
-
-@pytest.fixture
-def space(control_plane: controlplane.ControlPlane) -> str:
-    name = f"desk-{next(_numbers)}"
-    control_plane.kubectl("create", "namespace", name)
-    return name
 
 
 @pytest.fixture
@@ -141,39 +132,6 @@ def test_a_pushed_revert_of_a_bad_image_becomes_revision_3(
     assert len(by_number) == 2, "the template of revision 1 is kept once, under its new number"
 
 
-def test_a_commit_with_a_mistake_changes_nothing(
-    at: Desk, space: str, control_plane: controlplane.ControlPlane
-) -> None:
-    at.commit("An agent", agent=agent(space))
-    assert at.run("apply").code == 0
-    before = live(control_plane, space)["metadata"]["generation"]
-    bad = agent(space, "registry.example.com/agent:2")
-    bad["spec"]["template"]["spec"]["containers"][0]["imagePullPolicy"] = "Sometimes"
-    at.commit("A mistake", agent=bad)
-    checked = at.run("check")
-    assert (checked.code, "agent.yaml:" in checked.out) == (1, True)
-    refused = at.run("apply")
-    assert refused.code == 1
-    assert "agent.yaml:" in refused.err
-    assert "nothing was changed" in refused.err
-    assert live(control_plane, space)["metadata"]["generation"] == before
-
-
-def test_labels_and_comments_restart_nothing_and_the_plan_reports_it(
-    at: Desk, space: str, control_plane: controlplane.ControlPlane
-) -> None:
-    body = agent(space)
-    at.commit("An agent", agent=body)
-    assert at.run("apply", "--wait").code == 0
-    pods = {pod["metadata"]["uid"] for pod in live(control_plane, space, "pods")["items"]}
-    body["metadata"]["labels"] = {"team": "nodes"}
-    at.commit("A label", agent=body)
-    assert "no new revision: no pod restarts" in at.run("plan").out
-    assert at.run("apply", "--wait").code == 0
-    assert {pod["metadata"]["uid"] for pod in live(control_plane, space, "pods")["items"]} == pods
-    assert len(live(control_plane, space, "controllerrevisions")["items"]) == 1
-
-
 def test_an_object_removed_from_git_stays_until_pruning_is_requested_and_approved(
     at: Desk, space: str, control_plane: controlplane.ControlPlane
 ) -> None:
@@ -189,58 +147,6 @@ def test_an_object_removed_from_git_stays_until_pruning_is_requested_and_approve
     gone = at.run("apply", "--prune", "--approve", hash)
     assert (gone.code, f"deleted DaemonSet {space}/agent" in gone.out) == (0, True), gone.err
     assert "agent" not in control_plane.kubectl("-n", space, "get", "ds", "-o", "name")
-
-
-@pytest.mark.parametrize("how", ["set image", "edit", "rollout undo"])
-def test_a_change_with_kubectl_is_corrected_or_only_reported(
-    how: str, at: Desk, space: str, control_plane: controlplane.ControlPlane
-) -> None:
-    at.commit("An agent", agent=agent(space))
-    assert at.run("apply", "--wait").code == 0
-    good = agent(space, "registry.example.com/agent:2")
-    at.commit("A new image", agent=good)
-    assert at.run("apply", "--wait").code == 0
-
-    def tamper() -> None:
-        match how:
-            case "set image":
-                control_plane.kubectl(
-                    "-n", space, "set", "image", "ds/agent", "agent=registry.example.com/mine:1"
-                )
-            case "edit":
-                path = "/spec/template/spec/containers/0/image"
-                value = "registry.example.com/mine:1"
-                patch = json.dumps([{"op": "replace", "path": path, "value": value}])
-                control_plane.kubectl(
-                    "-n",
-                    space,
-                    "patch",
-                    "ds/agent",
-                    "--type=json",
-                    "--field-manager=kubectl-edit",
-                    "-p",
-                    patch,
-                )
-            case _:
-                control_plane.kubectl("-n", space, "rollout", "undo", "ds/agent")
-
-    tamper()
-    changed = image_of(live(control_plane, space))
-    assert changed != "registry.example.com/agent:2"
-    put_back = at.run("apply", "--wait")
-    assert (put_back.code, "1 written" in put_back.out) == (0, True), put_back.err
-    assert image_of(live(control_plane, space)) == "registry.example.com/agent:2"
-    good["metadata"]["annotations"] = {names.DRIFT: "report"}
-    at.commit("Drift is only reported", agent=good)
-    assert at.run("apply", "--wait").code == 0
-    tamper()
-    changed = image_of(live(control_plane, space))
-    assert changed != "registry.example.com/agent:2"
-    applied = at.run("apply")
-    assert (applied.code, "0 written" in applied.out, "image" in applied.err) == (0, True, True), (
-        applied.err
-    )
-    assert image_of(live(control_plane, space)) == changed
 
 
 def test_two_applies_at_once_leave_one_whole_state(

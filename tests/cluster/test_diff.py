@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import re
 import subprocess
@@ -18,14 +17,6 @@ from tests.cluster.program import Desk
 from tests.plan.world import config_map, daemonset
 
 pytestmark = pytest.mark.controlplane
-_numbers = itertools.count()
-
-
-@pytest.fixture
-def space(control_plane: controlplane.ControlPlane) -> str:
-    name = f"diff-{next(_numbers)}"
-    control_plane.kubectl("create", "namespace", name)
-    return name
 
 
 @pytest.fixture

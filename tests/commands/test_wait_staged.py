@@ -11,12 +11,10 @@ from gitops_ds.fleet.agents import Agent
 from gitops_ds.model.health import HealthState
 from gitops_ds.simulator import PodFault, Trouble
 from tests.deployer import rollout_scene
-from tests.deployer.rollout_scene import NODES, Scene
+from tests.deployer.rollout_scene import NODES, Scene, both
 from tests.deployer.test_rollout_faults import spoil
 
 play = rollout_scene.play
-
-both = pytest.mark.parametrize("powers", [Powers.PACE, Powers.FULL])
 
 
 async def waited(scene: Scene, messages: list[str], commit: str = "") -> Agent:

@@ -10,6 +10,8 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
+import pytest
+
 from gitops_ds import simulator
 from gitops_ds.apimachinery import pods, revisions
 from gitops_ds.apimachinery.rollouts import target_revisions
@@ -199,6 +201,9 @@ class Scene(Processes):
         raise AssertionError(
             [(node, tag, pod.trouble) for node, (tag, pod) in sorted(self.pods().items())]
         )
+
+
+both = pytest.mark.parametrize("powers", [Powers.PACE, Powers.FULL])
 
 
 def play(

@@ -11,7 +11,6 @@ import time
 from collections.abc import Mapping
 
 import msgspec
-import pytest
 
 from gitops_ds.apimachinery.rollouts import proofs
 from gitops_ds.controller.powers import Powers
@@ -20,12 +19,10 @@ from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, Body
 from gitops_ds.model.rollouts.proven_templates import TemplateProof
 from gitops_ds.model.rollouts.staged_rollout import FailedNode, Halt, RolloutRecord
 from tests.deployer import rollout_scene
-from tests.deployer.rollout_scene import Scene
+from tests.deployer.rollout_scene import Scene, both
 from tests.deployer.test_rollout_faults import ends
 
 play = rollout_scene.play
-
-both = pytest.mark.parametrize("powers", [Powers.PACE, Powers.FULL])
 
 
 async def edit(scene: Scene, annotations: Mapping[str, str], template: Body) -> None:

@@ -9,11 +9,10 @@ import pytest
 from gitops_ds.controller.powers import Powers
 from gitops_ds.model import names
 from tests.deployer import rollout_scene
-from tests.deployer.rollout_scene import NODES, POLICY, Scene
+from tests.deployer.rollout_scene import NODES, POLICY, Scene, both
 
 play = rollout_scene.play
 
-both = pytest.mark.parametrize("powers", [Powers.PACE, Powers.FULL])
 REST = f"{POLICY}atRest: RollingUpdate\n"
 
 

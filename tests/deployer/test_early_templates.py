@@ -13,11 +13,10 @@ from gitops_ds.model import names
 from gitops_ds.model.objects import CONTROLLER_REVISION
 from gitops_ds.simulator import NodeSpec
 from tests.deployer import rollout_scene
-from tests.deployer.rollout_scene import NODES, Scene
+from tests.deployer.rollout_scene import NODES, Scene, both
 
 play = rollout_scene.play
 
-both = pytest.mark.parametrize("powers", [Powers.PACE, Powers.FULL])
 POLICY = """\
 stages:
   - {name: canary, nodes: {count: 2}, soak: 1m}

@@ -11,10 +11,9 @@ from gitops_ds.model.events.deployer import Reconciled
 from gitops_ds.model.objects import CONTROLLER_REVISION
 from gitops_ds.model.skip_reasons import SkipReason
 from gitops_ds.simulator import PodFault, Trouble
-from tests.deployer.rollout_scene import NODES, POLICY, Scene, play
+from tests.deployer.rollout_scene import NODES, POLICY, Scene, both, play
 from tests.deployer.test_rollout_faults import ends, spoil
 
-both = pytest.mark.parametrize("powers", [Powers.PACE, Powers.FULL])
 FIRST = f"{POLICY}supersede: finish-first\n"
 EARLY = FIRST + "template: {commit: late}\n"
 

@@ -13,10 +13,8 @@ from gitops_ds.model import names
 from gitops_ds.model.events.rollouts import RolloutHeld
 from gitops_ds.model.objects import CONTROLLER_REVISION, Body
 from gitops_ds.simulator import PodFault, Trouble
-from tests.deployer.rollout_scene import NODES, Scene, play
+from tests.deployer.rollout_scene import NODES, Scene, both, play
 from tests.deployer.test_rollout_faults import ends, spoil
-
-both = pytest.mark.parametrize("powers", [Powers.PACE, Powers.FULL])
 
 
 async def halted(scene: Scene) -> None:

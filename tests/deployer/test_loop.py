@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import PurePosixPath
@@ -147,7 +147,9 @@ def loop_on(
     history: History,
     events: list[Event],
     options: ApplyOptions,
+    skew: Sequence[float] = (0.0,),
 ) -> deployer_loop.Loop:
+    """`skew` has the seconds by which the wall clock is wrong."""
     place = DeployTarget(client, "gitops-ds", "test", "memory")
     source = revision_selector.RevisionSource(
         history.tip,
@@ -160,7 +162,9 @@ def loop_on(
         place,
         options,
         events.append,
-        deployer_loop.LoopTiming(5.0, cluster.server.now, random.Random(1).random),
+        deployer_loop.LoopTiming(
+            5.0, lambda: cluster.server.now() + skew[0], random.Random(1).random
+        ),
     )
 
 
@@ -168,6 +172,7 @@ def play(
     script: Callable[[Scene], Awaitable[None]],
     options: ApplyOptions = ApplyOptions(patience=0.0),  # noqa: B008
     history: History | None = None,
+    skew: Sequence[float] = (0.0,),
 ) -> None:
     async def main() -> None:
         async with simulator.SimulatedCluster() as cluster:
@@ -175,7 +180,7 @@ def play(
             source, events, client = history or History(), [], cluster.client()
             if not source.commits:
                 source.push(AGENT.format(tag="1"))
-            loop = loop_on(cluster, client, source, events, options)
+            loop = loop_on(cluster, client, source, events, options, skew)
             running = asyncio.create_task(loop.run())
             await script(Scene(cluster, client, source, loop, events))
             loop.stop()

@@ -19,10 +19,9 @@ from gitops_ds.model.skip_reasons import DriftPolicy
 from gitops_ds.model.values import replace
 from gitops_ds.plan.options import ApplyOptions
 from gitops_ds.simulator import NodeSpec, PodFault, Trouble
-from tests.deployer.rollout_scene import NODES, POLICY, Scene, play
+from tests.deployer.rollout_scene import NODES, POLICY, Scene, both, play
 from tests.deployer.test_rollout_faults import ends, spoil
 
-both = pytest.mark.parametrize("powers", [Powers.PACE, Powers.FULL])
 CANARY = 2
 
 

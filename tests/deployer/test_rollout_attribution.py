@@ -18,8 +18,8 @@ from gitops_ds.model.values import replace
 from gitops_ds.simulator import NodeSpec, PodFault, SimulatedRequest, Trouble
 from gitops_ds.simulator import faults as simulator_faults
 from gitops_ds.simulator.faults import RequestFault, failure
-from tests.deployer.rollout_scene import Scene, play
-from tests.deployer.test_rollout_faults import both, delete, spoil
+from tests.deployer.rollout_scene import Scene, both, play
+from tests.deployer.test_rollout_faults import delete, spoil
 from tests.profiles import examples
 
 NODES = 12

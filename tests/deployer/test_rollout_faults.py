@@ -16,9 +16,7 @@ from gitops_ds.model.skip_reasons import SkipReason
 from gitops_ds.model.values import replace
 from gitops_ds.simulator import NodeSpec, PodFault, Trouble
 from gitops_ds.simulator.faults import RequestFault, SimulatedRequest, failure, none
-from tests.deployer.rollout_scene import NODES, POLICY, Scene, play
-
-both = pytest.mark.parametrize("powers", [Powers.PACE, Powers.FULL])
+from tests.deployer.rollout_scene import NODES, POLICY, Scene, both, play
 
 
 def spoil(scene: Scene, *faults: PodFault) -> None:

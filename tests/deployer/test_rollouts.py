@@ -6,19 +6,15 @@ from __future__ import annotations
 
 import asyncio
 
-import pytest
-
 from gitops_ds.controller.powers import Powers
 from gitops_ds.deployer import state_store
 from gitops_ds.model import names
 from gitops_ds.model.events.rollouts import StagePassed
 from gitops_ds.model.objects import CONTROLLER_REVISION
 from tests.deployer import rollout_scene
-from tests.deployer.rollout_scene import NODES, Scene
+from tests.deployer.rollout_scene import NODES, Scene, both
 
 play = rollout_scene.play
-
-both = pytest.mark.parametrize("powers", [Powers.PACE, Powers.FULL])
 
 
 @both

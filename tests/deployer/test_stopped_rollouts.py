@@ -10,11 +10,9 @@ from gitops_ds.commands import template_hold
 from gitops_ds.controller.powers import Powers
 from gitops_ds.model import names
 from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET
-from tests.deployer.rollout_scene import NODES, Scene, play
+from tests.deployer.rollout_scene import NODES, Scene, both, play
 from tests.deployer.test_requests import NAME
 from tests.deployer.test_rollout_faults import ends
-
-both = pytest.mark.parametrize("powers", [Powers.PACE, Powers.FULL])
 
 
 async def suspend(scene: Scene, value: str | None) -> None:

@@ -12,12 +12,10 @@ from gitops_ds.model.events.deployer import Reconciled
 from gitops_ds.model.skip_reasons import SkipReason
 from gitops_ds.simulator import NodeSpec
 from tests.deployer import rollout_scene
-from tests.deployer.rollout_scene import NODES, POLICY, Scene
+from tests.deployer.rollout_scene import NODES, POLICY, Scene, both
 from tests.deployer.test_loop import AGENT
 
 play = rollout_scene.play
-
-both = pytest.mark.parametrize("powers", [Powers.PACE, Powers.FULL])
 
 
 def select(scene: Scene, tag: str, label: str) -> None:

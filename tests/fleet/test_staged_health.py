@@ -10,11 +10,7 @@ from gitops_ds.model import names
 from gitops_ds.model.events.agents import RolloutCompleted, RolloutFailed, RolloutStarted
 from gitops_ds.model.health import Blame, HealthState
 from tests.fleet.staged_world import FAST, watched
-from tests.rollouts.rollout_world import SECOND
-
-both = pytest.mark.parametrize(
-    "owned", [False, True], ids=["beside the controller", "as the controller"]
-)
+from tests.rollouts.rollout_world import SECOND, both
 
 
 @pytest.mark.sampled

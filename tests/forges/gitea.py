@@ -16,7 +16,7 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-from tests.gitservers import GIT_ENVIRONMENT
+from tests.gitservers import GIT_ENVIRONMENT, git
 from tests.local_server import LocalServer, program
 
 SETTINGS = """\
@@ -168,16 +168,7 @@ class Clone:
 
     def git(self, *words: str) -> str:
         """What git prints."""
-        done = subprocess.run(
-            ("git", *words),
-            cwd=self.directory,
-            env=GIT_ENVIRONMENT,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        return done.stdout.strip()
+        return git(self.directory, *words)
 
     def push(self, branch: str, message: str) -> str:
         """The id of a new commit of all that lies there, pushed to the branch."""

@@ -2,38 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TypeVar
 
 import pytest
 
 from gitops_ds import errors
-from gitops_ds.git import address
 from gitops_ds.git.credentials.credential_values import Credentials, Password, SshKey
 from gitops_ds.git.repository import Repository
 from gitops_ds.git.revision import Branch
-from gitops_ds.model.sources.repository_limits import DEFAULT, RepositoryLimits
+from gitops_ds.model.sources.repository_limits import RepositoryLimits
 from tests import gitservers
+from tests.git.test_http import use
 from tests.gitservers import SshServer
 
 pytestmark = pytest.mark.system
-T = TypeVar("T")
-
-
-def use(
-    url: str,
-    cache: Path,
-    credentials: Credentials,
-    work: Callable[[Repository], Awaitable[T]],
-    limits: RepositoryLimits = DEFAULT,
-) -> T:
-    async def run() -> T:
-        async with Repository(address.parse(url), cache, credentials, limits) as repository:
-            return await work(repository)
-
-    return asyncio.run(run())
 
 
 async def read(repository: Repository) -> list[bytes]:

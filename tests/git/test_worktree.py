@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 from pathlib import Path, PurePosixPath
 
 import pytest
@@ -13,17 +12,13 @@ from gitops_ds import errors
 from gitops_ds.git import worktree
 from gitops_ds.model.sources.repository_limits import RepositoryLimits
 from gitops_ds.model.sources.source_tree import SourceTree
-from tests.gitservers import GIT_ENVIRONMENT
+from tests.gitservers import git
 
 
 def write(root: Path, *names: str) -> None:
     for name in names:
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(name)
-
-
-def git(root: Path, *words: str) -> None:
-    subprocess.run(("git", *words), cwd=root, env=GIT_ENVIRONMENT, check=True, capture_output=True)
 
 
 def names(taken: SourceTree) -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
@@ -29,7 +28,7 @@ from gitops_ds.service.event_recorder import KubeEventWriter, body_of
 from gitops_ds.telemetry import log_lines
 from gitops_ds.telemetry.kube_events import InvolvedObject
 from gitops_ds.telemetry.notifications import NotificationBuilder
-from tests.gitservers import GIT_ENVIRONMENT
+from tests.gitservers import git
 from tests.plan.world import daemonset
 
 # Each secret holds a number that makes it another one on each side of a change. `{}` is where it
@@ -98,10 +97,6 @@ def leaks(text: str) -> list[str]:
         for at in range(len(text))
         if text.startswith(prefix, at)
     ]
-
-
-def git(directory: Path, *more: str) -> None:
-    subprocess.run(("git", *more), cwd=directory, env=GIT_ENVIRONMENT, check=True)
 
 
 @pytest.fixture(scope="module")

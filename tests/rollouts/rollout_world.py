@@ -10,6 +10,8 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+import pytest
+
 from gitops_ds.apimachinery import daemonsets, revisions
 from gitops_ds.apimachinery.rollouts import halted_templates, proofs, target_revisions
 from gitops_ds.model import names
@@ -21,6 +23,9 @@ from gitops_ds.rollouts.pinned_pods import StagedDecision
 from tests.daemonset.world import World, daemonset, node, pod_of
 
 SECOND = "agent:2"
+both = pytest.mark.parametrize(
+    "owned", [False, True], ids=["beside the controller", "as the controller"]
+)
 
 
 def zoned(number: int, zones: int = 3) -> list[dict[str, Any]]:

@@ -11,11 +11,8 @@ from gitops_ds.model import names
 from gitops_ds.model.rollouts import rollout_policy
 from gitops_ds.model.rollouts.staged_rollout import StageState
 from tests.daemonset.world import node
-from tests.rollouts.rollout_world import SECOND, RolloutWorld
+from tests.rollouts.rollout_world import SECOND, RolloutWorld, both
 
-both = pytest.mark.parametrize(
-    "owned", [False, True], ids=["beside the controller", "as the controller"]
-)
 LATE: dict[str, Any] = {
     "stages": [
         {"name": "canary", "nodes": {"count": 2}, "soak": "60s"},

@@ -4,15 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from gitops_ds.model.rollouts.rollout_policy import OnFailure
 from gitops_ds.rollouts.pinned_pods import StagedDecision
-from tests.rollouts.rollout_world import SECOND, RolloutWorld
-
-both = pytest.mark.parametrize(
-    "owned", [False, True], ids=["beside the controller", "as the controller"]
-)
+from tests.rollouts.rollout_world import SECOND, RolloutWorld, both
 
 
 def policy(halt: str) -> dict[str, Any]:

@@ -19,8 +19,8 @@ from gitops_ds.model.rollouts.staged_rollout import HoldKind, NodeStep, RolloutT
 from gitops_ds.model.values import replace
 from gitops_ds.rollouts import other_rollouts, stage_inputs
 from tests.daemonset.world import World, daemonset, node
-from tests.rollouts.rollout_world import SECOND, RolloutWorld
-from tests.rollouts.test_stages import FAST, both
+from tests.rollouts.rollout_world import SECOND, RolloutWorld, both
+from tests.rollouts.test_stages import FAST
 
 AFTER = (After("cni"),)
 

@@ -12,12 +12,9 @@ from gitops_ds.model import names
 from gitops_ds.model.rollouts import rollout_policy
 from gitops_ds.model.rollouts.staged_rollout import Halt, RolloutRecord
 from gitops_ds.rollouts import other_rollouts
-from tests.rollouts.rollout_world import SECOND, RolloutWorld
+from tests.rollouts.rollout_world import SECOND, RolloutWorld, both
 
 OTHER = "DaemonSet logging/other"
-both = pytest.mark.parametrize(
-    "owned", [False, True], ids=["beside the controller", "as the controller"]
-)
 
 
 def policy(when: str = "any", **more: Any) -> dict[str, Any]:

@@ -14,11 +14,8 @@ from gitops_ds.model import names
 from gitops_ds.model.rollouts.staged_rollout import NodeStep, StageState
 from tests.daemonset.world import node
 from tests.profiles import examples
-from tests.rollouts.rollout_world import SECOND, RolloutWorld
+from tests.rollouts.rollout_world import SECOND, RolloutWorld, both
 
-both = pytest.mark.parametrize(
-    "owned", [False, True], ids=["beside the controller", "as the controller"]
-)
 FAST: dict[str, Any] = {
     "stages": [
         {"name": "canary", "nodes": {"count": 2}, "soak": "60s"},

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from gitops_ds.apimachinery import pods
 from gitops_ds.client import config, rest
 from gitops_ds.model.cluster import EVERYTHING, EventType
@@ -22,6 +24,12 @@ from tests import controlplane
 from tests.gitservers import Upstream
 from tests.plan.world import daemonset
 
+MARKS = [
+    pytest.mark.slow,
+    pytest.mark.controlplane,
+    pytest.mark.system,
+    pytest.mark.xdist_group("staged"),
+]
 POOLS = ("general", "batch", "gpu")
 CANARIES = 3
 PATIENCE = 600.0  # seconds

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import json
 import os
 import subprocess
@@ -27,15 +26,7 @@ pytestmark = [
     pytest.mark.controlplane,
     pytest.mark.system,
 ]
-_numbers = itertools.count()
 IMAGE = "spec.template.spec.containers[agent].image"
-
-
-@pytest.fixture
-def space(control_plane: controlplane.ControlPlane) -> str:
-    name = f"drift-{os.getpid()}-{next(_numbers)}"
-    control_plane.kubectl("create", "namespace", name)
-    return name
 
 
 def agent(space: str, tag: int = 2) -> dict[str, Any]:

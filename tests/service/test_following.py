@@ -4,7 +4,6 @@ of the cluster.
 
 from __future__ import annotations
 
-import itertools
 import json
 import shutil
 import subprocess
@@ -20,14 +19,6 @@ pytestmark = [
     pytest.mark.controlplane,
     pytest.mark.system,
 ]
-_numbers = itertools.count()
-
-
-@pytest.fixture
-def space(api_server: controlplane.ControlPlane) -> str:
-    name = f"following-{next(_numbers)}"
-    api_server.kubectl("create", "namespace", name)
-    return name
 
 
 def agent(space: str, tag: int) -> dict[str, str]:
@@ -76,13 +67,7 @@ def test_the_service_follows_an_https_server_through_good_and_bad_commits(
     with gitservers.http_git_server(tmp_path / "git") as server:
         upstream = server.repository("fleet")
         first = upstream.commit(agent(space, 1))
-        file = settings(
-            tmp_path,
-            f"{server.url}/fleet",
-            username=server.user,
-            tokenFile=server.password.encode(),
-            caFile=server.authority,
-        )
+        file = settings(tmp_path, f"{server.url}/fleet", **server.credentials(tmp_path))
         with running(tmp_path, api_server, "--settings", str(file)) as (_, log):
             until(lambda: runs(api_server, space) == image(1), log.read_text)
             upstream.commit(agent(space, 2))
@@ -126,13 +111,7 @@ def test_a_branch_that_went_back_waits_for_consent_and_is_followed_again(
         upstream, url = server.repository("fleet"), f"{server.url}/fleet"
         old = upstream.commit(agent(space, 1))
         upstream.commit(agent(space, 2))
-        file = settings(
-            tmp_path,
-            url,
-            username=server.user,
-            tokenFile=server.password.encode(),
-            caFile=server.authority,
-        )
+        file = settings(tmp_path, url, **server.credentials(tmp_path))
         with running(tmp_path, api_server, "--settings", str(file)) as (_, log):
             until(lambda: runs(api_server, space) == image(2), log.read_text)
             upstream.git("reset", "--quiet", "--hard", old)
@@ -196,13 +175,7 @@ def test_a_service_that_starts_while_git_is_away_keeps_the_last_commit_applied_f
         upstream = server.repository("fleet")
         named = f"version: v1\nname: {space}\nmanifests: ['*.json']\n"
         commit = upstream.commit({**agent(space, 1), "gitops-ds.yaml": named})
-        file = settings(
-            tmp_path,
-            f"{server.url}/fleet",
-            username=server.user,
-            tokenFile=server.password.encode(),
-            caFile=server.authority,
-        )
+        file = settings(tmp_path, f"{server.url}/fleet", **server.credentials(tmp_path))
         with running(tmp_path, api_server, "--settings", str(file)) as (_, log):
             until(lambda: runs(api_server, space) == image(1), log.read_text)
             until(lambda: f"commit {commit[:12]} is applied" in sources(), log.read_text)

@@ -57,13 +57,7 @@ class Place:
 
     def followed(self, url: str) -> Iterator[str]:
         """The log of a service that follows an address; it ends on request."""
-        file = settings(
-            self.directory,
-            url,
-            username=self.server.user,
-            tokenFile=self.server.password.encode(),
-            caFile=self.server.authority,
-        )
+        file = settings(self.directory, url, **self.server.credentials(self.directory))
         options = ("--settings", str(file), "--state-namespace", self.states)
         with running(self.directory, self.plane, *options) as (process, log):
             until(lambda: " written" in log.read_text(), log.read_text)

@@ -11,8 +11,6 @@ import re
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from gitops_ds.apimachinery import pods
 from gitops_ds.model import names
 from tests import controlplane
@@ -21,12 +19,7 @@ from tests.plan.world import daemonset
 from tests.service import staged
 from tests.service.test_service import running
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.controlplane,
-    pytest.mark.system,
-    pytest.mark.xdist_group("staged"),
-]
+pytestmark = staged.MARKS
 NODES = 3
 POLICY = """\
 stages: [{name: canary, soak: 1s}, {name: rest, soak: 1s}]

@@ -26,13 +26,6 @@ def plane(control_plane_without_daemonsets: controlplane.ControlPlane) -> contro
     return control_plane_without_daemonsets
 
 
-@pytest.fixture
-def space(plane: controlplane.ControlPlane) -> str:
-    name = f"powers-{next(_numbers)}"
-    plane.kubectl("create", "namespace", name)
-    return name
-
-
 def image(tag: int) -> str:
     return f"registry.example.com/agent:{tag}"
 

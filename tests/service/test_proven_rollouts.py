@@ -9,8 +9,6 @@ import json
 from functools import partial
 from pathlib import Path
 
-import pytest
-
 from gitops_ds.model import names
 from tests import controlplane
 from tests.gitservers import Upstream
@@ -18,12 +16,7 @@ from tests.service import staged
 from tests.service.staged import CANARIES, PodWatch, Soaks
 from tests.service.test_service import running
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.controlplane,
-    pytest.mark.system,
-    pytest.mark.xdist_group("staged"),
-]
+pytestmark = staged.MARKS
 NODES, FEW = 12, 4
 SOAKS, LONG = Soaks(canary=5), Soaks(canary=86_400)
 

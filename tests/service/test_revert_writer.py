@@ -105,42 +105,41 @@ class Writer:
 
 
 def play(
-    directory: Path,
     script: Callable[[gitservers.Upstream, Writer, Writer], Awaitable[None]],
+    tmp_path: Path,
     **more: Any,
 ) -> None:
     async def main() -> None:
-        upstream = gitservers.Upstream(directory / "fleet.git")
+        upstream = gitservers.Upstream(tmp_path / "fleet.git")
         where = address.parse(str(upstream.path), allow_local=True)
         settings = RepositorySettings(url=str(upstream.path), allow_local=True, push=True, **more)
         async with (
-            Repository(where, directory / "one") as one,
-            Repository(where, directory / "two") as two,
+            Repository(where, tmp_path / "one") as one,
+            Repository(where, tmp_path / "two") as two,
         ):
             await script(upstream, Writer(one, settings), Writer(two, settings))
 
     asyncio.run(main())
 
 
-def test_two_clusters_write_one_revert(tmp_path: Path) -> None:
-    async def script(upstream: gitservers.Upstream, one: Writer, two: Writer) -> None:
-        since = upstream.commit(files(1))
-        bad = upstream.commit(files(2), "Agent 2")
-        await asyncio.gather(one.halted(bad, since), two.halted(bad, since))
-        event = await one.run()
-        assert isinstance(event, RevertCommitted)
-        assert upstream.git("rev-parse", "main") == event.revert
-        assert upstream.git("show", f"main:{FILE}") == upstream.git("show", f"{since}:{FILE}")
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(1.0):
-                await two.run()
-        assert upstream.git("log", "--format=%s").splitlines() == [
-            'Revert "Agent 2"',
-            "Agent 2",
-            "change",
-        ]
-
-    play(tmp_path, script)
+async def test_two_clusters_write_one_revert(
+    upstream: gitservers.Upstream, one: Writer, two: Writer, /, tmp_path: Path
+) -> None:
+    since = upstream.commit(files(1))
+    bad = upstream.commit(files(2), "Agent 2")
+    await asyncio.gather(one.halted(bad, since), two.halted(bad, since))
+    event = await one.run()
+    assert isinstance(event, RevertCommitted)
+    assert upstream.git("rev-parse", "main") == event.revert
+    assert upstream.git("show", f"main:{FILE}") == upstream.git("show", f"{since}:{FILE}")
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(1.0):
+            await two.run()
+    assert upstream.git("log", "--format=%s").splitlines() == [
+        'Revert "Agent 2"',
+        "Agent 2",
+        "change",
+    ]
 
 
 class _Forge(BaseHTTPRequestHandler):
@@ -186,7 +185,7 @@ def test_a_pull_request_that_the_forge_refused_is_opened_later(tmp_path: Path) -
         ForgeKind.GITEA, str(tmp_path / "token"), url, "team/fleet", allow_http=True
     )
     with ServerThread(server):
-        play(tmp_path, script, forge=forge)
+        play(script, tmp_path, forge=forge)
 
 
 @pytest.mark.parametrize("same", [True, False])
@@ -212,81 +211,90 @@ def test_an_existing_branch_is_a_proposal_only_with_the_same_changes(
     forge = ForgeSettings(
         ForgeKind.GITEA, str(tmp_path / "token"), "https://127.0.0.1:1", "team/fleet"
     )
-    play(tmp_path, script, forge=forge)
+    play(script, tmp_path, forge=forge)
 
 
-def test_a_revert_that_keeps_the_template_is_not_pushed(tmp_path: Path) -> None:
-    async def script(upstream: gitservers.Upstream, one: Writer, two: Writer) -> None:
-        since = upstream.commit(files(2))
-        bad = upstream.commit(files(2, **{"agents/agent/README.md": "new"}))
-        await one.halted(bad, since)
-        event = await one.run()
-        assert isinstance(event, RevertFailed)
-        assert "keeps the halted template" in event.message
-        assert event.command == f"git revert {bad[:12]} && git push origin HEAD:BRANCH"
-        assert upstream.git("rev-parse", "main") == bad
-
-    play(tmp_path, script)
-
-
-def test_a_revert_that_would_delete_the_agent_is_not_pushed(tmp_path: Path) -> None:
-    async def script(upstream: gitservers.Upstream, one: Writer, two: Writer) -> None:
-        since = upstream.commit({"gitops-ds.yaml": "version: v1\n"})
-        bad = upstream.commit(files(2))
-        await one.halted(bad, since)
-        event = await one.run()
-        assert isinstance(event, RevertFailed)
-        assert "would delete DaemonSet default/agent" in event.message
-        assert upstream.git("rev-parse", "main") == bad
-
-    play(tmp_path, script)
+async def test_a_revert_that_keeps_the_template_is_not_pushed(
+    upstream: gitservers.Upstream, one: Writer, two: Writer, /, tmp_path: Path
+) -> None:
+    since = upstream.commit(files(2))
+    bad = upstream.commit(files(2, **{"agents/agent/README.md": "new"}))
+    await one.halted(bad, since)
+    event = await one.run()
+    assert isinstance(event, RevertFailed)
+    assert "keeps the halted template" in event.message
+    assert event.command == f"git revert {bad[:12]} && git push origin HEAD:BRANCH"
+    assert upstream.git("rev-parse", "main") == bad
 
 
-def test_without_the_previous_commit_the_parent_is_restored(tmp_path: Path) -> None:
-    async def script(upstream: gitservers.Upstream, one: Writer, two: Writer) -> None:
-        upstream.commit(files(1))
-        bad = upstream.commit(files(2))
-        await one.halted(bad, "")
-        assert isinstance(await one.run(), RevertCommitted)
-
-    play(tmp_path, script)
-
-
-def test_a_tag_has_no_branch_to_revert_on(tmp_path: Path) -> None:
-    async def script(upstream: gitservers.Upstream, one: Writer, two: Writer) -> None:
-        since = upstream.commit(files(1))
-        await one.halted(upstream.commit(files(2)), since)
-        event = await one.run()
-        assert isinstance(event, RevertFailed)
-        assert "follows a tag or a commit" in event.message
-
-    play(tmp_path, script, tag="v1")
+async def test_a_revert_that_would_delete_the_agent_is_not_pushed(
+    upstream: gitservers.Upstream, one: Writer, two: Writer, /, tmp_path: Path
+) -> None:
+    since = upstream.commit({"gitops-ds.yaml": "version: v1\n"})
+    bad = upstream.commit(files(2))
+    await one.halted(bad, since)
+    event = await one.run()
+    assert isinstance(event, RevertFailed)
+    assert "would delete DaemonSet default/agent" in event.message
+    assert upstream.git("rev-parse", "main") == bad
 
 
-def test_nothing_is_written_by_policy_none_and_on_a_standby(tmp_path: Path) -> None:
-    async def script(upstream: gitservers.Upstream, one: Writer, two: Writer) -> None:
-        since = upstream.commit(files(1))
-        bad = upstream.commit(files(2))
-        await one.halted(bad, since, revert=Revert(after=Duration(0), how="none"))
-        two.applied = None
-        for writer in (one, two):
-            with pytest.raises(TimeoutError):
-                async with asyncio.timeout(0.5):
-                    await writer.run()
-        assert upstream.git("rev-parse", "main") == bad
-
-    play(tmp_path, script)
+async def test_without_the_previous_commit_the_parent_is_restored(
+    upstream: gitservers.Upstream, one: Writer, two: Writer, /, tmp_path: Path
+) -> None:
+    upstream.commit(files(1))
+    bad = upstream.commit(files(2))
+    await one.halted(bad, "")
+    assert isinstance(await one.run(), RevertCommitted)
 
 
-def test_files_of_a_commit_that_changed_more_are_restored(tmp_path: Path) -> None:
-    async def script(upstream: gitservers.Upstream, one: Writer, two: Writer) -> None:
-        since = upstream.commit(files(1))
-        bad = upstream.commit(files(2, **{"README.md": "two"}), "Agent 2 and the README")
-        await one.halted(bad, since)
-        assert isinstance(await one.run(), RevertCommitted)
-        assert upstream.git("show", f"main:{FILE}") == upstream.git("show", f"{since}:{FILE}")
-        assert upstream.git("show", "main:README.md") == "two"
-        trailers = upstream.git("log", "-1", "--format=%(trailers:only)", "main")
-        assert trailers == f"Gitops-Ds-Reverts: {bad}"
+@pytest.mark.play(tag="v1")
+async def test_a_tag_has_no_branch_to_revert_on(
+    upstream: gitservers.Upstream, one: Writer, two: Writer, /, tmp_path: Path
+) -> None:
+    since = upstream.commit(files(1))
+    await one.halted(upstream.commit(files(2)), since)
+    event = await one.run()
+    assert isinstance(event, RevertFailed)
+    assert "follows a tag or a commit" in event.message
 
-    play(tmp_path, script)
+
+async def test_without_the_right_to_push_an_event_names_the_command(
+    upstream: gitservers.Upstream, one: Writer, two: Writer, /, tmp_path: Path
+) -> None:
+    since = upstream.commit(files(1))
+    bad = upstream.commit(files(2))
+    one.settings = replace(one.settings, push=False)
+    await one.halted(bad, since)
+    event = await one.run()
+    assert isinstance(event, RevertFailed)
+    assert "set repository.push" in event.message
+    assert event.command == f"git revert {bad[:12]} && git push origin HEAD:BRANCH"
+    assert upstream.git("rev-parse", "main") == bad
+
+
+async def test_nothing_is_written_by_policy_none_and_on_a_standby(
+    upstream: gitservers.Upstream, one: Writer, two: Writer, /, tmp_path: Path
+) -> None:
+    since = upstream.commit(files(1))
+    bad = upstream.commit(files(2))
+    await one.halted(bad, since, revert=Revert(after=Duration(0), how="none"))
+    two.applied = None
+    for writer in (one, two):
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.5):
+                await writer.run()
+    assert upstream.git("rev-parse", "main") == bad
+
+
+async def test_files_of_a_commit_that_changed_more_are_restored(
+    upstream: gitservers.Upstream, one: Writer, two: Writer, /, tmp_path: Path
+) -> None:
+    since = upstream.commit(files(1))
+    bad = upstream.commit(files(2, **{"README.md": "two"}), "Agent 2 and the README")
+    await one.halted(bad, since)
+    assert isinstance(await one.run(), RevertCommitted)
+    assert upstream.git("show", f"main:{FILE}") == upstream.git("show", f"{since}:{FILE}")
+    assert upstream.git("show", "main:README.md") == "two"
+    trailers = upstream.git("log", "-1", "--format=%(trailers:only)", "main")
+    assert trailers == f"Gitops-Ds-Reverts: {bad}"

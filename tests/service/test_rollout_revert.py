@@ -46,17 +46,11 @@ class Fleet:
         }
 
     def settings(self, **more: Any) -> str:
-        (self.directory / "token").write_text(self.server.password)
-        (self.directory / "ca").write_bytes(self.server.authority)
         repository = {
             "url": f"{self.server.url}/fleet",
             "interval": "1s",
             "retryInterval": "1s",
-            "credentials": {
-                "username": self.server.user,
-                "tokenFile": str(self.directory / "token"),
-                "caFile": str(self.directory / "ca"),
-            },
+            "credentials": self.server.credentials(self.directory),
             **more,
         }
         file = self.directory / "settings.yaml"
@@ -152,18 +146,6 @@ def test_a_halted_rollout_is_reverted_by_a_commit_and_its_template_stays_on_hold
         assert fleet.image() == image(1)
         assert fleet.log()[0] == "Agent 2, once more"
         assert "Traceback" not in log.read_text()
-
-
-def test_without_the_right_to_push_an_event_names_the_command(fleet: Fleet) -> None:
-    fleet.upstream.commit(fleet.files(1, policy()), "Agent 1")
-    with running(fleet.directory, fleet.plane, "--settings", fleet.settings()) as (_, log):
-        until(lambda: fleet.image() == image(1), log.read_text)
-        bad = fleet.upstream.commit(fleet.files(2, policy()), "Agent 2")
-        until(lambda: len(fleet.targets()) == 1, log.read_text)
-        fleet.halt()
-        until(lambda: f"git revert {bad[:12]} && git push" in log.read_text(), log.read_text)
-        assert "set repository.push" in log.read_text()
-        assert fleet.log() == ["Agent 2", "Agent 1"]
 
 
 def test_the_revert_waits_for_its_time_and_for_git(fleet: Fleet) -> None:

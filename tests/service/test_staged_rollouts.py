@@ -11,8 +11,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from gitops_ds.model import names
 from tests import controlplane
 from tests.gitservers import Upstream
@@ -21,12 +19,7 @@ from tests.service.staged import CANARIES, Soaks
 from tests.service.test_service import running
 from tests.service.test_uninstall import program
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.controlplane,
-    pytest.mark.system,
-    pytest.mark.xdist_group("staged"),
-]
+pytestmark = staged.MARKS
 NODES, ADDED, KILLED = 90, 15, 15
 LONG, SOAKS = Soaks(canary=86_400), Soaks(canary=5)
 QUICK = Soaks(canary=2)

@@ -4,7 +4,6 @@ with kubectl.
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 from pathlib import Path
@@ -20,14 +19,6 @@ pytestmark = [
     pytest.mark.controlplane,
     pytest.mark.system,
 ]
-_numbers = itertools.count()
-
-
-@pytest.fixture
-def space(control_plane: controlplane.ControlPlane) -> str:
-    name = f"templates-{next(_numbers)}"
-    control_plane.kubectl("create", "namespace", name)
-    return name
 
 
 def settings(directory: Path, space: str, **groups: object) -> tuple[str, str]:
@@ -157,13 +148,7 @@ def test_git_has_precedence_and_returns_ownership(
     with gitservers.http_git_server(tmp_path / "git") as server:
         upstream = server.repository("fleet")
         upstream.commit({"other.json": json.dumps(other)})
-        (tmp_path / "ca").write_bytes(server.authority)
-        (tmp_path / "token").write_text(server.password)
-        access = {
-            "username": server.user,
-            "tokenFile": str(tmp_path / "token"),
-            "caFile": str(tmp_path / "ca"),
-        }
+        access = server.credentials(tmp_path)
         repository = {"url": f"{server.url}/fleet", "interval": "1s", "credentials": access}
         with running(
             tmp_path, control_plane, *settings(tmp_path, space, repository=repository, cluster={})

@@ -5,9 +5,7 @@ its errors.
 from __future__ import annotations
 
 import contextlib
-import itertools
 import json
-import os
 import re
 import subprocess
 import urllib.request
@@ -28,7 +26,6 @@ pytestmark = [
     pytest.mark.controlplane,
     pytest.mark.system,
 ]
-_numbers = itertools.count()
 
 
 @dataclass
@@ -70,13 +67,6 @@ class Scene:
         return self.log.read_text()
 
 
-@pytest.fixture
-def space(api_server: controlplane.ControlPlane) -> str:
-    name = f"triggers-{next(_numbers)}-{os.getpid()}"
-    api_server.kubectl("create", "namespace", name)
-    return name
-
-
 @contextlib.contextmanager
 def service(
     directory: Path, plane: controlplane.ControlPlane, space: str, **settings: object
@@ -84,13 +74,6 @@ def service(
     with gitservers.http_git_server(directory / "git") as server:
         upstream = server.repository("fleet")
         upstream.commit(agent(space, 1))
-        (directory / "token").write_text(server.password)
-        (directory / "ca").write_bytes(server.authority)
-        credentials = {
-            "username": server.user,
-            "tokenFile": str(directory / "token"),
-            "caFile": str(directory / "ca"),
-        }
         url = f"{server.url}/fleet"
         file = directory / "settings.yaml"
         document = {
@@ -98,7 +81,7 @@ def service(
                 "url": url,
                 "interval": "1h",
                 "retryInterval": "1s",
-                "credentials": credentials,
+                "credentials": server.credentials(directory),
             },
             "cluster": {"namespace": f"{space}-home"},
             **settings,
