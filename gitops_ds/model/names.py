@@ -46,6 +46,7 @@ ROLLOUT_POLICY = f"{DOMAIN}/rollout-policy"
 TARGET = f"{DOMAIN}/target"
 # on a DaemonSet with a policy: Progressing, Halted or Complete, for health checks of other tools
 PHASE = f"{DOMAIN}/phase"
+COMPLETE = "Complete"  # the phase without a target
 # on a DaemonSet: the update strategy in Git, while a rollout policy replaces it
 UPDATE_STRATEGY = f"{DOMAIN}/update-strategy"
 # on a DaemonSet: the templates whose rollouts were halted, as JSON, newest first

@@ -162,7 +162,7 @@ def _wait_of_pod(
 ) -> AgentWait | None:
     """Why this pod does not count; None if it does."""
     planned = pod.hash in agent.templates.target
-    if not agent.counts(pod.hash):
+    if not agent.counts(pod):
         message = "its pod has neither the proven template nor that of an opened stage"
         return AgentWait(agent.key, OTHER_TEMPLATE, message, planned=planned)
     if not pod.ready:

@@ -8,9 +8,9 @@ import msgspec
 
 from gitops_ds.apimachinery import daemonsets, node_eligibility
 from gitops_ds.apimachinery.node_eligibility import Placer
-from gitops_ds.apimachinery.rollouts import target_revisions
-from gitops_ds.model import startup_taints
-from gitops_ds.model.daemonset import DaemonSet
+from gitops_ds.apimachinery.rollouts import edited_annotations, proofs, target_revisions
+from gitops_ds.model import names, startup_taints
+from gitops_ds.model.daemonset import DaemonSet, Pod
 from gitops_ds.model.live import Revision
 from gitops_ds.model.objects import Body, Key
 
@@ -19,8 +19,8 @@ NO_HASHES: frozenset[str] = frozenset()
 
 class PodTemplates(msgspec.Struct, frozen=True):
     """The templates whose pods count as the agent, by the hashes of pods; None for any. `target`
-    are those of the template of a rollout in progress. `stuck` is the reason why only a person
-    brings a template to further nodes, else empty.
+    are those of the template of a rollout in progress, of which only the pods that the rollout made
+    count. `stuck` is the reason why only a person brings a template to further nodes, else empty.
     """
 
     accepted: frozenset[str] | None = None
@@ -40,9 +40,13 @@ class RequiredAgent(msgspec.Struct, frozen=True):
     templates: PodTemplates = PodTemplates()
     since: float = 0.0
 
-    def counts(self, hash: str) -> bool:
-        """Whether a pod with this hash is the agent."""
-        return self.templates.accepted is None or hash in self.templates.accepted
+    def counts(self, pod: Pod) -> bool:
+        """Whether a pod is the agent. A pod of the target without the label of its rollout is of an
+        edit of the DaemonSet, and may be on a node whose stage is not open.
+        """
+        if self.templates.accepted is None or pod.hash in self.templates.accepted:
+            return True
+        return pod.hash in self.templates.target and names.ROLLOUT in pod.labels
 
 
 def is_required(daemonset: DaemonSet, in_git: bool = False) -> bool:
@@ -78,19 +82,24 @@ def unapplied(body: Body, since: float) -> RequiredAgent:
 def _templates(daemonset: DaemonSet, revisions: Sequence[Revision]) -> PodTemplates:
     """Without a rollout policy every pod of the DaemonSet counts. With one, pods of the target
     exist only on nodes of an opened stage; after a halt they count no longer.
+
+    While another writer has the annotation of what is proven, no pod counts.
     """
-    try:
-        if target_revisions.policy_of(daemonset) is None:
-            return PodTemplates()
-    except ValueError:
+    annotations = daemonset.annotations
+    if not any(name in annotations for name in names.READ_BY_ROLLOUTS):
         return PodTemplates()
+    edited = set(edited_annotations.read_by_rollouts(daemonset))
+    if names.PROVEN in edited:
+        return PodTemplates(NO_HASHES)
     target = target_revisions.target_of(daemonset, revisions)
-    if target is None:
-        return PodTemplates(NO_HASHES, stuck="the target revision of its rollout is not found")
+    if target is None or names.TARGET in edited:
+        return PodTemplates(proofs.hashes_in_force(proofs.in_force(annotations), revisions))
     if not target.staged:
-        return PodTemplates(target.hashes | target.proven)
-    halt = target_revisions.record_of(revisions, target).halt
-    if halt is not None:
-        stuck = f"its rollout is halted: stage {halt.stage}: {halt.message}"
-        return PodTemplates(target.proven, target.hashes - target.proven, stuck)
-    return PodTemplates(target.hashes | target.proven, target.hashes - target.proven)
+        return PodTemplates(target.proven)
+    record = target_revisions.record_of(revisions, target)
+    if record.halt is not None:
+        stuck = f"its rollout is halted: stage {record.halt.stage}: {record.halt.message}"
+        return PodTemplates(target.proven, stuck=stuck)
+    if record.early:
+        return PodTemplates(target.proven | target.hashes, target.hashes - target.proven)
+    return PodTemplates(target.proven, target.hashes - target.proven)

@@ -6,7 +6,7 @@ https://kubernetes.io/docs/reference/using-api/server-side-apply/#field-manageme
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gitops_ds.model import names
@@ -62,19 +62,6 @@ def is_applied(live: Body) -> bool:
 def is_from_git(live: Body, annotation: str) -> bool:
     """Whether the annotation of a live object is one that we applied."""
     return f"f:{annotation}" in _annotations_in(owned_fields(live) or {})
-
-
-def foreign(live: Body, annotations: Iterable[str]) -> str:
-    """The first of these annotations that a live object has, but not by us; empty without one, and
-    for an object whose owners are unknown.
-    """
-    stated = (live.get("metadata") or {}).get("annotations") or {}
-    managers = [(author.manager, _annotations_in(fields)) for author, fields in entries(live)]
-    ours = [owned for manager, owned in managers if manager == names.FIELD_MANAGER]
-    for name in annotations if managers else ():
-        if name in stated and not any(f"f:{name}" in owned for owned in ours):
-            return name
-    return ""
 
 
 def _annotations_in(fields: Fields) -> Fields:

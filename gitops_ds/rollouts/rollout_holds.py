@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from gitops_ds.apimachinery.rollouts import proofs, rollout_windows
-from gitops_ds.model import plain_text
+from gitops_ds.apimachinery.rollouts import rollout_windows
+from gitops_ds.model import names, plain_text
 from gitops_ds.model.daemonset import DaemonSet, RollingUpdate
 from gitops_ds.model.plain_text import counted
 from gitops_ds.model.rollouts.rollout_policy import Stage
@@ -33,7 +33,7 @@ def hold(fleet: StagedNodes) -> StageHold | None:
     if fleet.layout.seen.daemonset.suspended:
         return _SUSPENDED
     if fleet.inputs.foreign:
-        return _foreign(fleet.inputs)
+        return _foreign(fleet.inputs, fleet.layout.seen.daemonset)
     if fleet.inputs.held and fleet.inputs.record.halt is None:
         return StageHold(fleet.inputs.held, kind=HoldKind.HALTED_BEFORE)
     if fleet.inputs.halted_elsewhere:
@@ -95,20 +95,20 @@ def at_rest(inputs: StageInputs, daemonset: DaemonSet) -> StageHold | None:
     if daemonset.suspended:
         return _SUSPENDED
     if inputs.foreign:
-        return _foreign(inputs)
+        return _foreign(inputs, daemonset)
     if not inputs.target.edited:
         return None
-    if proofs.in_force(daemonset.annotations) is None:
-        reason = "no template is proven yet; the next apply records the present one"
-        return StageHold(reason, kind=HoldKind.EDITED)
     effect = "no pod is replaced because of it"
     if isinstance(daemonset.strategy, RollingUpdate):
         effect = "the DaemonSet controller rolls it out (atRest: RollingUpdate)"
     return StageHold(f"the template was edited in the cluster; {effect}", kind=HoldKind.EDITED)
 
 
-def _foreign(inputs: StageInputs) -> StageHold:
-    """The hold while an annotation of the deployer has the value of another writer."""
+def _foreign(inputs: StageInputs, daemonset: DaemonSet) -> StageHold:
+    """The hold while an annotation of the deployer has the value of another writer, or none."""
+    if inputs.foreign == names.PROVEN not in daemonset.annotations:
+        reason = "no template is proven yet; the next apply records the present one"
+        return StageHold(reason, kind=HoldKind.EDITED)
     reason = f"the annotation {inputs.foreign} was edited in the cluster"
     return StageHold(f"{reason}; no pod is replaced because of it", kind=HoldKind.EDITED)
 

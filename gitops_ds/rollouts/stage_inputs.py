@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from gitops_ds.apimachinery.rollouts import approval_annotations, halted_templates, target_revisions
-from gitops_ds.model import names
+from gitops_ds.apimachinery.rollouts import (
+    approval_annotations,
+    edited_annotations,
+    halted_templates,
+    target_revisions,
+)
 from gitops_ds.model.decision import Observation
 from gitops_ds.model.rollouts.staged_rollout import StageInputs
-from gitops_ds.plan import field_managers
 
 
 def observed(seen: Observation) -> StageInputs | None:
@@ -38,5 +41,5 @@ def observed(seen: Observation) -> StageInputs | None:
         refused=record.refused,
         held=halted_templates.hold_reason(daemonset.annotations, target) if target.staged else "",
         halted=frozenset(one.hash for one in halted_templates.parse(daemonset.annotations)),
-        foreign=field_managers.foreign(daemonset.raw, names.READ_BY_ROLLOUTS),
+        foreign=next(edited_annotations.read_by_rollouts(daemonset), ""),
     )

@@ -20,7 +20,7 @@ import pytest
 
 from gitops_ds import errors
 from gitops_ds.apimachinery import daemonsets, revisions
-from gitops_ds.apimachinery.rollouts import target_revisions
+from gitops_ds.apimachinery.rollouts import proofs, target_revisions
 from gitops_ds.controller.powers import Powers
 from gitops_ds.model import names
 from gitops_ds.model.cluster import PatchType
@@ -40,6 +40,7 @@ from gitops_ds.model.decision import (
     RenumberRevision,
 )
 from gitops_ds.model.objects import CONFIG_MAP, CONTROLLER_REVISION, DAEMONSET, POD, Resource
+from gitops_ds.model.rollouts.proven_templates import TemplateProof
 from gitops_ds.model.rollouts.staged_rollout import RolloutRecord
 from gitops_ds.simulator import faults as simulator_faults
 from gitops_ds.simulator.faults import RequestFault, Silence, SimulatedRequest
@@ -160,8 +161,10 @@ async def _a_rollout_begins(there: Setup, record: RolloutRecord | None = None) -
     if record is not None:
         target["metadata"]["annotations"] = {names.ROLLOUT_RECORD: target_revisions.encoded(record)}
     await there.people.create(CONTROLLER_REVISION, target)
+    proof = TemplateProof(proofs.identity(owner.template), "", 0.0)
     annotations = {
         names.ROLLOUT_POLICY: target_revisions.policy_text(policy, ()),
+        names.PROVEN: proofs.encoded(proof),
         names.TARGET: target["metadata"]["name"],
     }
     patch = {

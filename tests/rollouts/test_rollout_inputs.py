@@ -153,6 +153,41 @@ def test_a_policy_that_a_person_wrote_opens_no_stage(owned: bool) -> None:
     assert decided.hold.kind is HoldKind.EDITED
 
 
+@both
+@pytest.mark.parametrize("removed", [(names.TARGET,), (names.PROVEN, names.TARGET)])
+def test_an_annotation_that_a_person_removed_returns_no_node(
+    owned: bool, removed: tuple[str, ...]
+) -> None:
+    world = RolloutWorld(FAST, 10, owned=owned)
+    world.commit(SECOND)
+    while len(world.on(SECOND)) < 2:
+        world.pass_time()
+    annotations = world.body["metadata"]["annotations"]
+    for name in removed:
+        del annotations[name]
+    inputs = edited(world, **{names.PHASE: "Progressing"})
+    assert inputs.foreign in removed
+    before = world.decide(world.observe(), replace(inputs, foreign=""))
+    assert any(isinstance(action, DeletePod) for action in before.decision.actions)
+    decided = world.decide(world.observe(), inputs)
+    assert not any(isinstance(action, DeletePod) for action in decided.decision.actions)
+    assert decided.stages.hold is not None
+    assert decided.stages.hold.kind is HoldKind.EDITED
+
+
+def test_a_rollout_without_its_proof_is_on_hold() -> None:
+    world = RolloutWorld(FAST, 10)
+    world.commit(SECOND)
+    while len(world.on(SECOND)) < 2:
+        world.pass_time()
+    del world.body["metadata"]["annotations"][names.PROVEN]
+    inputs = edited(world, **{names.PHASE: "Progressing"})
+    decided = world.decide(world.observe(), inputs).stages
+    assert (decided.take, decided.record, decided.commits) == ((), inputs.record, False)
+    assert decided.hold is not None
+    assert "no template is proven yet" in decided.hold.reason
+
+
 def test_annotations_of_the_deployer_are_not_foreign() -> None:
     world = RolloutWorld(FAST, 10)
     world.commit(SECOND)

@@ -97,7 +97,8 @@ class StageInputs(msgspec.Struct, frozen=True):
     templates; `halted_elsewhere` names the halted rollout that halts this one, else empty;
     `at_once` is the maximum of nodes that may be taken now by `limits.api`, None without a limit;
     `warnings` are the newest warning events of pods that are not well, by their UID; `foreign` is
-    the annotation of the deployer that another writer changed, else empty: it states nothing.
+    the annotation of the deployer that another writer changed or removed, else empty: it states
+    nothing.
     """
 
     policy: RolloutPolicy

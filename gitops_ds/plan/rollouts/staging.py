@@ -16,7 +16,12 @@ from typing import Any
 import msgspec
 
 from gitops_ds.apimachinery import daemonsets, revisions
-from gitops_ds.apimachinery.rollouts import halted_templates, proofs, target_revisions
+from gitops_ds.apimachinery.rollouts import (
+    edited_annotations,
+    halted_templates,
+    proofs,
+    target_revisions,
+)
 from gitops_ds.model import content_hash, names
 from gitops_ds.model.live import Live, Revision
 from gitops_ds.model.objects import CONTROLLER_REVISION, Body, Key
@@ -26,7 +31,7 @@ from gitops_ds.model.rollouts.rollout_policy import RolloutPolicy
 from gitops_ds.model.skip_reasons import Skipped
 from gitops_ds.model.sources.bundle import Bundle, Manifest
 from gitops_ds.model.values import replace
-from gitops_ds.plan import field_managers, ownership, refusals
+from gitops_ds.plan import ownership, refusals
 from gitops_ds.plan.options import DryRunResult, PlanContext
 from gitops_ds.plan.rollouts import (
     first_rollout,
@@ -299,12 +304,12 @@ class _Staging(msgspec.Struct, frozen=True, dict=True):
         """Whether another writer named a target. An apply removes only what it owns, so one with an
         empty name comes before.
         """
-        return self._old is not None and bool(field_managers.foreign(self._old, (names.TARGET,)))
+        return self._old is not None and any(edited_annotations.foreign(self._old, (names.TARGET,)))
 
     def _phase(self, target: str) -> str:
         """The state of the rollout in one word, for other tools."""
         if not target:
-            return "Complete"
+            return names.COMPLETE
         targets = self.live.targets.get(self.manifest.key, ())
         records = (target_revisions.record_in(one) for one in targets if one.name == target)
         return "Halted" if any(one.halt is not None for one in records) else "Progressing"
