@@ -270,13 +270,13 @@ def link(path: str, more: Mapping[str, str]) -> str:
 def groups(schema: Schema, root: Schema, path: str) -> Iterator[tuple[str, Schema]]:
     """A group and the groups below it; a group of a list ends in `[]`, of a mapping in `.NAME`.
 
-    A group of several places, and the rollout of clusters and environments, is in its first place.
+    A group of several places is in its first place.
     """
     yield path, schema
     for name, property in schema.get("properties", {}).items():
         below = f"{path}.{name}" if path else name
         key = resolved(property, root)
-        if below in ("repositories", "repository.apply", "rollout"):
+        if below in ("repositories", "repository.apply"):
             continue
         for suffix, one in nested(key, root):
             yield from groups(one, root, below + suffix)
@@ -298,6 +298,8 @@ def nested(key: Schema, root: Schema) -> Iterator[tuple[str, Schema]]:
 def resolved(key: Schema, root: Schema) -> Schema:
     """The key with the definition that it refers to; its own description takes precedence."""
     name = str(key.get("$ref", "")).removeprefix("#/$defs/")
+    if name == "rollout.schema.json":  # its keys have a section of their own
+        return {"properties": {}, "type": "object", **key}
     whole = {**root["$defs"][name], **key} if name else key
     for part in whole.get("allOf", ()):
         below = resolved(part, root).get("properties", {})

@@ -140,6 +140,19 @@ def test_the_examples_of_the_format_pass(file: str) -> None:
     assert findings(file, GOOD[file]) == []
 
 
+@pytest.mark.parametrize("file", ["clusters/a.yaml", "environments/a.yaml"])
+def test_defaults_of_rollouts_have_the_keys_of_a_policy(file: str) -> None:
+    policy = """
+  stages: [canary, {name: rest, soak: 5m}]
+  gates: {load: {webhook: {url: "https://gate.example.com"}, dataOf: 90%}}
+  rollback: {stages: keep}
+"""
+    assert findings("agents/a/rollout.yaml", policy) == []
+    assert findings(file, f"rollout:{policy}") == []
+    (wrong,) = findings(file, "rollout:\n  rolback: {stages: keep}\n")
+    assert wrong.startswith(f'DS003 {file}:2:3 unknown key "rolback" in rollout: did you mean')
+
+
 @pytest.mark.parametrize(
     ("file", "text", "expected"),
     [

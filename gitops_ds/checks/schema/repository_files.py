@@ -10,6 +10,7 @@ from typing import Any
 
 import orjson
 
+from gitops_ds.apimachinery import json_schema
 from gitops_ds.checks.engine import phrases
 from gitops_ds.checks.schema import error_messages
 from gitops_ds.checks.schema.error_messages import SchemaViolation
@@ -58,6 +59,11 @@ def schema(name: str) -> Mapping[str, Any]:
     return document
 
 
+def _referenced(uri: str) -> Mapping[str, Any]:
+    """The schema of another file: `rollout` of a cluster has the keys of rollout.yaml."""
+    return schema(PurePosixPath(uri).name.removesuffix(".schema.json"))
+
+
 def check_repository(snapshot: SourceTree) -> Iterator[Finding]:
     """The findings of the gitops-ds files of a repository, which has a gitops-ds.yaml, clusters/ or
     environments/ of gitops-ds.
@@ -86,10 +92,9 @@ def problems(kind_of_file: str, value: Any) -> Iterator[SchemaViolation]:
     """The violations as in `check_own`, but without places: for documents outside of the
     repository, such as the settings in a ConfigMap or the state.
     """
-    from jsonschema import Draft202012Validator
-
+    judge = json_schema.validator(schema(kind_of_file), _referenced)
     for error in sorted(
-        Draft202012Validator(schema(kind_of_file)).iter_errors(value),
+        judge.iter_errors(value),
         key=lambda error: list(map(str, error.absolute_path)),
     ):
         yield from _violations_of(error)
