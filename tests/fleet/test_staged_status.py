@@ -15,10 +15,16 @@ from gitops_ds.fleet import agents
 from gitops_ds.model import names
 from gitops_ds.model.health import HealthState
 from gitops_ds.model.rollouts.staged_rollout import NodeStep
+from gitops_ds.model.sources.source_status import EFFECTS
 from tests.fleet.staged_world import FAST, Watched, watched
 from tests.rollouts.rollout_world import SECOND
 
-SCHEMA = json.loads(Path("schemas/status-list.schema.json").read_text(encoding="utf-8"))
+# Programs must accept further keys; ours are all described.
+SCHEMA = json.loads(
+    Path("schemas/status-list.schema.json")
+    .read_text(encoding="utf-8")
+    .replace('"additionalProperties": true', '"additionalProperties": false')
+)
 
 
 def shown(there: Watched) -> list[str]:
@@ -33,6 +39,12 @@ def document(there: Watched) -> dict[str, Any]:
     head = {"apiVersion": names.API_VERSION, "kind": "DaemonSetStatusList"}
     jsonschema.validate({**head, "items": [item]}, SCHEMA)
     return item
+
+
+def test_the_schema_has_every_state_of_sync() -> None:
+    item = SCHEMA["properties"]["items"]["items"]["properties"]
+    states = {effect.sync for effect in EFFECTS.values()}
+    assert states == set(item["sync"]["properties"]["state"]["enum"])
 
 
 def test_no_rollout_has_no_stage() -> None:
