@@ -14,16 +14,9 @@ import msgspec
 from gitops_ds import errors
 from gitops_ds.forges import kinds
 from gitops_ds.forges.contract import ForgeKind
+from gitops_ds.forges.gitlab import OF_A_JOB
 
 OWN_VARIABLE: Final = "GITOPS_DS_TOKEN"
-_OF_A_JOB: Final = "CI_JOB_TOKEN"  # GitLab's, one per job, with few permissions
-# The variables of each forge; the first one set is used.
-_NAMES: Final[Mapping[ForgeKind, tuple[str, ...]]] = {
-    ForgeKind.GITHUB: (OWN_VARIABLE, "GITHUB_TOKEN", "GH_TOKEN"),
-    ForgeKind.GITLAB: (OWN_VARIABLE, "GITLAB_TOKEN", _OF_A_JOB),
-    ForgeKind.GITEA: (OWN_VARIABLE, "GITEA_TOKEN"),
-    ForgeKind.FORGEJO: (OWN_VARIABLE, "FORGEJO_TOKEN", "GITEA_TOKEN"),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +44,7 @@ def token(kind: ForgeKind, environ: Mapping[str, str]) -> ForgeToken:
 
     Jobs of Gitea and Forgejo have their token in GITHUB_TOKEN; otherwise that variable is GitHub's.
     """
-    names = _NAMES[kind]
+    names = (OWN_VARIABLE, *kinds.api(kind).token_variables)
     if kind in (ForgeKind.GITEA, ForgeKind.FORGEJO) and environ.get("GITHUB_REPOSITORY"):
         names += ("GITHUB_TOKEN",)
     for name in names:
@@ -60,8 +53,8 @@ def token(kind: ForgeKind, environ: Mapping[str, str]) -> ForgeToken:
                 raise errors.UsageError(
                     f"{name} contains characters that are not allowed in a token"
                 )
-            return ForgeToken(name, value, of_job=name == _OF_A_JOB)
-    variables = ", ".join(name for name in names if name != _OF_A_JOB)
+            return ForgeToken(name, value, of_job=name == OF_A_JOB)
+    variables = ", ".join(name for name in names if name != OF_A_JOB)
     raise errors.UsageError(f"no token found: set one in the environment as {variables}")
 
 

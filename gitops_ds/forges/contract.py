@@ -154,7 +154,8 @@ class ForgeApi(Protocol):
     """The API of one forge: requests, and readers of their answers. A forge is a subclass.
 
     A reader raises LookupError, TypeError or ValueError for an answer that is not the forge's.
-    `path` is that of the API on a server, `public` the address of the public server, and
+    `path` is that of the API on a server, `public` the address of the public server,
+    `token_variables` are the variables with a token, of which the first one set is used, and
     `permissions` are those that a token needs, for messages.
     """
 
@@ -162,6 +163,7 @@ class ForgeApi(Protocol):
     pull_request: str = "pull request"
     path: str
     public: str = ""
+    token_variables: tuple[str, ...]
     permissions: Mapping[RequestPurpose, str]
 
     def headers(self, token: str, *, of_job: bool) -> Mapping[str, str]:

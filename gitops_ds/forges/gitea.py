@@ -27,6 +27,7 @@ class Gitea(GitHub):
     name = "Gitea"
     path = "/api/v1"
     public = ""
+    token_variables: tuple[str, ...] = ("GITEA_TOKEN",)
     # https://docs.gitea.com/development/oauth2-provider#scopes
     permissions: Mapping[RequestPurpose, str] = {
         RequestPurpose.GET_USER: "the scope `read:user`, to identify our own comment",
@@ -102,3 +103,4 @@ class Forgejo(Gitea):
     """A server of Forgejo, which has Gitea's API."""
 
     name = "Forgejo"
+    token_variables = ("FORGEJO_TOKEN", "GITEA_TOKEN")

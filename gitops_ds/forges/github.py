@@ -44,6 +44,7 @@ class GitHub(ForgeApi):
     name = "GitHub"
     path = "/api/v3"
     public = "https://github.com"
+    token_variables: tuple[str, ...] = ("GITHUB_TOKEN", "GH_TOKEN")
     # https://docs.github.com/actions/reference/workflow-syntax-for-github-actions#permissions
     permissions: Mapping[RequestPurpose, str] = {
         RequestPurpose.GET_USER: "`pull-requests: read`",

@@ -26,6 +26,7 @@ from gitops_ds.forges.contract import (
 )
 from gitops_ds.model.plain_text import shortened
 
+OF_A_JOB: Final = "CI_JOB_TOKEN"  # one per job, with few permissions
 _LONGEST_DESCRIPTION: Final = 255
 _READ: Final = "the scope `api`, and a member who may read the project"
 _READ_GROUP: Final = "the scope `read_api`, and a member who may read the project and the group"
@@ -46,6 +47,7 @@ class GitLab(ForgeApi):
     pull_request = "merge request"
     path = "/api/v4"
     public = "https://gitlab.com"
+    token_variables = ("GITLAB_TOKEN", OF_A_JOB)
     # https://docs.gitlab.com/user/permissions/
     permissions: Mapping[RequestPurpose, str] = {
         RequestPurpose.GET_USER: _READ,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -12,29 +11,32 @@ from gitops_ds.forges.gitea import Forgejo, Gitea
 from gitops_ds.forges.github import GitHub
 from gitops_ds.forges.gitlab import GitLab
 
-_APIS: Final[Mapping[ForgeKind, ForgeApi]] = {
-    ForgeKind.GITHUB: GitHub(),
-    ForgeKind.GITLAB: GitLab(),
-    ForgeKind.GITEA: Gitea(),
-    ForgeKind.FORGEJO: Forgejo(),
-}
 _LOOPBACK: Final = re.compile(r"localhost|127(\.\d{1,3}){3}|::1")
 _SHA: Final = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?")
 
 
 def api(kind: ForgeKind) -> ForgeApi:
     """The API of a forge of that kind."""
-    return _APIS[kind]
+    match kind:
+        case ForgeKind.GITHUB:
+            return GitHub()
+        case ForgeKind.GITLAB:
+            return GitLab()
+        case ForgeKind.GITEA:
+            return Gitea()
+        case ForgeKind.FORGEJO:
+            return Forgejo()
 
 
 def api_address(kind: ForgeKind, url: str = "") -> str:
     """The address of the API, from that of a server or of its API; by default that of the public
     server. Empty if there is no public one.
     """
-    url = (url or _APIS[kind].public).rstrip("/")
-    if not url or url == "https://api.github.com" or url.endswith(_APIS[kind].path):
+    forge = api(kind)
+    url = (url or forge.public).rstrip("/")
+    if not url or url == "https://api.github.com" or url.endswith(forge.path):
         return url
-    return "https://api.github.com" if url == GitHub.public else url + _APIS[kind].path
+    return "https://api.github.com" if url == GitHub.public else url + forge.path
 
 
 def address(api_url: str, path: str) -> str:

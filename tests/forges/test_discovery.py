@@ -79,7 +79,11 @@ def test_a_forge_is_found(repository: str, named: NamedForge, found: DiscoveredF
 @pytest.mark.parametrize(
     ("repository", "named", "message"),
     [
-        ("https://git.example/a/b", NamedForge(), "--forge github, gitlab, gitea or forgejo"),
+        (
+            "https://git.example/a/b",
+            NamedForge(),
+            "--forge to one of github, gitlab, gitea, forgejo",
+        ),
         ("/srv/fleet", NamedForge(ForgeKind.GITEA), "is local"),
         (
             "https://git.example/a/b",

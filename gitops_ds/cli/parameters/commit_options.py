@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import click
 
 from gitops_ds.cli.parameters import options
+from gitops_ds.forges.contract import ForgeKind
 
 if TYPE_CHECKING:
     from gitops_ds.commands.commits.git_commit import Proposal, Proposed
@@ -46,7 +47,7 @@ pull_request = options.together(
     ),
     options.option(
         "--forge",
-        type=click.Choice(["github", "gitlab", "gitea", "forgejo"]),
+        type=click.Choice([kind.value for kind in ForgeKind]),
         help="The kind of forge; default: by host name.",
     ),
     options.option(
@@ -100,7 +101,6 @@ class PullRequestArgs:
 
     def named_forge(self) -> NamedForge | None:
         """The forge of the pull request; None without `--pull-request`."""
-        from gitops_ds.forges.contract import ForgeKind
         from gitops_ds.service.git import forge_discovery
 
         if not self.pull_request:

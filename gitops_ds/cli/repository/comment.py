@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import click
 
 from gitops_ds.cli.parameters import arguments, candidates, options
+from gitops_ds.forges.contract import ForgeKind
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +40,7 @@ class CommentArgs(arguments.CommonArgs):
 )
 @options.option(
     "--forge",
-    type=click.Choice(["github", "gitlab", "gitea", "forgejo"]),
+    type=click.Choice([kind.value for kind in ForgeKind]),
     help="The kind of forge; default: that of the CI.",
 )
 @options.option("--url", default="", help="The URL of the forge; default: that of the CI.")
@@ -94,7 +95,6 @@ def comment(args: CommentArgs) -> int:
 async def _comment(args: CommentArgs) -> int:
     from gitops_ds import errors
     from gitops_ds.commands import pull_request_comment
-    from gitops_ds.forges.contract import ForgeKind
     from gitops_ds.model.finding import Severity
 
     options = pull_request_comment.CommentOptions(

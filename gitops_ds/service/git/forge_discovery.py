@@ -63,7 +63,7 @@ def find(where: Address, named: NamedForge) -> DiscoveredForge:
     if kind is None:
         raise errors.UsageError(
             f"the kind of the forge {server or named.url} does not follow from its name: "
-            "set --forge github, gitlab, gitea or forgejo"
+            f"set --forge to one of {', '.join(ForgeKind)}"
         )
     return DiscoveredForge(
         kind, access.address(kind, named.url or server, allow_http=named.allow_http), project
