@@ -147,4 +147,4 @@ def test_a_rule_finds_what_its_page_calls_wrong_and_nothing_in_what_it_calls_rig
 
 def test_the_list_of_rules_is_the_table() -> None:
     written = (Path(__file__).resolve().parents[2] / "docs/rules.md").read_text()
-    assert written == catalogue.as_markdown(), "run scripts/rules"
+    assert written == catalogue.as_markdown(), "run `make generate`"

@@ -19,12 +19,12 @@ PAGES: dict[Path, str] = dict(SCRIPT["pages"]())
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_the_generated_parts_are_up_to_date(page: Path) -> None:
-    assert page.read_text("utf-8") == PAGES[page], "run scripts/reference"
+    assert page.read_text("utf-8") == PAGES[page], "run `make generate`"
 
 
 def test_every_command_has_a_page_and_no_other() -> None:
     pages = {page.stem for page in (REFERENCE / "commands").glob("*.md")}
-    assert pages == set(cli.COMMANDS)
+    assert pages == set(cli.COMMANDS), "run `make generate`"
 
 
 @pytest.mark.parametrize("name", list(cli.COMMANDS))

@@ -99,7 +99,7 @@ def test_each_page_is_in_the_navigation_once() -> None:
     docs = ROOT / "docs"
     expected = {str(page.relative_to(docs)) for page in docs.rglob("*.md")}
     expected |= {page for page in SITE["sources"]().values() if "/rules/" not in page}
-    assert sorted(navigation()) == sorted(expected)
+    assert sorted(navigation()) == sorted(expected), "change `nav` of mkdocs.yml"
 
 
 @pytest.mark.slow

@@ -7,7 +7,6 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
-from pathlib import Path
 
 from gitops_ds.model.agent_status import AgentStatus, LossCause, NodeLoss, RolloutCounts
 from gitops_ds.model.events import deployer
@@ -107,9 +106,3 @@ def test_no_node_is_a_label_and_agents_are_bounded() -> None:
     assert "node-1" not in text
     assert text.count("gitopsds_resource_info{") == AGENTS
     assert "gitopsds_agents_left_out 1.0" in text
-
-
-def test_every_metric_is_in_the_documentation() -> None:
-    names = set(re.findall(r"^# TYPE (gitopsds_\w+) ", scraped(agent()), re.MULTILINE))
-    documented = set(re.findall(r"`(gitopsds_\w+)", Path("docs/reference/metrics.md").read_text()))
-    assert {name for name in names if not name.endswith("_created")} - documented == set()

@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 def test_the_schema_file_is_what_the_script_writes() -> None:
     script = runpy.run_path(str(ROOT / "scripts/settings-schema"))
     assert (ROOT / "schemas/settings.schema.json").read_text("utf-8") == script["text"](), (
-        "run scripts/settings-schema"
+        "run `make generate`"
     )
 
 
