@@ -77,13 +77,19 @@ def probes(policy: RolloutPolicy, stage: Stage) -> Iterator[Probe]:
     """The measured keys of the gates of a stage."""
     for name in stage.gates:
         gate = policy.gate(name)
-        measured = {
-            ProbeKind.PROMETHEUS: bool(gate.prometheus),
-            ProbeKind.WEBHOOK: gate.webhook is not None,
-            ProbeKind.MEMORY: gate.memory_of_limit is not None,
-            ProbeKind.NEIGHBOURS: gate.neighbours.is_limited,
-        }
-        yield from (Probe(stage.name, name, kind) for kind, holds in measured.items() if holds)
+        yield from (Probe(stage.name, name, kind) for kind in ProbeKind if _measures(gate, kind))
+
+
+def _measures(gate: Gate, kind: ProbeKind) -> bool:
+    match kind:
+        case ProbeKind.PROMETHEUS:
+            return bool(gate.prometheus)
+        case ProbeKind.WEBHOOK:
+            return gate.webhook is not None
+        case ProbeKind.MEMORY:
+            return gate.memory_of_limit is not None
+        case ProbeKind.NEIGHBOURS:
+            return gate.neighbours.is_limited
 
 
 def of(fleet: StagedNodes, stage: Stage, members: Sequence[str]) -> tuple[GateResult, ...]:
