@@ -201,7 +201,7 @@ class Forge:
         if self._clock.now() + failure.wait >= self._deadline:
             wait = (
                 f"; retry possible in {failure.wait:.0f} s"
-                if failure.wait > retries.LONGEST_BACK_OFF
+                if failure.wait > retries.BACKOFF.longest
                 else ""
             )
             raise errors.ForgeUnreachable(f"{failure}{wait}: --timeout exceeded, try again later")
@@ -282,7 +282,7 @@ class Forge:
                 else " ".join(str(error).split()) or type(error).__name__
             )
             raise _RetryableError(
-                f"{self._access.url} can't be reached: {reason}", retries.back_off(attempt)
+                f"{self._access.url} can't be reached: {reason}", retries.BACKOFF.delay(attempt + 1)
             ) from error
 
     def _message(self, reply: _ForgeReply) -> str:

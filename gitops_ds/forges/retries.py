@@ -9,11 +9,14 @@ https://docs.gitlab.com/security/rate_limits/: 429 with `Retry-After`.
 from __future__ import annotations
 
 import email.utils
+import math
 from collections.abc import Mapping
 from typing import Final
 
-LONGEST_BACK_OFF: Final = 16.0
-_MINUTE: Final = 60.0
+from gitops_ds.model.backoff import Backoff
+
+BACKOFF: Final = Backoff(1.0, 16.0)
+_OF_LIMITS: Final = Backoff(60.0, math.inf)
 _LIMITED: Final = ("rate limit", "abuse detection")
 
 
@@ -27,22 +30,12 @@ def wait(
     if limited(status, headers, message):
         seconds = _retry_after(headers, now)
         seconds = _until_reset(headers, now) if seconds is None else seconds
-        return (
-            seconds
-            if seconds is not None
-            else _MINUTE * 2**attempt
-            if status == 403
-            else back_off(attempt)
-        )
-    if status >= 500 or status == 408:
+    elif status >= 500 or status == 408:
         seconds = _retry_after(headers, now)
-        return back_off(attempt) if seconds is None else seconds
-    return None
-
-
-def back_off(attempt: int) -> float:
-    """Exponential: 1, 2, 4 … LONGEST_BACK_OFF seconds."""
-    return min(2.0**attempt, LONGEST_BACK_OFF)
+    else:
+        return None
+    backoff = _OF_LIMITS if status == 403 else BACKOFF
+    return backoff.delay(attempt + 1) if seconds is None else seconds
 
 
 def limited(status: int, headers: Mapping[str, str], message: str) -> bool:

@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 
 from gitops_ds.apimachinery import timestamps
+from gitops_ds.model.backoff import Backoff
 from gitops_ds.model.cluster import EventType
 from gitops_ds.model.objects import POD, Body
 from gitops_ds.simulator import conditions
@@ -25,8 +26,8 @@ from gitops_ds.simulator.deletion import DeleteOptions
 from gitops_ds.simulator.server import Server
 from gitops_ds.simulator.store import StoredChange
 
-# seconds between restarts of a container that ends repeatedly
-_FIRST_BACK_OFF, _LONGEST_BACK_OFF = 10.0, 300.0
+# between restarts of a container that ends repeatedly, and between pulls of an image
+_BACKOFF = Backoff(10.0, 300.0)
 
 
 class Trouble(StrEnum):
@@ -188,7 +189,7 @@ class Kubelets:
                         _waiting("ErrImagePull") if name == bad else _waiting("ContainerCreating")
                     ),
                 )
-                self._after(run, _FIRST_BACK_OFF, self._back_off_pulling)
+                self._after(run, _BACKOFF.first, self._back_off_pulling)
             case Trouble.CRASHES | Trouble.OUT_OF_MEMORY:
                 self._say(run, "Running", lambda name: self._running())
                 self._after(run, self.behaviour.crash_after, self._crash)
@@ -215,12 +216,12 @@ class Kubelets:
                 else _waiting("ContainerCreating")
             ),
         )
-        self._after(run, _LONGEST_BACK_OFF, self._start)
+        self._after(run, _BACKOFF.longest, self._start)
 
     def _crash(self, run: _Run) -> None:
         bad, _ = self.behaviour.trouble(run.body) or ("", None)
-        wait = min(_FIRST_BACK_OFF * 2**run.crashes, _LONGEST_BACK_OFF)
         run.crashes += 1
+        wait = _BACKOFF.delay(run.crashes)
         run.crashed = self.server.now()
         message = f"back-off {wait:g}s restarting failed container={bad}"
         self._say(
