@@ -23,7 +23,7 @@ import click
 
 from gitops_ds import cli
 from gitops_ds.cli import examples
-from gitops_ds.settings import json_schema, service
+from gitops_ds.settings import json_schema
 from gitops_ds.telemetry.metrics import Metrics
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -257,9 +257,7 @@ def keys(
     for name, property in schema.get("properties", {}).items():
         key = resolved(property, root)
         below = f"{path}.{name}" if path else name
-        if not without_effect(below, more):
-            text = prose(key) + link(below, more)
-            yield f"`{name}`", kind(key, root), default(key), text
+        yield f"`{name}`", kind(key, root), default(key), prose(key) + link(below, more)
 
 
 def link(path: str, more: Mapping[str, str]) -> str:
@@ -305,13 +303,6 @@ def resolved(key: Schema, root: Schema) -> Schema:
         below = resolved(part, root).get("properties", {})
         whole = {**whole, "properties": {**whole.get("properties", {}), **below}}
     return whole
-
-
-def without_effect(path: str, more: Mapping[str, str]) -> bool:
-    """Whether a setting has no effect yet."""
-    group, _, rest = path.partition(".")
-    idle = service.WITHOUT_EFFECT.get(group, ())
-    return bool(more) and (rest in idle or rest.partition(".")[0] in idle)
 
 
 def prose(key: Schema) -> str:

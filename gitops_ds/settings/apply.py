@@ -193,8 +193,6 @@ class ApplySettings(RepositoryApplySettings, frozen=True):
         DriftPolicy, describe("The policy for fields that were changed in the cluster.")
     ] = DriftPolicy.CORRECT
     adopt: Annotated[bool, describe("Whether objects of other tools are taken over.")] = False
-    dry_run: Annotated[bool, describe("Plan, and write nothing.")] = False
-    timeout: Annotated[Duration | None, describe("The time limit of one reconciliation.")] = None
     drift_from: Annotated[
         Literal["live", "git"],
         describe(

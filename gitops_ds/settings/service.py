@@ -2,12 +2,12 @@
 
 docs/reference/settings.md lists them. Options of the command line override the file. The places of
 errors (file:line:column) come from the check against the JSON schema, which is generated from the
-groups. Keys that have no effect in this version are refused, never ignored.
+groups.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -22,7 +22,7 @@ from gitops_ds.model.sources.allowed_renderers import AllowedRenderers
 from gitops_ds.model.values import replace
 from gitops_ds.plan.options import ApplyOptions
 from gitops_ds.settings.apply import ApplySettings
-from gitops_ds.settings.base import Positive, SettingsGroup, decode, default_duration, describe
+from gitops_ds.settings.base import SettingsGroup, decode, default_duration, describe
 from gitops_ds.settings.election import ElectionSettings
 from gitops_ds.settings.metrics import MetricsSettings
 from gitops_ds.settings.notify import ReceiverSettings
@@ -31,14 +31,6 @@ from gitops_ds.settings.repository import RepositorySettings
 from gitops_ds.settings.startup_taints import StartupTaintSettings
 from gitops_ds.settings.templates import TemplateSettings
 from gitops_ds.settings.webhook import WebhookSettings
-
-# Keys of the schema without effect in this version.
-WITHOUT_EFFECT = {
-    "cluster": ("qps",),
-    "apply": ("dryRun", "timeout"),
-    "controller": ("concurrency",),
-    "listen": ("tls", "metrics"),
-}
 
 
 class ClusterSettings(SettingsGroup, frozen=True):
@@ -54,9 +46,6 @@ class ClusterSettings(SettingsGroup, frozen=True):
         str,
         describe("The namespace of the service, with its state.", **{"$ref": "#/$defs/name"}),
     ] = "gitops-ds"
-    qps: Annotated[
-        Annotated[float, msgspec.Meta(gt=0)] | None, describe("Requests per second.")
-    ] = None
 
 
 class RenderSettings(SettingsGroup, frozen=True):
@@ -86,7 +75,6 @@ class ControllerSettings(SettingsGroup, frozen=True):
             "The powers: observe only compares, pace applies Git, full creates the pods as well."
         ),
     ] = Powers.PACE
-    concurrency: Annotated[Positive | None, describe("DaemonSets reconciled at once.")] = None
     scheduling: Annotated[
         Literal["scheduler", "direct"],
         describe(
@@ -94,13 +82,6 @@ class ControllerSettings(SettingsGroup, frozen=True):
             "controller itself if resources and host ports allow."
         ),
     ] = "scheduler"
-
-
-class TlsSettings(SettingsGroup, frozen=True):
-    """A certificate."""
-
-    cert_file: Annotated[str, describe("The certificate.")]
-    key_file: Annotated[str, describe("Its key.")]
 
 
 class ListenSettings(SettingsGroup, frozen=True):
@@ -126,11 +107,9 @@ class ListenSettings(SettingsGroup, frozen=True):
     page: Annotated[PageSettings, describe("The page: what runs where and why.")] = msgspec.field(
         default_factory=lambda: PageSettings(enabled=None)
     )
-    metrics: Annotated[bool, describe("Whether /metrics is served.")] = True
     webhook: Annotated[WebhookSettings, describe("Webhooks that trigger a poll.")] = msgspec.field(
         default_factory=WebhookSettings
     )
-    tls: Annotated[TlsSettings | None, describe("TLS.")] = None
 
 
 class HealthSettings(SettingsGroup, frozen=True):
@@ -299,11 +278,6 @@ def _restore_on(document: object) -> None:
 
 def parse(document: Mapping[str, Any], file: str = "the settings") -> Service:
     """The settings of a document that matches the JSON schema. Raises SettingsError."""
-    if without_effect := list(_without_effect(document)):
-        raise SettingsError(
-            f"{file}: {', '.join(without_effect)}: known, but without effect in this version; "
-            "remove it"
-        )
     if "repository" in document and "repositories" in document:
         raise SettingsError(f"{file}: repository and repositories: write one of them")
     # An empty group `templates:` or `startupTaints:` enables it with its defaults.
@@ -318,11 +292,6 @@ def parse(document: Mapping[str, Any], file: str = "the settings") -> Service:
     _refuse_duplicate_repository(service, file)
     _refuse_shared_account(service, file)
     return service
-
-
-def _without_effect(document: Mapping[str, Any]) -> Iterator[str]:
-    for group, keys in WITHOUT_EFFECT.items():
-        yield from (f"{group}.{key}" for key in keys if key in (document.get(group) or {}))
 
 
 def _refuse_duplicate_repository(service: Service, file: str) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -197,7 +197,3 @@ class ObjectStore:
             yield following
         finally:
             table.waiting.pop(wake)
-
-    def kinds(self) -> Iterable[tuple[str, str]]:
-        """The (group, kind) of everything ever stored."""
-        return tuple(self._tables)

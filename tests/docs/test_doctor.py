@@ -57,7 +57,7 @@ def test_a_line_shows_what_to_do(run: Run) -> None:
             "repository:\n  url: ssh://git@git.example.com/x\n  intervall: 60s\n",
             'settings.yaml:3:3: unknown key "intervall"',
         ),
-        ("cluster: {qps: 5}\n", "cluster.qps: known, but without effect in this version"),
+        ("cluster: {qps: 5}\n", 'settings.yaml:1:11: unknown key "qps"'),
         ("- a\n", "settings.yaml"),
     ],
 )

@@ -57,12 +57,9 @@ def test_a_document_of_the_defaults_means_the_same_as_an_empty_one() -> None:
         name: {
             key: schema["default"]
             for key, schema in group["properties"].items()
-            if "default" in schema and f"{name}.{key}" not in WITHOUT_EFFECT
+            if "default" in schema
         }
         for name, group in json_schema.document()["properties"].items()
         if "properties" in group and name not in ("templates", "startupTaints")
     }
     assert service.parse(document) == service.parse({})
-
-
-WITHOUT_EFFECT = {f"{name}.{key}" for name, keys in service.WITHOUT_EFFECT.items() for key in keys}
