@@ -39,13 +39,7 @@ class HistoryArgs(list_options.ScopeArgs, arguments.ConnectionArgs, arguments.Co
 @options.option(
     "--diff", "pair", nargs=2, type=int, help="Compare the pod templates of two revisions."
 )
-@options.option(
-    "-C",
-    "--repository",
-    "directory",
-    shell_complete=candidates.directories,
-    help="The repository of the commits; default: the Git work tree around the current directory.",
-)
+@options.directory_of_commits
 @list_options.scope
 @list_options.sort_by
 @list_options.no_headers

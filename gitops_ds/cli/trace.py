@@ -25,13 +25,7 @@ class TraceArgs(arguments.ConnectionArgs, arguments.CommonArgs):
 
 @click.command()
 @click.argument("what", shell_complete=candidates.traced)
-@options.option(
-    "-C",
-    "--repository",
-    "directory",
-    shell_complete=candidates.directories,
-    help="The repository of the commits; default: the Git work tree around the current directory.",
-)
+@options.directory_of_commits
 @options.inside
 @options.in_namespace
 @options.connection

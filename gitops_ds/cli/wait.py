@@ -33,13 +33,7 @@ class WaitArgs(arguments.ConnectionArgs, arguments.CommonArgs):
     show_default=True,
     help="The time limit: 90s, 10m.",
 )
-@options.option(
-    "-C",
-    "--repository",
-    "directory",
-    shell_complete=candidates.directories,
-    help="The repository of the commits; default: the Git work tree around the current directory.",
-)
+@options.directory_of_commits
 @options.in_namespace
 @options.connection
 @options.output("text", "json")

@@ -10,7 +10,7 @@ import msgspec
 
 from gitops_ds.apimachinery import timestamps
 from gitops_ds.daemonset import cache
-from gitops_ds.daemonset.pods_by_node import PodsByNode
+from gitops_ds.daemonset.indexes import PodsByNode
 from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.decision import Observation
 from gitops_ds.model.live import Node

@@ -17,7 +17,7 @@ from gitops_ds import errors
 from gitops_ds.apimachinery import nodes
 from gitops_ds.controller.taint_history import TaintHistory
 from gitops_ds.daemonset.cache import Cache
-from gitops_ds.daemonset.pods_by_node import PodsByNode
+from gitops_ds.daemonset.indexes import PodsByNode
 from gitops_ds.model.backoff import Backoff
 from gitops_ds.model.cluster import Cluster, PatchType, Selection
 from gitops_ds.model.daemonset import DaemonSet, PodCause

@@ -11,19 +11,22 @@ from collections.abc import Collection, Mapping
 
 import msgspec
 
-from gitops_ds.model import content_hash
-from gitops_ds.model.change import Change, Drifted, Operation, Plan
+from gitops_ds.apimachinery import revisions
+from gitops_ds.apimachinery.rollouts import target_revisions
+from gitops_ds.model import content_hash, names
+from gitops_ds.model.change import Change, Drifted, FieldChange, Operation, Plan
 from gitops_ds.model.impact import NodeImpact
 from gitops_ds.model.live import Live
-from gitops_ds.model.objects import Body, Key
+from gitops_ds.model.objects import CONTROLLER_REVISION, Body, Key
 from gitops_ds.model.skip_reasons import DriftPolicy, Skipped
 from gitops_ds.model.sources.bundle import Bundle, Manifest
-from gitops_ds.plan import apply_order, deletions, drift, field_managers, guard_limits, prune
+from gitops_ds.model.values import replace
+from gitops_ds.plan import apply_order, deletions, diff, drift, field_managers, guard_limits, prune
 from gitops_ds.plan.deletions import Leaving
 from gitops_ds.plan.guard_limits import Losses
 from gitops_ds.plan.object_changes import ObjectPlanner
 from gitops_ds.plan.options import DryRunResult, FieldConflict, PlanContext
-from gitops_ds.plan.rollouts import target_template
+from gitops_ds.plan.rollouts import rollout_impact
 
 NO_ANSWERS: Mapping[Key, DryRunResult] = {}
 
@@ -75,9 +78,7 @@ def plan(
         for key, manifest in bundle.manifests.items()
     }
     changes = [
-        target_template.of(one.change, bundle.manifests, live)
-        for one in outcomes.values()
-        if one.change
+        _with_target(one.change, bundle.manifests, live) for one in outcomes.values() if one.change
     ]
     refused = [one.refusal for one in outcomes.values() if one.refusal]
     drifted = {key: one.drifted for key, one in outcomes.items() if one.drifted}
@@ -205,3 +206,48 @@ def _hash(
         content_hash.digest([bundle.cluster.name, context.stamp.owner, manifests, gone])[:16],
         len(losses.nodes),
     )
+
+
+def _with_target(change: Change, manifests: Mapping[Key, Manifest], live: Live) -> Change:
+    """The change with the fields and the nodes of a target that it newly sets, or without losses
+    after the promotion of a target.
+
+    The DaemonSet keeps the proven template until the end of a staged rollout, so its own change has
+    no field of the new one, and affects no node before. A guard at the end would run after every
+    node was updated. So lost nodes count at the start, and not when the template follows.
+    """
+    old = live.objects.get(change.key)
+    is_update = change.operation is Operation.UPDATE and change.key.is_daemonset
+    if not is_update or old is None or change.manifest is None:
+        return change
+    before, after = _target(old), _target(change.manifest.body)
+    place = change.key.namespace, after
+    target = manifests.get(Key(CONTROLLER_REVISION.group, CONTROLLER_REVISION.kind, *place))
+    if target is not None and after != before:
+        template = revisions.template_of(target.body)
+    else:
+        template = None
+    if template is not None:
+        change = replace(change, fields=(*change.fields, *_fields(old, template)))
+    if before and _is_promoted(change.key, before, live):
+        return replace(change, nodes=replace(change.nodes, lost=()))
+    if template is None:
+        return change
+    new = {**old, "spec": {**old["spec"], "template": template}}
+    impact = rollout_impact.impact(old, new, live.nodes or (), rolls=False)
+    return replace(change, nodes=replace(change.nodes, gained=impact.gained, lost=impact.lost))
+
+
+def _fields(old: Body, template: Body) -> tuple[FieldChange, ...]:
+    before = {"spec": {"template": old["spec"]["template"]}}
+    return diff.compare(before, {"spec": {"template": template}})
+
+
+def _target(body: Body) -> str:
+    annotations = (body.get("metadata") or {}).get("annotations") or {}
+    return str(annotations.get(names.TARGET) or "")
+
+
+def _is_promoted(key: Key, name: str, live: Live) -> bool:
+    own = live.revisions.get(key, ())
+    return any(one.name == name and target_revisions.is_promoted(one) for one in own)

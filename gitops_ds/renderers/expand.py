@@ -21,7 +21,7 @@ from gitops_ds.model.sources.source_tree import SourceTree
 from gitops_ds.model.values import replace
 from gitops_ds.render import kustomization
 from gitops_ds.render.kustomization import Kustomization, Reached
-from gitops_ds.renderers import disk_cache, kustomize_error_messages, process
+from gitops_ds.renderers import disk_cache, error_messages, process
 from gitops_ds.renderers.process import Means
 from gitops_ds.sandbox import memory
 
@@ -206,10 +206,10 @@ async def _run(
             FAILED, f"kustomize {result.problem}: reduce the kustomization", Place(str(of.file))
         )
     if result.failed:
-        message = kustomize_error_messages.sentence(result.stderr, str(root / "copy"))
+        message = error_messages.kustomize_sentence(result.stderr, str(root / "copy"))
         return refusal(
             FAILED,
             f"kustomize failed: {message}",
-            kustomize_error_messages.place(message, of, files),
+            error_messages.kustomize_place(message, of, files),
         )
     return result.output

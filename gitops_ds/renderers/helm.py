@@ -25,8 +25,8 @@ from gitops_ds.model.sources.chart import Chart, Remote
 from gitops_ds.model.sources.repository_limits import MIB
 from gitops_ds.model.sources.source_tree import Files, SourceTree
 from gitops_ds.model.values import replace
-from gitops_ds.renderers import disk_cache, helm_error_messages, process
-from gitops_ds.renderers.helm_error_messages import RULE
+from gitops_ds.renderers import disk_cache, error_messages, process
+from gitops_ds.renderers.error_messages import RULE
 from gitops_ds.renderers.process import Means
 from gitops_ds.sandbox import memory
 from gitops_ds.yaml import parser
@@ -177,7 +177,7 @@ async def _template(
     if ended.problem:
         return (_refused(chart, files, f"helm {ended.problem}: reduce the chart"),)
     if ended.failed:
-        return helm_error_messages.findings(ended.stderr, chart, files, str(root))
+        return error_messages.findings(ended.stderr, chart, files, str(root))
     return ended.output
 
 
@@ -242,7 +242,7 @@ async def _fetched(
                 chart,
                 files,
                 f"{subject} could not be fetched: "
-                f"{helm_error_messages.sentence(ended.stderr, str(root))}",
+                f"{error_messages.helm_sentence(ended.stderr, str(root))}",
             )
         archive = await asyncio.to_thread(archives[0].read_bytes)
     digest = _digest_of(remote, archive, ended.output.decode("utf-8", "replace") + ended.stderr)

@@ -7,7 +7,7 @@ from typing import Any
 
 from gitops_ds.apimachinery import pods
 from gitops_ds.daemonset.cache import Cache
-from gitops_ds.daemonset.pods_by_node import BusyNodes
+from gitops_ds.daemonset.indexes import BusyNodes
 from gitops_ds.model import names
 from gitops_ds.model.cluster import EventType
 from gitops_ds.model.daemonset import Pod

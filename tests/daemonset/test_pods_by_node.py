@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from gitops_ds.daemonset.pods_by_node import PodsByNode
+from gitops_ds.daemonset.indexes import PodsByNode
 from gitops_ds.model.daemonset import Owner, Pod
 
 OWNERS = (Owner("DaemonSet", "agent", "d"), Owner("ReplicaSet", "web", "r"), None)

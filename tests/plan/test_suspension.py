@@ -11,7 +11,7 @@ from gitops_ds.model.change import Change, Operation
 from gitops_ds.model.objects import Body, Digest, Key, key_of
 from gitops_ds.model.sources.bundle import Manifest, Origin, Pointer
 from gitops_ds.model.values import replace
-from gitops_ds.plan import suspension
+from gitops_ds.plan import refusals
 from tests.plan.world import config_map, daemonset
 
 
@@ -35,8 +35,8 @@ def suspended(value: str | None = "true", *, by_git: bool = False) -> dict[str, 
 
 
 def skipped(changes: list[Change], live: Body, *, live_annotations: bool = True) -> list[Key]:
-    refusals = suspension.refusals(changes, {key_of(live): live}, live_annotations=live_annotations)
-    return [one.key for one in refusals if one.key is not None]
+    skips = refusals.of_suspended(changes, {key_of(live): live}, live_annotations=live_annotations)
+    return [one.key for one in skips if one.key is not None]
 
 
 AGENT = key_of(daemonset())

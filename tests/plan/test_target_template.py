@@ -12,7 +12,7 @@ from gitops_ds.model.live import Live, Node, Revision
 from gitops_ds.model.objects import Key
 from gitops_ds.model.sources.bundle import Manifest
 from gitops_ds.model.values import replace
-from gitops_ds.plan.rollouts import target_template
+from gitops_ds.plan import planner
 from tests.plan.staged_objects import KEY, live, live_object, manifest, own, target
 
 TWO = target("2")
@@ -41,11 +41,11 @@ def cluster(*known: Revision, target: str = "") -> Live:
 
 def test_the_change_that_begins_a_rollout_has_the_fields_and_nodes_of_its_target() -> None:
     manifests = revision_manifest(nodeSelector={"pool": "gpu"})
-    found = target_template.of(update(TWO.name), manifests, cluster())
+    found = planner._with_target(update(TWO.name), manifests, cluster())
     assert {str(one.path[-1]) for one in found.fields} == {"image", "nodeSelector"}
     assert found.nodes == NodeImpact(lost=("a", "b"), restarted=("y",))
     unknown = replace(cluster(), nodes=None)
-    assert target_template.of(update(TWO.name), manifests, unknown).nodes.lost == ()
+    assert planner._with_target(update(TWO.name), manifests, unknown).nodes.lost == ()
 
 
 @pytest.mark.parametrize(
@@ -63,12 +63,12 @@ def test_the_change_that_begins_a_rollout_has_the_fields_and_nodes_of_its_target
 )
 def test_any_other_change_stays(change: Change, live: Live) -> None:
     manifests = revision_manifest(nodeSelector={"pool": "gpu"})
-    assert target_template.of(change, manifests, live) == change
+    assert planner._with_target(change, manifests, live) == change
 
 
 def test_the_change_that_follows_a_promotion_loses_no_nodes_again() -> None:
     promoted = cluster(PROMOTED, target=TWO.name)
-    found = target_template.of(update(""), {}, promoted)
+    found = planner._with_target(update(""), {}, promoted)
     assert found == replace(update(""), nodes=NodeImpact(restarted=("y",)))
     other = cluster(target("3", promoted=True), TWO, target=TWO.name)
-    assert target_template.of(update(""), {}, other) == update("")
+    assert planner._with_target(update(""), {}, other) == update("")

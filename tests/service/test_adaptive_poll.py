@@ -9,8 +9,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from gitops_ds import errors
-from gitops_ds.service.adaptive_poll import FACTOR, LONGEST, PollInterval
 from gitops_ds.service.git import git_schedule
+from gitops_ds.service.git.git_schedule import FACTOR, LONGEST, PollInterval
 from gitops_ds.settings.repository import RepositorySettings
 
 

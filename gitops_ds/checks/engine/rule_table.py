@@ -19,7 +19,6 @@ from gitops_ds.checks.advice import (
     host_access,
     identity,
     images,
-    node_ports,
     rollout,
     scheduling,
     security,
@@ -346,7 +345,7 @@ RULES: Final[tuple[ObjectRule, ...]] = (
         "DS609",
         Severity.WARNING,
         "host port belongs to a service of the node",
-        node_ports.free_of_services,
+        host_access.free_of_services,
         on=False,
     ),
     refused(

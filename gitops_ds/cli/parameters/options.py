@@ -134,13 +134,21 @@ allow = option(
     help="Renderers allowed on the repository's files: helm, kustomize or both, comma-separated; "
     "`network` allows fetching charts.",
 )
-directory = option(
-    "-C",
-    "--repository",
-    "directory",
-    shell_complete=candidates.directories,
-    help="A directory or URL; default: the Git work tree around the current directory.",
-)
+
+
+def directory_of(what: str) -> Callable[[Command], Command]:
+    """The option of a repository, `what` in its help."""
+    return option(
+        "-C",
+        "--repository",
+        "directory",
+        shell_complete=candidates.directories,
+        help=f"{what}; default: the Git work tree around the current directory.",
+    )
+
+
+directory = directory_of("A directory or URL")
+directory_of_commits = directory_of("The repository of the commits")
 inside = option("--path", default="", help="The directory inside the repository.")
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gitops_ds.cli.parameters import arguments, candidates, options
+from gitops_ds.cli.parameters import arguments, options
 
 if TYPE_CHECKING:  # --help imports none of these
     from gitops_ds.commands.service_requests import StateObject, Where
@@ -18,14 +18,7 @@ if TYPE_CHECKING:  # --help imports none of these
     Work = Callable[[Cluster, Where, StateObject], Awaitable[tuple[Body, str]]]
 
 service = options.together(
-    options.option(
-        "-C",
-        "--repository",
-        "directory",
-        shell_complete=candidates.directories,
-        help="The repository of the service; default: the Git work tree around the current "
-        "directory.",
-    ),
+    options.directory_of("The repository of the service"),
     options.option(
         "--id",
         "id",

@@ -26,7 +26,7 @@ from gitops_ds.model.rollouts.proven_templates import TemplateHistory
 from gitops_ds.model.sources.bundle import Bundle
 from gitops_ds.model.sources.source_tree import CommitInfo
 from gitops_ds.model.values import replace
-from gitops_ds.plan import deletions, ignore_differences, planner, suspension
+from gitops_ds.plan import deletions, ignore_differences, planner, refusals
 from gitops_ds.plan.options import ApplyOptions, PlanContext
 from gitops_ds.plan.rollouts import staging, target_words
 from gitops_ds.plan.rollouts.staging import StagedBundle
@@ -160,7 +160,7 @@ async def _plan(applier: Applier, bundle: Bundle) -> Plan:
 
 def _without_suspended(plan: Plan, located: LocatedBundle, applier: Applier) -> Plan:
     """The plan without the changes of suspended objects, and with every refusal."""
-    suspended = suspension.refusals(
+    suspended = refusals.of_suspended(
         plan.changes,
         applier.live.objects,
         live_annotations=applier.context.options.live_annotations,

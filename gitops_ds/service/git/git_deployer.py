@@ -30,9 +30,9 @@ from gitops_ds.model.objects import CONFIG_MAP
 from gitops_ds.model.sources.source_status import Condition, SourceStatus
 from gitops_ds.pipeline import open_repository
 from gitops_ds.service import event_recorder, runnable
-from gitops_ds.service.adaptive_poll import PollInterval
 from gitops_ds.service.context import ServiceContext
 from gitops_ds.service.git import git_auth, git_schedule, git_source
+from gitops_ds.service.git.git_schedule import PollInterval
 from gitops_ds.service.git.git_source import GitSource
 from gitops_ds.service.git.git_startup import Startup
 from gitops_ds.service.rollouts.approval_writer import ApprovalContext, ApprovalWriter
@@ -41,7 +41,7 @@ from gitops_ds.service.rollouts.cluster_report_publisher import (
     PublisherContext,
     ReportPublisher,
 )
-from gitops_ds.service.rollouts.cluster_watch import ClusterWatch, WatchContext
+from gitops_ds.service.rollouts.cluster_report_reader import ClusterWatch, WatchContext
 from gitops_ds.service.rollouts.revert_writer import RevertContext, RevertWriter
 from gitops_ds.service.rollouts.review_approvals import ForgeReviews
 from gitops_ds.settings.repository import RepositorySettings

@@ -1,7 +1,8 @@
-"""Translates helm's errors into findings at the line of the repository. Pure."""
+"""Translates the errors of helm and kustomize into findings at the line of the repository. Pure."""
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
@@ -10,6 +11,7 @@ from gitops_ds.model.finding import Finding, Place, refusal
 from gitops_ds.model.objects import Path
 from gitops_ds.model.sources.chart import Chart, Remote
 from gitops_ds.model.sources.source_tree import Files
+from gitops_ds.render.kustomization import Kustomization
 from gitops_ds.yaml import parser
 from gitops_ds.yaml.provenance import helm
 
@@ -58,7 +60,7 @@ def findings(stderr: str, chart: Chart, files: Files, root: str) -> tuple[Findin
     return (refusal(RULE, _plain(f"helm can't render the chart: {words}"), place),)
 
 
-def sentence(stderr: str, root: str) -> str:
+def helm_sentence(stderr: str, root: str) -> str:
     """helm's last error without the paths of our copy; at most 500 characters."""
     return (
         _plain(_error(stderr).replace(f"{root}/", "").replace(root, "."))
@@ -162,3 +164,51 @@ def _at_source(chart: Chart, files: Files, path: Path, *, key: bool = False) -> 
         if chart.file in files
         else Place(str(chart.file))
     )
+
+
+_KLOG = re.compile(r'^E\d{4} .*?\] "command failed" err="(?P<words>.*)"$', re.DOTALL)
+_FIELD = re.compile(r'unknown field "([^"]+)"')
+# Files in its messages: from 'a.yaml', in File: a.yaml, path: a.yaml
+_FILE = re.compile(r"""(?:'|"|(?:File|path): ?)([\w./-]+\.(?:ya?ml|json))\b""")
+_LINE = re.compile(r"yaml: line (\d+)")
+
+
+def kustomize_sentence(stderr: str, root: str) -> str:
+    """kustomize's last error without the paths of our copy `root` and kubectl's log prefix; at
+    most 500 characters.
+    """
+    lines = [
+        line
+        for line in stderr.strip().splitlines()
+        if line.strip() and not line.startswith("# Warning")
+    ]
+    text = " ".join(lines[-3:]) if lines else "without an error message"
+    if klog := _KLOG.match(text):
+        text = klog["words"].replace('\\"', '"').replace("\\n", " ")
+    text = (
+        text.removeprefix("Error: ")
+        .replace(f"{root}/", "")
+        .replace(root, ".")
+        .replace(posixpath.dirname(root), ".")
+    )
+    return "".join(c for c in text if c.isprintable())[:500]
+
+
+def kustomize_place(message: str, of: Kustomization, files: Files) -> Place:
+    """The key, file or entry in the message; the kustomization's file without one."""
+    own = str(of.file)
+    if (field := _FIELD.search(message)) and "ustomization" in message:
+        return parser.place(own, files[of.file], 0, (field[1],), key=True)
+    for name in reversed(_FILE.findall(message)):
+        file = PurePosixPath(posixpath.normpath(posixpath.join(str(of.file.parent), name)))
+        file = file if file in files else PurePosixPath(name)
+        if file in files and file != of.file:
+            line = _LINE.search(message)
+            if line:
+                return Place(str(file), int(line[1]), 1)
+            entry = next(
+                (named.path for named in of.names if posixpath.basename(named.text) == file.name),
+                None,
+            )
+            return parser.place(own, files[of.file], 0, entry) if entry else Place(str(file))
+    return Place(own)
