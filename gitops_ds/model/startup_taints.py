@@ -70,7 +70,7 @@ class AgentWait(msgspec.Struct, frozen=True):
 
     `until` is when that changes without an event, in seconds since 1970, None if unknown. `stuck`:
     only a person can change it, at the earliest `since` a time. `planned`: its pod has the template
-    of a rollout in progress.
+    of a rollout in progress, or is ready with another one, which only a rollout replaces.
     """
 
     agent: Key

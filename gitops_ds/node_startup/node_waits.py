@@ -164,7 +164,7 @@ def _wait_of_pod(
     planned = pod.hash in agent.templates.target
     if not agent.counts(pod):
         message = "its pod has neither the proven template nor that of an opened stage"
-        return AgentWait(agent.key, OTHER_TEMPLATE, message, planned=planned)
+        return AgentWait(agent.key, OTHER_TEMPLATE, message, planned=planned or pod.ready)
     if not pod.ready:
         cause = pod_cause.shown(pod, pod.trouble or _unready_reason(pod), around.warnings)
         return AgentWait(

@@ -190,7 +190,7 @@ def test_small_clusters_get_no_taint() -> None:
 def follow(pod_hash: str, templates: PodTemplates, **fields: Any) -> dict[Any, float]:
     around = Surroundings(CONTINUOUS, (agent(templates=templates),), START + 60)
     there = replace(node(), taints=())
-    pods = [pod(ready=False, hash=pod_hash, **fields)]
+    pods = [pod(**{"ready": False, "hash": pod_hash, **fields})]
     shown = node_waits.state_of(there, pods, around)
     return dict(taint_changes.follow({key("a"): START}, shown, pods, around))
 
@@ -213,3 +213,9 @@ def test_a_rollout_in_progress_and_a_stuck_agent_cause_no_taint() -> None:
     assert follow("2", staged, created=START - 5) == {}
     assert follow("1", staged, created=START - 5) == {key("a"): START}
     assert follow("1", PodTemplates(stuck="it is suspended")) == {}
+
+
+def test_a_ready_pod_that_a_rollback_or_a_parked_node_still_has_causes_no_taint() -> None:
+    proven = PodTemplates(frozenset("1"))
+    assert follow("2", proven, created=START - 5, ready=True) == {}
+    assert follow("2", proven, created=START - 5) == {key("a"): START}
