@@ -7,12 +7,14 @@ groups.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
 
+from gitops_ds.client.leader_election import LeaseTiming
 from gitops_ds.controller.powers import Powers
 from gitops_ds.deployer.templates.template_selector import TemplateSelector
 from gitops_ds.errors import SettingsError
@@ -23,7 +25,6 @@ from gitops_ds.model.values import replace
 from gitops_ds.plan.options import ApplyOptions
 from gitops_ds.settings.apply import ApplySettings
 from gitops_ds.settings.base import SettingsGroup, decode, default_duration, describe
-from gitops_ds.settings.election import ElectionSettings
 from gitops_ds.settings.metrics import MetricsSettings
 from gitops_ds.settings.notify import ReceiverSettings
 from gitops_ds.settings.page import PageSettings, Readiness
@@ -31,6 +32,50 @@ from gitops_ds.settings.repository import RepositorySettings
 from gitops_ds.settings.startup_taints import StartupTaintSettings
 from gitops_ds.settings.templates import TemplateSettings
 from gitops_ds.settings.webhook import WebhookSettings
+
+_LEASE = "gitops-ds"
+
+
+class ElectionSettings(SettingsGroup, frozen=True):
+    """Whether replicas elect a leader, and the name and the times of their lease."""
+
+    enabled: Annotated[
+        bool | None, describe("Whether several replicas elect a leader. Default: in a pod.")
+    ] = None
+    lease: Annotated[str, describe("The name of the lease.")] = _LEASE
+    duration: Annotated[Duration, describe("How long a lease is valid after its renewal.")] = (
+        default_duration("10s")
+    )
+    renew_deadline: Annotated[
+        Duration, describe("The time without a renewal after which the leader stops.")
+    ] = default_duration("7s")
+    retry_period: Annotated[Duration, describe("The time between two attempts.")] = (
+        default_duration("2s")
+    )
+
+    def __post_init__(self) -> None:
+        """Raises SettingsError for times that make two leaders possible."""
+        if not self.lease:
+            msgspec.structs.force_setattr(self, "lease", _LEASE)
+        if (
+            self.duration < 1
+            or self.renew_deadline > 0.9 * self.duration
+            or self.retry_period * 2 > self.renew_deadline
+        ):
+            raise SettingsError(
+                "election: duration must be a second or more, renewDeadline at most nine tenths "
+                "of it, retryPeriod at most half of that"
+            )
+
+    @property
+    def timing(self) -> LeaseTiming:
+        """The times of the lease, in seconds."""
+        return LeaseTiming(self.duration, self.renew_deadline, self.retry_period)
+
+    @property
+    def held(self) -> bool:
+        """Whether this process takes part in an election."""
+        return "KUBERNETES_SERVICE_HOST" in os.environ if self.enabled is None else self.enabled
 
 
 class ClusterSettings(SettingsGroup, frozen=True):

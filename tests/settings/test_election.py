@@ -10,7 +10,7 @@ from gitops_ds.client.leader_election import LeaseTiming
 from gitops_ds.errors import SettingsError
 from gitops_ds.settings import service
 from gitops_ds.settings.base import decode
-from gitops_ds.settings.election import ElectionSettings
+from gitops_ds.settings.service import ElectionSettings
 
 
 @pytest.mark.parametrize(
