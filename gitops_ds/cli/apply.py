@@ -10,6 +10,7 @@ import click
 
 from gitops_ds.cli import plan
 from gitops_ds.cli.parameters import arguments, options
+from gitops_ds.model.objects import short
 
 if TYPE_CHECKING:  # --help imports none of these
     from gitops_ds.client.connect import Connection
@@ -175,4 +176,4 @@ def _show(made: Plan, args: ApplyArgs, writes: int | None) -> None:
         for refusal in made.refusals:
             options.say(f"not applied: {refusal.message}")
         unchanged = len(made.changes) - len(made.writes)
-        click.echo(f"commit {(made.commit or '')[:12]}: {writes} written, {unchanged} unchanged")
+        click.echo(f"commit {short(made.commit)}: {writes} written, {unchanged} unchanged")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gitops_ds.cli.parameters import arguments, candidates, options
+from gitops_ds.model.objects import short
 from gitops_ds.report import printable
 
 if TYPE_CHECKING:  # --help imports none of these
@@ -150,7 +151,7 @@ async def report_uncommitted(
 
     if snapshot.commit is None and (more := await plan_command.uncommitted(repository, snapshot)):
         takes = (
-            f"`apply` takes commit {more.commit[:12]}, without them"
+            f"`apply` takes commit {short(more.commit)}, without them"
             if more.commit
             else "`apply` takes commits, and the repository has none"
         )

@@ -20,7 +20,7 @@ from gitops_ds.git.commit_writer import CommitReason
 from gitops_ds.git.repository import Repository
 from gitops_ds.model import names
 from gitops_ds.model.live import Revision
-from gitops_ds.model.objects import CommitId, show_path, template_of
+from gitops_ds.model.objects import CommitId, short, show_path, template_of
 from gitops_ds.model.sources.source_tree import CommitInfo, SourceTree
 from gitops_ds.pipeline import open_repository
 from gitops_ds.plan import diff
@@ -125,9 +125,9 @@ class RestoringCommit(msgspec.Struct, frozen=True):
     def __str__(self) -> str:
         """As a phrase: `reverts 156dd9421871`."""
         if self.reverts:
-            return f"reverts {self.reverts[:12]}"
+            return f"reverts {short(self.reverts)}"
         return (
-            f"restores the files of {self.restores[:12]}"
+            f"restores the files of {short(self.restores)}"
             if self.restores
             else "edits the values that differ"
         )
@@ -184,7 +184,7 @@ async def _by_history(
     folder = _folder(then, options)
     changed = _changed(then, now, folder)
     if not changed:
-        raise errors.Refused(f"{folder} is unchanged since {target[:12]}: nothing to restore")
+        raise errors.Refused(f"{folder} is unchanged since {short(target)}: nothing to restore")
     since = await repository.log(target, tip, LOOK_BACK)
     single = await _single(repository, inside, [info.id for info in since], folder)
     commit = None

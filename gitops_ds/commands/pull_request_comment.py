@@ -17,6 +17,7 @@ from gitops_ds.forges.client import Clock, CommentChange, Forge
 from gitops_ds.forges.contract import CommitStatus, ForgeKind, StatusState
 from gitops_ds.forges.sticky_comment import Sticky
 from gitops_ds.model.finding import Severity
+from gitops_ds.model.objects import short
 from gitops_ds.model.values import replace
 from gitops_ds.report import (
     comment_data,
@@ -125,7 +126,7 @@ def task(options: CommentOptions, environ: Mapping[str, str]) -> Task:
 
 def plan(task: Task) -> list[str]:
     """The requests as text, without sending them."""
-    commit = task.sha[:12] or task.page.head
+    commit = short(task.sha) or task.page.head
     lines = [f"forge: {kinds.api(task.kind).name} at {task.url}"]
     if task.comment and (task.number or task.branch):
         where = (
@@ -177,7 +178,7 @@ async def _comment(forge: Forge, task: Task) -> tuple[Task, str]:
     if head != task.sha:
         return (
             task,
-            f"{task.name} has the newer commit {head[:12]}, whose report gets the comment",
+            f"{task.name} has the newer commit {short(head)}, whose report gets the comment",
         )
     done = await forge.comment(task.number, Sticky(task.marker, task.page.text, task.sha, task.run))
     match done:
@@ -199,7 +200,7 @@ async def _status(forge: Forge, task: Task) -> tuple[Task, str]:
             (f"no status is set: {task.page.head} is an abbreviated commit id; set --sha"),
         )
     await forge.status(task.sha, task.status)
-    return task, f"{_status_words(task.status)} of {task.sha[:12]}"
+    return task, f"{_status_words(task.status)} of {short(task.sha)}"
 
 
 def _status_words(status: CommitStatus) -> str:
@@ -230,7 +231,7 @@ def _sha(options: CommentOptions, around: CiEnvironment, page: CommentPage) -> s
     if around.sha and not around.sha.startswith(page.head):
         raise errors.UsageError(
             f"{options.report} is the report of {page.head}, but this job is about "
-            f"{around.sha[:12]}: "
+            f"{short(around.sha)}: "
             "use the report of that commit, or set --sha"
         )
     if not around.sha and not page.head:

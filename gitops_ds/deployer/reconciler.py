@@ -46,7 +46,7 @@ from gitops_ds.model.events.deployer import (
 )
 from gitops_ds.model.events.drift import DriftCorrected
 from gitops_ds.model.events.requests import RequestHandled
-from gitops_ds.model.objects import CommitId, Key
+from gitops_ds.model.objects import CommitId, Key, short
 from gitops_ds.model.rollouts.halted_rollout import AppliedRollouts
 from gitops_ds.model.sources.source_status import SourceStatus
 from gitops_ds.model.values import replace
@@ -242,7 +242,7 @@ class Reconciler:
         if not (is_open and answer.received) and self._is_in_sync(tip):
             if answer.current:
                 self._emit(Unchanged(self._clock(), tip))
-            self._outcome.message = f"success: commit {tip[:12]} is unchanged"
+            self._outcome.message = f"success: commit {short(tip)} is unchanged"
             return selected.blocked if selected else None
         self._schedule.feed(loop_inputs.Replanned())
         is_open = is_open and (answer.received or self._stored is None)
@@ -347,7 +347,7 @@ class Reconciler:
         self._schedule.feed(loop_inputs.Settled(selected.tip, generation))
         why = "not applied, and there is no earlier good one"
         why = "held" if selected.held else "waiting" if selected.waiting else why
-        self._outcome.message = f"failure: commit {selected.tip[:12]} is {why}"
+        self._outcome.message = f"failure: commit {short(selected.tip)} is {why}"
 
     async def _apply(
         self,

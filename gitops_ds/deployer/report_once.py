@@ -18,7 +18,7 @@ from gitops_ds.model.events.deployer import (
     ReconcileFailed,
 )
 from gitops_ds.model.events.requests import Resumed, Suspended
-from gitops_ds.model.objects import CommitId
+from gitops_ds.model.objects import CommitId, short
 from gitops_ds.model.plain_text import counted
 from gitops_ds.model.skip_reasons import Skipped, SkipReason
 from gitops_ds.model.values import replace
@@ -96,7 +96,7 @@ class DeduplicatingEmitter:
         self._suspended = event
         return (
             f"suspended: {counted(len(plan.writes), 'change')} of commit "
-            f"{(plan.commit or '')[:12]} not applied"
+            f"{short(plan.commit)} not applied"
         )
 
     def resume(self, steering: Steering) -> None:
@@ -116,11 +116,11 @@ class DeduplicatingEmitter:
 def outcome(tip: CommitId, ended: Reconciled) -> str:
     """The outcome of an applied plan as a message, for its request."""
     failed = ended.failed
-    applied = f"commit {(ended.commit or '')[:12]} is applied: {ended.writes} written"
+    applied = f"commit {short(ended.commit)} is applied: {ended.writes} written"
     if ended.commit != tip:
-        return f"failure: commit {tip[:12]} is not applied; the last good one stays: {applied}"
+        return f"failure: commit {short(tip)} is not applied; the last good one stays: {applied}"
     if failed:
-        commit = f"commit {(ended.commit or '')[:12]} is not applied as a whole"
+        commit = f"commit {short(ended.commit)} is not applied as a whole"
         return (
             f"failure: {commit}: {ended.writes} written, {len(failed)} refused: {failed[0].message}"
         )

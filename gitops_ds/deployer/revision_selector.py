@@ -30,7 +30,7 @@ from gitops_ds.model.events.commits import (
     VerificationFailed,
 )
 from gitops_ds.model.events.requests import CommitHeld
-from gitops_ds.model.objects import CommitId
+from gitops_ds.model.objects import CommitId, short
 from gitops_ds.model.rollouts.cluster_order import ClusterOrder
 from gitops_ds.model.sources.signatures import Unverified, Verified
 from gitops_ds.model.sources.source_tree import SourceTree
@@ -206,7 +206,7 @@ class RevisionSelector:
             )
         except errors.SourceError as error:
             lost = (
-                f"commit {last[:12]}, which was applied last, is not in the local copy of the "
+                f"commit {short(last)}, which was applied last, is not in the local copy of the "
                 "repository"
             )
             raise errors.SourceUnreachable(
@@ -280,10 +280,10 @@ class RevisionSelector:
     def _blocked(
         self, tip: CommitId, movement: BranchMovement, state: DeployerState
     ) -> errors.HistoryRewound | None:
-        last = (state.last_attempted or "")[:12]
-        approval = f"or `gitops-ds apply --revision {tip[:12]}` approves it"
+        last = short(state.last_attempted)
+        approval = f"or `gitops-ds apply --revision {short(tip)}` approves it"
         if movement is BranchMovement.REWOUND:
-            rewound = f"the branch went back from {last} to {tip[:12]}, an older commit"
+            rewound = f"the branch went back from {last} to {short(tip)}, an older commit"
             return errors.HistoryRewound(
                 f"{rewound}: nothing is applied until a newer commit follows, {approval}"
             )
@@ -291,7 +291,7 @@ class RevisionSelector:
             # A signature contains neither branch nor repository: a signed commit may be from
             # another one.
             rewritten = (
-                f"the branch was rewritten from {last} to {tip[:12]}, which is not a descendant"
+                f"the branch was rewritten from {last} to {short(tip)}, which is not a descendant"
             )
             advice = (
                 f"until the branch descends from {last}, {approval} (repository.verify.forcePush: "

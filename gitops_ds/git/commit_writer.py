@@ -16,7 +16,7 @@ from gitops_ds import errors
 from gitops_ds.git import object_reader, signing, tree
 from gitops_ds.git.bare_repository import BareRepository
 from gitops_ds.git.signing import Signing
-from gitops_ds.model.objects import CommitId
+from gitops_ds.model.objects import CommitId, short
 
 
 class Signature(msgspec.Struct, frozen=True):
@@ -75,7 +75,7 @@ def revert(
     for commit in commits:
         if not object_reader.is_ancestor(bare, commit, tip):
             raise errors.Refused(
-                f"the commit {commit[:12]} is not in the history of {tip[:12]}, so it can't be "
+                f"the commit {short(commit)} is not in the history of {short(tip)}, so it can't be "
                 "reverted there"
             )
         tip = _revert(bare, tip, commit, why)
@@ -89,13 +89,13 @@ def _revert(bare: BareRepository, tip: CommitId, commit: CommitId, why: CommitRe
     if isinstance(merged, list):
         names = ", ".join(merged)
         raise errors.Refused(
-            f"reverting {commit[:12]} ({commit_info.subject}) conflicts with later changes in "
+            f"reverting {short(commit)} ({commit_info.subject}) conflicts with later changes in "
             f"{names}; "
             "revert the later commits too, or restore the files to an older commit"
         )
     if merged == _tree(bare, tip):
         raise errors.Refused(
-            f"reverting {commit[:12]} ({commit_info.subject}) changes nothing: it is already "
+            f"reverting {short(commit)} ({commit_info.subject}) changes nothing: it is already "
             "reverted"
         )
     subject = f'Revert "{commit_info.subject}"'
@@ -148,7 +148,7 @@ def restore(
         changes |= {e.name: (e.mode, e.id) for e in _entries(bare, commit, name)}
     what = paths[0] if len(paths) == 1 else f"{len(paths)} paths"
     message = (
-        f"Restore {what} to {commit[:12]}\n\n{_reason(why)}"
+        f"Restore {what} to {short(commit)}\n\n{_reason(why)}"
         f'This restores, from commit {commit} ("{older.subject}"):\n\n'
         + "\n".join(f"- {path}" for path in paths)
         + why.ending
@@ -225,7 +225,7 @@ def _changed_tree(
         made = bare.run_as(index, "write-tree").text
     if made == _tree(bare, parent):
         raise errors.Refused(
-            f"nothing to commit: the files have this content in {parent[:12]} already"
+            f"nothing to commit: the files have this content in {short(parent)} already"
         )
     return made
 

@@ -16,7 +16,7 @@ from gitops_ds.git.bare_repository import BareRepository
 from gitops_ds.git.tree import TreeEntry
 from gitops_ds.model import plain_text
 from gitops_ds.model.finding import refusal
-from gitops_ds.model.objects import CommitId
+from gitops_ds.model.objects import CommitId, short
 from gitops_ds.model.sources.source_tree import CommitInfo, SourceTree
 
 N = TypeVar("N")
@@ -55,7 +55,7 @@ def snapshot(
     kind, kind_of_directory = _types(bare, commit, f"{commit}:{prefix}")
     if kind == "commit" and kind_of_directory != "tree":
         raise errors.RevisionUnknown(
-            f"{bare.address.display} has no directory {path} in commit {commit[:12]}; check "
+            f"{bare.address.display} has no directory {path} in commit {short(commit)}; check "
             "repository.path"
         )
     entries = _entries(bare, f"{commit}:{prefix}")
@@ -188,9 +188,9 @@ def movement(bare: BareRepository, last: CommitId, tip: CommitId) -> BranchMovem
 def rewound(where: str, last: CommitId, tip: CommitId) -> errors.HistoryRewound:
     """The error for a branch that was moved back, which requires approval."""
     return errors.HistoryRewound(
-        f"{where} went back from {last[:12]} to its ancestor {tip[:12]}, which would undo what "
-        "was applied; "
-        f"push a revert commit instead, or approve it with `gitops-ds apply --revision {tip[:12]}`"
+        f"{where} went back from {short(last)} to its ancestor {short(tip)}, which would undo what "
+        "was applied; push a revert commit instead, or approve it with "
+        f"`gitops-ds apply --revision {short(tip)}`"
     )
 
 

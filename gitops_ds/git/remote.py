@@ -24,7 +24,7 @@ from gitops_ds.git.revision import (
     ShortName,
     Tag,
 )
-from gitops_ds.model.objects import CommitId
+from gitops_ds.model.objects import CommitId, short
 from gitops_ds.model.sources.repository_limits import DEFAULT
 
 _RACE = (
@@ -101,7 +101,7 @@ def _ancestor(bare: BareRepository, spec: Ancestor) -> CommitId:
     commit = _verified(bare, f"{start}{spec.steps}")
     if commit is None:
         raise errors.RevisionUnknown(
-            f"{bare.address.display} has no {revision.show(spec)}: the history of {start[:12]} "
+            f"{bare.address.display} has no {revision.show(spec)}: the history of {short(start)} "
             "ends before it, or was not fetched"
         )
     return commit
@@ -186,7 +186,7 @@ def push(bare: BareRepository, commit: CommitId, branch: str, expect: CommitId |
     revision.check_ref_name(branch)
     if expect is not None and not object_reader.is_ancestor(bare, expect, commit):
         raise errors.Refused(
-            f"the commit {commit[:12]} is not a descendant of {expect[:12]}; only fast-forward "
+            f"the commit {short(commit)} is not a descendant of {short(expect)}; only fast-forward "
             "pushes are allowed"
         )
     push_ref(bare, commit, f"refs/heads/{branch}", expect)

@@ -19,7 +19,7 @@ from gitops_ds import errors
 from gitops_ds.git import object_reader, remote, revision, verification_keys
 from gitops_ds.git.bare_repository import BareRepository
 from gitops_ds.git.revision import RevisionSpec
-from gitops_ds.model.objects import CommitId
+from gitops_ds.model.objects import CommitId, short
 from gitops_ds.model.sources.signatures import Mode, Trust, Unverified, Verified
 
 MOST = 10_000  # commits per check; an ordinary push has fewer since the last verified one
@@ -51,7 +51,7 @@ def verify(
             commits = _came(bare, since, tip)
             if len(commits) > MOST:
                 return Unverified(
-                    tip, f"more than {MOST} commits followed {since[:12]}: {_agree(tip)}"
+                    tip, f"more than {MOST} commits followed {short(since)}: {_agree(tip)}"
                 )
         return _commits(bare, commits, keys)
 
@@ -100,7 +100,9 @@ def _first_good(
 ) -> Verified | Unverified:
     return next(
         (one for one in results if isinstance(one, Verified)),
-        Unverified(commit, f"the last verified commit {commit[:12]} has no signed tag any longer"),
+        Unverified(
+            commit, f"the last verified commit {short(commit)} has no signed tag any longer"
+        ),
     )
 
 
@@ -136,13 +138,13 @@ def _came(bare: BareRepository, since: CommitId, tip: CommitId) -> list[CommitId
 
 def _lost(since: CommitId, tip: CommitId) -> str:
     return (
-        f"the server no longer has {since[:12]}, the last good commit, so later commits are "
+        f"the server no longer has {short(since)}, the last good commit, so later commits are "
         f"unknown: {_agree(tip)}"
     )
 
 
 def _agree(tip: CommitId) -> str:
-    return f"inspect the branch, then approve it with `gitops-ds apply --revision {tip[:12]}`"
+    return f"inspect the branch, then approve it with `gitops-ds apply --revision {short(tip)}`"
 
 
 class _Keys(msgspec.Struct, frozen=True):
@@ -213,7 +215,7 @@ def _fault(bare: BareRepository, commit: CommitId, keys: _Keys) -> Unverified:
     commit_info = object_reader.info(bare, commit)
     return Unverified(
         commit,
-        f"commit {commit[:12]} ({commit_info.subject!r} by {commit_info.author}) "
+        f"commit {short(commit)} ({commit_info.subject!r} by {commit_info.author}) "
         f"{_why(bare, 'commit', commit, keys)}",
     )
 
@@ -324,8 +326,8 @@ def _tag_object(
     if content.split("\n")[:3] != [f"object {tip}", "type commit", f"tag {name}"]:
         return Unverified(
             tip,
-            f"the tag {name} at the server is not a tag object of that name for {tip[:12]}: don't "
-            "trust it",
+            f"the tag {name} at the server is not a tag object of that name for {short(tip)}: "
+            "don't trust it",
         )
     output = _check(bare, keys.config, keys, "tag", [id])
     if output is None:

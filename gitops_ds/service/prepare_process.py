@@ -26,7 +26,7 @@ from gitops_ds.checks.engine.cluster_context import ClusterContext
 from gitops_ds.deployer.templates.template_object import RenderedTemplates, TemplateObject
 from gitops_ds.deployer.templates.template_selector import TemplateSelector
 from gitops_ds.model.finding import Finding, Place, refusal
-from gitops_ds.model.objects import CommitId
+from gitops_ds.model.objects import CommitId, short
 from gitops_ds.model.sources.allowed_renderers import TOGETHER
 from gitops_ds.model.sources.bundle import Bundle, ClusterFacts
 from gitops_ds.model.sources.repository_limits import MIB
@@ -144,7 +144,7 @@ class Preparing:
                 "make the files smaller and simpler, name a smaller directory (repository.path), "
                 "or give the pod more memory"
             )
-            return _rejected(job, _finding(f"commit {job.commit[:12]}", answer, advice))
+            return _rejected(job, _finding(f"commit {short(job.commit)}", answer, advice))
         result, stretches = pickle.loads(answer.data)  # noqa: S301  our own process
         spans.record(stretches)
         if isinstance(result, errors.GitopsError):

@@ -27,4 +27,4 @@ def notification(event: CommitRejected) -> str:
     findings = event.findings
     quoted = "; ".join(map(report.line_of, findings[:_QUOTED]))
     more = f"; and {len(findings) - _QUOTED} more" if len(findings) > _QUOTED else ""
-    return f"commit {(event.commit or '')[:12]} is not applied: {quoted}{more}"
+    return f"commit {short(event.commit)} is not applied: {quoted}{more}"

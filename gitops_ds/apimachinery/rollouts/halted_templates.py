@@ -14,7 +14,7 @@ from gitops_ds.apimachinery import revisions
 from gitops_ds.apimachinery.rollouts import proofs, target_revisions
 from gitops_ds.model import names
 from gitops_ds.model.live import Revision
-from gitops_ds.model.objects import Body
+from gitops_ds.model.objects import Body, short
 from gitops_ds.model.plain_text import line
 from gitops_ds.model.rollouts.proven_templates import HaltedTemplate, TemplateHistory
 from gitops_ds.model.rollouts.staged_rollout import RolloutRecord, RolloutTarget
@@ -82,7 +82,7 @@ def hold_reason(annotations: Mapping[str, str], target: RolloutTarget) -> str:
 def words(one: HaltedTemplate) -> str:
     """`this template was halted before, with commit 0123456789ab`."""
     what = ON_HOLD if one.message == ON_HOLD else "halted before"
-    commit = f", with commit {one.commit[:12]}" if one.commit else ""
+    commit = f", with commit {short(one.commit)}" if one.commit else ""
     return f"this template was {what}{commit}"
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gitops_ds.cli.parameters import options
+from gitops_ds.model.objects import short
 from gitops_ds.model.plain_text import counted
 from gitops_ds.model.values import replace
 from gitops_ds.report.formats import ReportFormat
@@ -246,7 +247,7 @@ def report_context(args: ReportArgs, snapshot: SourceTree, root: str) -> ReportC
         version=__version__,
         key=os.environ.get("GITHUB_WORKFLOW") or os.environ.get("CI_JOB_NAME") or "check",
         scope="/".join(filter(None, (root, "+".join(args.clusters) or "all"))),
-        head=commit.id[:12] if commit else "",
+        head=short(commit.id) if commit else "",
         base=args.base or "",
         at=commit.committed.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S") if commit else "",
         fail_on=Severity(args.fail_on),
@@ -266,7 +267,7 @@ def _with_job(context: ReportContext, commit: str) -> ReportContext:
     # a job may check out a temporary merge commit; the report is of the head of the pull request
     head = ci_environment.head(os.environ, ci_event.event(os.environ)) if sha == merged else sha
     links = (ci_environment.files_link(os.environ, sha), ci_environment.run_link(os.environ))
-    return replace(context, head=head[:12], permalink=links[0], full=links[1])
+    return replace(context, head=short(head), permalink=links[0], full=links[1])
 
 
 def _rules(formats: Collection[str]) -> dict[str, RuleText]:

@@ -9,6 +9,7 @@ import click
 
 from gitops_ds.cli.parameters import options
 from gitops_ds.forges.contract import ForgeKind
+from gitops_ds.model.objects import short
 
 if TYPE_CHECKING:
     from gitops_ds.commands.commits.git_commit import Proposal, Proposed
@@ -135,9 +136,9 @@ def show(args: OutputArgs, kind: str, done: Proposed, where: str, **more: Any) -
         fields = {"commit": done.commit, **more, "pushed": pushed, "branch": done.branch, **link}
         options.show_json({"apiVersion": "gitops-ds.io/v1", "kind": kind, **fields})
     elif done.pull_request:
-        click.echo(f"pull request for {done.commit[:12]} into {done.branch}: {done.pull_request}")
+        click.echo(f"pull request for {short(done.commit)} into {done.branch}: {done.pull_request}")
     elif args.push:
-        click.echo(f"pushed {done.commit[:12]} to {done.branch} of {where}")
+        click.echo(f"pushed {short(done.commit)} to {done.branch} of {where}")
     else:
         click.echo(done.patch, nl=False)
         options.say(f"not pushed; --push sends it to {done.branch}", quiet=args.quiet)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gitops_ds.cli.parameters import arguments, options, request_options
+from gitops_ds.model.objects import short
 
 if TYPE_CHECKING:  # --help imports none of these
     from gitops_ds.commands.service_requests import StateObject, Where
@@ -59,7 +60,7 @@ async def _hold(args: HoldArgs) -> int:
         body = await service.hold(cluster, where, target.id, commit)
         agents = await template_hold.hold(cluster, target.id, commit, time.time())
         rollouts = f", and its rollout of {', '.join(map(str, agents))}" if agents else ""
-        return body, f"{target.id}: commit {commit[:12]} is on hold{rollouts}"
+        return body, f"{target.id}: commit {short(commit)} is on hold{rollouts}"
 
     await request_options.ask(args, work)
     return 0
@@ -86,7 +87,7 @@ async def _release(args: HoldArgs) -> int:
         if waits:
             body = await service.release_waiting(cluster, where, target.id, commit)
         rollouts = f", rollout of {', '.join(map(str, agents))}" if agents else ""
-        return body, f"{target.id}: commit {commit[:12]} released{rollouts}"
+        return body, f"{target.id}: commit {short(commit)} released{rollouts}"
 
     await request_options.ask(args, work)
     return 0

@@ -19,7 +19,7 @@ from gitops_ds.forges.contract import NewPullRequest
 from gitops_ds.git import identity, revision
 from gitops_ds.git.commit_writer import Signature
 from gitops_ds.git.repository import Repository
-from gitops_ds.model.objects import CommitId
+from gitops_ds.model.objects import CommitId, short
 from gitops_ds.model.values import replace
 from gitops_ds.pipeline import open_repository
 from gitops_ds.service.git import forge_discovery
@@ -142,7 +142,7 @@ async def _opened(repository: Repository, forge: ForgeAccess, commit: CommitId, 
     """The page of the commit's pull request. Its branch is named by the commit, so that a second
     one is impossible.
     """
-    branch = f"gitops-ds/{commit[:12]}"
+    branch = f"gitops-ds/{short(commit)}"
     await repository.push(commit, branch, None)
     info = await repository.info(commit)
     async with Forge(forge, PATIENCE, f"gitops-ds/{__version__}") as there:

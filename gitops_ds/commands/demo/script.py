@@ -45,7 +45,7 @@ from gitops_ds.model.events.rollouts import (
 )
 from gitops_ds.model.events.startup_taints import StartupTaintsRemoved
 from gitops_ds.model.health import HealthState
-from gitops_ds.model.objects import CommitId
+from gitops_ds.model.objects import CommitId, short
 from gitops_ds.model.startup_taints import OWN
 from gitops_ds.model.values import replace
 from gitops_ds.pipeline import open_repository
@@ -237,7 +237,7 @@ async def _rollout(stage: DemoStage) -> None:
         "the new image everywhere",
     )
     _counters(stage, agent)
-    stage.say(f"  revision {_number(agent)} is commit {commit[:12]}")
+    stage.say(f"  revision {_number(agent)} is commit {short(commit)}")
 
 
 def _number(agent: Agent) -> int:
@@ -257,7 +257,7 @@ async def _commit(stage: DemoStage, name: str, change: tuple[str, str], subject:
     file = stage.folder / "agents" / name / "daemonset.yaml"
     file.write_bytes(file.read_bytes().replace(old.encode(), new.encode()))
     commit = local_worktree.commit(stage.folder, subject, AUTHOR)
-    stage.say(f"  git commit {commit[:12]} {subject!r}")
+    stage.say(f"  git commit {short(commit)} {subject!r}")
     stage.loop.request()
     return commit
 
@@ -373,7 +373,7 @@ async def _way_back(stage: DemoStage) -> None:
     )
     stage.say(f"  gitops-ds rollback ds/{OTHER} --to-revision {good.number} --push")
     done = await rollback.roll_back_in(stage.repository, named, agent, options)
-    stage.say(f"  pushed {done.way.commit[:12]}, which {done.way}")
+    stage.say(f"  pushed {short(done.way.commit)}, which {done.way}")
     stage.loop.request()
     agent = await _agent(
         stage,

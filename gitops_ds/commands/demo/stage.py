@@ -25,7 +25,7 @@ from gitops_ds.git.repository import Repository
 from gitops_ds.model.deployer_state import DeployerState
 from gitops_ds.model.events.base import Event
 from gitops_ds.model.events.deployer import Reconciled
-from gitops_ds.model.objects import CommitId
+from gitops_ds.model.objects import CommitId, short
 from gitops_ds.model.sources.source_status import SourceStatus
 from gitops_ds.model.sources.source_tree import SourceTree
 from gitops_ds.model.startup_taints import OWN, StartupTaintPolicy
@@ -83,7 +83,7 @@ async def open_stage(
     (folder_of_agent / "patches" / f"{CLUSTER}.yaml").write_text(TOLERATION)
     first = local_worktree.begin(work, "Agents for every node", AUTHOR)
     say(
-        f"a Git repository in {work}: commit {first[:12]} with "
+        f"a Git repository in {work}: commit {short(first)} with "
         f"{sum(1 for f in work.rglob('*.yaml'))} YAML files"
     )
     behaviour = Behaviour(faults=(PodFault("*:broken*", Trouble.NEVER_PULLED),), jitter=0.2)

@@ -16,6 +16,7 @@ from gitops_ds.commands.doctor import result, signing_keys
 from gitops_ds.commands.doctor.result import CheckVerdict, DoctorOptions, Line
 from gitops_ds.git import address
 from gitops_ds.git.repository import Repository
+from gitops_ds.model.objects import short
 from gitops_ds.model.plain_text import counted
 from gitops_ds.model.sources.bundle import Bundle
 from gitops_ds.model.sources.signatures import Mode, Unverified
@@ -144,7 +145,7 @@ async def _read(
         yield Line(
             "repository",
             CheckVerdict.OK,
-            f"{display} at {snapshot.commit.id[:12]}, {counted(len(snapshot.files), 'file')}",
+            f"{display} at {short(snapshot.commit.id)}, {counted(len(snapshot.files), 'file')}",
         )
     try:
         prepared = prepare.prepare(snapshot, cluster=cluster)

@@ -97,7 +97,7 @@ class SourceVerified(Event, frozen=True):
     def text(self) -> str:
         """The line in the log."""
         more = f"; {self.checked} signatures checked" if self.checked > 1 else ""
-        return f"commit {self.commit[:12]} is signed by {self.signer} with {self.key}{more}"
+        return f"commit {short(self.commit)} is signed by {self.signer} with {self.key}{more}"
 
     def kube_text(self) -> str:
         """The message of the Kubernetes event."""

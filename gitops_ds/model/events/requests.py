@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from gitops_ds.model.events.base import Event
 from gitops_ds.model.events.definition import EventDefinition, Level, Sample, Tone
-from gitops_ds.model.objects import CommitId
+from gitops_ds.model.objects import CommitId, short
 from gitops_ds.model.plain_text import counted
 
 
@@ -74,13 +74,13 @@ class CommitHeld(RequestEvent, frozen=True):
     def text(self) -> str:
         """The line in the log."""
         return (
-            f"commit {self.commit[:12]} is on hold ({self.reason}); the last good commit stays "
+            f"commit {short(self.commit)} is on hold ({self.reason}); the last good commit stays "
             "applied"
         )
 
     def kube_text(self) -> str:
         """The message of the Kubernetes event."""
-        return f"{self.commit[:12]} is not applied: {self.reason}"
+        return f"{short(self.commit)} is not applied: {self.reason}"
 
 
 class Suspended(RequestEvent, frozen=True):
@@ -93,14 +93,14 @@ class Suspended(RequestEvent, frozen=True):
 
     def text(self) -> str:
         """The line in the log."""
-        commit = (self.commit or "")[:12]
+        commit = short(self.commit)
         if not self.changes:
             return f"suspended: commit {commit} has no pending change"
         return f"suspended: {counted(self.changes, 'change')} of commit {commit} not applied"
 
     def kube_text(self) -> str:
         """The message of the Kubernetes event."""
-        return f"{counted(self.changes, 'change')} of {(self.commit or '')[:12]} not applied"
+        return f"{counted(self.changes, 'change')} of {short(self.commit)} not applied"
 
 
 class Resumed(RequestEvent, frozen=True):

@@ -10,7 +10,7 @@ from gitops_ds.apimachinery import revisions
 from gitops_ds.apimachinery.rollouts import halted_templates, proofs, target_revisions
 from gitops_ds.model import names
 from gitops_ds.model.live import Revision
-from gitops_ds.model.objects import Body, Key
+from gitops_ds.model.objects import Body, Key, short
 from gitops_ds.model.rollouts.rollout_policy import RolloutPolicy
 from gitops_ds.model.rollouts.staged_rollout import RolloutTarget
 from gitops_ds.model.skip_reasons import Skipped, SkipReason
@@ -41,7 +41,7 @@ def running(
 
 def skipped(daemonset: Key, running: Revision) -> Skipped:
     """The message for a template that waits."""
-    commit = str(revisions.annotations_of(running).get(names.COMMIT) or "")[:12]
+    commit = short(revisions.annotations_of(running).get(names.COMMIT))
     of = f" of commit {commit}" if commit else ""
     message = (
         f"the template of {daemonset} waits for the end of the rollout{of} "

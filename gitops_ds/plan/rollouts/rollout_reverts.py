@@ -13,7 +13,7 @@ from pathlib import PurePosixPath
 
 import msgspec
 
-from gitops_ds.model.objects import CommitId
+from gitops_ds.model.objects import CommitId, short
 from gitops_ds.model.plain_text import counted, line
 from gitops_ds.model.rollouts.halted_rollout import BranchCommit, HaltedRollout
 from gitops_ds.redaction import texts
@@ -76,20 +76,20 @@ def choose(
     ids = [one.info.id for one in history.commits]
     if halted.commit not in ids:
         return NoRevert(
-            f"commit {halted.commit[:12]} is not among those after {history.since[:12]}: the "
+            f"commit {short(halted.commit)} is not among those after {short(history.since)}: the "
             "branch was rewritten"
         )
     unseen = history.commits[: ids.index(history.applied)] if history.applied in ids else ()
     if changing := next(_touching(unseen, halted, history.path), None):
-        return NoRevert(f"commit {changing.info.id[:12]} changes the agent", settled=True)
+        return NoRevert(f"commit {short(changing.info.id)} changes the agent", settled=True)
     span = history.commits[ids.index(halted.commit) :]
     brought = tuple(_touching(span, halted, history.path))
     if not brought and len(span) > 1:
-        return NoRevert(f"no commit after {history.since[:12]} changes a file of the agent")
+        return NoRevert(f"no commit after {short(history.since)} changes a file of the agent")
     alone = not brought
     brought = brought or tuple(span)
     if taken := _taken_back_by(history, brought, halted):
-        return NoRevert(f"commit {taken[:12]} reverted it", settled=True)
+        return NoRevert(f"commit {short(taken)} reverted it", settled=True)
     commits = tuple(one.info.id for one in brought)
     alone = alone or all(
         _is_own(name, halted, history.path) for one in brought for name in one.files
@@ -99,7 +99,7 @@ def choose(
     files = {name for one in brought for name in one.files if _is_own(name, halted, history.path)}
     later = history.commits[: ids.index(halted.commit)]
     if again := next((one for one in later if files & set(one.files)), None):
-        return NoRevert(f"commit {again.info.id[:12]} changed the same files since")
+        return NoRevert(f"commit {short(again.info.id)} changed the same files since")
     return RestoreFiles(commits, history.since, tuple(sorted(files)))
 
 
@@ -145,7 +145,7 @@ def _inert(text: str) -> str:
 
 def command(halted: HaltedRollout, branch: str) -> str:
     """The command for a manual revert of the commit."""
-    return f"git revert {halted.commit[:12]} && git push origin HEAD:{branch or 'BRANCH'}"
+    return f"git revert {short(halted.commit)} && git push origin HEAD:{branch or 'BRANCH'}"
 
 
 def _nodes(halted: HaltedRollout) -> Iterator[str]:

@@ -11,7 +11,7 @@ from gitops_ds.apimachinery.rollouts import halted_templates, proofs
 from gitops_ds.model import duration
 from gitops_ds.model.change import Change
 from gitops_ds.model.live import Revision
-from gitops_ds.model.objects import Body, Key
+from gitops_ds.model.objects import Body, Key, short
 from gitops_ds.model.rollouts.proven_templates import ProofKind, TemplateHistory
 from gitops_ds.model.rollouts.rollout_policy import Rollback
 from gitops_ds.model.values import replace
@@ -84,4 +84,4 @@ def _forward(
 
 
 def _of(commit: str) -> str:
-    return f" of {commit[:12]}" if commit else ""
+    return f" of {short(commit)}" if commit else ""

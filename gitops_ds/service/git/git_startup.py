@@ -18,7 +18,7 @@ from gitops_ds.git.address import Address, same_place
 from gitops_ds.model.backoff import Backoff
 from gitops_ds.model.deployer_state import DeployerState
 from gitops_ds.model.events.deployer import ReconcileFailed
-from gitops_ds.model.objects import CommitId
+from gitops_ds.model.objects import CommitId, short
 from gitops_ds.model.sources.signatures import Unverified
 from gitops_ds.model.sources.source_status import SourceStatus
 from gitops_ds.pipeline.prepare import Prepared
@@ -147,7 +147,7 @@ class Startup:
                 continue
             self._applied = (id, state.last_good)
             if not await source.repository.has(commit):
-                missing = f"the last applied commit, {commit[:12]}, is not in the local copy"
+                missing = f"the last applied commit, {short(commit)}, is not in the local copy"
                 failures[id] = errors.SourceUnreachable(
                     f"{error}; {missing}, so drift is not corrected until Git responds"
                 )

@@ -23,7 +23,7 @@ from gitops_ds.model.events.commits import CommitRejected, NewCommit, Verificati
 from gitops_ds.model.events.deployer import Applied, Reconciled, ReconcileFailed
 from gitops_ds.model.events.requests import CommitHeld, Suspended
 from gitops_ds.model.health import HealthState
-from gitops_ds.model.objects import Key, template_of
+from gitops_ds.model.objects import Key, short, template_of
 from gitops_ds.model.plain_text import counted
 from gitops_ds.model.rollouts.staged_rollout import StageState
 from gitops_ds.model.skip_reasons import SkipReason
@@ -231,7 +231,7 @@ def _stage(
     unseen |= agents_in_git - commits.keys()
     if not own and not unseen:
         return (
-            CommitStage(StageKind.OVERTAKEN, words=f"overtaken by {later[0][:12]}")
+            CommitStage(StageKind.OVERTAKEN, words=f"overtaken by {short(later[0])}")
             if later
             else CommitStage(StageKind.DONE, words="applied")
         )

@@ -20,7 +20,7 @@ from gitops_ds.model.backoff import Backoff
 from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.events.base import Emit
 from gitops_ds.model.events.stage_approvals import ApprovalFailed, StageApproved
-from gitops_ds.model.objects import CONTROLLER_REVISION, CommitId
+from gitops_ds.model.objects import CONTROLLER_REVISION, CommitId, short
 from gitops_ds.model.rollouts.halted_rollout import AppliedRollouts
 from gitops_ds.model.rollouts.stage_approval import Approver, StageApproval, WaitingStage
 from gitops_ds.model.sources.signatures import Mode, Trust, Unverified, Verified
@@ -198,7 +198,7 @@ class ApprovalWriter(TimedAttempts[WaitingStage]):
                 continue
             if approver := stage_approvals.by_key(approvers, signed):
                 by = signed.signer or signed.key
-                how = f"commit {commit.id[:12]}"
+                how = f"commit {short(commit.id)}"
                 return stage_approvals.approval(stage, approver, by, how)
         return None
 

@@ -27,7 +27,7 @@ from gitops_ds.model.events.rollout_reverts import (
     RevertFailed,
     RevertProposed,
 )
-from gitops_ds.model.objects import CommitId
+from gitops_ds.model.objects import CommitId, short
 from gitops_ds.model.rollouts.halted_rollout import AppliedRollouts, HaltedRollout, RolloutIdentity
 from gitops_ds.pipeline.prepare import Prepared
 from gitops_ds.plan.rollouts import rollout_reverts, staging
@@ -153,7 +153,7 @@ class RevertWriter(TimedAttempts[HaltedRollout]):
         tip = await repository.tip(Branch(target))
         await repository.fetch(tip)
         commit = await self._build(halted, tip)
-        branch = f"gitops-ds/revert-{halted.commit[:12]}-{halted.daemonset.name}"
+        branch = f"gitops-ds/revert-{short(halted.commit)}-{halted.daemonset.name}"
         about = (context.clock(), halted.daemonset, halted.uid, halted.commit)
         try:
             await repository.push(commit, branch, None)
@@ -223,7 +223,7 @@ class RevertWriter(TimedAttempts[HaltedRollout]):
     async def _parent(self, commit: CommitId) -> CommitId:
         parents = (await self._context.repository.info(commit)).parents
         if not parents:
-            raise errors.Refused(f"commit {commit[:12]} is the first one: nothing to go back to")
+            raise errors.Refused(f"commit {short(commit)} is the first one: nothing to go back to")
         return parents[0]
 
     async def _verify(self, halted: HaltedRollout, commit: CommitId) -> None:
@@ -237,7 +237,7 @@ class RevertWriter(TimedAttempts[HaltedRollout]):
             raise errors.Refused(f"the revert would delete {halted.daemonset}")
         if staging.template_digest(manifest) == halted.template:
             raise errors.Refused(
-                f"the revert of commit {halted.commit[:12]} keeps the halted template: another "
+                f"the revert of commit {short(halted.commit)} keeps the halted template: another "
                 "file sets it"
             )
 
