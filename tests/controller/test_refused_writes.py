@@ -102,15 +102,6 @@ async def _a_pod_is_orphaned(there: Setup) -> None:
     await _patch(there, await _first(there, POD), POD, {"ownerReferences": None})
 
 
-async def _a_revision_is_orphaned(there: Setup) -> None:
-    await _patch(
-        there,
-        await _first(there, CONTROLLER_REVISION),
-        CONTROLLER_REVISION,
-        {"ownerReferences": None},
-    )
-
-
 async def _a_pod_leaves_the_selector(there: Setup) -> None:
     await _patch(there, await _first(there, POD), POD, {"labels": {"app": "other"}})
 

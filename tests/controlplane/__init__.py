@@ -424,10 +424,6 @@ class ControlPlane:
             "daemonset-controller",
         )
 
-    def stop_daemonset_controller(self) -> None:
-        """Ends it at once, regardless of its state."""
-        self._end("daemonset-controller")
-
     def _start_kwok(self) -> None:
         stages = self.directory / "stages.yaml"
         text = "\n---\n".join(path.read_text() for path in sorted(STAGES.glob("*.yaml")))
