@@ -13,8 +13,11 @@ from gitops_ds.model import names
 from gitops_ds.model.events.rollouts import RolloutHeld
 from gitops_ds.model.objects import CONTROLLER_REVISION, Body
 from gitops_ds.simulator import PodFault, Trouble
-from tests.deployer.rollout_scene import NODES, Scene, both, play
+from tests.deployer import rollout_scene
+from tests.deployer.rollout_scene import NODES, Scene, both
 from tests.deployer.test_rollout_faults import ends, spoil
+
+play = rollout_scene.play
 
 
 async def halted(scene: Scene) -> None:
@@ -27,96 +30,81 @@ async def halted(scene: Scene) -> None:
 
 @pytest.mark.sampled
 @both
-def test_a_halted_template_is_remembered_after_the_revert_and_held_when_applied_again(
-    powers: Powers,
+async def test_a_halted_template_is_remembered_after_the_revert_and_held_when_applied_again(
+    scene: Scene, /, powers: Powers
 ) -> None:
-    async def script(scene: Scene) -> None:
-        await halted(scene)
-        scene.push("1")
-        await ends(scene, "1")
-        assert len((await scene.cluster.list(CONTROLLER_REVISION)).items) == 1
-        annotations = (await scene.daemonset())["metadata"]["annotations"]
-        (kept,) = halted_templates.parse(annotations)
-        assert kept.commit == scene.history.id(1)
-        assert kept.ended == scene.history.id(2)
+    await halted(scene)
+    scene.push("1")
+    await ends(scene, "1")
+    assert len((await scene.cluster.list(CONTROLLER_REVISION)).items) == 1
+    annotations = (await scene.daemonset())["metadata"]["annotations"]
+    (kept,) = halted_templates.parse(annotations)
+    assert kept.commit == scene.history.id(1)
+    assert kept.ended == scene.history.id(2)
 
-        spoil(scene)
-        scene.kill()
-        scene.start()
-        scene.push("2")
-        await asyncio.sleep(3600)
-        assert scene.on("1") == set(scene.pods())
-        assert await scene.tag() == "1"
-        reasons = [one.hold.reason for one in scene.events if isinstance(one, RolloutHeld)]
-        (reason,) = [one for one in reasons if "halted before" in one]
-        assert reason.startswith("this template was halted before, with commit 000000000000: ")
-        assert scene.decision.halt is None
+    spoil(scene)
+    scene.kill()
+    scene.start()
+    scene.push("2")
+    await asyncio.sleep(3600)
+    assert scene.on("1") == set(scene.pods())
+    assert await scene.tag() == "1"
+    reasons = [one.hold.reason for one in scene.events if isinstance(one, RolloutHeld)]
+    (reason,) = [one for one in reasons if "halted before" in one]
+    assert reason.startswith("this template was halted before, with commit 000000000000: ")
+    assert scene.decision.halt is None
 
-        released = await template_hold.release(scene.cluster, "test", scene.history.id(1))
-        assert [str(key) for key in released] == ["DaemonSet default/agent"]
-        await ends(scene, "2")
-        assert names.HALTED not in (await scene.daemonset())["metadata"]["annotations"]
-
-    play(script, powers)
+    released = await template_hold.release(scene.cluster, "test", scene.history.id(1))
+    assert [str(key) for key in released] == ["DaemonSet default/agent"]
+    await ends(scene, "2")
+    assert names.HALTED not in (await scene.daemonset())["metadata"]["annotations"]
 
 
-def test_a_halt_keeps_the_commit_that_ended_it_and_has_none_before() -> None:
-    async def script(scene: Scene) -> None:
-        def ended(body: Body) -> list[str]:
-            annotations = body["metadata"]["annotations"]
-            return [one.ended for one in halted_templates.parse(annotations)]
+async def test_a_halt_keeps_the_commit_that_ended_it_and_has_none_before(scene: Scene, /) -> None:
+    def ended(body: Body) -> list[str]:
+        annotations = body["metadata"]["annotations"]
+        return [one.ended for one in halted_templates.parse(annotations)]
 
-        await halted(scene)
-        assert ended(await scene.daemonset()) == [""]
-        scene.push("3")
-        await ends(scene, "3")
-        scene.kill()
-        scene.start()
-        scene.push("4")
-        await ends(scene, "4")
-        assert ended(await scene.daemonset()) == [scene.history.id(2)]
-
-    play(script)
+    await halted(scene)
+    assert ended(await scene.daemonset()) == [""]
+    scene.push("3")
+    await ends(scene, "3")
+    scene.kill()
+    scene.start()
+    scene.push("4")
+    await ends(scene, "4")
+    assert ended(await scene.daemonset()) == [scene.history.id(2)]
 
 
 @pytest.mark.sampled
 @both
-def test_another_template_is_not_held(powers: Powers) -> None:
-    async def script(scene: Scene) -> None:
-        await halted(scene)
-        scene.push("3")
-        await ends(scene, "3")
-
-    play(script, powers)
+async def test_another_template_is_not_held(scene: Scene, /, powers: Powers) -> None:
+    await halted(scene)
+    scene.push("3")
+    await ends(scene, "3")
 
 
-def test_a_release_of_the_halted_rollout_resumes_it() -> None:
-    async def script(scene: Scene) -> None:
-        await halted(scene)
-        spoil(scene)
-        await asyncio.sleep(600)
-        assert 1 <= len(scene.on("2")) < NODES
-        assert await template_hold.release(scene.cluster, "test", "f" * 40) == ()
-        assert await template_hold.release(scene.cluster, "test", scene.history.id(1)[:12])
-        await ends(scene, "2")
-
-    play(script)
+async def test_a_release_of_the_halted_rollout_resumes_it(scene: Scene, /) -> None:
+    await halted(scene)
+    spoil(scene)
+    await asyncio.sleep(600)
+    assert 1 <= len(scene.on("2")) < NODES
+    assert await template_hold.release(scene.cluster, "test", "f" * 40) == ()
+    assert await template_hold.release(scene.cluster, "test", scene.history.id(1)[:12])
+    await ends(scene, "2")
 
 
-def test_the_target_names_the_last_commit_without_the_template() -> None:
-    async def script(scene: Scene) -> None:
-        scene.push("2")
-        await asyncio.sleep(90)
-        scene.push("3")
-        await asyncio.sleep(90)
-        (target,) = [
-            one
-            for one in (await scene.cluster.list(CONTROLLER_REVISION)).items
-            if names.TEMPLATE_DIGEST in one["metadata"]["annotations"]
-            and names.ROLLOUT in one["metadata"]["labels"]
-        ]
-        annotations = target["metadata"]["annotations"]
-        assert annotations[names.COMMIT] == scene.history.id(2)
-        assert annotations[names.SINCE] == scene.history.id(0)
-
-    play(script)
+async def test_the_target_names_the_last_commit_without_the_template(scene: Scene, /) -> None:
+    scene.push("2")
+    await asyncio.sleep(90)
+    scene.push("3")
+    await asyncio.sleep(90)
+    (target,) = [
+        one
+        for one in (await scene.cluster.list(CONTROLLER_REVISION)).items
+        if names.TEMPLATE_DIGEST in one["metadata"]["annotations"]
+        and names.ROLLOUT in one["metadata"]["labels"]
+    ]
+    annotations = target["metadata"]["annotations"]
+    assert annotations[names.COMMIT] == scene.history.id(2)
+    assert annotations[names.SINCE] == scene.history.id(0)
