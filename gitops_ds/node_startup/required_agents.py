@@ -86,7 +86,7 @@ def _templates(daemonset: DaemonSet, revisions: Sequence[Revision]) -> PodTempla
     While another writer has the annotation of what is proven, no pod counts.
     """
     annotations = daemonset.annotations
-    if not any(name in annotations for name in names.READ_BY_ROLLOUTS):
+    if names.ROLLOUT_POLICY not in annotations and names.PROVEN not in annotations:
         return PodTemplates()
     edited = set(edited_annotations.read_by_rollouts(daemonset))
     if names.PROVEN in edited:

@@ -244,9 +244,8 @@ class NodeSteps:
         if names.ROLLOUT in pod.labels:
             made_since = bool(target.since) and pod.created > target.since
             return made_since or pod.hash not in self._owned
-        return (
-            self._is_unedited and pod.created > target.since and pod.hash in self._layout.outdated
-        )
+        is_known = pod.hash in self._layout.outdated or pod.hash in target.hashes
+        return self._is_unedited and pod.created > target.since and is_known
 
     @cached_property
     def _is_unedited(self) -> bool:

@@ -173,6 +173,19 @@ def test_a_rollout_continues_when_a_node_where_it_runs_changes_its_health() -> N
     assert filled(world).apply(NODE, EventType.MODIFIED, other, "200") == set()
 
 
+@pytest.mark.parametrize("left", [0, 1])
+def test_a_node_that_was_parked_is_updated_after_the_rollout(left: int) -> None:
+    world = settled()
+    world.body["metadata"]["annotations"][names.ROLLOUT_POLICY] = "{}"
+    desired = len(world.nodes)
+    updated = {"desiredNumberScheduled": desired, "updatedNumberScheduled": desired - left}
+    world.body["status"] = {**(world.body.get("status") or {}), **updated}
+    cordoned = copy.deepcopy(world.nodes[0])
+    cordoned["spec"] = {**(cordoned.get("spec") or {}), "unschedulable": True}
+    woken = filled(world).apply(NODE, EventType.MODIFIED, cordoned, "200")
+    assert woken == ({KEY} if left else set())
+
+
 def test_a_target_revision_wakes_its_daemonset() -> None:
     reference = {**OWNER, "controller": False}
     target = revision(labels={names.ROLLOUT: "5d9f"}, ownerReferences=[reference])

@@ -188,6 +188,29 @@ def test_a_rollout_without_its_proof_is_on_hold() -> None:
     assert "no template is proven yet" in decided.hold.reason
 
 
+@both
+def test_a_pod_of_an_edit_to_the_target_is_replaced_when_the_edit_is_put_back(owned: bool) -> None:
+    world = RolloutWorld({"stages": [{"name": "canary", "soak": "1d"}, "rest"]}, 6, owned=owned)
+    world.commit(SECOND)
+    while not world.on(SECOND):
+        world.pass_time()
+    canary = world.on(SECOND)
+    target = next(
+        body for body in world.pods.values() if names.ROLLOUT in body["metadata"]["labels"]
+    )
+    gone = next(one for one in world.parsed() if one.node not in canary)
+    labels = {**target["metadata"]["labels"]}
+    del labels[names.ROLLOUT]
+    world.vanish(gone.name)
+    edited = world.existing("agent-edited", gone.node, labels=labels)
+    edited["spec"]["containers"] = target["spec"]["containers"]
+    world.start(edited)
+    assert gone.node in world.on(SECOND)
+    for _ in range(20):
+        world.pass_time()
+    assert world.on(SECOND) == canary
+
+
 def test_annotations_of_the_deployer_are_not_foreign() -> None:
     world = RolloutWorld(FAST, 10)
     world.commit(SECOND)
