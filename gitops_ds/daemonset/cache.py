@@ -336,7 +336,7 @@ class Cache:
             key
             for key, was, is_now in places
             if was is not is_now
-            or (is_now is Placement.RUN and _has_parked_nodes(self._daemonsets[key]))
+            or (is_now is Placement.RUN and self._daemonsets[key].may_have_parked_nodes)
         }
 
     def _place(self, daemonset: DaemonSet, node: Node | None) -> Placement | None:
@@ -425,14 +425,6 @@ class Cache:
             and pod.owner is not None
         ):
             self._memories.note_vanished(pod.owner.uid, pod.node, pod.uid)
-
-
-def _has_parked_nodes(daemonset: DaemonSet) -> bool:
-    """Whether a node may wait for its update until it is well: in a rollout, and after one."""
-    annotations, counts = daemonset.annotations, daemonset.counts
-    if names.TARGET in annotations or names.ROLLOUT_POLICY not in annotations:
-        return names.TARGET in annotations
-    return counts is not None and counts.updated < counts.desired
 
 
 def _scope_of_pod(pod: Pod) -> tuple[str, str]:
