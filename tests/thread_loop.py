@@ -23,8 +23,9 @@ class ThreadLoop:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(60)
 
     def stop(self) -> None:
-        """Cancels the remaining tasks, and ends the loop."""
+        """Cancels the remaining tasks, closes the remaining connections, and ends the loop."""
         self.do(_cancel_the_rest())
+        self.do(_abort_the_rest())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
@@ -35,3 +36,14 @@ async def _cancel_the_rest() -> None:
     for task in left:
         task.cancel()
     await asyncio.gather(*left, return_exceptions=True)
+
+
+async def _abort_the_rest() -> None:
+    """A browser connects ahead of its requests: a connection that was accepted while its server
+    ended belongs to nothing that closes it.
+    """
+    await asyncio.sleep(0)  # an accepted connection becomes a transport
+    loop: Any = asyncio.get_running_loop()
+    for transport in list(loop._transports.values()):
+        transport.abort()
+    await asyncio.sleep(0)  # its socket is closed

@@ -95,17 +95,29 @@ def _gaps(lab: Lab, ends: Callable[[], bool]) -> dict[str, float]:
     return longest
 
 
+def _heartbeat(lab: Lab, node: str) -> str:
+    """The last renewal of the lease of a node, which a kubelet renews at its start."""
+    path = "jsonpath={.spec.renewTime}"
+    return lab.plane.kubectl("get", "lease", node, "-n", "kube-node-lease", "-o", path)
+
+
 @contextmanager
 def _kubelets_restart(lab: Lab) -> Iterator[list[str]]:
-    """Restarts the kubelets, one after the other, with a pause of seconds for each node."""
+    """Restarts the kubelets, one after the other, with a pause of seconds for each node. On a busy
+    machine the next restart waits for the kubelet: one that never comes up replaces no pod.
+    """
     restarts, ended = list[str](), threading.Event()
 
     def run() -> None:
-        while not ended.wait(PAUSE / len(NODES)):
-            node = NODES[len(restarts) % len(NODES)]
+        began = time.monotonic()
+        while not ended.wait(max(0.0, began + PAUSE / len(NODES) - time.monotonic())):
+            began, node = time.monotonic(), NODES[len(restarts) % len(NODES)]
             lab.nodes.nodes[node].do("stop_kubelet")
+            before = _heartbeat(lab, node)
             lab.nodes.nodes[node].do("start_kubelet")
             restarts.append(node)
+            while not ended.wait(0.5) and _heartbeat(lab, node) == before:
+                pass
 
     thread = threading.Thread(target=run)
     thread.start()
