@@ -107,7 +107,8 @@ async def test_a_watch_from_a_lists_version_sends_every_later_change_once_and_in
 
 async def test_a_watch_sends_each_change_while_it_lasts(stage: Stage, /) -> None:
     body = await stage.cluster.create(CONFIG_MAP, stage.config_map("a", {"round": "0"}))
-    events = stage.cluster.watch(CONFIG_MAP, version(body), Selection(stage.namespace))
+    named = Selection(stage.namespace, fields="metadata.name=a")  # each namespace gets others
+    events = stage.cluster.watch(CONFIG_MAP, version(body), named)
     for number in ("1", "2", "3"):
         await stage.cluster.patch(CONFIG_MAP, stage.namespace, "a", {"data": {"round": number}})
         async with asyncio.timeout(60):
