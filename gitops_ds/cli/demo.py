@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gitops_ds.cli.parameters import arguments, options
+from gitops_ds.model.objects import short
 
 if TYPE_CHECKING:  # --help imports none of these
     from types import FrameType
@@ -101,7 +102,7 @@ def _with_table(args: DemoArgs) -> None:
                 entry["node"],
                 entry["pod"],
                 str(entry["revision"] or ""),
-                entry["commit"][:12],
+                short(entry["commit"]),
                 entry["state"],
                 entry["reason"],
             ]

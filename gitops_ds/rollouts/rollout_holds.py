@@ -106,7 +106,7 @@ def at_rest(inputs: StageInputs, daemonset: DaemonSet) -> StageHold | None:
 
 def _foreign(inputs: StageInputs, daemonset: DaemonSet) -> StageHold:
     """The hold while an annotation of the deployer has the value of another writer, or none."""
-    if inputs.foreign == names.PROVEN not in daemonset.annotations:
+    if inputs.foreign == names.PROVEN and names.PROVEN not in daemonset.annotations:
         reason = "no template is proven yet; the next apply records the present one"
         return StageHold(reason, kind=HoldKind.EDITED)
     reason = f"the annotation {inputs.foreign} was edited in the cluster"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 from gitops_ds.model import names
 from gitops_ds.model.daemonset import DaemonSet
@@ -18,13 +19,18 @@ def foreign(live: Body, annotations: Iterable[str]) -> Iterator[str]:
     metadata = live.get("metadata") or {}
     stated, managers = metadata.get("annotations") or {}, metadata.get("managedFields") or ()
     ours = [
-        ((one.get("fieldsV1") or {}).get("f:metadata") or {}).get("f:annotations") or {}
+        owned_annotations(one.get("fieldsV1") or {})
         for one in managers
         if one.get("manager") == names.FIELD_MANAGER
     ]
     for name in annotations if managers else ():
         if name in stated and not any(f"f:{name}" in owned for owned in ours):
             yield name
+
+
+def owned_annotations(fields: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The annotations in a set of fields (`fieldsV1`), each with the prefix `f:`."""
+    return (fields.get("f:metadata") or {}).get("f:annotations") or {}
 
 
 def read_by_rollouts(daemonset: DaemonSet) -> Iterator[str]:

@@ -386,7 +386,7 @@ async def _way_back(stage: DemoStage) -> None:
     for row in await history.history(agent, stage.repository):
         mark = "*" if row["current"] else " "
         stage.say(
-            f"  {row['revision']:>7}{mark}  {row['commit'][:12]}  {row['nodes']:>5}  "
+            f"  {row['revision']:>7}{mark}  {short(row['commit'])}  {row['nodes']:>5}  "
             f"{row['changeCause']}"
         )
     same = agent.history[-1].template == good.template
