@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gitops_ds.checks.advice import hardcoded_secrets, host_access, images
+from gitops_ds.checks.advice import host_access, images, unwanted_content
 from gitops_ds.checks.advice.images import Reference
 from gitops_ds.checks.engine import rule_table
 from gitops_ds.model.finding import Severity
@@ -91,7 +91,7 @@ def test_a_secret_is_found_and_never_repeated(name: str, value: str) -> None:
     argument = pod(initContainers=[{"name": "init", "command": ["run", f"--{name}={value}"]}])
     config = {"apiVersion": "v1", "kind": "ConfigMap", "data": {name: value}}
     for body in (with_env(name, value), argument, config):
-        (violation,) = hardcoded_secrets.no_secrets(body)
+        (violation,) = unwanted_content.no_secrets(body)
         path, message = violation.path, violation.message
         assert value not in message
         assert value not in str(path)
@@ -118,7 +118,7 @@ def test_a_secret_is_found_and_never_repeated(name: str, value: str) -> None:
     ],
 )
 def test_a_name_that_only_mentions_a_secret_is_not_reported(name: str, value: str) -> None:
-    assert not list(hardcoded_secrets.no_secrets(with_env(name, value)))
+    assert not list(unwanted_content.no_secrets(with_env(name, value)))
 
 
 @pytest.mark.parametrize(

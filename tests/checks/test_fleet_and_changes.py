@@ -6,12 +6,10 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.checks import rule_pages
 from gitops_ds.checks.change import object_changes
 from gitops_ds.checks.cluster import cluster_rules
 from gitops_ds.checks.engine import catalogue
-from gitops_ds.checks.engine.change_context import ChangeRule, ChangeSides
-from gitops_ds.checks.engine.cluster_context import ClusterRule
+from gitops_ds.checks.engine.contexts import ChangeRule, ChangeSides, ClusterRule
 from gitops_ds.commands import cluster_snapshot
 from gitops_ds.model.finding import Finding
 from gitops_ds.model.live import Live
@@ -205,7 +203,7 @@ def test_changes(
     "rule", [*cluster_rules.RULES, *object_changes.RULES], ids=lambda rule: rule.id
 )
 def test_each_has_a_page(rule: ClusterRule | ChangeRule) -> None:
-    page = rule_pages.of(rule.id)
+    page = catalogue.page_of(rule.id)
     assert page is not None
     first = next(row for row in catalogue.rows() if row.id == rule.id)
     assert page.text.startswith(f"# {rule.id}: {first.summary}\n")

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.checks import rule_pages
-from gitops_ds.checks.advice import pod_security
+from gitops_ds.checks.advice import security
 from gitops_ds.checks.cluster import cluster_rules
-from gitops_ds.checks.engine.cluster_context import ClusterContext
+from gitops_ds.checks.engine import catalogue
+from gitops_ds.checks.engine.contexts import ClusterContext
 from gitops_ds.model.objects import Digest, key_of
 from gitops_ds.model.sources.bundle import Manifest, Origin, Pointer
 from tests.plan.world import daemonset
@@ -208,9 +208,9 @@ def with_context(**context: Any) -> dict[str, Any]:
 def test_the_levels_of_pod_security(
     spec: dict[str, Any], baseline: list[str], restricted: list[str]
 ) -> None:
-    assert pod_security.against("privileged", spec) == []
-    assert pod_security.against("baseline", spec) == baseline
-    assert pod_security.against("restricted", spec) == restricted
+    assert security.against("privileged", spec) == []
+    assert security.against("baseline", spec) == baseline
+    assert security.against("restricted", spec) == restricted
 
 
 def test_the_namespace_has_the_enforced_level() -> None:
@@ -231,4 +231,4 @@ def test_the_namespace_has_the_enforced_level() -> None:
 
 
 def test_each_has_a_page() -> None:
-    assert all(rule_pages.of(rule.id) for rule in cluster_rules.RULES)
+    assert all(catalogue.page_of(rule.id) for rule in cluster_rules.RULES)

@@ -11,7 +11,7 @@ import pytest
 
 from gitops_ds.checks.cluster import cluster_rules
 from gitops_ds.checks.engine.check import check
-from gitops_ds.checks.engine.cluster_context import ClusterContext
+from gitops_ds.checks.engine.contexts import ClusterContext
 from gitops_ds.commands import cluster_snapshot
 from gitops_ds.model.finding import Finding
 from gitops_ds.model.live import Live, Node

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gitops_ds.apimachinery import kubernetes_versions
-from gitops_ds.checks import rule_pages
+from gitops_ds.checks.engine import catalogue
 from gitops_ds.checks.engine.rule import Rule
 from gitops_ds.checks.schema import manifests
 from gitops_ds.yaml import parser
@@ -43,7 +43,7 @@ spec:
 
 @pytest.mark.parametrize("rule", manifests.RULES, ids=lambda rule: rule.id)
 def test_wrong_examples_of_a_page_have_findings_and_right_ones_have_none(rule: Rule) -> None:
-    page = rule_pages.of(rule.id)
+    page = catalogue.page_of(rule.id)
     assert page is not None
     assert page.text.startswith(f"# {rule.id}: {rule.summary}\n")
     assert page.sources

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from gitops_ds.apimachinery import kubernetes_versions
-from gitops_ds.checks import rule_pages
 from gitops_ds.checks.engine import catalogue, rule_table
 from gitops_ds.checks.engine.rule import Violation
 from gitops_ds.checks.schema import manifests
@@ -126,7 +125,7 @@ def test_no_rule_has_anything_against_the_manifest_that_the_examples_are_parts_o
 def test_a_rule_finds_what_its_page_calls_wrong_and_nothing_in_what_it_calls_right(
     rule: str,
 ) -> None:
-    page = rule_pages.of(rule)
+    page = catalogue.page_of(rule)
     assert page is not None, f"gitops_ds/checks/pages/{rule}.md is missing"
     assert page.text.startswith(f"# {rule}: ")
     assert page.sources

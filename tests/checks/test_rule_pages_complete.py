@@ -14,7 +14,6 @@ import pytest
 from click.testing import CliRunner
 
 from gitops_ds import cli
-from gitops_ds.checks import rule_pages
 from gitops_ds.checks.engine import catalogue
 from gitops_ds.pipeline import prepare
 from tests.plan import world
@@ -64,7 +63,7 @@ def test_a_rule_is_explained_under_the_summary_of_its_row_where_it_has_one(rule:
 
 
 def test_no_page_describes_a_removed_rule() -> None:
-    there = {file.stem for file in Path(rule_pages.__file__).with_name("pages").iterdir()}
+    there = {file.stem for file in (SOURCES / "pages").iterdir()}
     assert there == {row.id for row in catalogue.rows()}
 
 
