@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
-from gitops_ds.apimachinery import capacity, revisions, tolerations
+from gitops_ds.apimachinery import capacity, node_eligibility, revisions
 from gitops_ds.daemonset.node_pods import NodePodLayout, NodePods
 from gitops_ds.model import names
 from gitops_ds.model.daemonset import DaemonSet
@@ -37,7 +37,7 @@ class PodFactory:
         self._base = f"{daemonset.key.name}\n{daemonset.uid}\n{layout.hash}"
         self._metadata = _metadata(daemonset, layout.hash)
         self._spec = {**daemonset.template.get("spec", {})}
-        self._spec["tolerations"] = tolerations.of_daemon(self._spec)
+        self._spec["tolerations"] = node_eligibility.daemon_tolerations(self._spec)
         self._affinity: dict[str, Any] = self._spec.get("affinity") or {}
         own_scheduler = self._spec.get("schedulerName") not in (None, "", _DEFAULT_SCHEDULER)
         self._rooms = None if own_scheduler else layout.seen.rooms

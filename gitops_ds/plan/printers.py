@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from gitops_ds.apimachinery import node_groups
+from gitops_ds.apimachinery import node_pools
 from gitops_ds.model import duration, names, plain_text
 from gitops_ds.model.change import Change, FieldChange, Operation, Plan, Rollout
 from gitops_ds.model.cluster_nodes import Census
@@ -173,7 +173,7 @@ def _rollout_lines(change: Change, census: Census | None) -> Iterator[str]:
 
     def named(some: Sequence[str]) -> str:
         return (
-            _nodes(some) if census is None else node_groups.summary(some, census, shown=SHOWN_NODES)
+            _nodes(some) if census is None else node_pools.summary(some, census, shown=SHOWN_NODES)
         )
 
     if change.target:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.apimachinery import tolerations
+from gitops_ds.apimachinery import node_eligibility
 from gitops_ds.daemonset import claims, decide, memory, pod_factory
 from gitops_ds.model.decision import (
     Adopt,
@@ -130,7 +130,7 @@ def test_a_pod_is_created_for_its_node_as_upstream_creates_it() -> None:
     assert "preferredDuringSchedulingIgnoredDuringExecution" in affinity["nodeAffinity"]
     assert affinity["podAffinity"] == {"kept": True}
     assert "nodeName" not in spec
-    assert spec["tolerations"] == tolerations.of_daemon({})
+    assert spec["tolerations"] == node_eligibility.daemon_tolerations({})
     assert metadata["name"].startswith("agent-")
     assert metadata["labels"] == {
         "app": "agent",

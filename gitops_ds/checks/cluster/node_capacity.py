@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from gitops_ds.apimachinery import capacity, daemonsets, node_eligibility, node_groups, node_pools
+from gitops_ds.apimachinery import capacity, daemonsets, node_eligibility, node_pools
 from gitops_ds.apimachinery.capacity import Amounts
 from gitops_ds.apimachinery.node_eligibility import Placement
 from gitops_ds.checks.engine.cluster_context import ClusterContext
@@ -55,7 +55,7 @@ class Misfit(msgspec.Struct, frozen=True):
             if self.surging
             else "does not fit"
         )
-        return f"{when} on {node_groups.summary(self.nodes, census)} ({self.why})"
+        return f"{when} on {node_pools.summary(self.nodes, census)} ({self.why})"
 
 
 def misfits(fleet: ClusterContext) -> tuple[Misfit, ...]:
@@ -114,7 +114,7 @@ def leaves_room(fleet: ClusterContext) -> Iterator[Violation]:
             default=None,
         )
         if most is not None and fleet.census is not None:
-            where = node_groups.summary(nodes, fleet.census)
+            where = node_pools.summary(nodes, fleet.census)
             tenancy = counted(len(tenants), "agent requests", "agents together request")
             message = f"{tenancy} {share}% of the {resource} of {where}; this one requests the most"
             yield Violation(_CONTAINERS, message, object=most.key)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from itertools import combinations
 from typing import Final
 
-from gitops_ds.apimachinery import capacity, node_groups
+from gitops_ds.apimachinery import capacity, node_pools
 from gitops_ds.checks.engine.cluster_context import ClusterContext, pod_spec
 from gitops_ds.checks.engine.rule import POD, Violation, items, section
 from gitops_ds.model.sources.bundle import Manifest
@@ -45,7 +45,7 @@ def ports_apart(fleet: ClusterContext) -> Iterator[Violation]:
         )
         nodes = fleet.eligible[one.key] & fleet.eligible[other.key] if shared else frozenset()
         if shared and nodes:
-            where = node_groups.summary(nodes, fleet.census)
+            where = node_pools.summary(nodes, fleet.census)
             message = (
                 f"{other.key} uses the same host port {shared[2]}/{shared[0]}, and one of the two "
                 f"stays Pending on {where}"
@@ -65,7 +65,7 @@ def paths_apart(fleet: ClusterContext) -> Iterator[Violation]:
         for (one, index), (other, _) in combinations(writers, 2):
             nodes = fleet.eligible[one.key] & fleet.eligible[other.key]
             if nodes:
-                where = node_groups.summary(nodes, fleet.census)
+                where = node_pools.summary(nodes, fleet.census)
                 message = (
                     f"{other.key} writes to the host path {path} as well, on {where}: use separate "
                     f"paths"

@@ -1,4 +1,4 @@
-"""The strict schemas of Kubernetes, compiled. The data is in apimachinery/openapi.py."""
+"""The strict schemas of Kubernetes, compiled. The data is in apimachinery/kubernetes_types.py."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from gitops_ds.apimachinery import openapi
+from gitops_ds.apimachinery import kubernetes_types
 from gitops_ds.apimachinery.kubernetes_versions import NEWEST, VERSIONS
 from gitops_ds.checks.schema import fastcheck
 
@@ -32,8 +32,10 @@ class Schemas(msgspec.Struct, frozen=True):
 @cache
 def schemas(version: str) -> Schemas:
     """The schemas of a version in VERSIONS."""
-    definitions = openapi.definitions(version)
-    return Schemas(version, definitions, openapi.kinds(version), fastcheck.Checks(definitions))
+    definitions = kubernetes_types.definitions(version)
+    return Schemas(
+        version, definitions, kubernetes_types.kinds(version), fastcheck.Checks(definitions)
+    )
 
 
 def nearest(version: str) -> str:

@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from gitops_ds import __version__, errors
-from gitops_ds.apimachinery import builtin_resources, kubernetes_versions, openapi
+from gitops_ds.apimachinery import builtin_resources, kubernetes_types, kubernetes_versions
 from gitops_ds.checks.schema import kubernetes
 from gitops_ds.client import connect
 from gitops_ds.commands.doctor import repositories, rollout_policies
@@ -91,7 +91,10 @@ def _yaml() -> Line:
 
 def _schemas() -> Line:
     try:
-        counts = {version: len(openapi.kinds(version)) for version in kubernetes_versions.VERSIONS}
+        counts = {
+            version: len(kubernetes_types.kinds(version))
+            for version in kubernetes_versions.VERSIONS
+        }
     except (OSError, ValueError, KeyError) as error:
         return Line(
             "schemas",

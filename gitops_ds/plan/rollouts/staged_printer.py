@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from gitops_ds.apimachinery import node_groups
+from gitops_ds.apimachinery import node_pools
 from gitops_ds.model import duration
 from gitops_ds.model.cluster_nodes import Census
 from gitops_ds.model.plain_text import counted
@@ -51,9 +51,9 @@ def _stage(stage: StagePreview, census: Census | None) -> str:
 def _nodes(names: Sequence[str], census: Census | None) -> str:
     """The nodes in order; declared ones, which have no names, by pool."""
     if census is not None and census.declared:
-        return node_groups.summary(names, census)
+        return node_pools.summary(names, census)
     count = counted(len(names), "node")
-    return f"{count}: {node_groups.listed(names, SHOWN_NODES)}" if names else count
+    return f"{count}: {node_pools.listed(names, SHOWN_NODES)}" if names else count
 
 
 def as_json(preview: StagedPreview, census: Census | None) -> dict[str, Any]:

@@ -1,18 +1,39 @@
-"""The serialization of the Go types of Kubernetes: the fields of a struct, their types, and which
-are omitted when empty.
+"""The bundled types of Kubernetes, in schemas/kubernetes, each file read on first use.
 
-The data is schemas/kubernetes/types.json, written by scripts/go-types; it is read on first use.
+types.json, written by scripts/go-types, has the fields of the Go structs, their types, and which
+are omitted when empty; scripts/schemas writes the strict schemas, one file per version.
 """
 
 from __future__ import annotations
 
+import gzip
 from collections.abc import Mapping
 from functools import cache
 from importlib import resources
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
 import msgspec
 import orjson
+
+_FOLDER: Final = Path(__file__).parents[1] / "schemas/kubernetes"
+
+
+@cache
+def _file(version: str) -> Mapping[str, Mapping[str, Any]]:
+    data = (_FOLDER / f"v{version}.json.gz").read_bytes()
+    content: Mapping[str, Mapping[str, Any]] = orjson.loads(gzip.decompress(data))
+    return content
+
+
+def definitions(version: str) -> Mapping[str, Any]:
+    """The definitions of a supported version by name: `io.k8s.api.core.v1.Container`."""
+    return _file(version)["definitions"]
+
+
+def kinds(version: str) -> Mapping[str, str]:
+    """The name of the definition of each `apiVersion/kind` in a supported version."""
+    return _file(version)["kinds"]
 
 
 class Field(msgspec.Struct, frozen=True):
