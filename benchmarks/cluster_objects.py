@@ -12,7 +12,7 @@ from typing import Any
 
 from benchmarks.apply import TEMPLATE
 from gitops_ds.apimachinery import node_eligibility
-from gitops_ds.daemonset import pod_factory
+from gitops_ds.daemonset import pod_changes
 from gitops_ds.model.cluster import PatchType
 from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, NODE, POD
 from gitops_ds.simulator.server import Server
@@ -118,7 +118,7 @@ def pod(agent: Mapping[str, Any], node: Mapping[str, Any]) -> dict[str, Any]:
     template = agent["spec"]["template"]["spec"]
     spec = {
         **template,
-        "affinity": pod_factory.pinned({}, name),
+        "affinity": pod_changes.pinned_to({}, name),
         "tolerations": node_eligibility.daemon_tolerations(template),
         "nodeName": name,
     }

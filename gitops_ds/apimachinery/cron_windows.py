@@ -1,5 +1,5 @@
-"""Crontab expressions with a time zone, and the windows and freezes of rollouts: whether pods may be
-replaced at a time, and when that changes.
+"""Crontab expressions with a time zone, and the windows and freezes of rollouts: whether pods may
+be replaced at a time, and when that changes.
 
 A window opens by a crontab; for times that daylight saving skips or repeats, the rules of
 APScheduler's CronTrigger apply.

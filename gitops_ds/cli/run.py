@@ -127,7 +127,7 @@ async def _run(args: RunArgs) -> None:
 
 def _settings(args: RunArgs) -> Service:
     """The settings of the file, overridden by the options."""
-    from gitops_ds.controller.powers import Powers
+    from gitops_ds.model.decision import Powers
     from gitops_ds.model.values import replace
     from gitops_ds.settings import service as file
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections import Counter
 
 from gitops_ds.apimachinery.rollouts import target_revisions
-from gitops_ds.daemonset import status
 from gitops_ds.daemonset.node_pods import NodePodLayout
 from gitops_ds.model import names
 from gitops_ds.model.daemonset import Counts
@@ -25,7 +24,7 @@ def count(layout: NodePodLayout) -> Counts | None:
     seen = layout.seen
     if not seen.nodes:
         return None
-    counts, target = status.count(layout), None
+    counts, target = layout.counts(), None
     if names.ROLLOUT_POLICY in seen.daemonset.annotations:
         target = target_revisions.target_of(seen.daemonset, seen.revisions)
     if target is None:

@@ -15,9 +15,9 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from gitops_ds.client.leader_election import LeaseTiming
-from gitops_ds.controller.powers import Powers
 from gitops_ds.deployer.templates.template_selector import TemplateSelector
 from gitops_ds.errors import SettingsError
+from gitops_ds.model.decision import Powers
 from gitops_ds.model.duration import Duration
 from gitops_ds.model.sources import allowed_renderers
 from gitops_ds.model.sources.allowed_renderers import AllowedRenderers

@@ -6,8 +6,8 @@ import pytest
 
 from gitops_ds import errors
 from gitops_ds.commands import wait
-from gitops_ds.controller.powers import Powers
 from gitops_ds.fleet.agents import Agent
+from gitops_ds.model.decision import Powers
 from gitops_ds.model.health import HealthState
 from gitops_ds.simulator import PodFault, Trouble
 from tests.deployer import rollout_scene

@@ -16,14 +16,13 @@ from gitops_ds import simulator
 from gitops_ds.apimachinery import pods, revisions
 from gitops_ds.apimachinery.rollouts import target_revisions
 from gitops_ds.controller.controller import Controller
-from gitops_ds.controller.powers import Powers
 from gitops_ds.controller.rollouts import Rollouts
 from gitops_ds.deployer.loop import Loop
 from gitops_ds.fleet import staged_rollouts
 from gitops_ds.fleet.staged_rollouts import StagedRollout
 from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.daemonset import Pod
-from gitops_ds.model.decision import Action, Observation
+from gitops_ds.model.decision import Action, Observation, Powers
 from gitops_ds.model.events.base import Event
 from gitops_ds.model.events.rollouts import RolloutProgressed
 from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, POD, Body, CommitId

@@ -13,8 +13,8 @@ from collections.abc import Mapping
 import msgspec
 
 from gitops_ds.apimachinery.rollouts import proofs
-from gitops_ds.controller.powers import Powers
 from gitops_ds.model import names
+from gitops_ds.model.decision import Powers
 from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, Body
 from gitops_ds.model.rollouts.proven_templates import TemplateProof
 from gitops_ds.model.rollouts.staged_rollout import FailedNode, Halt, RolloutRecord

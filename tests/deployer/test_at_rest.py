@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from gitops_ds.controller.powers import Powers
 from gitops_ds.model import names
+from gitops_ds.model.decision import Powers
 from tests.deployer import rollout_scene
 from tests.deployer.rollout_scene import NODES, POLICY, Scene, both
 

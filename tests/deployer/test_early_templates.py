@@ -8,8 +8,8 @@ import asyncio
 
 import pytest
 
-from gitops_ds.controller.powers import Powers
 from gitops_ds.model import names
+from gitops_ds.model.decision import Powers
 from gitops_ds.model.objects import CONTROLLER_REVISION
 from gitops_ds.simulator import NodeSpec
 from tests.deployer import rollout_scene

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from gitops_ds.controller.powers import Powers
+from gitops_ds.model.decision import Powers
 from gitops_ds.model.events.deployer import Reconciled
 from gitops_ds.model.objects import CONTROLLER_REVISION
 from gitops_ds.model.skip_reasons import SkipReason

@@ -8,8 +8,8 @@ import pytest
 
 from gitops_ds.apimachinery.rollouts import halted_templates
 from gitops_ds.commands import template_hold
-from gitops_ds.controller.powers import Powers
 from gitops_ds.model import names
+from gitops_ds.model.decision import Powers
 from gitops_ds.model.events.rollouts import RolloutHeld
 from gitops_ds.model.objects import CONTROLLER_REVISION, Body
 from gitops_ds.simulator import PodFault, Trouble

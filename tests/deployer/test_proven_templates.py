@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from gitops_ds.apimachinery import timestamps
-from gitops_ds.controller.powers import Powers
 from gitops_ds.model import names
 from gitops_ds.model.cluster import PatchType, Propagation
+from gitops_ds.model.decision import Powers
 from gitops_ds.model.objects import DAEMONSET, NODE, POD, Body
 from gitops_ds.model.skip_reasons import DriftPolicy
 from gitops_ds.model.values import replace

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from gitops_ds.controller.powers import Powers
+from gitops_ds.model.decision import Powers
 from gitops_ds.model.objects import NODE
 from gitops_ds.model.rollouts.staged_rollout import NodeStep, StageState
 from gitops_ds.model.values import replace

@@ -7,8 +7,8 @@ import random
 
 import pytest
 
-from gitops_ds.controller.powers import Powers
 from gitops_ds.model import names
+from gitops_ds.model.decision import Powers
 from gitops_ds.model.events.deployer import Reconciled
 from gitops_ds.model.events.rollouts import RolloutHalted
 from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, POD

@@ -7,10 +7,10 @@ import asyncio
 import pytest
 
 from gitops_ds.commands import plan as plan_command
-from gitops_ds.controller.powers import Powers
 from gitops_ds.deployer.apply import prepared_plan
 from gitops_ds.deployer.target import DeployTarget
 from gitops_ds.model.change import Change
+from gitops_ds.model.decision import Powers
 from gitops_ds.model.events.rollouts import RolloutProgressed
 from gitops_ds.pipeline import prepare
 from gitops_ds.plan import printers

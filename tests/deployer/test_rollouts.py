@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import asyncio
 
-from gitops_ds.controller.powers import Powers
 from gitops_ds.deployer import state_store
 from gitops_ds.model import names
+from gitops_ds.model.decision import Powers
 from gitops_ds.model.events.rollouts import StagePassed
 from gitops_ds.model.objects import CONTROLLER_REVISION
 from tests.deployer import rollout_scene

@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from gitops_ds.commands import template_hold
-from gitops_ds.controller.powers import Powers
 from gitops_ds.model import names
+from gitops_ds.model.decision import Powers
 from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET
 from tests.deployer import rollout_scene
 from tests.deployer.rollout_scene import NODES, Scene, both

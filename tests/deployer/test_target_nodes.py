@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from gitops_ds.controller.powers import Powers
 from gitops_ds.model import names
+from gitops_ds.model.decision import Powers
 from gitops_ds.model.events.deployer import Reconciled
 from gitops_ds.model.skip_reasons import SkipReason
 from gitops_ds.simulator import NodeSpec

@@ -15,7 +15,6 @@ import pytest
 
 from gitops_ds import errors, simulator
 from gitops_ds.controller.controller import Controller
-from gitops_ds.controller.powers import Powers
 from gitops_ds.deployer import loop as deployer_loop
 from gitops_ds.deployer import revision_selector, state_store
 from gitops_ds.deployer.object_claims import Claims, Rank
@@ -23,6 +22,7 @@ from gitops_ds.deployer.target import DeployTarget
 from gitops_ds.deployer.templates.template_selector import TemplateSelector
 from gitops_ds.deployer.templates.template_source import Templates
 from gitops_ds.model import names
+from gitops_ds.model.decision import Powers
 from gitops_ds.model.events import deployer
 from gitops_ds.model.events.base import Event
 from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, POD, SECRET, Body, Key, Resource

@@ -11,11 +11,11 @@ import pytest
 
 from gitops_ds import errors
 from gitops_ds.apimachinery import timestamps
-from gitops_ds.controller.powers import Powers
 from gitops_ds.fleet import agents, failed_create_events, pod_create_failures
 from gitops_ds.fleet.pod_create_failures import PodCreateFailureWatcher
 from gitops_ds.fleet.tracker import StatusTracker
 from gitops_ds.model.cluster import Cluster, Listing, Selection
+from gitops_ds.model.decision import Powers
 from gitops_ds.model.health import Blame, HealthState
 from gitops_ds.model.objects import DAEMONSET, EVENT, Body, Resource
 from gitops_ds.simulator import virtual_time

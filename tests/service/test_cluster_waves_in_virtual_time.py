@@ -17,7 +17,6 @@ from gitops_ds import errors, simulator
 from gitops_ds.commands import service_requests
 from gitops_ds.commands.service_requests import Where
 from gitops_ds.controller.controller import Controller
-from gitops_ds.controller.powers import Powers
 from gitops_ds.deployer import loop as deployer_loop
 from gitops_ds.deployer import requests, revision_selector
 from gitops_ds.deployer.target import DeployTarget
@@ -28,6 +27,7 @@ from gitops_ds.fleet.tracker import StatusTracker
 from gitops_ds.git.cluster_refs import ReportRef
 from gitops_ds.git.commit_writer import Signature
 from gitops_ds.git.revision import RevisionSpec
+from gitops_ds.model.decision import Powers
 from gitops_ds.model.events.base import Event
 from gitops_ds.model.events.cluster_waves import CommitOverdue, CommitWaits, ReportFailed
 from gitops_ds.model.events.deployer import Reconciled, SourceChanged

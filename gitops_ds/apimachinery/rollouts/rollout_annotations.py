@@ -1,5 +1,5 @@
-"""Annotations of a rollout: those that another writer changed or removed, which state nothing, and the
-approvals of stages on a target revision.
+"""Annotations of a rollout: those that another writer changed or removed, which state nothing, and
+the approvals of stages on a target revision.
 
 Approvals are on the revision, so they approve no later rollout. If the repository has approvers,
 the deployer lists the approvals in `gitops-ds.io/approvals`; otherwise users with permissions in

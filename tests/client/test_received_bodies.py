@@ -1,14 +1,19 @@
-"""A body that was cut down as it arrived means the same as the whole one."""
+"""What is kept of received bodies: the read fields, which mean the same as the whole body, and one
+body for each version, only while it is referenced.
+"""
 
 from __future__ import annotations
 
+import gc
 import json
 from typing import Any
 
 import msgspec
 import pytest
 
-from gitops_ds.apimachinery import field_projection, nodes, pods
+from gitops_ds.apimachinery import nodes, pods
+from gitops_ds.client import received_bodies
+from gitops_ds.client.received_bodies import BodyCache, EqualBodies
 from gitops_ds.model import names
 from gitops_ds.model.objects import NODE, POD
 
@@ -143,12 +148,12 @@ NODES: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("body", PODS.values(), ids=PODS)
 def test_a_cut_pod_is_read_as_the_whole_one(body: dict[str, Any]) -> None:
-    event = field_projection.EVENTS[POD](json.dumps({"type": "ADDED", "object": body}).encode())
-    page = field_projection.PAGE(
+    event = received_bodies.EVENTS[POD](json.dumps({"type": "ADDED", "object": body}).encode())
+    page = received_bodies.PAGE(
         json.dumps({"metadata": {"resourceVersion": "9"}, "items": [body]}).encode()
     )
-    item = field_projection.ITEMS[POD](page["items"][0])
-    reply = field_projection.REPLIES[POD](json.dumps({"kind": "Pod", **body}).encode())
+    item = received_bodies.ITEMS[POD](page["items"][0])
+    reply = received_bodies.REPLIES[POD](json.dumps({"kind": "Pod", **body}).encode())
     read = pods.pod_of(body)
     assert [pods.pod_of(cut) for cut in (event["object"], item, reply)] == [read] * 3
     assert reply["kind"] == "Pod"
@@ -161,8 +166,8 @@ def test_a_cut_pod_is_read_as_the_whole_one(body: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("body", NODES.values(), ids=NODES)
 def test_a_cut_node_is_read_as_the_whole_one(body: dict[str, Any]) -> None:
-    event = field_projection.EVENTS[NODE](json.dumps({"type": "MODIFIED", "object": body}).encode())
-    item = field_projection.ITEMS[NODE](json.dumps(body).encode())
+    event = received_bodies.EVENTS[NODE](json.dumps({"type": "MODIFIED", "object": body}).encode())
+    item = received_bodies.ITEMS[NODE](json.dumps(body).encode())
     assert nodes.node_of(event["object"]) == nodes.node_of(item) == nodes.node_of(body)
     assert "images" not in event["object"].get("status", {})
 
@@ -173,11 +178,11 @@ def test_a_cut_node_is_read_as_the_whole_one(body: dict[str, Any]) -> None:
 )
 def test_an_object_that_is_not_a_pod_is_read_whole(text: bytes) -> None:
     with pytest.raises(msgspec.MsgspecError):
-        field_projection.EVENTS[POD](text)
+        received_bodies.EVENTS[POD](text)
 
 
 def test_packed_bodies_are_read_as_often_as_needed() -> None:
-    packed = field_projection.PackedBodies()
+    packed = received_bodies.PackedBodies()
     assert (len(packed), list(packed)) == (0, [])
     first, second = {"metadata": {"name": "a"}}, {"metadata": {"name": "b", "labels": {"x": "é"}}}
     packed.add([first, second])
@@ -187,3 +192,78 @@ def test_packed_bodies_are_read_as_often_as_needed() -> None:
     assert list(packed) == list(packed) == [first, second, first]
     assert second in packed
     assert {} not in packed
+
+
+def body(version: str = "1", api: str = "apps/v1", **more: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": api,
+        "kind": "DaemonSet",
+        "metadata": {"uid": "u", "resourceVersion": version},
+        **more,
+    }
+
+
+def test_the_same_version_is_the_same_body_and_another_is_not() -> None:
+    cache = BodyCache()
+    first = cache.intern(body())
+    assert first == body()
+    assert cache.intern(body()) is first
+    assert cache.intern(body("2")) is not first
+    assert cache.intern(body(api="apps/v2")) is not first
+
+
+def test_a_body_without_references_is_removed() -> None:
+    cache = BodyCache()
+    cache.intern(body(spec={"seen": "before"}))
+    gc.collect(0)
+    assert cache.intern(body()) == body()
+
+
+def test_what_is_not_an_object_of_the_cluster_stays_what_it_is() -> None:
+    cache = BodyCache()
+    for odd in (
+        {},
+        {"metadata": None},
+        {"metadata": {"uid": "u"}},
+        {"kind": "Status", "metadata": {}},
+    ):
+        assert cache.intern(odd) is odd
+
+
+def test_equal_field_sets_of_different_objects_are_one() -> None:
+    def owned(uid: str, field: str) -> dict[str, Any]:
+        entry = {"manager": uid, "fieldsV1": {"f:spec": {field: {}}}}
+        return {
+            "metadata": {"uid": uid, "resourceVersion": "1", "managedFields": [entry, {}]},
+        }
+
+    cache = BodyCache()
+    one, two, three = (
+        cache.intern(owned(uid, field)) for uid, field in (("1", "f:a"), ("2", "f:a"), ("3", "f:b"))
+    )
+    assert (one, two, three) == (owned("1", "f:a"), owned("2", "f:a"), owned("3", "f:b"))
+    fields = [body["metadata"]["managedFields"][0]["fieldsV1"] for body in (one, two, three)]
+    assert fields[0] is fields[1]
+    assert fields[0] is not fields[2]
+
+
+def test_the_order_of_fields_is_kept() -> None:
+    def owned(uid: str, *fields: str) -> dict[str, Any]:
+        entry = {"fieldsV1": {field: {} for field in fields}}
+        return {"metadata": {"uid": uid, "resourceVersion": "1", "managedFields": [entry]}}
+
+    cache = BodyCache()
+    cache.intern(owned("1", "f:a", "f:b"))
+    other = cache.intern(owned("2", "f:b", "f:a"))
+    assert list(other["metadata"]["managedFields"][0]["fieldsV1"]) == ["f:b", "f:a"]
+
+
+def test_equal_bodies_are_one_while_they_are_referenced() -> None:
+    cache = EqualBodies()
+    one = cache.intern(body(spec={"a": 1}))
+    assert one == body(spec={"a": 1})
+    assert cache.intern(body(spec={"a": 1})) is one
+    assert cache.intern(body(spec={"a": 2})) is not one
+    del one
+    gc.collect(0)
+    assert cache.intern(body(spec={"a": 1})) == body(spec={"a": 1})
