@@ -6,8 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 
 from gitops_ds.apimachinery.node_eligibility import Placement, Placer
-from gitops_ds.model.cluster_nodes import Census
-from gitops_ds.model.live import Node
+from gitops_ds.model.live import Census, Node
 from gitops_ds.model.plain_text import counted
 
 Groups = Sequence[tuple[Node, ...]]

@@ -11,8 +11,7 @@ from functools import lru_cache
 from typing import Final
 
 from gitops_ds.apimachinery import label_selector
-from gitops_ds.model.cluster_nodes import Census
-from gitops_ds.model.live import Live, Node
+from gitops_ds.model.live import Census, Live, Node
 from gitops_ds.model.objects import Key
 from gitops_ds.model.rollouts.rollout_policy import NodeScope
 from gitops_ds.model.sources.bundle import ClusterFacts, Pool, Requirement

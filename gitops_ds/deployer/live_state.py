@@ -14,7 +14,7 @@ import msgspec
 from gitops_ds import errors
 from gitops_ds.apimachinery import builtin_resources, nodes, revisions
 from gitops_ds.apimachinery.rollouts import target_revisions
-from gitops_ds.model import content_hash, names
+from gitops_ds.model import names
 from gitops_ds.model.cluster import Cluster, Selection
 from gitops_ds.model.live import Live, Node, Revision
 from gitops_ds.model.objects import (
@@ -26,6 +26,7 @@ from gitops_ds.model.objects import (
     Body,
     Key,
     Resource,
+    digest_of,
     key_of,
 )
 from gitops_ds.model.skip_reasons import Skipped, SkipReason
@@ -138,7 +139,7 @@ async def with_namespaces(cluster: Cluster, bundle: Bundle) -> Bundle:
                 "metadata": {**manifest.body["metadata"], "namespace": namespace},
             }
             manifests[key] = replace(
-                manifest, key=key, body=body, digest=content_hash.digest(body), scope_unknown=False
+                manifest, key=key, body=body, digest=digest_of(body), scope_unknown=False
             )
     return replace(bundle, manifests=dict(sorted(manifests.items())), refusals=tuple(refusals))
 

@@ -69,10 +69,10 @@ from gitops_ds.deployer.loop_inputs import (
     Wake,
     Woken,
 )
-from gitops_ds.model.backoff import Backoff
 from gitops_ds.model.events.deployer import ReconcileFailed
 from gitops_ds.model.events.requests import PushForwarded
 from gitops_ds.model.objects import CommitId, Key
+from gitops_ds.model.rate_limits import Backoff
 from gitops_ds.model.skip_reasons import Skipped, SkipReason
 from gitops_ds.model.values import replace
 from gitops_ds.plan import drift_damping

@@ -36,8 +36,7 @@ from gitops_ds.deployer.status_keeper import StatusKeeper
 from gitops_ds.deployer.target import DeployTarget
 from gitops_ds.deployer.tip_lookup import TipAnswer, TipLookup
 from gitops_ds.deployer.watch_cache import WatchCache
-from gitops_ds.model.control_requests import Steering
-from gitops_ds.model.deployer_state import DeployerState
+from gitops_ds.model.deployer_state import DeployerState, Steering
 from gitops_ds.model.events.base import Event
 from gitops_ds.model.events.deployer import (
     Reconciled,

@@ -13,7 +13,7 @@ from gitops_ds.git import commit_writer, object_reader
 from gitops_ds.git.bare_repository import BareRepository
 from gitops_ds.git.commit_writer import Signature
 from gitops_ds.model.objects import CommitId
-from gitops_ds.model.rollouts.stage_approval import TRAILER
+from gitops_ds.model.rollouts.staged_rollout import TRAILER
 
 MOST = 100  # commits with the trailer, the newest
 _FORMAT = f"%H%x1f%(trailers:key={TRAILER},valueonly,unfold,separator=%x1f)"

@@ -35,8 +35,12 @@ from gitops_ds.git.object_reader import BranchMovement
 from gitops_ds.git.revision import Branch, RevisionSpec
 from gitops_ds.model.objects import CommitId
 from gitops_ds.model.rollouts.halted_rollout import BranchCommit, FileChange
-from gitops_ds.model.sources.allowed_renderers import PROGRAMS, AllowedRenderers
-from gitops_ds.model.sources.repository_limits import DEFAULT, RepositoryLimits
+from gitops_ds.model.sources.repository_limits import (
+    DEFAULT,
+    PROGRAMS,
+    AllowedRenderers,
+    RepositoryLimits,
+)
 from gitops_ds.model.sources.signatures import Mode, Trust, Unverified, Verified
 from gitops_ds.model.sources.source_tree import CommitInfo, SourceTree
 

@@ -9,8 +9,7 @@ from collections.abc import Mapping, Sequence
 from gitops_ds.apimachinery import defaults
 from gitops_ds.model import names
 from gitops_ds.model.change import Change, FieldChange, Operation
-from gitops_ds.model.impact import NodeImpact
-from gitops_ds.model.live import Live, Revision
+from gitops_ds.model.live import Live, NodeImpact, Revision
 from gitops_ds.model.objects import Body, Key
 from gitops_ds.model.sources.bundle import Bundle, Manifest
 from gitops_ds.plan import apply_order, diff, predict

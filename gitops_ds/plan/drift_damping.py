@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from gitops_ds.model.backoff import Backoff
 from gitops_ds.model.objects import Key
+from gitops_ds.model.rate_limits import Backoff
 
 AT_ONCE = 2  # corrections in a row without a delay
 # seconds; drift that returns after a longer time, and twice the last wait, begins a new row

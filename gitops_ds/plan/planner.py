@@ -13,11 +13,10 @@ import msgspec
 
 from gitops_ds.apimachinery import revisions
 from gitops_ds.apimachinery.rollouts import target_revisions
-from gitops_ds.model import content_hash, names
+from gitops_ds.model import names
 from gitops_ds.model.change import Change, Drifted, FieldChange, Operation, Plan
-from gitops_ds.model.impact import NodeImpact
-from gitops_ds.model.live import Live
-from gitops_ds.model.objects import CONTROLLER_REVISION, Body, Key
+from gitops_ds.model.live import Live, NodeImpact
+from gitops_ds.model.objects import CONTROLLER_REVISION, Body, Key, digest_of
 from gitops_ds.model.skip_reasons import DriftPolicy, Skipped
 from gitops_ds.model.sources.bundle import Bundle, Manifest
 from gitops_ds.model.values import replace
@@ -203,7 +202,7 @@ def _hash(
         for key, one in sorted(leaving.items())
     ]
     return guard_limits.hash_of(
-        content_hash.digest([bundle.cluster.name, context.stamp.owner, manifests, gone])[:16],
+        digest_of([bundle.cluster.name, context.stamp.owner, manifests, gone])[:16],
         len(losses.nodes),
     )
 

@@ -11,8 +11,7 @@ from typing import Any
 from gitops_ds.apimachinery import node_groups
 from gitops_ds.model import duration, names, plain_text
 from gitops_ds.model.change import Change, FieldChange, Operation, Plan, Rollout
-from gitops_ds.model.cluster_nodes import Census
-from gitops_ds.model.impact import NodeImpact
+from gitops_ds.model.live import Census, NodeImpact
 from gitops_ds.model.objects import Key, short, show_path
 from gitops_ds.model.plain_text import counted
 from gitops_ds.model.skip_reasons import Skipped

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 
 from gitops_ds.model.finding import Finding, Severity, refusal
-from gitops_ds.model.sources.chart import RenderedChart
+from gitops_ds.model.sources.source_tree import RenderedChart
 from gitops_ds.model.values import replace
 from gitops_ds.render import (
     agent_folder,

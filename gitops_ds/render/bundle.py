@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 from gitops_ds.errors import UsageError
 from gitops_ds.model.finding import Finding, Severity, refusal
 from gitops_ds.model.plain_text import counted
-from gitops_ds.model.rollouts.cluster_order import NO_ORDER, ClusterOrder
+from gitops_ds.model.rollouts.cluster_report import NO_ORDER, ClusterOrder
 from gitops_ds.model.sources.bundle import Bundle, ClusterFacts, Pointer
 from gitops_ds.model.sources.source_tree import SourceTree
 from gitops_ds.render import (

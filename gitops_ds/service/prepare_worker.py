@@ -24,9 +24,8 @@ from gitops_ds.git.address import Address
 from gitops_ds.git.bare_repository import BareRepository
 from gitops_ds.model import progress
 from gitops_ds.model.objects import CommitId, Digest
-from gitops_ds.model.sources.allowed_renderers import AllowedRenderers
-from gitops_ds.model.sources.cached_results import CachedResults
-from gitops_ds.model.sources.repository_limits import RepositoryLimits
+from gitops_ds.model.sources.repository_limits import AllowedRenderers, RepositoryLimits
+from gitops_ds.model.sources.source_tree import CachedResults
 from gitops_ds.model.values import replace
 from gitops_ds.pipeline import open_repository, prepare
 from gitops_ds.pipeline.prepare import Prepared

@@ -25,7 +25,7 @@ from gitops_ds.deployer import (
 from gitops_ds.deployer.target import DeployTarget
 from gitops_ds.git.object_reader import BranchMovement
 from gitops_ds.model.cluster import PatchType
-from gitops_ds.model.control_requests import Push
+from gitops_ds.model.deployer_state import Push
 from gitops_ds.model.events import base, deployer
 from gitops_ds.model.events.base import Event
 from gitops_ds.model.events.commits import CommitRejected

@@ -13,7 +13,7 @@ from gitops_ds.commands import sources
 from gitops_ds.deployer import requests, source_status_store, state_store
 from gitops_ds.fleet import agents
 from gitops_ds.model import names
-from gitops_ds.model.control_requests import Steering
+from gitops_ds.model.deployer_state import Steering
 from gitops_ds.model.events import deployer
 from gitops_ds.model.events.requests import CommitHeld, RequestHandled, Resumed, Suspended
 from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET

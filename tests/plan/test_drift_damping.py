@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gitops_ds.model.backoff import Backoff
 from gitops_ds.model.objects import Key
+from gitops_ds.model.rate_limits import Backoff
 from gitops_ds.plan import drift_damping
 from gitops_ds.plan.drift_damping import Damping
 

@@ -7,10 +7,16 @@ from typing import Any
 import pytest
 
 from gitops_ds.model import names
-from gitops_ds.model.change import Change, FieldChange, Operation, Rollout
-from gitops_ds.model.impact import NodeImpact
+from gitops_ds.model.change import (
+    Change,
+    FieldChange,
+    Operation,
+    Rollout,
+    StagedPreview,
+    StagePreview,
+)
+from gitops_ds.model.live import NodeImpact
 from gitops_ds.model.objects import Digest, Key
-from gitops_ds.model.rollouts.staged_preview import StagedPreview, StagePreview
 from gitops_ds.model.skip_reasons import Skipped, SkipReason
 from gitops_ds.model.sources.bundle import Manifest
 from gitops_ds.model.values import replace

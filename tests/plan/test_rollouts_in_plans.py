@@ -17,8 +17,13 @@ from gitops_ds.model.objects import CommitId, Digest, Key, Path
 from gitops_ds.model.rollouts import rollout_policy
 from gitops_ds.model.rollouts.halted_rollout import HaltedRollout
 from gitops_ds.model.rollouts.rollout_policy import Revert
-from gitops_ds.model.rollouts.stage_approval import Approver, StageApproval, WaitingStage
-from gitops_ds.model.rollouts.staged_rollout import Halt, RolloutRecord
+from gitops_ds.model.rollouts.staged_rollout import (
+    Approver,
+    Halt,
+    RolloutRecord,
+    StageApproval,
+    WaitingStage,
+)
 from gitops_ds.model.sources.bundle import ManifestOrigin, Origin, Pointer
 from gitops_ds.model.values import replace
 from gitops_ds.plan.rollouts import first_rollout, halted_rollouts, stage_approvals, staging

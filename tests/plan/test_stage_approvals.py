@@ -6,7 +6,7 @@ import pytest
 
 from gitops_ds.apimachinery.rollouts import approval_annotations
 from gitops_ds.model.objects import CommitId, Key
-from gitops_ds.model.rollouts.stage_approval import Approver, StageApproval, WaitingStage
+from gitops_ds.model.rollouts.staged_rollout import Approver, StageApproval, WaitingStage
 from gitops_ds.model.sources.signatures import Verified
 from gitops_ds.model.values import replace
 from gitops_ds.plan.rollouts import stage_approvals

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gitops_ds.model.cluster_nodes import Census
-from gitops_ds.model.rollouts.staged_preview import StagedPreview, StagePreview
+from gitops_ds.model.change import StagedPreview, StagePreview
+from gitops_ds.model.live import Census
 from gitops_ds.model.values import replace
 from gitops_ds.plan.rollouts import staged_printer
 

@@ -15,8 +15,7 @@ import msgspec
 from gitops_ds.apimachinery import revisions
 from gitops_ds.model import names
 from gitops_ds.model.live import Revision
-from gitops_ds.model.rollouts.stage_approval import StageApproval
-from gitops_ds.model.rollouts.staged_rollout import RolloutTarget
+from gitops_ds.model.rollouts.staged_rollout import RolloutTarget, StageApproval
 
 
 def approvals(known: Iterable[Revision], target: RolloutTarget) -> tuple[StageApproval, ...]:

@@ -22,8 +22,7 @@ from gitops_ds.commands.check.model import (
 from gitops_ds.model import duration
 from gitops_ds.model.change import Change, FieldChange, Operation
 from gitops_ds.model.finding import Finding
-from gitops_ds.model.impact import NodeImpact
-from gitops_ds.model.live import Live
+from gitops_ds.model.live import Live, NodeImpact
 from gitops_ds.model.objects import Key, show_path
 from gitops_ds.model.sources.bundle import Bundle
 from gitops_ds.model.sources.source_tree import SourceTree

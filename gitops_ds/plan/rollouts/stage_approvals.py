@@ -11,8 +11,12 @@ from gitops_ds.model.live import Live
 from gitops_ds.model.objects import CommitId
 from gitops_ds.model.rollouts import rollout_policy
 from gitops_ds.model.rollouts.rollout_policy import RolloutPolicy, Stage
-from gitops_ds.model.rollouts.stage_approval import Approver, StageApproval, WaitingStage
-from gitops_ds.model.rollouts.staged_rollout import RolloutRecord
+from gitops_ds.model.rollouts.staged_rollout import (
+    Approver,
+    RolloutRecord,
+    StageApproval,
+    WaitingStage,
+)
 from gitops_ds.model.sources.bundle import Bundle
 from gitops_ds.model.sources.signatures import Verified
 from gitops_ds.plan.rollouts import halted_rollouts, staging

@@ -7,9 +7,9 @@ from typing import Any
 
 from gitops_ds.apimachinery import node_groups
 from gitops_ds.model import duration
-from gitops_ds.model.cluster_nodes import Census
+from gitops_ds.model.change import StagedPreview, StagePreview
+from gitops_ds.model.live import Census
 from gitops_ds.model.plain_text import counted
-from gitops_ds.model.rollouts.staged_preview import StagedPreview, StagePreview
 
 SHOWN_NODES = 5
 

@@ -22,9 +22,9 @@ from gitops_ds.apimachinery.rollouts import (
     proofs,
     target_revisions,
 )
-from gitops_ds.model import content_hash, names
+from gitops_ds.model import names
 from gitops_ds.model.live import Live, Revision
-from gitops_ds.model.objects import CONTROLLER_REVISION, Body, Key
+from gitops_ds.model.objects import CONTROLLER_REVISION, Body, Key, digest_of
 from gitops_ds.model.rollouts import rollout_policy
 from gitops_ds.model.rollouts.proven_templates import ProofKind, TemplateHistory, TemplateProof
 from gitops_ds.model.rollouts.rollout_policy import RolloutPolicy
@@ -224,7 +224,7 @@ class _Staging(msgspec.Struct, frozen=True, dict=True):
                 return
             proven = self._daemonset("", self.history.template)
             # Another commit than the applied one: the missing DaemonSet is not its drift.
-            digest = content_hash.digest([proven.digest, self._wanted.source])
+            digest = digest_of([proven.digest, self._wanted.source])
             yield replace(proven, digest=digest)
             return
         if self._target.kind in (TargetKind.NONE, TargetKind.ROLLBACK):
@@ -409,11 +409,11 @@ def _target_of(old: Body) -> str:
 
 def template_digest(manifest: Manifest) -> str:
     """The digest of the template in Git, without the defaults of the API server."""
-    return content_hash.digest(_template_of(manifest.body))[:16]
+    return digest_of(_template_of(manifest.body))[:16]
 
 
 def _rewritten(manifest: Manifest, body: dict[str, Any]) -> Manifest:
-    return replace(manifest, body=body, digest=content_hash.digest(body))
+    return replace(manifest, body=body, digest=digest_of(body))
 
 
 def _text(value: Any) -> str:

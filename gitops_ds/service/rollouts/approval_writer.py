@@ -16,13 +16,13 @@ from gitops_ds import errors
 from gitops_ds.git.approval_commits import ApprovalCommit, ChangedFiles
 from gitops_ds.git.revision import Head, RevisionSpec
 from gitops_ds.model import names
-from gitops_ds.model.backoff import Backoff
 from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.events.base import Emit
-from gitops_ds.model.events.stage_approvals import ApprovalFailed, StageApproved
+from gitops_ds.model.events.rollouts import ApprovalFailed, StageApproved
 from gitops_ds.model.objects import CONTROLLER_REVISION, CommitId, short
+from gitops_ds.model.rate_limits import Backoff
 from gitops_ds.model.rollouts.halted_rollout import AppliedRollouts
-from gitops_ds.model.rollouts.stage_approval import Approver, StageApproval, WaitingStage
+from gitops_ds.model.rollouts.staged_rollout import Approver, StageApproval, WaitingStage
 from gitops_ds.model.sources.signatures import Mode, Trust, Unverified, Verified
 from gitops_ds.model.values import replace
 from gitops_ds.plan.rollouts import stage_approvals

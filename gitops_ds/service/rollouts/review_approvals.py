@@ -16,7 +16,7 @@ from gitops_ds.forges.reviews import ApprovingReview, ReviewReader
 from gitops_ds.git.address import Address
 from gitops_ds.git.approval_commits import ChangedFiles
 from gitops_ds.model.objects import CommitId
-from gitops_ds.model.rollouts.stage_approval import Approver, StageApproval, WaitingStage
+from gitops_ds.model.rollouts.staged_rollout import Approver, StageApproval, WaitingStage
 from gitops_ds.plan.rollouts import stage_approvals
 from gitops_ds.service.git import forge_discovery
 from gitops_ds.service.rollouts.approval_writer import ApprovalRepository
