@@ -51,7 +51,7 @@ from gitops_ds.model.sources.source_status import SourceStatus
 from gitops_ds.model.values import replace
 from gitops_ds.plan import guard_limits
 from gitops_ds.plan.options import ApplyOptions
-from gitops_ds.plan.rollouts import halted_rollouts, stage_approvals
+from gitops_ds.plan.rollouts import applied_rollouts
 from gitops_ds.telemetry import spans
 
 
@@ -326,8 +326,8 @@ class Reconciler:
             self._schedule.feed(loop_inputs.LookRequested())
             return
         if snapshot.commit is not None:
-            halts = halted_rollouts.halted(draft.bundle, draft.applier.live)
-            waiting = stage_approvals.waiting(draft.bundle, draft.applier.live)
+            halts = applied_rollouts.halted(draft.bundle, draft.applier.live)
+            waiting = applied_rollouts.waiting(draft.bundle, draft.applier.live)
             self.applied = AppliedRollouts(snapshot.commit.id, tuple(halts), tuple(waiting))
         done = await self._apply(draft, options, steering, tip)
         due = state_update.next_comparison(done.state, options, self._clock())

@@ -13,7 +13,7 @@ from gitops_ds.model.live import Live
 from gitops_ds.model.objects import Body, Key
 from gitops_ds.model.skip_reasons import Skipped, SkipReason
 from gitops_ds.model.sources.bundle import Bundle
-from gitops_ds.plan import allow_list, impersonation, object_owner, prune
+from gitops_ds.plan import object_owner, permissions, prune
 from gitops_ds.plan.options import PlanContext
 from gitops_ds.plan.prune import Policy
 from gitops_ds.plan.rollouts import rollout_impact
@@ -103,8 +103,8 @@ def _left_alone(key: Key, body: Body, context: PlanContext) -> list[Skipped]:
 def _out_of_reach(key: Key, body: Body, bundle: Bundle, context: PlanContext) -> Skipped | None:
     reach = (
         context.options.deferred.get(key)
-        or allow_list.why_not(key, context.options.allowed)
-        or impersonation.why_not_deleted(
+        or permissions.not_allowed(key, context.options.allowed)
+        or permissions.not_deletable(
             key, context.state.agents.get(key, ""), context.options.impersonation
         )
     )

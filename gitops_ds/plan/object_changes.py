@@ -12,15 +12,7 @@ from gitops_ds.model.live import Live
 from gitops_ds.model.objects import Body
 from gitops_ds.model.skip_reasons import DriftPolicy, Skipped
 from gitops_ds.model.sources.bundle import Bundle, Manifest
-from gitops_ds.plan import (
-    diff,
-    drift,
-    list_order,
-    ownership,
-    predict,
-    refusals,
-    tracking_labels,
-)
+from gitops_ds.plan import diff, drift, object_owner, ownership, predict, refusals
 from gitops_ds.plan.options import DryRunResult, PlanContext
 from gitops_ds.plan.rollouts import rollout_impact
 
@@ -37,7 +29,7 @@ def probe(manifest: Manifest, live: Body, context: PlanContext) -> Body:
     """The body of a dry run: the object with the commit of the live one, so that only a real change
     differs.
     """
-    return tracking_labels.stamped(manifest, tracking_labels.as_live(context.stamp, live))
+    return object_owner.stamped(manifest, object_owner.stamp_of_live(context.stamp, live))
 
 
 class ObjectPlanner(msgspec.Struct, frozen=True):
@@ -90,7 +82,7 @@ class ObjectPlanner(msgspec.Struct, frozen=True):
         if dry_run is not None:
             # kubectl's create owns fields that were defaults: removed, they return by default.
             kept = ownership.without_abandoned(old, desired, dry_run)
-            new = defaults.defaulted(list_order.ordered(kept, desired))
+            new = defaults.defaulted(diff.in_order(kept, desired))
         else:
             new = predict.applied(old, desired)
         differing = diff.compare(old, new)
@@ -119,7 +111,7 @@ class ObjectPlanner(msgspec.Struct, frozen=True):
         if drift.is_contested(manifest, context):
             return _contested(manifest, drift.gone(DriftPolicy.CORRECT))
         new: Body = defaults.defaulted(
-            tracking_labels.stamped(manifest, tracking_labels.of(manifest, context.stamp))
+            object_owner.stamped(manifest, object_owner.stamp_of(manifest, context.stamp))
         )
         deleted = drift.gone(DriftPolicy.CORRECT) if drift.is_drift(manifest, context) else None
         return ObjectOutcome(self._change(Operation.CREATE, manifest, None, new), drifted=deleted)

@@ -11,11 +11,10 @@ import msgspec
 from gitops_ds.model.deployer_state import DeployerState
 from gitops_ds.model.objects import Body, Key
 from gitops_ds.model.skip_reasons import DriftPolicy, Skipped
-from gitops_ds.plan.allow_list import EVERYTHING, AllowList
 from gitops_ds.plan.ignore_differences import IgnoreRule
-from gitops_ds.plan.impersonation import Impersonation
+from gitops_ds.plan.object_owner import Stamp
+from gitops_ds.plan.permissions import EVERYTHING, AllowList, Impersonation
 from gitops_ds.plan.prune import Guards
-from gitops_ds.plan.tracking_labels import Stamp
 
 
 class OtherOwners(msgspec.Struct, frozen=True):

@@ -13,9 +13,9 @@ from gitops_ds.model.sources.bundle import Bundle
 from gitops_ds.model.values import replace
 from gitops_ds.plan import deletions, prune
 from gitops_ds.plan.deletions import Leaving
+from gitops_ds.plan.object_owner import Stamp
 from gitops_ds.plan.options import ApplyOptions, OtherOwners, PlanContext
 from gitops_ds.plan.prune import Guards, Policy
-from gitops_ds.plan.tracking_labels import Stamp
 from tests.plan.staged_objects import KEY, bundle, manifest
 
 SPACE, OTHER_SPACE = Key("", "Namespace", "", "infra"), Key("", "Namespace", "", "other")

@@ -16,6 +16,7 @@ from gitops_ds.model.skip_reasons import DriftPolicy, SkipReason
 from gitops_ds.model.values import replace
 from gitops_ds.plan import predict, refusals
 from gitops_ds.plan.object_changes import ObjectPlanner
+from gitops_ds.plan.object_owner import Stamp
 from gitops_ds.plan.options import (
     ApplyOptions,
     DryRunResult,
@@ -24,7 +25,6 @@ from gitops_ds.plan.options import (
     PlanContext,
 )
 from gitops_ds.plan.rollouts import rollout_impact
-from gitops_ds.plan.tracking_labels import Stamp
 from tests.plan.staged_objects import KEY, bundle, live_object, manifest, own, template
 
 

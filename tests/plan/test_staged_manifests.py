@@ -16,10 +16,10 @@ from gitops_ds.model.rollouts.staged_rollout import Halt, RolloutRecord
 from gitops_ds.model.skip_reasons import SkipReason
 from gitops_ds.model.sources.bundle import Manifest
 from gitops_ds.model.values import replace
+from gitops_ds.plan.object_owner import Stamp
 from gitops_ds.plan.options import ApplyOptions, DryRunResult, FieldConflict, PlanContext
 from gitops_ds.plan.rollouts import staging
 from gitops_ds.plan.rollouts.staging import StagedBundle
-from gitops_ds.plan.tracking_labels import Stamp
 from tests.plan.staged_objects import (
     KEY,
     bundle,

@@ -22,15 +22,7 @@ from gitops_ds.model.live import Live
 from gitops_ds.model.objects import Body, Key, Resource
 from gitops_ds.model.skip_reasons import Skipped, SkipReason
 from gitops_ds.model.sources.bundle import Manifest
-from gitops_ds.plan import (
-    apply_order,
-    ownership,
-    planner,
-    predict,
-    prune,
-    refusals,
-    tracking_labels,
-)
+from gitops_ds.plan import apply_order, object_owner, ownership, planner, predict, prune, refusals
 from gitops_ds.plan.options import FieldConflict, PlanContext
 
 AT_ONCE = 16
@@ -236,7 +228,7 @@ def _advice(error: errors.GitopsError) -> str:
 
 
 async def _write(applier: Applier, change: Change, manifest: Manifest) -> AppliedObject:
-    body = tracking_labels.stamped(manifest, tracking_labels.of(manifest, applier.context.stamp))
+    body = object_owner.stamped(manifest, object_owner.stamp_of(manifest, applier.context.stamp))
     resource, live = applier.resources[manifest.key], applier.live.objects.get(manifest.key)
     cluster = applier.acting(manifest.key, manifest.agent)
     if live is not None and ownership.needs_migration(live):
