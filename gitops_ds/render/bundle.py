@@ -20,7 +20,7 @@ from gitops_ds.render import (
     defaults,
     ignore,
     layout,
-    parameter_schema,
+    parameters,
     parsed_objects,
     rollout_policy,
 )
@@ -180,7 +180,7 @@ def surroundings(repo_layout: Layout, facts: ClusterFacts) -> RenderContext:
         facts=facts,
         cluster=repo_layout.clusters.get(facts.name, File("")),
         environment=repo_layout.environments.get(facts.environment, File("")),
-        definition=parameter_schema.kubernetes_definitions(facts.kubernetes),
+        definition=parameters.kubernetes_definitions(facts.kubernetes),
     )
 
 
