@@ -3,8 +3,8 @@ before.
 
 `plan.rollouts.cluster_waves` decides; the gate reads the reports and publishes a wait: once for
 each commit and cluster that it waits for, and again each time that it is overdue. A tip that only
-restores an earlier content of the cluster doesn't wait: `git.earlier_files` compares the files with
-those of the commits of the DaemonSets' revisions, which this cluster had before, and
+restores an earlier content of the cluster doesn't wait: `git.branch_history` compares the files
+with those of the commits of the DaemonSets' revisions, which this cluster had before, and
 `EarlierContent` the rendered manifests.
 """
 

@@ -1,5 +1,5 @@
-"""The files of one agent: its folder, parsed, the findings in files of our format, and its unresolved
-objects: the manifests of the folder, or the output of its source.
+"""The files of one agent: its folder, parsed, the findings in files of our format, and its
+unresolved objects: the manifests of the folder, or the output of its source.
 """
 
 from __future__ import annotations

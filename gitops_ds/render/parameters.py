@@ -1,5 +1,5 @@
-"""The values of an agent's parameters, from layers of which the last takes precedence, and their check
-with its params.schema.json, whose `"$ref": "k8s:NAME"` are Kubernetes' own definitions.
+"""The values of an agent's parameters, from layers of which the last takes precedence, and their
+check with its params.schema.json, whose `"$ref": "k8s:NAME"` are Kubernetes' own definitions.
 
 Precedence: schema default < environment < cluster < the agent's own (environment, then cluster) <
 variant. A value replaces the whole parameter, mappings too: a parameter is set in one place and

@@ -19,7 +19,7 @@ from pathlib import Path
 import msgspec
 
 from gitops_ds import errors
-from gitops_ds.git import file_selection, object_reader
+from gitops_ds.git import object_reader, tree
 from gitops_ds.git.address import Address
 from gitops_ds.git.bare_repository import BareRepository
 from gitops_ds.model import progress
@@ -84,7 +84,7 @@ def _measured(stretches: list[spans.EndedSpan], name: str, _: Mapping[str, str])
 def _prepared(job: Job) -> Prepared:
     bare = BareRepository(job.where, job.cache, job.limits, existing=True)
     try:
-        selection = file_selection.names_only if job.identity_only else file_selection.manifests
+        selection = tree.names_only if job.identity_only else tree.manifests
         snapshot = object_reader.snapshot(bare, job.commit, job.path, selection)
     finally:
         bare.close()

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from gitops_ds.controller.powers import Powers
-from gitops_ds.git.approval_commits import ApprovalCommit, ChangedFiles
+from gitops_ds.git.branch_history import ApprovalCommit, ChangedFiles
 from gitops_ds.git.revision import RevisionSpec
 from gitops_ds.model import names
 from gitops_ds.model.events.rollouts import RolloutHeld, StageApproved

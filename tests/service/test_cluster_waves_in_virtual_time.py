@@ -91,7 +91,7 @@ class Branch(History):
     async def earlier(
         self, since: CommitId, tip: CommitId, among: Collection[CommitId]
     ) -> CommitId | None:
-        """As `git.earlier_files` finds it, of the one file that changes."""
+        """As `git.branch_history` finds it, of the one file that changes."""
         now, before = self.content(tip), self.content(since)
         if now == before:
             return since

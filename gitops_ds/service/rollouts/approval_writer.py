@@ -1,8 +1,8 @@
 """Writes the approvals of stages onto their target revisions, from signed commits and reviews.
 
-`plan.rollouts.stage_approvals` decides whether a stage is approved. Git and the forge are read only
-while a stage waits, so a later withdrawal of an approval does not close a stage. An approval in the
-annotation that this process did not derive is derived again, or removed.
+`plan.rollouts.applied_rollouts` decides whether a stage is approved. Git and the forge are read
+only while a stage waits, so a later withdrawal of an approval does not close a stage. An approval
+in the annotation that this process did not derive is derived again, or removed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Protocol
 import msgspec
 
 from gitops_ds import errors
-from gitops_ds.git.approval_commits import ApprovalCommit, ChangedFiles
+from gitops_ds.git.branch_history import ApprovalCommit, ChangedFiles
 from gitops_ds.git.revision import Head, RevisionSpec
 from gitops_ds.model import names
 from gitops_ds.model.cluster import Cluster

@@ -14,7 +14,7 @@ from gitops_ds.forges import kinds
 from gitops_ds.forges.client import Forge
 from gitops_ds.forges.reviews import ApprovingReview, ReviewReader
 from gitops_ds.git.address import Address
-from gitops_ds.git.approval_commits import ChangedFiles
+from gitops_ds.git.branch_history import ChangedFiles
 from gitops_ds.model.objects import CommitId
 from gitops_ds.model.rollouts.staged_rollout import Approver, StageApproval, WaitingStage
 from gitops_ds.plan.rollouts import applied_rollouts
