@@ -33,7 +33,7 @@ from gitops_ds.model.skip_reasons import Skipped, SkipReason
 from gitops_ds.model.sources.bundle import Bundle, Manifest
 from gitops_ds.model.sources.source_tree import CommitInfo
 from gitops_ds.model.values import replace
-from gitops_ds.plan import field_managers, prune
+from gitops_ds.plan import deletions, field_managers
 
 AT_ONCE = 16
 
@@ -292,7 +292,7 @@ async def with_config_maps_in_use(cluster: Cluster, live: Live, leaving: Collect
     """Adds the names of ConfigMaps that pods use; lists pods only if a content-named ConfigMap is
     deleted.
     """
-    spaces = {key.namespace for key in prune.content_named(leaving, live)}
+    spaces = {key.namespace for key in deletions.content_named(leaving, live)}
     if not spaces:
         return live
     lists = await asyncio.gather(
@@ -302,7 +302,7 @@ async def with_config_maps_in_use(cluster: Cluster, live: Live, leaving: Collect
         (str(pod["metadata"].get("namespace")), name)
         for listing in lists
         for pod in listing.items
-        for name in prune.config_maps_in(pod.get("spec") or {})
+        for name in deletions.config_maps_in(pod.get("spec") or {})
     }
     return replace(live, named_config_maps=frozenset(named))
 

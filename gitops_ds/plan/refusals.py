@@ -9,7 +9,7 @@ from gitops_ds.model.change import Change, Drifted, Operation
 from gitops_ds.model.objects import Body, Key
 from gitops_ds.model.skip_reasons import DriftPolicy, Skipped, SkipReason
 from gitops_ds.model.sources.bundle import Bundle, Manifest
-from gitops_ds.plan import deletions, drift, field_managers, object_owner, permissions, prune
+from gitops_ds.plan import deletions, drift, field_managers, object_owner, permissions
 from gitops_ds.plan.object_owner import Hold
 from gitops_ds.plan.options import FieldConflict, PlanContext
 
@@ -50,7 +50,7 @@ def _in_cluster(
         source = deletions.source_of(manifest.origin.base.file)
         if quarantined := deletions.quarantined(key, old, bundle, by=source):
             return quarantined
-    if prune.is_ending(old):
+    if deletions.is_ending(old):
         return Skipped(
             SkipReason.WAITS, f"{key} is being deleted: it is created again afterwards", key
         )

@@ -34,8 +34,7 @@ from gitops_ds.model.objects import DAEMONSET, NAMESPACE, SECRET, Body, CommitId
 from gitops_ds.model.skip_reasons import DriftPolicy
 from gitops_ds.model.sources.source_tree import CommitInfo, SourceTree
 from gitops_ds.pipeline import prepare
-from gitops_ds.plan.options import ApplyOptions
-from gitops_ds.plan.prune import Guards
+from gitops_ds.plan.options import ApplyOptions, Guards
 from gitops_ds.simulator import NodeSpec, virtual_time
 from gitops_ds.simulator.faults import Silence, SimulatedRequest, failure
 from gitops_ds.yaml import parser

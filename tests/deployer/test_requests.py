@@ -18,8 +18,7 @@ from gitops_ds.model.events import deployer
 from gitops_ds.model.events.requests import CommitHeld, RequestHandled, Resumed, Suspended
 from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET
 from gitops_ds.model.sources.source_status import Condition
-from gitops_ds.plan.options import ApplyOptions
-from gitops_ds.plan.prune import Guards
+from gitops_ds.plan.options import ApplyOptions, Guards
 from gitops_ds.service.notifications import commit_progress
 from gitops_ds.simulator import virtual_time
 from gitops_ds.telemetry import kube_events

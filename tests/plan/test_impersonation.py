@@ -12,9 +12,8 @@ from gitops_ds import errors, simulator
 from gitops_ds.model.cluster import Identity
 from gitops_ds.model.objects import DAEMONSET, NAMESPACE, Key
 from gitops_ds.plan import permissions
-from gitops_ds.plan.options import ApplyOptions
+from gitops_ds.plan.options import ApplyOptions, Guards
 from gitops_ds.plan.permissions import Impersonation
-from gitops_ds.plan.prune import Guards
 from gitops_ds.simulator.faults import RequestFault, SimulatedRequest
 from tests.plan import world
 from tests.plan.world import World, config_map, daemonset

@@ -22,8 +22,16 @@ from gitops_ds.model.live import Live
 from gitops_ds.model.objects import Body, Key, Resource
 from gitops_ds.model.skip_reasons import Skipped, SkipReason
 from gitops_ds.model.sources.bundle import Manifest
-from gitops_ds.plan import apply_order, object_owner, ownership, planner, predict, prune, refusals
-from gitops_ds.plan.options import FieldConflict, PlanContext
+from gitops_ds.plan import (
+    apply_order,
+    deletions,
+    object_owner,
+    ownership,
+    planner,
+    predict,
+    refusals,
+)
+from gitops_ds.plan.options import FieldConflict, PlanContext, Policy
 
 AT_ONCE = 16
 DEFINITION_SECONDS, DEFINITION_PAUSE = 10.0, 0.2
@@ -148,7 +156,7 @@ class _ApplyRun:
         ending = [
             key
             for key, body in sorted(self.applier.live.objects.items())
-            if key.is_daemonset and prune.is_ending(body) and not prune.is_orphaning(body)
+            if key.is_daemonset and deletions.is_ending(body) and not deletions.is_orphaning(body)
         ]
         left = list(changes)
         while left:
@@ -281,20 +289,20 @@ async def _migrate(cluster: Cluster, resource: Resource, live: Body) -> None:
 
 
 _PROPAGATION = {
-    prune.Policy.ORPHAN: Propagation.ORPHAN,
-    prune.Policy.FOREGROUND: Propagation.FOREGROUND,
+    Policy.ORPHAN: Propagation.ORPHAN,
+    Policy.FOREGROUND: Propagation.FOREGROUND,
 }
 
 
 async def _delete(applier: Applier, change: Change, *, visibly: bool) -> AppliedObject:
     key, live = change.key, applier.live.objects[change.key]
-    policy = prune.policy_of(
+    policy = deletions.policy_of(
         live,
         applier.context.options.guards.policy,
         live_annotations=applier.context.options.live_annotations,
     )
     propagation = _PROPAGATION.get(policy, Propagation.BACKGROUND)
-    if visibly and policy is prune.Policy.CASCADE:
+    if visibly and policy is Policy.CASCADE:
         propagation = Propagation.FOREGROUND
     uid = str(live["metadata"].get("uid") or "")
     cluster = applier.acting(key, applier.context.state.agents.get(key, ""))
