@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gitops_ds.apimachinery import defaults
-from gitops_ds.plan import diff, ownership, predict
+from gitops_ds.plan import diff, object_changes, ownership
 from tests.plan import world
 
 A, B, C = ({"name": name, "value": name} for name in "ABC")
@@ -70,10 +70,10 @@ def test_another_order_is_a_change() -> None:
 def test_a_mapping_that_an_apply_emptied_and_removed_is_found() -> None:
     wanted = world.daemonset(affinity={}, nodeSelector={})
     there = defaults.defaulted(wanted)
-    assert not predict.lost_empty(there, wanted)
+    assert not object_changes.lost_empty(there, wanted)
     del there["spec"]["template"]["spec"]["affinity"]
-    assert predict.lost_empty(there, wanted)
-    assert not predict.lost_empty(there, world.daemonset())
+    assert object_changes.lost_empty(there, wanted)
+    assert not object_changes.lost_empty(there, world.daemonset())
 
 
 @pytest.mark.parametrize(

@@ -25,10 +25,10 @@ from gitops_ds.model.sources.bundle import Manifest
 from gitops_ds.plan import (
     apply_order,
     deletions,
+    object_changes,
     object_owner,
     ownership,
     planner,
-    predict,
     refusals,
 )
 from gitops_ds.plan.options import FieldConflict, PlanContext, Policy
@@ -247,7 +247,7 @@ async def _write(applier: Applier, change: Change, manifest: Manifest) -> Applie
         if not planner.may_force(manifest, live, conflicts_of(error), applier.context):
             raise
         done = await cluster.apply(resource, body, manager=names.FIELD_MANAGER, force=True)
-    if predict.lost_empty(done.body, body):
+    if object_changes.lost_empty(done.body, body):
         done = await _apply(cluster, resource, body)
     return AppliedObject(change, done.body, done.warnings)
 
