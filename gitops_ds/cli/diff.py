@@ -60,8 +60,7 @@ async def _diff(args: DiffArgs) -> int:
     from gitops_ds.commands import live_diff
     from gitops_ds.commands import plan as plan_command
     from gitops_ds.pipeline import open_repository
-    from gitops_ds.plan import prune
-    from gitops_ds.plan.options import ApplyOptions
+    from gitops_ds.plan.options import ApplyOptions, Guards
     from gitops_ds.redaction import texts
 
     repository = args.repository_ref()
@@ -72,7 +71,7 @@ async def _diff(args: DiffArgs) -> int:
     target = plan_command.ApplyTarget(
         args.cluster, args.namespace, args.connection(), args.snapshot, args.simulate
     )
-    apply_options = ApplyOptions(prune.Guards(prune=args.prune), args.adopt, args.force_conflicts)
+    apply_options = ApplyOptions(Guards(prune=args.prune), args.adopt, args.force_conflicts)
     try:
         result = await _changes(repository, snapshot, target, apply_options)
     except errors.Refused as error:  # 1 would mean a difference

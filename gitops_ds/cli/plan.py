@@ -103,8 +103,8 @@ def plan(args: PlanArgs) -> int:
 async def _plan(args: PlanArgs) -> int:
     from gitops_ds.commands import plan as plan_command
     from gitops_ds.pipeline import open_repository
-    from gitops_ds.plan import printers, prune
-    from gitops_ds.plan.options import ApplyOptions
+    from gitops_ds.plan import printers
+    from gitops_ds.plan.options import ApplyOptions, Guards
 
     repository = args.repository_ref()
     options.report_work_tree(
@@ -115,7 +115,7 @@ async def _plan(args: PlanArgs) -> int:
     target = plan_command.ApplyTarget(
         args.cluster, args.namespace, connection, args.snapshot, args.simulate
     )
-    apply_options = ApplyOptions(prune.Guards(prune=args.prune), args.adopt, args.force_conflicts)
+    apply_options = ApplyOptions(Guards(prune=args.prune), args.adopt, args.force_conflicts)
     made = await plan_command.plan(repository, snapshot, target, apply_options)
     await report_uncommitted(repository, snapshot, quiet=args.quiet)
     match args.output:

@@ -13,7 +13,7 @@ from gitops_ds.cli.parameters import arguments, candidates, options
 
 if TYPE_CHECKING:  # --help imports none of these
     from gitops_ds.model.events.base import Event
-    from gitops_ds.model.sources.allowed_renderers import AllowedRenderers
+    from gitops_ds.model.sources.repository_limits import AllowedRenderers
     from gitops_ds.settings.repository import RepositorySettings
     from gitops_ds.settings.service import Service
 

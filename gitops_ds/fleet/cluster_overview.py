@@ -8,8 +8,7 @@ from typing import Any
 import msgspec
 
 from gitops_ds.apimachinery import timestamps
-from gitops_ds.model.rollouts.cluster_order import NO_ORDER, ClusterOrder
-from gitops_ds.model.rollouts.cluster_report import ClusterReport
+from gitops_ds.model.rollouts.cluster_report import NO_ORDER, ClusterOrder, ClusterReport
 from gitops_ds.plan.rollouts.cluster_waves import ClusterReports
 
 UNKNOWN = "Unknown"

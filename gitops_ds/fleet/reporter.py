@@ -15,11 +15,10 @@ from gitops_ds.fleet.agents import Agent
 from gitops_ds.fleet.pod_create_failures import PodCreateFailureWatcher
 from gitops_ds.fleet.status_writer import StatusWriter
 from gitops_ds.fleet.tracker import StatusTracker, WatchedController
-from gitops_ds.model.agent_status import AgentStatus, NodeLoss
 from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.deployer_state import DeployerState
 from gitops_ds.model.events.base import Emit, Event
-from gitops_ds.model.health import HealthState
+from gitops_ds.model.health import AgentStatus, HealthState, NodeLoss
 from gitops_ds.model.sources.source_status import SourceStatus
 
 AGED = 30.0  # seconds between two checks of the age of the watches

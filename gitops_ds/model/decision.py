@@ -1,4 +1,4 @@
-"""One reconciliation of the controller: the observation, the decision, and the controller's powers."""
+"""A reconciliation of the controller: the observation, the decision, the controller's powers."""
 
 from __future__ import annotations
 

@@ -20,8 +20,7 @@ from gitops_ds.daemonset import rollout_simulation
 from gitops_ds.daemonset.rollout_simulation import Rehearsal
 from gitops_ds.model import duration
 from gitops_ds.model.change import Change, Operation
-from gitops_ds.model.cluster_nodes import Census
-from gitops_ds.model.live import Node
+from gitops_ds.model.live import Census, Node
 from gitops_ds.model.objects import Body, Key
 from gitops_ds.model.plain_text import counted
 

@@ -22,9 +22,8 @@ from gitops_ds.model.events.base import Event
 from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, SECRET
 from gitops_ds.pipeline import prepare
 from gitops_ds.plan import printers
-from gitops_ds.plan.allow_list import AllowList
-from gitops_ds.plan.options import ApplyOptions
-from gitops_ds.plan.prune import Guards
+from gitops_ds.plan.options import ApplyOptions, Guards
+from gitops_ds.plan.permissions import AllowList
 from gitops_ds.simulator import NodeSpec, virtual_time
 from gitops_ds.telemetry import log_lines
 from gitops_ds.telemetry.kube_events import EventRecorder, InvolvedObject

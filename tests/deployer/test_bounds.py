@@ -18,8 +18,7 @@ from gitops_ds.deployer import state_store
 from gitops_ds.model import names
 from gitops_ds.model.cluster import PatchType
 from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, NODE, Body
-from gitops_ds.plan.options import ApplyOptions
-from gitops_ds.plan.prune import Guards
+from gitops_ds.plan.options import ApplyOptions, Guards
 from gitops_ds.simulator import faults
 from gitops_ds.simulator.faults import RequestFault, SimulatedRequest
 from tests.deployer import test_loop

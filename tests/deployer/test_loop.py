@@ -25,7 +25,7 @@ from gitops_ds.deployer import (
 from gitops_ds.deployer.target import DeployTarget
 from gitops_ds.git.object_reader import BranchMovement
 from gitops_ds.model.cluster import PatchType
-from gitops_ds.model.control_requests import Push
+from gitops_ds.model.deployer_state import Push
 from gitops_ds.model.events import base, deployer
 from gitops_ds.model.events.base import Event
 from gitops_ds.model.events.commits import CommitRejected
@@ -34,8 +34,7 @@ from gitops_ds.model.objects import DAEMONSET, NAMESPACE, SECRET, Body, CommitId
 from gitops_ds.model.skip_reasons import DriftPolicy
 from gitops_ds.model.sources.source_tree import CommitInfo, SourceTree
 from gitops_ds.pipeline import prepare
-from gitops_ds.plan.options import ApplyOptions
-from gitops_ds.plan.prune import Guards
+from gitops_ds.plan.options import ApplyOptions, Guards
 from gitops_ds.simulator import NodeSpec, virtual_time
 from gitops_ds.simulator.faults import Silence, SimulatedRequest, failure
 from gitops_ds.yaml import parser

@@ -13,13 +13,12 @@ from gitops_ds.commands import sources
 from gitops_ds.deployer import requests, source_status_store, state_store
 from gitops_ds.fleet import agents
 from gitops_ds.model import names
-from gitops_ds.model.control_requests import Steering
+from gitops_ds.model.deployer_state import Steering
 from gitops_ds.model.events import deployer
 from gitops_ds.model.events.requests import CommitHeld, RequestHandled, Resumed, Suspended
 from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET
 from gitops_ds.model.sources.source_status import Condition
-from gitops_ds.plan.options import ApplyOptions
-from gitops_ds.plan.prune import Guards
+from gitops_ds.plan.options import ApplyOptions, Guards
 from gitops_ds.service.notifications import commit_progress
 from gitops_ds.simulator import virtual_time
 from gitops_ds.telemetry import kube_events

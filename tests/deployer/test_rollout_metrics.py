@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from gitops_ds.fleet import staged_rollouts
-from gitops_ds.model.agent_status import RolloutCounts
+from gitops_ds.model.health import RolloutCounts
 from tests.deployer import rollout_scene
 from tests.deployer.rollout_scene import NODES, Scene
 

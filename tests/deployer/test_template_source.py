@@ -28,9 +28,8 @@ from gitops_ds.model.events.base import Event
 from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, POD, SECRET, Body, Key, Resource
 from gitops_ds.model.values import replace
 from gitops_ds.pipeline import prepare
-from gitops_ds.plan.allow_list import AllowList
-from gitops_ds.plan.options import ApplyOptions
-from gitops_ds.plan.prune import Guards
+from gitops_ds.plan.options import ApplyOptions, Guards
+from gitops_ds.plan.permissions import AllowList
 from gitops_ds.redaction.events import RedactingEmit
 from gitops_ds.simulator import NodeSpec, virtual_time
 from gitops_ds.telemetry import log_lines

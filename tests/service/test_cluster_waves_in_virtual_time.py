@@ -29,12 +29,11 @@ from gitops_ds.git.commit_writer import Signature
 from gitops_ds.git.revision import RevisionSpec
 from gitops_ds.model.decision import Powers
 from gitops_ds.model.events.base import Event
-from gitops_ds.model.events.cluster_waves import CommitOverdue, CommitWaits, ReportFailed
+from gitops_ds.model.events.commits import CommitOverdue, CommitWaits, ReportFailed
 from gitops_ds.model.events.deployer import Reconciled, SourceChanged
 from gitops_ds.model.objects import DAEMONSET, CommitId
 from gitops_ds.model.rollouts import cluster_report
-from gitops_ds.model.rollouts.cluster_order import ClusterOrder
-from gitops_ds.model.rollouts.cluster_report import ClusterReport
+from gitops_ds.model.rollouts.cluster_report import ClusterOrder, ClusterReport
 from gitops_ds.model.sources.signatures import Mode, Trust, Unverified, Verified
 from gitops_ds.model.sources.source_status import Condition, SourceStatus
 from gitops_ds.pipeline import prepare
@@ -92,7 +91,7 @@ class Branch(History):
     async def earlier(
         self, since: CommitId, tip: CommitId, among: Collection[CommitId]
     ) -> CommitId | None:
-        """As `git.earlier_files` finds it, of the one file that changes."""
+        """As `git.branch_history` finds it, of the one file that changes."""
         now, before = self.content(tip), self.content(since)
         if now == before:
             return since

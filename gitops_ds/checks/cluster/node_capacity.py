@@ -16,8 +16,8 @@ from gitops_ds.apimachinery.capacity import Amounts
 from gitops_ds.apimachinery.node_eligibility import Placement
 from gitops_ds.checks.engine.cluster_context import ClusterContext
 from gitops_ds.checks.engine.rule import POD, Violation, pod, section, template
-from gitops_ds.model.cluster_nodes import Census
 from gitops_ds.model.daemonset import RollingUpdate
+from gitops_ds.model.live import Census
 from gitops_ds.model.objects import Body, Key, Path
 from gitops_ds.model.plain_text import counted
 

@@ -8,7 +8,7 @@ import msgspec
 
 from gitops_ds.checks.engine.cluster_context import ClusterContext
 from gitops_ds.checks.engine.rule import Rule, template
-from gitops_ds.model.cluster_nodes import Census
+from gitops_ds.model.live import Census
 from gitops_ds.model.objects import Body, Key, Path
 from gitops_ds.model.sources.bundle import ClusterFacts, Manifest
 

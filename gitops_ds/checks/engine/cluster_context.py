@@ -10,7 +10,7 @@ from typing import Any
 from gitops_ds.apimachinery import node_eligibility, node_pools
 from gitops_ds.apimachinery.node_eligibility import Placement, Placer
 from gitops_ds.checks.engine.rule import Rule, pod, section, template
-from gitops_ds.model.cluster_nodes import Census
+from gitops_ds.model.live import Census
 from gitops_ds.model.objects import Body, Key
 from gitops_ds.model.sources.bundle import Alternatives, Manifest
 

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 if TYPE_CHECKING:  # --help imports none of these
     from gitops_ds.client.connect import Connection
     from gitops_ds.model.cluster import Cluster
-    from gitops_ds.model.sources.allowed_renderers import AllowedRenderers
     from gitops_ds.model.sources.bundle import ClusterFacts
+    from gitops_ds.model.sources.repository_limits import AllowedRenderers
     from gitops_ds.pipeline.open_repository import RepositoryRef
 
 A = TypeVar("A")

@@ -121,9 +121,9 @@ common = together(
 
 
 def _allowed(_: click.Context, __: click.Parameter, value: str | None) -> Any:
-    from gitops_ds.model.sources import allowed_renderers
+    from gitops_ds.model.sources import repository_limits
 
-    return None if value is None else allowed_renderers.parse([value])
+    return None if value is None else repository_limits.parse_allowed([value])
 
 
 allow = option(

@@ -199,14 +199,14 @@ def _request(args: CheckArgs) -> _CheckRequest:
     from datetime import UTC, datetime
 
     from gitops_ds.commands.check import file_filter, result_cache
-    from gitops_ds.model.sources.allowed_renderers import NOTHING
+    from gitops_ds.model.sources.repository_limits import NO_PROGRAMS
     from gitops_ds.pipeline import open_repository
 
     directory, files = file_filter.apart(args.repository, args.files)
     if args.base_from and not args.base:
         raise click.UsageError("--base-from is the source of the base: set --base as well")
     directory = directory or args.directory
-    repository = open_repository.named(directory, args.path, args.allowed or NOTHING)
+    repository = open_repository.named(directory, args.path, args.allowed or NO_PROGRAMS)
     options.report_work_tree(repository, quiet=args.quiet or bool(directory))
     request = _CheckRequest(
         args,
@@ -274,7 +274,7 @@ async def _evaluate(request: _CheckRequest) -> tuple[Report, SourceTree, list[st
     """The report, its files, and the files without an object."""
     from gitops_ds.commands.check import file_filter, parallel, run, suppress
     from gitops_ds.commands.check.model import CheckOptions
-    from gitops_ds.model.sources.cached_results import CachedResults
+    from gitops_ds.model.sources.source_tree import CachedResults
 
     args, cache = request.args, request.cache
     check_options = CheckOptions(

@@ -10,7 +10,7 @@ import click
 from gitops_ds.cli.parameters import arguments, candidates, options
 
 if TYPE_CHECKING:  # --help imports none of these
-    from gitops_ds.model.sources.allowed_renderers import AllowedRenderers
+    from gitops_ds.model.sources.repository_limits import AllowedRenderers
 
 
 _LONGEST = 8_000  # characters of a place and its path

@@ -16,7 +16,7 @@ from gitops_ds.commands.check.model import CheckInput, CheckOptions, CheckResult
 from gitops_ds.errors import UsageError
 from gitops_ds.model.live import Live
 from gitops_ds.model.plain_text import counted
-from gitops_ds.model.rollouts.cluster_order import ClusterOrder
+from gitops_ds.model.rollouts.cluster_report import ClusterOrder
 from gitops_ds.model.sources.source_tree import SourceTree
 from gitops_ds.model.values import replace
 from gitops_ds.pipeline import open_repository, prepare

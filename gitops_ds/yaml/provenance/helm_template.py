@@ -18,7 +18,7 @@ import msgspec
 
 from gitops_ds.model.objects import Path
 from gitops_ds.model.sources.bundle import Pointer
-from gitops_ds.model.sources.chart import Places
+from gitops_ds.model.sources.source_tree import Places
 from gitops_ds.yaml import path as yaml_path
 
 _KEY = re.compile(r"""("[^"]+"|'[^']+'|[\w./-][^:#{}"']*?)\s*:(?:\s+(.*)|$)""")
