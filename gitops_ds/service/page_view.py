@@ -17,7 +17,7 @@ import msgspec
 from gitops_ds import errors
 from gitops_ds.controller.startup_taints import StartupTaints
 from gitops_ds.fleet.agents import Agent
-from gitops_ds.fleet.cluster_overview import ClusterRow
+from gitops_ds.fleet.cluster_reports import ClusterRow
 from gitops_ds.fleet.tracker import StatusTracker
 from gitops_ds.model.events.base import Event, WatchFailed
 from gitops_ds.model.events.cluster_waves import ReportsRead
