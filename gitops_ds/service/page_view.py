@@ -29,7 +29,7 @@ from gitops_ds.model.sources.bundle import Manifest, Pool
 from gitops_ds.model.sources.source_status import SourceStatus
 from gitops_ds.model.sources.source_tree import CommitInfo
 from gitops_ds.model.startup_taints import NodeWait
-from gitops_ds.settings.page import PageSettings
+from gitops_ds.settings.listen import PageSettings
 from gitops_ds.telemetry import log_lines
 from gitops_ds.web.page import access, routes
 from gitops_ds.web.page.access import AccessKind, PageGuard, PageToken

@@ -30,11 +30,11 @@ def snapshot(args: SnapshotArgs) -> int:
 
 
 async def _snapshot(args: SnapshotArgs) -> int:
-    from gitops_ds.commands.check import live_cluster
+    from gitops_ds.commands import cluster_snapshot
 
     async with args.open_cluster() as cluster:
-        bodies = await live_cluster.survey(cluster)
-    options.show_json(live_cluster.published(bodies, hash_names=args.hash_names))
+        bodies = await cluster_snapshot.survey(cluster)
+    options.show_json(cluster_snapshot.published(bodies, hash_names=args.hash_names))
     nodes = sum(body["kind"] == "Node" for body in bodies)
     options.say(
         f"{counted(nodes, 'node')}, {counted(len(bodies) - nodes, 'other object')}",

@@ -54,11 +54,11 @@ async def _hold(args: HoldArgs) -> int:
     commit = await open_repository.commit_named(args.commit, args.directory)
 
     async def work(cluster: Cluster, where: Where, target: StateObject) -> tuple[Body, str]:
+        from gitops_ds.commands import service_requests
         from gitops_ds.commands import service_requests as service
-        from gitops_ds.commands import template_hold
 
         body = await service.hold(cluster, where, target.id, commit)
-        agents = await template_hold.hold(cluster, target.id, commit, time.time())
+        agents = await service_requests.hold_rollouts(cluster, target.id, commit, time.time())
         rollouts = f", and its rollout of {', '.join(map(str, agents))}" if agents else ""
         return body, f"{target.id}: commit {short(commit)} is on hold{rollouts}"
 
@@ -73,10 +73,10 @@ async def _release(args: HoldArgs) -> int:
 
     async def work(cluster: Cluster, where: Where, target: StateObject) -> tuple[Body, str]:
         from gitops_ds import errors
+        from gitops_ds.commands import service_requests
         from gitops_ds.commands import service_requests as service
-        from gitops_ds.commands import template_hold
 
-        agents = await template_hold.release(cluster, target.id, commit)
+        agents = await service_requests.release_rollouts(cluster, target.id, commit)
         waits = await service.is_waiting(cluster, where, target.id, commit, time.time())
         try:
             body = await service.release(cluster, where, target.id, commit)
