@@ -40,7 +40,7 @@ def trace(args: TraceArgs) -> int:
 
 
 async def _trace(args: TraceArgs) -> int:
-    from gitops_ds.commands import trace as commands_trace
+    from gitops_ds.commands import history as commands_trace
     from gitops_ds.fleet import agents as fleet_agents
 
     kind, name = commands_trace.parse_target(args.what)
@@ -85,7 +85,7 @@ def _row(item: dict[str, Any]) -> list[str]:
 
 async def _items(entries: Any, args: TraceArgs) -> list[dict[str, Any]]:
     from gitops_ds import errors
-    from gitops_ds.commands import trace as commands_trace
+    from gitops_ds.commands import history as commands_trace
     from gitops_ds.pipeline import open_repository
 
     named = open_repository.named(args.directory, args.path)
