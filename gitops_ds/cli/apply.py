@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gitops_ds.cli import plan
-from gitops_ds.cli.parameters import arguments, options
+from gitops_ds.cli.parameters import options
 from gitops_ds.model.objects import short
 
 if TYPE_CHECKING:  # --help imports none of these
@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # --help imports none of these
 
 
 @dataclass(frozen=True, kw_only=True)
-class ApplyArgs(arguments.RepositoryArgs, arguments.ConnectionArgs, arguments.CommonArgs):
+class ApplyArgs(options.RepositoryArgs, options.ConnectionArgs, options.CommonArgs):
     """The arguments and options of `gitops-ds apply`."""
 
     cluster: str
@@ -73,7 +73,7 @@ class ApplyArgs(arguments.RepositoryArgs, arguments.ConnectionArgs, arguments.Co
 )
 @options.output("text", "json")
 @options.common
-@arguments.typed(ApplyArgs)
+@options.typed(ApplyArgs)
 def apply(args: ApplyArgs) -> int:
     """Fetch, check, plan and apply a commit. Exits 1 if an object of the commit was not applied."""
     return options.run(_apply(args))

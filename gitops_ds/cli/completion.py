@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import click
 
 from gitops_ds import __version__
-from gitops_ds.cli.parameters import arguments, options
+from gitops_ds.cli.parameters import options
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,7 +21,7 @@ class CompletionArgs:
 
 @click.command()
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
-@arguments.typed(CompletionArgs)
+@options.typed(CompletionArgs)
 def completion(args: CompletionArgs) -> int:
     """Print the completion script: source <(gitops-ds completion bash)."""
     from click.shell_completion import get_completion_class
@@ -78,7 +78,7 @@ class VersionArgs:
 
 @click.command()
 @options.output("text", "json")
-@arguments.typed(VersionArgs)
+@options.typed(VersionArgs)
 def version(args: VersionArgs) -> int:
     """Print the versions of gitops-ds, Python and the included Kubernetes schemas."""
     import platform

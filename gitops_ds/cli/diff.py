@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from gitops_ds.cli import plan
-from gitops_ds.cli.parameters import arguments, options
+from gitops_ds.cli.parameters import options
 
 if TYPE_CHECKING:  # --help imports none of these
     from gitops_ds.commands.live_diff import ObjectDiff
@@ -36,7 +36,7 @@ class DiffArgs(plan.ChangesArgs):
 @plan.changes
 @options.option("--show-secrets", is_flag=True, help="Show secret values; by default ***.")
 @options.common
-@arguments.typed(DiffArgs)
+@options.typed(DiffArgs)
 def diff(args: DiffArgs) -> int:
     """Show the changes of an apply as kubectl diff does: the live objects against the results of
     server-side dry runs, compared by `diff -u -N` or KUBECTL_EXTERNAL_DIFF.

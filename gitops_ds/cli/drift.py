@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gitops_ds.cli.parameters import arguments, candidates, commit_options, options
+from gitops_ds.cli.parameters import candidates, commit_options, options
 
 if TYPE_CHECKING:
     from gitops_ds.model.change import Drifted
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, kw_only=True)
 class DriftArgs(
     commit_options.CommitArgs,
-    arguments.CommitTargetArgs,
-    arguments.ConnectionArgs,
-    arguments.CommonArgs,
+    options.CommitTargetArgs,
+    options.ConnectionArgs,
+    options.CommonArgs,
 ):
     """The arguments and options of `gitops-ds drift`."""
 
@@ -49,7 +49,7 @@ class DriftArgs(
 @options.connection
 @options.output("text", "json")
 @options.common
-@arguments.typed(DriftArgs)
+@options.typed(DriftArgs)
 def drift(args: DriftArgs) -> int:
     """Show fields that were changed in the cluster and their field managers; with --print or --push
     write the commit that keeps the changes.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gitops_ds.cli.output import table
-from gitops_ds.cli.parameters import arguments, candidates, list_options, options
+from gitops_ds.cli.parameters import candidates, list_options, options
 from gitops_ds.model.values import replace
 
 if TYPE_CHECKING:  # --help imports none of these
@@ -26,7 +26,7 @@ _NODE_WORDS = frozenset(("no", "node", "nodes"))
 
 
 @dataclass(frozen=True, kw_only=True)
-class GetArgs(list_options.ScopeArgs, arguments.ConnectionArgs, arguments.CommonArgs):
+class GetArgs(list_options.ScopeArgs, options.ConnectionArgs, options.CommonArgs):
     """The arguments and options of `gitops-ds get`."""
 
     what: tuple[str, ...]
@@ -77,7 +77,7 @@ class GetArgs(list_options.ScopeArgs, arguments.ConnectionArgs, arguments.Common
 @options.connection
 @list_options.output("text", "wide", "json", "yaml", "name")
 @options.common
-@arguments.typed(GetArgs)
+@options.typed(GetArgs)
 def get(args: GetArgs) -> int:
     """List DaemonSets as kubectl does, with COMMIT, STAGE and HEALTH, or all clusters.
 

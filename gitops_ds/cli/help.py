@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import click
 
-from gitops_ds.cli.parameters import arguments, candidates
+from gitops_ds.cli.parameters import candidates, options
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,7 +18,7 @@ class HelpArgs:
 
 @click.command()
 @click.argument("command", required=False, default="", shell_complete=candidates.commands)
-@arguments.typed(HelpArgs)
+@options.typed(HelpArgs)
 def help(args: HelpArgs) -> int:
     """Print the help of a command; without COMMAND list the commands."""
     from gitops_ds.cli import cli

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gitops_ds.cli.output import table
-from gitops_ds.cli.parameters import arguments, candidates, list_options, options
+from gitops_ds.cli.parameters import candidates, list_options, options
 
 if TYPE_CHECKING:  # --help imports none of these
     from gitops_ds.apimachinery import jsonpath
@@ -21,7 +21,7 @@ HEAD = ["REVISION", "COMMIT", "AUTHOR", "WHEN", "CHANGE-CAUSE", "NODES"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class HistoryArgs(list_options.ScopeArgs, arguments.ConnectionArgs, arguments.CommonArgs):
+class HistoryArgs(list_options.ScopeArgs, options.ConnectionArgs, options.CommonArgs):
     """The arguments and options of `gitops-ds history`."""
 
     name: str
@@ -46,7 +46,7 @@ class HistoryArgs(list_options.ScopeArgs, arguments.ConnectionArgs, arguments.Co
 @options.connection
 @list_options.output("text", "wide", "json", "yaml", "name")
 @options.common
-@arguments.typed(HistoryArgs)
+@options.typed(HistoryArgs)
 def history(args: HistoryArgs) -> int:
     """List the revisions of a DaemonSet with commit, author, time, change cause and nodes."""
     return options.run(_history(args))

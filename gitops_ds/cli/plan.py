@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gitops_ds.cli.parameters import arguments, candidates, options
+from gitops_ds.cli.parameters import candidates, options
 from gitops_ds.model.objects import short
 from gitops_ds.report import printable
 
@@ -59,7 +59,7 @@ changes = options.together(
 
 
 @dataclass(frozen=True, kw_only=True)
-class ChangesArgs(arguments.RepositoryArgs, arguments.ConnectionArgs, arguments.CommonArgs):
+class ChangesArgs(options.RepositoryArgs, options.ConnectionArgs, options.CommonArgs):
     """The options of a command that shows the changes of an apply."""
 
     cluster: str
@@ -88,7 +88,7 @@ class PlanArgs(ChangesArgs):
 @options.option("--exit-code", is_flag=True, help="Exit 1 if there are changes, also held ones.")
 @options.output("text", "json", "yaml", "markdown")
 @options.common
-@arguments.typed(PlanArgs)
+@options.typed(PlanArgs)
 def plan(args: PlanArgs) -> int:
     """Show the changes of an apply: objects, fields, revisions, nodes; ends with the hash of the
     plan.

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import click
 
-from gitops_ds.cli.parameters import arguments, candidates, commit_options, options
+from gitops_ds.cli.parameters import candidates, commit_options, options
 
 
 @dataclass(frozen=True, kw_only=True)
-class RestartArgs(commit_options.CommitArgs, arguments.CommitTargetArgs, arguments.CommonArgs):
+class RestartArgs(commit_options.CommitArgs, options.CommitTargetArgs, options.CommonArgs):
     """The arguments and options of `gitops-ds restart`."""
 
     name: str
@@ -23,7 +23,7 @@ class RestartArgs(commit_options.CommitArgs, arguments.CommitTargetArgs, argumen
 @options.written_to
 @options.output("text", "json")
 @options.common
-@arguments.typed(RestartArgs)
+@options.typed(RestartArgs)
 def restart(args: RestartArgs) -> int:
     """Write the commit that restarts ds/NAME as `kubectl rollout restart` does; without --push
     print it only.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gitops_ds.cli.parameters import arguments, candidates, commit_options, options
+from gitops_ds.cli.parameters import candidates, commit_options, options
 
 if TYPE_CHECKING:  # --help imports none of these
     from gitops_ds.fleet.agents import Agent
@@ -22,9 +22,9 @@ if TYPE_CHECKING:  # --help imports none of these
 class RollbackArgs(
     commit_options.PullRequestArgs,
     commit_options.CommitArgs,
-    arguments.CommitTargetArgs,
-    arguments.ConnectionArgs,
-    arguments.CommonArgs,
+    options.CommitTargetArgs,
+    options.ConnectionArgs,
+    options.CommonArgs,
 ):
     """The arguments and options of `gitops-ds rollback`."""
 
@@ -60,7 +60,7 @@ class RollbackArgs(
 @options.connection
 @options.output("text", "json")
 @options.common
-@arguments.typed(RollbackArgs)
+@options.typed(RollbackArgs)
 def rollback(args: RollbackArgs) -> int:
     """Write the revert commit (or the commit that restores the files) for ds/NAME; without --push
     or --pull-request print it only.

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gitops_ds.cli.output import table
-from gitops_ds.cli.parameters import arguments, candidates, list_options, options
+from gitops_ds.cli.parameters import candidates, list_options, options
 
 if TYPE_CHECKING:  # --help imports none of these
     from gitops_ds.fleet.agents import Agent
 
 
 @dataclass(frozen=True, kw_only=True)
-class StatusArgs(list_options.ScopeArgs, arguments.ConnectionArgs, arguments.CommonArgs):
+class StatusArgs(list_options.ScopeArgs, options.ConnectionArgs, options.CommonArgs):
     """The arguments and options of `gitops-ds status`."""
 
     name: str | None
@@ -35,7 +35,7 @@ class StatusArgs(list_options.ScopeArgs, arguments.ConnectionArgs, arguments.Com
 @options.connection
 @list_options.output("text", "json", "yaml", "name")
 @options.common
-@arguments.typed(StatusArgs)
+@options.typed(StatusArgs)
 def status(args: StatusArgs) -> int:
     """Show one DaemonSet: its counts, its health and, with --nodes, every node."""
     return options.run(_status(args))

@@ -9,11 +9,11 @@ from typing import Any
 import click
 
 from gitops_ds.cli.output import table
-from gitops_ds.cli.parameters import arguments, candidates, options
+from gitops_ds.cli.parameters import candidates, options
 
 
 @dataclass(frozen=True, kw_only=True)
-class TraceArgs(arguments.ConnectionArgs, arguments.CommonArgs):
+class TraceArgs(options.ConnectionArgs, options.CommonArgs):
     """The arguments and options of `gitops-ds trace`."""
 
     what: str
@@ -31,7 +31,7 @@ class TraceArgs(arguments.ConnectionArgs, arguments.CommonArgs):
 @options.connection
 @options.output("text", "json", "yaml")
 @options.common
-@arguments.typed(TraceArgs)
+@options.typed(TraceArgs)
 def trace(args: TraceArgs) -> int:
     """Show pod, node, revision, commit, author, file and line for pod/NAME, node/NAME, ds/NAME or
     commit/SHA.

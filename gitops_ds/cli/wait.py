@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import click
 
-from gitops_ds.cli.parameters import arguments, candidates, options
+from gitops_ds.cli.parameters import candidates, options
 
 
 @dataclass(frozen=True, kw_only=True)
-class WaitArgs(arguments.ConnectionArgs, arguments.CommonArgs):
+class WaitArgs(options.ConnectionArgs, options.CommonArgs):
     """The arguments and options of `gitops-ds wait`."""
 
     name: str
@@ -38,7 +38,7 @@ class WaitArgs(arguments.ConnectionArgs, arguments.CommonArgs):
 @options.connection
 @options.output("text", "json")
 @options.common
-@arguments.typed(WaitArgs)
+@options.typed(WaitArgs)
 def wait(args: WaitArgs) -> int:
     """Wait for the rollout of ds/NAME. Exits 0 when it is up to date and available on every
     eligible node, 1 if the rollout failed or timed out.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gitops_ds.cli.parameters import arguments, options
+from gitops_ds.cli.parameters import options
 
 if TYPE_CHECKING:  # --help imports none of these
     from gitops_ds.commands.service_requests import StateObject, Where
@@ -32,7 +32,7 @@ service = options.together(
 
 
 @dataclass(frozen=True, kw_only=True)
-class ServiceArgs(arguments.ConnectionArgs, arguments.CommonArgs):
+class ServiceArgs(options.ConnectionArgs, options.CommonArgs):
     """The service of a request, and the output."""
 
     directory: str | None

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import click
 
-from gitops_ds.cli.parameters import arguments, candidates, options
+from gitops_ds.cli.parameters import candidates, options
 
 
 @dataclass(frozen=True, kw_only=True)
-class AdoptArgs(arguments.AccessArgs, arguments.CommonArgs):
+class AdoptArgs(options.AccessArgs, options.CommonArgs):
     """The arguments and options of `gitops-ds adopt`."""
 
     directory: Path
@@ -32,7 +32,7 @@ class AdoptArgs(arguments.AccessArgs, arguments.CommonArgs):
 )
 @options.access
 @options.common
-@arguments.typed(AdoptArgs)
+@options.typed(AdoptArgs)
 def adopt(args: AdoptArgs) -> int:
     """Write the manifests of a cluster's DaemonSets and of the objects they use; overwrites no file
     and changes nothing in the cluster.

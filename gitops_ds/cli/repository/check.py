@@ -13,7 +13,7 @@ import click
 import msgspec
 
 from gitops_ds.cli.output import check_output
-from gitops_ds.cli.parameters import arguments, candidates, options
+from gitops_ds.cli.parameters import candidates, options
 from gitops_ds.model import plain_text, progress
 
 if TYPE_CHECKING:
@@ -31,9 +31,9 @@ _OUTPUT = (
 @dataclass(frozen=True, kw_only=True)
 class CheckArgs(
     check_output.ReportArgs,
-    arguments.RepositoryArgs,
-    arguments.AccessArgs,
-    arguments.CommonArgs,
+    options.RepositoryArgs,
+    options.AccessArgs,
+    options.CommonArgs,
 ):
     """The arguments and options of `gitops-ds check`."""
 
@@ -129,7 +129,7 @@ class CheckArgs(
     "--explain", "rule", metavar="RULE", help="Print the page of a rule; checks nothing."
 )
 @options.common
-@arguments.typed(CheckArgs)
+@options.typed(CheckArgs)
 def check(args: CheckArgs) -> int:
     """Check a repository: its own files, Kubernetes schemas, rules. Exits 1 for a finding at or
     above the severity of --fail-on.

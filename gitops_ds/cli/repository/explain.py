@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gitops_ds.cli.parameters import arguments, candidates, options
+from gitops_ds.cli.parameters import candidates, options
 
 if TYPE_CHECKING:  # --help imports none of these
     from gitops_ds.model.sources.allowed_renderers import AllowedRenderers
@@ -17,7 +17,7 @@ _LONGEST = 8_000  # characters of a place and its path
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExplainArgs(arguments.ConnectionArgs, arguments.CommonArgs):
+class ExplainArgs(options.ConnectionArgs, options.CommonArgs):
     """The arguments and options of `gitops-ds explain`."""
 
     agent: str
@@ -49,7 +49,7 @@ class ExplainArgs(arguments.ConnectionArgs, arguments.CommonArgs):
 @options.connection
 @options.output("text", "json")
 @options.common
-@arguments.typed(ExplainArgs)
+@options.typed(ExplainArgs)
 def explain(args: ExplainArgs) -> int:
     """Print a parameter or manifest path of AGENT, and every file and line that sets it, the
     effective one first.

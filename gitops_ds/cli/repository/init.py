@@ -7,11 +7,11 @@ from pathlib import Path
 
 import click
 
-from gitops_ds.cli.parameters import arguments, options
+from gitops_ds.cli.parameters import options
 
 
 @dataclass(frozen=True, kw_only=True)
-class InitArgs(arguments.CommonArgs):
+class InitArgs(options.CommonArgs):
     """The arguments and options of `gitops-ds init`."""
 
     directory: Path
@@ -22,7 +22,7 @@ class InitArgs(arguments.CommonArgs):
     "directory", metavar="[DIR]", required=False, default=".", type=click.Path(path_type=Path)
 )
 @options.common
-@arguments.typed(InitArgs)
+@options.typed(InitArgs)
 def init(args: InitArgs) -> int:
     """Write a repository with one agent, one cluster, CI for GitHub and GitLab and a pre-commit
     hook; overwrites no file.

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 import click
 
-from gitops_ds.cli.parameters import arguments, candidates, options
+from gitops_ds.cli.parameters import candidates, options
 from gitops_ds.model.values import replace
 
 
 @dataclass(frozen=True, kw_only=True)
-class RenderArgs(arguments.RepositoryArgs, arguments.CommonArgs):
+class RenderArgs(options.RepositoryArgs, options.CommonArgs):
     """The arguments and options of `gitops-ds render`."""
 
     agents: tuple[str, ...]
@@ -33,7 +33,7 @@ class RenderArgs(arguments.RepositoryArgs, arguments.CommonArgs):
 )
 @options.output("yaml", "json")
 @options.common
-@arguments.typed(RenderArgs)
+@options.typed(RenderArgs)
 def render(args: RenderArgs) -> int:
     """Print the rendered manifests, for example for `kubectl apply -f -`."""
     return options.run(_render(args))

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 import click
 
-from gitops_ds.cli.parameters import arguments, options
+from gitops_ds.cli.parameters import options
 from gitops_ds.model.plain_text import counted
 
 
 @dataclass(frozen=True, kw_only=True)
-class SnapshotArgs(arguments.AccessArgs, arguments.CommonArgs):
+class SnapshotArgs(options.AccessArgs, options.CommonArgs):
     """The arguments and options of `gitops-ds snapshot`."""
 
     hash_names: bool
@@ -21,7 +21,7 @@ class SnapshotArgs(arguments.AccessArgs, arguments.CommonArgs):
 @options.option("--hash-names", is_flag=True, help="Replace node names by hashes.")
 @options.access
 @options.common
-@arguments.typed(SnapshotArgs)
+@options.typed(SnapshotArgs)
 def snapshot(args: SnapshotArgs) -> int:
     """Print nodes, DaemonSets, their revisions and the objects they refer to as JSON, for `check
     --snapshot`.

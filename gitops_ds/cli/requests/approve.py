@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gitops_ds.cli.parameters import arguments, candidates, options, request_options
+from gitops_ds.cli.parameters import candidates, options, request_options
 
 if TYPE_CHECKING:  # --help imports none of these
     from gitops_ds.commands.rollout_approvals import StageRequest
@@ -62,7 +62,7 @@ class ApproveArgs(request_options.ServiceArgs):
     help="The branch to push to; default: the checked-out branch, or the server's default.",
 )
 @request_options.service
-@arguments.typed(ApproveArgs)
+@options.typed(ApproveArgs)
 def approve(args: ApproveArgs) -> int:
     """Approve the plan with this hash, and no other; or STAGE of the rollout of ds/NAME, of the
     present target and no other.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gitops_ds.cli.parameters import arguments, options, request_options
+from gitops_ds.cli.parameters import options, request_options
 from gitops_ds.model.objects import short
 
 if TYPE_CHECKING:  # --help imports none of these
@@ -27,7 +27,7 @@ class HoldArgs(request_options.ServiceArgs):
 @click.command()
 @click.argument("commit")
 @request_options.service
-@arguments.typed(HoldArgs)
+@options.typed(HoldArgs)
 def hold(args: HoldArgs) -> int:
     """Put a commit on hold: it is not applied, and the last good commit stays.
 
@@ -39,7 +39,7 @@ def hold(args: HoldArgs) -> int:
 @click.command()
 @click.argument("commit")
 @request_options.service
-@arguments.typed(HoldArgs)
+@options.typed(HoldArgs)
 def release(args: HoldArgs) -> int:
     """Release a commit that is on hold, whose rollout was halted, or that waits for other clusters.
 

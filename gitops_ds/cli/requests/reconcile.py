@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gitops_ds.cli.parameters import arguments, options, request_options
+from gitops_ds.cli.parameters import options, request_options
 
 if TYPE_CHECKING:  # --help imports none of these
     from gitops_ds.commands.service_requests import StateObject, Where
@@ -34,7 +34,7 @@ class ReconcileArgs(request_options.ServiceArgs):
     help="The time limit of --wait: 90s, 5m.",
 )
 @request_options.service
-@arguments.typed(ReconcileArgs)
+@options.typed(ReconcileArgs)
 def reconcile(args: ReconcileArgs) -> int:
     """Request a reconciliation now. With --wait, exits 1 if it failed or did not finish in time."""
     return options.run(_reconcile(args))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gitops_ds.cli.parameters import arguments, candidates, options, request_options
+from gitops_ds.cli.parameters import candidates, options, request_options
 
 if TYPE_CHECKING:  # --help imports none of these
     from gitops_ds.commands.service_requests import StateObject, Where
@@ -29,7 +29,7 @@ class SuspendArgs(request_options.ServiceArgs):
 @click.argument("agent", required=False, shell_complete=candidates.daemonsets)
 @options.in_namespace
 @request_options.service
-@arguments.typed(SuspendArgs)
+@options.typed(SuspendArgs)
 def suspend(args: SuspendArgs) -> int:
     """Suspend all writes for the repository, or for one agent, until it is resumed; pending changes
     are still reported.
@@ -41,7 +41,7 @@ def suspend(args: SuspendArgs) -> int:
 @click.argument("agent", required=False, shell_complete=candidates.daemonsets)
 @options.in_namespace
 @request_options.service
-@arguments.typed(SuspendArgs)
+@options.typed(SuspendArgs)
 def resume(args: SuspendArgs) -> int:
     """Resume writes for the repository, or for one agent."""
     return options.run(_suspend(args, suspended=False))
