@@ -1,4 +1,6 @@
-"""`gitops-ds status`: one DaemonSet, its health and its nodes."""
+"""`gitops-ds status`: one DaemonSet, its health and its nodes. `gitops-ds wait`: the end of its
+rollout.
+"""
 
 from __future__ import annotations
 
@@ -95,3 +97,74 @@ class _Printer:
         if document != self._shown:
             list_options.write(args.output, document, [f"daemonset.apps/{agent.key.name}"])
             self._shown = document
+
+
+@dataclass(frozen=True, kw_only=True)
+class WaitArgs(options.ConnectionArgs, options.CommonArgs):
+    """The arguments and options of `gitops-ds wait`."""
+
+    name: str
+    commit: str
+    timeout: float
+    directory: str | None
+    namespace: str
+    output: str
+
+
+@click.command()
+@click.argument("name", shell_complete=candidates.daemonsets)
+@options.option(
+    "--commit", metavar="REVISION", default="", help="The commit to wait for; a later one will do."
+)
+@options.option(
+    "--timeout",
+    type=options.DurationType(),
+    default="10m",
+    show_default=True,
+    help="The time limit: 90s, 10m.",
+)
+@options.directory_of_commits
+@options.in_namespace
+@options.connection
+@options.output("text", "json")
+@options.common
+@options.typed(WaitArgs)
+def wait(args: WaitArgs) -> int:
+    """Wait for the rollout of ds/NAME. Exits 0 when it is up to date and available on every
+    eligible node, 1 if the rollout failed or timed out.
+    """
+    return options.run(_wait(args))
+
+
+async def _wait(args: WaitArgs) -> int:
+    from gitops_ds.cli.output import rollout_display
+    from gitops_ds.commands import wait as commands_wait
+    from gitops_ds.fleet import agents
+    from gitops_ds.model import plain_text
+    from gitops_ds.pipeline import open_repository
+
+    commit = await open_repository.commit_named(args.commit, args.directory) if args.commit else ""
+    connection = args.connection()
+    includes = (
+        open_repository.includes(open_repository.named(args.directory), commit) if commit else None
+    )
+    async with args.open_cluster() as cluster:
+        with rollout_display.shown(quiet=args.quiet) as display:
+            awaited = commands_wait.WaitOptions(
+                args.name,
+                args.namespace,
+                commit,
+                args.timeout,
+                includes,
+                progress=display.progress,
+            )
+            agent = await commands_wait.wait_for_rollout(
+                cluster, connection.state_namespace, awaited, display.report
+            )
+    if args.output == "json":
+        options.show_json(
+            {"apiVersion": "gitops-ds.io/v1", "kind": "DaemonSetStatus", **agents.as_json(agent)}
+        )
+    else:
+        click.echo(plain_text.line(f"{agent.key} is rolled out: {agent.health.message}"))
+    return 0

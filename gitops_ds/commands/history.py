@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import msgspec
-
 from gitops_ds import errors
 from gitops_ds.apimachinery import revisions, timestamps
 from gitops_ds.fleet import agents as fleet_agents
@@ -23,6 +21,13 @@ from gitops_ds.model.sources.source_tree import CommitInfo
 from gitops_ds.pipeline import open_repository
 from gitops_ds.render import bundle as rendering
 from gitops_ds.yaml.provenance import lookup
+
+KINDS = {
+    "pod": ("pod", "pods", "po"),
+    "node": ("node", "nodes", "no"),
+    "ds": ("ds", "daemonset", "daemonsets", "daemonset.apps"),
+    "commit": ("commit",),
+}
 
 
 async def history(agent: Agent, repository: Repository | None) -> list[dict[str, Any]]:
@@ -109,21 +114,6 @@ def revision_before(agent: Agent) -> Revision:
     return earlier[-1]
 
 
-KINDS = {
-    "pod": ("pod", "pods", "po"),
-    "node": ("node", "nodes", "no"),
-    "ds": ("ds", "daemonset", "daemonsets", "daemonset.apps"),
-    "commit": ("commit",),
-}
-
-
-class CommitLookup(msgspec.Struct, frozen=True):
-    """The repository of commits (None: not available), and the directory inside."""
-
-    repository: Repository | None = None
-    path: str = ""
-
-
 def parse_target(text: str) -> tuple[str, str]:
     """The kind (pod, node, ds or commit) and the name in `pod/NAME`. Raises UsageError."""
     kind, slash, name = text.partition("/")
@@ -165,10 +155,10 @@ def found(
 
 
 async def traced(
-    entries: Sequence[tuple[Agent, Mapping[str, Any]]], git: CommitLookup
+    entries: Sequence[tuple[Agent, Mapping[str, Any]]], repository: Repository | None, path: str
 ) -> list[dict[str, Any]]:
     """The entries with author, time and subject of the commit, and the file and line of the
-    DaemonSet in it.
+    DaemonSet in it; `path` is the directory inside of the repository.
     """
     histories: dict[Key, dict[int, dict[str, Any]]] = {}
     places: dict[tuple[Key, str], tuple[str, int | None]] = {}
@@ -176,12 +166,12 @@ async def traced(
     for agent, entry in entries:
         if agent.key not in histories:
             histories[agent.key] = {
-                item["revision"]: item for item in await history(agent, git.repository)
+                item["revision"]: item for item in await history(agent, repository)
             }
         item = histories[agent.key].get(entry["revision"] or 0, {})
         commit = entry["commit"]
         if (agent.key, commit) not in places:
-            places[agent.key, commit] = await _place(agent, commit, git)
+            places[agent.key, commit] = await _place(agent, commit, repository, path)
         file, line = places[agent.key, commit]
         items.append(
             {
@@ -203,15 +193,17 @@ async def traced(
     return items
 
 
-async def _place(agent: Agent, commit: str, git: CommitLookup) -> tuple[str, int | None]:
+async def _place(
+    agent: Agent, commit: str, repository: Repository | None, path: str
+) -> tuple[str, int | None]:
     """The file in the DaemonSet's annotation, and the line of its template at that commit, if Git
     has it.
     """
     file = agent.seen.daemonset.annotations.get(names.PATH, "")
-    if git.repository is None or not commit or template_of(commit):
+    if repository is None or not commit or template_of(commit):
         return file, None
     try:
-        snapshot = await open_repository.snapshot_of(git.repository, CommitId(commit), git.path)
+        snapshot = await open_repository.snapshot_of(repository, CommitId(commit), path)
         manifests = rendering.render(
             snapshot, cluster=agent.state.cluster, namespace=agent.key.namespace
         ).manifests
