@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from gitops_ds.commands import template_hold
+from gitops_ds.commands import service_requests
 from gitops_ds.model import names
 from gitops_ds.model.decision import Powers
 from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET
@@ -61,8 +61,8 @@ async def test_the_rollout_of_a_commit_on_hold_takes_no_further_node_until_its_r
     assert len(canary) == 2
     await hold(scene, commit)
     now = scene.cluster.server.now()
-    assert await template_hold.hold(scene.cluster, "test", "f" * 40, now) == ()
-    assert len(await template_hold.hold(scene.cluster, "test", commit, now)) == 1
+    assert await service_requests.hold_rollouts(scene.cluster, "test", "f" * 40, now) == ()
+    assert len(await service_requests.hold_rollouts(scene.cluster, "test", commit, now)) == 1
     await asyncio.sleep(3600)
     assert scene.on("2") == canary
     assert scene.decision.halt is None
@@ -70,6 +70,6 @@ async def test_the_rollout_of_a_commit_on_hold_takes_no_further_node_until_its_r
     reason = scene.decision.hold.reason
     assert reason == f"this template was put on hold, with commit {commit[:12]}"
     await hold(scene, None)
-    assert len(await template_hold.release(scene.cluster, "test", commit)) == 1
+    assert len(await service_requests.release_rollouts(scene.cluster, "test", commit)) == 1
     await ends(scene, "2")
     assert names.HALTED not in (await scene.daemonset())["metadata"]["annotations"]

@@ -49,7 +49,7 @@ async def sides(
     again = await open_repository.snapshot(repository, at) if twice else None
     if options.live is None:
         return CheckInput(head, base, live, again)
-    from gitops_ds.commands.check import live_cluster
+    from gitops_ds.commands import cluster_snapshot
 
     # the base selects the clusters to read, not a change that was not reviewed
     trusted = base or head
@@ -63,7 +63,7 @@ async def sides(
             f"--context names one cluster, and {len(names)} are checked: choose it with --cluster"
         )
     connection = options.live.naming(*(options.clusters if base is None else names))
-    seen, unread = await live_cluster.clusters(
+    seen, unread = await cluster_snapshot.clusters(
         connection, {name: rendering.facts(trusted, name) for name in names}
     )
     if unread and options.require_live:

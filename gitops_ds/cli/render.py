@@ -1,4 +1,4 @@
-"""`gitops-ds explain`: the sources of a value."""
+"""`gitops-ds render`, the manifests of a repository, and `explain`, the sources of a value."""
 
 from __future__ import annotations
 
@@ -7,17 +7,83 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gitops_ds.cli.parameters import arguments, candidates, options
+from gitops_ds.cli.parameters import candidates, options
+from gitops_ds.model.values import replace
 
 if TYPE_CHECKING:  # --help imports none of these
     from gitops_ds.model.sources.repository_limits import AllowedRenderers
+
+
+@dataclass(frozen=True, kw_only=True)
+class RenderArgs(options.RepositoryArgs, options.CommonArgs):
+    """The arguments and options of `gitops-ds render`."""
+
+    agents: tuple[str, ...]
+    cluster: str
+    namespace: str
+    show_secrets: bool
+    output: str
+
+
+@click.command()
+@options.repository
+@options.option(
+    "--agent", "agents", multiple=True, shell_complete=candidates.agents, help="Only these agents."
+)
+@options.cluster_name
+@options.namespace
+@options.option(
+    "--show-secrets", is_flag=True, help="Also print Secrets, and secret values in JSON."
+)
+@options.output("yaml", "json")
+@options.common
+@options.typed(RenderArgs)
+def render(args: RenderArgs) -> int:
+    """Print the rendered manifests, for example for `kubectl apply -f -`."""
+    return options.run(_render(args))
+
+
+async def _render(args: RenderArgs) -> int:
+    from gitops_ds.pipeline import open_repository
+    from gitops_ds.redaction import report
+    from gitops_ds.render import bundle as rendering
+    from gitops_ds.yaml import writer
+
+    repository = args.repository_ref()
+    snapshot = await open_repository.snapshot(repository, args.revision)
+    bundle = rendering.render(snapshot, cluster=args.cluster, namespace=args.namespace)
+    if args.agents:
+        agents = set(rendering.agents(snapshot))
+        if missing := sorted(set(args.agents) - agents):
+            raise click.UsageError(
+                f"--agent {missing[0]}: the repository has "
+                f"{', '.join(sorted(agents)) or 'no agents'}"
+            )
+        chosen = {
+            key: manifest
+            for key, manifest in bundle.manifests.items()
+            if manifest.agent in args.agents
+        }
+        bundle = replace(bundle, manifests=chosen)
+    if args.output == "json":
+        from gitops_ds.redaction import objects
+
+        bodies = [manifest.body for manifest in bundle.manifests.values()]
+        items = bodies if args.show_secrets else [objects.body(body) for body in bodies]
+        options.show_json({"apiVersion": "v1", "kind": "List", "items": items})
+    else:
+        click.echo(writer.as_yaml(bundle, secrets=args.show_secrets), nl=False)
+    refused = [finding for finding in bundle.findings if finding.refused]
+    for finding in refused:
+        options.say(report.line_of(finding))
+    return 1 if refused else 0
 
 
 _LONGEST = 8_000  # characters of a place and its path
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExplainArgs(arguments.ConnectionArgs, arguments.CommonArgs):
+class ExplainArgs(options.ConnectionArgs, options.CommonArgs):
     """The arguments and options of `gitops-ds explain`."""
 
     agent: str
@@ -49,7 +115,7 @@ class ExplainArgs(arguments.ConnectionArgs, arguments.CommonArgs):
 @options.connection
 @options.output("text", "json")
 @options.common
-@arguments.typed(ExplainArgs)
+@options.typed(ExplainArgs)
 def explain(args: ExplainArgs) -> int:
     """Print a parameter or manifest path of AGENT, and every file and line that sets it, the
     effective one first.

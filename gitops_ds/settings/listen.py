@@ -1,4 +1,4 @@
-"""The settings of the page."""
+"""The settings of what the service serves: the page, the probes and the webhook."""
 
 from __future__ import annotations
 
@@ -86,6 +86,66 @@ class PageSettings(SettingsGroup, frozen=True):
                 "header"
             )
         return replace(self, enabled=True, access=access)
+
+
+class WebhookSettings(SettingsGroup, frozen=True):
+    """The endpoint of deliveries and the file of its secrets. Without a file only repositories with
+    their own secrets accept deliveries.
+    """
+
+    secret_file: Annotated[
+        str,
+        describe(
+            "A file with the secrets that sign deliveries, one per line; without it "
+            "webhooks are disabled."
+        ),
+    ] = ""
+    path: Annotated[
+        str,
+        msgspec.Meta(pattern="^(/[A-Za-z0-9._~-]+)+$"),
+        describe("The path; followed by the id of a state, only for that repository."),
+    ] = "/hook"
+    max_bytes: Annotated[
+        int,
+        msgspec.Meta(ge=1024, le=25 << 20),
+        describe("The largest accepted body, in bytes."),
+    ] = 1 << 20
+
+
+class RepositoryWebhookSettings(SettingsGroup, frozen=True):
+    """The secrets of one repository."""
+
+    secret_file: Annotated[
+        str, describe("A file with the secrets of this repository, one per line.")
+    ] = ""
+
+
+class ListenSettings(SettingsGroup, frozen=True):
+    """The addresses of the service and what it serves there; an empty address serves nothing."""
+
+    address: Annotated[
+        str,
+        msgspec.Meta(pattern="^.*:[0-9]+$"),
+        describe("HOST:PORT of /healthz, /readyz, /metrics, the page and webhooks. Default: none."),
+    ] = ""
+    probes: Annotated[
+        str,
+        msgspec.Meta(pattern="^.*:[0-9]+$"),
+        describe("HOST:PORT of only the probes; `address` serves them as well."),
+    ] = ""
+    readiness: Annotated[
+        Readiness,
+        describe(
+            "When /readyz answers 200: after the first reconciliation, or only while the newest "
+            "commit of each repository is applied."
+        ),
+    ] = Readiness.STARTED
+    page: Annotated[PageSettings, describe("The page: what runs where and why.")] = msgspec.field(
+        default_factory=lambda: PageSettings(enabled=None)
+    )
+    webhook: Annotated[WebhookSettings, describe("Webhooks that trigger a poll.")] = msgspec.field(
+        default_factory=WebhookSettings
+    )
 
 
 def is_loopback(host: str) -> bool:

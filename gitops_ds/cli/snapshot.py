@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 import click
 
-from gitops_ds.cli.parameters import arguments, options
+from gitops_ds.cli.parameters import options
 from gitops_ds.model.plain_text import counted
 
 
 @dataclass(frozen=True, kw_only=True)
-class SnapshotArgs(arguments.AccessArgs, arguments.CommonArgs):
+class SnapshotArgs(options.AccessArgs, options.CommonArgs):
     """The arguments and options of `gitops-ds snapshot`."""
 
     hash_names: bool
@@ -21,7 +21,7 @@ class SnapshotArgs(arguments.AccessArgs, arguments.CommonArgs):
 @options.option("--hash-names", is_flag=True, help="Replace node names by hashes.")
 @options.access
 @options.common
-@arguments.typed(SnapshotArgs)
+@options.typed(SnapshotArgs)
 def snapshot(args: SnapshotArgs) -> int:
     """Print nodes, DaemonSets, their revisions and the objects they refer to as JSON, for `check
     --snapshot`.
@@ -30,11 +30,11 @@ def snapshot(args: SnapshotArgs) -> int:
 
 
 async def _snapshot(args: SnapshotArgs) -> int:
-    from gitops_ds.commands.check import live_cluster
+    from gitops_ds.commands import cluster_snapshot
 
     async with args.open_cluster() as cluster:
-        bodies = await live_cluster.survey(cluster)
-    options.show_json(live_cluster.published(bodies, hash_names=args.hash_names))
+        bodies = await cluster_snapshot.survey(cluster)
+    options.show_json(cluster_snapshot.published(bodies, hash_names=args.hash_names))
     nodes = sum(body["kind"] == "Node" for body in bodies)
     options.say(
         f"{counted(nodes, 'node')}, {counted(len(bodies) - nodes, 'other object')}",

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import click
 
-from gitops_ds.cli.parameters import arguments, candidates, options
+from gitops_ds.cli.parameters import candidates, options
 from gitops_ds.forges.contract import ForgeKind
 
 
 @dataclass(frozen=True, kw_only=True)
-class CommentArgs(arguments.CommonArgs):
+class CommentArgs(options.CommonArgs):
     """The arguments and options of `gitops-ds comment`."""
 
     report: str
@@ -82,7 +82,7 @@ class CommentArgs(arguments.CommonArgs):
     "--dry-run", is_flag=True, help="Print the requests without sending them; needs no token."
 )
 @options.common
-@arguments.typed(CommentArgs)
+@options.typed(CommentArgs)
 def comment(args: CommentArgs) -> int:
     """Post or update one comment with a check's report, and set the commit status.
 

@@ -13,7 +13,7 @@ import click
 import msgspec
 
 from gitops_ds.cli.output import check_output
-from gitops_ds.cli.parameters import arguments, candidates, options
+from gitops_ds.cli.parameters import candidates, options
 from gitops_ds.model import plain_text, progress
 
 if TYPE_CHECKING:
@@ -31,9 +31,9 @@ _OUTPUT = (
 @dataclass(frozen=True, kw_only=True)
 class CheckArgs(
     check_output.ReportArgs,
-    arguments.RepositoryArgs,
-    arguments.AccessArgs,
-    arguments.CommonArgs,
+    options.RepositoryArgs,
+    options.AccessArgs,
+    options.CommonArgs,
 ):
     """The arguments and options of `gitops-ds check`."""
 
@@ -129,7 +129,7 @@ class CheckArgs(
     "--explain", "rule", metavar="RULE", help="Print the page of a rule; checks nothing."
 )
 @options.common
-@arguments.typed(CheckArgs)
+@options.typed(CheckArgs)
 def check(args: CheckArgs) -> int:
     """Check a repository: its own files, Kubernetes schemas, rules. Exits 1 for a finding at or
     above the severity of --fail-on.
@@ -156,7 +156,7 @@ def _explain(rule: str) -> int:
 
 
 async def _check(args: CheckArgs) -> int:
-    from gitops_ds.commands.check.report_cache import CachedReport
+    from gitops_ds.commands.check.result_cache import CachedReport
     from gitops_ds.model.finding import Severity
     from gitops_ds.report import findings
 
@@ -198,11 +198,11 @@ def _request(args: CheckArgs) -> _CheckRequest:
     """The request of a command line. Raises UsageError for options that contradict each other."""
     from datetime import UTC, datetime
 
-    from gitops_ds.commands.check import file_filter, result_cache
+    from gitops_ds.commands.check import result_cache, shown_findings
     from gitops_ds.model.sources.repository_limits import NO_PROGRAMS
     from gitops_ds.pipeline import open_repository
 
-    directory, files = file_filter.apart(args.repository, args.files)
+    directory, files = shown_findings.apart(args.repository, args.files)
     if args.base_from and not args.base:
         raise click.UsageError("--base-from is the source of the base: set --base as well")
     directory = directory or args.directory
@@ -211,7 +211,7 @@ def _request(args: CheckArgs) -> _CheckRequest:
     request = _CheckRequest(
         args,
         repository,
-        file_filter.inside(files, repository),
+        shown_findings.inside(files, repository),
         datetime.now(UTC).date(),
         _baseline(args.baseline),
         None if args.no_cache else result_cache.ResultCache.of(repository),
@@ -229,9 +229,9 @@ def _request(args: CheckArgs) -> _CheckRequest:
 def _baseline(file: str | None) -> frozenset[str]:
     if not file:
         return frozenset()
-    from gitops_ds.commands.check import suppress
+    from gitops_ds.commands.check import shown_findings
 
-    return suppress.read_baseline(file)
+    return shown_findings.read_baseline(file)
 
 
 class _CheckRequest(msgspec.Struct, frozen=True):
@@ -272,7 +272,7 @@ class _CheckRequest(msgspec.Struct, frozen=True):
 
 async def _evaluate(request: _CheckRequest) -> tuple[Report, SourceTree, list[str]]:
     """The report, its files, and the files without an object."""
-    from gitops_ds.commands.check import file_filter, parallel, run, suppress
+    from gitops_ds.commands.check import parallel, run, shown_findings
     from gitops_ds.commands.check.model import CheckOptions
     from gitops_ds.model.sources.source_tree import CachedResults
 
@@ -291,8 +291,8 @@ async def _evaluate(request: _CheckRequest) -> tuple[Report, SourceTree, list[st
 
     def evaluate(head: SourceTree) -> CheckResult:
         result = run.of(sides.with_head(head), check_options)
-        return file_filter.only(
-            suppress.without(result, request.today, request.baseline), request.names
+        return shown_findings.only(
+            shown_findings.without(result, request.today, request.baseline), request.names
         )
 
     with parallel.shared(sides, check_options) as sides:

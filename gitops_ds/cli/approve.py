@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gitops_ds.cli.parameters import arguments, candidates, options, request_options
+from gitops_ds.cli import requests
+from gitops_ds.cli.parameters import candidates, options
 
 if TYPE_CHECKING:  # --help imports none of these
     from gitops_ds.commands.rollout_approvals import StageRequest
@@ -30,7 +31,7 @@ def _what(_: click.Context, __: click.Parameter, value: str) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ApproveArgs(request_options.ServiceArgs):
+class ApproveArgs(requests.ServiceArgs):
     """The arguments and options of `gitops-ds approve`."""
 
     what: str
@@ -61,8 +62,8 @@ class ApproveArgs(request_options.ServiceArgs):
     "--branch",
     help="The branch to push to; default: the checked-out branch, or the server's default.",
 )
-@request_options.service
-@arguments.typed(ApproveArgs)
+@requests.service
+@options.typed(ApproveArgs)
 def approve(args: ApproveArgs) -> int:
     """Approve the plan with this hash, and no other; or STAGE of the rollout of ds/NAME, of the
     present target and no other.
@@ -85,7 +86,7 @@ async def _approve_stage(args: ApproveArgs) -> int:
     from gitops_ds.model.objects import short
 
     async with args.open_cluster() as cluster:
-        approval = await rollout_approvals.approve(cluster, _request(args))
+        approval = await rollout_approvals.approve(cluster, _stage_request(args))
     if args.output == "json":
         fields = {
             "kind": "StageApproval",
@@ -103,7 +104,7 @@ async def _approve_stage(args: ApproveArgs) -> int:
     return 0
 
 
-def _request(args: ApproveArgs) -> StageRequest:
+def _stage_request(args: ApproveArgs) -> StageRequest:
     from gitops_ds.commands.rollout_approvals import StageRequest
 
     return StageRequest(args.what, args.stage, args.namespace, args.hash)
@@ -117,7 +118,7 @@ async def _commit_approval(args: ApproveArgs) -> int:
     from gitops_ds.pipeline import open_repository
 
     async with args.open_cluster() as cluster:
-        stage = await rollout_approvals.waiting(cluster, _request(args))
+        stage = await rollout_approvals.waiting(cluster, _stage_request(args))
     proposal = Proposal(args.branch, args.push)
     target = await git_commit.on_server(open_repository.named(args.directory), proposal)
     done = await rollout_approvals.commit_approval(target.repository, target.proposal, stage)
@@ -137,5 +138,5 @@ async def _approve(args: ApproveArgs) -> int:
         )
         return body, f"{target.id}: plan {args.what} approved"
 
-    await request_options.ask(args, work)
+    await requests.ask(args, work)
     return 0
