@@ -142,13 +142,12 @@ def check(args: CheckArgs) -> int:
 
 
 def _explain(rule: str) -> int:
-    from gitops_ds.checks import rule_pages
     from gitops_ds.checks.engine import catalogue
 
     name = rule.upper()
     if summary := catalogue.OF_FILES.get(name):
         click.echo(f"{name}: {summary} (docs/rules.md, Reading files)")
-    elif page := rule_pages.of(name):
+    elif page := catalogue.page_of(name):
         click.echo(page.text, nl=False)
     else:
         raise click.UsageError(f"--explain {rule}: no such rule; docs/rules.md lists all rules")

@@ -16,7 +16,7 @@ import msgspec
 
 from gitops_ds import __version__, errors
 from gitops_ds.apimachinery import builtin_resources, kubernetes_types, kubernetes_versions
-from gitops_ds.checks.schema import kubernetes
+from gitops_ds.checks.schema import manifests
 from gitops_ds.client import connect
 from gitops_ds.commands.doctor import repositories
 from gitops_ds.commands.doctor import service as doctor_service
@@ -212,8 +212,8 @@ def _version(version: str) -> Line:
     if minor in kubernetes_versions.VERSIONS:
         return Line("cluster", CheckVerdict.OK, f"Kubernetes {version}")
     advice = (
-        f"its manifests are checked by the schemas of {kubernetes.nearest(minor)}; supported are "
-        f"{kubernetes_versions.RANGE}"
+        f"its manifests are checked by the schemas of {manifests.nearest_version(minor)}; "
+        f"supported are {kubernetes_versions.RANGE}"
     )
     return Line(
         "cluster",

@@ -1,4 +1,5 @@
-"""Whether the agents of a node fit on it, and the share of the node that they use.
+"""Agents that share a node: whether they fit on it, the share of it that they use, and conflicts
+over ports and files.
 
 The requests of other pods are unknown: an agent that does not fit beside the other agents never
 fits.
@@ -7,6 +8,7 @@ fits.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations
 from typing import Any, Final
 
 import msgspec
@@ -14,12 +16,13 @@ import msgspec
 from gitops_ds.apimachinery import capacity, daemonsets, node_eligibility, node_pools
 from gitops_ds.apimachinery.capacity import Amounts
 from gitops_ds.apimachinery.node_eligibility import Placement
-from gitops_ds.checks.engine.cluster_context import ClusterContext
-from gitops_ds.checks.engine.rule import POD, Violation, pod, section, template
+from gitops_ds.checks.engine.contexts import ClusterContext, pod_spec
+from gitops_ds.checks.engine.rule import POD, Violation, items, pod, section, template
 from gitops_ds.model.daemonset import RollingUpdate
 from gitops_ds.model.live import Census
 from gitops_ds.model.objects import Body, Key, Path
 from gitops_ds.model.plain_text import counted
+from gitops_ds.model.sources.bundle import Manifest
 
 _CONTAINERS: Final[Path] = (*POD, "containers")
 _MOST_OF_A_NODE: Final = 30  # per cent of a node's CPU, memory or pods, for all agents together
@@ -174,3 +177,87 @@ def _requested(spec: Mapping[str, Any]) -> Amounts:
         return capacity.requested(spec)
     except ValueError:  # DS010 reports invalid quantities
         return {"pods": 1000}
+
+
+# Shared paths: devices, file systems of the kernel, sockets and locks for several agents.
+_SHARED: Final = (
+    "/dev",
+    "/proc",
+    "/sys",
+    "/run",
+    "/var/run",
+    "/var/lib/kubelet",
+    "/lib/modules",
+    "/usr/lib/modules",
+)
+_MEETING_POINTS: Final = frozenset(("Socket", "CharDevice", "BlockDevice"))
+
+
+def ports_apart(fleet: ClusterContext) -> Iterator[Violation]:
+    """DS601: two agents use the same port of a node."""
+    if fleet.census is None:
+        return
+    ports = {
+        manifest.key: tuple(capacity.host_ports(pod_spec(manifest)))
+        for manifest, _ in fleet.placed()
+    }
+    with_ports = [manifest for manifest, _ in fleet.placed() if ports[manifest.key]]
+    for one, other in combinations(with_ports, 2):
+        shared = next(
+            (
+                port
+                for port in ports[one.key]
+                if any(capacity.clash(port, their) for their in ports[other.key])
+            ),
+            None,
+        )
+        nodes = fleet.eligible[one.key] & fleet.eligible[other.key] if shared else frozenset()
+        if shared and nodes:
+            where = node_pools.summary(nodes, fleet.census)
+            message = (
+                f"{other.key} uses the same host port {shared[2]}/{shared[0]}, and one of the two "
+                f"stays Pending on {where}"
+            )
+            yield Violation((*POD, "containers"), message, object=one.key, related=other.key)
+
+
+def paths_apart(fleet: ClusterContext) -> Iterator[Violation]:
+    """DS608: two agents write to the same path of a node."""
+    if fleet.census is None:
+        return
+    written: dict[str, list[tuple[Manifest, int]]] = {}
+    for manifest, _ in fleet.placed():
+        for path, index in _written(pod_spec(manifest)).items():
+            written.setdefault(path, []).append((manifest, index))
+    for path, writers in sorted(written.items()):
+        for (one, index), (other, _) in combinations(writers, 2):
+            nodes = fleet.eligible[one.key] & fleet.eligible[other.key]
+            if nodes:
+                where = node_pools.summary(nodes, fleet.census)
+                message = (
+                    f"{other.key} writes to the host path {path} as well, on {where}: use separate "
+                    f"paths"
+                )
+                yield Violation(
+                    (*POD, "volumes", index, "hostPath"), message, object=one.key, related=other.key
+                )
+
+
+def _written(spec: Mapping[str, object]) -> dict[str, int]:
+    """The host paths that a container can write to, with the index of each volume."""
+    containers = (*items(spec.get("containers")), *items(spec.get("initContainers")))
+    mounts = [mount for container in containers for mount in items(container.get("volumeMounts"))]
+    writable = {mount.get("name") for mount in mounts if not mount.get("readOnly")}
+    paths = {}
+    for index, volume in enumerate(items(spec.get("volumes"))):
+        host = section(volume.get("hostPath"))
+        path = str(host.get("path") or "").rstrip("/")
+        shared = any(path == one or path.startswith(f"{one}/") for one in _SHARED)
+        if (
+            path
+            and volume.get("name") in writable
+            and host.get("type") not in _MEETING_POINTS
+            and not shared
+        ):
+            paths[path] = index
+    return paths
