@@ -17,6 +17,7 @@ from gitops_ds.model.values import replace
 from gitops_ds.simulator import NodeSpec, PodFault, Trouble
 from gitops_ds.simulator.faults import RequestFault, SimulatedRequest, failure, none
 from tests.deployer.rollout_scene import NODES, POLICY, Scene, both, play
+from tests.deployer.test_loop import edit
 
 
 def spoil(scene: Scene, *faults: PodFault) -> None:
@@ -161,9 +162,7 @@ async def test_an_edit_of_the_template_during_a_rollout_is_corrected_and_restart
     await scene.until(lambda: len(scene.on("2")) == 2, 2)
     await asyncio.sleep(30)
     uids = {pod.uid for _, pod in scene.pods().values()}
-    containers = [{"name": "agent", "image": "example.com/agent:9"}]
-    patch = {"spec": {"template": {"spec": {"containers": containers}}}}
-    await scene.cluster.patch(DAEMONSET, "default", "agent", patch)
+    await edit(scene.cluster)
     await asyncio.sleep(50)
     assert await scene.tag() == "1"
     assert {pod.uid for _, pod in scene.pods().values()} == uids
