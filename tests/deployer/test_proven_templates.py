@@ -17,9 +17,8 @@ from gitops_ds.model.skip_reasons import DriftPolicy
 from gitops_ds.model.values import replace
 from gitops_ds.plan.options import ApplyOptions
 from gitops_ds.simulator import NodeSpec, PodFault, Trouble
-from tests.deployer.rollout_scene import NODES, POLICY, Scene, both, play
+from tests.deployer.rollout_scene import NODES, POLICY, Scene, both, ends, play, spoil
 from tests.deployer.test_loop import edit
-from tests.deployer.test_rollout_faults import ends, spoil
 
 CANARY = 2
 
@@ -262,6 +261,10 @@ async def test_no_gated_pod_remains_after_its_rollout(scene: Scene, /, change: s
     await asyncio.sleep(60)
     assert not gated(scene) & before
     await ends(scene, "2")
+    if change.startswith("policy"):
+        body = await scene.daemonset()
+        assert body["spec"]["updateStrategy"]["type"] == "RollingUpdate"
+        assert names.ROLLOUT_POLICY not in body["metadata"]["annotations"]
 
 
 @both
