@@ -74,7 +74,7 @@ class DeleteCause(StrEnum):
 
 class CreatePod(msgspec.Struct, frozen=True):
     """A pod for a node. The name is made from `seed`, which depends on the observed pods of the
-    node (`gitops_ds.daemonset.pod_changes.name`).
+    node (`gitops_ds.daemonset.pod_changes.pod_name`).
     """
 
     node: str

@@ -222,7 +222,7 @@ def schemas_of(version: str) -> Schemas:
 
 
 def nearest_version(version: str) -> str:
-    """The supported version for a declared one: the same, otherwise the nearest_version."""
+    """The supported version for a declared one: the same, otherwise the nearest."""
     if version in kubernetes_versions.VERSIONS:
         return version
     try:
