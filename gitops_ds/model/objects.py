@@ -1,13 +1,15 @@
 """The names of objects: the kind that an API server serves, the key of one object, a path into its
-body.
+body, the hash of its content.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from typing import Any, Final, NewType
 
 import msgspec
+import orjson
 
 # A commit's full hexadecimal id, 40 (SHA-1) or 64 (SHA-256) characters. For a template from an
 # object of the cluster it is `configmap/NAMESPACE/NAME@RESOURCEVERSION`, and for all such templates
@@ -150,3 +152,8 @@ def version_number(version: str) -> int:
     Versions are compared: https://kubernetes.io/docs/reference/using-api/api-concepts/
     """
     return int(version) if version.isascii() and version.isdigit() else 0
+
+
+def digest_of(value: Any) -> Digest:
+    """sha256 of the value's JSON with sorted keys, in hexadecimal."""
+    return Digest(hashlib.sha256(orjson.dumps(value, option=orjson.OPT_SORT_KEYS)).hexdigest())

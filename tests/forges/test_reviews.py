@@ -17,9 +17,9 @@ from gitops_ds.forges.client import Forge
 from gitops_ds.forges.contract import ForgeKind, ForgeRequest, RequestPurpose
 from gitops_ds.forges.forge_access import ForgeAccess, ForgeToken
 from gitops_ds.forges.reviews import ApprovingReview, ReviewReader
-from gitops_ds.git.approval_commits import ChangedFiles
+from gitops_ds.git.branch_history import ChangedFiles
 from gitops_ds.model.objects import CommitId, Key
-from gitops_ds.model.rollouts.stage_approval import Approver, StageApproval, WaitingStage
+from gitops_ds.model.rollouts.staged_rollout import Approver, StageApproval, WaitingStage
 from gitops_ds.service.rollouts import review_approvals
 from tests.forges import servers
 

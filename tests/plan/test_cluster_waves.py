@@ -8,8 +8,12 @@ from hypothesis import strategies as st
 
 from gitops_ds.model.objects import CommitId
 from gitops_ds.model.rollouts import cluster_report
-from gitops_ds.model.rollouts.cluster_order import ClusterOrder
-from gitops_ds.model.rollouts.cluster_report import ClusterReport, ClusterState, ProvedCommit
+from gitops_ds.model.rollouts.cluster_report import (
+    ClusterOrder,
+    ClusterReport,
+    ClusterState,
+    ProvedCommit,
+)
 from gitops_ds.model.values import replace
 from gitops_ds.plan.rollouts import cluster_waves
 from gitops_ds.plan.rollouts.cluster_waves import ClusterReports

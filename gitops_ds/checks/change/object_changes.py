@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from gitops_ds.apimachinery import capacity, label_selector, node_groups
+from gitops_ds.apimachinery import capacity, label_selector, node_pools
 from gitops_ds.checks.change import regressions
 from gitops_ds.checks.engine.contexts import ChangeRule, ChangeSides
 from gitops_ds.checks.engine.rule import POD, Violation, pod, section
@@ -38,7 +38,7 @@ def within_budget(sides: ChangeSides) -> Iterator[Violation]:
                 total, each = regressions.amount(resource, more), regressions.amount(resource, now)
                 message = (
                     f"+{total} of {resource} over the cluster: {each} on each of "
-                    f"{node_groups.summary(nodes, sides.census, shown=0)}"
+                    f"{node_pools.summary(nodes, sides.census, shown=0)}"
                 )
                 yield Violation((*POD, "containers"), message, object=key)
 
@@ -60,7 +60,7 @@ def keeps_its_nodes(sides: ChangeSides) -> Iterator[Violation]:
             lost <= sides.after.eligible.get(other, frozenset()) for other in _siblings(key, sides)
         ):
             message = (
-                f"{node_groups.summary(lost, sides.census)} {'lose' if len(lost) > 1 else 'loses'} "
+                f"{node_pools.summary(lost, sides.census)} {'lose' if len(lost) > 1 else 'loses'} "
                 f"the agent"
             )
             yield Violation(POD, message, object=key)
@@ -83,7 +83,7 @@ def matches_the_base(sides: ChangeSides) -> Iterator[Violation]:
     for key, paths in sides.drift.items():
         manifest, was = sides.head.get(key), sides.base.get(key)
         if paths and (manifest is None or was is None or manifest.digest != was.digest):
-            fields = node_groups.listed([show_path(path) for path in paths])
+            fields = node_pools.listed([show_path(path) for path in paths])
             message = (
                 f"{fields} changed in the cluster: the merge reverts that, or fails with a conflict"
             )

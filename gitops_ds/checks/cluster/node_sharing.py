@@ -13,13 +13,13 @@ from typing import Any, Final
 
 import msgspec
 
-from gitops_ds.apimachinery import capacity, daemonsets, node_eligibility, node_groups, node_pools
+from gitops_ds.apimachinery import capacity, daemonsets, node_eligibility, node_pools
 from gitops_ds.apimachinery.capacity import Amounts
 from gitops_ds.apimachinery.node_eligibility import Placement
 from gitops_ds.checks.engine.contexts import ClusterContext, pod_spec
 from gitops_ds.checks.engine.rule import POD, Violation, items, pod, section, template
-from gitops_ds.model.cluster_nodes import Census
 from gitops_ds.model.daemonset import RollingUpdate
+from gitops_ds.model.live import Census
 from gitops_ds.model.objects import Body, Key, Path
 from gitops_ds.model.plain_text import counted
 from gitops_ds.model.sources.bundle import Manifest
@@ -58,7 +58,7 @@ class Misfit(msgspec.Struct, frozen=True):
             if self.surging
             else "does not fit"
         )
-        return f"{when} on {node_groups.summary(self.nodes, census)} ({self.why})"
+        return f"{when} on {node_pools.summary(self.nodes, census)} ({self.why})"
 
 
 def misfits(fleet: ClusterContext) -> tuple[Misfit, ...]:
@@ -117,7 +117,7 @@ def leaves_room(fleet: ClusterContext) -> Iterator[Violation]:
             default=None,
         )
         if most is not None and fleet.census is not None:
-            where = node_groups.summary(nodes, fleet.census)
+            where = node_pools.summary(nodes, fleet.census)
             tenancy = counted(len(tenants), "agent requests", "agents together request")
             message = f"{tenancy} {share}% of the {resource} of {where}; this one requests the most"
             yield Violation(_CONTAINERS, message, object=most.key)
@@ -213,7 +213,7 @@ def ports_apart(fleet: ClusterContext) -> Iterator[Violation]:
         )
         nodes = fleet.eligible[one.key] & fleet.eligible[other.key] if shared else frozenset()
         if shared and nodes:
-            where = node_groups.summary(nodes, fleet.census)
+            where = node_pools.summary(nodes, fleet.census)
             message = (
                 f"{other.key} uses the same host port {shared[2]}/{shared[0]}, and one of the two "
                 f"stays Pending on {where}"
@@ -233,7 +233,7 @@ def paths_apart(fleet: ClusterContext) -> Iterator[Violation]:
         for (one, index), (other, _) in combinations(writers, 2):
             nodes = fleet.eligible[one.key] & fleet.eligible[other.key]
             if nodes:
-                where = node_groups.summary(nodes, fleet.census)
+                where = node_pools.summary(nodes, fleet.census)
                 message = (
                     f"{other.key} writes to the host path {path} as well, on {where}: use separate "
                     f"paths"

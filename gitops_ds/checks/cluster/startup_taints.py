@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from gitops_ds.apimachinery import daemonsets, label_selector, tolerations
+from gitops_ds.apimachinery import daemonsets, label_selector, node_eligibility
 from gitops_ds.checks.engine.contexts import ClusterContext, pod_labels, pod_spec
 from gitops_ds.checks.engine.rule import (
     POD,
@@ -124,17 +124,17 @@ def _texts(body: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
 
 _TOLERATIONS: Final[Path] = (*POD, "tolerations")
 ANNOTATION: Final[Path] = ("metadata", "annotations", names.REQUIRED_FOR_WORK)
-_ANY_EFFECT: Final = (tolerations.NO_SCHEDULE, tolerations.NO_EXECUTE)
+_ANY_EFFECT: Final = (node_eligibility.NO_SCHEDULE, node_eligibility.NO_EXECUTE)
 
 
 def untolerated(pod: Spec, taints: Iterable[Taint]) -> list[Taint]:
     """The taints with a fixed effect that the agent's pods do not tolerate."""
-    of_pod = tolerations.of_daemon(pod)
+    of_pod = node_eligibility.daemon_tolerations(pod)
     return [
         taint
         for one in taints
         for taint in ([one] if one.effect else [Taint(one.key, effect) for effect in _ANY_EFFECT])
-        if tolerations.untolerated(of_pod, (taint,))
+        if node_eligibility.untolerated(of_pod, (taint,))
     ]
 
 

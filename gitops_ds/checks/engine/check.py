@@ -11,9 +11,9 @@ from gitops_ds.checks.engine.contexts import ClusterContext
 from gitops_ds.checks.engine.rule import Context, Rule, Violation, class_of, softened
 from gitops_ds.checks.schema import custom_rules, error_messages, manifests, repository_files
 from gitops_ds.checks.schema.error_messages import TYPE, SchemaViolation
-from gitops_ds.model import content_hash, progress
+from gitops_ds.model import progress
 from gitops_ds.model.finding import Finding, Place, Severity
-from gitops_ds.model.objects import Key
+from gitops_ds.model.objects import Key, digest_of
 from gitops_ds.model.sources.bundle import Bundle, Custom, Manifest
 from gitops_ds.model.sources.source_tree import Files, SourceTree
 from gitops_ds.model.values import replace
@@ -142,7 +142,7 @@ def circumstances(bundle: Bundle) -> str:
     """A digest of the inputs of an object's findings, except its body and the repository's own
     rules.
     """
-    return content_hash.digest(
+    return digest_of(
         repr((bundle.cluster.kubernetes, bundle.profile, sorted(bundle.rules.items())))
     )
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import msgspec
 
-from gitops_ds.apimachinery import node_eligibility, node_groups
+from gitops_ds.apimachinery import node_eligibility, node_pools
 from gitops_ds.apimachinery.node_eligibility import Placement, Placer
 from gitops_ds.checks.engine.rule import Rule, pod, section, template
-from gitops_ds.model.cluster_nodes import Census
+from gitops_ds.model.live import Census
 from gitops_ds.model.objects import Body, Key, Path
 from gitops_ds.model.sources.bundle import Alternatives, ClusterFacts, Manifest
 
@@ -45,10 +45,10 @@ class ClusterContext:
         return {one.key: node_eligibility.read(template(one.body)) for one in self.daemonsets}
 
     @cached_property
-    def groups(self) -> node_groups.Groups:
+    def groups(self) -> node_pools.Groups:
         """The nodes in groups whose labels and taints no DaemonSet distinguishes."""
-        return node_groups.groups(
-            self.census.nodes if self.census else (), node_groups.keys_of(self.placers.values())
+        return node_pools.equal_groups(
+            self.census.nodes if self.census else (), node_pools.keys_of(self.placers.values())
         )
 
     @cached_property
@@ -62,7 +62,7 @@ class ClusterContext:
             return {}
         return {
             key: frozenset(
-                node.name for node in node_groups.placed(placer, self.groups)[Placement.RUN]
+                node.name for node in node_pools.placed(placer, self.groups)[Placement.RUN]
             )
             for key, placer in self.placers.items()
             if key not in self.unknown
@@ -77,7 +77,7 @@ class ClusterContext:
         return frozenset(
             key
             for key, placer in self.placers.items()
-            if node_groups.keys_of([placer]) - census.keys
+            if node_pools.keys_of([placer]) - census.keys
             or placer.node_name
             or any(term.names for term in placer.terms or ())
         )

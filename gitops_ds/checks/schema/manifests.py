@@ -1,6 +1,6 @@
 """The strict schemas of Kubernetes, compiled, and the violations of those of each declared version.
 
-The data is in apimachinery/openapi.py.
+The data is in apimachinery/kubernetes_types.py.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from gitops_ds.apimachinery import kubernetes_versions, openapi
+from gitops_ds.apimachinery import kubernetes_types, kubernetes_versions
 from gitops_ds.checks.engine import phrases, rule
 from gitops_ds.checks.engine.rule import ObjectRule, advice, no_violations, refused
 from gitops_ds.checks.schema import error_messages, fastcheck
@@ -215,12 +215,14 @@ class Schemas(msgspec.Struct, frozen=True):
 @cache
 def schemas_of(version: str) -> Schemas:
     """The schemas of a version in VERSIONS."""
-    definitions = openapi.definitions(version)
-    return Schemas(version, definitions, openapi.kinds(version), fastcheck.Checks(definitions))
+    definitions = kubernetes_types.definitions(version)
+    return Schemas(
+        version, definitions, kubernetes_types.kinds(version), fastcheck.Checks(definitions)
+    )
 
 
 def nearest_version(version: str) -> str:
-    """The supported version for a declared one: the same, otherwise the nearest_version."""
+    """The supported version for a declared one: the same, otherwise the nearest."""
     if version in kubernetes_versions.VERSIONS:
         return version
     try:

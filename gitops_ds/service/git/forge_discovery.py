@@ -14,7 +14,7 @@ from gitops_ds.forges import forge_access
 from gitops_ds.forges.contract import ForgeKind
 from gitops_ds.forges.forge_access import ForgeAccess, ForgeToken
 from gitops_ds.git.address import Address, Scheme
-from gitops_ds.settings import named_files
+from gitops_ds.settings import base
 
 if TYPE_CHECKING:  # commands import this module without the settings of the service
     from gitops_ds.settings.notify import ForgeSettings
@@ -83,7 +83,7 @@ def access_of(where: Address, forge: ForgeSettings) -> ForgeAccess:
     """The forge, and the token in its file. Raises SettingsError."""
     found = of_settings(where, forge)
     try:
-        token = named_files.read(_TOKEN, forge.token_file).decode("ascii").strip()
+        token = base.read_file(_TOKEN, forge.token_file).decode("ascii").strip()
     except UnicodeDecodeError:
         token = ""
     if not token or not token.isprintable() or " " in token:

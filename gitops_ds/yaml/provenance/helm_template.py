@@ -18,7 +18,7 @@ import msgspec
 
 from gitops_ds.model.objects import MISSING, Path, value_at
 from gitops_ds.model.sources.bundle import Pointer
-from gitops_ds.model.sources.chart import Places
+from gitops_ds.model.sources.source_tree import Places
 
 _KEY = re.compile(r"""("[^"]+"|'[^']+'|[\w./-][^:#{}"']*?)\s*:(?:\s+(.*)|$)""")
 _BLOCK = re.compile(r"[|>][+-]?[0-9]?[+-]?(?:\s+#.*)?")
