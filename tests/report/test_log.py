@@ -8,7 +8,7 @@ from gitops_ds.errors import Forbidden
 from gitops_ds.model.decision import Action, Adopt, CreatePod, DeleteCause, DeletePod
 from gitops_ds.model.events import agents, base
 from gitops_ds.model.events.definition import Level
-from gitops_ds.model.health import Health, HealthState, LossCause, NodeLoss
+from gitops_ds.model.health import Health, HealthState
 from gitops_ds.telemetry import log_lines
 from tests.report.events import AGENT, COMMIT, POD, concrete, samples
 
