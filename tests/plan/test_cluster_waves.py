@@ -95,6 +95,16 @@ ROLLING = report(ClusterState.PROGRESSING, proved=((OLD, NOW - 7200),))
             known(report(proved=((OLD, NOW),), applied=OLD, newest=OLD, at=NOW - 10_800)),
             "it has commit 111111111111, not 222222222222 yet; its last report is 3.0 h old",
         ),
+        (
+            0.0,
+            known(report(proved=(), applied=OLD, message="suspended", at=NOW - 901)),
+            "suspended; its last report is 15 min old",
+        ),
+        (
+            0.0,
+            known(report(proved=(), applied=OLD, message="suspended", at=NOW - 900)),
+            "suspended",
+        ),
         (0.0, known(), "it has published no report"),
         (
             0.0,
