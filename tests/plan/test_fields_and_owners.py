@@ -89,7 +89,7 @@ def test_a_list_is_compared_by_its_names_if_they_are_unique(
         {"labels": None},
     ],
 )
-def test_metadata_that_says_nothing_is_no_difference(metadata: dict[str, Any]) -> None:
+def test_empty_metadata_equals_absent_metadata(metadata: dict[str, Any]) -> None:
     assert diff.compare({"metadata": metadata}, {"metadata": {}}) == ()
 
 
