@@ -453,47 +453,22 @@ def test_without_a_cluster_the_rest_is_written_and_nothing_overwritten(tmp_path:
 def test_on_a_real_cluster_forbidden_requests_are_named(
     tmp_path: Path, control_plane: controlplane.ControlPlane
 ) -> None:
-    control_plane.kubectl("create", "serviceaccount", "dumper")
-    control_plane.kubectl(
-        "create",
-        "clusterrole",
-        "dumper",
-        "--verb=get,list",
-        "--resource=daemonsets.apps,nodes,configmaps",
+    role = ("--verb=get,list", "--resource=daemonsets.apps,nodes,configmaps")
+    control_plane.kubectl("create", "clusterrole", "dumper", *role)
+    restricted = program.account(
+        control_plane, "default", "dumper", "dumper", tmp_path / "kubeconfig"
     )
-    control_plane.kubectl(
-        "create",
-        "clusterrolebinding",
-        "dumper",
-        "--clusterrole=dumper",
-        "--serviceaccount=default:dumper",
-    )
-    config = json.loads(control_plane.kubeconfig.read_text())
-    config["users"][0]["user"] = {
-        "token": control_plane.kubectl("create", "token", "dumper").strip()
-    }
-    restricted = tmp_path / "kubeconfig"
-    restricted.write_text(json.dumps(config))
     few = dumped(tmp_path, "--file", "few.tar.gz", "--kubeconfig", str(restricted), "-o", "json")
     assert few.code == 0, few.err
     report = few.json
     assert {"daemonsets.json", "nodes.json"} <= set(report["parts"])
     assert any(line.startswith("pods: ") and "forbidden" in line for line in report["unread"])
-    all_of_it = dumped(
-        tmp_path,
-        "--file",
-        "all.tar.gz",
-        "--kubeconfig",
-        str(control_plane.kubeconfig),
-        "-o",
-        "json",
-    )
-    assert all_of_it.code == 0, all_of_it.err
-    found = all_of_it.json
-    assert {"pods.json", "leases.json", "events.json", "controllerrevisions.json"} <= set(
-        found["parts"]
-    )
-    assert [line.partition(":")[0] for line in found["unread"]] == ["logs and metrics"]
+    there = ("--kubeconfig", str(control_plane.kubeconfig))
+    whole = dumped(tmp_path, "--file", "all.tar.gz", *there, "-o", "json")
+    assert whole.code == 0, whole.err
+    wanted = {"pods.json", "leases.json", "events.json", "controllerrevisions.json"}
+    assert wanted <= set(whole.json["parts"])
+    assert [line.partition(":")[0] for line in whole.json["unread"]] == ["logs and metrics"]
 
 
 def test_the_versions_are_of_every_library_that_the_program_needs() -> None:
