@@ -12,11 +12,10 @@ from click.testing import CliRunner
 
 from gitops_ds import cli
 from gitops_ds.checks.schema import repository_files
-from tests.commands.test_what_a_change_does import Change, asking, inventory, node
+from tests.commands.test_what_a_change_does import CLUSTER, Change, asking, inventory, node
 from tests.plan.world import daemonset
 
 AGENT, POLICY = "agents/a/daemonset.json", "agents/a/rollout.yaml"
-CLUSTER = "environment: x\nnamespace: logging\n"
 POOLS = """pools:
   general: {match: [{key: pool, in: [general]}], nodes: 8}
   gpu: {match: [{key: pool, in: [gpu]}], nodes: 2}

@@ -14,6 +14,7 @@ from click.testing import CliRunner, Result
 
 from gitops_ds import cli
 from gitops_ds.checks.schema import repository_files
+from gitops_ds.errors import RevisionUnknown
 from tests import gitservers
 from tests.plan.world import config_map, daemonset
 
@@ -91,6 +92,7 @@ def change(tmp_path: Path) -> Change:
     return Change(tmp_path)
 
 
+CLUSTER = "environment: x\nnamespace: logging\n"
 SETTINGS = {"gitops-ds.yaml": "version: v1\n", "environments/x.yaml": "{}\n"}
 AGENT = "agents/agent/daemonset.yaml"
 
@@ -138,7 +140,7 @@ def test_nodes_that_change_sides_are_named(change: Change, tmp_path: Path) -> No
     assert "note: 3 nodes, from the cluster or its snapshot\n" in text
 
 
-def test_a_rollout_without_progress_reports_the_cause(change: Change, tmp_path: Path) -> None:
+def test_a_rollout_is_simulated_on_the_known_nodes(change: Change, tmp_path: Path) -> None:
     file = inventory(tmp_path, node("node-a"), node("node-b", ready=False))
     slow = {"updateStrategy": {"rollingUpdate": {"maxUnavailable": 1}}}
     sides = [asking("50m", "64Mi", image=f"registry.example.com/agent:{tag}") for tag in (1, 2)]
@@ -153,6 +155,13 @@ def test_a_rollout_without_progress_reports_the_cause(change: Change, tmp_path: 
     (group,) = change.report("--snapshot", file)["changes"]
     assert group["changes"][0]["rehearsal"]["notReady"] == ["node-b"]
     assert group["changes"][0]["rehearsal"]["waiting"] == ["node-a", "node-b"]
+    well = inventory(tmp_path, *(node(f"node-{number}") for number in range(3)))
+    assert (
+        "takes about 105 s in 3 steps, at most 1 node at once without it, if a pod takes 30 s to "
+        "start and 5 s to stop" in change.check("--snapshot", well).stdout
+    )
+    (group,) = change.report("--snapshot", well)["changes"]
+    assert group["changes"][0]["rehearsal"]["steps"] == 3
 
 
 def reading(name: str) -> dict[str, Any]:
@@ -263,9 +272,7 @@ def test_drift_is_shown_next_to_the_change_and_does_not_affect_the_verdict(
 
 
 def test_an_inventory_can_be_that_of_one_cluster(change: Change, tmp_path: Path) -> None:
-    clusters = {
-        f"clusters/{name}.yaml": "environment: x\nnamespace: logging\n" for name in ("eu", "us")
-    }
+    clusters = dict.fromkeys(("clusters/eu.yaml", "clusters/us.yaml"), CLUSTER)
     change.of(
         {**SETTINGS, **clusters, AGENT: asking("50m", "64Mi")}, {AGENT: asking("60m", "64Mi")}
     )
@@ -306,3 +313,46 @@ def test_agents_that_request_what_no_pool_declares_are_named(change: Change) -> 
     )
     assert "DS604" not in text
     assert "loses" not in text
+
+
+def test_later_commits_of_the_base_are_not_part_of_the_change(change: Change) -> None:
+    change.of({"a.json": asking("50m", "64Mi")}, {"a.json": asking("60m", "64Mi")})
+    change.upstream.git("checkout", "--quiet", "main")
+    change.upstream.commit({"other.json": json.dumps(daemonset("other"))})
+    change.upstream.git("checkout", "--quiet", "change")
+    (group,) = change.report()["changes"]
+    (one,) = group["changes"]
+    assert (one["operation"], one["object"]["name"]) == ("update", "agent")
+    assert one["rollout"] == {"from": 1, "to": 2, "knownAs": None, "restarts": []}
+
+
+def test_a_change_without_effect_has_no_changes(change: Change) -> None:
+    change.of({"a.json": asking("50m", "64Mi")}, {"README.md": "words"})
+    assert change.report()["changes"] == []
+
+
+def test_rules_evaluate_the_change(change: Change) -> None:
+    head = asking("50m", "64Mi")
+    labels = head["spec"]["template"]["metadata"]["labels"] = {"app": "else"}
+    head["spec"]["selector"]["matchLabels"] = labels
+    change.of({"a.json": asking("50m", "64Mi")}, {"a.json": head})
+    errors = [one for one in change.report()["findings"] if one["severity"] == "error"]
+    assert [one["rule"] for one in errors] == ["DS103"]
+    assert CliRunner().invoke(cli.cli, ["check", str(change.upstream.path)]).exit_code == 0
+
+
+def test_a_base_that_does_not_exist_is_reported(change: Change) -> None:
+    change.upstream.commit({"a.json": json.dumps(daemonset())})
+    words = ["check", str(change.upstream.path), "--base", "nowhere"]
+    error = CliRunner().invoke(cli.cli, words, standalone_mode=False).exception
+    assert isinstance(error, RevisionUnknown)
+    assert "nowhere" in str(error)
+
+
+def test_clusters_with_the_same_change_are_reported_together(change: Change) -> None:
+    clusters = dict.fromkeys(("clusters/a.yaml", "clusters/b.yaml"), CLUSTER)
+    change.of(
+        {**SETTINGS, **clusters, AGENT: asking("50m", "64Mi")}, {AGENT: asking("60m", "64Mi")}
+    )
+    assert [group["clusters"] for group in change.report()["changes"]] == [["a", "b"]]
+    assert [group["clusters"] for group in change.report("--cluster", "b")["changes"]] == [["b"]]
