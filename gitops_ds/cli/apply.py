@@ -74,12 +74,8 @@ class ApplyArgs(options.RepositoryArgs, options.ConnectionArgs, options.CommonAr
 @options.output("text", "json")
 @options.common
 @options.typed(ApplyArgs)
-def apply(args: ApplyArgs) -> int:
+async def apply(args: ApplyArgs) -> int:
     """Fetch, check, plan and apply a commit. Exits 1 if an object of the commit was not applied."""
-    return options.run(_apply(args))
-
-
-async def _apply(args: ApplyArgs) -> int:
     from gitops_ds.client import connect
     from gitops_ds.commands import plan as plan_command
     from gitops_ds.pipeline import open_repository

@@ -64,7 +64,7 @@ class ApproveArgs(requests.ServiceArgs):
 )
 @requests.service
 @options.typed(ApproveArgs)
-def approve(args: ApproveArgs) -> int:
+async def approve(args: ApproveArgs) -> int:
     """Approve the plan with this hash, and no other; or STAGE of the rollout of ds/NAME, of the
     present target and no other.
     """
@@ -76,8 +76,8 @@ def approve(args: ApproveArgs) -> int:
     if not args.commit and (args.push or args.branch):
         raise click.UsageError("--push and --branch need --commit")
     if args.commit:
-        return options.run(_commit_approval(args))
-    return options.run(_approve_stage(args) if is_stage else _approve(args))
+        return await _commit_approval(args)
+    return await (_approve_stage(args) if is_stage else _approve(args))
 
 
 async def _approve_stage(args: ApproveArgs) -> int:

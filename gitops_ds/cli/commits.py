@@ -63,7 +63,7 @@ class RollbackArgs(
 @options.output("text", "json")
 @options.common
 @options.typed(RollbackArgs)
-def rollback(args: RollbackArgs) -> int:
+async def rollback(args: RollbackArgs) -> int:
     """Write the revert commit (or the commit that restores the files) for ds/NAME; without --push
     or --pull-request print it only.
     """
@@ -71,10 +71,6 @@ def rollback(args: RollbackArgs) -> int:
         raise click.UsageError("--to-revision and --to-commit exclude each other")
     if args.wait and not args.push:
         raise click.UsageError("--wait requires --push")
-    return options.run(_rollback(args))
-
-
-async def _rollback(args: RollbackArgs) -> int:
     from gitops_ds import errors
     from gitops_ds.commands.commits import git_commit
     from gitops_ds.commands.commits import rollback as commands_rollback
@@ -139,14 +135,10 @@ class RestartArgs(commit_options.CommitArgs, options.CommitTargetArgs, options.C
 @options.output("text", "json")
 @options.common
 @options.typed(RestartArgs)
-def restart(args: RestartArgs) -> int:
+async def restart(args: RestartArgs) -> int:
     """Write the commit that restarts ds/NAME as `kubectl rollout restart` does; without --push
     print it only.
     """
-    return options.run(_restart(args))
-
-
-async def _restart(args: RestartArgs) -> int:
     from gitops_ds.commands.commits import git_commit
     from gitops_ds.commands.commits import restart as commands_restart
 
@@ -197,16 +189,12 @@ class DriftArgs(
 @options.output("text", "json")
 @options.common
 @options.typed(DriftArgs)
-def drift(args: DriftArgs) -> int:
+async def drift(args: DriftArgs) -> int:
     """Show fields that were changed in the cluster and their field managers; with --print or --push
     write the commit that keeps the changes.
     """
     if (args.push or args.only_print) and not args.name:
         raise click.UsageError("NAME is required with --push and --print: ds/NAME")
-    return options.run(_drift(args))
-
-
-async def _drift(args: DriftArgs) -> int:
     from gitops_ds.commands import plan as plan_command
     from gitops_ds.commands.commits import drift_commit, git_commit
     from gitops_ds.fleet import agents

@@ -62,13 +62,13 @@ class EventsArgs(list_options.ScopeArgs, options.ConnectionArgs, options.CommonA
 @list_options.output("text", "wide", "json", "yaml", "name")
 @options.common
 @options.typed(EventsArgs)
-def events(args: EventsArgs) -> int:
+async def events(args: EventsArgs) -> int:
     """List the Kubernetes Events of the service and the DaemonSet controller; with ds/NAME, of this
     DaemonSet only.
     """
     if args.watch and args.sort_by:
         raise click.UsageError("--watch and --sort-by exclude each other")
-    return options.run(_watch(args) if args.watch else _events(args))
+    return await (_watch(args) if args.watch else _events(args))
 
 
 async def _events(args: EventsArgs) -> int:

@@ -78,7 +78,7 @@ class GetArgs(list_options.ScopeArgs, options.ConnectionArgs, options.CommonArgs
 @list_options.output("text", "wide", "json", "yaml", "name")
 @options.common
 @options.typed(GetArgs)
-def get(args: GetArgs) -> int:
+async def get(args: GetArgs) -> int:
     """List DaemonSets as kubectl does, with COMMIT, STAGE and HEALTH, or all clusters.
 
     NAME is a name, ds/NAME, or the word ds before names; default: all DaemonSets. After the word
@@ -95,7 +95,7 @@ def get(args: GetArgs) -> int:
     if args.watch and args.sort_by:
         raise click.UsageError("--watch and --sort-by exclude each other")
     work = _all_clusters if args.all_clusters else _watch if args.watch else _get
-    return options.run((_nodes if args.of_nodes else work)(args))
+    return await (_nodes if args.of_nodes else work)(args)
 
 
 async def _all_clusters(args: GetArgs) -> int:

@@ -52,12 +52,8 @@ class HistoryArgs(list_options.ScopeArgs, options.ConnectionArgs, options.Common
 @list_options.output("text", "wide", "json", "yaml", "name")
 @options.common
 @options.typed(HistoryArgs)
-def history(args: HistoryArgs) -> int:
+async def history(args: HistoryArgs) -> int:
     """List the revisions of a DaemonSet with commit, author, time, change cause and nodes."""
-    return options.run(_history(args))
-
-
-async def _history(args: HistoryArgs) -> int:
     from gitops_ds.commands import history as commands_history
     from gitops_ds.fleet import agents as fleet_agents
     from gitops_ds.model import names, plain_text
@@ -182,14 +178,10 @@ class TraceArgs(options.ConnectionArgs, options.CommonArgs):
 @options.output("text", "json", "yaml")
 @options.common
 @options.typed(TraceArgs)
-def trace(args: TraceArgs) -> int:
+async def trace(args: TraceArgs) -> int:
     """Show pod, node, revision, commit, author, file and line for pod/NAME, node/NAME, ds/NAME or
     commit/SHA.
     """
-    return options.run(_trace(args))
-
-
-async def _trace(args: TraceArgs) -> int:
     from gitops_ds.commands import history as commands_history
     from gitops_ds.fleet import agents as fleet_agents
     from gitops_ds.pipeline import open_repository

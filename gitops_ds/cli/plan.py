@@ -96,7 +96,7 @@ class PlanArgs(ChangesArgs):
 @options.output("text", "json", "yaml", "markdown")
 @options.common
 @options.typed(PlanArgs)
-def plan(args: PlanArgs) -> int:
+async def plan(args: PlanArgs) -> int:
     """Show the changes of an apply: objects, fields, revisions, nodes; ends with the hash of the
     plan.
 
@@ -104,7 +104,7 @@ def plan(args: PlanArgs) -> int:
     commits only.
     """
     with simulation_named():
-        return options.run(_plan(args))
+        return await _plan(args)
 
 
 async def _plan(args: PlanArgs) -> int:
@@ -184,7 +184,7 @@ class DiffArgs(ChangesArgs):
 @options.option("--show-secrets", is_flag=True, help="Show secret values; by default ***.")
 @options.common
 @options.typed(DiffArgs)
-def diff(args: DiffArgs) -> int:
+async def diff(args: DiffArgs) -> int:
     """Show the changes of an apply as kubectl diff does: the live objects against the results of
     server-side dry runs, compared by `diff -u -N` or KUBECTL_EXTERNAL_DIFF.
 
@@ -192,7 +192,7 @@ def diff(args: DiffArgs) -> int:
     above 1 for an error.
     """
     with simulation_named():
-        return options.run(_diff(args))
+        return await _diff(args)
 
 
 class _Diffs(msgspec.Struct, frozen=True):

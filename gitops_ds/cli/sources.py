@@ -30,12 +30,8 @@ class SourcesArgs(options.ConnectionArgs, options.CommonArgs):
 @options.output("text", "wide", "json", "yaml", "name")
 @options.common
 @options.typed(SourcesArgs)
-def sources(args: SourcesArgs) -> int:
+async def sources(args: SourcesArgs) -> int:
     """List the followed repositories: newest commit, applied commit, condition, last fetch."""
-    return options.run(_sources(args))
-
-
-async def _sources(args: SourcesArgs) -> int:
     from gitops_ds.commands import sources as commands_sources
     from gitops_ds.model import names
 

@@ -38,12 +38,8 @@ class StatusArgs(list_options.ScopeArgs, options.ConnectionArgs, options.CommonA
 @list_options.output("text", "json", "yaml", "name")
 @options.common
 @options.typed(StatusArgs)
-def status(args: StatusArgs) -> int:
+async def status(args: StatusArgs) -> int:
     """Show one DaemonSet: its counts, its health and, with --nodes, every node."""
-    return options.run(_status(args))
-
-
-async def _status(args: StatusArgs) -> int:
     if not args.name:
         raise click.UsageError(
             "NAME is required: `gitops-ds get` lists the DaemonSets, `gitops-ds sources` the "
@@ -129,14 +125,10 @@ class WaitArgs(options.ConnectionArgs, options.CommonArgs):
 @options.output("text", "json")
 @options.common
 @options.typed(WaitArgs)
-def wait(args: WaitArgs) -> int:
+async def wait(args: WaitArgs) -> int:
     """Wait for the rollout of ds/NAME. Exits 0 when it is up to date and available on every
     eligible node, 1 if the rollout failed or timed out.
     """
-    return options.run(_wait(args))
-
-
-async def _wait(args: WaitArgs) -> int:
     from gitops_ds.cli.output import rollout_display
     from gitops_ds.commands import wait as commands_wait
     from gitops_ds.fleet import agents

@@ -43,14 +43,10 @@ class SupportDumpArgs(options.ConnectionArgs, options.CommonArgs):
 @options.output("text", "json")
 @options.common
 @options.typed(SupportDumpArgs)
-def support_dump(args: SupportDumpArgs) -> int:
+async def support_dump(args: SupportDumpArgs) -> int:
     """Write an archive of versions, settings, state, agents, nodes, events and logs for a bug
     report; secrets are redacted.
     """
-    return options.run(_support_dump(args))
-
-
-async def _support_dump(args: SupportDumpArgs) -> int:
     from gitops_ds import errors
     from gitops_ds.client.rest import HttpCluster
     from gitops_ds.commands.support_dump import archive, collect

@@ -36,14 +36,10 @@ class UninstallArgs(options.ConnectionArgs, options.CommonArgs):
 @options.output("text", "json")
 @options.common
 @options.typed(UninstallArgs)
-def uninstall(args: UninstallArgs) -> int:
+async def uninstall(args: UninstallArgs) -> int:
     """Remove labels, annotations, field ownership and state of gitops-ds from the cluster; no pod
     restarts.
     """
-    return options.run(_uninstall(args))
-
-
-async def _uninstall(args: UninstallArgs) -> int:
     from gitops_ds.commands import uninstall as commands_uninstall
 
     namespace = args.state_namespace
