@@ -76,9 +76,8 @@ async def rollback(args: RollbackArgs) -> int:
     from gitops_ds.commands.commits import rollback as commands_rollback
     from gitops_ds.fleet import agents as fleet_agents
 
-    connection = args.connection()
     async with args.open_cluster() as cluster:
-        agents = await fleet_agents.list_agents(cluster, connection.state_namespace, time.time())
+        agents = await fleet_agents.list_agents(cluster, args.state_namespace, time.time())
     agent = fleet_agents.find_agent(agents, args.name, args.namespace)
     fleet_agents.check_in_git(agent)
     target = await git_commit.on_server(args.repository_ref(), args.proposal(args.named_forge()))
@@ -246,7 +245,7 @@ def _show_drift(drifted: Mapping[Key, Drifted], args: DriftArgs) -> None:
             }
             for key, one in drifted.items()
         ]
-        options.show_json({"apiVersion": "gitops-ds.io/v1", "kind": "Drift", "items": items})
+        options.show_json(options.document("Drift", items=items))
         return
     for key, one in drifted.items():
         click.echo(f"{key} was {drift.words(one)}")

@@ -43,10 +43,9 @@ async def doctor(args: DoctorArgs) -> int:
     from gitops_ds.commands.doctor.result import CheckVerdict
     from gitops_ds.report import printable
 
-    connection = args.connection()
     repository = args.repository or args.directory
     doctor_options = result.DoctorOptions(
-        repository, args.path, args.settings, args.cluster, connection
+        repository, args.path, args.settings, args.cluster, args.connection()
     )
     lines = []
     colours = {CheckVerdict.OK: "green", CheckVerdict.WARNING: "yellow", CheckVerdict.BAD: "red"}

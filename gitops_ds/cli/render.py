@@ -139,14 +139,7 @@ async def explain(args: ExplainArgs) -> int:
             }
             for s in explanation.set_by
         ]
-        options.show_json(
-            {
-                "apiVersion": "gitops-ds.io/v1",
-                "kind": "Explanation",
-                "value": explanation.value,
-                "setBy": places,
-            }
-        )
+        options.show_json(options.document("Explanation", value=explanation.value, setBy=places))
         return 0
     import orjson
 

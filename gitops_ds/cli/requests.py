@@ -164,7 +164,6 @@ async def _suspend(args: SuspendArgs, *, suspended: bool) -> int:
 
 async def _suspend_agent(args: SuspendArgs, agent: str, *, suspended: bool) -> int:
     from gitops_ds.commands import service_requests
-    from gitops_ds.model import names
     from gitops_ds.model.objects import key_of
 
     async with args.open_cluster() as cluster:
@@ -173,13 +172,8 @@ async def _suspend_agent(args: SuspendArgs, agent: str, *, suspended: bool) -> i
         )
     if args.output == "json":
         key = key_of(done.body)
-        fields = {
-            "kind": "Steering",
-            "namespace": key.namespace,
-            "name": key.name,
-            "suspended": suspended,
-        }
-        options.show_json({"apiVersion": names.API_VERSION, **fields})
+        named = {"namespace": key.namespace, "name": key.name}
+        options.show_json(options.document("Steering", **named, suspended=suspended))
     else:
         words = done.words(suspended=suspended)
         click.echo(f"{words}: nothing is written to it" if suspended else words)

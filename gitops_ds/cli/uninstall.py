@@ -80,7 +80,7 @@ def _show(args: UninstallArgs, what: Any, *, handed_back: int) -> None:
             "objects": [str(key) for key in what.objects],
             "handedBack": handed_back,
         }
-        options.show_json({"apiVersion": "gitops-ds.io/v1", "kind": "Uninstall", **fields})
+        options.show_json(options.document("Uninstall", **fields))
         return
     for key in what.objects if args.dry_run else ():
         click.echo(f"would hand back {key}")

@@ -397,6 +397,11 @@ def show_json(document: Any) -> None:
     click.echo(orjson.dumps(document, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS))
 
 
+def document(kind: str, /, **fields: Any) -> dict[str, Any]:
+    """A document of gitops-ds of that kind."""
+    return {"apiVersion": "gitops-ds.io/v1", "kind": kind, **fields}
+
+
 def show_yaml(document: Any) -> None:
     """Prints the document as YAML."""
     from gitops_ds.yaml import writer
