@@ -16,7 +16,7 @@ from click.testing import CliRunner
 
 from gitops_ds import cli
 from gitops_ds.cli.parameters import options
-from tests.cli.commands import COMMANDS, OPTIONS
+from tests.cli.commands import COMMANDS, OPTIONS, invoked
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -87,7 +87,7 @@ def test_explain_takes_a_directory_inside_the_repository_beside_the_path_of_a_va
 ) -> None:
     value = "spec.updateStrategy.rollingUpdate.maxUnavailable"
     words = ["explain", "node-exporter", value, "-C", str(ROOT), option, "examples-repo"]
-    done = CliRunner().invoke(cli.cli, [*words, "--cluster", "eu-1"], standalone_mode=False)
+    done = invoked(*words, "--cluster", "eu-1")
     assert done.exception is None, done.output
     assert "agents/node-exporter/daemonset.yaml" in done.output
 

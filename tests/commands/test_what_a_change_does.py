@@ -10,12 +10,12 @@ from typing import Any
 
 import jsonschema
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
-from gitops_ds import cli
 from gitops_ds.checks.schema import repository_files
 from gitops_ds.errors import RevisionUnknown
 from tests import gitservers
+from tests.cli.commands import invoked
 from tests.plan.world import config_map, daemonset
 
 POOLS = """
@@ -69,12 +69,8 @@ class Change:
         self.upstream.commit({name: _text(content) for name, content in head.items()})
 
     def check(self, *arguments: str) -> Result:
-        done = CliRunner().invoke(
-            cli.cli,
-            ["check", str(self.upstream.path), "--base", "main", *arguments],
-            env={"GITHUB_ACTIONS": ""},
-        )
-        assert done.exception is None or isinstance(done.exception, SystemExit), done.output
+        done = invoked("check", self.upstream.path, "--base", "main", *arguments)
+        assert done.exception is None, done.output
         return done
 
     def report(self, *arguments: str) -> dict[str, Any]:
@@ -261,7 +257,7 @@ def test_drift_is_shown_next_to_the_change_and_does_not_affect_the_verdict(
     assert "DaemonSet logging/agent" in beside
     assert 'spec.updateStrategy.rollingUpdate.maxUnavailable: "50%" -> "10%"' in beside
     assert "minReadySeconds" not in beside
-    assert result.exit_code == 0
+    assert result.return_value == 0
     report = change.report("--snapshot", file)
     assert [field["live"] for field in report["drift"][0]["objects"][0]["fields"]] == ["50%"]
     assert not [finding for finding in report["findings"] if finding["rule"] == "DS708"]
@@ -338,13 +334,12 @@ def test_rules_evaluate_the_change(change: Change) -> None:
     change.of({"a.json": asking("50m", "64Mi")}, {"a.json": head})
     errors = [one for one in change.report()["findings"] if one["severity"] == "error"]
     assert [one["rule"] for one in errors] == ["DS103"]
-    assert CliRunner().invoke(cli.cli, ["check", str(change.upstream.path)]).exit_code == 0
+    assert invoked("check", change.upstream.path).return_value == 0
 
 
 def test_a_base_that_does_not_exist_is_reported(change: Change) -> None:
     change.upstream.commit({"a.json": json.dumps(daemonset())})
-    words = ["check", str(change.upstream.path), "--base", "nowhere"]
-    error = CliRunner().invoke(cli.cli, words, standalone_mode=False).exception
+    error = invoked("check", change.upstream.path, "--base", "nowhere").exception
     assert isinstance(error, RevisionUnknown)
     assert "nowhere" in str(error)
 
