@@ -119,11 +119,10 @@ async def _wait(args: ApplyArgs, result: AppliedCommit) -> None:
 
 def _apply_options(args: ApplyArgs) -> ApplyOptions:
     """The options of the reconciliation; an explicit revision may be an older commit."""
-    from gitops_ds.plan import prune
-    from gitops_ds.plan.options import ApplyOptions
+    from gitops_ds.plan.options import ApplyOptions, Guards
 
     return ApplyOptions(
-        prune.Guards(prune=args.prune),
+        Guards(prune=args.prune),
         args.adopt,
         args.force_conflicts,
         approved=args.approve,

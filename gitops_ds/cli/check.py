@@ -142,13 +142,12 @@ def check(args: CheckArgs) -> int:
 
 
 def _explain(rule: str) -> int:
-    from gitops_ds.checks import rule_pages
     from gitops_ds.checks.engine import catalogue
 
     name = rule.upper()
     if summary := catalogue.OF_FILES.get(name):
         click.echo(f"{name}: {summary} (docs/rules.md, Reading files)")
-    elif page := rule_pages.of(name):
+    elif page := catalogue.page_of(name):
         click.echo(page.text, nl=False)
     else:
         raise click.UsageError(f"--explain {rule}: no such rule; docs/rules.md lists all rules")
@@ -199,14 +198,14 @@ def _request(args: CheckArgs) -> _CheckRequest:
     from datetime import UTC, datetime
 
     from gitops_ds.commands.check import result_cache, shown_findings
-    from gitops_ds.model.sources.allowed_renderers import NOTHING
+    from gitops_ds.model.sources.repository_limits import NO_PROGRAMS
     from gitops_ds.pipeline import open_repository
 
     directory, files = shown_findings.apart(args.repository, args.files)
     if args.base_from and not args.base:
         raise click.UsageError("--base-from is the source of the base: set --base as well")
     directory = directory or args.directory
-    repository = open_repository.named(directory, args.path, args.allowed or NOTHING)
+    repository = open_repository.named(directory, args.path, args.allowed or NO_PROGRAMS)
     options.report_work_tree(repository, quiet=args.quiet or bool(directory))
     request = _CheckRequest(
         args,
@@ -274,7 +273,7 @@ async def _evaluate(request: _CheckRequest) -> tuple[Report, SourceTree, list[st
     """The report, its files, and the files without an object."""
     from gitops_ds.commands.check import parallel, run, shown_findings
     from gitops_ds.commands.check.model import CheckOptions
-    from gitops_ds.model.sources.cached_results import CachedResults
+    from gitops_ds.model.sources.source_tree import CachedResults
 
     args, cache = request.args, request.cache
     check_options = CheckOptions(

@@ -77,8 +77,7 @@ class ChangesArgs(options.RepositoryArgs, options.ConnectionArgs, options.Common
         """What is planned; prints which work tree is read."""
         from gitops_ds.commands.plan import ApplyTarget, PlanRequest
         from gitops_ds.pipeline import open_repository
-        from gitops_ds.plan import prune
-        from gitops_ds.plan.options import ApplyOptions
+        from gitops_ds.plan.options import ApplyOptions, Guards
 
         repository = self.repository_ref()
         quiet = self.quiet or bool(self.repository or self.directory)
@@ -89,7 +88,7 @@ class ChangesArgs(options.RepositoryArgs, options.ConnectionArgs, options.Common
             ApplyTarget(
                 self.cluster, self.namespace, self.connection(), self.snapshot, self.simulate
             ),
-            ApplyOptions(prune.Guards(prune=self.prune), self.adopt, self.force_conflicts),
+            ApplyOptions(Guards(prune=self.prune), self.adopt, self.force_conflicts),
         )
 
 

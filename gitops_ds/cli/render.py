@@ -11,7 +11,7 @@ from gitops_ds.cli.parameters import candidates, options
 from gitops_ds.model.values import replace
 
 if TYPE_CHECKING:  # --help imports none of these
-    from gitops_ds.model.sources.allowed_renderers import AllowedRenderers
+    from gitops_ds.model.sources.repository_limits import AllowedRenderers
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,7 +13,7 @@ from gitops_ds.cli.parameters import candidates, options
 
 if TYPE_CHECKING:  # --help imports none of these
     from gitops_ds.model.events.base import Event
-    from gitops_ds.model.sources.allowed_renderers import AllowedRenderers
+    from gitops_ds.model.sources.repository_limits import AllowedRenderers
     from gitops_ds.settings.repository import RepositorySettings
     from gitops_ds.settings.service import Service
 
@@ -127,7 +127,7 @@ async def _run(args: RunArgs) -> None:
 
 def _settings(args: RunArgs) -> Service:
     """The settings of the file, overridden by the options."""
-    from gitops_ds.controller.powers import Powers
+    from gitops_ds.model.decision import Powers
     from gitops_ds.model.values import replace
     from gitops_ds.settings import service as file
 

@@ -35,9 +35,9 @@ from gitops_ds.model.values import replace
 from gitops_ds.pipeline import open_repository, prepare
 from gitops_ds.pipeline.prepare import Prepared
 from gitops_ds.plan import object_owner, planner
+from gitops_ds.plan.object_owner import Stamp
 from gitops_ds.plan.options import ApplyOptions, PlanContext
-from gitops_ds.plan.rollouts import staging, target_words
-from gitops_ds.plan.tracking_labels import Stamp
+from gitops_ds.plan.rollouts import staging, targets
 
 
 class ApplyTarget(msgspec.Struct, frozen=True):
@@ -165,7 +165,7 @@ def planned(request: PlanRequest) -> SnapshotPlan:
     ours = {key for key, body in live.objects.items() if object_owner.labelled(body, stamp.owner)}
     context = PlanContext(stamp, request.options, inventory=ours)
     plan = planner.plan(bundle, live, context)
-    changes = target_words.over(plan.changes, staging.words(bundle, live, context))
+    changes = targets.with_words(plan.changes, staging.words(bundle, live, context))
     return SnapshotPlan(replace(plan, changes=changes), bundle, live, context)
 
 

@@ -21,6 +21,7 @@ from gitops_ds.model.events.rollouts import (
     StagePassed,
 )
 from gitops_ds.model.objects import POD, CommitId, Key
+from gitops_ds.model.rate_limits import TokenBucket
 from gitops_ds.model.rollouts.rollout_policy import RolloutPolicy
 from gitops_ds.model.rollouts.staged_rollout import (
     RolloutTarget,
@@ -28,7 +29,6 @@ from gitops_ds.model.rollouts.staged_rollout import (
     StagesDecision,
     StageState,
 )
-from gitops_ds.model.token_bucket import TokenBucket
 from gitops_ds.model.values import replace
 from gitops_ds.rollouts import (
     gate_requests,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from gitops_ds.model.backoff import Backoff
 from gitops_ds.model.live import Node
+from gitops_ds.model.rate_limits import Backoff
 
 FORGOTTEN_AFTER = 600.0  # seconds after a removal; later ones count as the first
 CONTESTED_AT = 3  # removals in a row; the first ones may be races

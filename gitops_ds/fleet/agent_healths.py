@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from gitops_ds import errors
-from gitops_ds.apimachinery import pod_cause, rollout_status
+from gitops_ds.apimachinery import daemonsets, pod_cause
 from gitops_ds.controller import pod_warnings
 from gitops_ds.fleet import health, staged_rollouts
 from gitops_ds.fleet.staged_rollouts import Assemble, StagedRollout
@@ -57,7 +57,7 @@ async def read(
 
 def _by_status(seen: Observation) -> Health:
     """The health without nodes, by the rule of `kubectl rollout status`."""
-    status = rollout_status.judge(seen.daemonset.raw)
+    status = daemonsets.rollout_status(seen.daemonset.raw)
     return Health(HealthState.HEALTHY if status.done else HealthState.PROGRESSING, status.message)
 
 

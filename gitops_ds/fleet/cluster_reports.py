@@ -18,8 +18,14 @@ from gitops_ds.model import names
 from gitops_ds.model.deployer_state import DeployerState
 from gitops_ds.model.health import HealthState
 from gitops_ds.model.objects import CommitId, Key, short
-from gitops_ds.model.rollouts.cluster_order import NO_ORDER, ClusterOrder
-from gitops_ds.model.rollouts.cluster_report import KEPT, ClusterReport, ClusterState, ProvedCommit
+from gitops_ds.model.rollouts.cluster_report import (
+    KEPT,
+    NO_ORDER,
+    ClusterOrder,
+    ClusterReport,
+    ClusterState,
+    ProvedCommit,
+)
 from gitops_ds.model.sources.source_status import Condition, SourceStatus
 from gitops_ds.model.values import replace
 from gitops_ds.plan.rollouts.cluster_waves import ClusterReports

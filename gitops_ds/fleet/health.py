@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from gitops_ds.apimachinery.rollouts import target_revisions
-from gitops_ds.daemonset import decide, status
+from gitops_ds.daemonset import decide
 from gitops_ds.daemonset.node_pods import NodePodLayout
 from gitops_ds.fleet import fault_attribution, staged_rollouts
 from gitops_ds.fleet.fault_attribution import JOINING, OUTDATED, FaultScope, NodeFaults
@@ -274,7 +274,7 @@ def node_counts(layout: NodePodLayout) -> Counts | None:
     seen = layout.seen
     if not seen.nodes:
         return None
-    counts, target = status.count(layout), None
+    counts, target = layout.counts(), None
     if names.ROLLOUT_POLICY in seen.daemonset.annotations:
         target = target_revisions.target_of(seen.daemonset, seen.revisions)
     if target is None:

@@ -16,11 +16,10 @@ from gitops_ds.fleet import agent_healths, agents, staged_rollouts
 from gitops_ds.fleet.agents import Agent
 from gitops_ds.fleet.status_writer import StatusWriter
 from gitops_ds.fleet.tracker import StatusTracker, WatchedController
-from gitops_ds.model.agent_status import AgentStatus, NodeLoss
 from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.deployer_state import DeployerState
 from gitops_ds.model.events.base import Emit, Event
-from gitops_ds.model.health import HealthState
+from gitops_ds.model.health import AgentStatus, HealthState, NodeLoss
 from gitops_ds.model.objects import Key
 from gitops_ds.model.sources.source_status import SourceStatus
 

@@ -20,7 +20,7 @@ from gitops_ds.fleet.agents import Agent
 from gitops_ds.fleet.cluster_reports import ClusterRow
 from gitops_ds.fleet.tracker import StatusTracker
 from gitops_ds.model.events.base import Event, WatchFailed
-from gitops_ds.model.events.cluster_waves import ReportsRead
+from gitops_ds.model.events.commits import ReportsRead
 from gitops_ds.model.events.deployer import GitTimed
 from gitops_ds.model.events.drift import DriftEvent
 from gitops_ds.model.events.startup_taints import NodeEvent

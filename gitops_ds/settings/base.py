@@ -14,7 +14,7 @@ import msgspec
 from gitops_ds import errors
 from gitops_ds.model import duration
 from gitops_ds.model.duration import Duration
-from gitops_ds.plan.prune import Limit
+from gitops_ds.plan.options import Limit
 
 NonEmptyText = Annotated[str, msgspec.Meta(min_length=1)]
 Positive = Annotated[int, msgspec.Meta(ge=1)]

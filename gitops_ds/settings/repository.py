@@ -10,7 +10,7 @@ import msgspec
 
 from gitops_ds.errors import SettingsError
 from gitops_ds.model.duration import Duration
-from gitops_ds.model.rollouts.stage_approval import Approver
+from gitops_ds.model.rollouts.staged_rollout import Approver
 from gitops_ds.model.sources.signatures import Mode
 from gitops_ds.settings.apply import RepositoryApplySettings
 from gitops_ds.settings.base import (

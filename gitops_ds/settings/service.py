@@ -16,13 +16,13 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from gitops_ds.client.leader_election import LeaseTiming
-from gitops_ds.controller.powers import Powers
 from gitops_ds.deployer.templates.template_selector import TemplateSelector
 from gitops_ds.errors import SettingsError
+from gitops_ds.model.decision import Powers
 from gitops_ds.model.duration import Duration
 from gitops_ds.model.objects import CONFIG_MAP, SECRET
-from gitops_ds.model.sources import allowed_renderers
-from gitops_ds.model.sources.allowed_renderers import AllowedRenderers
+from gitops_ds.model.sources import repository_limits
+from gitops_ds.model.sources.repository_limits import AllowedRenderers
 from gitops_ds.model.values import replace
 from gitops_ds.plan.options import ApplyOptions
 from gitops_ds.settings.apply import ApplySettings
@@ -272,7 +272,7 @@ class Service(SettingsFile, frozen=True, kw_only=True):
     def allowed(self) -> AllowedRenderers:
         """The programs that may render the files of a commit."""
         return replace(
-            allowed_renderers.parse(self.render.allow), seconds=float(self.render.timeout)
+            repository_limits.parse_allowed(self.render.allow), seconds=float(self.render.timeout)
         )
 
     @property

@@ -8,14 +8,13 @@ import pytest
 
 from gitops_ds.apimachinery.rollouts import halted_templates
 from gitops_ds.commands import service_requests
-from gitops_ds.controller.powers import Powers
 from gitops_ds.model import names
+from gitops_ds.model.decision import Powers
 from gitops_ds.model.events.rollouts import RolloutHeld
 from gitops_ds.model.objects import CONTROLLER_REVISION, Body
 from gitops_ds.simulator import PodFault, Trouble
 from tests.deployer import rollout_scene
-from tests.deployer.rollout_scene import NODES, Scene, both
-from tests.deployer.test_rollout_faults import ends, spoil
+from tests.deployer.rollout_scene import NODES, Scene, both, ends, spoil
 
 play = rollout_scene.play
 
@@ -74,14 +73,6 @@ async def test_a_halt_keeps_the_commit_that_ended_it_and_has_none_before(scene: 
     scene.push("4")
     await ends(scene, "4")
     assert ended(await scene.daemonset()) == [scene.history.id(2)]
-
-
-@pytest.mark.sampled
-@both
-async def test_another_template_is_not_held(scene: Scene, /, powers: Powers) -> None:
-    await halted(scene)
-    scene.push("3")
-    await ends(scene, "3")
 
 
 async def test_a_release_of_the_halted_rollout_resumes_it(scene: Scene, /) -> None:

@@ -191,7 +191,7 @@ async def test_without_a_service_nothing_is_in_sync_and_no_commit_is_claimed_for
     assert await sync(scene) == ("Unknown", agents.UNFOLLOWED)
     [agent] = await agents.list_agents(scene.cluster, "gitops-ds", virtual_time.clock()())
     assert agents.commit_of(agent) == scene.history.id(0)
-    await edit(scene, "3")
+    await edit(scene.cluster, "3")
     [agent] = await agents.list_agents(scene.cluster, "gitops-ds", virtual_time.clock()())
     assert agents.commit_of(agent) == ""
 

@@ -18,8 +18,14 @@ from gitops_ds.model.deployer_state import DeployerState, Generation
 from gitops_ds.model.health import Health
 from gitops_ds.model.objects import CommitId
 from gitops_ds.model.rollouts import cluster_report
-from gitops_ds.model.rollouts.cluster_order import NO_ORDER, ClusterOrder
-from gitops_ds.model.rollouts.cluster_report import KEPT, ClusterReport, ClusterState, ProvedCommit
+from gitops_ds.model.rollouts.cluster_report import (
+    KEPT,
+    NO_ORDER,
+    ClusterOrder,
+    ClusterReport,
+    ClusterState,
+    ProvedCommit,
+)
 from gitops_ds.model.sources.source_status import Condition, SourceStatus
 from gitops_ds.model.values import replace
 from gitops_ds.plan.rollouts import cluster_waves

@@ -13,11 +13,11 @@ import pytest
 
 from gitops_ds import errors
 from gitops_ds.apimachinery import timestamps
-from gitops_ds.controller.powers import Powers
 from gitops_ds.fleet import agent_healths, agents, reporter
 from gitops_ds.fleet.reporter import PodCreateFailureWatcher
 from gitops_ds.fleet.tracker import StatusTracker
 from gitops_ds.model.cluster import Listing, Selection
+from gitops_ds.model.decision import Powers
 from gitops_ds.model.health import Blame, HealthState
 from gitops_ds.model.objects import DAEMONSET, EVENT, Body, Resource
 from gitops_ds.simulator import virtual_time

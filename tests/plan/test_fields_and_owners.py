@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.apimachinery.rollouts import edited_annotations
+from gitops_ds.apimachinery.rollouts import rollout_annotations
 from gitops_ds.model import names
 from gitops_ds.model.change import Author, FieldChange
 from gitops_ds.model.objects import ListMember
@@ -79,6 +79,18 @@ def test_a_list_is_compared_by_its_names_if_they_are_unique(
     old: list[Any], new: list[Any], paths: list[tuple[Any, ...]]
 ) -> None:
     assert [change.path for change in diff.compare(items(*old), items(*new))] == paths
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        {"annotations": {names.TEMPLATE_GENERATION: "2"}},
+        {"annotations": {}, "labels": {}},
+        {"labels": None},
+    ],
+)
+def test_metadata_that_says_nothing_is_no_difference(metadata: dict[str, Any]) -> None:
+    assert diff.compare({"metadata": metadata}, {"metadata": {}}) == ()
 
 
 AGENT = {"name": "agent", "args": ["-v"], "image": "a:1"}
@@ -182,7 +194,7 @@ def test_a_migration_leaves_the_annotations_that_a_rollout_reads_with_their_writ
     assert [(one["manager"], one["fieldsV1"]) for one in rest] == [("kubectl-replace", foreign)]
     live["metadata"] |= {"managedFields": rest, "annotations": {names.PROVEN: "{}"}}
     assert not ownership.needs_migration(live)
-    assert [*edited_annotations.foreign(live, names.READ_BY_ROLLOUTS)] == [names.PROVEN]
+    assert [*rollout_annotations.foreign(live, names.READ_BY_ROLLOUTS)] == [names.PROVEN]
 
 
 MARKS: dict[str, dict[str, dict[str, str]]] = {

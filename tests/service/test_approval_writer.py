@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import pytest
 
-from gitops_ds.apimachinery.rollouts import approval_annotations
+from gitops_ds.apimachinery.rollouts import rollout_annotations
 from gitops_ds.client.supervisor import ended
 from gitops_ds.commands import rollout_approvals
 from gitops_ds.commands.commits import git_commit
@@ -23,11 +23,10 @@ from gitops_ds.git.repository import Repository
 from gitops_ds.model import names
 from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.events.base import Event
-from gitops_ds.model.events.stage_approvals import ApprovalFailed, StageApproved
+from gitops_ds.model.events.rollouts import ApprovalFailed, StageApproved
 from gitops_ds.model.objects import CommitId, Key
 from gitops_ds.model.rollouts.halted_rollout import AppliedRollouts
-from gitops_ds.model.rollouts.stage_approval import WaitingStage
-from gitops_ds.model.rollouts.staged_rollout import RolloutTarget
+from gitops_ds.model.rollouts.staged_rollout import RolloutTarget, WaitingStage
 from gitops_ds.model.values import replace
 from gitops_ds.pipeline import open_repository
 from gitops_ds.service.rollouts.approval_writer import ApprovalContext, ApprovalWriter
@@ -105,7 +104,9 @@ class Scene:
                     await looked.wait()
             finally:
                 await ended(task)
-        found = [approval_annotations.decoded(one[names.APPROVALS]) for one in cluster.found]
+        found = [
+            rollout_annotations.decoded_approvals(one[names.APPROVALS]) for one in cluster.found
+        ]
         return (found[-1][0].by if found and found[-1] else ""), events
 
 

@@ -69,7 +69,7 @@ FAULTS: dict[str, dict[str, tuple[str, ...]]] = {
         ),
     },
     "what is created and vanishes is created again at once": {
-        "gitops_ds.daemonset.pending_writes": ("often = often or count > OFTEN", "pass"),
+        "gitops_ds.daemonset.memory": ("often = often or count > OFTEN", "pass"),
     },
     "what carries the owner's label is deleted, regardless of its writer": {
         "gitops_ds.plan.object_owner": (
@@ -95,7 +95,7 @@ FAULTS: dict[str, dict[str, tuple[str, ...]]] = {
         ),
     },
     "drift that returns is corrected at once, indefinitely": {
-        "gitops_ds.plan.drift_damping": ("if now < row.at + row.wait)", "if False)"),
+        "gitops_ds.plan.drift": ("if now < row.at + row.wait)", "if False)"),
     },
     "a change in the cluster asks Git": {
         "gitops_ds.deployer.tip_lookup": ("if last_tip is not None and (not is_due):", "if False:"),

@@ -17,15 +17,16 @@ SHARED = ("gitops_ds.model", "gitops_ds.errors")
 FAULTS: dict[str, dict[str, tuple[str, ...]]] = {
     "R1: a ControllerRevision with the template proves it": {
         "gitops_ds.plan.rollouts.staging": (
-            "return target_kind.of(self._wanted, self.history, rollback, self.context.now)",
+            "return targets.target_of(self._wanted, self.history, rollback, self.context.now)",
             (
-                "target = target_kind.of(self._wanted, self.history, rollback, self.context.now)\n"
+                "target = targets.target_of("
+                "self._wanted, self.history, rollback, self.context.now)\n"
                 "        known = {proofs.identity(one.template) for one in "
                 "self.live.revisions.get(self.manifest.key, ())}\n"
                 "        if target.kind is TargetKind.FORWARD and self._wanted.template in known:\n"
                 "            id, how = self._wanted.template, ProofKind.ROLLOUT\n"
                 "            proof = TemplateProof(id, '', 1.0, how)\n"
-                "            return target_kind.Target(TargetKind.ROLLBACK, proof)\n"
+                "            return targets.Target(TargetKind.ROLLBACK, proof)\n"
                 "        return target"
             ),
         )

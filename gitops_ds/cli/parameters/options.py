@@ -26,8 +26,8 @@ from gitops_ds.cli.parameters import candidates
 if TYPE_CHECKING:
     from gitops_ds.client.connect import Connection
     from gitops_ds.model.cluster import Cluster
-    from gitops_ds.model.sources.allowed_renderers import AllowedRenderers
     from gitops_ds.model.sources.bundle import ClusterFacts
+    from gitops_ds.model.sources.repository_limits import AllowedRenderers
     from gitops_ds.pipeline.open_repository import RepositoryRef
 
 T = TypeVar("T")
@@ -157,9 +157,9 @@ class CommonArgs:
 
 
 def _allowed(_: click.Context, __: click.Parameter, value: str | None) -> Any:
-    from gitops_ds.model.sources import allowed_renderers
+    from gitops_ds.model.sources import repository_limits
 
-    return None if value is None else allowed_renderers.parse([value])
+    return None if value is None else repository_limits.parse_allowed([value])
 
 
 allow = option(

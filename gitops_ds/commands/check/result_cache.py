@@ -26,8 +26,7 @@ import msgspec
 import orjson
 
 from gitops_ds.model.objects import Digest
-from gitops_ds.model.sources.cached_results import NOTHING, CachedResults
-from gitops_ds.model.sources.source_tree import SourceTree
+from gitops_ds.model.sources.source_tree import NO_RESULTS, CachedResults, SourceTree
 from gitops_ds.model.values import replace
 from gitops_ds.pipeline import open_repository
 from gitops_ds.redaction.report import ReportSecrets
@@ -90,11 +89,11 @@ class ResultCache(msgspec.Struct, frozen=True):
         """The cached results; empty if another version wrote them."""
         data = disk_cache.read(self.directory, self.name, self.secret)
         if data is None:
-            return NOTHING
+            return NO_RESULTS
         first, *lines = data.split(b"\n")
         header = orjson.loads(first)
         if header["version"] != version():
-            return NOTHING
+            return NO_RESULTS
         clean = {
             circumstances: frozenset(digests) for circumstances, digests in header["clean"].items()
         }

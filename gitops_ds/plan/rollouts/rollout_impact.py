@@ -6,13 +6,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from gitops_ds.apimachinery import daemonsets, defaults, node_eligibility, node_groups, revisions
+from gitops_ds.apimachinery import daemonsets, defaults, node_eligibility, node_pools, revisions
 from gitops_ds.apimachinery.node_eligibility import Placement
-from gitops_ds.model import content_hash
 from gitops_ds.model.change import Rollout
-from gitops_ds.model.impact import NodeImpact
-from gitops_ds.model.live import Node, Revision
-from gitops_ds.model.objects import Body
+from gitops_ds.model.live import Node, NodeImpact, Revision
+from gitops_ds.model.objects import Body, digest_of
 from gitops_ds.model.startup_taints import OWN
 from gitops_ds.model.values import replace
 
@@ -34,8 +32,8 @@ def rollout(old: Body | None, new: Body, revisions: Sequence[Revision]) -> Rollo
     # An earlier template gets the next number too, unless it is the current one.
     becomes = number if number_before is not None and number_before == number else number + 1
     return Rollout(
-        old=None if before is None else content_hash.digest(before),
-        new=content_hash.digest(template),
+        old=None if before is None else digest_of(before),
+        new=digest_of(template),
         current=current,
         known_as=number_before,
         becomes=becomes,
@@ -58,8 +56,8 @@ def impact(old: Body | None, new: Body | None, nodes: Iterable[Node], *, rolls: 
     """
     all_nodes = list(nodes)
     placers = [_placer(side) for side in (old, new)]
-    groups = node_groups.groups(
-        all_nodes, node_groups.keys_of(placer for placer in placers if placer)
+    groups = node_pools.equal_groups(
+        all_nodes, node_pools.keys_of(placer for placer in placers if placer)
     )
     before, after = (_placements(placer, groups) for placer in placers)
     strategy = (((new or {}).get("spec") or {}).get("updateStrategy") or {}).get(
@@ -81,13 +79,13 @@ def impact(old: Body | None, new: Body | None, nodes: Iterable[Node], *, rolls: 
 
 
 def _placements(
-    placer: node_eligibility.Placer | None, groups: node_groups.Groups
+    placer: node_eligibility.Placer | None, groups: node_pools.Groups
 ) -> Mapping[str, Placement]:
     if placer is None:
         return {}
     return {
         node.name: placement
-        for placement, some in node_groups.placed(placer, groups).items()
+        for placement, some in node_pools.placed(placer, groups).items()
         for node in some
     }
 

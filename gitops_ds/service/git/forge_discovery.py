@@ -10,9 +10,9 @@ from urllib.parse import urlsplit
 import msgspec
 
 from gitops_ds import errors
-from gitops_ds.forges import access
-from gitops_ds.forges.access import ForgeAccess, ForgeToken
+from gitops_ds.forges import forge_access
 from gitops_ds.forges.contract import ForgeKind
+from gitops_ds.forges.forge_access import ForgeAccess, ForgeToken
 from gitops_ds.git.address import Address, Scheme
 from gitops_ds.settings import base
 
@@ -66,7 +66,7 @@ def find(where: Address, named: NamedForge) -> DiscoveredForge:
             f"set --forge to one of {', '.join(ForgeKind)}"
         )
     return DiscoveredForge(
-        kind, access.address(kind, named.url or server, allow_http=named.allow_http), project
+        kind, forge_access.address(kind, named.url or server, allow_http=named.allow_http), project
     )
 
 

@@ -19,9 +19,9 @@ import msgspec
 from gitops_ds import errors, http_library
 from gitops_ds.forges import retries
 from gitops_ds.http_library import HttpRequest, HttpResponse, NoResponse
-from gitops_ds.model.backoff import Backoff
 from gitops_ds.model.events.base import Emit
 from gitops_ds.model.events.notifications import NotificationFailed, NotificationSent
+from gitops_ds.model.rate_limits import Backoff
 from gitops_ds.service.notifications.outbox import GIVE_UP, Outbox, ReceiverQueue
 from gitops_ds.settings import base
 from gitops_ds.settings.notify import ReceiverSettings

@@ -18,11 +18,10 @@ from gitops_ds.git.cluster_refs import ReportRef
 from gitops_ds.git.commit_writer import Signature
 from gitops_ds.git.revision import Head, RevisionSpec
 from gitops_ds.model.events.base import Emit
-from gitops_ds.model.events.cluster_waves import ReportsRead
+from gitops_ds.model.events.commits import ReportsRead
 from gitops_ds.model.objects import CommitId
 from gitops_ds.model.rollouts import cluster_report
-from gitops_ds.model.rollouts.cluster_order import ClusterOrder
-from gitops_ds.model.rollouts.cluster_report import ClusterReport
+from gitops_ds.model.rollouts.cluster_report import ClusterOrder, ClusterReport
 from gitops_ds.model.sources.signatures import Mode, Trust, Unverified, Verified
 from gitops_ds.model.values import replace
 from gitops_ds.plan.rollouts.cluster_waves import ClusterReports
