@@ -14,8 +14,8 @@ from gitops_ds.model import names
 from gitops_ds.model.cluster import PatchType
 from gitops_ds.model.events.deployer import Reconciled
 from gitops_ds.model.live import Taint
-from gitops_ds.model.objects import DAEMONSET, Body, CommitId, Key
-from gitops_ds.plan import apply_order, field_managers, guard_limits, printers
+from gitops_ds.model.objects import DAEMONSET, Body, CommitId
+from gitops_ds.plan import guard_limits
 from gitops_ds.plan.options import ApplyOptions, Guards
 from gitops_ds.plan.permissions import Impersonation
 from gitops_ds.telemetry import log_lines
@@ -147,25 +147,6 @@ def test_the_number_of_an_approval_is_a_ceiling() -> None:
     assert not guard_limits.covers("abc-" + "9" * 10, "abc-1")
 
 
-async def test_a_guarded_deletion_is_named_in_text_and_json(
-    deployer: World, cluster: simulator.SimulatedCluster, /
-) -> None:
-    await deployer.apply(FILES)
-    plan = (await deployer.draft(KEPT, "second", options(prune=True))).plan
-    text, document = printers.as_text(plan), printers.as_json(plan)
-    assert "!  - delete DaemonSet default/agent" in text
-    assert "!      loses 3 nodes: node-0, node-1, node-2" in text
-    [refusal] = document["refusals"]
-    assert [one["name"] for one in refusal["objects"]] == ["agent"]
-    assert "DaemonSet default/agent" in refusal["message"]
-    [held] = document["held"]
-    assert (held["operation"], held["nodes"]["lost"]) == (
-        "delete",
-        ["node-0", "node-1", "node-2"],
-    )
-    assert "DaemonSet default/agent" in printers.as_markdown(plan)
-
-
 async def test_orphaning_loses_no_node_and_delays_no_other_deletion(
     deployer: World, cluster: simulator.SimulatedCluster, /
 ) -> None:
@@ -238,27 +219,3 @@ async def test_an_incomplete_reconciliation_is_reported(
     assert [refusal.reason for refusal in ended.failed] == ["impersonation"]
     assert report_once.outcome(ended.commit or CommitId(""), ended).startswith("failure: commit")
     assert "is applied in part: 1 written, 1 not: " in (log_lines.line(ended) or "")
-
-
-def test_a_generated_client_is_not_a_person() -> None:
-    assert not field_managers.is_person("OpenAPI-Generator")
-    assert field_managers.is_person("kubectl-edit")
-
-
-def test_objects_that_pods_need_are_applied_before_daemonsets_and_admission_webhooks_last() -> None:
-    row = [
-        ("", "Namespace"),
-        ("scheduling.k8s.io", "PriorityClass"),
-        ("node.k8s.io", "RuntimeClass"),
-        ("", "ResourceQuota"),
-        ("networking.k8s.io", "NetworkPolicy"),
-        ("", "PersistentVolumeClaim"),
-        ("apps", "DaemonSet"),
-        ("apps", "Deployment"),
-        ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration"),
-    ]
-    ranks = [apply_order.rank(Key(group, kind, "", "x")) for group, kind in row]
-    assert ranks[3] < ranks[6] > ranks[4]
-    assert [rank for number, rank in enumerate(ranks) if number not in (3, 4)] == sorted(
-        {rank for number, rank in enumerate(ranks) if number not in (3, 4)}
-    )
