@@ -11,7 +11,7 @@ import msgspec
 
 from gitops_ds.model import names
 from gitops_ds.model.live import Live
-from gitops_ds.model.objects import CONTROLLER_REVISION, Body, Key
+from gitops_ds.model.objects import CONTROLLER_REVISION, Body, Key, annotations_of, labels_of
 from gitops_ds.model.skip_reasons import Skipped, SkipReason
 from gitops_ds.model.sources.bundle import Bundle
 from gitops_ds.plan import field_managers, object_owner, permissions
@@ -27,7 +27,7 @@ def policy_of(
 
     Without `live_annotations` an annotation that was written in the cluster is ignored.
     """
-    value = ((live.get("metadata") or {}).get("annotations") or {}).get(names.PRUNE)
+    value = annotations_of(live).get(names.PRUNE)
     if value is None or not (live_annotations or field_managers.is_from_git(live, names.PRUNE)):
         return otherwise
     return Policy(value) if value in {policy.value for policy in Policy} else Policy.DISABLED
@@ -58,7 +58,7 @@ def collectable(candidates: Iterable[Key], live: Live) -> frozenset[Key]:
 
 def _former_targets(candidates: Iterable[Key], live: Live) -> frozenset[Key]:
     named = {
-        (key.namespace, (body["metadata"].get("annotations") or {}).get(names.TARGET))
+        (key.namespace, annotations_of(body).get(names.TARGET))
         for key, body in live.objects.items()
         if key.is_daemonset
     }
@@ -97,8 +97,7 @@ def collected_by_use(candidates: Iterable[Key], live: Live) -> frozenset[Key]:
     return content_named(keys, live) | {
         key
         for key in keys
-        if key.kind == CONTROLLER_REVISION.kind
-        and names.ROLLOUT in ((live.objects[key].get("metadata") or {}).get("labels") or {})
+        if key.kind == CONTROLLER_REVISION.kind and names.ROLLOUT in labels_of(live.objects[key])
     }
 
 
@@ -110,10 +109,7 @@ def content_named(candidates: Iterable[Key], live: Live) -> frozenset[Key]:
 
 
 def _content_named(body: Body) -> bool:
-    metadata = body.get("metadata") or {}
-    return names.CONTENT_NAMED in (metadata.get("annotations") or {}) or names.CONTENT_NAMED in (
-        metadata.get("labels") or {}
-    )
+    return names.CONTENT_NAMED in {**annotations_of(body), **labels_of(body)}
 
 
 def config_maps_in(pod_spec: Body) -> frozenset[str]:
@@ -293,7 +289,7 @@ def quarantined(key: Key, live: Body, bundle: Bundle, *, by: str = "") -> Skippe
     """The refusal for an object of a source whose objects must be kept, unless that source still
     contains it.
     """
-    source = source_of(str((live["metadata"].get("annotations") or {}).get(names.PATH) or ""))
+    source = source_of(str(annotations_of(live).get(names.PATH) or ""))
     if source not in bundle.kept or source == by:
         return None
     return Skipped(

@@ -16,7 +16,7 @@ from gitops_ds.apimachinery.rollouts import target_revisions
 from gitops_ds.model import names
 from gitops_ds.model.change import Change, Drifted, FieldChange, Operation, Plan
 from gitops_ds.model.live import Live, NodeImpact
-from gitops_ds.model.objects import CONTROLLER_REVISION, Body, Key, digest_of
+from gitops_ds.model.objects import CONTROLLER_REVISION, Body, Key, annotations_of, digest_of
 from gitops_ds.model.skip_reasons import DriftPolicy, Skipped
 from gitops_ds.model.sources.bundle import Bundle, Manifest
 from gitops_ds.model.values import replace
@@ -243,8 +243,7 @@ def _fields(old: Body, template: Body) -> tuple[FieldChange, ...]:
 
 
 def _target(body: Body) -> str:
-    annotations = (body.get("metadata") or {}).get("annotations") or {}
-    return str(annotations.get(names.TARGET) or "")
+    return str(annotations_of(body).get(names.TARGET) or "")
 
 
 def _is_promoted(key: Key, name: str, live: Live) -> bool:

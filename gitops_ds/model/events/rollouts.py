@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
+from gitops_ds.model import plain_text
 from gitops_ds.model.events.agents import HALTED, AgentEvent
 from gitops_ds.model.events.base import ControllerEvent
 from gitops_ds.model.events.definition import (
@@ -111,7 +110,7 @@ class StageNodesReplaced(RolloutEvent, frozen=True):
 
     def kube_text(self) -> str:
         """The message of the Kubernetes event."""
-        taken, lost = _listed(self.taken), _listed(self.lost)
+        taken, lost = plain_text.listed(self.taken, NAMED), plain_text.listed(self.lost, NAMED)
         return f"{short(self.commit)}: stage {self.stage} takes {taken} instead of {lost}"
 
     def samples(self) -> tuple[Sample, ...]:
@@ -163,11 +162,6 @@ class RolloutHalted(RolloutEvent, frozen=True):
     def notice(self) -> Notice | None:
         """The content of the notification, one for each commit."""
         return Notice(Topic.FAILED, self.text(), HALTED, self.commit, self.daemonset)
-
-
-def _listed(nodes: Sequence[str]) -> str:
-    more = f" and {len(nodes) - NAMED} more" if len(nodes) > NAMED else ""
-    return ", ".join(nodes[:NAMED]) + more
 
 
 class ApprovalEvent(AgentEvent, frozen=True):

@@ -24,7 +24,7 @@ from gitops_ds.apimachinery.rollouts import (
 )
 from gitops_ds.model import names
 from gitops_ds.model.live import Live, Revision
-from gitops_ds.model.objects import CONTROLLER_REVISION, Body, Key, digest_of
+from gitops_ds.model.objects import CONTROLLER_REVISION, Body, Key, annotations_of, digest_of
 from gitops_ds.model.rollouts import rollout_policy
 from gitops_ds.model.rollouts.proven_templates import ProofKind, TemplateHistory, TemplateProof
 from gitops_ds.model.rollouts.rollout_policy import RolloutPolicy
@@ -277,7 +277,7 @@ class _Staging(msgspec.Struct, frozen=True, dict=True):
         policy, body = self.bundle.rollouts[self.manifest.agent], self.manifest.body
         metadata, spec = body["metadata"], body["spec"]
         annotations = {
-            **(metadata.get("annotations") or {}),
+            **annotations_of(body),
             names.ROLLOUT_POLICY: target_revisions.policy_text(policy, self.bundle.cluster.pools),
             names.UPDATE_STRATEGY: _text(spec.get("updateStrategy") or {}),
             **({names.TARGET: target} if target or self._has_foreign_target else {}),
@@ -331,7 +331,7 @@ class _Staging(msgspec.Struct, frozen=True, dict=True):
         commit = (known and _annotation(known, names.COMMIT)) or stamp.commit
         # as the built-in controller copies it, for kubectl rollout history
         cause = (known and _annotation(known, names.CHANGE_CAUSE)) or stamp.subject
-        cause = _annotations(self.manifest.body).get(names.CHANGE_CAUSE) or cause
+        cause = annotations_of(self.manifest.body).get(names.CHANGE_CAUSE) or cause
         taken = {one.name for one in self.live.revisions.get(self.manifest.key, ())}
         body = target_revisions.body_of(daemonsets.daemonset_of(old), template, commit, taken)
         if known is not None:
@@ -377,10 +377,6 @@ def known_target(manifest: Manifest, live: Live) -> Revision | None:
     )
 
 
-def _annotations(body: Body) -> Mapping[str, Any]:
-    return (body.get("metadata") or {}).get("annotations") or {}
-
-
 def _annotation(revision: Revision, name: str) -> str:
     return str(revisions.annotations_of(revision).get(name) or "")
 
@@ -399,7 +395,7 @@ def _template_of(body: Body) -> Body:
 
 
 def _target_of(old: Body) -> str:
-    return str((old["metadata"].get("annotations") or {}).get(names.TARGET) or "")
+    return str(annotations_of(old).get(names.TARGET) or "")
 
 
 def template_digest(manifest: Manifest) -> str:
