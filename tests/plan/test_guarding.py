@@ -193,21 +193,6 @@ async def test_an_annotation_in_git_has_effect_if_only_git_may_set_it(
     assert (await deployer.apply(KEPT, "second", by_git)).guards == ["prune-disabled"]
 
 
-@pytest.mark.parametrize(
-    ("files", "file"),
-    [
-        ({"agents/a/agent.yaml": "hold: true"}, "agents/a/agent.yaml"),
-        ({"agents/a/agent.yaml": ""}, ""),
-    ],
-)
-async def test_a_held_agent_names_the_file_that_holds_it(
-    deployer: World, cluster: simulator.SimulatedCluster, /, files: dict[str, str], file: str
-) -> None:
-    done = await deployer.apply({**files, "agents/a/daemonset.yaml": daemonset("a")})
-    assert done.guards == (["held"] if file else [])
-    assert all(refusal.message.endswith(f"hold: true in {file}") for refusal in done.refusals)
-
-
 async def test_an_incomplete_reconciliation_is_reported(
     deployer: World, cluster: simulator.SimulatedCluster, /
 ) -> None:

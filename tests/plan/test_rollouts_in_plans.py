@@ -10,10 +10,9 @@ import pytest
 
 from gitops_ds.apimachinery import revisions
 from gitops_ds.apimachinery.rollouts import approval_annotations
-from gitops_ds.deployer import wave_gate
 from gitops_ds.model import names
 from gitops_ds.model.live import Live, Revision
-from gitops_ds.model.objects import CommitId, Digest, Key, Path
+from gitops_ds.model.objects import CommitId, Digest, Path
 from gitops_ds.model.rollouts import rollout_policy
 from gitops_ds.model.rollouts.halted_rollout import HaltedRollout
 from gitops_ds.model.rollouts.rollout_policy import Revert
@@ -195,55 +194,3 @@ def test_a_rollout_that_can_end_by_itself_ends_first(
     assert found == (current if first else None)
     newest = rollout_policy.decode({})
     assert targets.finishing_first(old, in_git, current, newest) is None
-
-
-def source(policy: str) -> dict[str, dict[str, Any]]:
-    return {"agent": {"stages": [policy]}} if policy else {}
-
-
-OTHER = Key("", "ConfigMap", "infra", "other")
-
-
-@pytest.mark.parametrize(
-    ("tip", "applied", "earlier", "has_only"),
-    [
-        ("2", "2", "1", True),
-        ("1", "2", "1", True),
-        ("3", "2", "1", False),
-        ("", "2", "1", False),  # the agent is gone
-        ("", "2", "", True),
-        ("", "", "1", True),
-        ("1", "", "1", True),
-        ("1", "", "2", False),
-        ("1 a", "2", "1 a", True),
-        ("1 a", "2", "1", False),
-        ("1", "2", "1 a", False),
-        ("1 a", "1", "1", False),
-        ("1 a", "1 a", "1", True),
-        ("1+", "1", "1", False),  # another object of the agent
-        ("1", "1+", "1", True),
-        ("1", "1+", "2", False),
-    ],
-)
-def test_a_commit_has_only_manifests_that_the_cluster_had(
-    tip: str, applied: str, earlier: str, has_only: bool
-) -> None:
-    """Of each commit the template, a `+` for a further object, and the policy."""
-
-    def at(commit: str) -> Any:
-        tag, _, policy = commit.partition(" ")
-        some = [manifest(tag.removesuffix("+"))] if tag else []
-        some += [manifest("1", OTHER)] if tag.endswith("+") else []
-        return replace(bundle(*some), rollouts=source(policy))
-
-    assert wave_gate._has_only(at(tip), at(applied), at(earlier)) is has_only
-
-
-def test_each_agent_may_have_another_commit() -> None:
-    def at(first: str, second: str) -> Any:
-        other = manifest(second, replace(KEY, name="other"), agent="other")
-        return bundle(manifest(first), other)
-
-    assert wave_gate._has_only(at("1", "2"), at("2", "2"), at("1", "1"))
-    assert not wave_gate._has_only(at("1", "3"), at("1", "2"), at("1", "1"))
-    assert not wave_gate._has_only(bundle(manifest("1")), at("1", "2"), at("1", "3"))
