@@ -14,7 +14,7 @@ from gitops_ds.model.objects import DAEMONSET, NAMESPACE, Key
 from gitops_ds.model.skip_reasons import SkipReason
 from gitops_ds.model.values import replace
 from gitops_ds.plan import permissions
-from gitops_ds.plan.options import ApplyOptions, Guards
+from gitops_ds.plan.options import ApplyOptions
 from gitops_ds.plan.permissions import Impersonation
 from gitops_ds.simulator.faults import RequestFault, SimulatedRequest
 from tests.plan import world
@@ -31,7 +31,7 @@ WRITES = ("apply", "create", "update", "patch", "delete")
 
 
 def options(who: Impersonation) -> ApplyOptions:
-    return ApplyOptions(Guards(prune=True, share=1.0), patience=0, impersonation=who)
+    return replace(world.pruning(share=1.0), impersonation=who)
 
 
 def account(namespace: str, name: str = "deployer") -> str:
@@ -40,9 +40,7 @@ def account(namespace: str, name: str = "deployer") -> str:
 
 async def spaces(cluster: simulator.SimulatedCluster) -> None:
     for name in ("a", "b"):
-        await cluster.create(
-            NAMESPACE, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
-        )
+        await cluster.create(NAMESPACE, world.namespace(name))
 
 
 def recorded_requests(client: simulator.Client, denied: str = "") -> list[SimulatedRequest]:
@@ -97,7 +95,7 @@ async def test_a_forbidden_action_is_reported_with_its_account_and_the_others_co
 async def test_cluster_scoped_objects_need_an_account_of_their_own(
     deployer: World, cluster: simulator.SimulatedCluster, /
 ) -> None:
-    files = {"space.yaml": {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "c"}}}
+    files = {"space.yaml": world.namespace("c")}
     refused = await deployer.apply(files, options=options(BY_NAMESPACE))
     assert (refused.writes, refused.guards) == (0, ["impersonation"])
     done = await deployer.apply(

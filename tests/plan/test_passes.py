@@ -21,9 +21,17 @@ from gitops_ds.model.deployer_state import DeployerState
 from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, NAMESPACE, Body, Digest, Key
 from gitops_ds.model.skip_reasons import DriftPolicy
 from gitops_ds.model.values import replace
-from gitops_ds.plan.options import ApplyOptions, Guards, Limit
+from gitops_ds.plan.options import ApplyOptions, Limit
 from gitops_ds.simulator.faults import SimulatedRequest
-from tests.plan.world import PRUNING, World, config_map, daemonset, play
+from tests.plan.world import (
+    PRUNING,
+    World,
+    config_map,
+    daemonset,
+    namespace,
+    play,
+    pruning,
+)
 
 AGENT = Key("apps", "DaemonSet", "default", "agent")
 
@@ -194,7 +202,7 @@ async def test_an_object_removed_from_git_is_kept_and_reported_unless_pruning_is
     assert AGENT in kept.state.inventory
     gone = await deployer.apply(
         {"b.yaml": TWO["b.yaml"]},
-        options=ApplyOptions(Guards(prune=True, share=1.0), patience=0),
+        options=pruning(share=1.0),
     )
     assert gone.written == ("delete DaemonSet default/agent",)
     assert AGENT not in gone.state.inventory
@@ -267,7 +275,7 @@ def test_a_process_that_dies_in_the_middle_forgets_nothing() -> None:
             }
             # The next commit has lost the ConfigMaps: all that the dead process made of them must
             # go.
-            options = ApplyOptions(Guards(prune=True, share=1.0, deletes=Limit()), patience=0)
+            options = pruning(share=1.0, deletes=Limit())
             done = await deployer.apply({"c.yaml": files["c.yaml"]}, "second", options)
             assert done.state.inventory == {AGENT}
             left = {
@@ -322,9 +330,7 @@ async def test_the_state_spans_several_config_maps_and_survives_a_crash_between_
             inventory=frozenset(keys), digests={key: Digest(f"{hash(key):x}") for key in keys}
         )
 
-    await cluster.create(
-        NAMESPACE, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "gitops-ds"}}
-    )
+    await cluster.create(NAMESPACE, namespace("gitops-ds"))
     first = await state_store.save(cluster, "gitops-ds", "big", big("a"), chunk=1000)
     parts = len((await cluster.list(CONFIG_MAP, Selection(namespace="gitops-ds"))).items)
     assert parts > 3
