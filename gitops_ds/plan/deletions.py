@@ -15,21 +15,20 @@ from gitops_ds.model.objects import CONTROLLER_REVISION, Body, Key, annotations_
 from gitops_ds.model.skip_reasons import Skipped, SkipReason
 from gitops_ds.model.sources.bundle import Bundle
 from gitops_ds.plan import field_managers, object_owner, permissions
-from gitops_ds.plan.options import PlanContext, Policy
+from gitops_ds.plan.options import ApplyOptions, PlanContext, Policy
 from gitops_ds.plan.rollouts import rollout_impact
 
 
-def policy_of(
-    live: Body, otherwise: Policy = Policy.CASCADE, *, live_annotations: bool = True
-) -> Policy:
+def policy_of(live: Body, options: ApplyOptions) -> Policy:
     """The policy in the object's annotation `gitops-ds.io/prune`, DISABLED for an unknown value;
-    `otherwise` without one.
+    that of the options without one.
 
     Without `live_annotations` an annotation that was written in the cluster is ignored.
     """
     value = annotations_of(live).get(names.PRUNE)
-    if value is None or not (live_annotations or field_managers.is_from_git(live, names.PRUNE)):
-        return otherwise
+    counts = options.live_annotations or field_managers.is_from_git(live, names.PRUNE)
+    if value is None or not counts:
+        return options.guards.policy
     return Policy(value) if value in {policy.value for policy in Policy} else Policy.DISABLED
 
 
@@ -227,9 +226,7 @@ def _out_of_reach(key: Key, body: Body, bundle: Bundle, context: PlanContext) ->
 
 
 def _leaving(key: Key, body: Body, live: Live, context: PlanContext) -> Leaving:
-    policy = policy_of(
-        body, context.options.guards.policy, live_annotations=context.options.live_annotations
-    )
+    policy = policy_of(body, context.options)
     if key.is_daemonset:
         # Orphaned pods remain on their nodes.
         # https://kubernetes.io/docs/tasks/administer-cluster/use-cascading-deletion/

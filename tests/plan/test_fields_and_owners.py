@@ -92,6 +92,7 @@ CONTAINERS: tuple[Any, ...] = ("spec", "containers")
         ((*CONTAINERS, 0, "image"), "third"),
         ((*CONTAINERS, 0, "args", 0), "fourth"),
         ((*CONTAINERS, 1, "image"), None),
+        ((*CONTAINERS, ListMember("missing"), "image"), None),
         ((*CONTAINERS, 0, "command"), None),
     ],
 )
@@ -108,6 +109,22 @@ def test_the_owner_of_a_value_is_that_of_the_deepest_owned_field(
     )
     live["metadata"]["finalizers"] = ["x", "y"]
     assert [one.manager for one in field_managers.owners(live, path)] == ([owner] if owner else [])
+
+
+def test_no_labels_are_the_same_as_an_empty_mapping() -> None:
+    assert diff.compare({"metadata": {"labels": {}}}, {"metadata": {}}) == ()
+
+
+@pytest.mark.parametrize(
+    ("entries", "applied"),
+    [
+        ([], True),  # its owners are unknown
+        ([entry(names.FIELD_MANAGER, {}, operation="Apply"), entry("other", {})], True),
+        ([entry("other", {})], False),
+    ],
+)
+def test_an_object_is_ours_by_its_apply(entries: list[dict[str, Any]], applied: bool) -> None:
+    assert field_managers.is_applied(managed(*entries)) is applied
 
 
 def test_a_removed_field_was_removed_by_the_last_writer_of_the_object() -> None:

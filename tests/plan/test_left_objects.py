@@ -205,3 +205,17 @@ def test_a_config_map_is_collected_only_when_no_template_revision_or_pod_referen
     seen: Live, goes: bool
 ) -> None:
     assert deletions.collectable([OLD], seen) == (frozenset({OLD}) if goes else frozenset())
+
+
+def test_config_maps_of_volumes_projections_and_the_environment_are_in_use() -> None:
+    spec = {
+        "volumes": [
+            {"configMap": {"name": "a"}},
+            {"projected": {"sources": [{"configMap": {"name": "b"}}]}},
+        ],
+        "containers": [{"envFrom": [{"configMapRef": {"name": "c"}}, {}]}],
+        "initContainers": [
+            {"env": [{"valueFrom": {"configMapKeyRef": {"name": "d"}}}, {"value": "x"}]}
+        ],
+    }
+    assert deletions.config_maps_in(spec) == set("abcd")
