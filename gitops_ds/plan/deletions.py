@@ -16,7 +16,7 @@ from gitops_ds.model.skip_reasons import Skipped, SkipReason
 from gitops_ds.model.sources.bundle import Bundle
 from gitops_ds.plan import field_managers, object_owner, permissions
 from gitops_ds.plan.options import ApplyOptions, PlanContext, Policy
-from gitops_ds.plan.rollouts import rollout_impact
+from gitops_ds.plan.rollouts import rollout_impact, targets
 
 
 def policy_of(live: Body, options: ApplyOptions) -> Policy:
@@ -57,7 +57,7 @@ def collectable(candidates: Iterable[Key], live: Live) -> frozenset[Key]:
 
 def _former_targets(candidates: Iterable[Key], live: Live) -> frozenset[Key]:
     named = {
-        (key.namespace, annotations_of(body).get(names.TARGET))
+        (key.namespace, targets.name_of(body))
         for key, body in live.objects.items()
         if key.is_daemonset
     }

@@ -32,11 +32,9 @@ from gitops_ds.model.skip_reasons import Skipped
 from gitops_ds.model.sources.bundle import Bundle, Manifest
 from gitops_ds.model.values import replace
 from gitops_ds.plan import ownership, refusals
-from gitops_ds.plan.options import DryRunResult, PlanContext
+from gitops_ds.plan.options import NO_ANSWERS, DryRunResult, PlanContext
 from gitops_ds.plan.rollouts import targets, template_history
 from gitops_ds.plan.rollouts.targets import TargetKind, TargetView, WantedTemplate
-
-NO_ANSWERS: Mapping[Key, DryRunResult] = {}
 
 
 def to_ask(bundle: Bundle, live: Live, context: PlanContext) -> tuple[Manifest, ...]:
@@ -118,7 +116,7 @@ class _Staging(msgspec.Struct, frozen=True, dict=True):
         stored = context.state.templates.get(key, TemplateHistory())
         source = template_digest(manifest) if old is not None and _holds(old, manifest) else ""
         history = template_history.read(key, live, stored, source, context.now)
-        name = _target_of(old) if old is not None else ""
+        name = targets.name_of(old) if old is not None else ""
         every = (*live.targets.get(key, ()), *live.revisions.get(key, ()))
         current = next((one for one in every if one.name == name), None)
         history = template_history.ended(
@@ -238,7 +236,7 @@ class _Staging(msgspec.Struct, frozen=True, dict=True):
             yield target
             yield self._daemonset(target.key.name, self._stable(old))
         else:  # refused: the template is kept, so that its plan may have no change
-            yield self._daemonset(_target_of(old), self._stable(old))
+            yield self._daemonset(targets.name_of(old), self._stable(old))
             if self.answer is not None and self.answer.refused:
                 yield refusals.rejected(self.manifest.key, self.answer.refused)
             elif self.answer is not None and self.answer.conflicts:
@@ -266,8 +264,8 @@ class _Staging(msgspec.Struct, frozen=True, dict=True):
 
     def _current(self, old: Body) -> Revision | None:
         """The target revision of the rollout in progress."""
-        targets, name = self.live.targets.get(self.manifest.key, ()), _target_of(old)
-        return next((one for one in targets if one.name == name), None)
+        known, name = self.live.targets.get(self.manifest.key, ()), targets.name_of(old)
+        return next((one for one in known if one.name == name), None)
 
     @property
     def _template(self) -> Body:
@@ -392,10 +390,6 @@ def _holds(old: Body, manifest: Manifest) -> bool:
 def _template_of(body: Body) -> Body:
     template: Body = (body.get("spec") or {}).get("template") or {}
     return template
-
-
-def _target_of(old: Body) -> str:
-    return str(annotations_of(old).get(names.TARGET) or "")
 
 
 def template_digest(manifest: Manifest) -> str:

@@ -125,6 +125,11 @@ def words_of(
             return ""
 
 
+def name_of(daemonset: Body) -> str:
+    """The name of the target revision of a DaemonSet; empty without one."""
+    return str(annotations_of(daemonset).get(names.TARGET) or "")
+
+
 def with_words(changes: Iterable[Change], words: Mapping[Key, str]) -> tuple[Change, ...]:
     """The changes with the words of their targets."""
     return tuple(replace(one, target=words.get(one.key, "")) for one in changes)
