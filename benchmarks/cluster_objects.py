@@ -11,8 +11,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from benchmarks.apply import TEMPLATE
-from gitops_ds.apimachinery import tolerations
-from gitops_ds.daemonset import pod_factory
+from gitops_ds.apimachinery import node_eligibility
+from gitops_ds.daemonset import pod_changes
 from gitops_ds.model.cluster import PatchType
 from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, NODE, POD
 from gitops_ds.simulator.server import Server
@@ -118,8 +118,8 @@ def pod(agent: Mapping[str, Any], node: Mapping[str, Any]) -> dict[str, Any]:
     template = agent["spec"]["template"]["spec"]
     spec = {
         **template,
-        "affinity": pod_factory.pinned({}, name),
-        "tolerations": tolerations.of_daemon(template),
+        "affinity": pod_changes.pinned_to({}, name),
+        "tolerations": node_eligibility.daemon_tolerations(template),
         "nodeName": name,
     }
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}

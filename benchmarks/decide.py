@@ -21,10 +21,10 @@ import orjson
 from benchmarks import figures, rollouts
 from gitops_ds import simulator
 from gitops_ds.controller.controller import Controller
-from gitops_ds.controller.powers import Powers
 from gitops_ds.daemonset import decide
 from gitops_ds.daemonset.cache import WATCHED, Cache
 from gitops_ds.model.cluster import Listing
+from gitops_ds.model.decision import Powers
 from gitops_ds.model.objects import DAEMONSET, NODE, Key, Resource
 from gitops_ds.simulator import virtual_time
 

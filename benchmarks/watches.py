@@ -18,7 +18,7 @@ import orjson
 
 from benchmarks import rollouts
 from gitops_ds import simulator
-from gitops_ds.client.body_interning import BodyCache
+from gitops_ds.client.received_bodies import BodyCache
 from gitops_ds.client.supervisor import Supervisor
 from gitops_ds.deployer.watch_cache import WatchCache
 from gitops_ds.model.cluster import EVERYTHING, Listing, Selection, WatchEvent

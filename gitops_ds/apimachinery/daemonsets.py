@@ -1,4 +1,4 @@
-"""DaemonSets, parsed from bodies of the API server.
+"""DaemonSets, parsed from bodies of the API server, and whether one is rolled out.
 
 maxUnavailable and maxSurge are a number, or a percentage of the desired nodes.
 https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/daemon-set-v1/#DaemonSetSpec
@@ -9,10 +9,13 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import msgspec
+
 from gitops_ds.apimachinery import label_selector, timestamps
 from gitops_ds.model import names, startup_taints
 from gitops_ds.model.daemonset import Counts, DaemonSet, OnDelete, RollingUpdate, Share, Strategy
 from gitops_ds.model.objects import Body, key_of
+from gitops_ds.model.rollouts.rollout_progress import RolloutProgress
 
 _PERCENT = re.compile(r"0*([0-9]{1,9})%")
 
@@ -123,3 +126,55 @@ def _counts(status: Body) -> Counts:
             if ours != "unavailable"
         }
     )
+
+
+class RolloutStatus(msgspec.Struct, frozen=True):
+    """`message` states the missing part, or that the rollout is complete."""
+
+    done: bool
+    message: str
+
+
+def rollout_status(daemonset: Body) -> RolloutStatus:
+    """Whether it is rolled out, by the rule of `kubectl rollout status`, from its status only.
+
+    staging/src/k8s.io/kubectl/pkg/polymorphichelpers/rollout_status.go; under OnDelete, where
+    kubectl reports an error, it is done when every node has an available pod, old or new. A
+    DaemonSet that names the target of a staged rollout is not rolled out before it has the template
+    of the target.
+    """
+    metadata, status = daemonset.get("metadata") or {}, daemonset.get("status") or {}
+    if (status.get("observedGeneration") or 0) < (metadata.get("generation") or 0):
+        return RolloutStatus(False, "the new specification was not observed yet")
+    desired, updated = (
+        status.get("desiredNumberScheduled") or 0,
+        status.get("updatedNumberScheduled") or 0,
+    )
+    available = status.get("numberAvailable") or 0
+    if target := (metadata.get("annotations") or {}).get(names.TARGET):
+        return RolloutStatus(False, f"the staged rollout of {target} is in progress")
+    if _strategy_type(daemonset) == "RollingUpdate" and updated < desired:
+        return RolloutStatus(False, f"{updated} of {desired} pods are updated")
+    if available < desired:
+        return RolloutStatus(False, f"{available} of {desired} pods are available")
+    return RolloutStatus(True, f"all {desired} pods are available")
+
+
+def rollout_progress(daemonset: Body) -> RolloutProgress:
+    """The nodes with an available pod, under RollingUpdate at most the updated ones; none before
+    the specification is observed. A node whose new pod starts counts while others are available.
+    """
+    status = daemonset.get("status") or {}
+    desired = status.get("desiredNumberScheduled") or 0
+    done = min(desired, status.get("numberAvailable") or 0)
+    generation = (daemonset.get("metadata") or {}).get("generation") or 0
+    if (status.get("observedGeneration") or 0) < generation:
+        return RolloutProgress(0, desired)
+    if _strategy_type(daemonset) == "RollingUpdate":
+        done = min(done, status.get("updatedNumberScheduled") or 0)
+    return RolloutProgress(done, desired)
+
+
+def _strategy_type(daemonset: Body) -> str:
+    strategy = (daemonset.get("spec") or {}).get("updateStrategy") or {}
+    return str(strategy.get("type") or "RollingUpdate")

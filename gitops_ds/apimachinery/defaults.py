@@ -2,7 +2,7 @@
 quantities.
 
 The rules are those of Kubernetes 1.37: the `+default` markers and the types of k8s.io/api
-(go_types.py), and the functions of pkg/apis/*/v1/defaults.go, which are the table here.
+(kubernetes_types.py), and the functions of pkg/apis/*/v1/defaults.go, which are the table here.
 tests/cluster compares them with a real API server. Objects of kinds outside the table are returned
 unchanged.
 """
@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
-from gitops_ds.apimachinery import go_types, quantities
+from gitops_ds.apimachinery import kubernetes_types, quantities
 from gitops_ds.model.objects import Body
 
 _ZERO: Mapping[str, Any] = {
@@ -38,7 +38,7 @@ def defaulted(body: Body, old: Body | None = None) -> dict[str, Any]:
     `old` is the stored object that it replaces: a part that the body shares with it (the same
     Python object) has its defaults already and is not visited.
     """
-    struct = go_types.struct_of(str(body.get("apiVersion", "")), str(body.get("kind", "")))
+    struct = kubernetes_types.struct_of(str(body.get("apiVersion", "")), str(body.get("kind", "")))
     if struct is None:
         return dict(body)
     rest = {key: value for key, value in body.items() if key != "status"}
@@ -75,7 +75,7 @@ def _struct(
     filled = dict(value)
     if fill := _DEFAULTS.get(struct):
         fill(filled)
-    fields = go_types.fields(struct)
+    fields = kubernetes_types.fields(struct)
     stored: dict[str, Any] = {}
     for name, field_value in filled.items():
         field = fields.get(name)
@@ -95,29 +95,29 @@ def _struct(
 
 
 def _is_struct_in_both(type: str, value: Any, old: Any) -> bool:
-    return isinstance(old, dict) and isinstance(value, dict) and go_types.is_struct(type)
+    return isinstance(old, dict) and isinstance(value, dict) and kubernetes_types.is_struct(type)
 
 
 _LEFT_OUT = object()
 
 
 @cache
-def _stored_when_absent(struct: str) -> Mapping[str, go_types.Field]:
+def _stored_when_absent(struct: str) -> Mapping[str, kubernetes_types.Field]:
     """The fields of a struct that are stored although a body omits them."""
     return {
         name: field
-        for name, field in go_types.fields(struct).items()
+        for name, field in kubernetes_types.fields(struct).items()
         if _field(None, field, struct) is not _LEFT_OUT
     }
 
 
-def _field(original: Any, field: go_types.Field, struct: str) -> Any:
+def _field(original: Any, field: kubernetes_types.Field, struct: str) -> Any:
     if field.pointer:
         value = field.default if original is None else original
         if value is None:
             return _LEFT_OUT if field.omitted_when_empty else None
         return _value(value, field.type, struct)
-    if go_types.is_struct(field.type):
+    if kubernetes_types.is_struct(field.type):
         return _struct(original or {}, field.type)
     zero = _ZERO.get(field.type)
     value = (
@@ -148,7 +148,7 @@ def _value(value: Any, type: str, struct: str) -> Any:
         )
     if type == "quantity":
         return quantities.canonical(value, round_to_milli=struct in _ROUNDED)
-    if go_types.is_struct(type):
+    if kubernetes_types.is_struct(type):
         return _struct(value, type) if isinstance(value, Mapping) else value
     return value
 

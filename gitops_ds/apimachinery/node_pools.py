@@ -1,18 +1,22 @@
-"""The nodes of a check: those of a cluster snapshot, else those that the cluster's file declares.
+"""The nodes of a check, and groups of nodes that are equal for every pod template.
 
-A declared node has the labels that its pool requires and sets, and no other properties. If one pool
-has no number of nodes, no nodes are created: a partial cluster would cause wrong findings.
+The nodes are those of a cluster snapshot, else those that the cluster's file declares. A declared
+node has the labels that its pool requires and sets, and no other properties. If one pool has no
+number of nodes, no nodes are created: a partial cluster would cause wrong findings.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Final
 
 from gitops_ds.apimachinery import label_selector
+from gitops_ds.apimachinery.node_eligibility import Placement, Placer
 from gitops_ds.model.live import Census, Live, Node
 from gitops_ds.model.objects import Key
+from gitops_ds.model.plain_text import counted
 from gitops_ds.model.rollouts.rollout_policy import NodeScope
 from gitops_ds.model.sources.bundle import ClusterFacts, Pool, Requirement
 
@@ -155,3 +159,76 @@ def _requirements(scope: NodeScope) -> Iterator[Requirement]:
             yield Requirement(match.key, "NotIn", match.not_in)
         if match.exists is not None or (match.in_ is None and match.not_in is None):
             yield Requirement(match.key, "DoesNotExist" if match.exists is False else "Exists")
+
+
+Groups = Sequence[tuple[Node, ...]]
+_SHOWN = 2
+
+
+def keys_of(placers: Iterable[Placer]) -> frozenset[str]:
+    """The labels of nodes that these templates use."""
+    keys: set[str] = set()
+    for placer in placers:
+        keys |= placer.node_selector.keys()
+        for term in placer.terms or ():
+            keys |= {requirement.key for requirement in term.labels}
+    return frozenset(keys)
+
+
+def equal_groups(nodes: Iterable[Node], keys: Collection[str]) -> Groups:
+    """Groups of nodes with the same values of these labels and the same taints."""
+    ordered = sorted(keys)
+    by_signature: dict[tuple[object, ...], list[Node]] = {}
+    for node in nodes:
+        by_signature.setdefault((*map(node.labels.get, ordered), node.taints), []).append(node)
+    return tuple(map(tuple, by_signature.values()))
+
+
+def placed(placer: Placer, groups: Groups) -> dict[Placement, list[Node]]:
+    """The nodes by placement; the groups must distinguish every label that the template uses."""
+    by_name = placer.node_name or any(term.names for term in placer.terms or ())
+    by_placement: dict[Placement, list[Node]] = {placement: [] for placement in Placement}
+    for group in groups:
+        if by_name:
+            for node in group:
+                by_placement[placer.place(node)].append(node)
+        else:
+            by_placement[placer.place(group[0])] += group
+    return by_placement
+
+
+def summary(names: Collection[str], census: Census, *, shown: int = _SHOWN) -> str:
+    """`6 nodes of pool small: node-a, node-b and 4 more`. Declared nodes have no
+    names.
+    """
+    ordered = sorted(names)
+    count = counted(len(ordered), "node")
+    pools = by_pool(ordered, census)
+    if len(pools) == 1:
+        count += "".join(f" of pool {pool}" for pool in pools if pool)
+    elif pools:
+        count += f" ({', '.join(f'{number:,} of {_pool(pool)}' for pool, number in pools.items())})"
+    return count if census.declared or not ordered else f"{count}: {listed(ordered, shown)}"
+
+
+def _pool(name: str) -> str:
+    return f"pool {name}" if name else "no pool"
+
+
+def by_pool(names: Iterable[str], census: Census) -> dict[str, int]:
+    """The number of nodes in each pool, the largest first; nodes without a pool have the empty
+    name.
+    """
+    return dict(
+        sorted(
+            Counter(census.pools.get(name, "") for name in names).items(),
+            key=lambda one: (-one[1], one[0]),
+        )
+    )
+
+
+def listed(ordered: Sequence[str], shown: int = _SHOWN) -> str:
+    """`a, b and 4 more`; with one more than `shown`, all are listed."""
+    if len(ordered) <= shown + 1:
+        return ", ".join(ordered)
+    return f"{', '.join(ordered[:shown])} and {len(ordered) - shown:,} more"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gitops_ds.cli.parameters import arguments, candidates, options
+from gitops_ds.cli.parameters import candidates, options
 
 if TYPE_CHECKING:  # --help imports none of these
     from gitops_ds.model.events.base import Event
@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # --help imports none of these
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunArgs(arguments.ConnectionArgs, arguments.CommonArgs):
+class RunArgs(options.ConnectionArgs, options.CommonArgs):
     """The arguments and options of `gitops-ds run`."""
 
     settings: str | None
@@ -84,7 +84,7 @@ class RunArgs(arguments.ConnectionArgs, arguments.CommonArgs):
 )
 @options.connection
 @options.common
-@arguments.typed(RunArgs)
+@options.typed(RunArgs)
 def run(args: RunArgs) -> int:
     """Run the deployer and the DaemonSet controller until SIGTERM."""
     from gitops_ds.service import event_loop
@@ -127,7 +127,7 @@ async def _run(args: RunArgs) -> None:
 
 def _settings(args: RunArgs) -> Service:
     """The settings of the file, overridden by the options."""
-    from gitops_ds.controller.powers import Powers
+    from gitops_ds.model.decision import Powers
     from gitops_ds.model.values import replace
     from gitops_ds.settings import service as file
 

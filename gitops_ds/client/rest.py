@@ -16,10 +16,9 @@ import msgspec
 import orjson
 
 from gitops_ds import errors
-from gitops_ds.apimachinery import field_projection
-from gitops_ds.client import wire
-from gitops_ds.client.body_interning import BodyCache
+from gitops_ds.client import received_bodies, wire
 from gitops_ds.client.config import ClientConfig
+from gitops_ds.client.received_bodies import BodyCache
 from gitops_ds.client.transport import REQUEST_SECONDS, Request, RequestCounter, Transport
 from gitops_ds.http_library import aiohttp
 from gitops_ds.model import names
@@ -128,9 +127,9 @@ class HttpCluster:
 
     async def _list(self, resource: Resource, which: Selection) -> Listing:
         whole: list[Body] = []
-        brief = field_projection.PackedBodies()
+        brief = received_bodies.PackedBodies()
         query = {**wire.query_of(which), "limit": str(PAGE)}
-        decode = wire.decoder(field_projection.ITEMS, resource, which)
+        decode = wire.decoder(received_bodies.ITEMS, resource, which)
         kind = {"apiVersion": resource.api_version, "kind": resource.kind}
 
         def take(items: Sequence[msgspec.Raw]) -> None:
@@ -181,7 +180,7 @@ class HttpCluster:
         }
         # not `sock_read`, whose timer restarts with each read
         wait = aiohttp.ClientTimeout(REQUEST_SECONDS + seconds + 15, connect=REQUEST_SECONDS)
-        decode = wire.decoder(field_projection.EVENTS, resource, which)
+        decode = wire.decoder(received_bodies.EVENTS, resource, which)
         async with await self._send(
             Request(
                 "GET",
@@ -301,16 +300,16 @@ class HttpCluster:
         return self._transport.send(request, self._acting)
 
     def _written(self, resource: Resource, request: Request) -> Awaitable[dict[str, Any]]:
-        return self._json(request, wire.decoder(field_projection.REPLIES, resource, self._replies))
+        return self._json(request, wire.decoder(received_bodies.REPLIES, resource, self._replies))
 
     async def _json(
-        self, request: Request, decode: field_projection.Decode = orjson.loads
+        self, request: Request, decode: received_bodies.Decode = orjson.loads
     ) -> dict[str, Any]:
         async with await self._send(request) as reply:
             return await self._parsed(reply, decode)
 
     async def _parsed(
-        self, reply: aiohttp.ClientResponse, decode: field_projection.Decode = orjson.loads
+        self, reply: aiohttp.ClientResponse, decode: received_bodies.Decode = orjson.loads
     ) -> dict[str, Any]:
         try:
             content = decode(await self._transport.whole(reply))

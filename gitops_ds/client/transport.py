@@ -24,7 +24,7 @@ import orjson
 import yarl
 
 from gitops_ds import errors
-from gitops_ds.client import status_errors
+from gitops_ds.client import wire
 from gitops_ds.client.config import ClientConfig
 from gitops_ds.http_library import aiohttp
 
@@ -205,7 +205,7 @@ class Transport:
             async with reply:
                 if reply.status < 400:
                     raise self.garbage()
-                error = status_errors.error_for(
+                error = wire.error_for(
                     reply.status,
                     await self.whole(reply),
                     reply.headers.get("Retry-After"),

@@ -12,7 +12,7 @@ import msgspec
 
 from gitops_ds import errors
 from gitops_ds.apimachinery import daemonsets, revisions
-from gitops_ds.apimachinery.rollouts import approval_annotations, target_revisions
+from gitops_ds.apimachinery.rollouts import rollout_annotations, target_revisions
 from gitops_ds.commands.commits import git_commit
 from gitops_ds.commands.commits.git_commit import Proposal, Proposed
 from gitops_ds.fleet import agents
@@ -59,12 +59,12 @@ async def approve(cluster: Cluster, request: StageRequest) -> ApprovedStage:
             "of the pull request"
         )
     approved = {
-        *approval_annotations.approvals(own_revisions, target),
+        *rollout_annotations.approvals(own_revisions, target),
         StageApproval(request.stage, target.hash),
     }
     metadata = {
         "resourceVersion": revision.raw["metadata"].get("resourceVersion"),
-        "annotations": {names.APPROVE: approval_annotations.annotated(approved)},
+        "annotations": {names.APPROVE: rollout_annotations.approve_text(approved)},
     }
     space = daemonset.key.namespace
     await cluster.patch(CONTROLLER_REVISION, space, target.revision, {"metadata": metadata})

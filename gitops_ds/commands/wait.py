@@ -1,6 +1,6 @@
 """Waits for the rollout of one DaemonSet by its health, on watches (`wait`, `status --watch`).
 
-A rollout is done when `apimachinery.rollout_status` reports it, as `kubectl rollout status` does.
+A rollout is done when `daemonsets.rollout_status` reports it, as `kubectl rollout status` does.
 Health adds what the status does not contain: nodes that only join, and failures of the template,
 which end a wait at once.
 """

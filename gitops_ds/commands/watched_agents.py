@@ -16,7 +16,6 @@ import msgspec
 
 from gitops_ds import errors
 from gitops_ds.controller.controller import Controller
-from gitops_ds.controller.powers import Powers
 from gitops_ds.daemonset import competing_controller
 from gitops_ds.deployer import source_status_store
 from gitops_ds.fleet import agents
@@ -24,6 +23,7 @@ from gitops_ds.fleet import agents as fleet_agents
 from gitops_ds.fleet.agents import Agent, Owners
 from gitops_ds.fleet.tracker import StatusTracker
 from gitops_ds.model.cluster import Cluster
+from gitops_ds.model.decision import Powers
 from gitops_ds.model.events.base import Event, WatchFailed
 
 T = TypeVar("T")

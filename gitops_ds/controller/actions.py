@@ -15,7 +15,7 @@ from gitops_ds.apimachinery import (
     timestamps,
 )
 from gitops_ds.apimachinery.rollouts import target_revisions
-from gitops_ds.daemonset import pod_factory
+from gitops_ds.daemonset import pod_changes
 from gitops_ds.errors import AlreadyExists, NotFound, StaleView
 from gitops_ds.model import names
 from gitops_ds.model.cluster import Cluster, PatchType
@@ -106,7 +106,7 @@ class ActionWriter:
         for attempt in range(_NAMES_TO_TRY):
             body, name = action.body, action.body["metadata"]["name"]
             if attempt:
-                name = pod_factory.name(action.seed, attempt)
+                name = pod_changes.pod_name(action.seed, attempt)
                 body = {**body, "metadata": {**body["metadata"], "name": name}}
             try:
                 return self._keep(POD, await self._cluster.create(POD, body), action)

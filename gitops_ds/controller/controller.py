@@ -19,20 +19,19 @@ from gitops_ds.controller.executor import ExecutionOutcome
 from gitops_ds.controller.gate_pods import PodGates
 from gitops_ds.controller.gate_poller import GateMeter, GatePoller
 from gitops_ds.controller.pod_warnings import PodWarnings
-from gitops_ds.controller.powers import Powers
 from gitops_ds.controller.rollouts import Rollouts
 from gitops_ds.controller.startup_taints import StartupInputs, StartupTaints
 from gitops_ds.daemonset import decide
 from gitops_ds.daemonset.cache import WATCHED, Cache
 from gitops_ds.daemonset.competing_controller import Rivals
+from gitops_ds.daemonset.memory import Repetition
 from gitops_ds.daemonset.node_room import NodeCapacity
-from gitops_ds.daemonset.pending_writes import Repetition
 from gitops_ds.daemonset.shadow import Shadow
 from gitops_ds.daemonset.workqueue import WorkQueue
 from gitops_ds.model import names
 from gitops_ds.model.cluster import Cluster, EventType, Listing, Selection, WatchEvent
 from gitops_ds.model.daemonset import PodCause
-from gitops_ds.model.decision import Action, Decision, Observation
+from gitops_ds.model.decision import Action, Decision, Observation, Powers
 from gitops_ds.model.events.base import Decided, Emit, Listed, WatchFailed
 from gitops_ds.model.objects import DAEMONSET, NODE, POD, Body, Key, Resource
 from gitops_ds.model.rollouts.staged_rollout import StageInputs

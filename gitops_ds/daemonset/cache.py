@@ -20,8 +20,7 @@ from gitops_ds.apimachinery import (
 from gitops_ds.apimachinery.node_eligibility import Placement, Placer
 from gitops_ds.apimachinery.rollouts import target_revisions
 from gitops_ds.daemonset.indexes import BusyNodes, Owned, PodsByNode
-from gitops_ds.daemonset.memory import DaemonSetMemories
-from gitops_ds.daemonset.pending_writes import LAPSES_AFTER, PendingWrites
+from gitops_ds.daemonset.memory import LAPSES_AFTER, DaemonSetMemories, PendingWrites
 from gitops_ds.model import names
 from gitops_ds.model.cluster import EventType
 from gitops_ds.model.daemonset import DaemonSet, Owner, Pod

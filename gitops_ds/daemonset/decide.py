@@ -13,12 +13,11 @@ from gitops_ds.daemonset import (
     node_pods,
     one_pod_per_node,
     rolling_update,
-    status,
 )
 from gitops_ds.daemonset.claims import Claim
 from gitops_ds.daemonset.history import RevisionHistory
+from gitops_ds.daemonset.memory import LAPSES_AFTER
 from gitops_ds.daemonset.node_pods import NodePodLayout
-from gitops_ds.daemonset.pending_writes import LAPSES_AFTER
 from gitops_ds.daemonset.pod_changes import BURST, PodChanges
 from gitops_ds.model.daemonset import Pod
 from gitops_ds.model.decision import Action, Decision, Observation
@@ -56,7 +55,7 @@ def decide(seen: Observation) -> Decision:
     )
     return Decision(
         steps=tuple(tuple(step) for step in steps if step),
-        status=status.write(layout),
+        status=layout.status_update(),
         wake_after=_wake_after(layout, placed.wake_at, _shown_at(seen, changes)),
         backoffs=placed.backoffs,
         unplaced={**placed.unplaced, **changes.unplaced},
@@ -108,5 +107,5 @@ def _shown_at(seen: Observation, moves: PodChanges) -> float | None:
 
 
 def _wake_after(layout: NodePodLayout, *further: float | None) -> float | None:
-    times = [time for time in (*further, status.next_available(layout)) if time is not None]
+    times = [time for time in (*further, layout.next_available()) if time is not None]
     return min(times) - layout.seen.now if times else None

@@ -8,8 +8,8 @@ import msgspec
 
 from gitops_ds.apimachinery import node_eligibility
 from gitops_ds.apimachinery.node_eligibility import RUN, Placement
-from gitops_ds.model.daemonset import Pod
-from gitops_ds.model.decision import Observation
+from gitops_ds.model.daemonset import Counts, Pod
+from gitops_ds.model.decision import Observation, StatusUpdate
 
 
 class NodePods(msgspec.Struct, frozen=True, gc=False):
@@ -79,6 +79,49 @@ class NodePodLayout(msgspec.Struct, frozen=True):
         """Whether a pod counts as available now."""
         seconds = self.seen.daemonset.min_ready_seconds
         return pod.ready and (not seconds or pod.available(seconds, self.seen.now))
+
+    def counts(self) -> Counts:
+        """The current counters of the status. Of several pods on a node only the one to keep
+        counts, also while it is being deleted.
+        """
+        desired = current = misscheduled = ready = updated = available = 0
+        for node_pods in self.nodes:
+            if node_pods.placement is None:
+                continue
+            if not node_pods.wanted:
+                misscheduled += bool(node_pods.pods)
+                continue
+            desired += 1
+            if node_pods.pods:
+                pod = node_pods.pods[0]
+                current += 1
+                ready += pod.ready
+                updated += self.updated(pod)
+                available += self.available(pod)
+        return Counts(desired, current, misscheduled, ready, updated, available)
+
+    def status_update(self) -> StatusUpdate | None:
+        """The status to write; None if it is up to date."""
+        daemonset, counts = self.seen.daemonset, self.counts()
+        counter = (daemonset.raw.get("status") or {}).get("numberUnavailable") or 0
+        if (counts, counts.unavailable) == (
+            daemonset.counts,
+            counter,
+        ) and daemonset.observed_generation >= daemonset.generation:
+            return None
+        return StatusUpdate(counts, daemonset.generation)
+
+    def next_available(self) -> float | None:
+        """When the next ready pod becomes available after `minReadySeconds` (seconds since 1970);
+        None if no pod waits for that.
+        """
+        seconds = self.seen.daemonset.min_ready_seconds
+        if not seconds:
+            return None
+        times = (pod.available_at(seconds) for node_pods in self.nodes for pod in node_pods.pods)
+        return min(
+            (time for time in times if time is not None and time > self.seen.now), default=None
+        )
 
 
 def keep_first(pod: Pod) -> tuple[bool, float, str]:

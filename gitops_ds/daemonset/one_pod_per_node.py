@@ -9,8 +9,7 @@ from __future__ import annotations
 from gitops_ds.apimachinery.node_eligibility import Placement
 from gitops_ds.daemonset import memory, pod_changes
 from gitops_ds.daemonset.node_pods import NodePodLayout, NodePods
-from gitops_ds.daemonset.pod_changes import PodChanges
-from gitops_ds.daemonset.pod_factory import PodFactory
+from gitops_ds.daemonset.pod_changes import PodChanges, PodFactory
 from gitops_ds.model.daemonset import Phase, Pod, RollingUpdate
 from gitops_ds.model.decision import CreatePod, DeleteCause, DeletePod, FailedPodBackoff
 

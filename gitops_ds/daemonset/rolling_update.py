@@ -12,8 +12,7 @@ from collections.abc import Sequence
 from gitops_ds.apimachinery import daemonsets
 from gitops_ds.daemonset import pod_changes
 from gitops_ds.daemonset.node_pods import NodePodLayout, NodePods
-from gitops_ds.daemonset.pod_changes import PodChanges
-from gitops_ds.daemonset.pod_factory import PodFactory
+from gitops_ds.daemonset.pod_changes import PodChanges, PodFactory
 from gitops_ds.model.daemonset import OnDelete, Pod, RollingUpdate
 from gitops_ds.model.decision import CreatePod, DeleteCause, DeletePod
 

@@ -17,9 +17,9 @@ from gitops_ds.apimachinery import revisions
 from gitops_ds.apimachinery.builtin_resources import RESOURCES
 from gitops_ds.apimachinery.rollouts import proofs, target_revisions
 from gitops_ds.client import informer
-from gitops_ds.client.body_interning import EqualBodies
 from gitops_ds.client.informer import Failing
 from gitops_ds.client.informer_store import InformerStore
+from gitops_ds.client.received_bodies import EqualBodies
 from gitops_ds.client.supervisor import Supervisor, ended
 from gitops_ds.deployer import live_state
 from gitops_ds.model import names

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Set
 
 import msgspec
 
-from gitops_ds.apimachinery import node_eligibility, node_pools, tolerations
+from gitops_ds.apimachinery import node_eligibility, node_pools
 from gitops_ds.apimachinery.node_eligibility import Placement, Placer
 from gitops_ds.fleet import fault_attribution
 from gitops_ds.model import names
@@ -139,11 +139,11 @@ class _Rules:
             return LossCause.LABEL, "; ".join(
                 _relabelled(key, old, node) for key in keys
             ) or "the node's labels changed"
-        tolerated = tolerations.of_daemon(self._template.get("spec") or {})
+        tolerated = node_eligibility.daemon_tolerations(self._template.get("spec") or {})
         new = (
             taint
             for taint in node.taints
-            if taint not in old.taints and tolerations.untolerated(tolerated, (taint,))
+            if taint not in old.taints and node_eligibility.untolerated(tolerated, (taint,))
         )
         taints = (
             f"{taint.key}{f'={taint.value}' if taint.value else ''}:{taint.effect}" for taint in new

@@ -64,7 +64,7 @@ class Selection(msgspec.Struct, frozen=True):
     """The selected objects of a resource: all, those of a namespace, those with labels (selector
     syntax), those with fields.
 
-    `brief` requests only the fields of a pod or a node that `apimachinery.field_projection` names;
+    `brief` requests only the fields of a pod or a node that `client.received_bodies` names;
     the rest of the body may be missing.
     """
 

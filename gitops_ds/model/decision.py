@@ -1,4 +1,4 @@
-"""One reconciliation of the controller: the observation and the decision."""
+"""A reconciliation of the controller: the observation, the decision, the controller's powers."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class DeleteCause(StrEnum):
 
 class CreatePod(msgspec.Struct, frozen=True):
     """A pod for a node. The name is made from `seed`, which depends on the observed pods of the
-    node (`gitops_ds.daemonset.pod_factory.name`).
+    node (`gitops_ds.daemonset.pod_changes.pod_name`).
     """
 
     node: str
@@ -243,3 +243,15 @@ class Decision(msgspec.Struct, frozen=True):
     def actions(self) -> tuple[Action, ...]:
         """The actions of all steps."""
         return tuple(action for step in self.steps for action in step)
+
+
+class Powers(StrEnum):
+    """The permissions of the controller. Decisions are the same with all of them.
+
+    OBSERVE decides without any writes; PACE writes only for agents with a rollout policy; FULL is
+    the cluster's only DaemonSet controller.
+    """
+
+    OBSERVE = "observe"
+    PACE = "pace"
+    FULL = "full"

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from typing import Any, NewType
+from typing import Any, Final, NewType
 
 import msgspec
 import orjson
@@ -116,6 +116,21 @@ def show_path(path: Path) -> str:
         else:
             text += f".{step}" if text else step
     return text
+
+
+MISSING: Final = object()
+
+
+def value_at(value: Any, path: Path) -> Any:
+    """The value at a path, which may be None; MISSING if the path does not exist."""
+    for step in path:
+        if isinstance(value, Mapping) and step in value:
+            value = value[str(step)]
+        elif isinstance(value, list) and isinstance(step, int) and step < len(value):
+            value = value[step]
+        else:
+            return MISSING
+    return value
 
 
 DAEMONSET = Resource("apps", "v1", "DaemonSet", "daemonsets", namespaced=True)

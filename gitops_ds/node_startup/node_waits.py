@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from gitops_ds.apimachinery import pod_cause, tolerations
+from gitops_ds.apimachinery import node_eligibility, pod_cause
 from gitops_ds.apimachinery.node_eligibility import Placement
 from gitops_ds.model.daemonset import Pod, PodCause
 from gitops_ds.model.live import Node
@@ -154,7 +154,9 @@ def _wait(
 def _untolerated(agent: RequiredAgent, node: Node) -> str:
     """The taints of the node that keep the agent away, as `KEY:EFFECT`."""
     tolerated = agent.placer.tolerations
-    return ", ".join(one.text for one in node.taints if tolerations.untolerated(tolerated, [one]))
+    return ", ".join(
+        one.text for one in node.taints if node_eligibility.untolerated(tolerated, [one])
+    )
 
 
 def _wait_of_pod(

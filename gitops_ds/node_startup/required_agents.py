@@ -8,7 +8,7 @@ import msgspec
 
 from gitops_ds.apimachinery import daemonsets, node_eligibility
 from gitops_ds.apimachinery.node_eligibility import Placer
-from gitops_ds.apimachinery.rollouts import edited_annotations, proofs, target_revisions
+from gitops_ds.apimachinery.rollouts import proofs, rollout_annotations, target_revisions
 from gitops_ds.model import names, startup_taints
 from gitops_ds.model.daemonset import DaemonSet, Pod
 from gitops_ds.model.live import Revision
@@ -88,7 +88,7 @@ def _templates(daemonset: DaemonSet, revisions: Sequence[Revision]) -> PodTempla
     annotations = daemonset.annotations
     if names.ROLLOUT_POLICY not in annotations and names.PROVEN not in annotations:
         return PodTemplates()
-    edited = set(edited_annotations.read_by_rollouts(daemonset))
+    edited = set(rollout_annotations.edited(daemonset))
     if names.PROVEN in edited:
         return PodTemplates(NO_HASHES)
     target = target_revisions.target_of(daemonset, revisions)

@@ -10,11 +10,11 @@ from typing import Any
 
 import msgspec
 
-from gitops_ds.apimachinery import capacity, defaults, node_eligibility, node_groups
+from gitops_ds.apimachinery import capacity, defaults, node_eligibility, node_pools
 from gitops_ds.apimachinery.node_eligibility import Placement
 from gitops_ds.checks.change import regressions
-from gitops_ds.checks.cluster import node_capacity, references
-from gitops_ds.checks.engine.change_context import ChangeSides
+from gitops_ds.checks.cluster import node_sharing, references
+from gitops_ds.checks.engine.contexts import ChangeSides
 from gitops_ds.checks.engine.rule import pod, section, template
 from gitops_ds.daemonset import rollout_simulation
 from gitops_ds.daemonset.rollout_simulation import Rehearsal
@@ -55,7 +55,7 @@ class Outlook(msgspec.Struct, frozen=True):
     """
 
     costs: tuple[Cost, ...] = ()
-    misfits: tuple[node_capacity.Misfit, ...] = ()
+    misfits: tuple[node_sharing.Misfit, ...] = ()
     configuration: tuple[str, ...] = ()
     rehearsal: Rehearsal | None = None
     broken: tuple[str, ...] = ()
@@ -104,11 +104,11 @@ def _shape(old: Body, new: Body, nodes: Sequence[Node]) -> tuple[list[Node], byt
     ready.
     """
     placers = [node_eligibility.read(template(body)) for body in (old, new)]
-    grouped = node_groups.groups(nodes, node_groups.keys_of(placers))
+    grouped = node_pools.equal_groups(nodes, node_pools.keys_of(placers))
     before, after = (
         {
             node.name: placement
-            for placement, some in node_groups.placed(placer, grouped).items()
+            for placement, some in node_pools.placed(placer, grouped).items()
             for node in some
         }
         for placer in placers
@@ -128,9 +128,9 @@ def outlooks(
 ) -> Mapping[Key, Outlook]:
     """The outlook of each change that has one. `history`: revisions are those of the cluster."""
     census = sides.census
-    misfits: dict[Key, list[node_capacity.Misfit]] = {}
+    misfits: dict[Key, list[node_sharing.Misfit]] = {}
     if census is not None and census.room and any(change.key.is_daemonset for change in changes):
-        for misfit in node_capacity.misfits(sides.after):
+        for misfit in node_sharing.misfits(sides.after):
             misfits.setdefault(misfit.key, []).append(misfit)
     readers = _readers(sides)
     outlooks = {}
@@ -149,7 +149,7 @@ def outlooks(
 def _of_daemonset(
     change: Change,
     sides: ChangeSides,
-    misfits: tuple[node_capacity.Misfit, ...],
+    misfits: tuple[node_sharing.Misfit, ...],
     played: Rehearsals,
     *,
     history: bool,
@@ -319,12 +319,12 @@ def _rehearsed(played: Rehearsal, broken: Sequence[str], change: Change, census:
         )
         most = section(rolling.get("rollingUpdate")).get("maxUnavailable", 1)
         why = (
-            f"{node_groups.summary(broken, census)} not ready and maxUnavailable {most}; "
+            f"{node_pools.summary(broken, census)} not ready and maxUnavailable {most}; "
             if broken
             else ""
         )
         return (
-            f"does not end: {why}{node_groups.summary(played.waiting, census, shown=1)} would wait "
+            f"does not end: {why}{node_pools.summary(played.waiting, census, shown=1)} would wait "
             "for a new pod indefinitely"
         )
     steps = counted(played.steps, "step")
@@ -388,5 +388,5 @@ def as_json(outlook: Outlook, change: Change, census: Census | None) -> dict[str
 
 def _nodes(names: Sequence[str], census: Census) -> dict[str, Any]:
     """The nodes for JSON; declared nodes have no names outside of this check."""
-    entry: dict[str, Any] = {"count": len(names), "pools": node_groups.by_pool(names, census)}
+    entry: dict[str, Any] = {"count": len(names), "pools": node_pools.by_pool(names, census)}
     return entry if census.declared else {**entry, "names": list(names)}

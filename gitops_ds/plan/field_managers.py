@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from gitops_ds.apimachinery.rollouts import edited_annotations
+from gitops_ds.apimachinery.rollouts import rollout_annotations
 from gitops_ds.model import names
 from gitops_ds.model.change import Author
 from gitops_ds.model.objects import Body, ListMember, Path
@@ -62,7 +62,7 @@ def is_applied(live: Body) -> bool:
 
 def is_from_git(live: Body, annotation: str) -> bool:
     """Whether the annotation of a live object is one that we applied."""
-    return f"f:{annotation}" in edited_annotations.owned_annotations(owned_fields(live) or {})
+    return f"f:{annotation}" in rollout_annotations.owned_annotations(owned_fields(live) or {})
 
 
 def owners(live: Body, path: Path) -> tuple[Author, ...]:

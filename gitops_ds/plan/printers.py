@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from gitops_ds.apimachinery import node_groups
+from gitops_ds.apimachinery import node_pools
 from gitops_ds.model import duration, names, plain_text
 from gitops_ds.model.change import (
     Change,
@@ -180,7 +180,7 @@ def _rollout_lines(change: Change, census: Census | None) -> Iterator[str]:
 
     def named(some: Sequence[str]) -> str:
         return (
-            _nodes(some) if census is None else node_groups.summary(some, census, shown=SHOWN_NODES)
+            _nodes(some) if census is None else node_pools.summary(some, census, shown=SHOWN_NODES)
         )
 
     if change.target:
@@ -363,9 +363,9 @@ def _stage(stage: StagePreview, census: Census | None) -> str:
 def _stage_nodes(names: Sequence[str], census: Census | None) -> str:
     """The nodes in order; declared ones, which have no names, by pool."""
     if census is not None and census.declared:
-        return node_groups.summary(names, census)
+        return node_pools.summary(names, census)
     count = counted(len(names), "node")
-    return f"{count}: {node_groups.listed(names, _SHOWN_IN_STAGE)}" if names else count
+    return f"{count}: {node_pools.listed(names, _SHOWN_IN_STAGE)}" if names else count
 
 
 def staged_json(preview: StagedPreview, census: Census | None) -> dict[str, Any]:

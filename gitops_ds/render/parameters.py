@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
-from gitops_ds.apimachinery import json_schema, kubernetes_versions, openapi
+from gitops_ds.apimachinery import json_schema, kubernetes_types, kubernetes_versions
 from gitops_ds.model import progress
 from gitops_ds.model.finding import Finding, refusal
 from gitops_ds.model.objects import Path, show_path
@@ -258,7 +258,9 @@ def kubernetes_definitions(versions: Sequence[str]) -> Definition:
 
     def definition(name: str) -> Mapping[str, Any] | None:
         supported = [version for version in kubernetes_versions.VERSIONS if version in versions]
-        definitions = openapi.definitions(supported[0] if supported else kubernetes_versions.NEWEST)
+        definitions = kubernetes_types.definitions(
+            supported[0] if supported else kubernetes_versions.NEWEST
+        )
         if name not in definitions:
             return None
         return {"$ref": f"#/definitions/{name}", "definitions": definitions}

@@ -15,8 +15,7 @@ from typing import Any
 
 import msgspec
 
-from gitops_ds.apimachinery import node_pools
-from gitops_ds.apimachinery.rollouts import rollout_windows
+from gitops_ds.apimachinery import cron_windows, node_pools
 from gitops_ds.model.finding import Finding, refusal
 from gitops_ds.model.live import Node
 from gitops_ds.model.objects import Body, Path
@@ -301,7 +300,7 @@ def _of_measurement(
 
 def _of_windows(policy: RolloutPolicy) -> Iterator[PolicyProblem]:
     for name, window in policy.windows.items():
-        if problem := rollout_windows.problem_of_year(window):
+        if problem := cron_windows.problem_of_year(window):
             yield PolicyProblem(_IMPOSSIBLE, ("windows", name, "cron"), problem)
         elif not window.length:
             message = "a window of no length is never open"

@@ -12,7 +12,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Sequence, Set
 
-from gitops_ds.apimachinery.rollouts import rollout_windows
+from gitops_ds.apimachinery import cron_windows
 from gitops_ds.model.objects import Body
 from gitops_ds.model.plain_text import counted
 from gitops_ds.model.rollouts.rollout_policy import Pace, Stage
@@ -308,7 +308,7 @@ def open_nodes(fleet: StagedNodes) -> frozenset[str]:
         for node in fleet.layout.seen.nodes
         if node.created > began and node.name in fleet.nodes
     )
-    if not joined or rollout_windows.frozen_until(fleet.policy.freeze, fleet.now) is not None:
+    if not joined or cron_windows.frozen_until(fleet.policy.freeze, fleet.now) is not None:
         return frozenset()
     permitted = policy.get == "target" or every_platform_is_proved(fleet)
     return joined if permitted else frozenset()

@@ -27,8 +27,7 @@ from gitops_ds.apimachinery import revisions
 from gitops_ds.apimachinery.rollouts import proofs, target_revisions
 from gitops_ds.daemonset import decide, pod_changes
 from gitops_ds.daemonset.node_pods import NodePodLayout, NodePods
-from gitops_ds.daemonset.pod_changes import BURST
-from gitops_ds.daemonset.pod_factory import PodFactory
+from gitops_ds.daemonset.pod_changes import BURST, PodFactory
 from gitops_ds.model import names
 from gitops_ds.model.daemonset import Pod, RollingUpdate
 from gitops_ds.model.decision import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from gitops_ds.apimachinery.rollouts import rollout_windows
+from gitops_ds.apimachinery import cron_windows
 from gitops_ds.model import names, plain_text
 from gitops_ds.model.daemonset import DaemonSet, RollingUpdate
 from gitops_ds.model.plain_text import counted
@@ -58,10 +58,10 @@ def is_refused(inputs: StageInputs, now: float) -> bool:
 
 def closed(fleet: StagedNodes, stage: Stage, passed: Mapping[str, float]) -> StageHold | None:
     """Why the current stage is not open; `passed` are the times of the stages before it."""
-    until = rollout_windows.frozen_until(fleet.policy.freeze, fleet.now)
+    until = cron_windows.frozen_until(fleet.policy.freeze, fleet.now)
     if until is not None:
         return StageHold("freeze", until, kind=HoldKind.FREEZE)
-    until = rollout_windows.closed_until(stage.windows, fleet.policy.windows, fleet.now)
+    until = cron_windows.closed_until(stage.windows, fleet.policy.windows, fleet.now)
     if until is not None:
         reason = f"window {', '.join(stage.windows)} is closed"
         return StageHold(reason, until, kind=HoldKind.WINDOW, about=stage.name)

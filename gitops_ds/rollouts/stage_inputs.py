@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from gitops_ds.apimachinery.rollouts import (
-    approval_annotations,
-    edited_annotations,
-    halted_templates,
-    target_revisions,
-)
+from gitops_ds.apimachinery.rollouts import halted_templates, rollout_annotations, target_revisions
 from gitops_ds.model.decision import Observation
 from gitops_ds.model.rollouts.staged_rollout import StageInputs
 
@@ -29,7 +24,7 @@ def observed(seen: Observation) -> StageInputs | None:
     ):
         return None
     policy, pools = policy_and_pools
-    approvals = approval_annotations.approvals(seen.revisions, target)
+    approvals = rollout_annotations.approvals(seen.revisions, target)
     record = target_revisions.record_of(seen.revisions, target)
     return StageInputs(
         policy,
@@ -41,5 +36,5 @@ def observed(seen: Observation) -> StageInputs | None:
         refused=record.refused,
         held=halted_templates.hold_reason(daemonset.annotations, target) if target.staged else "",
         halted=frozenset(one.hash for one in halted_templates.parse(daemonset.annotations)),
-        foreign=next(edited_annotations.read_by_rollouts(daemonset), ""),
+        foreign=next(rollout_annotations.edited(daemonset), ""),
     )

@@ -11,10 +11,10 @@ import msgspec
 
 from gitops_ds.apimachinery import daemonsets
 from gitops_ds.controller.controller import Controller
-from gitops_ds.controller.powers import Powers
 from gitops_ds.controller.startup_taints import GitInputs
 from gitops_ds.fleet import reporter
 from gitops_ds.model.cluster import Cluster
+from gitops_ds.model.decision import Powers
 from gitops_ds.model.deployer_state import DeployerState
 from gitops_ds.model.events.base import Emit
 from gitops_ds.model.objects import Body, Key

@@ -15,8 +15,8 @@ from gitops_ds.client.fence import Fence
 from gitops_ds.client.leader_lease import Election
 from gitops_ds.client.transport import RequestCounter
 from gitops_ds.controller import conflict_probe
-from gitops_ds.controller.powers import Powers
 from gitops_ds.model.cluster import Cluster
+from gitops_ds.model.decision import Powers
 from gitops_ds.model.events.base import Emit
 from gitops_ds.service import assembly, event_recorder, http, leadership, otel
 from gitops_ds.service.assembly import PartsContext, ServiceParts

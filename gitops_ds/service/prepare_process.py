@@ -22,7 +22,7 @@ from typing import Final
 import msgspec
 
 from gitops_ds import errors
-from gitops_ds.checks.engine.cluster_context import ClusterContext
+from gitops_ds.checks.engine.contexts import ClusterContext
 from gitops_ds.deployer.templates.template_object import RenderedTemplates, TemplateObject
 from gitops_ds.deployer.templates.template_selector import TemplateSelector
 from gitops_ds.model.finding import Finding, Place, refusal

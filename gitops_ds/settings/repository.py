@@ -22,8 +22,8 @@ from gitops_ds.settings.base import (
     default_share,
     describe,
 )
+from gitops_ds.settings.listen import RepositoryWebhookSettings
 from gitops_ds.settings.notify import ForgeSettings
-from gitops_ds.settings.webhook import RepositoryWebhookSettings
 
 ApproverName = Annotated[str, msgspec.Meta(pattern=r"^[^\s,]+$")]
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import msgspec
 
-from gitops_ds.apimachinery import tolerations
+from gitops_ds.apimachinery import node_eligibility
 from gitops_ds.errors import SettingsError
 from gitops_ds.model import startup_taints
 from gitops_ds.model.duration import Duration
@@ -55,7 +55,9 @@ class StartupTaintSettings(SettingsGroup, frozen=True):
 
     def __post_init__(self) -> None:
         """Raises SettingsError for a taint that continuous would evict pods with."""
-        if self.enforce is Enforce.CONTINUOUS and not self.taint.endswith(tolerations.NO_SCHEDULE):
+        if self.enforce is Enforce.CONTINUOUS and not self.taint.endswith(
+            node_eligibility.NO_SCHEDULE
+        ):
             raise SettingsError(
                 "startupTaints: continuous needs a taint with the effect NoSchedule"
             )

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from gitops_ds.apimachinery import tolerations
+from gitops_ds.apimachinery import node_eligibility
 from gitops_ds.model.cluster import EventType
 from gitops_ds.model.live import Taint
 from gitops_ds.model.objects import NODE, POD, Body
@@ -201,7 +201,7 @@ def _patience(pod: Body, taints: list[dict[str, Any]]) -> float | None:
     for taint_body in taints:
         taint = Taint(taint_body["key"], taint_body["effect"], taint_body.get("value", ""))
         fitting = [
-            t for t in pod["spec"].get("tolerations") or () if tolerations.tolerates(t, taint)
+            t for t in pod["spec"].get("tolerations") or () if node_eligibility.tolerates(t, taint)
         ]
         if not fitting:
             return 0.0

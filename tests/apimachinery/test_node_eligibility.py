@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.apimachinery import label_selector, node_eligibility, tolerations
+from gitops_ds.apimachinery import label_selector, node_eligibility
 from gitops_ds.apimachinery.node_eligibility import Placement
 from gitops_ds.model.live import Node, Taint
 
@@ -156,7 +156,9 @@ def test_default_tolerations_replace_an_equal_one_and_are_in_order() -> None:
         "tolerationSeconds": 5,
     }
     other = {"key": "a", "operator": "Exists"}
-    effective = tolerations.of_daemon({"tolerations": [mine, other], "hostNetwork": True})
+    effective = node_eligibility.daemon_tolerations(
+        {"tolerations": [mine, other], "hostNetwork": True}
+    )
     assert [toleration["key"].rpartition("/")[2] for toleration in effective] == [
         "unreachable",
         "a",

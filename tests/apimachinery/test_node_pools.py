@@ -7,7 +7,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gitops_ds.apimachinery import node_eligibility, node_groups, node_pools
+from gitops_ds.apimachinery import node_eligibility, node_pools
 from gitops_ds.apimachinery.node_eligibility import Placement
 from gitops_ds.model.live import Census, Live, Node, Taint
 from gitops_ds.model.sources.bundle import ClusterFacts, Pool, Requirement
@@ -83,16 +83,16 @@ def test_without_pools_of_its_own_a_providers_label_names_the_pool() -> None:
 def test_many_nodes_are_named_in_a_few_words() -> None:
     names = [f"node-{letter}" for letter in "abcdef"]
     seen = Census((), dict.fromkeys(names, "small"))
-    assert node_groups.summary(names, seen) == "6 nodes of pool small: node-a, node-b and 4 more"
-    assert node_groups.summary(names[:3], seen) == "3 nodes of pool small: node-a, node-b, node-c"
-    assert node_groups.summary(names[:1], Census(())) == "1 node: node-a"
+    assert node_pools.summary(names, seen) == "6 nodes of pool small: node-a, node-b and 4 more"
+    assert node_pools.summary(names[:3], seen) == "3 nodes of pool small: node-a, node-b, node-c"
+    assert node_pools.summary(names[:1], Census(())) == "1 node: node-a"
     mixed = Census((), {"node-a": "small", "node-b": "large", "node-c": "large"})
     assert (
-        node_groups.summary(names[:4], mixed)
+        node_pools.summary(names[:4], mixed)
         == "4 nodes (2 of pool large, 1 of no pool, 1 of pool small): node-a, node-b and 2 more"
     )
     assert (
-        node_groups.summary(names, Census((), dict.fromkeys(names, "small"), declared=True))
+        node_pools.summary(names, Census((), dict.fromkeys(names, "small"), declared=True))
         == "6 nodes of pool small"
     )
 
@@ -151,11 +151,11 @@ def test_nodes_in_groups_are_placed_as_one_by_one(
 ) -> None:
     nodes = [Node(f"node-{index}", labels, taints) for index, (labels, taints) in enumerate(fleet)]
     placers = [node_eligibility.read(template) for template in some]
-    groups = node_groups.groups(nodes, node_groups.keys_of(placers))
+    groups = node_pools.equal_groups(nodes, node_pools.keys_of(placers))
     for placer in placers:
         placed = {
             node.name: placement
-            for placement, items in node_groups.placed(placer, groups).items()
+            for placement, items in node_pools.placed(placer, groups).items()
             for node in items
         }
         assert placed == {node.name: placer.place(node) for node in nodes}

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.apimachinery import field_projection, pod_cause, pods, timestamps
+from gitops_ds.apimachinery import pod_cause, pods, timestamps
+from gitops_ds.client import received_bodies
 from gitops_ds.model.daemonset import PodCause
 from gitops_ds.model.objects import POD
 from tests.apimachinery.kubelet_pods import (
@@ -224,7 +225,7 @@ def test_the_cause_has_the_words_of_kubernetes(
 @pytest.mark.parametrize("body", [case[1] for case in CASES.values()], ids=CASES)
 def test_a_cut_pod_has_the_same_cause(body: dict[str, Any]) -> None:
     text = json.dumps(body).encode()
-    assert pods.pod_of(field_projection.ITEMS[POD](text)) == pods.pod_of(body)
+    assert pods.pod_of(received_bodies.ITEMS[POD](text)) == pods.pod_of(body)
 
 
 def test_a_long_message_is_one_line_of_bounded_length() -> None:

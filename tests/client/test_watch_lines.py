@@ -1,10 +1,11 @@
 """The lines of a watch arrive complete and in order, however the server writes them and the
-connection pauses between reads.
+connection pauses between reads; the advice in the error for a refused request.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import ssl
 from collections.abc import Callable, Sequence
 
@@ -13,6 +14,7 @@ import pytest
 import uvloop
 from aiohttp import web
 
+from gitops_ds.client import wire
 from gitops_ds.client.config import ClientConfig
 from gitops_ds.client.kubeconfig import KubeconfigEntry
 from gitops_ds.client.rest import READ_BYTES, HttpCluster
@@ -90,3 +92,20 @@ def test_a_watch_has_every_line_in_order(write: int, tls: bool, loop: Loop) -> N
     sizes = (*SIZES, *(LARGE if write > max(SIZES) else ()), *(300 * SIZES if write > 1 else ()))
     with asyncio.Runner(loop_factory=loop) as runner:
         assert runner.run(received(lines(sizes), write, tls)) == list(sizes)
+
+
+ACCOUNT = "system:serviceaccount:t2:deployer"
+
+
+@pytest.mark.parametrize(
+    ("user", "advice"),
+    [
+        (ACCOUNT, f"grant that permission to {ACCOUNT}"),
+        ("service", "grant that permission to the account of KUBECONFIG"),
+    ],
+)
+def test_advice_names_the_account_that_lacks_the_right(user: str, advice: str) -> None:
+    message = f'services "s" is forbidden: User "{user}" cannot patch resource "services"'
+    body = json.dumps({"kind": "Status", "reason": "Forbidden", "message": message}).encode()
+    error = wire.error_for(403, body, None, "KUBECONFIG", ACCOUNT)
+    assert advice in str(error)

@@ -12,7 +12,7 @@ import pytest
 
 from gitops_ds import errors, simulator
 from gitops_ds.apimachinery import daemonsets, revisions
-from gitops_ds.apimachinery.rollouts import approval_annotations, target_revisions
+from gitops_ds.apimachinery.rollouts import rollout_annotations, target_revisions
 from gitops_ds.commands import rollout_approvals
 from gitops_ds.commands.rollout_approvals import StageRequest
 from gitops_ds.model import names
@@ -63,7 +63,7 @@ def test_an_approval_is_an_annotation_of_the_target_revision() -> None:
         body = await cluster.get(CONTROLLER_REVISION, "default", name)
         revision = revisions.revision_of(body)
         assert revision is not None
-        (approval,) = approval_annotations.approvals([revision], approved.target)
+        (approval,) = rollout_annotations.approvals([revision], approved.target)
         assert approval.stage == "gpu"
         again = await rollout_approvals.approve(cluster, StageRequest("agent", "gpu", "default"))
         assert again.target.uid == approved.target.uid

@@ -6,13 +6,12 @@ import pytest
 
 from gitops_ds import errors
 from gitops_ds.commands import wait
-from gitops_ds.controller.powers import Powers
 from gitops_ds.fleet.agents import Agent
+from gitops_ds.model.decision import Powers
 from gitops_ds.model.health import HealthState
 from gitops_ds.simulator import PodFault, Trouble
 from tests.deployer import rollout_scene
-from tests.deployer.rollout_scene import NODES, Scene, both
-from tests.deployer.test_rollout_faults import spoil
+from tests.deployer.rollout_scene import NODES, Scene, both, spoil
 
 play = rollout_scene.play
 

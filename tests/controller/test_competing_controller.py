@@ -12,10 +12,10 @@ import pytest
 
 from gitops_ds import simulator
 from gitops_ds.controller import conflict_probe
-from gitops_ds.controller.powers import Powers
 from gitops_ds.daemonset import competing_controller
 from gitops_ds.daemonset.competing_controller import Rivals
 from gitops_ds.errors import NotFound, Refused
+from gitops_ds.model.decision import Powers
 from gitops_ds.model.objects import DAEMONSET, NAMESPACE, POD
 from gitops_ds.simulator import virtual_time
 from tests.simulator import setup

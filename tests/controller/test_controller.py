@@ -15,11 +15,10 @@ from hypothesis import strategies as st
 
 from gitops_ds.apimachinery import daemonsets, pods, revisions
 from gitops_ds.controller.controller import LIST_NODES_AGAIN
-from gitops_ds.controller.powers import Powers
 from gitops_ds.daemonset import pod_changes
 from gitops_ds.fleet import health
 from gitops_ds.model.cluster import PatchType
-from gitops_ds.model.decision import CreatePod
+from gitops_ds.model.decision import CreatePod, Powers
 from gitops_ds.model.events import base
 from gitops_ds.model.health import HealthState
 from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, NODE, POD

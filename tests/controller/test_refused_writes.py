@@ -21,7 +21,6 @@ import pytest
 from gitops_ds import errors
 from gitops_ds.apimachinery import daemonsets, revisions
 from gitops_ds.apimachinery.rollouts import proofs, target_revisions
-from gitops_ds.controller.powers import Powers
 from gitops_ds.model import names
 from gitops_ds.model.cluster import PatchType
 from gitops_ds.model.decision import (
@@ -32,6 +31,7 @@ from gitops_ds.model.decision import (
     DeletePod,
     DeleteRevision,
     LabelRevision,
+    Powers,
     PromoteRevision,
     RecordRollout,
     RelabelPod,

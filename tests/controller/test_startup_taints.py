@@ -12,10 +12,10 @@ import pytest
 from gitops_ds import simulator
 from gitops_ds.apimachinery import nodes, pods
 from gitops_ds.controller.controller import Controller
-from gitops_ds.controller.powers import Powers
 from gitops_ds.controller.startup_taints import GitInputs
 from gitops_ds.model import names
 from gitops_ds.model.cluster import PatchType
+from gitops_ds.model.decision import Powers
 from gitops_ds.model.events import base
 from gitops_ds.model.events.startup_taints import (
     NodeWaitsForAgents,

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.apimachinery import tolerations
-from gitops_ds.daemonset import claims, decide, memory, pod_factory
+from gitops_ds.apimachinery import node_eligibility
+from gitops_ds.daemonset import claims, decide, memory, pod_changes
 from gitops_ds.model.decision import (
     Adopt,
     CreatePod,
@@ -130,7 +130,7 @@ def test_a_pod_is_created_for_its_node_as_upstream_creates_it() -> None:
     assert "preferredDuringSchedulingIgnoredDuringExecution" in affinity["nodeAffinity"]
     assert affinity["podAffinity"] == {"kept": True}
     assert "nodeName" not in spec
-    assert spec["tolerations"] == tolerations.of_daemon({})
+    assert spec["tolerations"] == node_eligibility.daemon_tolerations({})
     assert metadata["name"].startswith("agent-")
     assert metadata["labels"] == {
         "app": "agent",
@@ -272,14 +272,14 @@ def test_a_pod_of_a_daemonset_with_a_long_name_has_a_valid_name_wherever_it_is_c
         whole = ("a" * (length - 2) + end + "c" * 200)[:200]
         assert re.fullmatch(
             r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*",
-            pod_factory.name(f"{whole}\nrest"),
+            pod_changes.pod_name(f"{whole}\nrest"),
         )
 
 
 def test_the_name_of_a_pod_has_at_most_63_characters() -> None:
-    assert pod_factory.name(f"{'a' * 52}\nrest").startswith(f"{'a' * 52}-")
-    assert pod_factory.name(f"{'a' * 53}\nrest").startswith(f"{'a' * 52}-")
-    assert len(pod_factory.name(f"{'a' * 100}\nrest")) == 63
+    assert pod_changes.pod_name(f"{'a' * 52}\nrest").startswith(f"{'a' * 52}-")
+    assert pod_changes.pod_name(f"{'a' * 53}\nrest").startswith(f"{'a' * 52}-")
+    assert len(pod_changes.pod_name(f"{'a' * 100}\nrest")) == 63
 
 
 @pytest.mark.parametrize(
@@ -327,7 +327,7 @@ def test_the_oldest_of_several_pods_on_their_node_stays() -> None:
         world.now += 10
     waiting = world.pods["b-oldest-but-waiting"]["spec"]
     del waiting["nodeName"]
-    waiting["affinity"] = pod_factory.pinned({}, "node-0")
+    waiting["affinity"] = pod_changes.pinned_to({}, "node-0")
     ended = {a.key.name for a in world.turn().actions if isinstance(a, DeletePod)}
     assert ended == {"b-oldest-but-waiting", "a-younger"}
 
@@ -364,7 +364,7 @@ def test_a_pod_has_the_same_name_in_every_version_of_the_controller(
     attempt: tuple[int, ...], name: str
 ) -> None:
     """Two leaders of an upgrade that create the same pod then meet at its name."""
-    assert pod_factory.name("node-agent\nuid", *attempt) == name
+    assert pod_changes.pod_name("node-agent\nuid", *attempt) == name
 
 
 @pytest.mark.parametrize(("taints", "creates"), [([], 1), ([NO_SCHEDULE], 0)])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from gitops_ds.daemonset.pending_writes import LAPSES_AFTER, PendingWrites
+from gitops_ds.daemonset.memory import LAPSES_AFTER, PendingWrites
 
 UIDS = ("a", "b")
 VERSIONS = st.integers(1, 6)

@@ -10,16 +10,15 @@ import pytest
 
 from gitops_ds import errors
 from gitops_ds.controller import pod_warnings
-from gitops_ds.controller.powers import Powers
 from gitops_ds.model.cluster import EVERYTHING, Listing, Selection
+from gitops_ds.model.decision import Powers
 from gitops_ds.model.objects import CONTROLLER_REVISION, EVENT, Body, Resource
 from gitops_ds.model.rollouts.staged_rollout import Halt
 from gitops_ds.simulator import Client, Faults, PodFault, Trouble
 from gitops_ds.simulator import faults as simulator_faults
 from gitops_ds.simulator.faults import RequestFault, SimulatedRequest
 from tests.apimachinery.kubelet_pods import LIVENESS
-from tests.deployer.rollout_scene import Scene, play
-from tests.deployer.test_rollout_faults import spoil
+from tests.deployer.rollout_scene import Scene, play, spoil
 
 
 class EventReader:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from gitops_ds.apimachinery.rollouts import approval_annotations, target_revisions
+from gitops_ds.apimachinery.rollouts import rollout_annotations, target_revisions
 from gitops_ds.fleet import health, rollout_tracker, staged_rollouts
 from gitops_ds.fleet.agents import Agent
 from gitops_ds.fleet.fault_attribution import FaultScope
@@ -50,7 +50,7 @@ class Watched:
         target.setdefault("annotations", {})
         target["annotations"] |= {
             names.APPROVERS: "team-a",
-            names.APPROVALS: approval_annotations.encoded([approval]),
+            names.APPROVALS: rollout_annotations.encoded_approvals([approval]),
         }
 
     def agent(self) -> Agent:

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from gitops_ds import errors, simulator
-from gitops_ds.controller.powers import Powers
 from gitops_ds.fleet.tracker import StatusTracker
 from gitops_ds.model import names
 from gitops_ds.model.cluster import PatchType
+from gitops_ds.model.decision import Powers
 from gitops_ds.model.health import Blame, Health, HealthState
 from gitops_ds.model.live import Taint
 from gitops_ds.model.objects import DAEMONSET, NODE, POD

@@ -9,7 +9,7 @@ from typing import Any
 
 import jsonschema
 
-from gitops_ds.apimachinery import rollout_status, timestamps
+from gitops_ds.apimachinery import daemonsets, timestamps
 from gitops_ds.cli.output import table
 from gitops_ds.fleet import agents
 from gitops_ds.model import names
@@ -141,13 +141,13 @@ def test_many_stages_are_counted() -> None:
 def test_a_daemonset_with_an_unknown_target_is_not_done() -> None:
     there = watched()
     body = copy.deepcopy(there.world.body)
-    assert rollout_status.judge(body).done
+    assert daemonsets.rollout_status(body).done
     body["metadata"]["annotations"][names.TARGET] = "agent-unknown"
     there.world.body = body
     health = there.agent().health
     assert health.state is HealthState.PROGRESSING
     assert health.message == "the target revision agent-unknown does not exist yet"
-    assert not rollout_status.judge(body).done
+    assert not daemonsets.rollout_status(body).done
     body["metadata"]["annotations"][names.ROLLOUT_POLICY] = "no policy"
     assert there.agent().health.message.startswith(names.ROLLOUT_POLICY)
 

@@ -21,9 +21,9 @@ import pytest
 
 from gitops_ds.client import config, rest
 from gitops_ds.controller.controller import Controller
-from gitops_ds.controller.powers import Powers
 from gitops_ds.daemonset import decide
 from gitops_ds.model.cluster import Cluster, PatchType, Selection
+from gitops_ds.model.decision import Powers
 from gitops_ds.model.events.base import (
     Compared,
     Differed,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from gitops_ds import simulator
-from gitops_ds.controller.powers import Powers
 from gitops_ds.model.cluster import PatchType
+from gitops_ds.model.decision import Powers
 from gitops_ds.model.events.base import Compared, Decided, Differed
 from gitops_ds.model.objects import DAEMONSET, NODE, POD
 from tests.daemonset import world

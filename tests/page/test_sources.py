@@ -10,8 +10,8 @@ import pytest
 
 from gitops_ds import errors, simulator
 from gitops_ds.controller.controller import Controller
-from gitops_ds.controller.powers import Powers
 from gitops_ds.fleet.tracker import StatusTracker
+from gitops_ds.model.decision import Powers
 from gitops_ds.model.events.base import WatchFailed
 from gitops_ds.model.events.deployer import GitTimed
 from gitops_ds.model.objects import NODE, CommitId

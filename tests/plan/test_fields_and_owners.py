@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.apimachinery.rollouts import edited_annotations
+from gitops_ds.apimachinery.rollouts import rollout_annotations
 from gitops_ds.model import names
 from gitops_ds.model.change import FieldChange
 from gitops_ds.model.objects import ListMember
@@ -181,7 +181,7 @@ def test_a_migration_leaves_the_annotations_that_a_rollout_reads_with_their_writ
     assert [(one["manager"], one["fieldsV1"]) for one in rest] == [("kubectl-replace", foreign)]
     live["metadata"] |= {"managedFields": rest, "annotations": {names.PROVEN: "{}"}}
     assert not ownership.needs_migration(live)
-    assert [*edited_annotations.foreign(live, names.READ_BY_ROLLOUTS)] == [names.PROVEN]
+    assert [*rollout_annotations.foreign(live, names.READ_BY_ROLLOUTS)] == [names.PROVEN]
 
 
 MARKS: dict[str, dict[str, dict[str, str]]] = {

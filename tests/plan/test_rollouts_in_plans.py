@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gitops_ds.apimachinery import revisions
-from gitops_ds.apimachinery.rollouts import approval_annotations
+from gitops_ds.apimachinery.rollouts import rollout_annotations
 from gitops_ds.model import names
 from gitops_ds.model.live import Live, Revision
 from gitops_ds.model.objects import CommitId, Digest, Path
@@ -166,7 +166,7 @@ def test_an_approval_is_by_a_known_approver_and_for_this_target() -> None:
     approval = applied_rollouts.approval(stage, known["team-a"], "ada", "commit 1")
     assert approval == StageApproval("gpu", stage.hash, "team-a", "ada", "commit 1")
     text = applied_rollouts.annotation(stage, approval)
-    assert approval_annotations.decoded(text) == (approval,)
+    assert rollout_annotations.decoded_approvals(text) == (approval,)
 
 
 FINISH = rollout_policy.decode({"supersede": "finish-first"})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gitops_ds.apimachinery.rollouts import approval_annotations
+from gitops_ds.apimachinery.rollouts import rollout_annotations
 from gitops_ds.model.objects import CommitId, Key
 from gitops_ds.model.rollouts.staged_rollout import Approver, StageApproval, WaitingStage
 from gitops_ds.model.sources.signatures import Verified
@@ -79,15 +79,17 @@ def test_the_annotation_keeps_other_stages_of_this_target_only() -> None:
         StageApproval("canary", "other", "team-a", "ada", "commit 1"),
         StageApproval("gpu", "5d9f", "team-a", "eve", "commit 2"),
     ]
-    text = approval_annotations.encoded(known)
+    text = rollout_annotations.encoded_approvals(known)
     stage = replace(STAGE, annotation=text)
     assert applied_rollouts.present(stage) == (known[2],)
     approval = StageApproval("gpu", "5d9f", "team-gpu", "ada", "commit 3")
-    assert approval_annotations.decoded(applied_rollouts.annotation(stage, approval)) == (
+    assert rollout_annotations.decoded_approvals(applied_rollouts.annotation(stage, approval)) == (
         known[0],
         approval,
     )
-    assert approval_annotations.decoded(applied_rollouts.annotation(stage, None)) == (known[0],)
+    assert rollout_annotations.decoded_approvals(applied_rollouts.annotation(stage, None)) == (
+        known[0],
+    )
 
 
 @pytest.mark.parametrize(

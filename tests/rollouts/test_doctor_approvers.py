@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gitops_ds import render
-from gitops_ds.commands.doctor import rollout_policies
+from gitops_ds.commands.doctor import repositories
 from gitops_ds.commands.doctor.result import CheckVerdict
 from gitops_ds.settings.repository import ApproverSettings, RepositorySettings, VerifySettings
 from tests.render import snapshots
@@ -40,6 +40,6 @@ def test_a_stage_that_no_user_can_approve_is_named(
         verify=VerifySettings(allowed_signers_file="/etc/signers"),
         approvers=valid,
     )
-    lines = list(rollout_policies.approvers([settings], [bundle]))
+    lines = list(repositories.approver_lines([settings], [bundle]))
     assert [one.verdict for one in lines] == ([verdict] if verdict else [])
     assert all("gpu of a" in one.message and "team-gpu" in one.message for one in lines)

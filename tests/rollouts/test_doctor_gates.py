@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gitops_ds import render
-from gitops_ds.commands.doctor import rollout_policies
+from gitops_ds.commands.doctor import repositories
 from gitops_ds.commands.doctor.result import CheckVerdict, Line
 from gitops_ds.settings import service as settings_of_service
 from tests.render import snapshots
@@ -32,7 +32,7 @@ def lines(policy: str, **metrics: Any) -> list[Line]:
     settings = settings_of_service.parse({"metrics": metrics}).metrics
 
     async def found() -> list[Line]:
-        return [line async for line in rollout_policies.gates(settings, [bundle])]
+        return [line async for line in repositories.gate_lines(settings, [bundle])]
 
     return asyncio.run(found())
 

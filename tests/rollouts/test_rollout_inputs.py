@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gitops_ds.apimachinery import daemonsets, revisions
-from gitops_ds.apimachinery.rollouts import approval_annotations, target_revisions
+from gitops_ds.apimachinery.rollouts import rollout_annotations, target_revisions
 from gitops_ds.controller.rollouts import Rollouts
 from gitops_ds.model import names
 from gitops_ds.model.decision import DeletePod
@@ -301,8 +301,8 @@ def test_the_annotation_of_the_target_revision_names_the_approved_stages(
     target = RolloutTarget(
         "5d9f", template, revision.name, revision.uid, staged=True, hashes=frozenset({"5d9f"})
     )
-    assert {one.stage for one in approval_annotations.approvals([revision], target)} == stages
-    assert not approval_annotations.approvals([revision], replace(target, uid="another"))
+    assert {one.stage for one in rollout_annotations.approvals([revision], target)} == stages
+    assert not rollout_annotations.approvals([revision], replace(target, uid="another"))
 
 
 @pytest.mark.parametrize(
@@ -330,7 +330,7 @@ def test_with_approvers_only_their_approvals_of_this_target_count(
     target = RolloutTarget(
         "5d9f", template, revision.name, revision.uid, staged=True, hashes=frozenset({"5d9f"})
     )
-    assert {one.stage for one in approval_annotations.approvals([revision], target)} == stages
+    assert {one.stage for one in rollout_annotations.approvals([revision], target)} == stages
 
 
 def selecting(world: RolloutWorld, spec: dict[str, Any]) -> None:

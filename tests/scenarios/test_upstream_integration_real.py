@@ -18,9 +18,9 @@ import pytest
 from gitops_ds.apimachinery import daemonsets, pods, revisions
 from gitops_ds.client import config, rest
 from gitops_ds.controller.controller import Controller
-from gitops_ds.controller.powers import Powers
 from gitops_ds.model import names
 from gitops_ds.model.cluster import Cluster, PatchType, Selection
+from gitops_ds.model.decision import Powers
 from gitops_ds.model.objects import (
     CONTROLLER_REVISION,
     DAEMONSET,

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import pytest
 
-from gitops_ds.apimachinery.rollouts import approval_annotations
+from gitops_ds.apimachinery.rollouts import rollout_annotations
 from gitops_ds.client.supervisor import ended
 from gitops_ds.commands import rollout_approvals
 from gitops_ds.commands.commits import git_commit
@@ -104,7 +104,9 @@ class Scene:
                     await looked.wait()
             finally:
                 await ended(task)
-        found = [approval_annotations.decoded(one[names.APPROVALS]) for one in cluster.found]
+        found = [
+            rollout_annotations.decoded_approvals(one[names.APPROVALS]) for one in cluster.found
+        ]
         return (found[-1][0].by if found and found[-1] else ""), events
 
 

@@ -17,8 +17,8 @@ from typing import Any
 
 from gitops_ds import errors, simulator
 from gitops_ds.apimachinery import pods
-from gitops_ds.controller.powers import Powers
 from gitops_ds.model.cluster import PatchType
+from gitops_ds.model.decision import Powers
 from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, NODE, POD, Body, Resource
 from gitops_ds.simulator import faults as simulator_faults
 from gitops_ds.simulator import virtual_time

@@ -15,8 +15,8 @@ from typing import Any
 from gitops_ds import simulator
 from gitops_ds.apimachinery import pods
 from gitops_ds.controller.controller import Controller
-from gitops_ds.controller.powers import Powers
 from gitops_ds.model.cluster import PatchType
+from gitops_ds.model.decision import Powers
 from gitops_ds.model.events import base
 from gitops_ds.model.objects import DAEMONSET, POD, Key
 from gitops_ds.simulator import virtual_time

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any, Final
 
-from gitops_ds.apimachinery import kubernetes_versions, openapi
+from gitops_ds.apimachinery import kubernetes_types, kubernetes_versions
 from gitops_ds.checks.admission import object_names
 from tests.truth.bases import Body
 
@@ -579,12 +579,12 @@ def added(random: Random, body: Body) -> str:
     return f"added {name} = {holder[name]!r}"[:120]
 
 
-_DEFINITIONS: Final = openapi.definitions(kubernetes_versions.NEWEST)
+_DEFINITIONS: Final = kubernetes_types.definitions(kubernetes_versions.NEWEST)
 _REFERENCE: Final = "#/definitions/"
 
 
 def _typed(body: Body) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    root = openapi.kinds(kubernetes_versions.NEWEST).get(
+    root = kubernetes_types.kinds(kubernetes_versions.NEWEST).get(
         f"{body.get('apiVersion')}/{body.get('kind')}"
     )
     todo: list[tuple[Any, Any]] = [(body, {"$ref": _REFERENCE + root})] if root else []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from gitops_ds.controller.powers import Powers
+from gitops_ds.model.decision import Powers
 from gitops_ds.model.objects import NODE
 from tests.worlds import staged_oracle
 from tests.worlds.staged_oracle import ZONE

@@ -13,7 +13,7 @@ import random
 from collections.abc import Sequence
 
 from gitops_ds import errors, simulator
-from gitops_ds.controller.powers import Powers
+from gitops_ds.model.decision import Powers
 from gitops_ds.model.skip_reasons import DriftPolicy
 from gitops_ds.simulator import Behaviour, PodFault, Trouble, virtual_time
 from tests.worlds import staged_invariants, staged_people

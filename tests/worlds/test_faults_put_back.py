@@ -69,7 +69,7 @@ FAULTS: dict[str, dict[str, tuple[str, ...]]] = {
         ),
     },
     "what is created and vanishes is created again at once": {
-        "gitops_ds.daemonset.pending_writes": ("often = often or count > OFTEN", "pass"),
+        "gitops_ds.daemonset.memory": ("often = often or count > OFTEN", "pass"),
     },
     "what carries the owner's label is deleted, regardless of its writer": {
         "gitops_ds.plan.object_owner": (

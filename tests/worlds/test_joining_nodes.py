@@ -13,10 +13,10 @@ import pytest
 
 from gitops_ds import simulator
 from gitops_ds.apimachinery import nodes, pods
-from gitops_ds.controller.powers import Powers
 from gitops_ds.controller.startup_taints import StartupTaints
 from gitops_ds.model.cluster import EventType, WatchEvent
 from gitops_ds.model.daemonset import Pod
+from gitops_ds.model.decision import Powers
 from gitops_ds.model.live import Node
 from gitops_ds.model.objects import DAEMONSET, NODE, POD, Resource
 from gitops_ds.model.startup_taints import OWN, StartupTaintPolicy

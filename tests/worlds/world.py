@@ -21,11 +21,11 @@ from typing import Any
 from gitops_ds import simulator
 from gitops_ds.apimachinery import pods, revisions
 from gitops_ds.controller.controller import Controller
-from gitops_ds.controller.powers import Powers
 from gitops_ds.deployer import loop as deployer_loop
 from gitops_ds.deployer import revision_selector
 from gitops_ds.deployer.target import DeployTarget
 from gitops_ds.model import names
+from gitops_ds.model.decision import Powers
 from gitops_ds.model.events import base, deployer
 from gitops_ds.model.events.base import Event
 from gitops_ds.model.objects import (

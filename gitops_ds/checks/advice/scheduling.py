@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from gitops_ds.apimachinery import tolerations
+from gitops_ds.apimachinery import node_eligibility
 from gitops_ds.checks.engine.rule import (
     POD,
     Spec,
@@ -33,19 +33,22 @@ _PRIORITY: Final[Path] = (*POD, "priorityClassName")
 
 _CONTROL_PLANE: Final = "node-role.kubernetes.io/control-plane"
 _MASTER: Final = "node-role.kubernetes.io/master"
-_CONTROL_PLANE_TAINT: Final = Taint(_CONTROL_PLANE, tolerations.NO_SCHEDULE)
+_CONTROL_PLANE_TAINT: Final = Taint(_CONTROL_PLANE, node_eligibility.NO_SCHEDULE)
 _TOLERATE_CONTROL_PLANE: Final = {
     "key": _CONTROL_PLANE,
     "operator": "Exists",
-    "effect": tolerations.NO_SCHEDULE,
+    "effect": node_eligibility.NO_SCHEDULE,
 }
 
 NODE_CRITICAL: Final = "system-node-critical"
 SYSTEM_PRIORITIES: Final = frozenset((NODE_CRITICAL, "system-cluster-critical"))
 
-_ADDED: Final = frozenset((one["key"], one["effect"]) for one in tolerations.of_daemon({}))
+_ADDED: Final = frozenset(
+    (one["key"], one["effect"]) for one in node_eligibility.daemon_tolerations({})
+)
 _ADDED_ON_HOST_NETWORK: Final = frozenset(
-    (one["key"], one["effect"]) for one in tolerations.of_daemon({"hostNetwork": True})
+    (one["key"], one["effect"])
+    for one in node_eligibility.daemon_tolerations({"hostNetwork": True})
 )
 
 # https://kubernetes.io/docs/reference/labels-annotations-taints/
@@ -75,7 +78,7 @@ def control_plane(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
     ):
         return
     pod_tolerations = items(pod.get("tolerations"))
-    if tolerations.untolerated(pod_tolerations, (_CONTROL_PLANE_TAINT,)):
+    if node_eligibility.untolerated(pod_tolerations, (_CONTROL_PLANE_TAINT,)):
         why = f"its class is {kind}" if kind else f"it is {NODE_CRITICAL}"
         message = (
             f"the agent seems to be for every node ({why}), but does not tolerate the taint of the "
@@ -115,7 +118,9 @@ def some_taints_hold(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
     ]
     effects = {one.get("effect") or "" for one in keyless}
     if (
-        not ("" in effects or effects >= {tolerations.NO_SCHEDULE, tolerations.NO_EXECUTE})
+        not (
+            "" in effects or effects >= {node_eligibility.NO_SCHEDULE, node_eligibility.NO_EXECUTE}
+        )
         or class_of(body) in _RUNS_ANYWHERE
     ):
         return
@@ -137,7 +142,7 @@ def new_role_name(body: Body, spec: Spec, pod: Spec) -> Iterator[Violation]:
     old = next(
         (index for index, one in enumerate(pod_tolerations) if one.get("key") == _MASTER), None
     )
-    if old is not None and tolerations.untolerated(pod_tolerations, (_CONTROL_PLANE_TAINT,)):
+    if old is not None and node_eligibility.untolerated(pod_tolerations, (_CONTROL_PLANE_TAINT,)):
         message = (
             f"kubeadm no longer sets the taint {_MASTER} since Kubernetes 1.25: tolerate "
             f"{_CONTROL_PLANE} as well"

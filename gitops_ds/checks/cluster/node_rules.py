@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import combinations
 from typing import Any, Final
 
-from gitops_ds.apimachinery import daemonsets, label_selector, node_groups
+from gitops_ds.apimachinery import daemonsets, label_selector, node_pools
 from gitops_ds.checks.advice import images, rollout
 from gitops_ds.checks.engine import phrases
-from gitops_ds.checks.engine.cluster_context import ClusterContext, pod_labels, pod_spec
+from gitops_ds.checks.engine.contexts import ClusterContext, pod_labels, pod_spec
 from gitops_ds.checks.engine.rule import POD, Violation, class_of, items, section
 from gitops_ds.model.daemonset import RollingUpdate, Share
 from gitops_ds.model.finding import Fix, Mend
@@ -77,7 +77,7 @@ def ends_today(fleet: ClusterContext) -> Iterator[Violation]:
         if broken and not surge and unavailable <= len(broken):
             message = (
                 f"maxUnavailable {_shown(strategy.max_unavailable)} is used up by "
-                f"{node_groups.summary(broken, fleet.census)}, which are not ready: no update "
+                f"{node_pools.summary(broken, fleet.census)}, which are not ready: no update "
                 f"would continue; increase it"
             )
             enough = _enough(manifest, len(nodes), len(broken))
@@ -213,7 +213,7 @@ def one_platform(fleet: ClusterContext) -> Iterator[Violation]:
         return
     labels = {node.name: node.labels for node in census.nodes}
     for manifest, nodes in fleet.placed():
-        requirements = node_groups.keys_of([fleet.placers[manifest.key]])
+        requirements = node_pools.keys_of([fleet.placers[manifest.key]])
         for key, what in (("kubernetes.io/os", "system"), ("kubernetes.io/arch", "processor")):
             kinds = sorted({labels[name][key] for name in nodes if key in labels[name]})
             if len(kinds) > 1 and key not in requirements:
@@ -238,7 +238,7 @@ def variants_apart(fleet: ClusterContext) -> Iterator[Violation]:
     for one, other in _variants(fleet):
         nodes = fleet.eligible[one.key] & fleet.eligible[other.key]
         if nodes:
-            where = node_groups.summary(nodes, fleet.census)
+            where = node_pools.summary(nodes, fleet.census)
             yield _apart(one, other, where)
 
 
@@ -338,7 +338,7 @@ def variants_everywhere(fleet: ClusterContext) -> Iterator[Violation]:
         )
         missed = [node.name for node in counted if node.name not in taken]
         if missed:
-            where = node_groups.summary(missed, fleet.census)
+            where = node_pools.summary(missed, fleet.census)
             message = (
                 f"agent {agent} expects pods on {where}, and no variant can run there: change the "
                 f"variants, or tolerate the taints"

@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from gitops_ds.checks.engine import phrases, repository_rules, rule_table
-from gitops_ds.checks.engine.cluster_context import ClusterContext
+from gitops_ds.checks.engine.contexts import ClusterContext
 from gitops_ds.checks.engine.rule import Context, Rule, Violation, class_of, softened
 from gitops_ds.checks.schema import custom_rules, error_messages, manifests, repository_files
 from gitops_ds.checks.schema.error_messages import TYPE, SchemaViolation
@@ -21,7 +21,7 @@ from gitops_ds.yaml import parser, scalars
 from gitops_ds.yaml.provenance import lookup
 
 if TYPE_CHECKING:
-    from gitops_ds.checks.engine.change_context import ChangeSides, ClusterStep
+    from gitops_ds.checks.engine.contexts import ChangeSides, ClusterStep
 
 SETTINGS = "gitops-ds.yaml"
 

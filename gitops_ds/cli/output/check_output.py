@@ -293,7 +293,7 @@ def _rules(formats: Collection[str]) -> dict[str, RuleText]:
 
 
 def _page(rule: str) -> str:
-    from gitops_ds.checks import rule_pages
+    from gitops_ds.checks.engine import catalogue
 
-    page = rule_pages.of(rule)
+    page = catalogue.page_of(rule)
     return page.text if page else ""

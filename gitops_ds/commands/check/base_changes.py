@@ -8,9 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from gitops_ds.checks.engine import check as check_rules
-from gitops_ds.checks.engine.change_context import ChangeSides as RuleSides
-from gitops_ds.checks.engine.change_context import ClusterStep
-from gitops_ds.checks.engine.cluster_context import ClusterContext
+from gitops_ds.checks.engine.contexts import ChangeSides as RuleSides
+from gitops_ds.checks.engine.contexts import ClusterContext, ClusterStep
 from gitops_ds.commands.check.model import (
     BaseDrift,
     CheckInput,

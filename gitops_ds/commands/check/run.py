@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
-from gitops_ds.apimachinery import node_groups, node_pools
+from gitops_ds.apimachinery import node_pools
 from gitops_ds.checks.engine import check as check_rules
 from gitops_ds.commands.check.model import CheckInput, CheckOptions, CheckResult, together
 from gitops_ds.errors import UsageError
@@ -49,7 +49,7 @@ async def sides(
     again = await open_repository.snapshot(repository, at) if twice else None
     if options.live is None:
         return CheckInput(head, base, live, again)
-    from gitops_ds.commands.check import live_cluster
+    from gitops_ds.commands import cluster_snapshot
 
     # the base selects the clusters to read, not a change that was not reviewed
     trusted = base or head
@@ -63,7 +63,7 @@ async def sides(
             f"--context names one cluster, and {len(names)} are checked: choose it with --cluster"
         )
     connection = options.live.naming(*(options.clusters if base is None else names))
-    seen, unread = await live_cluster.clusters(
+    seen, unread = await cluster_snapshot.clusters(
         connection, {name: rendering.facts(trusted, name) for name in names}
     )
     if unread and options.require_live:
@@ -158,7 +158,7 @@ def notes(checked: CheckResult) -> list[str]:
     unplaced = sorted({key.name for one in declared for key in one.fleet.unknown})
     if unplaced:
         notes.append(
-            f"{node_groups.listed(unplaced)}: no pool declares the labels of their selectors, so "
+            f"{node_pools.listed(unplaced)}: no pool declares the labels of their selectors, so "
             "their nodes are unknown"
         )
     if unknown:
@@ -170,7 +170,7 @@ def notes(checked: CheckResult) -> list[str]:
             if silent
             else "no cluster snapshot, no pools"
         )
-        where = f" of {node_groups.listed(named)}" if (named := _names(unknown)) else ""
+        where = f" of {node_pools.listed(named)}" if (named := _names(unknown)) else ""
         notes.append(f"no nodes{where} are known ({why}): rules over nodes were skipped")
     if order := cluster_waves.summary(_orders(checked)):
         notes.append(order)
@@ -192,7 +192,7 @@ def _waves_json(checked: CheckResult) -> dict[str, Any]:
 
 
 def _nodes_in(some: Sequence[Prepared]) -> str:
-    where = f" of {node_groups.listed(named)}" if (named := _names(some)) else ""
+    where = f" of {node_pools.listed(named)}" if (named := _names(some)) else ""
     return f"{counted(sum(len(one.census.nodes) for one in some if one.census), 'node')}{where},"
 
 
@@ -210,7 +210,7 @@ def _nodes_json(checked: CheckResult) -> list[dict[str, Any]]:
             if one.census.declared
             else "inventory",
             "count": len(one.census.nodes) if one.census else 0,
-            "pools": node_groups.by_pool((node.name for node in one.census.nodes), one.census)
+            "pools": node_pools.by_pool((node.name for node in one.census.nodes), one.census)
             if one.census
             else {},
         }

@@ -10,10 +10,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
+from gitops_ds.forges.forge_access import ForgeAccess
 
 from gitops_ds import __version__, errors
-from gitops_ds.forges import access
-from gitops_ds.forges.access import ForgeAccess
+from gitops_ds.forges import forge_access
 from gitops_ds.forges.client import Forge
 from gitops_ds.forges.contract import NewPullRequest
 from gitops_ds.git import revision, signing
@@ -135,7 +135,9 @@ async def propose(
 def _access(repository: Repository, named: forge_discovery.NamedForge) -> ForgeAccess:
     """Raises UsageError if the forge is unknown or has no token."""
     forge = forge_discovery.find(repository.address, named)
-    return ForgeAccess(forge.kind, forge.url, access.token(forge.kind, os.environ), forge.project)
+    return ForgeAccess(
+        forge.kind, forge.url, forge_access.token(forge.kind, os.environ), forge.project
+    )
 
 
 async def _opened(repository: Repository, forge: ForgeAccess, commit: CommitId, target: str) -> str:

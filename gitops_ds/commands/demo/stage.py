@@ -15,13 +15,13 @@ import msgspec
 
 from gitops_ds import simulator
 from gitops_ds.controller.controller import Controller
-from gitops_ds.controller.powers import Powers
 from gitops_ds.deployer import loop as deployer_loop
 from gitops_ds.deployer import revision_selector, state_store
 from gitops_ds.deployer.target import DeployTarget
 from gitops_ds.fleet.agents import Agent
 from gitops_ds.git import address, local_worktree, revision
 from gitops_ds.git.repository import Repository
+from gitops_ds.model.decision import Powers
 from gitops_ds.model.deployer_state import DeployerState
 from gitops_ds.model.events.base import Event
 from gitops_ds.model.events.deployer import Reconciled
@@ -179,7 +179,7 @@ async def served_page(stage: DemoStage) -> AsyncIterator[str]:
     """Serves the page on a free local port; returns its link."""
     from gitops_ds.fleet.tracker import StatusTracker
     from gitops_ds.service import page_view
-    from gitops_ds.settings.page import PageSettings
+    from gitops_ds.settings.listen import PageSettings
     from gitops_ds.web import server
 
     states: dict[str, DeployerState] = {}

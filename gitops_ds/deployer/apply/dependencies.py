@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 import msgspec
 
 from gitops_ds import errors
-from gitops_ds.apimachinery import rollout_status
+from gitops_ds.apimachinery import daemonsets
 from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.objects import DAEMONSET, Key
 from gitops_ds.model.sources.bundle import Bundle
@@ -77,7 +77,7 @@ async def _not_gone(cluster: Cluster, key: Key) -> str:
 
 async def _not_ready(cluster: Cluster, key: Key) -> str:
     try:
-        status = rollout_status.judge(await cluster.get(DAEMONSET, key.namespace, key.name))
+        status = daemonsets.rollout_status(await cluster.get(DAEMONSET, key.namespace, key.name))
     except errors.NotFound:
         return f"{key} does not exist"
     return "" if status.done else f"{key}: {status.message}"

@@ -14,7 +14,7 @@ import functools
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
-from gitops_ds.checks.engine.cluster_context import ClusterContext
+from gitops_ds.checks.engine.contexts import ClusterContext
 from gitops_ds.client import informer
 from gitops_ds.client.informer_store import InformerStore
 from gitops_ds.client.supervisor import Supervisor

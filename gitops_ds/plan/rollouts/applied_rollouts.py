@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Set
 from pathlib import PurePosixPath
 
 from gitops_ds.apimachinery import daemonsets, revisions
-from gitops_ds.apimachinery.rollouts import approval_annotations, target_revisions
+from gitops_ds.apimachinery.rollouts import rollout_annotations, target_revisions
 from gitops_ds.model import names
 from gitops_ds.model.live import Live
 from gitops_ds.model.objects import CommitId, Digest
@@ -142,15 +142,15 @@ def approval(stage: WaitingStage, approver: Approver, by: str, how: str) -> Stag
 
 def present(stage: WaitingStage) -> tuple[StageApproval, ...]:
     """The approvals of the stage in the annotation."""
-    approvals = approval_annotations.decoded(stage.annotation)
+    approvals = rollout_annotations.decoded_approvals(stage.annotation)
     return tuple(one for one in approvals if (one.stage, one.hash) == (stage.stage, stage.hash))
 
 
 def annotation(stage: WaitingStage, new: StageApproval | None) -> str:
     """The annotation with this approval of the stage, or without one; other stages keep theirs."""
-    approvals = approval_annotations.decoded(stage.annotation)
+    approvals = rollout_annotations.decoded_approvals(stage.annotation)
     kept = [one for one in approvals if one.stage != stage.stage and one.hash == stage.hash]
-    return approval_annotations.encoded([*kept, *([new] if new else [])])
+    return rollout_annotations.encoded_approvals([*kept, *([new] if new else [])])
 
 
 def touches(files: Iterable[str], places: Set[str], path: str) -> bool:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from gitops_ds.apimachinery import daemonsets, defaults, node_eligibility, node_groups, revisions
+from gitops_ds.apimachinery import daemonsets, defaults, node_eligibility, node_pools, revisions
 from gitops_ds.apimachinery.node_eligibility import Placement
 from gitops_ds.model.change import Rollout
 from gitops_ds.model.live import Node, NodeImpact, Revision
@@ -56,8 +56,8 @@ def impact(old: Body | None, new: Body | None, nodes: Iterable[Node], *, rolls: 
     """
     all_nodes = list(nodes)
     placers = [_placer(side) for side in (old, new)]
-    groups = node_groups.groups(
-        all_nodes, node_groups.keys_of(placer for placer in placers if placer)
+    groups = node_pools.equal_groups(
+        all_nodes, node_pools.keys_of(placer for placer in placers if placer)
     )
     before, after = (_placements(placer, groups) for placer in placers)
     strategy = (((new or {}).get("spec") or {}).get("updateStrategy") or {}).get(
@@ -79,13 +79,13 @@ def impact(old: Body | None, new: Body | None, nodes: Iterable[Node], *, rolls: 
 
 
 def _placements(
-    placer: node_eligibility.Placer | None, groups: node_groups.Groups
+    placer: node_eligibility.Placer | None, groups: node_pools.Groups
 ) -> Mapping[str, Placement]:
     if placer is None:
         return {}
     return {
         node.name: placement
-        for placement, some in node_groups.placed(placer, groups).items()
+        for placement, some in node_pools.placed(placer, groups).items()
         for node in some
     }
 

@@ -17,9 +17,9 @@ import msgspec
 
 from gitops_ds.apimachinery import daemonsets, revisions
 from gitops_ds.apimachinery.rollouts import (
-    edited_annotations,
     halted_templates,
     proofs,
+    rollout_annotations,
     target_revisions,
 )
 from gitops_ds.model import names
@@ -297,7 +297,9 @@ class _Staging(msgspec.Struct, frozen=True, dict=True):
         """Whether another writer named a target. An apply removes only what it owns, so one with an
         empty name comes before.
         """
-        return self._old is not None and any(edited_annotations.foreign(self._old, (names.TARGET,)))
+        return self._old is not None and any(
+            rollout_annotations.foreign(self._old, (names.TARGET,))
+        )
 
     def _phase(self, target: str) -> str:
         """The state of the rollout in one word, for other tools."""

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from gitops_ds.apimachinery import revisions
-from gitops_ds.apimachinery.rollouts import edited_annotations, halted_templates, proofs
+from gitops_ds.apimachinery.rollouts import halted_templates, proofs, rollout_annotations
 from gitops_ds.model import names
 from gitops_ds.model.live import Live, Revision
 from gitops_ds.model.objects import Body, Key, annotations_of
@@ -105,7 +105,7 @@ def _from_objects(old: Body, own: Iterable[Revision], stored: TemplateHistory) -
         for one in own
         if (proof := _proof_in(one)) is not None
     }
-    is_ours = not any(edited_annotations.foreign(old, (names.PROVEN,)))
+    is_ours = not any(rollout_annotations.foreign(old, (names.PROVEN,)))
     stated = proofs.in_force(annotations_of(old)) if is_ours else None
     history = stored
     if stated is not None and (history.proof is None or stated.since > history.proof.since):
@@ -132,7 +132,7 @@ def _proof_in(revision: Revision) -> TemplateProof | None:
     """The proof that we wrote to a revision. A DaemonSet controller copies annotations of the
     DaemonSet to its revisions.
     """
-    is_foreign = any(edited_annotations.foreign(revision.raw, (names.PROOF,)))
+    is_foreign = any(rollout_annotations.foreign(revision.raw, (names.PROOF,)))
     return None if is_foreign else proofs.proof_in(revision)
 
 

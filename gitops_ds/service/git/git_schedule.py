@@ -16,7 +16,7 @@ from apscheduler.schedulers.asyncio import AsyncIOScheduler
 from apscheduler.triggers.base import BaseTrigger
 from apscheduler.triggers.interval import IntervalTrigger
 
-from gitops_ds.apimachinery import crontab
+from gitops_ds.apimachinery import cron_windows
 from gitops_ds.errors import SettingsError
 from gitops_ds.settings.repository import RepositorySettings
 
@@ -31,8 +31,8 @@ def trigger_of(settings: RepositorySettings) -> BaseTrigger:
             seconds=settings.interval, jitter=settings.jitter_seconds or None, timezone=UTC
         )
     try:
-        return crontab.trigger(settings.schedule, settings.timezone)
-    except crontab.UnknownTimeZone:
+        return cron_windows.trigger(settings.schedule, settings.timezone)
+    except cron_windows.UnknownTimeZone:
         raise SettingsError(
             f"repository.timezone: {settings.timezone!r} is unknown: set a name such as "
             "Europe/Berlin or UTC"

@@ -12,8 +12,8 @@ from typing import Protocol
 import msgspec
 
 from gitops_ds import errors
-from gitops_ds.fleet import cluster_overview
-from gitops_ds.fleet.cluster_overview import ClusterRow
+from gitops_ds.fleet import cluster_reports
+from gitops_ds.fleet.cluster_reports import ClusterRow
 from gitops_ds.git.cluster_refs import ReportRef
 from gitops_ds.git.commit_writer import Signature
 from gitops_ds.git.revision import Head, RevisionSpec
@@ -134,4 +134,4 @@ class ClusterWatch:
             return ()
         trust = git_auth.trust_of(context.settings)
         reports = await read(context.repository, context.settings.path, tuple(orders), trust)
-        return cluster_overview.rows(orders, orders, of(reports))
+        return cluster_reports.rows(orders, orders, of(reports))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable
 
 from gitops_ds import __version__
-from gitops_ds.forges import kinds
+from gitops_ds.forges import forge_access
 from gitops_ds.forges.client import Forge
 from gitops_ds.forges.reviews import ApprovingReview, ReviewReader
 from gitops_ds.git.address import Address
@@ -53,7 +53,7 @@ class ForgeReviews:
         access = forge_discovery.access_of(self._where, self._forge)
         branch = await self._branch()
         async with Forge(access, PATIENCE, f"gitops-ds/{__version__}") as forge:
-            reader = ReviewReader(forge, kinds.api(access.kind), access.project, branch)
+            reader = ReviewReader(forge, forge_access.api(access.kind), access.project, branch)
             return await approval(reader, stage, approvers, commits)
 
     async def _commits(self, stage: WaitingStage) -> tuple[CommitId, ...]:
