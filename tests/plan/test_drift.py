@@ -1,4 +1,6 @@
-"""Changes of users and controllers in the cluster: author, and correction, report or pause."""
+"""Changes of users and controllers in the cluster: author, and correction, report or pause,
+and the delays between corrections.
+"""
 
 from __future__ import annotations
 

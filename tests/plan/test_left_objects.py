@@ -1,4 +1,6 @@
-"""Objects that left Git: listed contents, nodes that lose an agent, objects collected by use."""
+"""Objects that left Git: listed contents, nodes that lose an agent, objects
+that are collected by use, and ConfigMaps in use.
+"""
 
 from __future__ import annotations
 

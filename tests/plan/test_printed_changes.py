@@ -1,4 +1,6 @@
-"""How a plan names nodes, the pace of a rollout, values and long lists."""
+"""How a plan names nodes, the pace of a rollout, values, long lists
+and the stages of a rollout.
+"""
 
 from __future__ import annotations
 

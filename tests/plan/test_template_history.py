@@ -1,5 +1,5 @@
 """What is proven in each state of the cluster and of the stored state, also of a cluster that an
-earlier version paced.
+earlier version paced; and the template that is applied during a rollout.
 """
 
 from __future__ import annotations

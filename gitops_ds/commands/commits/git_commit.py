@@ -10,12 +10,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
-from gitops_ds.forges.forge_access import ForgeAccess
 
 from gitops_ds import __version__, errors
 from gitops_ds.forges import forge_access
 from gitops_ds.forges.client import Forge
 from gitops_ds.forges.contract import NewPullRequest
+from gitops_ds.forges.forge_access import ForgeAccess
 from gitops_ds.git import revision, signing
 from gitops_ds.git.commit_writer import Signature
 from gitops_ds.git.repository import Repository

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 import msgspec
-from gitops_ds.forges.forge_access import ForgeAccess
 
 from gitops_ds import __version__, errors
 from gitops_ds.forges.client import Forge
 from gitops_ds.forges.contract import NewPullRequest
+from gitops_ds.forges.forge_access import ForgeAccess
 from gitops_ds.git.commit_writer import CommitReason, Signature
 from gitops_ds.git.repository import Repository
 from gitops_ds.git.revision import Branch
