@@ -1,4 +1,4 @@
-"""One reconciliation of the controller: the observation, the decision, and the controller's powers."""
+"""One reconciliation of the controller: the observation, the decision, and the powers."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from gitops_ds.model.rollouts.rollout_gates import (
 )
 from gitops_ds.model.rollouts.staged_rollout import Halt, StageInputs
 from gitops_ds.model.values import replace
-from gitops_ds.rollouts import gate_requests
+from gitops_ds.rollouts import measured_gates
 from gitops_ds.rollouts.pinned_pods import StagedDecision
 from tests.rollouts.rollout_world import RolloutWorld
 
@@ -62,7 +62,7 @@ class GatedWorld(RolloutWorld):
         staged = super().staged_turn(at_most)
         if staged is None or before is None:
             return staged
-        requests = gate_requests.requests(staged.layout, before, staged.stages)
+        requests = measured_gates.requests(staged.layout, before, staged.stages)
         probes = {one.subject.probe for one in requests}
         self.readings = {one: items for one, items in self.readings.items() if one in probes}
         for request in requests:

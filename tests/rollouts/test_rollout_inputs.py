@@ -17,7 +17,7 @@ from gitops_ds.model.decision import DeletePod
 from gitops_ds.model.rollouts.rollout_policy import After
 from gitops_ds.model.rollouts.staged_rollout import HoldKind, NodeStep, RolloutTarget, StageInputs
 from gitops_ds.model.values import replace
-from gitops_ds.rollouts import other_rollouts, stage_inputs
+from gitops_ds.rollouts import stage_inputs
 from tests.daemonset.world import World, daemonset, node
 from tests.rollouts.rollout_world import SECOND, RolloutWorld, both
 from tests.rollouts.test_stages import FAST
@@ -34,19 +34,19 @@ def earlier(nodes: int = 4) -> World:
 
 
 def test_an_agent_that_is_up_to_date_is_not_behind() -> None:
-    assert other_rollouts.behind(AFTER, [earlier().observe()]) == {}
+    assert stage_inputs.behind(AFTER, [earlier().observe()]) == {}
 
 
 def test_an_agent_is_behind_where_its_pods_run_an_earlier_template_or_are_not_ready() -> None:
     world = earlier()
     world.edit("agent:2")
     world.turn()
-    assert other_rollouts.behind(AFTER, [world.observe()]) == {
+    assert stage_inputs.behind(AFTER, [world.observe()]) == {
         "cni": frozenset(f"node-{n}" for n in range(4))
     }
     world = earlier()
     world.start(next(iter(world.pods.values())), ready=False)
-    assert len(other_rollouts.behind(AFTER, [world.observe()])["cni"]) == 1
+    assert len(stage_inputs.behind(AFTER, [world.observe()])["cni"]) == 1
 
 
 def test_a_node_that_is_not_ready_holds_no_other_agent_up() -> None:
@@ -54,7 +54,7 @@ def test_a_node_that_is_not_ready_holds_no_other_agent_up() -> None:
     world.edit("agent:2")
     world.turn()
     world.nodes[0]["status"]["conditions"][0]["status"] = "False"
-    assert "node-0" not in other_rollouts.behind(AFTER, [world.observe()])["cni"]
+    assert "node-0" not in stage_inputs.behind(AFTER, [world.observe()])["cni"]
 
 
 def test_an_agent_in_a_staged_rollout_is_behind_where_its_target_does_not_run() -> None:
@@ -64,7 +64,7 @@ def test_an_agent_in_a_staged_rollout_is_behind_where_its_target_does_not_run() 
     while len(world.on(SECOND)) < 2:
         world.pass_time()
     world.pass_time()
-    behind = other_rollouts.behind(AFTER, [world.observe()])["cni"]
+    behind = stage_inputs.behind(AFTER, [world.observe()])["cni"]
     assert behind == {f"node-{n:03}" for n in range(10)} - world.on(SECOND)
 
 
@@ -231,7 +231,7 @@ def test_annotations_of_the_deployer_are_not_foreign() -> None:
 def test_the_agent_of_a_daemonset_is_its_folder_else_its_name(path: str, agent: str) -> None:
     body = daemonset()
     body["metadata"]["annotations"] = {names.PATH: path}
-    assert other_rollouts.agent_of(daemonsets.daemonset_of(body)) == agent
+    assert stage_inputs.agent_of(daemonsets.daemonset_of(body)) == agent
 
 
 class Waiting(RolloutWorld):

@@ -11,7 +11,7 @@ from gitops_ds.controller.rollouts import Rollouts
 from gitops_ds.model import names
 from gitops_ds.model.rollouts import rollout_policy
 from gitops_ds.model.rollouts.staged_rollout import Halt, RolloutRecord
-from gitops_ds.rollouts import other_rollouts
+from gitops_ds.rollouts import stage_inputs
 from tests.rollouts.rollout_world import SECOND, RolloutWorld, both
 
 OTHER = "DaemonSet logging/other"
@@ -145,7 +145,7 @@ def test_a_halt_of_scope_cluster_halts_the_other_rollouts_of_the_repository(owne
         world = RolloutWorld(policy(), 4, owned=owned)
         world.body["metadata"]["annotations"][names.REPOSITORY] = "one"
         daemonset = world.observe().daemonset
-        reason = other_rollouts.halt_elsewhere(daemonset, [(seen.daemonset, seen.revisions)])
+        reason = stage_inputs.halt_elsewhere(daemonset, [(seen.daemonset, seen.revisions)])
         assert reason == expected
         world.commit(SECOND)
         world.halted_elsewhere = reason
@@ -155,7 +155,7 @@ def test_a_halt_of_scope_cluster_halts_the_other_rollouts_of_the_repository(owne
         world.halted_elsewhere = ""
         world.run()
         assert len(world.on(SECOND)) == 4
-        own = other_rollouts.halt_elsewhere(seen.daemonset, [(seen.daemonset, seen.revisions)])
+        own = stage_inputs.halt_elsewhere(seen.daemonset, [(seen.daemonset, seen.revisions)])
         assert own == ""
 
 

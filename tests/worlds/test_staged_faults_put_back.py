@@ -66,7 +66,7 @@ FAULTS: dict[str, dict[str, tuple[str, ...]]] = {
         )
     },
     "R6: a restart counts against the template at any time": {
-        "gitops_ds.rollouts.touched_pod": (
+        "gitops_ds.rollouts.failures": (
             "if pod.restarts > gate.restarts and (not touched.rebooted):",
             "if pod.restarts > gate.restarts:",
             "if gate is not None and (not (touched.rebooted and is_starting)):",

@@ -13,7 +13,7 @@ from gitops_ds.model.rollouts import rollout_policy
 from gitops_ds.model.rollouts.rollout_gates import ProbeKind
 from gitops_ds.model.rollouts.rollout_policy import Gate
 from gitops_ds.model.sources.bundle import Bundle
-from gitops_ds.rollouts import gate_results
+from gitops_ds.rollouts import measured_gates
 from gitops_ds.service.rollouts import gate_meter
 from gitops_ds.settings.metrics import MetricsSettings
 from gitops_ds.settings.repository import RepositorySettings
@@ -59,7 +59,7 @@ def _used(bundle: Bundle) -> Iterator[_Used]:
     for agent, document in bundle.rollouts.items():
         policy = rollout_policy.decode(document)
         for stage in policy.stages:
-            for probe in gate_results.probes(policy, stage):
+            for probe in measured_gates.probes_of(policy, stage):
                 one = _Used(agent, probe.gate, probe.kind, policy.gate(probe.gate))
                 used[agent, probe.gate, probe.kind] = one
     yield from used.values()
