@@ -83,14 +83,6 @@ class GatedWorld(RolloutWorld):
         """A new process of the service: it has no readings."""
         self.readings = {}
 
-    def until(self, holds: Callable[[], bool], rounds: int = 500) -> None:
-        """Rounds of virtual time until the condition is true."""
-        for _ in range(rounds):
-            if holds():
-                return
-            self.pass_time()
-        raise AssertionError(self.last and (self.last.stages.hold, self.last.stages.stages))
-
     def finish(self, image: str) -> None:
         """Rounds until every node has the image; `run` ends where only a measurement follows."""
         self.until(lambda: len(self.on(image)) == len(self.nodes))
@@ -101,12 +93,6 @@ class GatedWorld(RolloutWorld):
         while self.now < ends:
             self.pass_time()
             assert self.on(image) == before
-
-    @property
-    def hold(self) -> str:
-        """The reason of the hold, empty without one."""
-        hold = self.last.stages.hold if self.last is not None else None
-        return hold.reason if hold is not None else ""
 
     @property
     def ends(self) -> float | None:
