@@ -22,7 +22,7 @@ from statistics import median
 from benchmarks import inputs, processes, validate
 from gitops_ds.apimachinery import kubernetes_versions
 from gitops_ds.checks.engine import rule_table
-from gitops_ds.checks.schema import kubernetes
+from gitops_ds.checks.schema import manifests
 
 COUNT = int(os.environ.get("GITOPS_DS_BENCH_FILES", "10000"))
 RUNS = int(os.environ.get("GITOPS_DS_BENCH_RUNS", "5"))
@@ -41,7 +41,7 @@ def kubeconform(folder: Path) -> list[str | Path]:
         "kubeconform",
     ]
     where = subprocess.run(build, stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
-    schemas = kubernetes.schemas(kubernetes_versions.NEWEST)
+    schemas = manifests.schemas_of(kubernetes_versions.NEWEST)
     for kind in ("apps/v1/DaemonSet", "v1/ConfigMap", "v1/Namespace", "v1/ServiceAccount"):
         schema = {
             "$schema": "http://json-schema.org/draft-07/schema#",

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from gitops_ds.apimachinery import kubernetes_versions
-from gitops_ds.checks.schema import error_messages, kubernetes, manifests
+from gitops_ds.checks.schema import error_messages, manifests
 from gitops_ds.yaml import parser
 
 TEMPLATE = """\
@@ -165,7 +165,7 @@ def plain(paths: list[Path]) -> int:
     """
     from ruamel.yaml import YAML
 
-    schemas = kubernetes.schemas(kubernetes_versions.NEWEST)
+    schemas = manifests.schemas_of(kubernetes_versions.NEWEST)
     validator: Any = error_messages.validator(
         schemas.definitions, schemas.kinds["apps/v1/DaemonSet"]
     )

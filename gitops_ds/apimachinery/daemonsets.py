@@ -152,7 +152,7 @@ def rollout_status(daemonset: Body) -> RolloutStatus:
     )
     available = status.get("numberAvailable") or 0
     if target := (metadata.get("annotations") or {}).get(names.TARGET):
-        return RolloutStatus(False, f"the staged rollout of {target} is in rollout_progress")
+        return RolloutStatus(False, f"the staged rollout of {target} is in progress")
     if _strategy_type(daemonset) == "RollingUpdate" and updated < desired:
         return RolloutStatus(False, f"{updated} of {desired} pods are updated")
     if available < desired:

@@ -14,8 +14,7 @@ from typing import Final
 
 from gitops_ds.apimachinery import label_selector
 from gitops_ds.apimachinery.node_eligibility import Placement, Placer
-from gitops_ds.model.cluster_nodes import Census
-from gitops_ds.model.live import Live, Node
+from gitops_ds.model.live import Census, Live, Node
 from gitops_ds.model.objects import Key
 from gitops_ds.model.plain_text import counted
 from gitops_ds.model.rollouts.rollout_policy import NodeScope

@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING
 import click
 
 from gitops_ds.cli import plan
-from gitops_ds.cli.parameters import arguments, options
+from gitops_ds.cli.parameters import options
 from gitops_ds.model.objects import short
 
 if TYPE_CHECKING:  # --help imports none of these
     from gitops_ds.client.connect import Connection
-    from gitops_ds.commands.apply import AppliedCommit
+    from gitops_ds.commands.plan import AppliedCommit
     from gitops_ds.model.change import Plan
     from gitops_ds.model.events.base import Emit, Event
     from gitops_ds.plan.options import ApplyOptions
 
 
 @dataclass(frozen=True, kw_only=True)
-class ApplyArgs(arguments.RepositoryArgs, arguments.ConnectionArgs, arguments.CommonArgs):
+class ApplyArgs(options.RepositoryArgs, options.ConnectionArgs, options.CommonArgs):
     """The arguments and options of `gitops-ds apply`."""
 
     cluster: str
@@ -73,7 +73,7 @@ class ApplyArgs(arguments.RepositoryArgs, arguments.ConnectionArgs, arguments.Co
 )
 @options.output("text", "json")
 @options.common
-@arguments.typed(ApplyArgs)
+@options.typed(ApplyArgs)
 def apply(args: ApplyArgs) -> int:
     """Fetch, check, plan and apply a commit. Exits 1 if an object of the commit was not applied."""
     return options.run(_apply(args))
@@ -81,7 +81,6 @@ def apply(args: ApplyArgs) -> int:
 
 async def _apply(args: ApplyArgs) -> int:
     from gitops_ds.client import connect
-    from gitops_ds.commands import apply as commands_apply
     from gitops_ds.commands import plan as plan_command
     from gitops_ds.pipeline import open_repository
 
@@ -105,7 +104,7 @@ async def _apply(args: ApplyArgs) -> int:
             None,
         )
         return 0
-    result = await commands_apply.apply(
+    result = await plan_command.apply(
         repository, snapshot, target, _apply_options(args), _printer(args)
     )
     _show(result.plan, args, result.ended.writes)
@@ -120,11 +119,11 @@ async def _wait(args: ApplyArgs, connection: Connection, result: AppliedCommit) 
     """Waits for the rollouts of an apply, with their progress."""
     from gitops_ds.cli.output import rollout_display
     from gitops_ds.client import connect
-    from gitops_ds.commands import apply as commands_apply
+    from gitops_ds.commands import plan as plan_command
     from gitops_ds.commands import rollout_waiter
 
-    keys = commands_apply.applied(result.plan)
-    estimates = partial(commands_apply.estimates, result.plan, result.bundle, result.live)
+    keys = plan_command.applied(result.plan)
+    estimates = partial(plan_command.estimates, result.plan, result.bundle, result.live)
     async with connect.opened(connection, result.bundle.cluster) as cluster:
         with rollout_display.shown(quiet=args.quiet, estimates=estimates) as display:
             listener = rollout_waiter.RolloutListener(display.report, display.progress)
@@ -133,11 +132,10 @@ async def _wait(args: ApplyArgs, connection: Connection, result: AppliedCommit) 
 
 def _apply_options(args: ApplyArgs) -> ApplyOptions:
     """The options of the reconciliation; an explicit revision may be an older commit."""
-    from gitops_ds.plan import prune
-    from gitops_ds.plan.options import ApplyOptions
+    from gitops_ds.plan.options import ApplyOptions, Guards
 
     return ApplyOptions(
-        prune.Guards(prune=args.prune),
+        Guards(prune=args.prune),
         args.adopt,
         args.force_conflicts,
         approved=args.approve,

@@ -1,4 +1,4 @@
-"""`gitops-ds completion` and `version`."""
+"""`gitops-ds completion`, `version` and `help`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import click
 
 from gitops_ds import __version__
-from gitops_ds.cli.parameters import arguments, options
+from gitops_ds.cli.parameters import candidates, options
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,7 +21,7 @@ class CompletionArgs:
 
 @click.command()
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
-@arguments.typed(CompletionArgs)
+@options.typed(CompletionArgs)
 def completion(args: CompletionArgs) -> int:
     """Print the completion script: source <(gitops-ds completion bash)."""
     from click.shell_completion import get_completion_class
@@ -78,7 +78,7 @@ class VersionArgs:
 
 @click.command()
 @options.output("text", "json")
-@arguments.typed(VersionArgs)
+@options.typed(VersionArgs)
 def version(args: VersionArgs) -> int:
     """Print the versions of gitops-ds, Python and the included Kubernetes schemas."""
     import platform
@@ -95,4 +95,30 @@ def version(args: VersionArgs) -> int:
     else:
         for name, text in versions.items():
             click.echo(f"{name} {text}")
+    return 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class HelpArgs:
+    """The arguments of `gitops-ds help`."""
+
+    command: str
+
+
+@click.command()
+@click.argument("command", required=False, default="", shell_complete=candidates.commands)
+@options.typed(HelpArgs)
+def help(args: HelpArgs) -> int:
+    """Print the help of a command; without COMMAND list the commands."""
+    from gitops_ds.cli import cli
+
+    context = click.get_current_context()
+    top = context.find_root()
+    if not args.command:
+        click.echo(cli.get_help(top))
+        return 0
+    name, command, _ = cli.resolve_command(top, [args.command])
+    if command is not None:
+        with command.make_context(name, [], parent=top, resilient_parsing=True) as about:
+            click.echo(command.get_help(about))
     return 0

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gitops_ds.cli.parameters import arguments, options
+from gitops_ds.cli.parameters import options
 from gitops_ds.model.objects import short
 
 if TYPE_CHECKING:  # --help imports none of these
@@ -20,7 +20,7 @@ if TYPE_CHECKING:  # --help imports none of these
 
 
 @dataclass(frozen=True, kw_only=True)
-class DemoArgs(arguments.CommonArgs):
+class DemoArgs(options.CommonArgs):
     """The arguments and options of `gitops-ds demo`."""
 
     nodes: int
@@ -45,7 +45,7 @@ class DemoArgs(arguments.CommonArgs):
 )
 @options.option("--page", is_flag=True, help="Also serve the page, until Ctrl-C.")
 @options.common
-@arguments.typed(DemoArgs)
+@options.typed(DemoArgs)
 def demo(args: DemoArgs) -> int:
     """Play a commit, its rollout, a typo, a bad image, the revert commit and the recovery; prints a
     live table on a terminal, else lines.

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import click
 
-from gitops_ds.cli.parameters import arguments, candidates, options
+from gitops_ds.cli.parameters import candidates, options
 
 
 @dataclass(frozen=True, kw_only=True)
-class DoctorArgs(arguments.ConnectionArgs, arguments.CommonArgs):
+class DoctorArgs(options.ConnectionArgs, options.CommonArgs):
     """The arguments and options of `gitops-ds doctor`."""
 
     repository: str | None
@@ -34,7 +34,7 @@ class DoctorArgs(arguments.ConnectionArgs, arguments.CommonArgs):
 @options.connection
 @options.output("text", "json")
 @options.common
-@arguments.typed(DoctorArgs)
+@options.typed(DoctorArgs)
 def doctor(args: DoctorArgs) -> int:
     """Check settings, Git, the cluster and the permissions in it; writes nothing. Exits 1 if a
     check fails.

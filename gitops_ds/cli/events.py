@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gitops_ds.cli.output import table
-from gitops_ds.cli.parameters import arguments, candidates, list_options, options
+from gitops_ds.cli.parameters import candidates, list_options, options
 
 if TYPE_CHECKING:  # --help imports none of these
     from gitops_ds.apimachinery import jsonpath
@@ -32,7 +32,7 @@ HEAD = ["LAST SEEN", "TYPE", "REASON", "OBJECT", "COUNT", "MESSAGE"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class EventsArgs(list_options.ScopeArgs, arguments.ConnectionArgs, arguments.CommonArgs):
+class EventsArgs(list_options.ScopeArgs, options.ConnectionArgs, options.CommonArgs):
     """The arguments and options of `gitops-ds events`."""
 
     name: str
@@ -61,7 +61,7 @@ class EventsArgs(list_options.ScopeArgs, arguments.ConnectionArgs, arguments.Com
 @options.connection
 @list_options.output("text", "wide", "json", "yaml", "name")
 @options.common
-@arguments.typed(EventsArgs)
+@options.typed(EventsArgs)
 def events(args: EventsArgs) -> int:
     """List the Kubernetes Events of the service and the DaemonSet controller; with ds/NAME, of this
     DaemonSet only.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gitops_ds.cli.output import table
-from gitops_ds.cli.parameters import arguments, candidates, list_options, options
+from gitops_ds.cli.parameters import candidates, list_options, options
 from gitops_ds.model.values import replace
 
 if TYPE_CHECKING:  # --help imports none of these
@@ -26,7 +26,7 @@ _NODE_WORDS = frozenset(("no", "node", "nodes"))
 
 
 @dataclass(frozen=True, kw_only=True)
-class GetArgs(list_options.ScopeArgs, arguments.ConnectionArgs, arguments.CommonArgs):
+class GetArgs(list_options.ScopeArgs, options.ConnectionArgs, options.CommonArgs):
     """The arguments and options of `gitops-ds get`."""
 
     what: tuple[str, ...]
@@ -77,7 +77,7 @@ class GetArgs(list_options.ScopeArgs, arguments.ConnectionArgs, arguments.Common
 @options.connection
 @list_options.output("text", "wide", "json", "yaml", "name")
 @options.common
-@arguments.typed(GetArgs)
+@options.typed(GetArgs)
 def get(args: GetArgs) -> int:
     """List DaemonSets as kubectl does, with COMMIT, STAGE and HEALTH, or all clusters.
 
@@ -100,7 +100,7 @@ def get(args: GetArgs) -> int:
 
 async def _all_clusters(args: GetArgs) -> int:
     from gitops_ds.commands import all_clusters
-    from gitops_ds.fleet import cluster_overview
+    from gitops_ds.fleet import cluster_reports
     from gitops_ds.model import names
     from gitops_ds.pipeline import open_repository
 
@@ -108,9 +108,9 @@ async def _all_clusters(args: GetArgs) -> int:
     if args.settings:
         trust = all_clusters.trust_in(args.settings, repository)
     cluster_rows = await all_clusters.look(repository, trust)
-    rows = list_options.in_order(cluster_rows, args.sort_by, cluster_overview.as_json)
+    rows = list_options.in_order(cluster_rows, args.sort_by, cluster_reports.as_json)
     if not args.output.is_table:
-        items = [cluster_overview.as_json(row) for row in rows]
+        items = [cluster_reports.as_json(row) for row in rows]
         document = {"apiVersion": names.API_VERSION, "kind": "ClusterReportList", "items": items}
         list_options.write(args.output, document, [f"cluster/{row.name}" for row in rows])
         return 0

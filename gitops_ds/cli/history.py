@@ -1,27 +1,32 @@
-"""`gitops-ds history`: the ControllerRevisions of a DaemonSet with their commits."""
+"""`gitops-ds history`: the ControllerRevisions of a DaemonSet with their commits. `gitops-ds
+trace`: the commit, author and line of a pod.
+"""
 
 from __future__ import annotations
 
-import contextlib
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from gitops_ds.cli.output import table
-from gitops_ds.cli.parameters import arguments, candidates, list_options, options
+from gitops_ds.cli.parameters import candidates, list_options, options
 
 if TYPE_CHECKING:  # --help imports none of these
     from gitops_ds.apimachinery import jsonpath
+    from gitops_ds.git.repository import Repository
+    from gitops_ds.pipeline.open_repository import RepositoryRef
 
+
+T = TypeVar("T")
 HALT_HEAD = ["HALTED", "COMMIT", "AUTHOR", "STAGE", "REASON", "REPLACED-BY", "BY"]
 HEAD = ["REVISION", "COMMIT", "AUTHOR", "WHEN", "CHANGE-CAUSE", "NODES"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class HistoryArgs(list_options.ScopeArgs, arguments.ConnectionArgs, arguments.CommonArgs):
+class HistoryArgs(list_options.ScopeArgs, options.ConnectionArgs, options.CommonArgs):
     """The arguments and options of `gitops-ds history`."""
 
     name: str
@@ -46,7 +51,7 @@ class HistoryArgs(list_options.ScopeArgs, arguments.ConnectionArgs, arguments.Co
 @options.connection
 @list_options.output("text", "wide", "json", "yaml", "name")
 @options.common
-@arguments.typed(HistoryArgs)
+@options.typed(HistoryArgs)
 def history(args: HistoryArgs) -> int:
     """List the revisions of a DaemonSet with commit, author, time, change cause and nodes."""
     return options.run(_history(args))
@@ -57,6 +62,7 @@ async def _history(args: HistoryArgs) -> int:
     from gitops_ds.fleet import agents as fleet_agents
     from gitops_ds.model import names, plain_text
     from gitops_ds.model.objects import show_path
+    from gitops_ds.pipeline import open_repository
     from gitops_ds.plan import diff
     from gitops_ds.redaction import objects
 
@@ -78,7 +84,14 @@ async def _history(args: HistoryArgs) -> int:
             path = plain_text.line(show_path(shown.path))
             click.echo(f"{path}: {shown.old!r} -> {shown.new!r}")
         return 0
-    items, halts = await _items(agent, args.directory)
+
+    async def listed(repository: Repository | None) -> tuple[list[Any], list[Any]]:
+        return (
+            await commands_history.history(agent, repository),
+            await commands_history.halts(agent, repository),
+        )
+
+    items, halts = await _with_authors(open_repository.named(args.directory), listed)
     items = list_options.in_order(items, args.sort_by, dict)
     if not args.output.is_table:
         document = {
@@ -133,29 +146,95 @@ def _row(item: Mapping[str, Any], *, wide: bool) -> list[str]:
     return [*row, item["name"]] if wide else row
 
 
-async def _items(
-    agent: Any, directory: str | None
-) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """The revisions and the halted rollouts, with authors if Git is available."""
+async def _with_authors(
+    named: RepositoryRef, work: Callable[[Repository | None], Awaitable[T]]
+) -> T:
+    """The result of the work on the repository; of None if it can't be read."""
     from gitops_ds import errors
     from gitops_ds.pipeline import open_repository
 
-    named = open_repository.named(directory)
-    async with contextlib.AsyncExitStack() as stack:
-        repository = None
-        if named.where is not None:
-            try:
-                repository = await stack.enter_async_context(open_repository.opened(named))
-                return await _both(agent, repository)
-            except errors.SourceError as error:
-                options.say(f"authors are unknown: {error}")
-        return await _both(agent, None)
+    if named.where is not None:
+        try:
+            async with open_repository.opened(named) as repository:
+                return await work(repository)
+        except errors.SourceError as error:
+            options.say(f"authors are unknown: {error}")
+    return await work(None)
 
 
-async def _both(agent: Any, repository: Any) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+@dataclass(frozen=True, kw_only=True)
+class TraceArgs(options.ConnectionArgs, options.CommonArgs):
+    """The arguments and options of `gitops-ds trace`."""
+
+    what: str
+    directory: str | None
+    path: str
+    namespace: str
+    output: str
+
+
+@click.command()
+@click.argument("what", shell_complete=candidates.traced)
+@options.directory_of_commits
+@options.inside
+@options.in_namespace
+@options.connection
+@options.output("text", "json", "yaml")
+@options.common
+@options.typed(TraceArgs)
+def trace(args: TraceArgs) -> int:
+    """Show pod, node, revision, commit, author, file and line for pod/NAME, node/NAME, ds/NAME or
+    commit/SHA.
+    """
+    return options.run(_trace(args))
+
+
+async def _trace(args: TraceArgs) -> int:
     from gitops_ds.commands import history as commands_history
+    from gitops_ds.fleet import agents as fleet_agents
+    from gitops_ds.pipeline import open_repository
 
-    return (
-        await commands_history.history(agent, repository),
-        await commands_history.halts(agent, repository),
+    kind, name = commands_history.parse_target(args.what)
+    connection = args.connection()
+    async with args.open_cluster() as cluster:
+        agents = await fleet_agents.list_agents(cluster, connection.state_namespace, time.time())
+    named = open_repository.named(args.directory, args.path)
+    found = commands_history.found(agents, kind, name, args.namespace)
+
+    async def traced(repository: Repository | None) -> list[dict[str, Any]]:
+        return await commands_history.traced(found, repository, named.path)
+
+    items = await _with_authors(named, traced)
+    if args.output != "text":
+        document = {"apiVersion": "gitops-ds.io/v1", "kind": "Trace", "items": items}
+        options.show_json(document) if args.output == "json" else options.show_yaml(document)
+        return 0
+    head = [
+        "NODE",
+        "AGENT",
+        "POD",
+        "STATE",
+        "REVISION",
+        "COMMIT",
+        "AUTHOR",
+        "WHEN",
+        "CHANGE-CAUSE",
+        "FILE",
+    ]
+    click.echo(table.columns(head, [_trace_row(item) for item in items]), nl=False)
+    return 0
+
+
+def _trace_row(item: dict[str, Any]) -> list[str]:
+    from gitops_ds.model.objects import short
+
+    agent, revision = (
+        f"{item['agent']['namespace']}/{item['agent']['name']}",
+        str(item["revision"] or ""),
     )
+    file = f"{item['file']}:{item['line']}" if item["line"] else item["file"]
+    state = item["reason"] or item["state"]
+    return [
+        *(item["node"], agent, item["pod"], state, revision),
+        *(short(item["commit"]), item["author"], item["committed"], item["changeCause"], file),
+    ]

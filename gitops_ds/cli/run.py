@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gitops_ds.cli.parameters import arguments, candidates, options
+from gitops_ds.cli.parameters import candidates, options
 
 if TYPE_CHECKING:  # --help imports none of these
     from gitops_ds.model.events.base import Event
-    from gitops_ds.model.sources.allowed_renderers import AllowedRenderers
+    from gitops_ds.model.sources.repository_limits import AllowedRenderers
     from gitops_ds.settings.repository import RepositorySettings
     from gitops_ds.settings.service import Service
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunArgs(arguments.ConnectionArgs, arguments.CommonArgs):
+class RunArgs(options.ConnectionArgs, options.CommonArgs):
     """The arguments and options of `gitops-ds run`."""
 
     settings: str | None
@@ -84,7 +84,7 @@ class RunArgs(arguments.ConnectionArgs, arguments.CommonArgs):
 )
 @options.connection
 @options.common
-@arguments.typed(RunArgs)
+@options.typed(RunArgs)
 def run(args: RunArgs) -> int:
     """Run the deployer and the DaemonSet controller until SIGTERM."""
     from gitops_ds.service import event_loop

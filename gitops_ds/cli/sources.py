@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gitops_ds.cli.output import table
-from gitops_ds.cli.parameters import arguments, options
+from gitops_ds.cli.parameters import options
 
 if TYPE_CHECKING:  # --help imports none of these
     from gitops_ds.model.sources.source_status import SourceStatus
@@ -19,7 +19,7 @@ WIDE = ["HELD", "SUSPENDED", "SERVICE", "MESSAGE"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class SourcesArgs(arguments.ConnectionArgs, arguments.CommonArgs):
+class SourcesArgs(options.ConnectionArgs, options.CommonArgs):
     """The arguments and options of `gitops-ds sources`."""
 
     output: str
@@ -29,7 +29,7 @@ class SourcesArgs(arguments.ConnectionArgs, arguments.CommonArgs):
 @options.connection
 @options.output("text", "wide", "json", "yaml", "name")
 @options.common
-@arguments.typed(SourcesArgs)
+@options.typed(SourcesArgs)
 def sources(args: SourcesArgs) -> int:
     """List the followed repositories: newest commit, applied commit, condition, last fetch."""
     return options.run(_sources(args))

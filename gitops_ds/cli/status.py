@@ -1,4 +1,6 @@
-"""`gitops-ds status`: one DaemonSet, its health and its nodes."""
+"""`gitops-ds status`: one DaemonSet, its health and its nodes. `gitops-ds wait`: the end of its
+rollout.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gitops_ds.cli.output import table
-from gitops_ds.cli.parameters import arguments, candidates, list_options, options
+from gitops_ds.cli.parameters import candidates, list_options, options
 
 if TYPE_CHECKING:  # --help imports none of these
     from gitops_ds.fleet.agents import Agent
 
 
 @dataclass(frozen=True, kw_only=True)
-class StatusArgs(list_options.ScopeArgs, arguments.ConnectionArgs, arguments.CommonArgs):
+class StatusArgs(list_options.ScopeArgs, options.ConnectionArgs, options.CommonArgs):
     """The arguments and options of `gitops-ds status`."""
 
     name: str | None
@@ -35,7 +37,7 @@ class StatusArgs(list_options.ScopeArgs, arguments.ConnectionArgs, arguments.Com
 @options.connection
 @list_options.output("text", "json", "yaml", "name")
 @options.common
-@arguments.typed(StatusArgs)
+@options.typed(StatusArgs)
 def status(args: StatusArgs) -> int:
     """Show one DaemonSet: its counts, its health and, with --nodes, every node."""
     return options.run(_status(args))
@@ -95,3 +97,74 @@ class _Printer:
         if document != self._shown:
             list_options.write(args.output, document, [f"daemonset.apps/{agent.key.name}"])
             self._shown = document
+
+
+@dataclass(frozen=True, kw_only=True)
+class WaitArgs(options.ConnectionArgs, options.CommonArgs):
+    """The arguments and options of `gitops-ds wait`."""
+
+    name: str
+    commit: str
+    timeout: float
+    directory: str | None
+    namespace: str
+    output: str
+
+
+@click.command()
+@click.argument("name", shell_complete=candidates.daemonsets)
+@options.option(
+    "--commit", metavar="REVISION", default="", help="The commit to wait for; a later one will do."
+)
+@options.option(
+    "--timeout",
+    type=options.DurationType(),
+    default="10m",
+    show_default=True,
+    help="The time limit: 90s, 10m.",
+)
+@options.directory_of_commits
+@options.in_namespace
+@options.connection
+@options.output("text", "json")
+@options.common
+@options.typed(WaitArgs)
+def wait(args: WaitArgs) -> int:
+    """Wait for the rollout of ds/NAME. Exits 0 when it is up to date and available on every
+    eligible node, 1 if the rollout failed or timed out.
+    """
+    return options.run(_wait(args))
+
+
+async def _wait(args: WaitArgs) -> int:
+    from gitops_ds.cli.output import rollout_display
+    from gitops_ds.commands import wait as commands_wait
+    from gitops_ds.fleet import agents
+    from gitops_ds.model import plain_text
+    from gitops_ds.pipeline import open_repository
+
+    commit = await open_repository.commit_named(args.commit, args.directory) if args.commit else ""
+    connection = args.connection()
+    includes = (
+        open_repository.includes(open_repository.named(args.directory), commit) if commit else None
+    )
+    async with args.open_cluster() as cluster:
+        with rollout_display.shown(quiet=args.quiet) as display:
+            awaited = commands_wait.WaitOptions(
+                args.name,
+                args.namespace,
+                commit,
+                args.timeout,
+                includes,
+                progress=display.progress,
+            )
+            agent = await commands_wait.wait_for_rollout(
+                cluster, connection.state_namespace, awaited, display.report
+            )
+    if args.output == "json":
+        options.show_json(
+            {"apiVersion": "gitops-ds.io/v1", "kind": "DaemonSetStatus", **agents.as_json(agent)}
+        )
+    else:
+        click.echo(plain_text.line(f"{agent.key} is rolled out: {agent.health.message}"))
+    return 0

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import click
 
-from gitops_ds.cli.parameters import arguments, candidates, options
+from gitops_ds.cli.parameters import candidates, options
 from gitops_ds.model.plain_text import counted
 
 
 @dataclass(frozen=True, kw_only=True)
-class SupportDumpArgs(arguments.ConnectionArgs, arguments.CommonArgs):
+class SupportDumpArgs(options.ConnectionArgs, options.CommonArgs):
     """The arguments and options of `gitops-ds support-dump`."""
 
     file: str | None
@@ -42,7 +42,7 @@ class SupportDumpArgs(arguments.ConnectionArgs, arguments.CommonArgs):
 @options.connection
 @options.output("text", "json")
 @options.common
-@arguments.typed(SupportDumpArgs)
+@options.typed(SupportDumpArgs)
 def support_dump(args: SupportDumpArgs) -> int:
     """Write an archive of versions, settings, state, agents, nodes, events and logs for a bug
     report; secrets are redacted.

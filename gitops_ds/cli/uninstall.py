@@ -8,12 +8,12 @@ from typing import Any
 
 import click
 
-from gitops_ds.cli.parameters import arguments, options
+from gitops_ds.cli.parameters import options
 from gitops_ds.model.plain_text import counted
 
 
 @dataclass(frozen=True, kw_only=True)
-class UninstallArgs(arguments.ConnectionArgs, arguments.CommonArgs):
+class UninstallArgs(options.ConnectionArgs, options.CommonArgs):
     """The arguments and options of `gitops-ds uninstall`."""
 
     owner: str
@@ -35,7 +35,7 @@ class UninstallArgs(arguments.ConnectionArgs, arguments.CommonArgs):
 @options.connection
 @options.output("text", "json")
 @options.common
-@arguments.typed(UninstallArgs)
+@options.typed(UninstallArgs)
 def uninstall(args: UninstallArgs) -> int:
     """Remove labels, annotations, field ownership and state of gitops-ds from the cluster; no pod
     restarts.

@@ -29,9 +29,9 @@ from collections.abc import Awaitable, Callable
 import msgspec
 
 from gitops_ds.errors import ClusterError, Expired, ServerFault, TooManyRequests
-from gitops_ds.model.backoff import Backoff
 from gitops_ds.model.cluster import Cluster, Listing, Selection, WatchEvent
 from gitops_ds.model.objects import Resource
+from gitops_ds.model.rate_limits import Backoff
 from gitops_ds.model.values import replace
 
 # Seconds; jitter makes it up to twice as long. The first as client-go's reflector; the longest is

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from gitops_ds import errors
-from gitops_ds.fleet import cluster_overview
-from gitops_ds.fleet.cluster_overview import ClusterRow
+from gitops_ds.fleet import cluster_reports
+from gitops_ds.fleet.cluster_reports import ClusterRow
 from gitops_ds.git import address
 from gitops_ds.model.sources.signatures import Mode, Trust
 from gitops_ds.model.values import replace
@@ -46,7 +46,7 @@ async def look(repository: RepositoryRef, trust: Trust = NO_TRUST) -> tuple[Clus
         read = await cluster_report_reader.read(repo, repository.path, names, trust)
         verified = trust.mode is not Mode.NONE
         signed = not verified and any([await repo.is_signed(one.ref.commit) for one in read])
-    rows = cluster_overview.rows(names, bundle.cluster_orders(tree), cluster_report_reader.of(read))
+    rows = cluster_reports.rows(names, bundle.cluster_orders(tree), cluster_report_reader.of(read))
     return tuple(
         replace(
             row,

@@ -1,32 +1,33 @@
-"""The history of a DaemonSet: the commits of its ControllerRevisions, and a commit that restores
-one.
+"""The history of a DaemonSet: the commits of its ControllerRevisions. And the trace of a pod, a
+node, a DaemonSet or a commit to the author of its template: pod, node, revision, commit, author,
+file, line.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import PurePosixPath
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-import msgspec
-
 from gitops_ds import errors
-from gitops_ds.apimachinery import defaults, revisions, timestamps
-from gitops_ds.commands.commits import backport
-from gitops_ds.commands.commits.backport import BackportOptions
+from gitops_ds.apimachinery import revisions, timestamps
+from gitops_ds.fleet import agents as fleet_agents
 from gitops_ds.fleet import halt_story
 from gitops_ds.fleet.agents import Agent, when
-from gitops_ds.git.commit_writer import CommitReason
 from gitops_ds.git.repository import Repository
 from gitops_ds.model import names
 from gitops_ds.model.live import Revision
-from gitops_ds.model.objects import CommitId, short, show_path, template_of
-from gitops_ds.model.sources.source_tree import CommitInfo, SourceTree
+from gitops_ds.model.objects import CommitId, Key, template_of
+from gitops_ds.model.sources.source_tree import CommitInfo
 from gitops_ds.pipeline import open_repository
-from gitops_ds.plan import diff
 from gitops_ds.render import bundle as rendering
+from gitops_ds.yaml.provenance import lookup
 
-LOOK_BACK = 1000  # commits
+KINDS = {
+    "pod": ("pod", "pods", "po"),
+    "node": ("node", "nodes", "no"),
+    "ds": ("ds", "daemonset", "daemonsets", "daemonset.apps"),
+    "commit": ("commit",),
+}
 
 
 async def history(agent: Agent, repository: Repository | None) -> list[dict[str, Any]]:
@@ -113,158 +114,103 @@ def revision_before(agent: Agent) -> Revision:
     return earlier[-1]
 
 
-class RestoringCommit(msgspec.Struct, frozen=True):
-    """A commit that restores a template: it reverts one commit, restores files of an older one, or
-    edits values.
+def parse_target(text: str) -> tuple[str, str]:
+    """The kind (pod, node, ds or commit) and the name in `pod/NAME`. Raises UsageError."""
+    kind, slash, name = text.partition("/")
+    for resource_kind, words in KINDS.items():
+        if slash and name and kind in words:
+            return resource_kind, name
+    raise errors.UsageError(
+        f"{text!r} is not a valid target: write pod/NAME, node/NAME, ds/NAME or commit/SHA"
+    )
+
+
+def found(
+    agents: Sequence[Agent], kind: str, name: str, namespace: str
+) -> list[tuple[Agent, dict[str, Any]]]:
+    """The pods of a target, each with its agent, by agent and node: entries of
+    `fleet.agents.nodes`. Raises NotFound without any.
     """
-
-    commit: CommitId
-    reverts: CommitId | None = None
-    restores: CommitId | None = None
-
-    def __str__(self) -> str:
-        """As a phrase: `reverts 156dd9421871`."""
-        if self.reverts:
-            return f"reverts {short(self.reverts)}"
-        return (
-            f"restores the files of {short(self.restores)}"
-            if self.restores
-            else "edits the values that differ"
-        )
-
-
-async def way_back(
-    repository: Repository, inside: str, tip: CommitId, options: BackportOptions, why: CommitReason
-) -> RestoringCommit:
-    """Builds the commit on the tip, unpushed: a revert if a single commit is reverted, else the
-    earlier files of the agent.
-
-    A template without a commit (a manual change of the cluster) is written to the agent's own file,
-    with comments kept. Raises Refused, with the other required changes, if none of these restores
-    the template.
-    """
-    try:
-        if options.target is None:
-            raise errors.Refused(
-                f"the commit of that revision of {options.key} was not recorded: name it with "
-                "--to-commit"
-            )
-        return await _by_history(repository, inside, tip, (options, options.target), why)
-    except errors.Refused:
-        if options.template is None:
-            raise
-        files = backport.files(await open_repository.snapshot_of(repository, tip, inside), options)
-        if files is None:
-            raise
-        if not files:
-            raise errors.Refused(
-                f"Git has the template of revision {options.template.number} of {options.key}: "
-                "nothing to restore"
-            ) from None
-    subject = f"Restore revision {options.template.number} of {options.key}"
-    message = f"{subject}\n\n{why.reason}\n"
-    edited = {_in_repository(inside, path): data for path, data in files.items()}
-    commit = await repository.commit_files(tip, edited, message, why.by)
-    await _verify(repository, inside, commit, options)
-    return RestoringCommit(commit)
-
-
-async def _by_history(
-    repository: Repository,
-    inside: str,
-    tip: CommitId,
-    goal: tuple[BackportOptions, CommitId],
-    why: CommitReason,
-) -> RestoringCommit:
-    options, target = goal
-    await repository.fetch(target)
-    then, now = [
-        await open_repository.snapshot_of(repository, commit, inside) for commit in (target, tip)
+    where = {"pod": "pod", "node": "node", "commit": "commit"}
+    if kind == "ds":
+        agent = fleet_agents.find_agent(tuple(agents), f"ds/{name}", namespace)
+        return [(agent, entry) for entry in fleet_agents.nodes(agent)]
+    entries = [
+        (agent, entry)
+        for agent in agents
+        if namespace in ("", agent.key.namespace)
+        for entry in fleet_agents.nodes(agent)
+        if (entry[where[kind]].startswith(name) if kind == "commit" else entry[where[kind]] == name)
     ]
-    folder = _folder(then, options)
-    changed = _changed(then, now, folder)
-    if not changed:
-        raise errors.Refused(f"{folder} is unchanged since {short(target)}: nothing to restore")
-    since = await repository.log(target, tip, LOOK_BACK)
-    single = await _single(repository, inside, [info.id for info in since], folder)
-    commit = None
-    if single is not None:
-        try:
-            commit = await repository.revert(tip, [single], why)
-        except errors.Refused:  # a later commit changed the same lines: restore the files instead
-            single = None
-    if commit is None:
-        commit = await repository.restore(
-            tip, target, [_in_repository(inside, path) for path in changed], why
+    if not entries:
+        inside = f" in namespace {namespace}" if namespace else ""
+        what = {
+            "pod": f"is named {name}",
+            "node": f"runs on node {name}",
+            "commit": f"runs the template of commit {name}",
+        }[kind]
+        hint = ": `gitops-ds history ds/NAME` lists commits" if kind == "commit" else ""
+        raise errors.NoMatch(f"no pod of a DaemonSet{inside} {what}{hint}")
+    return entries
+
+
+async def traced(
+    entries: Sequence[tuple[Agent, Mapping[str, Any]]], repository: Repository | None, path: str
+) -> list[dict[str, Any]]:
+    """The entries with author, time and subject of the commit, and the file and line of the
+    DaemonSet in it; `path` is the directory inside of the repository.
+    """
+    histories: dict[Key, dict[int, dict[str, Any]]] = {}
+    places: dict[tuple[Key, str], tuple[str, int | None]] = {}
+    items = []
+    for agent, entry in entries:
+        if agent.key not in histories:
+            histories[agent.key] = {
+                item["revision"]: item for item in await history(agent, repository)
+            }
+        item = histories[agent.key].get(entry["revision"] or 0, {})
+        commit = entry["commit"]
+        if (agent.key, commit) not in places:
+            places[agent.key, commit] = await _place(agent, commit, repository, path)
+        file, line = places[agent.key, commit]
+        items.append(
+            {
+                "node": entry["node"],
+                "pod": entry["pod"],
+                "agent": {"namespace": agent.key.namespace, "name": agent.key.name},
+                "revision": entry["revision"],
+                "commit": commit,
+                "author": item.get("author", ""),
+                "committed": item.get("committed", ""),
+                "changeCause": item.get("changeCause", ""),
+                "repository": agent.seen.daemonset.annotations.get(names.REPOSITORY, ""),
+                "file": file,
+                "line": line,
+                "state": entry["state"],
+                "reason": entry["reason"],
+            }
         )
-    await _verify(repository, inside, commit, options)
-    return RestoringCommit(commit, single, None if single else target)
+    return items
 
 
-def _folder(snapshot: SourceTree, options: BackportOptions) -> PurePosixPath:
-    """The path of the agent: its folder under agents/, else its file."""
-    manifest = rendering.render(
-        snapshot, cluster=options.cluster, namespace=options.namespace
-    ).manifests.get(options.key)
+async def _place(
+    agent: Agent, commit: str, repository: Repository | None, path: str
+) -> tuple[str, int | None]:
+    """The file in the DaemonSet's annotation, and the line of its template at that commit, if Git
+    has it.
+    """
+    file = agent.seen.daemonset.annotations.get(names.PATH, "")
+    if repository is None or not commit or template_of(commit):
+        return file, None
+    try:
+        snapshot = await open_repository.snapshot_of(repository, CommitId(commit), path)
+        manifests = rendering.render(
+            snapshot, cluster=agent.state.cluster, namespace=agent.key.namespace
+        ).manifests
+        manifest = manifests.get(agent.key)
+    except errors.GitopsError:
+        return file, None
     if manifest is None:
-        raise errors.Refused(f"{options.key} is not in the commit to restore")
-    file = PurePosixPath(manifest.origin.base.file)
-    return (
-        PurePosixPath(*file.parts[:2])
-        if file.parts[0] == "agents" and len(file.parts) > 2
-        else file
-    )
-
-
-def _changed(then: SourceTree, now: SourceTree, folder: PurePosixPath) -> list[PurePosixPath]:
-    paths = {
-        path for path in (*then.files, *now.files) if path == folder or path.is_relative_to(folder)
-    }
-    return sorted(path for path in paths if then.files.get(path) != now.files.get(path))
-
-
-async def _single(
-    repository: Repository, inside: str, since: Sequence[CommitId], folder: PurePosixPath
-) -> CommitId | None:
-    """The only commit since then that changed the agent, if it changed nothing else."""
-    touching = []
-    for commit in since:
-        parents = (await repository.info(commit)).parents
-        if len(parents) != 1:
-            return None
-        before, after = [await repository.snapshot(one, "") for one in (parents[0], commit)]
-        changed = _changed(before, after, PurePosixPath())
-        whole = PurePosixPath(inside) / folder
-        inner = [path for path in changed if path == whole or path.is_relative_to(whole)]
-        if inner:
-            touching.append((commit, len(inner) == len(changed)))
-    return touching[0][0] if len(touching) == 1 and touching[0][1] else None
-
-
-def _in_repository(inside: str, path: PurePosixPath) -> str:
-    return (PurePosixPath(inside) / path).as_posix()
-
-
-async def _verify(
-    repository: Repository, inside: str, commit: CommitId, options: BackportOptions
-) -> None:
-    """Renders the commit: the template must be the requested one."""
-    if options.template is None:
-        return
-    after = await open_repository.snapshot_of(repository, commit, inside)
-    manifest = rendering.render(
-        after, cluster=options.cluster, namespace=options.namespace
-    ).manifests.get(options.key)
-    template = ((manifest.body.get("spec") or {}).get("template") or {}) if manifest else {}
-    mine, theirs = (
-        defaults.defaulted_template(template),
-        defaults.defaulted_template(options.template.template),
-    )
-    if not revisions.same_template(mine, theirs):
-        where = ", ".join(show_path(change.path) for change in diff.compare(theirs, mine)[:5])
-        raise errors.Refused(
-            f"the agent's own files do not restore revision {options.template.number} ({where} "
-            "differ): "
-            "values outside its folder changed too; revert those commits with git revert, or name "
-            "another --to-commit"
-        )
+        return file, None
+    place = lookup.locate(manifest.origin, ("spec", "template"), lookup.sources(snapshot), key=True)
+    return place.file, place.line or None

@@ -23,7 +23,7 @@ from gitops_ds.deployer.apply.prepared_plan import PreparedPlan
 from gitops_ds.model.change import Change, Operation
 from gitops_ds.model.live import Live
 from gitops_ds.model.objects import Body, Key
-from gitops_ds.plan import object_changes, predict, tracking_labels
+from gitops_ds.plan import object_changes, object_owner
 from gitops_ds.plan.options import PlanContext
 from gitops_ds.redaction import objects
 from gitops_ds.yaml import kubectl_format
@@ -89,9 +89,9 @@ def _predicted(change: Change, old: Body | None, context: PlanContext) -> Body |
     if change.manifest is None:
         return None
     if old is None:
-        stamp = tracking_labels.of(change.manifest, context.stamp)
-        return defaults.defaulted(tracking_labels.stamped(change.manifest, stamp))
-    return predict.applied(old, object_changes.probe(change.manifest, old, context))
+        stamp = object_owner.stamp_of(change.manifest, context.stamp)
+        return defaults.defaulted(object_owner.stamped(change.manifest, stamp))
+    return object_changes.predicted(old, object_changes.probe(change.manifest, old, context))
 
 
 def masked(one: ObjectDiff) -> ObjectDiff:

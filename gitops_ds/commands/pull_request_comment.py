@@ -11,7 +11,7 @@ import msgspec
 
 from gitops_ds import __version__, errors
 from gitops_ds.commands import ci_event
-from gitops_ds.forges import access, ci_environment, kinds
+from gitops_ds.forges import ci_environment, forge_access
 from gitops_ds.forges.ci_environment import CiEnvironment
 from gitops_ds.forges.client import Clock, CommentChange, Forge
 from gitops_ds.forges.contract import CommitStatus, ForgeKind, StatusState
@@ -19,14 +19,8 @@ from gitops_ds.forges.sticky_comment import Sticky
 from gitops_ds.model.finding import Severity
 from gitops_ds.model.objects import short
 from gitops_ds.model.values import replace
-from gitops_ds.report import (
-    comment_data,
-    comment_validation,
-    findings,
-    markdown,
-    printable,
-)
-from gitops_ds.report.comment_validation import CommentPage
+from gitops_ds.report import comment_page, findings, markdown, printable
+from gitops_ds.report.comment_page import CommentPage
 
 _PROJECT: Final = re.compile(r"[\w.-]+(/[\w.-]+)*")
 
@@ -111,7 +105,7 @@ def task(options: CommentOptions, environ: Mapping[str, str]) -> Task:
         )
     return Task(
         around.kind,
-        access.address(around.kind, around.url, allow_http=options.allow_http),
+        forge_access.address(around.kind, around.url, allow_http=options.allow_http),
         around.project,
         page,
         markdown.marker(options.key or page.key),
@@ -127,7 +121,7 @@ def task(options: CommentOptions, environ: Mapping[str, str]) -> Task:
 def plan(task: Task) -> list[str]:
     """The requests as text, without sending them."""
     commit = short(task.sha) or task.page.head
-    lines = [f"forge: {kinds.api(task.kind).name} at {task.url}"]
+    lines = [f"forge: {forge_access.api(task.kind).name} at {task.url}"]
     if task.comment and (task.number or task.branch):
         where = (
             task.name
@@ -149,7 +143,9 @@ async def carry_out(
     task: Task, environ: Mapping[str, str], patience: float, clock: Clock | None = None
 ) -> CommentResult:
     """Performs the task in `patience` seconds: as far as possible, even if a part was refused."""
-    there = access.ForgeAccess(task.kind, task.url, access.token(task.kind, environ), task.project)
+    there = forge_access.ForgeAccess(
+        task.kind, task.url, forge_access.token(task.kind, environ), task.project
+    )
     messages: list[str] = []
     refused: list[errors.ForgeError] = []
     async with Forge(there, patience, f"gitops-ds/{__version__}", clock) as forge:
@@ -223,7 +219,7 @@ def _around(options: CommentOptions, environment: CiEnvironment) -> CiEnvironmen
 
 def _sha(options: CommentOptions, around: CiEnvironment, page: CommentPage) -> str:
     if options.sha:
-        if not kinds.is_commit_id(options.sha):
+        if not forge_access.is_commit_id(options.sha):
             raise errors.UsageError(
                 f"--sha {printable.line(options.sha)}: use the full id of the commit"
             )
@@ -243,11 +239,11 @@ def _page(name: str) -> CommentPage:
     """The page of a report: rendered here from a JSON report, because the page of another job is
     untrusted.
     """
-    most = comment_data.MOST + 1
+    most = comment_page.MOST + 1
     try:
         data = sys.stdin.buffer.read(most) if name == "-" else ci_event.read(name, most)
-        return comment_validation.read(
-            comment_data.rendered(data, __version__).encode() if data.lstrip()[:1] == b"{" else data
+        return comment_page.validated(
+            comment_page.rendered(data, __version__).encode() if data.lstrip()[:1] == b"{" else data
         )
     except OSError as error:
         raise errors.UsageError(f"--report {name}: {error.strerror}") from None

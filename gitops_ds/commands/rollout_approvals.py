@@ -21,8 +21,7 @@ from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.daemonset import DaemonSet
 from gitops_ds.model.live import Revision
 from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, CommitId, Key, short
-from gitops_ds.model.rollouts.stage_approval import StageApproval
-from gitops_ds.model.rollouts.staged_rollout import RolloutTarget
+from gitops_ds.model.rollouts.staged_rollout import RolloutTarget, StageApproval
 from gitops_ds.pipeline import open_repository
 
 

@@ -17,7 +17,7 @@ from gitops_ds.apimachinery import daemonsets, revisions
 from gitops_ds.apimachinery.rollouts import target_revisions
 from gitops_ds.client import informer
 from gitops_ds.commands import watched_agents
-from gitops_ds.fleet import agents, staged_health
+from gitops_ds.fleet import agents, health
 from gitops_ds.model import names
 from gitops_ds.model.cluster import Cluster, EventType, Listing, Selection, WatchEvent
 from gitops_ds.model.objects import (
@@ -192,7 +192,7 @@ class _PendingRollouts:
         """Handles the status of an agent: the stages of its rollout."""
         if agent.rollout is not None and agent.key in self.messages:
             self._listener.progress(agent.key, agents.nodes_done(agent))
-            self._update(agent.key, staged_health.message(agent.rollout))
+            self._update(agent.key, health.staged_message(agent.rollout))
 
     def _end_if_halted(self, key: Key) -> None:
         halt = self._halts.get((key.namespace, self._targets.get(key, "")))

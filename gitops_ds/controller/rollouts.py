@@ -25,6 +25,7 @@ from gitops_ds.model.events.rollouts import (
     StagePassed,
 )
 from gitops_ds.model.objects import POD, CommitId, Key
+from gitops_ds.model.rate_limits import TokenBucket
 from gitops_ds.model.rollouts.rollout_gates import GateRequest, Probe, Reading
 from gitops_ds.model.rollouts.rollout_policy import RolloutPolicy
 from gitops_ds.model.rollouts.staged_rollout import (
@@ -33,7 +34,6 @@ from gitops_ds.model.rollouts.staged_rollout import (
     StagesDecision,
     StageState,
 )
-from gitops_ds.model.token_bucket import TokenBucket
 from gitops_ds.model.values import replace
 from gitops_ds.rollouts import measured_gates, pinned_pods, rollout_holds, stage_inputs
 from gitops_ds.rollouts.pinned_pods import WRITES_OF_A_NODE, StagedDecision

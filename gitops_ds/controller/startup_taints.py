@@ -17,7 +17,6 @@ from gitops_ds import errors
 from gitops_ds.apimachinery import nodes
 from gitops_ds.daemonset.cache import Cache
 from gitops_ds.daemonset.indexes import PodsByNode
-from gitops_ds.model.backoff import Backoff
 from gitops_ds.model.cluster import Cluster, PatchType, Selection
 from gitops_ds.model.daemonset import DaemonSet, PodCause
 from gitops_ds.model.events.base import Emit
@@ -29,6 +28,7 @@ from gitops_ds.model.events.startup_taints import (
 )
 from gitops_ds.model.live import Node, Revision
 from gitops_ds.model.objects import NODE, Body, Key, key_of
+from gitops_ds.model.rate_limits import Backoff
 from gitops_ds.model.startup_taints import Enforce, NodeWait, StartupTaintPolicy, TaintChange
 from gitops_ds.model.values import replace
 from gitops_ds.node_startup import node_waits, taint_changes

@@ -16,8 +16,7 @@ from gitops_ds.daemonset import claims, decide
 from gitops_ds.model import startup_taints
 from gitops_ds.model.daemonset import DaemonSet, Owner, Phase, Pod, RollingUpdate, Share
 from gitops_ds.model.decision import Adopt, CreateRevision, Observation
-from gitops_ds.model.impact import JoinTime, NodeImpact
-from gitops_ds.model.live import Node
+from gitops_ds.model.live import JoinTime, Node, NodeImpact
 from gitops_ds.model.objects import DAEMONSET, Body
 from gitops_ds.model.values import replace
 

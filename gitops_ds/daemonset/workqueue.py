@@ -15,8 +15,7 @@ from __future__ import annotations
 import heapq
 from typing import Generic, TypeVar
 
-from gitops_ds.model.backoff import Backoff
-from gitops_ds.model.token_bucket import TokenBucket
+from gitops_ds.model.rate_limits import Backoff, TokenBucket
 
 K = TypeVar("K")
 

@@ -14,7 +14,7 @@ import msgspec
 from gitops_ds import errors
 from gitops_ds.apimachinery import builtin_resources, nodes, revisions
 from gitops_ds.apimachinery.rollouts import target_revisions
-from gitops_ds.model import content_hash, names
+from gitops_ds.model import names
 from gitops_ds.model.cluster import Cluster, Selection
 from gitops_ds.model.live import Live, Node, Revision
 from gitops_ds.model.objects import (
@@ -26,13 +26,14 @@ from gitops_ds.model.objects import (
     Body,
     Key,
     Resource,
+    digest_of,
     key_of,
 )
 from gitops_ds.model.skip_reasons import Skipped, SkipReason
 from gitops_ds.model.sources.bundle import Bundle, Manifest
 from gitops_ds.model.sources.source_tree import CommitInfo
 from gitops_ds.model.values import replace
-from gitops_ds.plan import field_managers, prune
+from gitops_ds.plan import deletions, field_managers
 
 AT_ONCE = 16
 
@@ -138,7 +139,7 @@ async def with_namespaces(cluster: Cluster, bundle: Bundle) -> Bundle:
                 "metadata": {**manifest.body["metadata"], "namespace": namespace},
             }
             manifests[key] = replace(
-                manifest, key=key, body=body, digest=content_hash.digest(body), scope_unknown=False
+                manifest, key=key, body=body, digest=digest_of(body), scope_unknown=False
             )
     return replace(bundle, manifests=dict(sorted(manifests.items())), refusals=tuple(refusals))
 
@@ -291,7 +292,7 @@ async def with_config_maps_in_use(cluster: Cluster, live: Live, leaving: Collect
     """Adds the names of ConfigMaps that pods use; lists pods only if a content-named ConfigMap is
     deleted.
     """
-    spaces = {key.namespace for key in prune.content_named(leaving, live)}
+    spaces = {key.namespace for key in deletions.content_named(leaving, live)}
     if not spaces:
         return live
     lists = await asyncio.gather(
@@ -301,7 +302,7 @@ async def with_config_maps_in_use(cluster: Cluster, live: Live, leaving: Collect
         (str(pod["metadata"].get("namespace")), name)
         for listing in lists
         for pod in listing.items
-        for name in prune.config_maps_in(pod.get("spec") or {})
+        for name in deletions.config_maps_in(pod.get("spec") or {})
     }
     return replace(live, named_config_maps=frozenset(named))
 

@@ -33,7 +33,7 @@ from gitops_ds.deployer.target import DeployTarget
 from gitops_ds.model.deployer_state import DeployerState
 from gitops_ds.model.events.base import Emit
 from gitops_ds.model.objects import CommitId, Key
-from gitops_ds.model.rollouts.cluster_order import ClusterOrder
+from gitops_ds.model.rollouts.cluster_report import ClusterOrder
 from gitops_ds.model.rollouts.halted_rollout import AppliedRollouts
 from gitops_ds.model.sources.bundle import ClusterFacts, Manifest, Pool
 from gitops_ds.model.sources.source_status import SourceStatus

@@ -69,13 +69,13 @@ from gitops_ds.deployer.loop_inputs import (
     Wake,
     Woken,
 )
-from gitops_ds.model.backoff import Backoff
 from gitops_ds.model.events.deployer import ReconcileFailed
 from gitops_ds.model.events.requests import PushForwarded
 from gitops_ds.model.objects import CommitId, Key
+from gitops_ds.model.rate_limits import Backoff
 from gitops_ds.model.skip_reasons import Skipped, SkipReason
 from gitops_ds.model.values import replace
-from gitops_ds.plan import drift_damping
+from gitops_ds.plan import drift
 
 LONGEST_RETRY = 300.0  # seconds
 # The maximum of seconds while the API server is unreachable: recovery is detected soon, and each
@@ -170,7 +170,7 @@ class LoopState(msgspec.Struct, frozen=True):
     git_failing: bool = False
     failures: FailureStreak = FailureStreak()
     skipped: SkippedRetry = SkippedRetry()
-    drift: drift_damping.Rows = msgspec.field(default_factory=dict)
+    drift: drift.Rows = msgspec.field(default_factory=dict)
     expected: ExpectedPush | None = None
     last_push: str | None = None
 
@@ -244,7 +244,7 @@ def _course(
             skipped = replace(state.skipped, attempts=0, not_before=0.0)
             return LoopTransition(replace(state, skipped=skipped))
         case DriftReverted(key=key):
-            rows = drift_damping.corrected(state.drift, (key,), now.loop, state.damping)
+            rows = drift.rows_after(state.drift, (key,), now.loop, state.damping)
             return LoopTransition(replace(state, drift=rows))
         case Settled(tip=tip, generation=generation):
             return LoopTransition(replace(state, in_sync=InSync(tip, generation)))
@@ -408,7 +408,7 @@ def _retry_skipped(state: LoopState, applied: PlanApplied, now: Moment) -> Skipp
         for refusal in refusals
         if refusal.reason is SkipReason.CONTESTED and refusal.key
     ]
-    due = min(due, drift_damping.due(state.drift, contested))
+    due = min(due, drift.correction_due(state.drift, contested))
     return SkippedRetry(attempts, due, not_before, kept)
 
 
@@ -442,4 +442,4 @@ def deferred(state: LoopState, now: float) -> Mapping[Key, Skipped]:
 
 def contested(state: LoopState, now: float) -> frozenset[Key]:
     """The objects whose drift is not corrected now."""
-    return drift_damping.contested(state.drift, now)
+    return drift.damped(state.drift, now)

@@ -36,8 +36,7 @@ from gitops_ds.deployer.status_keeper import StatusKeeper
 from gitops_ds.deployer.target import DeployTarget
 from gitops_ds.deployer.tip_lookup import TipAnswer, TipLookup
 from gitops_ds.deployer.watch_cache import WatchCache
-from gitops_ds.model.control_requests import Steering
-from gitops_ds.model.deployer_state import DeployerState
+from gitops_ds.model.deployer_state import DeployerState, Steering
 from gitops_ds.model.events.base import Event
 from gitops_ds.model.events.deployer import (
     Reconciled,
@@ -52,7 +51,7 @@ from gitops_ds.model.sources.source_status import SourceStatus
 from gitops_ds.model.values import replace
 from gitops_ds.plan import guard_limits
 from gitops_ds.plan.options import ApplyOptions
-from gitops_ds.plan.rollouts import halted_rollouts, stage_approvals
+from gitops_ds.plan.rollouts import applied_rollouts
 from gitops_ds.telemetry import spans
 
 
@@ -327,8 +326,8 @@ class Reconciler:
             self._schedule.feed(loop_inputs.LookRequested())
             return
         if snapshot.commit is not None:
-            halts = halted_rollouts.halted(draft.bundle, draft.applier.live)
-            waiting = stage_approvals.waiting(draft.bundle, draft.applier.live)
+            halts = applied_rollouts.halted(draft.bundle, draft.applier.live)
+            waiting = applied_rollouts.waiting(draft.bundle, draft.applier.live)
             self.applied = AppliedRollouts(snapshot.commit.id, tuple(halts), tuple(waiting))
         done = await self._apply(draft, options, steering, tip)
         due = state_update.next_comparison(done.state, options, self._clock())

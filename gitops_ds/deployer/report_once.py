@@ -9,7 +9,7 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 
 from gitops_ds.model.change import Plan
-from gitops_ds.model.control_requests import Steering
+from gitops_ds.model.deployer_state import Steering
 from gitops_ds.model.events.base import Emit, Event
 from gitops_ds.model.events.deployer import (
     ChangeSkipped,

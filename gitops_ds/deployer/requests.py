@@ -18,7 +18,7 @@ from gitops_ds.client.informer import Failing, InformerEvent, WorldVersion
 from gitops_ds.deployer import state_store
 from gitops_ds.model import names
 from gitops_ds.model.cluster import Cluster, EventType, Listing, Selection
-from gitops_ds.model.control_requests import Push, Steering
+from gitops_ds.model.deployer_state import Push, Steering
 from gitops_ds.model.objects import CONFIG_MAP, Body, CommitId
 
 OUTCOME_BYTES = 1024

@@ -20,8 +20,7 @@ from gitops_ds.deployer.wave_gate import (
     WaveSource,
 )
 from gitops_ds.git.object_reader import BranchMovement
-from gitops_ds.model.control_requests import Steering
-from gitops_ds.model.deployer_state import DeployerState
+from gitops_ds.model.deployer_state import DeployerState, Steering
 from gitops_ds.model.events.base import Emit
 from gitops_ds.model.events.commits import (
     CommitRejected,
@@ -31,7 +30,7 @@ from gitops_ds.model.events.commits import (
 )
 from gitops_ds.model.events.requests import CommitHeld
 from gitops_ds.model.objects import CommitId, short
-from gitops_ds.model.rollouts.cluster_order import ClusterOrder
+from gitops_ds.model.rollouts.cluster_report import ClusterOrder
 from gitops_ds.model.sources.signatures import Unverified, Verified
 from gitops_ds.model.sources.source_tree import SourceTree
 from gitops_ds.model.values import replace

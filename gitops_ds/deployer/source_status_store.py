@@ -20,8 +20,7 @@ from gitops_ds import errors
 from gitops_ds.apimachinery import timestamps
 from gitops_ds.model import names
 from gitops_ds.model.cluster import Cluster, Selection
-from gitops_ds.model.control_requests import Steering
-from gitops_ds.model.deployer_state import DeployerState
+from gitops_ds.model.deployer_state import DeployerState, Steering
 from gitops_ds.model.events.deployer import Reconciled
 from gitops_ds.model.objects import CONFIG_MAP, CommitId, short
 from gitops_ds.model.plain_text import counted

@@ -7,7 +7,7 @@ from gitops_ds.deployer import source_status_store
 from gitops_ds.deployer.reconcile_schedule import ReconcileSchedule
 from gitops_ds.deployer.report_once import LeaderEmitter
 from gitops_ds.deployer.target import DeployTarget
-from gitops_ds.model.control_requests import Steering
+from gitops_ds.model.deployer_state import Steering
 from gitops_ds.model.events.deployer import SourceChanged
 from gitops_ds.model.sources.source_status import SourceStatus
 from gitops_ds.model.values import replace

@@ -3,8 +3,8 @@ before.
 
 `plan.rollouts.cluster_waves` decides; the gate reads the reports and publishes a wait: once for
 each commit and cluster that it waits for, and again each time that it is overdue. A tip that only
-restores an earlier content of the cluster doesn't wait: `git.earlier_files` compares the files with
-those of the commits of the DaemonSets' revisions, which this cluster had before, and
+restores an earlier content of the cluster doesn't wait: `git.branch_history` compares the files
+with those of the commits of the DaemonSets' revisions, which this cluster had before, and
 `EarlierContent` the rendered manifests.
 """
 
@@ -20,9 +20,9 @@ from gitops_ds import errors
 from gitops_ds.git.object_reader import BranchMovement
 from gitops_ds.model.deployer_state import DeployerState
 from gitops_ds.model.events.base import Emit
-from gitops_ds.model.events.cluster_waves import CommitOverdue, CommitWaits
+from gitops_ds.model.events.commits import CommitOverdue, CommitWaits
 from gitops_ds.model.objects import CommitId, Digest, Key
-from gitops_ds.model.rollouts.cluster_order import ClusterOrder
+from gitops_ds.model.rollouts.cluster_report import ClusterOrder
 from gitops_ds.model.sources.bundle import Bundle
 from gitops_ds.pipeline.prepare import Prepared
 from gitops_ds.plan.rollouts import cluster_waves

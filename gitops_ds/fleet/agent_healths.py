@@ -1,22 +1,29 @@
-"""The health and the staged rollouts of all agents, from one set of lists."""
+"""The health and the staged rollouts of all agents, from one set of lists.
+
+The reason why pods are refused is in the events FailedCreate and FailedPlacement of their
+DaemonSet: the built-in controller reports a quota, a policy or a webhook only there. It retries
+after at most 1,000 s, so an older event does not count.
+https://kubernetes.io/docs/concepts/policy/resource-quotas/
+"""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
 from gitops_ds import errors
-from gitops_ds.apimachinery import daemonsets
+from gitops_ds.apimachinery import daemonsets, pod_cause
 from gitops_ds.controller import pod_warnings
-from gitops_ds.fleet import failed_create_events, health, staged_rollouts
+from gitops_ds.fleet import health, staged_rollouts
 from gitops_ds.fleet.staged_rollouts import Assemble, StagedRollout
-from gitops_ds.model.cluster import Cluster
+from gitops_ds.model.cluster import Cluster, Selection
 from gitops_ds.model.daemonset import PodCause
 from gitops_ds.model.decision import Observation
 from gitops_ds.model.health import Health, HealthState
-from gitops_ds.model.objects import Key
+from gitops_ds.model.objects import DAEMONSET, EVENT, Body, Key
 
 _PODS = 40  # pods of which a command reads the warning events, one request each
 
@@ -81,11 +88,54 @@ async def _healths(
 ) -> Mapping[Key, Health]:
     """The health of each agent; if nodes wait for a pod, with the reason of refused pods."""
     healths = {one.daemonset.key: health.judge(one, "", assemble, warnings) for one in seen}
-    if any(map(failed_create_events.waits, healths.values())):
-        why = await failed_create_events.read(cluster, seen[0].now)
+    if any(map(waits_for_pods, healths.values())):
+        why = await refused_pods(cluster, seen[0].now)
         for one in seen:
-            if failed_create_events.waits(healths[one.daemonset.key]) and (
+            if waits_for_pods(healths[one.daemonset.key]) and (
                 refused := why.get(one.daemonset.uid)
             ):
                 healths[one.daemonset.key] = health.judge(one, refused, assemble, warnings)
     return healths
+
+
+STILL = 1_200.0  # seconds for which an event counts
+REASONS = ("FailedCreate", "FailedPlacement")
+_WAITS = frozenset({"NoPod", "Refused"})
+_POD = re.compile(r'pods "[^"]*" is ')  # the name of the pod differs each time
+
+
+def waits_for_pods(health: Health) -> bool:
+    """Whether a node waits for a pod, so that the events must be read."""
+    return any(node.reason in _WAITS for node in health.nodes)
+
+
+async def refused_pods(cluster: Cluster, now: float) -> Mapping[str, str]:
+    """The last message about each DaemonSet, by its UID; empty without permission to list events.
+    Raises ClusterError.
+    """
+    bodies: list[Body] = []
+    for reason in REASONS:
+        try:
+            which = Selection(fields=f"reason={reason},involvedObject.kind=DaemonSet")
+            bodies += (await cluster.list(EVENT, which)).items
+        except errors.Forbidden:
+            return {}
+    return latest_refusals(bodies, now - STILL)
+
+
+def latest_refusals(events: Iterable[Body], since: float) -> Mapping[str, str]:
+    """The last message about each DaemonSet, by its UID, after `since` (seconds since 1970)."""
+    by_pod: dict[str, tuple[float, str]] = {}
+    for event in events:
+        about = event.get("involvedObject") or {}
+        at = pod_cause.last_seen(event)
+        uid = str(about.get("uid") or "")
+        is_ours = event.get("reason") in REASONS and about.get("kind") == DAEMONSET.kind
+        if is_ours and at > max(since, by_pod.get(uid, (0.0,))[0]):
+            by_pod[uid] = (
+                at,
+                _POD.sub(
+                    "pods are ", str(event.get("message") or "").removeprefix("Error creating: ")
+                ),
+            )
+    return {uid: words for uid, (_, words) in by_pod.items()}

@@ -15,7 +15,7 @@ from gitops_ds import errors
 from gitops_ds.apimachinery import revisions, timestamps
 from gitops_ds.daemonset import cache, competing_controller
 from gitops_ds.deployer import source_status_store, state_store
-from gitops_ds.fleet import agent_healths, health, node_counts, staged_rollouts
+from gitops_ds.fleet import agent_healths, health, staged_rollouts
 from gitops_ds.fleet.staged_rollouts import StagedRollout
 from gitops_ds.model import names
 from gitops_ds.model.cluster import Cluster
@@ -56,7 +56,7 @@ class Agent(msgspec.Struct, frozen=True):
     @property
     def counts(self) -> Counts:
         """The counters of its nodes; by its status if nodes may not be listed."""
-        return self.health.counts or node_counts.without_nodes(self.seen)
+        return self.health.counts or health.counts_without_nodes(self.seen)
 
     @property
     def hold(self) -> StageHold | None:
@@ -106,7 +106,7 @@ class Agent(msgspec.Struct, frozen=True):
 
     def nodes_by_hash(self) -> Counter[str]:
         """The number of nodes that run each revision, by the hash of the revision."""
-        return node_counts.by_hash(self.seen)
+        return health.nodes_by_hash(self.seen)
 
 
 async def list_agents(

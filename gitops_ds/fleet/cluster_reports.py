@@ -1,4 +1,5 @@
-"""The report of this cluster for others: the applied commit, and whether it is proved. Pure.
+"""The report of this cluster for others: the applied commit, and whether it is proved; and the
+clusters of a repository in their order, each with its last report. Pure.
 
 A commit is proved when it is applied as a whole and every agent is healthy on every healthy node.
 It remains proved while later commits roll out; after a failure all proofs start again.
@@ -6,18 +7,28 @@ It remains proved while later commits roll out; after a failure all proofs start
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
+from typing import Any
 
 import msgspec
 
+from gitops_ds.apimachinery import timestamps
 from gitops_ds.fleet.agents import Agent
 from gitops_ds.model import names
 from gitops_ds.model.deployer_state import DeployerState
 from gitops_ds.model.health import HealthState
 from gitops_ds.model.objects import CommitId, Key, short
-from gitops_ds.model.rollouts.cluster_report import KEPT, ClusterReport, ClusterState, ProvedCommit
+from gitops_ds.model.rollouts.cluster_report import (
+    KEPT,
+    NO_ORDER,
+    ClusterOrder,
+    ClusterReport,
+    ClusterState,
+    ProvedCommit,
+)
 from gitops_ds.model.sources.source_status import Condition, SourceStatus
 from gitops_ds.model.values import replace
+from gitops_ds.plan.rollouts.cluster_waves import ClusterReports
 from gitops_ds.redaction import texts
 
 COUNTS_EVERY = 60.0  # seconds between two reports that differ in counts and messages only
@@ -134,3 +145,82 @@ def _is_well(inputs: ReportInput, agent: Agent) -> bool:
     carried = agent.seen.daemonset.annotations.get(names.COMMIT)
     shown = not agent.stale and generation is not None and generation.commit == carried
     return shown and all_well((agent,))
+
+
+UNKNOWN = "Unknown"
+NO_REPORT = "no report was published"
+
+
+class ClusterRow(msgspec.Struct, frozen=True):
+    """One cluster: its place in the order, and its report; None with the reason in `problem`.
+
+    `verified`: the report is signed by a trusted key. `unverified`: the signature was not verified,
+    although the reports of the repository are signed.
+    """
+
+    name: str
+    order: ClusterOrder
+    report: ClusterReport | None = None
+    problem: str = ""
+    verified: bool = False
+    unverified: bool = False
+
+    @property
+    def state(self) -> str:
+        """The state in its report, else Unknown."""
+        return self.report.state.value if self.report else UNKNOWN
+
+    @property
+    def message(self) -> str:
+        """The message of its report, or why it is missing."""
+        return self.report.message if self.report else self.problem
+
+    def agents(self) -> str:
+        """`3/5`: the healthy agents of all; empty without a report."""
+        return f"{self.report.well}/{self.report.agents}" if self.report else ""
+
+
+def rows(
+    names: Iterable[str], orders: Mapping[str, ClusterOrder], reports: ClusterReports
+) -> tuple[ClusterRow, ...]:
+    """The clusters by wave and name."""
+    all_rows = [
+        ClusterRow(
+            name,
+            orders.get(name, NO_ORDER),
+            reports.reports.get(name),
+            reports.problems.get(name, NO_REPORT),
+        )
+        for name in names
+    ]
+    return tuple(sorted(all_rows, key=lambda one: (one.order.wave, one.name)))
+
+
+def as_json(row: ClusterRow) -> dict[str, Any]:
+    """One item of a ClusterReportList (docs/reference/json.md)."""
+    report = row.report
+    return {
+        "cluster": row.name,
+        "wave": row.order.wave,
+        "after": list(row.order.after),
+        "soak": row.order.soak,
+        "within": row.order.within,
+        "state": row.state,
+        "verified": row.verified,
+        "condition": report.condition if report else "",
+        "message": row.message,
+        "newestCommit": report.newest if report else "",
+        "appliedCommit": report.applied if report else "",
+        "since": _time(report.since) if report else "",
+        "reported": _time(report.at) if report else "",
+        "proved": [
+            {"commit": one.commit, "at": _time(one.at)} for one in (report.proved if report else ())
+        ],
+        "agents": report.agents if report else 0,
+        "well": report.well if report else 0,
+        "url": report.url if report else "",
+    }
+
+
+def _time(at: float) -> str:
+    return timestamps.text(at) if at else ""

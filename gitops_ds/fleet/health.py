@@ -3,6 +3,12 @@
 A DaemonSet is Failed if its template fails, or after a deadline without progress for which no node
 is the cause. A node that fails, joins or is under maintenance never makes it Failed; a failing
 template never leaves it Healthy.
+
+In a staged rollout, a node that waits for its stage runs the proven template and is old, not
+unhealthy; a parked node, and one that is set aside, is a fault of the node; a failed node is a
+fault of the template as soon as the rollout is halted for it. A halted rollout is Failed, and one
+with a stage that is not passed is never Healthy. The counters are those of `get`, the page and
+JSON: each existing node once. Pure.
 """
 
 from __future__ import annotations
@@ -12,17 +18,21 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from gitops_ds.apimachinery.rollouts import target_revisions
 from gitops_ds.daemonset import decide
 from gitops_ds.daemonset.node_pods import NodePodLayout
-from gitops_ds.fleet import fault_attribution, node_counts, staged_health, staged_rollouts
+from gitops_ds.fleet import fault_attribution, staged_rollouts
 from gitops_ds.fleet.fault_attribution import JOINING, OUTDATED, FaultScope, NodeFaults
 from gitops_ds.fleet.staged_rollouts import Assemble, StagedRollout
 from gitops_ds.model import names
-from gitops_ds.model.daemonset import PodCause
+from gitops_ds.model.daemonset import Counts, PodCause
 from gitops_ds.model.decision import Observation
 from gitops_ds.model.health import Blame, Health, HealthState, NodeCounts, NodeHealth
 from gitops_ds.model.plain_text import counted
+from gitops_ds.model.rollouts.staged_rollout import NodeProgress, NodeStep
 from gitops_ds.model.values import replace
+from gitops_ds.redaction import texts
+from gitops_ds.rollouts import node_steps
 
 
 class ProgressMarker(msgspec.Struct, frozen=True):
@@ -73,8 +83,8 @@ def follow(before: ProgressMarker, seen: Observation, scope: FaultScope | None =
     layout = decide.layout(seen)
     blames, rollout = fault_attribution.judge(layout, scope), scope.rollout
     if rollout is not None:
-        blames = staged_health.faults(blames, rollout)
-    tally, counts = _tally(blames), node_counts.count(layout)
+        blames = staged_faults(blames, rollout)
+    tally, counts = _tally(blames), node_counts(layout)
     mark = (
         daemonset.uid,
         daemonset.generation,
@@ -83,7 +93,7 @@ def follow(before: ProgressMarker, seen: Observation, scope: FaultScope | None =
         _current(layout),
         *((rollout.target.hash, rollout.progress) if rollout else ()),
     )
-    waits = _waits(seen, tally) and not (rollout and staged_health.moves_with_time(rollout))
+    waits = _waits(seen, tally) and not (rollout and moves_with_time(rollout))
     course = before if waits and mark == before.mark else ProgressMarker(mark, seen.now)
     deadline = rollout.inputs.policy.progress.deadline if rollout else scope.deadline
     due = course.at + deadline
@@ -159,7 +169,7 @@ def _summarize(summary: _Summary) -> tuple[HealthState, str]:
         more = f"; the template fails on {summary.listed(failing)}" if failing else ""
         return HealthState.SUSPENDED, f"suspended by the annotation {names.SUSPEND}{more}"
     if rollout is not None and rollout.halt is not None:
-        return HealthState.FAILED, staged_health.message(rollout)
+        return HealthState.FAILED, staged_message(rollout)
     if daemonset.observed_generation != daemonset.generation:
         waits = f"no controller has observed generation {daemonset.generation} yet"
         return (
@@ -178,14 +188,14 @@ def _summarize(summary: _Summary) -> tuple[HealthState, str]:
         return HealthState.FAILED, f"no progress for {summary.deadline:.0f} s: {_why(refused)}"
     if ill or refused:
         more = f": {_why(refused)}" if refused else ""
-        more += f"; {staged_health.message(rollout)}" if rollout else ""
+        more += f"; {staged_message(rollout)}" if rollout else ""
         return HealthState.DEGRADED, f"unhealthy on {summary.listed([*ill, *refused])}{more}"
     if summary.late and coming:
         return _no_progress(summary, coming)
     if rollout is None and (missing := staged_rollouts.missing_target(summary.layout.seen)):
         return HealthState.PROGRESSING, missing
     if rollout is not None and not rollout.complete:
-        return HealthState.PROGRESSING, staged_health.message(rollout)
+        return HealthState.PROGRESSING, staged_message(rollout)
     if coming:
         return (
             HealthState.PROGRESSING,
@@ -253,3 +263,104 @@ def _waits(seen: Observation, tally: NodeCounts) -> bool:
         bool(tally.starting or tally.old or tally.refused)
         or seen.daemonset.observed_generation != seen.daemonset.generation
     )
+
+
+def node_counts(layout: NodePodLayout) -> Counts | None:
+    """The counters of the status as they are now. With a rollout policy `updated` are the desired
+    nodes with the target or the proven template, while the status counts the DaemonSet's own one.
+
+    None without nodes: they may not be listed.
+    """
+    seen = layout.seen
+    if not seen.nodes:
+        return None
+    counts, target = layout.counts(), None
+    if names.ROLLOUT_POLICY in seen.daemonset.annotations:
+        target = target_revisions.target_of(seen.daemonset, seen.revisions)
+    if target is None:
+        return counts
+    updated = sum(
+        any(node_steps.runs_target(layout, target, pod) for pod in node_pods.staying)
+        for node_pods in layout.nodes
+        if node_pods.wanted
+    )
+    return replace(counts, updated=updated)
+
+
+def counts_without_nodes(seen: Observation) -> Counts:
+    """The counters of the status; in a staged rollout `updated` are the nodes of the target's
+    pods.
+    """
+    counts = seen.daemonset.counts or Counts()
+    if names.TARGET not in seen.daemonset.annotations:
+        return counts
+    target = target_revisions.target_of(seen.daemonset, seen.revisions)
+    if target is None or not target.staged:
+        return counts
+    return replace(counts, updated=nodes_by_hash(seen)[target.hash])
+
+
+def nodes_by_hash(seen: Observation) -> Counter[str]:
+    """The number of nodes that run each revision, by the hash of the revision."""
+    nodes = {node.name for node in seen.nodes}
+    return Counter(
+        hash
+        for hash, _ in {
+            (pod.hash, pod.node)
+            for pod in seen.pods
+            if pod.node and not pod.terminating and (not nodes or pod.node in nodes)
+        }
+    )
+
+
+def staged_faults(judged: NodeFaults, rollout: StagedRollout) -> NodeFaults:
+    """The faults by the steps of the nodes; `judged` are those by their pods, with the target as
+    the wanted template.
+    """
+    by_pod = {node.node: node for node in judged.nodes}
+    by_node = {
+        name: replace(node, blame=Blame.UNKNOWN) if node.blame is Blame.DESIGN else node
+        for name, node in by_pod.items()
+    }
+    for one in rollout.stages.nodes:
+        by_node.pop(one.node, None)
+        node = _node(one, by_pod.get(one.node))
+        if node is not None and node.blame is Blame.TEMPLATE and rollout.halt is None:
+            node = replace(node, blame=Blame.UNKNOWN)  # one more node decides the cause
+        if node is not None:
+            by_node[one.node] = node
+    times = [time for time in (judged.again, rollout.stages.wake_at) if time is not None]
+    nodes = tuple(by_node[name] for name in sorted(by_node))
+    return NodeFaults(judged.eligible, nodes, min(times, default=None))
+
+
+def moves_with_time(rollout: StagedRollout) -> bool:
+    """Whether the rollout waits for a time or a person, so that no progress is expected now."""
+    stages = rollout.stages
+    return rollout.complete or stages.hold is not None or stages.wake_at is not None
+
+
+def staged_message(rollout: StagedRollout) -> str:
+    """`canary 2/2, rest 3/8; on hold: freeze, until 2027-01-04T00:00:00Z`."""
+    if rollout.halt is not None:
+        return f"halted in stage {rollout.halt.stage}: {rollout.halt.message}"
+    hold = rollout.stages.hold
+    return rollout.progress + (f"; on hold: {hold.text}" if hold else "")
+
+
+def _node(one: NodeProgress, judged: NodeHealth | None) -> NodeHealth | None:
+    """The entry of a node that does not run the target well, None for one that does."""
+    message = texts.words(one.message)
+    match one.step:
+        case NodeStep.PROVED | NodeStep.SOAKING:
+            return None
+        case NodeStep.WAITING:
+            return NodeHealth(one.node, OUTDATED, Blame.UNKNOWN, f"waits in stage {one.stage}")
+        case NodeStep.PARKED | NodeStep.SET_ASIDE:
+            return NodeHealth(one.node, one.reason, Blame.NODE, message)
+        case NodeStep.FAILED:
+            return NodeHealth(one.node, one.reason, Blame.TEMPLATE, message)
+        case NodeStep.REPLACING | NodeStep.STARTING:
+            if judged is not None and judged.blame in (Blame.UNKNOWN, Blame.CLUSTER):
+                return judged
+            return NodeHealth(one.node, "Starting", Blame.UNKNOWN, message)

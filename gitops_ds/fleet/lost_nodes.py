@@ -16,9 +16,9 @@ from gitops_ds.apimachinery import node_eligibility, node_pools
 from gitops_ds.apimachinery.node_eligibility import Placement, Placer
 from gitops_ds.fleet import fault_attribution
 from gitops_ds.model import names
-from gitops_ds.model.agent_status import LossCause, NodeLoss
 from gitops_ds.model.daemonset import DaemonSet
 from gitops_ds.model.decision import Observation
+from gitops_ds.model.health import LossCause, NodeLoss
 from gitops_ds.model.live import Node
 from gitops_ds.model.values import replace
 

@@ -10,19 +10,22 @@ from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
-from gitops_ds.fleet import agents, staged_rollouts
+from gitops_ds import errors
+from gitops_ds.controller import pod_warnings
+from gitops_ds.fleet import agent_healths, agents, staged_rollouts
 from gitops_ds.fleet.agents import Agent
-from gitops_ds.fleet.pod_create_failures import PodCreateFailureWatcher
 from gitops_ds.fleet.status_writer import StatusWriter
 from gitops_ds.fleet.tracker import StatusTracker, WatchedController
-from gitops_ds.model.agent_status import AgentStatus, NodeLoss
 from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.deployer_state import DeployerState
 from gitops_ds.model.events.base import Emit, Event
-from gitops_ds.model.health import HealthState
+from gitops_ds.model.health import AgentStatus, HealthState, NodeLoss
+from gitops_ds.model.objects import Key
 from gitops_ds.model.sources.source_status import SourceStatus
 
 AGED = 30.0  # seconds between two checks of the age of the watches
+# Seconds between two reads of refused pods; one that waits for a shorter time is being created.
+REFUSALS_EVERY = 20.0
 
 
 class StatusTarget(msgspec.Struct, frozen=True):
@@ -144,3 +147,41 @@ def status_line(agent: Agent, losses: tuple[NodeLoss, ...] = ()) -> AgentStatus:
         rollout=staged_rollouts.counts(agent.rollout) if agent.rollout else None,
         hold=agent.hold.kind if agent.hold else "",
     )
+
+
+class PodCreateFailureWatcher:
+    """Passes to `tracker` why pods that another controller creates are refused, by its events,
+    which are read only while nodes wait for a pod. `clock` returns seconds since 1970.
+    """
+
+    def __init__(
+        self, cluster: Cluster, tracker: StatusTracker, clock: Callable[[], float]
+    ) -> None:
+        self._cluster, self._tracker, self._clock = cluster, tracker, clock
+
+    async def run(self) -> None:
+        """Runs until it is cancelled; returns without permission to list events."""
+        waited, may = frozenset[Key](), False
+        while True:
+            await asyncio.sleep(REFUSALS_EVERY)
+            waiting = {
+                agent.key: agent
+                for agent in self._tracker.agents()
+                if agent_healths.waits_for_pods(agent.health)
+            }
+            # Only agents that also waited at the previous read: a pod in creation is not a failure.
+            if still := [agent for key, agent in waiting.items() if key in waited]:
+                try:
+                    may = may or await pod_warnings.may_list(self._cluster)
+                    if not may:
+                        return
+                    reasons = await agent_healths.refused_pods(self._cluster, self._clock())
+                except errors.Forbidden:
+                    return
+                except errors.ClusterError:
+                    continue
+                for agent in still:
+                    self._tracker.refuse(agent.key, reasons.get(agent.seen.daemonset.uid, ""))
+            for key in waited - waiting.keys():
+                self._tracker.refuse(key, "")
+            waited = frozenset(waiting)

@@ -16,19 +16,19 @@ from gitops_ds.controller.rollouts import Rollouts
 from gitops_ds.daemonset import decide
 from gitops_ds.daemonset.node_pods import NodePodLayout
 from gitops_ds.model import names
-from gitops_ds.model.agent_status import RolloutCounts
 from gitops_ds.model.daemonset import PodCause
 from gitops_ds.model.decision import Observation
+from gitops_ds.model.health import RolloutCounts
 from gitops_ds.model.objects import CommitId
 from gitops_ds.model.rollouts.rollout_gates import GateEvidence
 from gitops_ds.model.rollouts.rollout_progress import RolloutProgress
-from gitops_ds.model.rollouts.stage_approval import StageApproval
 from gitops_ds.model.rollouts.staged_rollout import (
     APART,
     MOVING,
     Halt,
     NodeProgress,
     RolloutTarget,
+    StageApproval,
     StageHold,
     StageInputs,
     StageProgress,

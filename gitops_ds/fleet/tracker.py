@@ -23,7 +23,6 @@ from gitops_ds.fleet.lost_nodes import Lost
 from gitops_ds.fleet.rollout_tracker import RolloutView, TrackedRollout
 from gitops_ds.fleet.staged_rollouts import StagedRollout
 from gitops_ds.model import names
-from gitops_ds.model.agent_status import NodeLoss
 from gitops_ds.model.daemonset import PodCause
 from gitops_ds.model.decision import CreatePod, Observation
 from gitops_ds.model.deployer_state import DeployerState
@@ -36,7 +35,7 @@ from gitops_ds.model.events.base import (
     Performed,
 )
 from gitops_ds.model.events.deployer import Reconciled, SourceChanged
-from gitops_ds.model.health import Health
+from gitops_ds.model.health import Health, NodeLoss
 from gitops_ds.model.objects import DAEMONSET, CommitId, Key
 from gitops_ds.model.rollouts.staged_rollout import StageInputs
 from gitops_ds.model.sources.source_status import SourceStatus

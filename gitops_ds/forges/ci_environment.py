@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from gitops_ds.forges import kinds
+from gitops_ds.forges import forge_access
 from gitops_ds.forges.contract import ForgeKind
 
 
@@ -55,7 +55,7 @@ def _actions(environ: Mapping[str, str], event: Mapping[str, Any]) -> CiEnvironm
     context = CiEnvironment(
         kind,
         environ.get("GITHUB_API_URL")
-        or kinds.api_address(kind, environ.get("GITHUB_SERVER_URL", "")),
+        or forge_access.api_address(kind, environ.get("GITHUB_SERVER_URL", "")),
         environ["GITHUB_REPOSITORY"],
         _number(_at(event, "pull_request", "number")) or (int(of_pull[1]) if of_pull else 0),
         head(environ, event),
@@ -151,7 +151,7 @@ def _at(document: Any, *path: str) -> Any:
 
 
 def _commit(value: Any) -> str:
-    return value if isinstance(value, str) and kinds.is_commit_id(value) else ""
+    return value if isinstance(value, str) and forge_access.is_commit_id(value) else ""
 
 
 def _number(value: Any) -> int:

@@ -20,8 +20,7 @@ import orjson
 import yarl
 
 from gitops_ds import errors
-from gitops_ds.forges import kinds, retries, sticky_comment
-from gitops_ds.forges.access import ForgeAccess, ForgeToken
+from gitops_ds.forges import forge_access, retries, sticky_comment
 from gitops_ds.forges.contract import (
     Comment,
     CommitStatus,
@@ -31,6 +30,7 @@ from gitops_ds.forges.contract import (
     PullRequestRef,
     RequestPurpose,
 )
+from gitops_ds.forges.forge_access import ForgeAccess, ForgeToken
 from gitops_ds.forges.sticky_comment import Sticky
 from gitops_ds.http_library import aiohttp, proxy, system_trust
 from gitops_ds.model.values import replace
@@ -87,7 +87,7 @@ class Forge:
     ) -> None:
         """Sends nothing."""
         self._access, self._user_agent, self._clock = access, user_agent, clock or Clock()
-        self._api = kinds.api(access.kind)
+        self._api = forge_access.api(access.kind)
         self._deadline = self._clock.now() + patience
         self._session: aiohttp.ClientSession | None = None
 
@@ -232,7 +232,7 @@ class Forge:
 
     async def _follow_redirects(self, request: ForgeRequest, attempt: int) -> _ForgeReply:
         """The answer after redirects (of a renamed repository) within the same host."""
-        url = kinds.address(self._access.url, request.path)
+        url = forge_access.request_url(self._access.url, request.path)
         reply = await self._exchange(request, url, attempt)
         for _ in range(_MAX_REDIRECTS):
             # A client repeats the others as GET, which would write nothing:

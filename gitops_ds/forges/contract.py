@@ -1,7 +1,7 @@
 """The contract of a forge: requests, answers, and what each forge implements. Pure.
 
-A pull request is called merge request by GitLab, and a comment is called note. `kinds` maps a
-ForgeKind to its implementation: github.py, gitlab.py, gitea.py (Forgejo as well).
+A pull request is called merge request by GitLab, and a comment is called note. `forge_access` maps
+a ForgeKind to its implementation: github.py, gitlab.py, gitea.py (Forgejo as well).
 """
 
 from __future__ import annotations

@@ -13,8 +13,7 @@ import msgspec
 from gitops_ds.git import commit_writer, object_reader, remote, revision
 from gitops_ds.git.bare_repository import BareRepository
 from gitops_ds.git.commit_writer import Signature
-from gitops_ds.model import content_hash
-from gitops_ds.model.objects import CommitId
+from gitops_ds.model.objects import CommitId, digest_of
 from gitops_ds.model.rollouts.cluster_report import LONGEST
 
 FILE = "cluster.json"
@@ -77,7 +76,7 @@ def _folder(path: str) -> str:
     """The folder of refs: several folders of one repository, each with its own clusters, have
     separate refs.
     """
-    return f"{_PREFIX}.{content_hash.digest(path)[:8]}/" if path else f"{_PREFIX}/"
+    return f"{_PREFIX}.{digest_of(path)[:8]}/" if path else f"{_PREFIX}/"
 
 
 def _prune(bare: BareRepository) -> None:

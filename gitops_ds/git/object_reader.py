@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 import git
 
 from gitops_ds import errors
-from gitops_ds.git import file_selection, tree
+from gitops_ds.git import tree
 from gitops_ds.git.bare_repository import BareRepository
 from gitops_ds.git.tree import TreeEntry
 from gitops_ds.model import plain_text
@@ -48,7 +48,7 @@ def snapshot(
     bare: BareRepository,
     commit: CommitId,
     path: str,
-    choice: file_selection.FileChoice = file_selection.manifests,
+    choice: tree.FileChoice = tree.manifests,
 ) -> SourceTree:
     """The commit's files under the path, within the limits of `tree`; `choice` selects them."""
     prefix = tree.directory(path)
@@ -70,7 +70,7 @@ def snapshot(
         bare.limits,
         lambda links: dict(_blobs(bare, [(link.name, link) for link in links])),
     )
-    files, findings = file_selection.files(
+    files, findings = tree.files(
         sifted, bare.limits, lambda chosen: dict(_blobs(bare, chosen)), choice
     )
     return SourceTree(info(bare, commit), files, findings)

@@ -17,26 +17,29 @@ from typing import ParamSpec, Self, TypeVar
 
 from gitops_ds import errors
 from gitops_ds.git import (
-    approval_commits,
+    branch_history,
     cluster_refs,
     commit_writer,
-    earlier_files,
     object_reader,
     remote,
     signatures,
 )
 from gitops_ds.git.address import Address
-from gitops_ds.git.approval_commits import ApprovalCommit, ChangedFiles
 from gitops_ds.git.bare_repository import BareRepository
+from gitops_ds.git.branch_history import ApprovalCommit, ChangedFiles
 from gitops_ds.git.cluster_refs import ReportRef
 from gitops_ds.git.commit_writer import CommitReason, Signature
 from gitops_ds.git.credentials.credential_values import ANONYMOUS, Credentials, CredentialSource
 from gitops_ds.git.object_reader import BranchMovement
 from gitops_ds.git.revision import Branch, RevisionSpec
 from gitops_ds.model.objects import CommitId
-from gitops_ds.model.rollouts.halted_rollout import BranchCommit, FileChange
-from gitops_ds.model.sources.allowed_renderers import PROGRAMS, AllowedRenderers
-from gitops_ds.model.sources.repository_limits import DEFAULT, RepositoryLimits
+from gitops_ds.model.rollouts.halted_rollout import BranchCommit
+from gitops_ds.model.sources.repository_limits import (
+    DEFAULT,
+    PROGRAMS,
+    AllowedRenderers,
+    RepositoryLimits,
+)
 from gitops_ds.model.sources.signatures import Mode, Trust, Unverified, Verified
 from gitops_ds.model.sources.source_tree import CommitInfo, SourceTree
 
@@ -154,7 +157,7 @@ class Repository:
         self, since: CommitId, until: CommitId, limit: int = 1000
     ) -> tuple[BranchCommit, ...]:
         """As `log`, with the message and the changed files of each commit."""
-        return await self._run(_branch_commits, since, until, limit)
+        return await self._run(branch_history.branch_commits, since, until, limit)
 
     async def earlier_files(
         self, since: CommitId, tip: CommitId, among: Collection[CommitId], path: str
@@ -162,11 +165,11 @@ class Repository:
         """The commit of `among` with the tip's content of every file below the path that differs
         from `since`; None for another content.
         """
-        return await self._run(earlier_files.find, since, tip, among, path)
+        return await self._run(branch_history.earlier_files, since, tip, among, path)
 
     async def approval_commits(self, commit: CommitId, tip: CommitId) -> tuple[ApprovalCommit, ...]:
         """The fetched commit and its descendants up to the tip that approve stages."""
-        return await self._run(approval_commits.read, commit, tip)
+        return await self._run(branch_history.approval_commits, commit, tip)
 
     async def commits_that_brought(
         self, since: CommitId, commit: CommitId, limit: int
@@ -174,13 +177,13 @@ class Repository:
         """The commits of the branch itself after `since` up to `commit`; None if they are unknown,
         or more than `limit`.
         """
-        return await self._run(approval_commits.brought, since, commit, limit)
+        return await self._run(branch_history.brought, since, commit, limit)
 
     async def commit_approval(
         self, tip: CommitId, values: Sequence[str], message: str, by: Signature
     ) -> CommitId:
         """An empty commit on the tip that approves stages."""
-        return await self._run(approval_commits.commit_approval, tip, values, message, by)
+        return await self._run(branch_history.commit_approval, tip, values, message, by)
 
     async def is_ancestor(self, ancestor: CommitId, descendant: CommitId) -> bool:
         """Whether one fetched commit is in the history of another, or is that one."""
@@ -322,31 +325,3 @@ def _always(credentials: Credentials) -> CredentialSource:
         return credentials
 
     return who
-
-
-def _branch_commits(
-    bare: BareRepository, since: CommitId, until: CommitId, limit: int
-) -> tuple[BranchCommit, ...]:
-    """The commits reachable from `until` but not from `since`, newest first, at most `limit`."""
-    commits = object_reader.log(bare, since, until, limit)
-    return tuple(BranchCommit(one, _message(bare, one.id), _changes(bare, one)) for one in commits)
-
-
-def _message(bare: BareRepository, commit: CommitId) -> str:
-    message = bare.objects.commit(commit).message
-    return message.decode("utf-8", "replace") if isinstance(message, bytes) else message
-
-
-def _changes(bare: BareRepository, commit: CommitInfo) -> Mapping[str, FileChange]:
-    """The files that differ from the first parent; every file of a first commit."""
-    words = ("diff-tree", "-r", "-z", "--raw", "--no-abbrev", "--no-renames", "--no-commit-id")
-    trees = (commit.parents[0], commit.id) if commit.parents else ("--root", commit.id)
-    fields = bare.run(*words, *trees).stdout.split(b"\0")
-    # `:MODE MODE BLOB BLOB STATUS`, then the name
-    rows = zip(fields[::2], fields[1::2], strict=False)
-    return {name.decode("utf-8", "surrogateescape"): _change(row) for row, name in rows}
-
-
-def _change(row: bytes) -> FileChange:
-    _, _, before, after, _ = row.decode().split(" ")
-    return FileChange(before.strip("0") and before, after.strip("0") and after)

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 
 from gitops_ds import errors
-from gitops_ds.git import file_selection, tree
+from gitops_ds.git import tree
 from gitops_ds.git.tree import EntryKind, TreeEntry
 from gitops_ds.model.sources.repository_limits import DEFAULT, RepositoryLimits
 from gitops_ds.model.sources.source_tree import SourceTree
@@ -52,9 +52,7 @@ def snapshot(directory: Path, path: str = "", limits: RepositoryLimits = DEFAULT
                 for link in links
             },
         )
-        files, findings = file_selection.files(
-            sifted, limits, lambda chosen: dict(_contents(root, chosen))
-        )
+        files, findings = tree.files(sifted, limits, lambda chosen: dict(_contents(root, chosen)))
     except OSError as error:
         raise errors.SourceError(
             f"{error.filename or root} can't be read: {error.strerror}"
@@ -67,7 +65,7 @@ def _file(base: bytes, entry: TreeEntry) -> bytes:
 
 
 def _contents(
-    root: Path, entries: Sequence[file_selection.NamedEntry]
+    root: Path, entries: Sequence[tree.NamedEntry]
 ) -> Iterator[tuple[PurePosixPath, bytes]]:
     base = os.fsencode(root)
     for path, entry in entries:

@@ -1,4 +1,4 @@
-"""One reconciliation of the controller: the observation, the decision, and the powers."""
+"""A reconciliation of the controller: the observation, the decision, the powers."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class DeleteCause(StrEnum):
 
 class CreatePod(msgspec.Struct, frozen=True):
     """A pod for a node. The name is made from `seed`, which depends on the observed pods of the
-    node (`gitops_ds.daemonset.pod_changes.name`).
+    node (`gitops_ds.daemonset.pod_changes.pod_name`).
     """
 
     node: str

@@ -1,4 +1,4 @@
-"""The health of a DaemonSet, and of the nodes that need its agent."""
+"""The health of a DaemonSet and of the nodes that need its agent, and the status of an agent."""
 
 from __future__ import annotations
 
@@ -77,3 +77,54 @@ class Health(msgspec.Struct, frozen=True):
     tally: NodeCounts = NodeCounts()
     again: float | None = None
     counts: Counts | None = None
+
+
+class LossCause(StrEnum):
+    """Why a node that still exists lost its agent."""
+
+    LABEL = "label"
+    TAINT = "taint"
+    TEMPLATE = "template"
+    REFUSED = "refused"
+
+
+class NodeLoss(msgspec.Struct, frozen=True):
+    """A node that lost its agent: its pool (empty for none) and the cause. Similar nodes have the
+    same description.
+    """
+
+    node: str
+    pool: str
+    cause: LossCause
+    words: str
+
+
+class RolloutCounts(msgspec.Struct, frozen=True):
+    """Node counts of a staged rollout in progress: at risk and their limit, parked (including those
+    set aside), proved, and the total.
+    """
+
+    at_risk: int
+    limit: int
+    parked: int
+    proved: int
+    total: int
+    halted: bool
+
+
+class AgentStatus(msgspec.Struct, frozen=True):
+    """The status of one agent, for metrics. `hold` is the kind of the hold of its rollout, or of
+    that at rest, empty without one.
+    """
+
+    namespace: str
+    name: str
+    ready: bool
+    health: HealthState
+    sync: str
+    suspended: bool
+    commit: str
+    tally: NodeCounts
+    losses: tuple[NodeLoss, ...] = ()
+    rollout: RolloutCounts | None = None
+    hold: str = ""

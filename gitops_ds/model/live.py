@@ -1,4 +1,4 @@
-"""The state of a cluster, parsed once."""
+"""The state of a cluster, parsed once, its nodes, and the effect of a change on them."""
 
 from __future__ import annotations
 
@@ -6,8 +6,29 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from gitops_ds.model.impact import NodeImpact
 from gitops_ds.model.objects import Body, Key
+
+
+class JoinTime(msgspec.Struct, frozen=True):
+    """The seconds from the creation of a node until its agent was available, the median of these
+    many nodes.
+    """
+
+    seconds: float
+    nodes: int
+
+
+class NodeImpact(msgspec.Struct, frozen=True):
+    """Names of nodes on which an agent's pod is added, removed or restarted; each sorted. `waiting`
+    are those that wait for the agent from now on if they have a startup taint; `joined` is how long
+    nodes that joined would have waited, None if unknown.
+    """
+
+    gained: tuple[str, ...] = ()
+    lost: tuple[str, ...] = ()
+    restarted: tuple[str, ...] = ()
+    waiting: tuple[str, ...] = ()
+    joined: JoinTime | None = None
 
 
 class Taint(msgspec.Struct, frozen=True):
@@ -94,3 +115,20 @@ class Live(msgspec.Struct, frozen=True):
     contents: Mapping[Key, Contents] = msgspec.field(default_factory=dict)
     unlisted: str = ""
     targets: Mapping[Key, tuple[Revision, ...]] = msgspec.field(default_factory=dict)
+
+
+class Census(msgspec.Struct, frozen=True):
+    """The nodes of a cluster, by name.
+
+    `pools` has the pool of each node in a pool, `room` the capacity of a node for pods (in
+    thousandths of a resource's unit) if known, `daemonsets` those of the cluster. `declared`: the
+    nodes are those of the pools in the cluster's file, not observed ones, and only the labels with
+    `keys` are known.
+    """
+
+    nodes: tuple[Node, ...]
+    pools: Mapping[str, str] = msgspec.field(default_factory=dict)
+    room: Mapping[str, Mapping[str, int]] = msgspec.field(default_factory=dict)
+    daemonsets: tuple[Body, ...] = ()
+    declared: bool = False
+    keys: frozenset[str] = frozenset()

@@ -1,13 +1,15 @@
 """The names of objects: the kind that an API server serves, the key of one object, a path into its
-body.
+body, the hash of its content.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
-from typing import Any, NewType
+from typing import Any, Final, NewType
 
 import msgspec
+import orjson
 
 # A commit's full hexadecimal id, 40 (SHA-1) or 64 (SHA-256) characters. For a template from an
 # object of the cluster it is `configmap/NAMESPACE/NAME@RESOURCEVERSION`, and for all such templates
@@ -116,6 +118,21 @@ def show_path(path: Path) -> str:
     return text
 
 
+MISSING: Final = object()
+
+
+def value_at(value: Any, path: Path) -> Any:
+    """The value at a path, which may be None; MISSING if the path does not exist."""
+    for step in path:
+        if isinstance(value, Mapping) and step in value:
+            value = value[str(step)]
+        elif isinstance(value, list) and isinstance(step, int) and step < len(value):
+            value = value[step]
+        else:
+            return MISSING
+    return value
+
+
 DAEMONSET = Resource("apps", "v1", "DaemonSet", "daemonsets", namespaced=True)
 CONTROLLER_REVISION = Resource(
     "apps", "v1", "ControllerRevision", "controllerrevisions", namespaced=True
@@ -135,3 +152,8 @@ def version_number(version: str) -> int:
     Versions are compared: https://kubernetes.io/docs/reference/using-api/api-concepts/
     """
     return int(version) if version.isascii() and version.isdigit() else 0
+
+
+def digest_of(value: Any) -> Digest:
+    """sha256 of the value's JSON with sorted keys, in hexadecimal."""
+    return Digest(hashlib.sha256(orjson.dumps(value, option=orjson.OPT_SORT_KEYS)).hexdigest())

@@ -11,10 +11,10 @@ from typing import Any
 import msgspec
 
 from gitops_ds.apimachinery import nodes
-from gitops_ds.model.backoff import Backoff
 from gitops_ds.model.daemonset import Pod
 from gitops_ds.model.live import Node, Taint
 from gitops_ds.model.objects import Body, Key
+from gitops_ds.model.rate_limits import Backoff
 from gitops_ds.model.startup_taints import AgentWait, StartupTaintPolicy, TaintChange
 from gitops_ds.node_startup.node_waits import NodeState, Surroundings
 

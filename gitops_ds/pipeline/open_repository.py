@@ -14,7 +14,7 @@ import msgspec
 from gitops_ds import errors
 from gitops_ds.git import address, worktree
 from gitops_ds.model.objects import CommitId
-from gitops_ds.model.sources.allowed_renderers import PROGRAMS, AllowedRenderers
+from gitops_ds.model.sources.repository_limits import PROGRAMS, AllowedRenderers
 from gitops_ds.model.sources.source_tree import SourceTree
 from gitops_ds.model.values import replace
 from gitops_ds.yaml.provenance.lookup import KUSTOMIZATIONS

@@ -13,15 +13,14 @@ import msgspec
 from gitops_ds.apimachinery import capacity, defaults, node_eligibility, node_pools
 from gitops_ds.apimachinery.node_eligibility import Placement
 from gitops_ds.checks.change import regressions
-from gitops_ds.checks.cluster import node_capacity, references
-from gitops_ds.checks.engine.change_context import ChangeSides
+from gitops_ds.checks.cluster import node_sharing, references
+from gitops_ds.checks.engine.contexts import ChangeSides
 from gitops_ds.checks.engine.rule import pod, section, template
 from gitops_ds.daemonset import rollout_simulation
 from gitops_ds.daemonset.rollout_simulation import Rehearsal
 from gitops_ds.model import duration
 from gitops_ds.model.change import Change, Operation
-from gitops_ds.model.cluster_nodes import Census
-from gitops_ds.model.live import Node
+from gitops_ds.model.live import Census, Node
 from gitops_ds.model.objects import Body, Key
 from gitops_ds.model.plain_text import counted
 
@@ -56,7 +55,7 @@ class Outlook(msgspec.Struct, frozen=True):
     """
 
     costs: tuple[Cost, ...] = ()
-    misfits: tuple[node_capacity.Misfit, ...] = ()
+    misfits: tuple[node_sharing.Misfit, ...] = ()
     configuration: tuple[str, ...] = ()
     rehearsal: Rehearsal | None = None
     broken: tuple[str, ...] = ()
@@ -129,9 +128,9 @@ def outlooks(
 ) -> Mapping[Key, Outlook]:
     """The outlook of each change that has one. `history`: revisions are those of the cluster."""
     census = sides.census
-    misfits: dict[Key, list[node_capacity.Misfit]] = {}
+    misfits: dict[Key, list[node_sharing.Misfit]] = {}
     if census is not None and census.room and any(change.key.is_daemonset for change in changes):
-        for misfit in node_capacity.misfits(sides.after):
+        for misfit in node_sharing.misfits(sides.after):
             misfits.setdefault(misfit.key, []).append(misfit)
     readers = _readers(sides)
     outlooks = {}
@@ -150,7 +149,7 @@ def outlooks(
 def _of_daemonset(
     change: Change,
     sides: ChangeSides,
-    misfits: tuple[node_capacity.Misfit, ...],
+    misfits: tuple[node_sharing.Misfit, ...],
     played: Rehearsals,
     *,
     history: bool,

@@ -9,11 +9,10 @@ import msgspec
 
 from gitops_ds.apimachinery import node_pools
 from gitops_ds.checks.engine import check
-from gitops_ds.checks.engine.cluster_context import ClusterContext
+from gitops_ds.checks.engine.contexts import ClusterContext
 from gitops_ds.checks.schema.error_messages import TYPE
-from gitops_ds.model.cluster_nodes import Census
 from gitops_ds.model.finding import Finding
-from gitops_ds.model.live import Live
+from gitops_ds.model.live import Census, Live
 from gitops_ds.model.objects import Digest
 from gitops_ds.model.sources.bundle import Bundle
 from gitops_ds.model.sources.source_tree import SourceTree
@@ -23,7 +22,7 @@ from gitops_ds.telemetry import spans
 from gitops_ds.yaml.libyaml import AMBIGUOUS
 
 if TYPE_CHECKING:
-    from gitops_ds.checks.engine.change_context import ChangeSides
+    from gitops_ds.checks.engine.contexts import ChangeSides
 
 
 class Prepared(msgspec.Struct, frozen=True):

@@ -9,11 +9,10 @@ from gitops_ds.apimachinery import defaults
 from gitops_ds.apimachinery.rollouts import target_revisions
 from gitops_ds.checks.engine.rule import template
 from gitops_ds.model import names
-from gitops_ds.model.change import Change, Operation
+from gitops_ds.model.change import Change, Operation, StagedPreview
 from gitops_ds.model.live import Node
 from gitops_ds.model.objects import Body, Key
 from gitops_ds.model.rollouts import rollout_policy
-from gitops_ds.model.rollouts.staged_preview import StagedPreview
 from gitops_ds.model.sources.bundle import Bundle
 from gitops_ds.model.values import replace
 from gitops_ds.rollouts import staged_simulation

@@ -9,11 +9,10 @@ from collections.abc import Mapping, Sequence
 from gitops_ds.apimachinery import defaults
 from gitops_ds.model import names
 from gitops_ds.model.change import Change, FieldChange, Operation
-from gitops_ds.model.impact import NodeImpact
-from gitops_ds.model.live import Live, Revision
+from gitops_ds.model.live import Live, NodeImpact, Revision
 from gitops_ds.model.objects import Body, Key
 from gitops_ds.model.sources.bundle import Bundle, Manifest
-from gitops_ds.plan import apply_order, diff, predict
+from gitops_ds.plan import apply_order, diff, object_changes
 from gitops_ds.plan.rollouts import rollout_impact
 from gitops_ds.redaction import objects
 from gitops_ds.redaction.patterns import HIDDEN
@@ -49,7 +48,9 @@ def drift(base: Bundle, live: Live) -> Mapping[Key, tuple[FieldChange, ...]]:
         there = live.objects.get(key)
         if there is not None:
             desired = _stamped(defaults.without_string_data(manifest.body), there)
-            differing = diff.compare(defaults.defaulted(there), predict.applied(there, desired))
+            differing = diff.compare(
+                defaults.defaulted(there), object_changes.predicted(there, desired)
+            )
             if seen := tuple(one for one in differing if not _is_unknown(key, one)):
                 drifted[key] = seen
     return drifted

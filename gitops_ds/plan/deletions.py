@@ -1,22 +1,141 @@
-"""Objects that left Git, and the objects that are deleted with them: the pods of a DaemonSet, the
-contents of a Namespace or a definition.
+"""Objects that left Git: how each is deleted, those that are collected by use, and the objects that
+are deleted with them: the pods of a DaemonSet, the contents of a Namespace or a definition.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 import msgspec
 
 from gitops_ds.model import names
 from gitops_ds.model.live import Live
-from gitops_ds.model.objects import Body, Key
+from gitops_ds.model.objects import CONTROLLER_REVISION, Body, Key
 from gitops_ds.model.skip_reasons import Skipped, SkipReason
 from gitops_ds.model.sources.bundle import Bundle
-from gitops_ds.plan import allow_list, impersonation, object_owner, prune
-from gitops_ds.plan.options import PlanContext
-from gitops_ds.plan.prune import Policy
+from gitops_ds.plan import field_managers, object_owner, permissions
+from gitops_ds.plan.options import PlanContext, Policy
 from gitops_ds.plan.rollouts import rollout_impact
+
+
+def policy_of(
+    live: Body, otherwise: Policy = Policy.CASCADE, *, live_annotations: bool = True
+) -> Policy:
+    """The policy in the object's annotation `gitops-ds.io/prune`, DISABLED for an unknown value;
+    `otherwise` without one.
+
+    Without `live_annotations` an annotation that was written in the cluster is ignored.
+    """
+    value = ((live.get("metadata") or {}).get("annotations") or {}).get(names.PRUNE)
+    if value is None or not (live_annotations or field_managers.is_from_git(live, names.PRUNE)):
+        return otherwise
+    return Policy(value) if value in {policy.value for policy in Policy} else Policy.DISABLED
+
+
+def is_ending(live: Body) -> bool:
+    """Whether the object is being deleted already."""
+    return bool((live.get("metadata") or {}).get("deletionTimestamp"))
+
+
+def is_orphaning(live: Body) -> bool:
+    """Whether the object is being deleted and its pods remain, so that the deletion affects no
+    node.
+
+    https://kubernetes.io/docs/concepts/architecture/garbage-collection/#orphaned-dependents
+    """
+    return is_ending(live) and "orphan" in ((live.get("metadata") or {}).get("finalizers") or ())
+
+
+def collectable(candidates: Iterable[Key], live: Live) -> frozenset[Key]:
+    """The objects that are collected by use, regardless of `prune`: content-named ConfigMaps
+    without a reference from a pod or a kept ControllerRevision, and target revisions without a
+    DaemonSet.
+    """
+    by_use = collected_by_use(candidates, live)
+    return _unused_config_maps(by_use, live) | _former_targets(by_use, live)
+
+
+def _former_targets(candidates: Iterable[Key], live: Live) -> frozenset[Key]:
+    named = {
+        (key.namespace, (body["metadata"].get("annotations") or {}).get(names.TARGET))
+        for key, body in live.objects.items()
+        if key.is_daemonset
+    }
+    return frozenset(
+        key
+        for key in candidates
+        if key.kind == CONTROLLER_REVISION.kind
+        and (key.namespace, key.name) not in named
+        and not is_ending(live.objects[key])
+    )
+
+
+def _unused_config_maps(candidates: Iterable[Key], live: Live) -> frozenset[Key]:
+    maps = content_named(candidates, live)
+    if not maps:
+        return frozenset()
+    templates = [
+        (key.namespace, revision.template)
+        for key, revisions in live.revisions.items()
+        for revision in revisions
+    ]
+    templates += [
+        (key.namespace, (body.get("spec") or {}).get("template") or {})
+        for key, body in live.objects.items()
+        if key.kind == "DaemonSet"
+    ]
+    named = set(live.named_config_maps)
+    for namespace, template in templates:
+        named |= {(namespace, name) for name in config_maps_in(template.get("spec") or {})}
+    return frozenset(key for key in maps if (key.namespace, key.name) not in named)
+
+
+def collected_by_use(candidates: Iterable[Key], live: Live) -> frozenset[Key]:
+    """The candidates for `collectable` only."""
+    keys = tuple(candidates)
+    return content_named(keys, live) | {
+        key
+        for key in keys
+        if key.kind == CONTROLLER_REVISION.kind
+        and names.ROLLOUT in ((live.objects[key].get("metadata") or {}).get("labels") or {})
+    }
+
+
+def content_named(candidates: Iterable[Key], live: Live) -> frozenset[Key]:
+    """The candidates whose name ends in the hash of their content."""
+    return frozenset(
+        key for key in candidates if key.kind == "ConfigMap" and _content_named(live.objects[key])
+    )
+
+
+def _content_named(body: Body) -> bool:
+    metadata = body.get("metadata") or {}
+    return names.CONTENT_NAMED in (metadata.get("annotations") or {}) or names.CONTENT_NAMED in (
+        metadata.get("labels") or {}
+    )
+
+
+def config_maps_in(pod_spec: Body) -> frozenset[str]:
+    """The names of all ConfigMaps in a pod spec: volumes, projections, environment."""
+    return frozenset(name for name in _names(pod_spec) if name)
+
+
+def _names(pod_spec: Body) -> Iterator[str]:
+    for volume in pod_spec.get("volumes") or ():
+        yield _name(volume.get("configMap"))
+        for source in (volume.get("projected") or {}).get("sources") or ():
+            yield _name(source.get("configMap"))
+    for group in ("containers", "initContainers", "ephemeralContainers"):
+        for container in pod_spec.get(group) or ():
+            for source in container.get("envFrom") or ():
+                yield _name(source.get("configMapRef"))
+            for variable in container.get("env") or ():
+                yield _name((variable.get("valueFrom") or {}).get("configMapKeyRef"))
+
+
+def _name(reference: Any) -> str:
+    return str((reference or {}).get("name") or "")
 
 
 class Leaving(msgspec.Struct, frozen=True):
@@ -51,7 +170,7 @@ def to_list(leaving: Mapping[Key, Leaving], live: Live, context: PlanContext) ->
         for key, one in leaving.items()
         if is_container(key) and one.policy is not Policy.DISABLED
     ]
-    return tuple(key for key in going if not prune.is_ending(live.objects[key]))
+    return tuple(key for key in going if not is_ending(live.objects[key]))
 
 
 def of(
@@ -84,7 +203,7 @@ def _left_alone(key: Key, body: Body, context: PlanContext) -> list[Skipped]:
     """The refusal for an object that we once applied and that is missing in the inventory; none for
     a copy of one of our objects.
     """
-    if prune.is_ending(body):
+    if is_ending(body):
         return []
     is_copy = object_owner.mark_of(body) not in (None, object_owner.mark(context.stamp.owner, key))
     if (
@@ -103,8 +222,8 @@ def _left_alone(key: Key, body: Body, context: PlanContext) -> list[Skipped]:
 def _out_of_reach(key: Key, body: Body, bundle: Bundle, context: PlanContext) -> Skipped | None:
     reach = (
         context.options.deferred.get(key)
-        or allow_list.why_not(key, context.options.allowed)
-        or impersonation.why_not_deleted(
+        or permissions.not_allowed(key, context.options.allowed)
+        or permissions.not_deletable(
             key, context.state.agents.get(key, ""), context.options.impersonation
         )
     )
@@ -112,7 +231,7 @@ def _out_of_reach(key: Key, body: Body, bundle: Bundle, context: PlanContext) ->
 
 
 def _leaving(key: Key, body: Body, live: Live, context: PlanContext) -> Leaving:
-    policy = prune.policy_of(
+    policy = policy_of(
         body, context.options.guards.policy, live_annotations=context.options.live_annotations
     )
     if key.is_daemonset:

@@ -14,10 +14,9 @@ from gitops_ds.model.change import Change, Operation
 from gitops_ds.model.live import Live
 from gitops_ds.model.objects import Key
 from gitops_ds.model.skip_reasons import Skipped, SkipReason
-from gitops_ds.plan import object_owner, prune
+from gitops_ds.plan import deletions, object_owner
 from gitops_ds.plan.deletions import Leaving, is_container
-from gitops_ds.plan.options import PlanContext
-from gitops_ds.plan.prune import Policy
+from gitops_ds.plan.options import PlanContext, Policy
 
 SHOWN = 5  # names in a message; the plan has all
 
@@ -76,7 +75,7 @@ def refusals(losses: Losses, live: Live, context: PlanContext, hash: str) -> tup
     new = [
         key
         for key in rest
-        if key not in context.state.approved and not prune.is_ending(live.objects[key])
+        if key not in context.state.approved and not deletions.is_ending(live.objects[key])
     ]
     if approved:
         return tuple(skipped)

@@ -16,13 +16,11 @@ import msgspec
 
 from gitops_ds.model import names
 from gitops_ds.model.live import Live
-from gitops_ds.model.objects import Body, Key, Path
+from gitops_ds.model.objects import MISSING, Body, Key, Path, value_at
 from gitops_ds.model.sources.bundle import Bundle, Manifest
 from gitops_ds.model.values import replace
 from gitops_ds.plan import field_managers
 from gitops_ds.plan.diff import MEMBER_KEYS
-from gitops_ds.yaml import path as yaml_path
-from gitops_ds.yaml.path import MISSING
 
 
 class IgnoreRule(msgspec.Struct, frozen=True):
@@ -87,14 +85,14 @@ def applied(body: Body, live: Body, rules: Sequence[IgnoreRule]) -> Body:
             if not field_managers.is_ours(one)
         }
         if (
-            yaml_path.at(result, path) is MISSING
+            value_at(result, path) is MISSING
             or there is MISSING
             or (managers and not others & {*managers})
         ):
             continue
         if others:
             result = _without(result, path)
-        elif there != yaml_path.at(result, path):
+        elif there != value_at(result, path):
             result, adopted = _with(result, path, there), True
     if adopted:
         # An adopted list member may have another index by now: then the API server refuses, and the
@@ -108,7 +106,7 @@ def _named(body: Body, rule: IgnoreRule) -> Iterator[Path]:
     if rule.paths:
         for pointer in rule.paths:
             for path in resolve(body, pointer):
-                yield from _ways(yaml_path.at(body, path), path)
+                yield from _ways(value_at(body, path), path)
     elif rule.managers:
         yield from _ways(body, ())
 

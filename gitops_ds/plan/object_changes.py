@@ -1,8 +1,9 @@
-"""The change of one object in a plan. Pure."""
+"""The change of one object in a plan, by a dry run or without one by a prediction. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 
@@ -12,15 +13,7 @@ from gitops_ds.model.live import Live
 from gitops_ds.model.objects import Body
 from gitops_ds.model.skip_reasons import DriftPolicy, Skipped
 from gitops_ds.model.sources.bundle import Bundle, Manifest
-from gitops_ds.plan import (
-    diff,
-    drift,
-    list_order,
-    ownership,
-    predict,
-    refusals,
-    tracking_labels,
-)
+from gitops_ds.plan import diff, drift, object_owner, ownership, refusals
 from gitops_ds.plan.options import DryRunResult, PlanContext
 from gitops_ds.plan.rollouts import rollout_impact
 
@@ -37,7 +30,7 @@ def probe(manifest: Manifest, live: Body, context: PlanContext) -> Body:
     """The body of a dry run: the object with the commit of the live one, so that only a real change
     differs.
     """
-    return tracking_labels.stamped(manifest, tracking_labels.as_live(context.stamp, live))
+    return object_owner.stamped(manifest, object_owner.stamp_of_live(context.stamp, live))
 
 
 class ObjectPlanner(msgspec.Struct, frozen=True):
@@ -90,9 +83,9 @@ class ObjectPlanner(msgspec.Struct, frozen=True):
         if dry_run is not None:
             # kubectl's create owns fields that were defaults: removed, they return by default.
             kept = ownership.without_abandoned(old, desired, dry_run)
-            new = defaults.defaulted(list_order.ordered(kept, desired))
+            new = defaults.defaulted(diff.in_order(kept, desired))
         else:
-            new = predict.applied(old, desired)
+            new = predicted(old, desired)
         differing = diff.compare(old, new)
         if not differing and (
             drift.is_contested(manifest, self.context)
@@ -119,7 +112,7 @@ class ObjectPlanner(msgspec.Struct, frozen=True):
         if drift.is_contested(manifest, context):
             return _contested(manifest, drift.gone(DriftPolicy.CORRECT))
         new: Body = defaults.defaulted(
-            tracking_labels.stamped(manifest, tracking_labels.of(manifest, context.stamp))
+            object_owner.stamped(manifest, object_owner.stamp_of(manifest, context.stamp))
         )
         deleted = drift.gone(DriftPolicy.CORRECT) if drift.is_drift(manifest, context) else None
         return ObjectOutcome(self._change(Operation.CREATE, manifest, None, new), drifted=deleted)
@@ -169,3 +162,35 @@ def _unchanged(old: Body, answer: Body) -> bool:
         ]
 
     return not diff.compare(old, answer) and owners(old) == owners(answer)
+
+
+def predicted(live: Body, desired: Body) -> dict[str, Any]:
+    """The live object after a server-side apply of `desired` that wins every conflict, without a
+    request: for cluster snapshots, and if no dry run is available.
+    """
+    left = ownership.without_abandoned(live, desired, live)
+    return defaults.defaulted(_overlay(left, defaults.defaulted(desired), desired))
+
+
+def lost_empty(written: Body, desired: Body) -> bool:
+    """Whether an apply removed a mapping that became empty (`affinity: {}`) instead of its content.
+
+    The next apply adds it: a correction of drift without a drift, and a second rollout.
+    """
+    return any(
+        change.new == {} and change.old is None
+        for change in diff.compare(written, predicted(written, desired))
+    )
+
+
+def _overlay(live: Any, stored: Any, desired: Any) -> Any:
+    """`stored` over `live`; a live value takes precedence over a default."""
+    if isinstance(live, Mapping) and isinstance(stored, Mapping) and isinstance(desired, Mapping):
+        both = {**live}
+        for key, value in stored.items():
+            if key in desired:
+                both[key] = _overlay(live.get(key), value, desired[key]) if key in live else value
+            else:
+                both.setdefault(key, value)
+        return both
+    return stored

@@ -1,21 +1,76 @@
-"""The context of a plan: the owner, the options for taking over, forcing and deleting, and the
-results of dry runs.
+"""The context of a plan: the owner, the options for taking over, forcing and deleting with their
+limits, and the results of dry runs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Set
+from enum import Enum
 
 import msgspec
 
 from gitops_ds.model.deployer_state import DeployerState
 from gitops_ds.model.objects import Body, Key
 from gitops_ds.model.skip_reasons import DriftPolicy, Skipped
-from gitops_ds.plan.allow_list import EVERYTHING, AllowList
 from gitops_ds.plan.ignore_differences import IgnoreRule
-from gitops_ds.plan.impersonation import Impersonation
-from gitops_ds.plan.prune import Guards
-from gitops_ds.plan.tracking_labels import Stamp
+from gitops_ds.plan.object_owner import Stamp
+from gitops_ds.plan.permissions import EVERYTHING, AllowList, Impersonation
+
+
+class Policy(Enum):
+    """What pruning does with an object.
+
+    Delete it, then its dependents (cascade), or the dependents first (foreground); keep its pods
+    (orphan); keep it (disabled).
+    https://kubernetes.io/docs/concepts/architecture/garbage-collection/
+    """
+
+    CASCADE = "cascade"
+    FOREGROUND = "foreground"
+    ORPHAN = "orphan"
+    DISABLED = "disabled"
+
+
+class Limit(msgspec.Struct, frozen=True):
+    """A maximum: a `number`, else a `share` of the total (0 to 1)."""
+
+    share: float = 1.0
+    number: int | None = None
+
+    def of(self, total: int) -> float:
+        """The absolute number for that total."""
+        return self.share * total if self.number is None else self.number
+
+    def __str__(self) -> str:
+        """The text of the setting."""
+        return f"{self.share * 100:g}%" if self.number is None else str(self.number)
+
+
+class Guards(msgspec.Struct, frozen=True):
+    """`prune` enables deletions. Without approval only a limited number of nodes may lose an agent:
+    a `share` of all (0 to 1), or `nodes`; by deletions and updates together.
+
+    `deletes` limits how many of our objects are deleted at once; None: half of them, or all without
+    `empty`. With `empty`, a commit without objects deletes nothing. `policy` is the default for
+    objects without one.
+    """
+
+    prune: bool = False
+    share: float = 0.2
+    nodes: int | None = None
+    deletes: Limit | None = None
+    empty: bool = True
+    policy: Policy = Policy.CASCADE
+
+    @property
+    def deleted(self) -> Limit:
+        """How many of our objects may be deleted at once."""
+        return self.deletes or Limit(0.5 if self.empty else 1.0)
+
+    @property
+    def lost(self) -> Limit:
+        """How many nodes may lose an agent."""
+        return Limit(self.share, self.nodes)
 
 
 class OtherOwners(msgspec.Struct, frozen=True):

@@ -14,7 +14,7 @@ from typing import Any
 from gitops_ds.apimachinery import defaults, quantities
 from gitops_ds.model import names
 from gitops_ds.model.objects import Body, Path
-from gitops_ds.plan import list_order
+from gitops_ds.plan import diff
 from gitops_ds.plan.field_managers import FILLED_KEYS, Fields, owned_fields
 from gitops_ds.plan.object_owner import Hold, holder, owner_of
 
@@ -176,7 +176,7 @@ def would_change_nothing(live: Body, body: Body) -> bool:
     if not metadata:
         del desired["metadata"]
     stored = cache(lambda: defaults.defaulted(body))
-    return _same(fields, desired, stored, live, ()) and not list_order.differs(live, body)
+    return _same(fields, desired, stored, live, ()) and not diff.order_differs(live, body)
 
 
 def holds_part(live: Body, body: Body, path: Path) -> bool:
@@ -186,7 +186,7 @@ def holds_part(live: Body, body: Body, path: Path) -> bool:
         return False
     stored = cache(lambda: _at(defaults.defaulted(body), path))
     same = _same(fields, _at(body, path), stored, _at(live, path), path)
-    return same and not list_order.differs(live, body)
+    return same and not diff.order_differs(live, body)
 
 
 def owned_part(live: Body, path: Path) -> Any:

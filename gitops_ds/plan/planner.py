@@ -13,15 +13,14 @@ import msgspec
 
 from gitops_ds.apimachinery import revisions
 from gitops_ds.apimachinery.rollouts import target_revisions
-from gitops_ds.model import content_hash, names
+from gitops_ds.model import names
 from gitops_ds.model.change import Change, Drifted, FieldChange, Operation, Plan
-from gitops_ds.model.impact import NodeImpact
-from gitops_ds.model.live import Live
-from gitops_ds.model.objects import CONTROLLER_REVISION, Body, Key
+from gitops_ds.model.live import Live, NodeImpact
+from gitops_ds.model.objects import CONTROLLER_REVISION, Body, Key, digest_of
 from gitops_ds.model.skip_reasons import DriftPolicy, Skipped
 from gitops_ds.model.sources.bundle import Bundle, Manifest
 from gitops_ds.model.values import replace
-from gitops_ds.plan import apply_order, deletions, diff, drift, field_managers, guard_limits, prune
+from gitops_ds.plan import apply_order, deletions, diff, drift, field_managers, guard_limits
 from gitops_ds.plan.deletions import Leaving
 from gitops_ds.plan.guard_limits import Losses
 from gitops_ds.plan.object_changes import ObjectPlanner
@@ -121,8 +120,8 @@ def _deletes(
     bundle: Bundle, live: Live, context: PlanContext, narrowed: Mapping[Key, tuple[str, ...]]
 ) -> _Deletes:
     leaving, refused = deletions.of(bundle, live, context)
-    collected = prune.collectable(leaving, live)
-    by_use = prune.collected_by_use(leaving, live)
+    collected = deletions.collectable(leaving, live)
+    by_use = deletions.collected_by_use(leaving, live)
     orphans = {key: one for key, one in leaving.items() if key not in by_use}
     in_use = deletions.in_use(orphans, bundle, live, context)
     losses = guard_limits.Losses(
@@ -136,13 +135,13 @@ def _deletes(
     guarded = guard_limits.refusals(losses, live, context, hash)
     spared = {key for refusal in guarded for key in (refusal.key, *refusal.held)}
     doomed = [
-        key for key in orphans if key not in spared and not prune.is_ending(live.objects[key])
+        key for key in orphans if key not in spared and not deletions.is_ending(live.objects[key])
     ]
     changes = [
         Change(Operation.DELETE, key, None, nodes=NodeImpact(lost=orphans[key].lost))
         for key in orphans
     ]
-    changes = [change for change in changes if not prune.is_ending(live.objects[change.key])]
+    changes = [change for change in changes if not deletions.is_ending(live.objects[change.key])]
     changes += [Change(Operation.DELETE, key, None) for key in collected]
     agreed = context.state.approved & orphans.keys()
     if guard_limits.covers(context.options.approved, hash):
@@ -203,7 +202,7 @@ def _hash(
         for key, one in sorted(leaving.items())
     ]
     return guard_limits.hash_of(
-        content_hash.digest([bundle.cluster.name, context.stamp.owner, manifests, gone])[:16],
+        digest_of([bundle.cluster.name, context.stamp.owner, manifests, gone])[:16],
         len(losses.nodes),
     )
 

@@ -10,13 +10,20 @@ from typing import Any
 
 from gitops_ds.apimachinery import node_pools
 from gitops_ds.model import duration, names, plain_text
-from gitops_ds.model.change import Change, FieldChange, Operation, Plan, Rollout
-from gitops_ds.model.cluster_nodes import Census
-from gitops_ds.model.impact import NodeImpact
+from gitops_ds.model.change import (
+    Change,
+    FieldChange,
+    Operation,
+    Plan,
+    Rollout,
+    StagedPreview,
+    StagePreview,
+)
+from gitops_ds.model.live import Census, NodeImpact
 from gitops_ds.model.objects import Key, short, show_path
 from gitops_ds.model.plain_text import counted
 from gitops_ds.model.skip_reasons import Skipped
-from gitops_ds.plan.rollouts import cluster_waves, staged_printer
+from gitops_ds.plan.rollouts import cluster_waves
 from gitops_ds.redaction import objects, texts
 
 _SIGNS = {Operation.CREATE: "+", Operation.UPDATE: "~", Operation.DELETE: "-", Operation.KEEP: " "}
@@ -91,7 +98,7 @@ def change_json(change: Change, census: Census | None = None) -> dict[str, Any]:
     if change.target:
         document["target"] = change.target
     if change.stages:
-        document["stages"] = staged_printer.as_json(change.stages, census)
+        document["stages"] = staged_json(change.stages, census)
     return document
 
 
@@ -195,7 +202,7 @@ def _rollout_lines(change: Change, census: Census | None) -> Iterator[str]:
         )
         yield f"required for work from now on, with a startup taint: {named(nodes.waiting)}{joined}"
     if change.stages:
-        yield from staged_printer.lines(change.stages, census)
+        yield from staged_lines(change.stages, census)
     elif nodes.restarted:
         yield f"restarts {named(nodes.restarted)}, {_pace(change, len(nodes.restarted))}"
     elif (
@@ -275,7 +282,7 @@ def as_markdown(plan: Plan) -> str:
         lines += [_row(change, unknown=bool(plan.unknown_nodes)) for change in plan.writes]
     for change in plan.writes:
         if change.stages or change.target:
-            preview = staged_printer.lines(change.stages, None) if change.stages else ()
+            preview = staged_lines(change.stages, None) if change.stages else ()
             stages = "\n".join((*filter(None, (change.target,)), *preview))
             lines += ["", f"{_code(str(change.key))}:", "", "```text", stages, "```"]
     if any(change.fields for change in plan.writes):
@@ -316,3 +323,75 @@ def _code(text: str) -> str:
     ticks = "`" * (1 + max(map(len, re.findall("`+", text)), default=0))
     inner = text.replace("|", "\\|").replace("\n", " ")
     return f"{ticks} {inner} {ticks}" if "`" in inner else f"{ticks}{inner}{ticks}"
+
+
+_SHOWN_IN_STAGE = 5
+
+
+def staged_lines(preview: StagedPreview, census: Census | None) -> Iterator[str]:
+    """The stages in order: their nodes, the first ones by name, and their times after the start."""
+    count = counted(len(preview.stages), "stage")
+    if not preview.order:
+        yield f"staged rollout in {count}: {', '.join(stage.name for stage in preview.stages)}"
+        return
+    length = (
+        "of unknown length"
+        if preview.seconds is None
+        else f"about {duration.words(preview.seconds)}"
+    )
+    assumed = f"a pod starts in {preview.start:.0f} s and stops in {preview.stop:.0f} s"
+    nodes = counted(len(preview.order), "node")
+    yield (
+        f"staged rollout of {nodes} in {count}, {length} without faults ({assumed}), at most "
+        f"{preview.cap:,} at risk:"
+    )
+    for stage in preview.stages:
+        yield f"  {stage.name}: {_stage(stage, census)}"
+    if preview.parked:
+        parked = _stage_nodes(preview.parked, census)
+        yield f"  parked until they are well again: {parked}"
+
+
+def _stage(stage: StagePreview, census: Census | None) -> str:
+    words = _stage_nodes(stage.nodes, census)
+    if stage.begins is not None:
+        ends = "" if stage.ends is None else f" to {duration.words(stage.ends)}"
+        words += f"; from {duration.words(stage.begins)}{ends}"
+    if stage.waits:
+        words += f"; waits for {', '.join(stage.waits)}"
+    return words
+
+
+def _stage_nodes(names: Sequence[str], census: Census | None) -> str:
+    """The nodes in order; declared ones, which have no names, by pool."""
+    if census is not None and census.declared:
+        return node_pools.summary(names, census)
+    count = counted(len(names), "node")
+    return f"{count}: {node_pools.listed(names, _SHOWN_IN_STAGE)}" if names else count
+
+
+def staged_json(preview: StagedPreview, census: Census | None) -> dict[str, Any]:
+    """The preview as a part of a change; times in seconds after the start."""
+    declared = census is not None and census.declared
+    return {
+        "seconds": _rounded(preview.seconds),
+        "cap": preview.cap,
+        "podStart": preview.start,
+        "podStop": preview.stop,
+        "parked": [] if declared else list(preview.parked),
+        "stages": [
+            {
+                "name": stage.name,
+                "count": len(stage.nodes),
+                "nodes": [] if declared else list(stage.nodes),
+                "begins": _rounded(stage.begins),
+                "ends": _rounded(stage.ends),
+                "waits": list(stage.waits),
+            }
+            for stage in preview.stages
+        ],
+    }
+
+
+def _rounded(seconds: float | None) -> int | None:
+    return None if seconds is None else round(seconds)

@@ -9,15 +9,7 @@ from gitops_ds.model.change import Change, Drifted, Operation
 from gitops_ds.model.objects import Body, Key
 from gitops_ds.model.skip_reasons import DriftPolicy, Skipped, SkipReason
 from gitops_ds.model.sources.bundle import Bundle, Manifest
-from gitops_ds.plan import (
-    allow_list,
-    deletions,
-    drift,
-    field_managers,
-    impersonation,
-    object_owner,
-    prune,
-)
+from gitops_ds.plan import deletions, drift, field_managers, object_owner, permissions
 from gitops_ds.plan.object_owner import Hold
 from gitops_ds.plan.options import FieldConflict, PlanContext
 
@@ -28,8 +20,8 @@ def refusal(
     """Why the object must not be written, as known before any dry run; `old` is the live object."""
     return (
         context.options.deferred.get(manifest.key)
-        or allow_list.why_not(manifest.key, context.options.allowed)
-        or impersonation.why_not(manifest, context.options.impersonation)
+        or permissions.not_allowed(manifest.key, context.options.allowed)
+        or permissions.not_appliable(manifest, context.options.impersonation)
         or _in_source(manifest, bundle, context)
         or (None if old is None else _in_cluster(manifest, bundle, old, context))
     )
@@ -58,7 +50,7 @@ def _in_cluster(
         source = deletions.source_of(manifest.origin.base.file)
         if quarantined := deletions.quarantined(key, old, bundle, by=source):
             return quarantined
-    if prune.is_ending(old):
+    if deletions.is_ending(old):
         return Skipped(
             SkipReason.WAITS, f"{key} is being deleted: it is created again afterwards", key
         )

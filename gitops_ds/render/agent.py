@@ -12,24 +12,22 @@ from gitops_ds.model.finding import Finding, Place, Severity, refusal
 from gitops_ds.model.sources.bundle import Pointer
 from gitops_ds.render import (
     agent_folder,
-    agent_templates,
     field_path,
     hashed_config_map,
     layout,
-    parameter_schema,
+    parameters,
     patches,
     selector_coverage,
     traced_values,
-    values,
     variants,
 )
 from gitops_ds.render.agent_folder import AgentFolder, RenderContext
 from gitops_ds.render.hashed_config_map import Config
+from gitops_ds.render.parameters import ValuesLayer
 from gitops_ds.render.parsed_objects import ParsedObject
 from gitops_ds.render.patches import Patch
 from gitops_ds.render.placeholders import PlaceholderScope
 from gitops_ds.render.traced_values import TracedTree
-from gitops_ds.render.values import ValuesLayer
 from gitops_ds.render.variants import Variant
 from gitops_ds.yaml import parser
 
@@ -59,7 +57,7 @@ def render(agent: AgentFolder, around: RenderContext) -> Rendered:
     general = list(_patches(agent, around))
     shared = scope(agent, around, None, result)
     namespaces: dict[str, None] = {}
-    for draft in agent_templates.templates(agent, around, result.findings):
+    for draft in agent_folder.templates(agent, around, result.findings):
         if _is_main(draft, agent.name):
             own_namespaces = _daemonset(
                 agent, around, draft, agent_variants, general, config, result
@@ -72,9 +70,7 @@ def render(agent: AgentFolder, around: RenderContext) -> Rendered:
     _settle(shared, agent, around, result)
     if config:
         result.drafts += [config.draft(namespace) for namespace in namespaces if result.config_used]
-    if not agent_templates.is_missing(
-        agent, around
-    ):  # values and patches may be for missing objects
+    if not agent_folder.is_missing(agent, around):  # values and patches may be for missing objects
         result.findings += _unused(agent, around, agent_variants, general, config, result)
     return result
 
@@ -86,7 +82,7 @@ def scope(
     companions).
     """
     repo_layout, facts = around.layout, around.facts
-    stack = values.layers(agent.name, around.cluster, around.environment, agent.values, facts)
+    stack = parameters.layers(agent.name, around.cluster, around.environment, agent.values, facts)
     if variant and variant.at:
         stack.append(
             ValuesLayer(
@@ -94,9 +90,9 @@ def scope(
                 Pointer(variant.at.file, variant.at.document, (*variant.at.path, "values")),
             )
         )
-    result.findings += values.unknown(agent.declared, stack, agent.name, repo_layout)
-    resolved = values.resolve(agent.declared, stack)
-    result.findings += parameter_schema.check(
+    result.findings += parameters.unknown(agent.declared, stack, agent.name, repo_layout)
+    resolved = parameters.resolve(agent.declared, stack)
+    result.findings += parameters.violations(
         agent.declared, resolved, agent.name, repo_layout, around.definition
     )
     built_in: dict[str, TracedTree] = {"agent.name": traced_values.TracedScalar(agent.name, ())}
@@ -116,9 +112,7 @@ def scope(
         built_in["variant.name"] = traced_values.TracedScalar(
             variant.name, (pointer,) if pointer else ()
         )
-    return PlaceholderScope(
-        {**resolved, **built_in}, parameter_schema.missing(agent.declared, resolved)
-    )
+    return PlaceholderScope({**resolved, **built_in}, parameters.missing(agent.declared, resolved))
 
 
 def _daemonset(

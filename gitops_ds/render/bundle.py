@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 from gitops_ds.errors import UsageError
 from gitops_ds.model.finding import Finding, Severity, refusal
 from gitops_ds.model.plain_text import counted
-from gitops_ds.model.rollouts.cluster_order import NO_ORDER, ClusterOrder
+from gitops_ds.model.rollouts.cluster_report import NO_ORDER, ClusterOrder
 from gitops_ds.model.sources.bundle import Bundle, ClusterFacts, Pointer
 from gitops_ds.model.sources.source_tree import SourceTree
 from gitops_ds.render import (
@@ -20,7 +20,7 @@ from gitops_ds.render import (
     defaults,
     ignore,
     layout,
-    parameter_schema,
+    parameters,
     parsed_objects,
     rollout_policy,
 )
@@ -180,7 +180,7 @@ def surroundings(repo_layout: Layout, facts: ClusterFacts) -> RenderContext:
         facts=facts,
         cluster=repo_layout.clusters.get(facts.name, File("")),
         environment=repo_layout.environments.get(facts.environment, File("")),
-        definition=parameter_schema.kubernetes_definitions(facts.kubernetes),
+        definition=parameters.kubernetes_definitions(facts.kubernetes),
     )
 
 

@@ -11,8 +11,7 @@ from pathlib import PurePosixPath
 from urllib.parse import urlsplit
 
 from gitops_ds.model.finding import Finding, refusal
-from gitops_ds.model.sources.chart import Chart, Remote
-from gitops_ds.model.sources.source_tree import SourceTree
+from gitops_ds.model.sources.source_tree import Chart, Remote, SourceTree
 from gitops_ds.render import layout
 from gitops_ds.render.layout import File, Layout
 

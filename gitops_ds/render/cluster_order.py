@@ -9,7 +9,7 @@ from typing import Any
 from gitops_ds.model import duration
 from gitops_ds.model.finding import Finding, refusal
 from gitops_ds.model.objects import Path
-from gitops_ds.model.rollouts.cluster_order import WITHIN, ClusterBehind, ClusterOrder
+from gitops_ds.model.rollouts.cluster_report import WITHIN, ClusterBehind, ClusterOrder
 from gitops_ds.render import layout
 from gitops_ds.render.layout import File, Layout
 

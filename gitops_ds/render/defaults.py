@@ -11,9 +11,9 @@ from typing import Any
 import msgspec
 
 from gitops_ds.apimachinery import builtin_resources
-from gitops_ds.model import content_hash, names
+from gitops_ds.model import names
 from gitops_ds.model.finding import Finding, Severity, refusal
-from gitops_ds.model.objects import Body, Key, Path, group_of, key_of
+from gitops_ds.model.objects import Body, Key, Path, digest_of, group_of, key_of
 from gitops_ds.model.sources.bundle import Manifest, Origin, Pointer
 from gitops_ds.model.values import replace
 from gitops_ds.render.parsed_objects import ParsedObject, PlaceOf
@@ -107,7 +107,7 @@ def _manifest(
     return Manifest(
         key=key,
         body=body,
-        digest=draft.digest if draft.digest and body is draft.body else content_hash.digest(body),
+        digest=draft.digest if draft.digest and body is draft.body else digest_of(body),
         origin=Origin(draft.base, set_by),
         agent=agent,
         variant=draft.variant,

@@ -14,9 +14,9 @@ from typing import Any
 
 import msgspec
 
-from gitops_ds.model import content_hash, names
+from gitops_ds.model import names
 from gitops_ds.model.finding import Finding, Place, refusal
-from gitops_ds.model.objects import Path
+from gitops_ds.model.objects import Path, digest_of
 from gitops_ds.model.sources.bundle import Pointer
 from gitops_ds.render.parsed_objects import ParsedObject
 from gitops_ds.render.traced_values import TracedScalar, TracedTree
@@ -94,9 +94,7 @@ def of_folder(
     held = ({"data": data} if data else {}) | ({"binaryData": binary} if binary else {})
     if not held:
         return None, findings
-    return Config(
-        agent, f"{agent}-{content_hash.digest(held)[:10]}", held, str(min(files))
-    ), findings
+    return Config(agent, f"{agent}-{digest_of(held)[:10]}", held, str(min(files))), findings
 
 
 def point_to(daemonset: TracedTree, config: Config) -> tuple[TracedTree, bool]:

@@ -13,12 +13,11 @@ from typing import Any
 import msgspec
 import orjson
 
-from gitops_ds.model import content_hash, progress
+from gitops_ds.model import progress
 from gitops_ds.model.finding import Finding, Place, Severity, refusal
-from gitops_ds.model.objects import Digest, Path
+from gitops_ds.model.objects import Digest, Path, digest_of
 from gitops_ds.model.sources.bundle import Pointer
-from gitops_ds.model.sources.cached_results import NOTHING, CachedResults
-from gitops_ds.model.sources.chart import Places
+from gitops_ds.model.sources.source_tree import NO_RESULTS, CachedResults, Places
 from gitops_ds.model.values import replace
 from gitops_ds.yaml import parser
 from gitops_ds.yaml.documents import Document
@@ -56,7 +55,7 @@ class Objects(msgspec.Struct, frozen=True):
     remembered: bool = False
 
 
-def read(file: str, data: bytes, cached: CachedResults = NOTHING) -> Objects:
+def read(file: str, data: bytes, cached: CachedResults = NO_RESULTS) -> Objects:
     """The objects of one file.
 
     In a file with objects, each other document is a finding: kubectl would stop there.
@@ -118,7 +117,7 @@ def remember(objects: Objects) -> bytes | None:
     """The line of a file in `CachedResults.files`; None if its values change in JSON."""
     try:
         rows = [
-            [one.base.document, list(one.base.path), content_hash.digest(one.body), one.body]
+            [one.base.document, list(one.base.path), digest_of(one.body), one.body]
             for one in objects.drafts
         ]
         written = orjson.dumps(rows)

@@ -9,8 +9,7 @@ from pathlib import PurePosixPath
 
 from gitops_ds.model.finding import Finding, Place, refusal
 from gitops_ds.model.objects import Path
-from gitops_ds.model.sources.chart import Chart, Remote
-from gitops_ds.model.sources.source_tree import Files
+from gitops_ds.model.sources.source_tree import Chart, Files, Remote
 from gitops_ds.render.kustomization import Kustomization
 from gitops_ds.yaml import parser
 from gitops_ds.yaml.provenance import helm

@@ -16,8 +16,7 @@ import msgspec
 
 from gitops_ds import errors
 from gitops_ds.model.finding import Finding, Place, refusal
-from gitops_ds.model.sources.chart import Chart
-from gitops_ds.model.sources.source_tree import SourceTree
+from gitops_ds.model.sources.source_tree import Chart, SourceTree
 from gitops_ds.model.values import replace
 from gitops_ds.render import kustomization
 from gitops_ds.render.kustomization import Kustomization, Reached

@@ -21,9 +21,8 @@ import msgspec
 from gitops_ds import errors
 from gitops_ds.model import objects
 from gitops_ds.model.finding import Finding, Place, refusal
-from gitops_ds.model.sources.chart import Chart, Remote
 from gitops_ds.model.sources.repository_limits import MIB
-from gitops_ds.model.sources.source_tree import Files, SourceTree
+from gitops_ds.model.sources.source_tree import Chart, Files, Remote, SourceTree
 from gitops_ds.model.values import replace
 from gitops_ds.renderers import disk_cache, error_messages, process
 from gitops_ds.renderers.error_messages import RULE

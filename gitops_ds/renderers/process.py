@@ -23,8 +23,13 @@ from typing import IO
 
 import msgspec
 
-from gitops_ds.model.sources.allowed_renderers import PROGRAMS, TOGETHER, AllowedRenderers
-from gitops_ds.model.sources.repository_limits import MIB, RepositoryLimits
+from gitops_ds.model.sources.repository_limits import (
+    MIB,
+    PROGRAMS,
+    TOGETHER,
+    AllowedRenderers,
+    RepositoryLimits,
+)
 from gitops_ds.model.values import replace
 from gitops_ds.sandbox import memory
 

@@ -13,7 +13,7 @@ from gitops_ds.report.findings import Report, ReportContext, dumps
 
 def as_json(report: Report, about: ReportContext) -> str:
     """The document as text."""
-    from gitops_ds.report import comment_data
+    from gitops_ds.report import comment_page
 
     count = report.count()
     return dumps(
@@ -29,7 +29,7 @@ def as_json(report: Report, about: ReportContext) -> str:
                 _one(*pair) for pair in zip(report.findings, report.fingerprints, strict=True)
             ],
             **report.document,
-            "page": comment_data.of(report, about),
+            "page": comment_page.data_of(report, about),
         }
     )
 

@@ -1,5 +1,7 @@
 """Findings in the format of compilers: the place first, the source line with a caret below.
 Pure.
+
+Groups of equal findings of several clusters and objects, for the text of a report. Pure.
 """
 
 from __future__ import annotations
@@ -7,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 
+import msgspec
+
 from gitops_ds.model.finding import Finding, Severity
 from gitops_ds.model.plain_text import counted
 from gitops_ds.redaction.report import quotable
-from gitops_ds.report import findings, grouping, printable
-from gitops_ds.report.findings import Report, ReportedChange, severity_counts
+from gitops_ds.report import findings, printable
+from gitops_ds.report.findings import SEVERITY_ORDER, Report, ReportedChange, severity_counts
 
 _COLOURS = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.INFO: "cyan"}
 _WIDEST = 200
@@ -32,7 +36,7 @@ def lines(report: Report, *, whole: bool = True) -> Iterator[tuple[str, str | No
         data = report.files.get(file, b"")
         return data.decode("utf-8", "replace").splitlines() if quotable(data) else []
 
-    groups = grouping.grouped(report.findings)
+    groups = grouped(report.findings)
     several = len({finding.cluster for finding in report.findings}) > 1
     shown, left = (groups, []) if whole else _most_important(groups)
     for group in shown:
@@ -40,15 +44,15 @@ def lines(report: Report, *, whole: bool = True) -> Iterator[tuple[str, str | No
     if left:
         count = counted(len(left), "more finding")
         yield f"{count} (--all prints each, --explain RULE describes a rule):", None
-    for rule in grouping.by_rule(left):
+    for rule in by_rule(left):
         first, more = rule[0].first, f" (and {len(rule) - 1} more)" if rule[1:] else ""
         yield f"  {_line(first).splitlines()[0]}{more}", _COLOURS[first.severity]
     yield from _summary(report, len(groups))
 
 
 def _most_important(
-    groups: Sequence[grouping.FindingGroup],
-) -> tuple[list[grouping.FindingGroup], list[grouping.FindingGroup]]:
+    groups: Sequence[FindingGroup],
+) -> tuple[list[FindingGroup], list[FindingGroup]]:
     """The findings that are printed in full, and the others."""
     errors = [group for group in groups if group.first.severity is Severity.ERROR]
     others = [group for group in groups if group.first.severity is not Severity.ERROR]
@@ -58,7 +62,7 @@ def _most_important(
 
 
 def _of_group(
-    group: grouping.FindingGroup,
+    group: FindingGroup,
     report: Report,
     source: Callable[[str], list[str]],
     *,
@@ -157,3 +161,62 @@ def _excerpt(finding: Finding, report: Report, source: list[str]) -> Iterator[st
             f"  {'':>5} | "
             f"{' ' * (place.column - 1)}{'^' * max(1, min(wide, len(line) - place.column + 1))}"
         )
+
+
+SHOWN_NAMES = 8
+
+
+class FindingGroup(msgspec.Struct, frozen=True):
+    """Findings of one rule at one place with one message; they differ in cluster and object."""
+
+    findings: tuple[Finding, ...]
+
+    @property
+    def first(self) -> Finding:
+        """The finding that represents the group."""
+        return self.findings[0]
+
+    @property
+    def clusters(self) -> tuple[str, ...]:
+        """The clusters, sorted."""
+        return tuple(sorted({one.cluster for one in self.findings} - {""}))
+
+    @property
+    def objects(self) -> tuple[str, ...]:
+        """The objects, sorted."""
+        return tuple(sorted({str(one.object) for one in self.findings if one.object}))
+
+    def scope(self, *, several: bool) -> str:
+        """The clusters and objects of the group: `in eu-1, us-1: DaemonSet a/b, DaemonSet a/c`.
+        Empty for one finding, unless the report has `several` clusters.
+        """
+        if len(self.findings) == 1 and not several:
+            return ""
+        clusters = f"in {_names(self.clusters)}" if self.clusters else ""
+        objects = _names(self.objects) if len(self.objects) > 1 else ""
+        return ": ".join(filter(None, (clusters, objects)))
+
+
+def grouped(findings: Iterable[Finding]) -> list[FindingGroup]:
+    """The groups in the order of their first findings."""
+    groups: dict[object, list[Finding]] = {}
+    for one in findings:
+        place, fix = one.place, one.fix.words if one.fix else ""
+        key = (one.rule, one.severity, one.message, place, one.end, fix, one.other)
+        groups.setdefault(key, []).append(one)
+    return [FindingGroup(tuple(same)) for same in groups.values()]
+
+
+def by_rule(groups: Iterable[FindingGroup]) -> list[list[FindingGroup]]:
+    """The groups of each rule and severity, the most severe and most frequent first."""
+    rules: dict[tuple[int, str], list[FindingGroup]] = {}
+    for group in groups:
+        rules.setdefault((SEVERITY_ORDER[group.first.severity], group.first.rule), []).append(group)
+    order = sorted(rules.items(), key=lambda item: (item[0][0], -len(item[1]), item[0][1]))
+    return [same for _, same in order]
+
+
+def _names(names: Sequence[str]) -> str:
+    shown = names[:SHOWN_NAMES]
+    more = f" and {len(names) - len(shown)} more" if len(names) > len(shown) else ""
+    return ", ".join(shown) + more

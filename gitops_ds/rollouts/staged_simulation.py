@@ -25,12 +25,12 @@ from gitops_ds.apimachinery.rollouts import target_revisions
 from gitops_ds.daemonset.pod_changes import BURST
 from gitops_ds.daemonset.rollout_simulation import USUAL, RolloutPace
 from gitops_ds.model import names
+from gitops_ds.model.change import StagedPreview, StagePreview
 from gitops_ds.model.daemonset import DaemonSet, Owner, Phase, Pod
 from gitops_ds.model.decision import CreatePod, DeletePod, Observation, ReleasePod
 from gitops_ds.model.live import Node
 from gitops_ds.model.objects import DAEMONSET, Body
 from gitops_ds.model.rollouts.rollout_policy import Neighbours, RolloutPolicy, Stage
-from gitops_ds.model.rollouts.staged_preview import StagedPreview, StagePreview
 from gitops_ds.model.rollouts.staged_rollout import (
     RolloutRecord,
     RolloutTarget,

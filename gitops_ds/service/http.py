@@ -18,7 +18,7 @@ from gitops_ds.fleet import reporter
 from gitops_ds.model.events.base import Emit, Event
 from gitops_ds.model.sources.source_status import EFFECTS
 from gitops_ds.service.runnable import DeployerPart, Runnable
-from gitops_ds.settings.page import Readiness
+from gitops_ds.settings.listen import Readiness
 from gitops_ds.settings.service import Service
 
 if TYPE_CHECKING:

@@ -17,10 +17,10 @@ import msgspec
 from gitops_ds import errors
 from gitops_ds.controller.startup_taints import StartupTaints
 from gitops_ds.fleet.agents import Agent
-from gitops_ds.fleet.cluster_overview import ClusterRow
+from gitops_ds.fleet.cluster_reports import ClusterRow
 from gitops_ds.fleet.tracker import StatusTracker
 from gitops_ds.model.events.base import Event, WatchFailed
-from gitops_ds.model.events.cluster_waves import ReportsRead
+from gitops_ds.model.events.commits import ReportsRead
 from gitops_ds.model.events.deployer import GitTimed
 from gitops_ds.model.events.drift import DriftEvent
 from gitops_ds.model.events.startup_taints import NodeEvent
@@ -29,7 +29,7 @@ from gitops_ds.model.sources.bundle import Manifest, Pool
 from gitops_ds.model.sources.source_status import SourceStatus
 from gitops_ds.model.sources.source_tree import CommitInfo
 from gitops_ds.model.startup_taints import NodeWait
-from gitops_ds.settings.page import PageSettings
+from gitops_ds.settings.listen import PageSettings
 from gitops_ds.telemetry import log_lines
 from gitops_ds.web.page import access, routes
 from gitops_ds.web.page.access import AccessKind, PageGuard, PageToken

@@ -22,14 +22,13 @@ from typing import Final
 import msgspec
 
 from gitops_ds import errors
-from gitops_ds.checks.engine.cluster_context import ClusterContext
+from gitops_ds.checks.engine.contexts import ClusterContext
 from gitops_ds.deployer.templates.template_object import RenderedTemplates, TemplateObject
 from gitops_ds.deployer.templates.template_selector import TemplateSelector
 from gitops_ds.model.finding import Finding, Place, refusal
 from gitops_ds.model.objects import CommitId, short
-from gitops_ds.model.sources.allowed_renderers import TOGETHER
 from gitops_ds.model.sources.bundle import Bundle, ClusterFacts
-from gitops_ds.model.sources.repository_limits import MIB
+from gitops_ds.model.sources.repository_limits import MIB, TOGETHER
 from gitops_ds.model.values import replace
 from gitops_ds.pipeline import open_repository
 from gitops_ds.pipeline.prepare import Prepared

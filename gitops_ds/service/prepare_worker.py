@@ -19,14 +19,13 @@ from pathlib import Path
 import msgspec
 
 from gitops_ds import errors
-from gitops_ds.git import file_selection, object_reader
+from gitops_ds.git import object_reader, tree
 from gitops_ds.git.address import Address
 from gitops_ds.git.bare_repository import BareRepository
 from gitops_ds.model import progress
 from gitops_ds.model.objects import CommitId, Digest
-from gitops_ds.model.sources.allowed_renderers import AllowedRenderers
-from gitops_ds.model.sources.cached_results import CachedResults
-from gitops_ds.model.sources.repository_limits import RepositoryLimits
+from gitops_ds.model.sources.repository_limits import AllowedRenderers, RepositoryLimits
+from gitops_ds.model.sources.source_tree import CachedResults
 from gitops_ds.model.values import replace
 from gitops_ds.pipeline import open_repository, prepare
 from gitops_ds.pipeline.prepare import Prepared
@@ -85,7 +84,7 @@ def _measured(stretches: list[spans.EndedSpan], name: str, _: Mapping[str, str])
 def _prepared(job: Job) -> Prepared:
     bare = BareRepository(job.where, job.cache, job.limits, existing=True)
     try:
-        selection = file_selection.names_only if job.identity_only else file_selection.manifests
+        selection = tree.names_only if job.identity_only else tree.manifests
         snapshot = object_reader.snapshot(bare, job.commit, job.path, selection)
     finally:
         bare.close()

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from gitops_ds.fleet.cluster_overview import ClusterRow
+from gitops_ds.fleet.cluster_reports import ClusterRow
 from gitops_ds.fleet.tracker import StatusTracker
 from gitops_ds.model.sources.source_status import SourceStatus
 

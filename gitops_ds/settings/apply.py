@@ -13,11 +13,9 @@ from gitops_ds.errors import SettingsError
 from gitops_ds.model.duration import Duration
 from gitops_ds.model.skip_reasons import DriftPolicy
 from gitops_ds.model.values import replace
-from gitops_ds.plan.allow_list import AllowList
 from gitops_ds.plan.ignore_differences import IgnoreRule
-from gitops_ds.plan.impersonation import Impersonation
-from gitops_ds.plan.options import ApplyOptions
-from gitops_ds.plan.prune import Guards, Policy
+from gitops_ds.plan.options import ApplyOptions, Guards, Policy
+from gitops_ds.plan.permissions import AllowList, Impersonation
 from gitops_ds.settings.base import NonEmptyText, Ratio, SettingsGroup, default_duration, describe
 
 _NAME = r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?"

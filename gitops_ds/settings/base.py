@@ -1,16 +1,20 @@
-"""The base of every group of settings, and the decoding of documents into groups."""
+"""The base of every group of settings, the decoding of documents into groups, and the files that
+settings name.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import msgspec
 
-from gitops_ds.errors import SettingsError
+from gitops_ds import errors
 from gitops_ds.model import duration
 from gitops_ds.model.duration import Duration
-from gitops_ds.plan.prune import Limit
+from gitops_ds.plan.options import Limit
 
 NonEmptyText = Annotated[str, msgspec.Meta(min_length=1)]
 Positive = Annotated[int, msgspec.Meta(ge=1)]
@@ -70,8 +74,16 @@ def decode(kind: type[T], document: Mapping[str, Any]) -> T:
         # Not strict: JSON Schema's integers include 2.0.
         return msgspec.convert(document, kind, strict=False, dec_hook=_decode_value)
     except msgspec.ValidationError as error:
-        raise SettingsError(str(error)) from None
+        raise errors.SettingsError(str(error)) from None
 
 
 def _decode_value(kind: type[Any], value: Any) -> Any:
     return duration.seconds(value) if kind is Duration else kind(value)
+
+
+def read_file(name: str, file: str) -> bytes:
+    """The content of the file of a setting, such as one with a token. Raises SettingsError."""
+    try:
+        return Path(os.path.expandvars(file)).read_bytes()
+    except OSError as error:
+        raise errors.SettingsError(f"{name}: {file}: {error.strerror}") from None

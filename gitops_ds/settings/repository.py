@@ -10,7 +10,7 @@ import msgspec
 
 from gitops_ds.errors import SettingsError
 from gitops_ds.model.duration import Duration
-from gitops_ds.model.rollouts.stage_approval import Approver
+from gitops_ds.model.rollouts.staged_rollout import Approver
 from gitops_ds.model.sources.signatures import Mode
 from gitops_ds.settings.apply import RepositoryApplySettings
 from gitops_ds.settings.base import (
@@ -22,8 +22,8 @@ from gitops_ds.settings.base import (
     default_share,
     describe,
 )
+from gitops_ds.settings.listen import RepositoryWebhookSettings
 from gitops_ds.settings.notify import ForgeSettings
-from gitops_ds.settings.webhook import RepositoryWebhookSettings
 
 ApproverName = Annotated[str, msgspec.Meta(pattern=r"^[^\s,]+$")]
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -19,19 +20,60 @@ from gitops_ds.deployer.templates.template_selector import TemplateSelector
 from gitops_ds.errors import SettingsError
 from gitops_ds.model.decision import Powers
 from gitops_ds.model.duration import Duration
-from gitops_ds.model.sources import allowed_renderers
-from gitops_ds.model.sources.allowed_renderers import AllowedRenderers
+from gitops_ds.model.objects import CONFIG_MAP, SECRET
+from gitops_ds.model.sources import repository_limits
+from gitops_ds.model.sources.repository_limits import AllowedRenderers
 from gitops_ds.model.values import replace
 from gitops_ds.plan.options import ApplyOptions
 from gitops_ds.settings.apply import ApplySettings
-from gitops_ds.settings.base import SettingsGroup, decode, default_duration, describe
+from gitops_ds.settings.base import NonEmptyText, SettingsGroup, decode, default_duration, describe
+from gitops_ds.settings.listen import ListenSettings
 from gitops_ds.settings.metrics import MetricsSettings
 from gitops_ds.settings.notify import ReceiverSettings
-from gitops_ds.settings.page import PageSettings, Readiness
 from gitops_ds.settings.repository import RepositorySettings
 from gitops_ds.settings.startup_taints import StartupTaintSettings
-from gitops_ds.settings.templates import TemplateSettings
-from gitops_ds.settings.webhook import WebhookSettings
+
+
+class TemplateKind(StrEnum):
+    """A kind of objects with templates."""
+
+    CONFIG_MAP = "ConfigMap"
+    SECRET = "Secret"  # noqa: S105  the kind
+
+
+_RESOURCES = {TemplateKind.CONFIG_MAP: CONFIG_MAP, TemplateKind.SECRET: SECRET}
+
+
+class TemplateSettings(SettingsGroup, frozen=True):
+    """The ConfigMaps and Secrets with templates."""
+
+    selector: Annotated[
+        NonEmptyText, describe("The labels of objects that hold templates, as for kubectl -l.")
+    ] = TemplateSelector().selector
+    namespaces: Annotated[
+        tuple[NonEmptyText, ...],
+        describe('Their namespaces; "*" is every namespace. Default: that of the state.'),
+    ] = ()
+    kinds: Annotated[
+        tuple[TemplateKind, ...], msgspec.Meta(min_length=1), describe("Their kinds.")
+    ] = tuple(TemplateKind)
+    anywhere: Annotated[
+        bool,
+        describe(
+            "Whether a template may name objects of other namespaces than its own, and "
+            "cluster-scoped ones."
+        ),
+    ] = False
+
+    def chosen(self) -> TemplateSelector:
+        """The selection, without the service's namespace and the cluster's name."""
+        return TemplateSelector(
+            selector=self.selector,
+            namespaces=self.namespaces,
+            kinds=tuple(_RESOURCES[kind] for kind in self.kinds),
+            anywhere=self.anywhere,
+        )
+
 
 _LEASE = "gitops-ds"
 
@@ -127,34 +169,6 @@ class ControllerSettings(SettingsGroup, frozen=True):
             "controller itself if resources and host ports allow."
         ),
     ] = "scheduler"
-
-
-class ListenSettings(SettingsGroup, frozen=True):
-    """The addresses of the service and what it serves there; an empty address serves nothing."""
-
-    address: Annotated[
-        str,
-        msgspec.Meta(pattern="^.*:[0-9]+$"),
-        describe("HOST:PORT of /healthz, /readyz, /metrics, the page and webhooks. Default: none."),
-    ] = ""
-    probes: Annotated[
-        str,
-        msgspec.Meta(pattern="^.*:[0-9]+$"),
-        describe("HOST:PORT of only the probes; `address` serves them as well."),
-    ] = ""
-    readiness: Annotated[
-        Readiness,
-        describe(
-            "When /readyz answers 200: after the first reconciliation, or only while the newest "
-            "commit of each repository is applied."
-        ),
-    ] = Readiness.STARTED
-    page: Annotated[PageSettings, describe("The page: what runs where and why.")] = msgspec.field(
-        default_factory=lambda: PageSettings(enabled=None)
-    )
-    webhook: Annotated[WebhookSettings, describe("Webhooks that trigger a poll.")] = msgspec.field(
-        default_factory=WebhookSettings
-    )
 
 
 class HealthSettings(SettingsGroup, frozen=True):
@@ -258,7 +272,7 @@ class Service(SettingsFile, frozen=True, kw_only=True):
     def allowed(self) -> AllowedRenderers:
         """The programs that may render the files of a commit."""
         return replace(
-            allowed_renderers.parse(self.render.allow), seconds=float(self.render.timeout)
+            repository_limits.parse_allowed(self.render.allow), seconds=float(self.render.timeout)
         )
 
     @property

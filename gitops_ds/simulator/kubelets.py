@@ -18,9 +18,9 @@ from typing import Any
 import msgspec
 
 from gitops_ds.apimachinery import timestamps
-from gitops_ds.model.backoff import Backoff
 from gitops_ds.model.cluster import EventType
 from gitops_ds.model.objects import POD, Body
+from gitops_ds.model.rate_limits import Backoff
 from gitops_ds.simulator import conditions
 from gitops_ds.simulator.registry_strategy import DeleteOptions
 from gitops_ds.simulator.server import Server

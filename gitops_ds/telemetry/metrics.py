@@ -15,10 +15,9 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from gitops_ds.model.agent_status import AgentStatus
 from gitops_ds.model.events.base import Event
 from gitops_ds.model.events.definition import Sample
-from gitops_ds.model.health import NodeCounts
+from gitops_ds.model.health import AgentStatus, NodeCounts
 from gitops_ds.model.sources.source_status import Condition, SourceStatus
 
 AGENTS = 2000  # at most

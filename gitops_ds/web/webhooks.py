@@ -15,10 +15,10 @@ import msgspec
 import orjson
 from aiohttp import web
 
-from gitops_ds.model.control_requests import Push
+from gitops_ds.model.deployer_state import Push
 from gitops_ds.model.events.base import Emit
 from gitops_ds.model.events.requests import WebhookReceived, WebhookResult
-from gitops_ds.model.token_bucket import TokenBucket
+from gitops_ds.model.rate_limits import TokenBucket
 from gitops_ds.web import webhook_payloads
 
 MAX_BYTES = 1 << 20

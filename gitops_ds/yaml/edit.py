@@ -18,15 +18,12 @@ import msgspec
 from ruamel.yaml.error import YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, SequenceNode
 
-from gitops_ds.model.objects import Path
+from gitops_ds.model.objects import MISSING, Path, value_at
 from gitops_ds.yaml import (
     nodes,
     parser,
     splice,
     style,
-)
-from gitops_ds.yaml import (
-    path as yaml_path,
 )
 from gitops_ds.yaml.splice import Splice
 
@@ -74,11 +71,7 @@ def changed(value: Any, edits: Sequence[Edit]) -> Any:
     """
     made = copy.deepcopy(value)
     for edit in _in_order(edits):
-        if (
-            edit.value is not None
-            or edit.key
-            or yaml_path.at(made, edit.path) is not yaml_path.MISSING
-        ):
+        if edit.value is not None or edit.key or value_at(made, edit.path) is not MISSING:
             _put(made, edit)
     return made
 

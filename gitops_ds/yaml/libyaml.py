@@ -22,7 +22,7 @@ from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from gitops_ds.model.finding import Finding, Fix, Mend, Place, Severity, refusal
 from gitops_ds.model.objects import Path
 from gitops_ds.model.values import replace
-from gitops_ds.yaml import nodes, scalars, syntax_errors
+from gitops_ds.yaml import nodes, scalars
 from gitops_ds.yaml.documents import Document, Parsed
 from gitops_ds.yaml.nodes import MAX_DEPTH, MAX_NODES
 
@@ -31,7 +31,6 @@ MAX_BYTES: Final = 10 * 1024 * 1024
 # each value takes a byte.
 _ALIASED, _ALIASED_AT_LEAST = 10, 10_000
 
-SYNTAX: Final = syntax_errors.RULE
 DUPLICATE: Final = "DS002"
 AMBIGUOUS: Final = "DS007"
 
@@ -45,7 +44,7 @@ def read(file: str, data: bytes) -> Parsed:
             (),
             (
                 refusal(
-                    SYNTAX,
+                    nodes.SYNTAX,
                     f"the file has {len(data):,} bytes: the limit is {MAX_BYTES:,}",
                     Place(file),
                 ),
@@ -53,11 +52,11 @@ def read(file: str, data: bytes) -> Parsed:
         )
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
         return Parsed(
-            (), (refusal(SYNTAX, "the file is UTF-16: save it as UTF-8", Place(file, 1, 1)),)
+            (), (refusal(nodes.SYNTAX, "the file is UTF-16: save it as UTF-8", Place(file, 1, 1)),)
         )
     if data.startswith(b"\xef\xbb\xbf"):
         mark = "the file starts with a byte order mark, which some tools reject: remove it"
-        build.findings.append(Finding(SYNTAX, Severity.WARNING, mark, Place(file, 1, 1)))
+        build.findings.append(Finding(nodes.SYNTAX, Severity.WARNING, mark, Place(file, 1, 1)))
     try:
         for index, node in enumerate(nodes.compose(data)):
             value = build.document(node)
@@ -65,11 +64,11 @@ def read(file: str, data: bytes) -> Parsed:
             if value is not None:
                 documents.append(Document(index, value))
     except nodes.LimitPassed as limit:
-        build.refuse(SYNTAX, limit.what, limit.node)
+        build.refuse(nodes.SYNTAX, limit.what, limit.node)
     except YAMLError as error:
         if not documents and (value := _long_keyed_json(data)) is not None:
             return Parsed((Document(0, value),), tuple(build.findings))
-        build.findings.append(syntax_errors.finding(file, data, error))
+        build.findings.append(nodes.finding_of_error(file, data, error))
     return Parsed(tuple(documents), tuple(build.findings))
 
 
@@ -185,14 +184,16 @@ class _Build:
 
     def key(self, node: Node) -> str | None:
         if not isinstance(node, ScalarNode):
-            self.refuse(SYNTAX, "a key must be a string, not a list or a mapping", node)
+            self.refuse(nodes.SYNTAX, "a key must be a string, not a list or a mapping", node)
             return None
         text: str = node.value
         if node.ctag is not nodes.PLAIN:
             return text
         name = scalars.key(text)
         if name is None:
-            self.refuse(SYNTAX, f"the key {text or '(empty)'} is not a string: quote it", node)
+            self.refuse(
+                nodes.SYNTAX, f"the key {text or '(empty)'} is not a string: quote it", node
+            )
         elif name != text:
             self.warn(
                 f'the key {text} is "{name}" in kubectl and differs in other YAML parsers: '
@@ -208,7 +209,7 @@ class _Build:
         value = scalars.read(text)
         if isinstance(value, float) and not math.isfinite(value):
             self.refuse(
-                SYNTAX,
+                nodes.SYNTAX,
                 f'{text} is not a valid JSON number: write "{text}" for a string',
                 node,
             )
@@ -229,8 +230,8 @@ class _Build:
         kinds = {nodes.QUOTED: ScalarNode, nodes.MAPPING: MappingNode, nodes.SEQUENCE: SequenceNode}
         if tag is None or not isinstance(node, kinds[tag]):
             self.refuse(
-                SYNTAX,
-                f"the tag {syntax_errors.shorten(str(node.tag))} is not supported: "
+                nodes.SYNTAX,
+                f"the tag {nodes.shorten(str(node.tag))} is not supported: "
                 "use !!str, !!map or !!seq",
                 node,
             )
@@ -250,7 +251,7 @@ class _Build:
         if node.ctag is not nodes.SEQUENCE or any(
             item.ctag is not nodes.MAPPING for item in node.value
         ):
-            self.refuse(SYNTAX, "<< must be a mapping or a list of mappings", node)
+            self.refuse(nodes.SYNTAX, "<< must be a mapping or a list of mappings", node)
             return {}
         self.spend(node, len(node.value), depth)
         result: dict[str, Any] = {}
@@ -262,8 +263,7 @@ class _Build:
         first = next(k for k, _ in node.value if isinstance(k, ScalarNode) and _key_text(k) == key)
         self.refuse(
             DUPLICATE,
-            f'duplicate key "{syntax_errors.shorten(key)}"; the first is at '
-            f"{_at(self.file, first)}",
+            f'duplicate key "{nodes.shorten(key)}"; the first is at {_at(self.file, first)}',
             again,
         )
 

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from gitops_ds.apimachinery import node_eligibility, node_pools
 from gitops_ds.apimachinery.node_eligibility import Placement
-from gitops_ds.model.cluster_nodes import Census
-from gitops_ds.model.live import Live, Node, Taint
+from gitops_ds.model.live import Census, Live, Node, Taint
 from gitops_ds.model.sources.bundle import ClusterFacts, Pool, Requirement
 
 GENERAL = Pool(

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gitops_ds.apimachinery import kubernetes_versions
-from gitops_ds.checks.schema import error_messages, fastcheck, kubernetes
+from gitops_ds.checks.schema import error_messages, fastcheck, manifests
 from gitops_ds.yaml import parser
 from tests import profiles
 
@@ -22,7 +22,7 @@ BODIES = [
     for path in sorted(Path(__file__).parent.glob("cases/*/input.yaml"))
     for one in parser.read(path.name, path.read_bytes()).documents
     if f"{one.value['apiVersion']}/{one.value['kind']}"
-    in kubernetes.schemas(kubernetes_versions.NEWEST).kinds
+    in manifests.schemas_of(kubernetes_versions.NEWEST).kinds
 ]
 RIGHT = (
     parser.read("right", (Path(__file__).parent / "cases/right/input.yaml").read_bytes())
@@ -105,7 +105,7 @@ def mutated(draw: st.DrawFn) -> Any:
 
 
 def agree(body: Any) -> tuple[bool, bool]:
-    schemas = kubernetes.schemas(kubernetes_versions.NEWEST)
+    schemas = manifests.schemas_of(kubernetes_versions.NEWEST)
     name = schemas.kinds[f"{body['apiVersion']}/{body['kind']}"]
     return schemas.passes(body["apiVersion"], body["kind"], body), error_messages.validator(
         schemas.definitions, name
@@ -130,7 +130,7 @@ def test_a_keyword_without_a_closure_is_an_error_at_once() -> None:
 
 @pytest.mark.parametrize("version", kubernetes_versions.VERSIONS)
 def test_every_definition_of_every_version_compiles(version: str) -> None:
-    schemas = kubernetes.schemas(version)
+    schemas = manifests.schemas_of(version)
     for name in schemas.definitions:
         schemas.checks.of(name)
     assert "apps/v1/DaemonSet" in schemas.kinds

@@ -9,8 +9,7 @@ from typing import Final
 import orjson
 import pytest
 
-from gitops_ds.checks import rule_pages
-from gitops_ds.checks.engine import rule_table
+from gitops_ds.checks.engine import catalogue, rule_table
 from gitops_ds.checks.schema import manifests
 from gitops_ds.model.finding import Finding
 from tests.checks import test_node_pages
@@ -59,7 +58,7 @@ def found(rule: str, example: str) -> tuple[Finding, ...] | list[Finding]:
 
 @pytest.mark.parametrize("rule", sorted(NARROW | WIDE))
 def test_a_rule_brings_the_fixes_that_it_should(rule: str) -> None:
-    page = rule_pages.of(rule)
+    page = catalogue.page_of(rule)
     assert page is not None
     fixes = [
         one.fix

@@ -1,5 +1,5 @@
-"""Every rule has a page, and the page is true: the rule finds what it calls wrong, and nothing in
-what it calls right.
+"""The pages of rules about one object and about a file are true: the rule finds what its page calls
+wrong, and nothing in what it calls right.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from gitops_ds.apimachinery import kubernetes_versions
-from gitops_ds.checks import rule_pages
 from gitops_ds.checks.engine import catalogue, rule_table
 from gitops_ds.checks.engine.rule import Violation
 from gitops_ds.checks.schema import manifests
@@ -126,12 +125,8 @@ def test_no_rule_has_anything_against_the_manifest_that_the_examples_are_parts_o
 def test_a_rule_finds_what_its_page_calls_wrong_and_nothing_in_what_it_calls_right(
     rule: str,
 ) -> None:
-    page = rule_pages.of(rule)
-    assert page is not None, f"gitops_ds/checks/pages/{rule}.md is missing"
-    assert page.text.startswith(f"# {rule}: ")
-    assert page.sources
-    assert page.wrong
-    assert len(page.right) >= 2
+    page = catalogue.page_of(rule)
+    assert page is not None
     described = []
     for number, example in enumerate(page.wrong, 1):
         hits = found(rule, example)
@@ -143,6 +138,27 @@ def test_a_rule_finds_what_its_page_calls_wrong_and_nothing_in_what_it_calls_rig
         goldens.check(ADVICE / f"{rule}.txt", "".join(described))
     for example in page.right:
         assert not found(rule, example), f"found in:\n{example}"
+
+
+def of_file(example: str) -> set[str]:
+    """The rules with a violation in a file; a part of a DaemonSet is merged into the good one."""
+    file = parser.read("page", example.encode())
+    rules = {finding.rule for finding in file.findings}
+    for one in file.documents:
+        body = one.value if "kind" in one.value else over(parsed(GOOD), one.value)
+        rules |= {error.rule for error in manifests.check(body, BOTH) if error.refused}
+    return rules
+
+
+BOTH = (kubernetes_versions.OLDEST, kubernetes_versions.NEWEST)
+
+
+@pytest.mark.parametrize("rule", [rule.id for rule in manifests.RULES])
+def test_a_rule_about_files_finds_what_its_page_calls_wrong_and_nothing_else(rule: str) -> None:
+    page = catalogue.page_of(rule)
+    assert page is not None
+    assert [example for example in page.wrong if rule not in of_file(example)] == []
+    assert [of_file(example) for example in page.right] == [set()] * len(page.right)
 
 
 def test_the_list_of_rules_is_the_table() -> None:

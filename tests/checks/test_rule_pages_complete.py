@@ -14,13 +14,13 @@ import pytest
 from click.testing import CliRunner
 
 from gitops_ds import cli
-from gitops_ds.checks import rule_pages
 from gitops_ds.checks.engine import catalogue
 from gitops_ds.pipeline import prepare
 from tests.plan import world
 
 SOURCES = Path(catalogue.__file__).parents[1]
 RETIRED = {"DS807"}  # a number is not used again
+OF_THE_CHECK = ("DS902", "DS903", "DS904")  # about suppressions and rules, without examples
 FAMILIES = {0: 17, 100: 8, 200: 12, 300: 25, 400: 21, 500: 16, 600: 9, 700: 10, 800: 8, 900: 4}
 PARAMETERS = orjson.dumps(
     {"type": "object", "properties": {"version": {"type": "string"}, "more": {"type": "string"}}}
@@ -61,10 +61,16 @@ def test_a_rule_is_explained_under_the_summary_of_its_row_where_it_has_one(rule:
     assert title.startswith(f"# {rule}: ")
     summaries = [row.summary for row in catalogue.rows() if row.id == rule]
     assert len(summaries) > 1 or title == f"# {rule}: {summaries[0]}"
+    page = catalogue.page_of(rule)
+    assert page is not None
+    if rule not in OF_THE_CHECK:
+        assert page.sources
+        assert page.wrong
+        assert len(page.right) >= 2
 
 
 def test_no_page_describes_a_removed_rule() -> None:
-    there = {file.stem for file in Path(rule_pages.__file__).with_name("pages").iterdir()}
+    there = {file.stem for file in (SOURCES / "pages").iterdir()}
     assert there == {row.id for row in catalogue.rows()}
 
 

@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 import orjson
 import pytest
 
-from gitops_ds.commands.check import suppress
+from gitops_ds.commands.check import shown_findings
 from gitops_ds.commands.check.model import CheckResult
 from gitops_ds.errors import UsageError
 from gitops_ds.model.sources.source_tree import SourceTree
@@ -73,18 +73,20 @@ def checked(files: dict[str, str], clusters: tuple[str, ...] = ()) -> CheckResul
 
 
 def left(result: CheckResult, **options: frozenset[str]) -> list[str]:
-    return sorted(finding.rule for finding in suppress.without(result, TODAY, **options).findings)
+    return sorted(
+        finding.rule for finding in shown_findings.without(result, TODAY, **options).findings
+    )
 
 
 def messages(result: CheckResult) -> list[str]:
-    remaining = suppress.without(result, TODAY).findings
+    remaining = shown_findings.without(result, TODAY).findings
     return [f"{one.place}: {one.message}" for one in remaining if one.rule.startswith("DS90")]
 
 
 def test_without_a_suppression_every_finding_is_reported() -> None:
     result = checked({"a.yaml": agent()})
     assert left(result) == BOTH
-    assert suppress.without(result, TODAY).suppressed == ()
+    assert shown_findings.without(result, TODAY).suppressed == ()
 
 
 @pytest.mark.parametrize(
@@ -190,7 +192,7 @@ def test_an_annotation_that_one_cluster_has_is_for_that_cluster() -> None:
 """
     agents = {"agents/agent/daemonset.yaml": agent(), "agents/agent/patches/production.yaml": patch}
     result = checked({"gitops-ds.yaml": "version: v1\n", **agents, **CLUSTERS})
-    remaining = suppress.without(result, TODAY).findings
+    remaining = shown_findings.without(result, TODAY).findings
     assert sorted((one.rule, one.cluster) for one in remaining) == [
         ("DS502", "eu-2"),
         ("DS504", "eu-1"),
@@ -218,7 +220,9 @@ def test_unused_suppressions_are_reported_only_by_a_complete_check() -> None:
 
 
 def test_a_suppressed_finding_is_kept_with_its_reason() -> None:
-    kept = suppress.without(checked({"a.yaml": agent("DS502=it listens there")}), TODAY).suppressed
+    kept = shown_findings.without(
+        checked({"a.yaml": agent("DS502=it listens there")}), TODAY
+    ).suppressed
     assert [(finding.rule, reason) for finding, reason in kept] == [("DS502", "it listens there")]
 
 
@@ -239,10 +243,10 @@ def test_a_baseline_matches_a_finding_on_another_line(tmp_path: Path) -> None:
             {"findings": [{"fingerprint": one} for one in report.fingerprints(before.findings)]}
         )
     )
-    names = suppress.read_baseline(str(file))
+    names = shown_findings.read_baseline(str(file))
     moved = checked({"a.yaml": "# a new first line\n\n" + agent(more="hostIPC: true")})
     assert left(moved, baseline=names) == ["DS504"]
-    (remaining,) = suppress.without(moved, TODAY, names).findings
+    (remaining,) = shown_findings.without(moved, TODAY, names).findings
     assert "hostIPC" in remaining.message
 
 
@@ -253,9 +257,9 @@ def test_a_file_that_is_not_a_report_is_not_a_baseline(tmp_path: Path, text: str
     file = tmp_path / "other.json"
     file.write_text(text)
     with pytest.raises(UsageError, match="not a report"):
-        suppress.read_baseline(str(file))
+        shown_findings.read_baseline(str(file))
     with pytest.raises(UsageError, match="No such file"):
-        suppress.read_baseline(str(tmp_path / "missing.json"))
+        shown_findings.read_baseline(str(tmp_path / "missing.json"))
 
 
 def test_suppressions_are_read_only_from_files_of_the_repository() -> None:

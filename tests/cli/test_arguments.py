@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from gitops_ds import cli
-from gitops_ds.cli.parameters import arguments
+from gitops_ds.cli.parameters import options
 
 
 def commands() -> Iterator[tuple[str, click.Command]]:
@@ -63,7 +63,7 @@ def test_a_field_allows_none_if_its_parameter_does(name: str) -> None:
 
 def test_a_command_gets_its_parameters_as_one_object() -> None:
     @dataclasses.dataclass(frozen=True, kw_only=True)
-    class SampleArgs(arguments.CommonArgs):
+    class SampleArgs(options.CommonArgs):
         name: str
 
     seen = []
@@ -72,7 +72,7 @@ def test_a_command_gets_its_parameters_as_one_object() -> None:
     @click.argument("name")
     @click.option("-v", "--verbose", count=True)
     @click.option("-q", "--quiet", is_flag=True)
-    @arguments.typed(SampleArgs)
+    @options.typed(SampleArgs)
     def sample(args: SampleArgs) -> int:
         """Prints nothing."""
         seen.append(args)

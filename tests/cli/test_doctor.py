@@ -14,8 +14,8 @@ import pytest
 
 from gitops_ds import simulator
 from gitops_ds.apimachinery import timestamps
+from gitops_ds.commands.doctor import repositories
 from gitops_ds.commands.doctor import service as doctor_service
-from gitops_ds.commands.doctor import signing_keys
 from gitops_ds.commands.doctor.result import CheckVerdict, Line
 from gitops_ds.model.objects import LEASE, NAMESPACE
 from gitops_ds.settings import service
@@ -253,7 +253,7 @@ def test_keys_whose_signatures_count_are_looked_at(
     (tmp_path / "signers").write_text(text)
     verify = {"mode": "head", "allowedSignersFile": str(tmp_path / "signers")}
     settings = decode(RepositorySettings, {"url": "https://git.example.com/a", "verify": verify})
-    lines = asyncio.run(signing_keys.lines(settings, "https://git.example.com/a", 1.8e9))
+    lines = asyncio.run(repositories.key_lines(settings, "https://git.example.com/a", 1.8e9))
     assert lines[0].verdict is verdict
     assert words in lines[0].message
     assert KEY not in "".join(map(str, lines))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from pathlib import Path
 
-from gitops_ds.cli.repository import check
+from gitops_ds.cli import check
 from gitops_ds.model import progress
 from tests.cluster import program
 from tests.plan.world import daemonset

@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.checks import rule_pages
-from gitops_ds.checks.engine import rule_table
+from gitops_ds.checks.engine import catalogue, rule_table
 from gitops_ds.commands.check import autofix, run
 from gitops_ds.commands.check.model import CheckInput, CheckOptions, CheckResult
 from gitops_ds.model.finding import Finding
@@ -28,7 +27,7 @@ TOLD_BY_SCHEMAS = ("DS003", "DS004", "DS008")
 PAGES = {
     rule: page
     for rule in sorted({*TOLD_BY_SCHEMAS, *(rule.id for rule in rule_table.RULES)})
-    if (page := rule_pages.of(rule))
+    if (page := catalogue.page_of(rule))
 }
 EXAMPLES = [(rule, number) for rule, page in PAGES.items() for number in range(len(page.wrong))]
 
@@ -79,7 +78,7 @@ def test_a_fix_holds(rule: str, number: int, unsafe: bool) -> None:
 WIDE_PAGES = {
     rule: page
     for rule in test_node_pages.RULES
-    if rule not in test_node_pages.ELSEWHERE and (page := rule_pages.of(rule))
+    if rule not in test_node_pages.ELSEWHERE and (page := catalogue.page_of(rule))
 }
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from gitops_ds import errors
-from gitops_ds.commands import service_requests, trace
+from gitops_ds.commands import history, service_requests
 from gitops_ds.model.events import requests
 from gitops_ds.model.objects import CommitId
 from gitops_ds.model.values import replace
@@ -52,7 +52,7 @@ def test_the_advice_for_a_repository_without_a_commit_is_to_commit(tmp_path: Pat
 )
 def test_a_trace_without_a_result_names_the_requested_kind(kind: str, words: str) -> None:
     with pytest.raises(errors.NoMatch, match=f"no pod of a DaemonSet in namespace y {words}"):
-        trace.found((), kind, "x", "y")
+        history.found((), kind, "x", "y")
 
 
 @pytest.mark.sampled

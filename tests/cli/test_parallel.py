@@ -17,8 +17,7 @@ import pytest
 
 from gitops_ds.commands.check import parallel, run
 from gitops_ds.commands.check.model import CheckInput, CheckOptions, CheckResult
-from gitops_ds.model.sources.cached_results import CachedResults
-from gitops_ds.model.sources.source_tree import SourceTree
+from gitops_ds.model.sources.source_tree import CachedResults, SourceTree
 from gitops_ds.model.values import replace
 from tests.checks.test_rule_pages import GOOD
 

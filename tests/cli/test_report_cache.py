@@ -11,9 +11,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from gitops_ds import cli
-from gitops_ds.commands.check import report_cache, result_cache
-from gitops_ds.commands.check.report_cache import CachedReport
-from gitops_ds.commands.check.result_cache import ResultCache
+from gitops_ds.commands.check import result_cache
+from gitops_ds.commands.check.result_cache import CachedReport, ResultCache
 from gitops_ds.model.finding import Finding, Fix, Mend, Place, Severity
 from gitops_ds.model.objects import Key, ListMember
 from gitops_ds.model.sources.source_tree import SourceTree
@@ -202,5 +201,5 @@ def test_an_unchanged_repository_is_not_judged_again_and_a_changed_one_is(desk: 
 
 def test_the_version_of_a_report_covers_packages_that_exist() -> None:
     packages = Path(cli.__file__).parents[1]
-    for name in (*report_cache._PACKAGES, *result_cache._JUDGES):
+    for name in (*result_cache._REPORT_JUDGES, *result_cache._JUDGES):
         assert (packages / name).is_dir(), name

@@ -21,8 +21,7 @@ from gitops_ds.checks.engine import check as validation
 from gitops_ds.commands.check import run as check_run
 from gitops_ds.commands.check.model import CheckInput, CheckOptions, CheckResult
 from gitops_ds.commands.check.result_cache import ResultCache
-from gitops_ds.model.sources.cached_results import NOTHING, CachedResults
-from gitops_ds.model.sources.source_tree import SourceTree
+from gitops_ds.model.sources.source_tree import NO_RESULTS, CachedResults, SourceTree
 from gitops_ds.model.values import replace
 from gitops_ds.render import parsed_objects
 from gitops_ds.yaml import parser
@@ -37,7 +36,7 @@ SETTINGS = PurePosixPath("gitops-ds.yaml")
 
 
 def judged(
-    snapshot: SourceTree, known: CachedResults = NOTHING, namespace: str = ""
+    snapshot: SourceTree, known: CachedResults = NO_RESULTS, namespace: str = ""
 ) -> CheckResult:
     return check_run.of(
         CheckInput(replace(snapshot, cached=known), None, {}),
@@ -45,7 +44,7 @@ def judged(
     )
 
 
-def learnt(checked: CheckResult, known: CachedResults = NOTHING) -> CachedResults:
+def learnt(checked: CheckResult, known: CachedResults = NO_RESULTS) -> CachedResults:
     """What the next run finds in the cache."""
     with tempfile.TemporaryDirectory() as directory:
         memory = ResultCache(Path(directory) / "checks", "name", b"secret", few=0)
@@ -116,7 +115,7 @@ def test_what_is_remembered_changes_no_result(name: str) -> None:
     assert known.files
     assert outcome(judged(snapshot, known)) == outcome(cold)
     assert outcome(judged(snapshot, known, "elsewhere")) == outcome(
-        judged(snapshot, NOTHING, "elsewhere")
+        judged(snapshot, NO_RESULTS, "elsewhere")
     )
 
 
@@ -243,24 +242,24 @@ def test_unused_entries_are_removed(tmp_path: Path) -> None:
         lambda file: file.write_bytes(file.read_bytes().replace(b"agent-1", b"agent-9")),
         lambda file: file.parent.chmod(0o777),
         lambda file: ResultCache(file.parent, file.name, b"another", few=0).save(
-            NOTHING, judged(fleet_of(3))
+            NO_RESULTS, judged(fleet_of(3))
         ),
     ],
     ids=["empty", "cut", "changed", "open to all", "by another"],
 )
 def test_what_may_be_wrong_is_not_believed(tmp_path: Path, harm: Callable[[Path], object]) -> None:
     memory = ResultCache(tmp_path / "checks", "name", b"secret", few=0)
-    memory.save(NOTHING, judged(fleet_of(3)))
-    assert memory.load() is not NOTHING
+    memory.save(NO_RESULTS, judged(fleet_of(3)))
+    assert memory.load() is not NO_RESULTS
     harm(tmp_path / "checks" / "name")
-    assert memory.load() is NOTHING
+    assert memory.load() is NO_RESULTS
 
 
 def test_an_entry_under_another_name_is_not_believed(tmp_path: Path) -> None:
     memory = ResultCache(tmp_path / "checks", "name", b"secret", few=0)
-    memory.save(NOTHING, judged(fleet_of(3)))
+    memory.save(NO_RESULTS, judged(fleet_of(3)))
     (tmp_path / "checks" / "name").rename(tmp_path / "checks" / "other")
-    assert replace(memory, name="other").load() is NOTHING
+    assert replace(memory, name="other").load() is NO_RESULTS
 
 
 def run(home: Path, *arguments: str | Path, **more: str) -> tuple[int, object]:

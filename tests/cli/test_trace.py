@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gitops_ds import errors
-from gitops_ds.commands import trace
+from gitops_ds.commands import history
 from gitops_ds.commands.commits import git_commit
 from gitops_ds.commands.commits import restart as commands_restart
 from gitops_ds.pipeline import open_repository
@@ -39,13 +39,13 @@ spec:
     ],
 )
 def test_what_is_traced_is_written_as_kubectl_writes_it(text: str, means: tuple[str, str]) -> None:
-    assert trace.parse_target(text) == means
+    assert history.parse_target(text) == means
 
 
 @pytest.mark.parametrize("text", ["agent", "deployment/agent", "pod/", "/agent"])
 def test_anything_else_is_refused_with_what_to_write(text: str) -> None:
     with pytest.raises(errors.UsageError, match="write pod/NAME, node/NAME, ds/NAME or commit/SHA"):
-        trace.parse_target(text)
+        history.parse_target(text)
 
 
 def repository(directory: Path, files: dict[str, str]) -> open_repository.RepositoryRef:

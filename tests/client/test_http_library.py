@@ -43,7 +43,7 @@ print(json.dumps(counts))
 """
 REQUESTS = """
 import asyncio, json, pathlib, ssl, sys
-from gitops_ds.forges.access import ForgeAccess, ForgeToken
+from gitops_ds.forges.forge_access import ForgeAccess, ForgeToken
 from gitops_ds.forges.client import Forge
 from gitops_ds.forges.contract import ForgeKind
 from gitops_ds.service.notifications import sender

@@ -8,7 +8,6 @@ import json
 from typing import Any
 
 from gitops_ds.commands import cluster_snapshot
-from gitops_ds.commands.check import live_cluster
 from gitops_ds.model.objects import Digest, key_of
 from gitops_ds.model.sources.bundle import Bundle, ClusterFacts, Manifest, Origin, Pointer
 from gitops_ds.plan import base_diff
@@ -55,7 +54,7 @@ def agent(password: str) -> dict[str, Any]:
 
 
 def test_a_published_node_has_only_the_fields_that_checks_use() -> None:
-    (published,) = live_cluster.published([node("db-master")])["items"]
+    (published,) = cluster_snapshot.published([node("db-master")])["items"]
     assert published == {
         "apiVersion": "v1",
         "kind": "Node",
@@ -79,27 +78,27 @@ def test_a_published_node_has_only_the_fields_that_checks_use() -> None:
 
 
 def test_values_with_a_secrets_name_are_hidden() -> None:
-    assert "hunter2" not in json.dumps(live_cluster.published([agent("hunter2")]))
+    assert "hunter2" not in json.dumps(cluster_snapshot.published([agent("hunter2")]))
 
 
 def test_a_hidden_value_is_not_drift() -> None:
     body = agent("hunter2")
     base = Manifest(key_of(body), body, Digest("digest"), Origin(Pointer("agent.yaml", 0, ())))
     bundle = Bundle(commit=None, cluster=ClusterFacts(), manifests={base.key: base})
-    live = cluster_snapshot.assemble(live_cluster.published([body])["items"])
+    live = cluster_snapshot.assemble(cluster_snapshot.published([body])["items"])
     assert base_diff.drift(bundle, live) == {}
     other = agent("hunter2")
     other["spec"]["template"]["spec"]["containers"][0]["image"] = (
         "registry.example.com/agent:by-hand"
     )
-    elsewhere = cluster_snapshot.assemble(live_cluster.published([other])["items"])
+    elsewhere = cluster_snapshot.assemble(cluster_snapshot.published([other])["items"])
     assert [one.old for one in base_diff.drift(bundle, elsewhere)[base.key]] == [
         "registry.example.com/agent:by-hand"
     ]
 
 
 def test_hashed_names_are_equal_everywhere_and_depend_on_the_uid() -> None:
-    document = live_cluster.published([node("db-master"), agent("x")], hash_names=True)
+    document = cluster_snapshot.published([node("db-master"), agent("x")], hash_names=True)
     assert "db-master" not in json.dumps(document)
     assert UID not in json.dumps(document)
     there, fleet = document["items"][1], document["items"][0]
@@ -108,9 +107,11 @@ def test_hashed_names_are_equal_everywhere_and_depend_on_the_uid() -> None:
     assert fleet["spec"]["template"]["spec"]["nodeSelector"]["kubernetes.io/hostname"] == name
     other = node("db-master")
     other["metadata"]["uid"] = "another"
-    assert live_cluster.published([other], hash_names=True)["items"][0]["metadata"]["name"] != name
+    assert (
+        cluster_snapshot.published([other], hash_names=True)["items"][0]["metadata"]["name"] != name
+    )
 
 
 def test_the_same_cluster_gives_the_same_bytes_in_any_order_of_the_list() -> None:
     bodies = [node("b"), agent("x"), node("a")]
-    assert live_cluster.published(bodies) == live_cluster.published(bodies[::-1])
+    assert cluster_snapshot.published(bodies) == cluster_snapshot.published(bodies[::-1])

@@ -11,8 +11,7 @@ from gitops_ds.model.decision import Powers
 from gitops_ds.model.health import HealthState
 from gitops_ds.simulator import PodFault, Trouble
 from tests.deployer import rollout_scene
-from tests.deployer.rollout_scene import NODES, Scene, both
-from tests.deployer.test_rollout_faults import spoil
+from tests.deployer.rollout_scene import NODES, Scene, both, spoil
 
 play = rollout_scene.play
 

@@ -14,7 +14,7 @@ from gitops_ds.apimachinery import pods
 from gitops_ds.controller.controller import Controller
 from gitops_ds.model.change import Operation
 from gitops_ds.model.decision import Powers
-from gitops_ds.model.impact import NodeImpact
+from gitops_ds.model.live import NodeImpact
 from gitops_ds.model.objects import NODE, POD
 from gitops_ds.simulator import virtual_time
 from tests import profiles

@@ -11,8 +11,7 @@ from gitops_ds.daemonset import preview
 from gitops_ds.model import names
 from gitops_ds.model.daemonset import Pod
 from gitops_ds.model.decision import Observation
-from gitops_ds.model.impact import JoinTime
-from gitops_ds.model.live import Node
+from gitops_ds.model.live import JoinTime, Node
 from tests.daemonset.world import START, daemonset
 
 

@@ -13,9 +13,9 @@ from tests import profiles
 
 def test_a_key_added_twice_is_taken_once_at_the_earlier_time() -> None:
     queue: WorkQueue[str] = WorkQueue()
-    queue.add("a", 5.0)
-    queue.add("a", 2.0)
-    queue.add("a", 9.0)
+    assert queue.add("a", 5.0)
+    assert queue.add("a", 2.0)
+    assert not queue.add("a", 9.0), "it cannot be taken earlier than before"
     assert (queue.next_due(), queue.take(1.9)) == (2.0, None)
     assert queue.take(2.0) == "a"
     queue.done("a", 2.0)

@@ -20,6 +20,7 @@ from gitops_ds.controller.rollouts import Rollouts
 from gitops_ds.deployer.loop import Loop
 from gitops_ds.fleet import staged_rollouts
 from gitops_ds.fleet.staged_rollouts import StagedRollout
+from gitops_ds.model import names
 from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.daemonset import Pod
 from gitops_ds.model.decision import Action, Observation, Powers
@@ -33,8 +34,9 @@ from gitops_ds.model.rollouts.staged_rollout import (
     StageInputs,
     StagesDecision,
 )
+from gitops_ds.model.values import replace
 from gitops_ds.plan.options import ApplyOptions
-from gitops_ds.simulator import Faults, NodeSpec, virtual_time
+from gitops_ds.simulator import Faults, NodeSpec, PodFault, virtual_time
 from gitops_ds.simulator import faults as simulator_faults
 from gitops_ds.simulator.client import Habits
 from gitops_ds.simulator.faults import RequestFault, SimulatedRequest
@@ -236,3 +238,27 @@ def play(
             scene.kill()
 
     virtual_time.run(main())
+
+
+def spoil(scene: Scene, *faults: PodFault) -> None:
+    """From now on images behave so."""
+    scene.cluster.kubelets.behaviour = replace(scene.cluster.kubelets.behaviour, faults=faults)
+
+
+async def delete(scene: Scene, node: str) -> None:
+    """The pod of a node is deleted, as by an eviction."""
+    _, pod = scene.pods()[node]
+    await scene.cluster.delete(POD, pod.namespace, pod.name)
+
+
+async def ends(scene: Scene, tag: str, nodes: int = NODES) -> None:
+    """Waits until the rollout is complete, and the DaemonSet has its template."""
+    await scene.until(lambda: len(scene.on(tag)) == nodes)
+    await asyncio.sleep(120)
+    assert await scene.tag() == tag
+    daemonset = await scene.daemonset()
+    assert names.TARGET not in daemonset["metadata"]["annotations"]
+    assert daemonset["status"]["updatedNumberScheduled"] == nodes
+    uids = {pod.uid for _, pod in scene.pods().values()}
+    await asyncio.sleep(1200)
+    assert {pod.uid for _, pod in scene.pods().values()} == uids

@@ -19,8 +19,7 @@ from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, Body
 from gitops_ds.model.rollouts.proven_templates import TemplateProof
 from gitops_ds.model.rollouts.staged_rollout import FailedNode, Halt, RolloutRecord
 from tests.deployer import rollout_scene
-from tests.deployer.rollout_scene import Scene, both
-from tests.deployer.test_rollout_faults import ends
+from tests.deployer.rollout_scene import Scene, both, ends
 
 play = rollout_scene.play
 

@@ -4,30 +4,22 @@ and the rest is applied.
 
 from __future__ import annotations
 
-import asyncio
 import base64
-import random
 from collections.abc import Awaitable, Callable
-from functools import partial
 
 import pytest
 
-from gitops_ds import simulator
-from gitops_ds.deployer import loop as deployer_loop
-from gitops_ds.deployer import revision_selector, state_store
-from gitops_ds.deployer.target import DeployTarget
+from gitops_ds.deployer import state_store
 from gitops_ds.model import names
 from gitops_ds.model.events import deployer
-from gitops_ds.model.events.base import Event
 from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, SECRET
 from gitops_ds.pipeline import prepare
 from gitops_ds.plan import printers
-from gitops_ds.plan.allow_list import AllowList
-from gitops_ds.plan.options import ApplyOptions
-from gitops_ds.plan.prune import Guards
-from gitops_ds.simulator import NodeSpec, virtual_time
+from gitops_ds.plan.options import ApplyOptions, Guards
+from gitops_ds.plan.permissions import AllowList
 from gitops_ds.telemetry import log_lines
 from gitops_ds.telemetry.kube_events import EventRecorder, InvolvedObject
+from tests.deployer import test_loop
 from tests.deployer.test_loop import History, Scene
 from tests.deployer.test_template_source import agent
 
@@ -48,37 +40,15 @@ STATE = InvolvedObject("v1", "ConfigMap", "gitops-ds", "gitops-ds-test")
 def play(script: Callable[[Scene], Awaitable[None]], text: str) -> None:
     """A service that follows a repository with these files and an honest agent."""
 
-    async def main() -> None:
-        async with simulator.SimulatedCluster() as cluster:
-            cluster.add_nodes([NodeSpec("node-1")])
-            history, events, client = History(), list[Event](), cluster.client()
-            source = revision_selector.RevisionSource(
-                history.tip,
-                history.snapshot,
-                history.movement,
-                revision_selector.prepare_directly(partial(prepare.prepare, namespace="default")),
-            )
-            timing = deployer_loop.LoopTiming(5.0, cluster.server.now, random.Random(1).random)
-            loop = deployer_loop.Loop(
-                source,
-                DeployTarget(client, "gitops-ds", "test", "memory"),
-                ASKED,
-                events.append,
-                timing,
-            )
-            history.push(agent("honest", namespace="default"))
-            running = asyncio.create_task(loop.run())
-            scene = Scene(cluster, client, history, loop, events)
-            await scene.settle()
-            history.push(f"{agent('honest', 'honest:2', 'default')}---\n{text}")
-            await scene.settle()
-            await script(scene)
-            body = await cluster.get(DAEMONSET, "default", "honest")
-            assert body["spec"]["template"]["spec"]["containers"][0]["image"] == "honest:2"
-            loop.stop()
-            await running
+    async def whole(scene: Scene) -> None:
+        await scene.settle()
+        scene.history.push(f"{agent('honest', 'honest:2', 'default')}---\n{text}")
+        await scene.settle()
+        await script(scene)
+        body = await scene.cluster.get(DAEMONSET, "default", "honest")
+        assert body["spec"]["template"]["spec"]["containers"][0]["image"] == "honest:2"
 
-    virtual_time.run(main())
+    test_loop.play(whole, ASKED, History([agent("honest", namespace="default")], 0))
 
 
 def withheld(scene: Scene) -> list[tuple[str, str]]:

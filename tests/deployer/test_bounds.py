@@ -18,12 +18,11 @@ from gitops_ds.deployer import state_store
 from gitops_ds.model import names
 from gitops_ds.model.cluster import PatchType
 from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, NODE, Body
-from gitops_ds.plan.options import ApplyOptions
-from gitops_ds.plan.prune import Guards
+from gitops_ds.plan.options import ApplyOptions, Guards
 from gitops_ds.simulator import faults
 from gitops_ds.simulator.faults import RequestFault, SimulatedRequest
 from tests.deployer import test_loop
-from tests.deployer.test_loop import AGENT, Scene
+from tests.deployer.test_loop import AGENT, Scene, edit
 
 play = test_loop.play
 
@@ -127,16 +126,7 @@ async def wanted(scene: Scene, write: Write) -> None:
     if write.commit:
         scene.history.push(write.commit)
     if write.drifts:
-        patch = {
-            "spec": {
-                "template": {
-                    "spec": {"containers": [{"name": "agent", "image": "example.com/agent:9"}]}
-                }
-            }
-        }
-        await scene.cluster.client("kubectl-set").patch(
-            DAEMONSET, "default", "agent", patch, type=PatchType.STRATEGIC
-        )
+        await edit(scene.cluster)
     if write.requested:
         note = {"metadata": {"annotations": {names.REQUESTED_AT: "now"}}}
         await scene.cluster.client("people").patch(CONFIG_MAP, "gitops-ds", name, note)

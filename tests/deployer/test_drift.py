@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import random
 
 import pytest
 
 from gitops_ds import errors
-from gitops_ds.deployer import loop as deployer_loop
-from gitops_ds.deployer import revision_selector, state_store
-from gitops_ds.deployer.target import DeployTarget
+from gitops_ds.deployer import state_store
 from gitops_ds.model import names
 from gitops_ds.model.cluster import EventType, PatchType
 from gitops_ds.model.events import deployer
@@ -19,18 +16,11 @@ from gitops_ds.model.events.base import Event
 from gitops_ds.model.events.drift import DriftContested, DriftCorrected, DriftDetected, DriftEvent
 from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, Body, Resource
 from gitops_ds.model.skip_reasons import DriftPolicy
-from gitops_ds.pipeline import prepare
 from gitops_ds.plan.options import ApplyOptions
 from tests.deployer import test_loop
-from tests.deployer.test_loop import AGENT, Scene
+from tests.deployer.test_loop import AGENT, Scene, edit, loop_on, with_image
 
 play = test_loop.play
-
-IMAGE = {
-    "spec": {
-        "template": {"spec": {"containers": [{"name": "agent", "image": "example.com/agent:9"}]}}
-    }
-}
 
 
 async def begun(scene: Scene) -> None:
@@ -39,15 +29,9 @@ async def begun(scene: Scene) -> None:
     assert await scene.image() == "1"
 
 
-async def changed(scene: Scene) -> None:
-    await scene.cluster.client("kubectl-set").patch(
-        DAEMONSET, "default", "agent", IMAGE, type=PatchType.STRATEGIC
-    )
-
-
 async def test_drift_seen_by_the_watch_is_corrected_two_seconds_later(scene: Scene, /) -> None:
     await begun(scene)
-    await changed(scene)
+    await edit(scene.cluster)
     await asyncio.sleep(2)  # no reconciliation is requested
     assert await scene.image() == "1"
     assert [type(one) for one in scene.events_of(DriftEvent)] == [
@@ -76,7 +60,7 @@ async def test_held_drift_is_corrected_when_its_time_is_over_though_nothing_chan
     scene: Scene, /
 ) -> None:
     await begun(scene)
-    await changed(scene)
+    await edit(scene.cluster)
     for _ in range(58):
         await scene.settle()
     assert await scene.image() == "9"
@@ -126,7 +110,7 @@ async def operator(scene: Scene, *, deletes: bool = False) -> None:
                     await client.delete(DAEMONSET, "default", "agent")
                 else:
                     await client.patch(
-                        DAEMONSET, "default", "agent", IMAGE, type=PatchType.STRATEGIC
+                        DAEMONSET, "default", "agent", with_image("9"), type=PatchType.STRATEGIC
                     )
 
 
@@ -154,9 +138,9 @@ async def test_recurring_drift_is_corrected_with_increasing_delay_and_the_other_
     await asyncio.gather(other, return_exceptions=True)
     await asyncio.sleep(700)
     assert await scene.image() == "1", "the last word is Git's, at the interval"
-    await changed(scene)
+    await edit(scene.cluster)
     await asyncio.sleep(700)
-    await changed(scene)
+    await edit(scene.cluster)
     await asyncio.sleep(2)
     assert await scene.image() == "1", "what is rare is corrected at once again"
 
@@ -197,21 +181,13 @@ async def test_another_address_of_the_repository_is_not_drift(scene: Scene, /) -
     await scene.settle()
     scene.loop.stop()
     events: list[Event] = []
-    place = DeployTarget(
-        scene.cluster.client(), "gitops-ds", "test", "https://elsewhere.example.com/agents.git"
-    )
-    source = revision_selector.RevisionSource(
-        scene.history.tip,
-        scene.history.snapshot,
-        scene.history.movement,
-        revision_selector.prepare_directly(prepare.prepare),
-    )
-    timing = deployer_loop.LoopTiming(5.0, scene.cluster.server.now, random.Random(1).random)
-    loop = deployer_loop.Loop(source, place, ApplyOptions(patience=0.0), events.append, timing)
+    address = "https://elsewhere.example.com/agents.git"
+    options, client = ApplyOptions(patience=0.0), scene.cluster.client()
+    loop = loop_on(scene.cluster, client, scene.history, events, options, repository=address)
     running = asyncio.create_task(loop.run())
     await asyncio.sleep(30)
     loop.stop()
     await running
     live = await scene.cluster.get(DAEMONSET, "default", "agent")
-    assert live["metadata"]["annotations"][names.REPOSITORY] == place.repository
+    assert live["metadata"]["annotations"][names.REPOSITORY] == address
     assert [event for event in events if isinstance(event, DriftEvent)] == []

@@ -4,29 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import random
+from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
 from gitops_ds import errors, simulator
 from gitops_ds.deployer import loop as deployer_loop
-from gitops_ds.deployer import revision_selector, state_store
-from gitops_ds.deployer.target import DeployTarget
+from gitops_ds.deployer import state_store
+from gitops_ds.deployer.revision_selector import RevisionSource
 from gitops_ds.git.object_reader import BranchMovement
 from gitops_ds.model.cluster import PatchType
 from gitops_ds.model.events import deployer
-from gitops_ds.model.events.base import Event
 from gitops_ds.model.events.commits import VerificationFailed
 from gitops_ds.model.objects import DAEMONSET, NODE, CommitId
 from gitops_ds.model.sources.signatures import Unverified, Verified
 from gitops_ds.model.sources.source_status import Condition
 from gitops_ds.model.values import replace
-from gitops_ds.pipeline import prepare
 from gitops_ds.plan.options import ApplyOptions
-from gitops_ds.simulator import NodeSpec, virtual_time
+from gitops_ds.simulator import virtual_time
 from tests.deployer import test_loop
-from tests.deployer.test_drift import changed
-from tests.deployer.test_loop import AGENT, History, Scene
+from tests.deployer.test_loop import AGENT, History, Scene, edit, loop_on
 from tests.deployer.test_requests import annotate
 
 play = test_loop.play
@@ -38,7 +36,7 @@ async def test_while_git_is_unreachable_drift_is_corrected_and_a_deleted_agent_i
     await scene.settle()
     scene.history.unreachable = True
     await scene.settle()
-    await changed(scene)
+    await edit(scene.cluster)
     await asyncio.sleep(10)
     assert await scene.image() == "1"
     await scene.cluster.delete(DAEMONSET, "default", "agent")
@@ -56,7 +54,7 @@ async def test_a_git_server_that_hangs_holds_up_no_correction(scene: Scene, /) -
     answer = scene.history.answers = asyncio.Event()
     scene.loop.request()
     await asyncio.sleep(1)
-    await changed(scene)
+    await edit(scene.cluster)
     await asyncio.sleep(10)
     assert await scene.image() == "1"
     scene.history.push(AGENT.format(tag="2"))
@@ -72,7 +70,7 @@ async def test_files_that_git_cannot_read_leave_the_previous_commit_in_force(
     scene.history.files_away = True
     scene.history.push(AGENT.format(tag="2"))
     await scene.settle()
-    await changed(scene)
+    await edit(scene.cluster)
     await asyncio.sleep(10)
     assert await scene.image() == "1"
     scene.history.files_away = False
@@ -93,7 +91,7 @@ async def test_changes_in_the_cluster_cause_no_git_requests(scene: Scene, /) -> 
             NODE, "", "node-0", patch, type=PatchType.MERGE
         )
         await asyncio.sleep(0.6)
-    await changed(scene)
+    await edit(scene.cluster)
     await asyncio.sleep(5)
     assert await scene.image() == "1"
     assert scene.history.looks == looks
@@ -106,12 +104,10 @@ async def test_a_rewind_waits_for_consent_and_the_last_commit_is_kept_up_meanwhi
     await scene.settle()
     scene.history.at = 0
     await scene.settle()
-    assert any(
-        "went back" in event.message
-        for event in scene.events
-        if isinstance(event, deployer.ReconcileFailed)
-    )
-    await changed(scene)
+    (failed,) = scene.events_of(deployer.ReconcileFailed)
+    assert "the branch went back" in failed.message
+    assert "an older commit" in failed.message
+    await edit(scene.cluster)
     await asyncio.sleep(10)
     assert await scene.image() == "2"
     scene.history.push(AGENT.format(tag="3"))
@@ -119,11 +115,12 @@ async def test_a_rewind_waits_for_consent_and_the_last_commit_is_kept_up_meanwhi
     assert await scene.image() == "3"
 
 
-class Signed:
-    """A source whose commits are signed but for some."""
+class Signed(History):
+    """Commits that are signed but for some, on a branch whose movement is `moves`."""
 
-    def __init__(self) -> None:
-        self.history, self.unsigned, self.movement = History(), set[str](), BranchMovement.FORWARD
+    def __init__(self, *, follows: bool = True) -> None:
+        super().__init__()
+        self.unsigned, self.moves, self.follows = set[str](), BranchMovement.FORWARD, follows
 
     async def verify(self, tip: CommitId, _: CommitId | None) -> Verified | Unverified:
         return (
@@ -135,110 +132,69 @@ class Signed:
     async def verify_kept(self, commit: CommitId) -> Verified | Unverified:
         return await self.verify(commit, None)
 
-    async def moved(self, last: CommitId, tip: CommitId) -> BranchMovement:
-        return self.movement if last != tip else BranchMovement.FORWARD
+    async def movement(self, last: CommitId, tip: CommitId) -> BranchMovement:
+        return self.moves if last != tip else BranchMovement.FORWARD
 
-
-async def loop_of(
-    signed: Signed, cluster: simulator.SimulatedCluster, events: list[Event], *, follows: bool
-) -> deployer_loop.Loop:
-    history = signed.history
-    source = revision_selector.RevisionSource(
-        history.tip,
-        history.snapshot,
-        signed.moved,
-        revision_selector.prepare_directly(prepare.prepare),
-        signed.verify,
-        signed.verify_kept,
-        follows_rewrites=follows,
-    )
-    place, timing = (
-        DeployTarget(cluster.client(), "gitops-ds", "test", "memory"),
-        deployer_loop.LoopTiming(5.0, cluster.server.now, random.Random(1).random),
-    )
-    return deployer_loop.Loop(source, place, ApplyOptions(patience=0.0), events.append, timing)
+    def source(self, **options: Any) -> RevisionSource:
+        return replace(
+            super().source(**options),
+            verify=self.verify,
+            verify_kept=self.verify_kept,
+            follows_rewrites=self.follows,
+        )
 
 
 @pytest.mark.parametrize("follows", [True, False])
 def test_a_rewrite_waits_for_consent_where_it_is_not_followed(follows: bool) -> None:
-    async def main() -> None:
-        async with simulator.SimulatedCluster() as cluster:
-            cluster.add_nodes([NodeSpec("node-0")])
-            signed, events = Signed(), list[Event]()
-            signed.history.push(AGENT.format(tag="1"))
-            loop = await loop_of(signed, cluster, events, follows=follows)
-            running = asyncio.create_task(loop.run())
-            scene = Scene(cluster, cluster.client(), signed.history, loop, events)
-            await scene.settle()
-            signed.movement = BranchMovement.REWRITTEN
-            signed.history.push(AGENT.format(tag="2"))
-            await scene.settle()
-            assert await scene.image() == ("2" if follows else "1")
-            failed = [event for event in events if isinstance(event, deployer.ReconcileFailed)]
-            assert len(failed) == (0 if follows else 1)
-            await changed(scene)
-            await asyncio.sleep(10)
-            assert await scene.image() == ("2" if follows else "1"), "what was applied is kept up"
-            signed.movement = BranchMovement.FORWARD  # as after `gitops-ds apply --revision`
-            await scene.settle()
-            assert await scene.image() == "2"
-            loop.stop()
-            await running
+    signed = Signed(follows=follows)
 
-    virtual_time.run(main())
+    async def script(scene: Scene) -> None:
+        await scene.settle()
+        signed.moves = BranchMovement.REWRITTEN
+        signed.push(AGENT.format(tag="2"))
+        await scene.settle()
+        applied = "2" if follows else "1"
+        assert await scene.image() == applied
+        assert len(scene.events_of(deployer.ReconcileFailed)) == (0 if follows else 1)
+        await edit(scene.cluster)
+        await asyncio.sleep(10)
+        assert await scene.image() == applied, "what was applied is kept up"
+        signed.moves = BranchMovement.FORWARD  # as after `gitops-ds apply --revision`
+        await scene.settle()
+        assert await scene.image() == "2"
+
+    play(script, history=signed)
 
 
 def test_a_last_good_commit_that_is_not_signed_is_not_applied() -> None:
-    async def main() -> None:
-        async with simulator.SimulatedCluster() as cluster:
-            cluster.add_nodes([NodeSpec("node-0")])
-            signed, events = Signed(), list[Event]()
-            first = signed.history.push(AGENT.format(tag="1"))
-            loop = await loop_of(signed, cluster, events, follows=True)
-            running = asyncio.create_task(loop.run())
-            scene = Scene(cluster, cluster.client(), signed.history, loop, events)
-            await scene.settle()
-            signed.unsigned |= {first, signed.history.push(AGENT.format(tag="2"))}
-            await scene.settle()
-            await changed(scene)
-            await scene.settle()
-            assert await scene.image() == "9", (
-                "nothing that is not signed is applied, not even again"
-            )
-            assert any(
-                isinstance(event, VerificationFailed) and event.commit == first for event in events
-            )
-            signed.unsigned.clear()
-            await scene.settle()
-            assert await scene.image() == "2"
-            loop.stop()
-            await running
+    signed = Signed()
 
-    virtual_time.run(main())
+    async def script(scene: Scene) -> None:
+        await scene.settle()
+        first = signed.id(0)
+        signed.unsigned |= {first, signed.push(AGENT.format(tag="2"))}
+        await scene.settle()
+        await edit(scene.cluster)
+        await scene.settle()
+        assert await scene.image() == "9", "nothing that is not signed is applied, not even again"
+        assert first in {event.commit for event in scene.events_of(VerificationFailed)}
+        signed.unsigned.clear()
+        await scene.settle()
+        assert await scene.image() == "2"
+
+    play(script, history=signed)
 
 
-def restarted(
-    scene: Scene, signed: Signed | None = None
-) -> tuple[deployer_loop.Loop, asyncio.Task[None]]:
-    """As after a restart of the service: a new loop on the same cluster."""
-    history = scene.history
-    source = revision_selector.RevisionSource(
-        history.tip,
-        history.snapshot,
-        history.movement,
-        revision_selector.prepare_directly(prepare.prepare),
-    )
-    if signed is not None:
-        source = replace(source, verify=signed.verify, verify_kept=signed.verify_kept)
-    timing = deployer_loop.LoopTiming(5.0, scene.cluster.server.now, random.Random(1).random)
-    loop = deployer_loop.Loop(
-        source,
-        DeployTarget(scene.client, "gitops-ds", "test", "memory"),
-        ApplyOptions(patience=0.0),
-        scene.events.append,
-        timing,
-    )
-    return loop, asyncio.create_task(loop.run())
+@contextlib.asynccontextmanager
+async def restarted(scene: Scene) -> AsyncIterator[deployer_loop.Loop]:
+    """Ten seconds after a restart of the service: a new loop on the same cluster."""
+    options = ApplyOptions(patience=0.0)
+    loop = loop_on(scene.cluster, scene.client, scene.history, scene.events, options)
+    running = asyncio.create_task(loop.run())
+    await asyncio.sleep(10)
+    yield loop
+    loop.stop()
+    await running
 
 
 async def ended(scene: Scene) -> None:
@@ -265,24 +221,21 @@ async def test_a_service_that_starts_while_git_is_away_keeps_the_last_good_commi
 ) -> None:
     await scene.settle()
     await ended(scene)
-    loop, running = restarted(scene)
-    await asyncio.sleep(10)
-    assert await healed(scene)
-    await changed(scene)
-    await asyncio.sleep(10)
-    assert await scene.image() == "1"
-    assert loop.status is not None
-    assert loop.status.condition is Condition.UNREACHABLE
-    assert len(scene.events_of(deployer.ReconcileFailed)) == 1, "published once"
-    scene.history.unreachable = False
-    await asyncio.sleep(600)
-    assert loop.status.condition is Condition.SYNCED, "the same commit is the tip"
-    scene.history.push(AGENT.format(tag="2"))
-    loop.request()
-    await asyncio.sleep(5)
-    assert await scene.image() == "2"
-    loop.stop()
-    await running
+    async with restarted(scene) as loop:
+        assert await healed(scene)
+        await edit(scene.cluster)
+        await asyncio.sleep(10)
+        assert await scene.image() == "1"
+        assert loop.status is not None
+        assert loop.status.condition is Condition.UNREACHABLE
+        assert len(scene.events_of(deployer.ReconcileFailed)) == 1, "published once"
+        scene.history.unreachable = False
+        await asyncio.sleep(600)
+        assert loop.status.condition is Condition.SYNCED, "the same commit is the tip"
+        scene.history.push(AGENT.format(tag="2"))
+        loop.request()
+        await asyncio.sleep(5)
+        assert await scene.image() == "2"
 
 
 async def test_a_commit_that_was_refused_stays_refused_after_a_start_without_git(
@@ -292,15 +245,12 @@ async def test_a_commit_that_was_refused_stays_refused_after_a_start_without_git
     scene.history.push(AGENT.format(tag="2").replace("containers:", "containerz:"))
     await scene.settle()
     await ended(scene)
-    loop, running = restarted(scene)
-    await asyncio.sleep(10)
-    assert await healed(scene)
-    scene.history.unreachable = False
-    await asyncio.sleep(600)
-    assert loop.status is not None
-    assert loop.status.condition is Condition.REJECTED
-    loop.stop()
-    await running
+    async with restarted(scene) as loop:
+        assert await healed(scene)
+        scene.history.unreachable = False
+        await asyncio.sleep(600)
+        assert loop.status is not None
+        assert loop.status.condition is Condition.REJECTED
 
 
 async def test_a_tip_that_is_the_kept_commit_is_judged_as_any_other_when_git_answers(
@@ -311,16 +261,13 @@ async def test_a_tip_that_is_the_kept_commit_is_judged_as_any_other_when_git_ans
     state = await state_store.load(scene.cluster, "gitops-ds", "test")
     later = scene.history.push(AGENT.format(tag="2"))
     await state_store.save(scene.cluster, "gitops-ds", "test", replace(state, last_attempted=later))
-    loop, running = restarted(scene)
-    await asyncio.sleep(10)
-    assert loop.status is not None
-    assert (loop.status.condition, loop.status.newest) == (Condition.UNREACHABLE, later)
-    scene.history.at, scene.history.unreachable = 0, False
-    loop.request()
-    await asyncio.sleep(5)
-    assert loop.status.condition is Condition.REWOUND
-    loop.stop()
-    await running
+    async with restarted(scene) as loop:
+        assert loop.status is not None
+        assert (loop.status.condition, loop.status.newest) == (Condition.UNREACHABLE, later)
+        scene.history.at, scene.history.unreachable = 0, False
+        loop.request()
+        await asyncio.sleep(5)
+        assert loop.status.condition is Condition.REWOUND
 
 
 async def test_holds_and_suspensions_stay_after_a_start_without_git(scene: Scene, /) -> None:
@@ -329,33 +276,29 @@ async def test_holds_and_suspensions_stay_after_a_start_without_git(scene: Scene
     await ended(scene)
     for name, value in (("suspend", "true"), ("hold", good)):
         await annotate(scene, **{name: value})
-        loop, running = restarted(scene)
-        await asyncio.sleep(10)
-        assert not await healed(scene), name
-        await annotate(scene, **{name: None})
-        await asyncio.sleep(30)
-        assert await scene.image() == "1", f"as soon as {name} is withdrawn"
-        loop.stop()
-        await running
+        async with restarted(scene):
+            assert not await healed(scene), name
+            await annotate(scene, **{name: None})
+            await asyncio.sleep(30)
+            assert await scene.image() == "1", f"as soon as {name} is withdrawn"
     assert (await state_store.load(*place)).last_good == good
 
 
-async def test_the_last_good_commit_is_verified_before_it_is_kept_after_a_start_without_git(
-    scene: Scene, /
-) -> None:
-    await scene.settle()
-    await ended(scene)
+def test_the_last_good_commit_is_verified_before_it_is_kept_after_a_start_without_git() -> None:
     signed = Signed()
-    signed.unsigned.add(scene.history.id(0))
-    loop, running = restarted(scene, signed)
-    await asyncio.sleep(10)
-    assert not await healed(scene)
-    assert any(isinstance(event, VerificationFailed) for event in scene.events)
-    signed.unsigned.clear()
-    await asyncio.sleep(600)
-    assert await scene.image() == "1"
-    loop.stop()
-    await running
+
+    async def script(scene: Scene) -> None:
+        await scene.settle()
+        await ended(scene)
+        signed.unsigned.add(signed.id(0))
+        async with restarted(scene):
+            assert not await healed(scene)
+            assert scene.events_of(VerificationFailed)
+            signed.unsigned.clear()
+            await asyncio.sleep(600)
+            assert await scene.image() == "1"
+
+    play(script, history=signed)
 
 
 async def test_a_start_without_git_and_a_last_good_commit_reports_that_nothing_is_corrected(
@@ -364,38 +307,25 @@ async def test_a_start_without_git_and_a_last_good_commit_reports_that_nothing_i
     await scene.settle()
     await ended(scene)
     scene.history.files_away = True
-    loop, running = restarted(scene)
-    await asyncio.sleep(10)
-    assert not await healed(scene)
-    assert loop.status is not None
-    assert loop.status.condition is Condition.UNREACHABLE
-    assert (
-        f"commit {scene.history.id(0)[:12]}, which was applied last, is not in the local copy"
-        in loop.status.message
-    )
-    assert "no drift is corrected" in loop.status.message
-    loop.stop()
-    await running
+    async with restarted(scene) as loop:
+        assert not await healed(scene)
+        assert loop.status is not None
+        assert loop.status.condition is Condition.UNREACHABLE
+        assert (
+            f"commit {scene.history.id(0)[:12]}, which was applied last, is not in the local copy"
+            in loop.status.message
+        )
+        assert "no drift is corrected" in loop.status.message
 
 
 def test_the_end_of_a_loop_leaves_no_task_behind() -> None:
     async def main() -> None:
         async with simulator.SimulatedCluster() as cluster:
-            history = History()
+            history, options = History(), ApplyOptions(patience=0.0)
             history.push(AGENT.format(tag="1"))
             before = asyncio.all_tasks()
-            place = DeployTarget(cluster.client(), "gitops-ds", "test", "memory")
-            timing = deployer_loop.LoopTiming(5.0, cluster.server.now, random.Random(1).random)
-            source = revision_selector.RevisionSource(
-                history.tip,
-                history.snapshot,
-                history.movement,
-                revision_selector.prepare_directly(prepare.prepare),
-            )
             for history.answers in (None, asyncio.Event()):
-                loop = deployer_loop.Loop(
-                    source, place, ApplyOptions(patience=0.0), lambda _: None, timing
-                )
+                loop = loop_on(cluster, cluster.client(), history, [], options)
                 running = asyncio.create_task(loop.run())
                 await asyncio.sleep(30)
                 running.cancel()

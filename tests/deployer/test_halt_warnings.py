@@ -18,8 +18,7 @@ from gitops_ds.simulator import Client, Faults, PodFault, Trouble
 from gitops_ds.simulator import faults as simulator_faults
 from gitops_ds.simulator.faults import RequestFault, SimulatedRequest
 from tests.apimachinery.kubelet_pods import LIVENESS
-from tests.deployer.rollout_scene import Scene, play
-from tests.deployer.test_rollout_faults import spoil
+from tests.deployer.rollout_scene import Scene, play, spoil
 
 
 class EventReader:

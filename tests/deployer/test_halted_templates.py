@@ -7,15 +7,14 @@ import asyncio
 import pytest
 
 from gitops_ds.apimachinery.rollouts import halted_templates
-from gitops_ds.commands import template_hold
+from gitops_ds.commands import service_requests
 from gitops_ds.model import names
 from gitops_ds.model.decision import Powers
 from gitops_ds.model.events.rollouts import RolloutHeld
 from gitops_ds.model.objects import CONTROLLER_REVISION, Body
 from gitops_ds.simulator import PodFault, Trouble
 from tests.deployer import rollout_scene
-from tests.deployer.rollout_scene import NODES, Scene, both
-from tests.deployer.test_rollout_faults import ends, spoil
+from tests.deployer.rollout_scene import NODES, Scene, both, ends, spoil
 
 play = rollout_scene.play
 
@@ -54,7 +53,7 @@ async def test_a_halted_template_is_remembered_after_the_revert_and_held_when_ap
     assert reason.startswith("this template was halted before, with commit 000000000000: ")
     assert scene.decision.halt is None
 
-    released = await template_hold.release(scene.cluster, "test", scene.history.id(1))
+    released = await service_requests.release_rollouts(scene.cluster, "test", scene.history.id(1))
     assert [str(key) for key in released] == ["DaemonSet default/agent"]
     await ends(scene, "2")
     assert names.HALTED not in (await scene.daemonset())["metadata"]["annotations"]
@@ -76,21 +75,13 @@ async def test_a_halt_keeps_the_commit_that_ended_it_and_has_none_before(scene: 
     assert ended(await scene.daemonset()) == [scene.history.id(2)]
 
 
-@pytest.mark.sampled
-@both
-async def test_another_template_is_not_held(scene: Scene, /, powers: Powers) -> None:
-    await halted(scene)
-    scene.push("3")
-    await ends(scene, "3")
-
-
 async def test_a_release_of_the_halted_rollout_resumes_it(scene: Scene, /) -> None:
     await halted(scene)
     spoil(scene)
     await asyncio.sleep(600)
     assert 1 <= len(scene.on("2")) < NODES
-    assert await template_hold.release(scene.cluster, "test", "f" * 40) == ()
-    assert await template_hold.release(scene.cluster, "test", scene.history.id(1)[:12])
+    assert await service_requests.release_rollouts(scene.cluster, "test", "f" * 40) == ()
+    assert await service_requests.release_rollouts(scene.cluster, "test", scene.history.id(1)[:12])
     await ends(scene, "2")
 
 

@@ -9,8 +9,7 @@ import pytest
 
 from gitops_ds.fleet import agents
 from gitops_ds.model.sources.source_status import Condition
-from gitops_ds.plan.options import ApplyOptions
-from gitops_ds.plan.prune import Guards
+from gitops_ds.plan.options import ApplyOptions, Guards
 from gitops_ds.simulator import virtual_time
 from tests.deployer.test_loop import AGENT, History, Scene, play
 

@@ -7,8 +7,9 @@ import random
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import PurePosixPath
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 
@@ -22,20 +23,19 @@ from gitops_ds.deployer import (
     state_store,
     watch_cache,
 )
+from gitops_ds.deployer.revision_selector import RevisionSource
 from gitops_ds.deployer.target import DeployTarget
 from gitops_ds.git.object_reader import BranchMovement
 from gitops_ds.model.cluster import PatchType
-from gitops_ds.model.control_requests import Push
+from gitops_ds.model.deployer_state import Push
 from gitops_ds.model.events import base, deployer
 from gitops_ds.model.events.base import Event
 from gitops_ds.model.events.commits import CommitRejected
 from gitops_ds.model.events.requests import PushForwarded
 from gitops_ds.model.objects import DAEMONSET, NAMESPACE, SECRET, Body, CommitId, Resource
-from gitops_ds.model.skip_reasons import DriftPolicy
 from gitops_ds.model.sources.source_tree import CommitInfo, SourceTree
 from gitops_ds.pipeline import prepare
-from gitops_ds.plan.options import ApplyOptions
-from gitops_ds.plan.prune import Guards
+from gitops_ds.plan.options import ApplyOptions, Guards
 from gitops_ds.simulator import NodeSpec, virtual_time
 from gitops_ds.simulator.faults import Silence, SimulatedRequest, failure
 from gitops_ds.yaml import parser
@@ -118,6 +118,11 @@ class History:
     async def movement(self, last: CommitId, tip: CommitId) -> BranchMovement:
         return BranchMovement.REWOUND if int(tip, 16) < int(last, 16) else BranchMovement.FORWARD
 
+    def source(self, **options: Any) -> RevisionSource:
+        """The source of a deployer; `options` are those of `prepare`."""
+        prepared = revision_selector.prepare_directly(partial(prepare.prepare, **options))
+        return RevisionSource(self.tip, self.snapshot, self.movement, prepared)
+
 
 @dataclass
 class Scene:
@@ -148,24 +153,14 @@ def loop_on(
     events: list[Event],
     options: ApplyOptions,
     skew: Sequence[float] = (0.0,),
+    repository: str = "memory",
 ) -> deployer_loop.Loop:
     """`skew` has the seconds by which the wall clock is wrong."""
-    place = DeployTarget(client, "gitops-ds", "test", "memory")
-    source = revision_selector.RevisionSource(
-        history.tip,
-        history.snapshot,
-        history.movement,
-        revision_selector.prepare_directly(prepare.prepare),
+    target = DeployTarget(client, "gitops-ds", "test", repository)
+    timing = deployer_loop.LoopTiming(
+        5.0, lambda: cluster.server.now() + skew[0], random.Random(1).random
     )
-    return deployer_loop.Loop(
-        source,
-        place,
-        options,
-        events.append,
-        deployer_loop.LoopTiming(
-            5.0, lambda: cluster.server.now() + skew[0], random.Random(1).random
-        ),
-    )
+    return deployer_loop.Loop(history.source(), target, options, events.append, timing)
 
 
 def play(
@@ -241,23 +236,6 @@ async def test_a_wish_during_a_pass_is_not_lost(scene: Scene, /) -> None:
     assert await scene.image() == "3"
 
 
-async def test_a_replica_that_becomes_leader_during_a_fetch_applies_its_result(
-    scene: Scene, /
-) -> None:
-    await scene.settle()
-    scene.loop.stop_leading()
-    await scene.settle()
-    scene.history.push(AGENT.format(tag="2"))
-
-    def our_turn() -> None:
-        scene.history.meanwhile = lambda: None
-        scene.loop.start_leading()
-
-    scene.history.meanwhile = our_turn
-    await scene.settle()
-    assert await scene.image() == "2"
-
-
 async def test_a_commit_with_a_mistake_changes_nothing_and_the_last_good_one_is_kept_up(
     scene: Scene, /
 ) -> None:
@@ -268,58 +246,21 @@ async def test_a_commit_with_a_mistake_changes_nothing_and_the_last_good_one_is_
     assert [record.commit for record in rejected] == [bad]
     assert rejected[0].findings[0].place is not None
     assert await scene.image() == "1"
-    await edit(scene, "9")
+    await edit(scene.cluster)
     await scene.settle()
     assert await scene.image() == "1"
 
 
-async def edit(scene: Scene, tag: str) -> None:
+def with_image(tag: str) -> Body:
+    """The patch of `kubectl set image`."""
+    containers = [{"name": "agent", "image": f"example.com/agent:{tag}"}]
+    return {"spec": {"template": {"spec": {"containers": containers}}}}
+
+
+async def edit(cluster: simulator.SimulatedCluster, tag: str = "9") -> None:
     """What `kubectl set image` does."""
-    patch = {
-        "spec": {
-            "template": {
-                "spec": {"containers": [{"name": "agent", "image": f"example.com/agent:{tag}"}]}
-            }
-        }
-    }
-    person = scene.cluster.client("kubectl-set")
-    await person.patch(DAEMONSET, "default", "agent", patch, type=PatchType.STRATEGIC)
-
-
-@pytest.mark.parametrize(
-    ("drift", "image"),
-    [(DriftPolicy.CORRECT, "1"), (DriftPolicy.REPORT, "9"), (DriftPolicy.HOLD, "9")],
-)
-def test_a_manual_change_is_corrected_or_ignored_as_configured(
-    drift: DriftPolicy, image: str
-) -> None:
-    async def script(scene: Scene) -> None:
-        await scene.settle()
-        await edit(scene, "9")
-        await asyncio.sleep(3)  # no request: the watch causes it
-        assert await scene.image() == image
-
-    play(script, ApplyOptions(drift=drift, patience=0.0))
-
-
-async def test_a_branch_reset_to_an_older_commit_waits_for_consent_and_is_reported_once(
-    scene: Scene, /
-) -> None:
-    scene.history.push(AGENT.format(tag="2"))
-    await scene.settle()
-    scene.history.at = 0
-    await scene.settle()
-    assert await scene.image() == "2"
-    failed = scene.events_of(deployer.ReconcileFailed)
-    assert len(failed) == 1
-    assert "older commit" in failed[0].message
-
-
-async def test_a_deleted_object_is_created_again_without_a_commit(scene: Scene, /) -> None:
-    await scene.settle()
-    await scene.cluster.delete(DAEMONSET, "default", "agent")
-    await asyncio.sleep(5)
-    assert await scene.image() == "1"
+    person = cluster.client("kubectl-set")
+    await person.patch(DAEMONSET, "default", "agent", with_image(tag), type=PatchType.STRATEGIC)
 
 
 @pytest.mark.parametrize("status", [429, 500, 503])
@@ -489,19 +430,6 @@ async def test_a_watch_that_dies_of_an_internal_error_is_reported_and_restarted(
     await scene.client.delete(DAEMONSET, "default", "agent")
     await asyncio.sleep(30)
     assert await scene.image() == "1"
-
-
-async def test_git_may_be_away_for_an_hour(scene: Scene, /) -> None:
-    await scene.settle()
-    scene.history.unreachable = True
-    for _ in range(60):
-        scene.loop.request()
-        await asyncio.sleep(60)
-    assert len(scene.events_of(deployer.ReconcileFailed)) == 1
-    scene.history.unreachable = False
-    scene.history.push(AGENT.format(tag="2"))
-    await scene.settle()
-    assert await scene.image() == "2"
 
 
 async def test_a_push_announced_to_another_replica_is_fetched_until_the_server_shows_it(

@@ -5,42 +5,29 @@ and at rest.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from typing import Any
 
 import pytest
 
 from gitops_ds.apimachinery import timestamps
 from gitops_ds.model import names
-from gitops_ds.model.cluster import PatchType, Propagation
+from gitops_ds.model.cluster import Propagation
 from gitops_ds.model.decision import Powers
 from gitops_ds.model.objects import DAEMONSET, NODE, POD, Body
 from gitops_ds.model.skip_reasons import DriftPolicy
 from gitops_ds.model.values import replace
 from gitops_ds.plan.options import ApplyOptions
 from gitops_ds.simulator import NodeSpec, PodFault, Trouble
-from tests.deployer.rollout_scene import NODES, POLICY, Scene, both, play
-from tests.deployer.test_rollout_faults import ends, spoil
+from tests.deployer.rollout_scene import NODES, POLICY, Scene, both, ends, play, spoil
+from tests.deployer.test_loop import edit
 
 CANARY = 2
-
-
-async def edit(scene: Scene, tag: str) -> None:
-    """As `kubectl set image`."""
-    container = {"name": "agent", "image": f"example.com/agent:{tag}"}
-    await template(scene, {"spec": {"containers": [container]}})
-
-
-async def template(scene: Scene, patch: Mapping[str, Any]) -> None:
-    body = {"spec": {"template": dict(patch)}}
-    person = scene.cluster.client("kubectl-set")
-    await person.patch(DAEMONSET, "default", "agent", body, type=PatchType.STRATEGIC)
 
 
 async def restart(scene: Scene) -> None:
     """As `kubectl rollout restart`."""
     annotations = {"kubectl.kubernetes.io/restartedAt": "2026-11-28T00:00:00Z"}
-    await template(scene, {"metadata": {"annotations": annotations}})
+    body: Body = {"spec": {"template": {"metadata": {"annotations": annotations}}}}
+    await scene.cluster.client("kubectl-rollout").patch(DAEMONSET, "default", "agent", body)
 
 
 async def cordon(scene: Scene, node: str, is_cordoned: bool = True) -> None:
@@ -75,7 +62,7 @@ async def canary_only(scene: Scene, tag: str, seconds: float = 110) -> None:
 async def test_a_template_that_was_tried_in_the_cluster_starts_at_the_canary(
     scene: Scene, /, powers: Powers
 ) -> None:
-    await edit(scene, "2")
+    await edit(scene.cluster, "2")
     await asyncio.sleep(60)
     assert scene.on("2") == set()
     assert await scene.tag() == "1", "the drift is corrected"
@@ -91,7 +78,7 @@ async def test_an_edit_to_the_templates_target_in_the_canary_opens_no_stage(
 ) -> None:
     scene.push("2")
     await scene.until(lambda: len(scene.on("2")) == CANARY, 2)
-    await edit(scene, "2")
+    await edit(scene.cluster, "2")
     await canary_only(scene, "2", 60)
     await ends(scene, "2")
 
@@ -246,7 +233,7 @@ async def test_an_edit_at_rest_restarts_no_pod(
     if annotation:
         patch: Body = {"metadata": {"annotations": values[annotation]}}
         await scene.cluster.patch(DAEMONSET, "default", "agent", patch)
-    await edit(scene, "9")
+    await edit(scene.cluster, "9")
     await asyncio.sleep(600)
     assert uids(scene) == before
 
@@ -274,6 +261,10 @@ async def test_no_gated_pod_remains_after_its_rollout(scene: Scene, /, change: s
     await asyncio.sleep(60)
     assert not gated(scene) & before
     await ends(scene, "2")
+    if change.startswith("policy"):
+        body = await scene.daemonset()
+        assert body["spec"]["updateStrategy"]["type"] == "RollingUpdate"
+        assert names.ROLLOUT_POLICY not in body["metadata"]["annotations"]
 
 
 @both

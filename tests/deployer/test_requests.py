@@ -13,13 +13,12 @@ from gitops_ds.commands import sources
 from gitops_ds.deployer import requests, source_status_store, state_store
 from gitops_ds.fleet import agents
 from gitops_ds.model import names
-from gitops_ds.model.control_requests import Steering
+from gitops_ds.model.deployer_state import Steering
 from gitops_ds.model.events import deployer
 from gitops_ds.model.events.requests import CommitHeld, RequestHandled, Resumed, Suspended
 from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET
 from gitops_ds.model.sources.source_status import Condition
-from gitops_ds.plan.options import ApplyOptions
-from gitops_ds.plan.prune import Guards
+from gitops_ds.plan.options import ApplyOptions, Guards
 from gitops_ds.service.notifications import commit_progress
 from gitops_ds.simulator import virtual_time
 from gitops_ds.telemetry import kube_events
@@ -116,7 +115,7 @@ async def test_while_suspended_nothing_is_written_and_pending_changes_are_report
     await scene.settle()
     await annotate(scene, suspend="true")
     commit = scene.history.push(AGENT.format(tag="2"))
-    await edit(scene, "9")
+    await edit(scene.cluster)
     await scene.settle()
     assert await scene.image() == "9"
     suspensions = [record for record in scene.events if isinstance(record, Suspended)]
@@ -142,43 +141,17 @@ async def test_a_request_that_arrives_while_git_is_read_is_handled_by_the_next_r
     await annotate(scene, suspend="true")
     scene.history.push(AGENT.format(tag="2"))
     await scene.settle()
-    await edit(scene, "9")
+    await edit(scene.cluster)
     await asyncio.sleep(10)
     scene.history.answers = asyncio.Event()
     scene.loop.request()
-    await edit(scene, "8")
+    await edit(scene.cluster, "8")
     await asyncio.sleep(1)  # the requests are read, Git has not answered yet
     await annotate(scene, suspend=None)
     await asyncio.sleep(1)
     scene.history.answers.set()
     await asyncio.sleep(30)
     assert await scene.image() == "2"
-
-
-async def test_a_deployer_that_starts_suspended_writes_nothing(scene: Scene, /) -> None:
-    await scene.settle()
-    await annotate(scene, suspend="true")
-    scene.loop.stop()
-    scene.history.push(AGENT.format(tag="2"))
-    await again(scene)
-    assert await scene.image() == "1"
-
-
-async def again(scene: Scene) -> None:
-    """Another process takes over, and passes once."""
-    from tests.deployer.test_loop import loop_on
-
-    second = loop_on(
-        scene.cluster,
-        scene.cluster.client(),
-        scene.history,
-        scene.events,
-        ApplyOptions(patience=0.0),
-    )
-    running = asyncio.create_task(second.run())
-    await asyncio.sleep(60)
-    second.stop()
-    await running
 
 
 async def mark(scene: Scene, value: str | None) -> None:
@@ -257,7 +230,7 @@ async def test_a_held_commit_is_not_applied_and_the_last_good_one_is_kept_up_unt
     scene.history.push(AGENT.format(tag="2"))
     await scene.settle()
     assert await scene.image() == "1"
-    await edit(scene, "9")
+    await edit(scene.cluster)
     await asyncio.sleep(10)
     assert await scene.image() == "1"
     assert [record.commit for record in scene.events if isinstance(record, CommitHeld)] == [held]

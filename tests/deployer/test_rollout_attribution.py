@@ -1,11 +1,8 @@
-"""The cause of injected faults in a staged rollout, and rollouts with noise that the template does
-not cause.
-"""
+"""The cause of injected faults in a staged rollout."""
 
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
@@ -18,9 +15,7 @@ from gitops_ds.model.values import replace
 from gitops_ds.simulator import NodeSpec, PodFault, SimulatedRequest, Trouble
 from gitops_ds.simulator import faults as simulator_faults
 from gitops_ds.simulator.faults import RequestFault, failure
-from tests.deployer.rollout_scene import Scene, both, play
-from tests.deployer.test_rollout_faults import delete, spoil
-from tests.profiles import examples
+from tests.deployer.rollout_scene import Scene, both, play, spoil
 
 NODES = 12
 SECONDS = 15  # from the moment at which a fault is visible
@@ -207,56 +202,3 @@ def test_a_fault_is_attributed_within_seconds_and_stays_in_its_stage(
     if case.refusal:
         case.refusal.active = False
     play(script, powers, nodes=specs(), policy=POLICY, faults=case.refusal or simulator_faults.none)
-
-
-async def noise(scene: Scene, chance: random.Random) -> None:
-    """What happens to clusters anyway: nodes go away and return, join, are cordoned; pods crash
-    once or are deleted.
-    """
-    number = 0
-    while True:
-        await asyncio.sleep(chance.uniform(5, 60))
-        node = f"node-{chance.randrange(NODES):02}"
-        match chance.randrange(5):
-            case 0:
-                scene.cluster.kill_node(node)
-                await asyncio.sleep(chance.uniform(60, 150))
-                scene.cluster.revive_node(node)
-            case 1:
-                await cordon(scene, node)
-                await asyncio.sleep(chance.uniform(10, 60))
-                await cordon(scene, node, cordoned=False)
-            case 2 if node in scene.pods():
-                await delete(scene, node)
-            case 3 if number < 4:
-                scene.cluster.add_nodes([NodeSpec(f"new-{number}")])
-                number += 1
-            case _:
-                slow = chance.choice((1.0, 1.0, 40.0))
-                behaviour = scene.cluster.kubelets.behaviour
-                scene.cluster.kubelets.behaviour = replace(behaviour, start=slow)
-
-
-@pytest.mark.slow
-def test_rollouts_of_a_good_template_on_noisy_clusters_are_not_halted() -> None:
-    """Each has one node on which the new image crashes for a while, for a reason of its own."""
-    halts: list[str] = []
-
-    def one(seed: int) -> None:
-        async def script(scene: Scene) -> None:
-            chance = random.Random(seed)
-            spoil(scene, PodFault("*:2", Trouble.CRASHES, f"node-{chance.randrange(NODES):02}"))
-            making_noise = asyncio.ensure_future(noise(scene, chance))
-            scene.push("2")
-            await asyncio.sleep(chance.uniform(5, 60))
-            spoil(scene)
-            await asyncio.sleep(1200)
-            making_noise.cancel()
-            if scene.decision.halt is not None:
-                halts.append(f"seed {seed}: {scene.decision.halt}")
-
-        play(script, nodes=specs(), policy=POLICY)
-
-    for seed in range(examples(50)):
-        one(seed)
-    assert len(halts) <= 1, halts

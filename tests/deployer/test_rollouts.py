@@ -7,9 +7,11 @@ from __future__ import annotations
 import asyncio
 
 from gitops_ds.deployer import state_store
+from gitops_ds.fleet import staged_rollouts
 from gitops_ds.model import names
 from gitops_ds.model.decision import Powers
 from gitops_ds.model.events.rollouts import StagePassed
+from gitops_ds.model.health import RolloutCounts
 from gitops_ds.model.objects import CONTROLLER_REVISION
 from tests.deployer import rollout_scene
 from tests.deployer.rollout_scene import NODES, Scene, both
@@ -47,3 +49,16 @@ async def test_a_commit_rolls_out_in_stages_and_the_template_follows(
     first = {pod.uid for _, pod in scene.pods().values()}
     await asyncio.sleep(3600)
     assert first == {pod.uid for _, pod in scene.pods().values()}
+
+
+async def test_the_numbers_of_nodes_in_metrics_are_those_of_the_decision(scene: Scene, /) -> None:
+    assert scene.observed() is None
+    scene.push("2")
+    await asyncio.sleep(60)
+    rollout = scene.observed()
+    assert rollout is not None
+    assert staged_rollouts.counts(rollout) == RolloutCounts(2, 3, 0, 0, NODES, halted=False)
+    await asyncio.sleep(120)
+    rollout = scene.observed()
+    assert rollout is not None
+    assert staged_rollouts.counts(rollout).proved >= 2

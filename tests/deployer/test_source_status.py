@@ -12,7 +12,7 @@ import pytest
 
 from gitops_ds import errors
 from gitops_ds.cli.output import table
-from gitops_ds.commands import apply, sources
+from gitops_ds.commands import plan, sources
 from gitops_ds.deployer import source_status_store
 from gitops_ds.deployer.target import DeployTarget
 from gitops_ds.fleet import agents
@@ -191,7 +191,7 @@ async def test_without_a_service_nothing_is_in_sync_and_no_commit_is_claimed_for
     assert await sync(scene) == ("Unknown", agents.UNFOLLOWED)
     [agent] = await agents.list_agents(scene.cluster, "gitops-ds", virtual_time.clock()())
     assert agents.commit_of(agent) == scene.history.id(0)
-    await edit(scene, "3")
+    await edit(scene.cluster, "3")
     [agent] = await agents.list_agents(scene.cluster, "gitops-ds", virtual_time.clock()())
     assert agents.commit_of(agent) == ""
 
@@ -225,12 +225,12 @@ async def test_an_apply_of_another_commit_beside_a_running_service_is_refused(
     def snapshot(commit: str) -> SourceTree:
         return SourceTree(CommitInfo(CommitId(commit), (), datetime.now(UTC), "Ann", "one"), {})
 
-    await apply.refuse_beside_a_service(place, snapshot(scene.history.id(0)))
+    await plan.refuse_beside_a_service(place, snapshot(scene.history.id(0)))
     with pytest.raises(errors.Refused, match="--force-local"):
-        await apply.refuse_beside_a_service(place, snapshot("f" * 40))
+        await plan.refuse_beside_a_service(place, snapshot("f" * 40))
     scene.loop.stop()
     await asyncio.sleep(10)
-    await apply.refuse_beside_a_service(place, snapshot("f" * 40))
+    await plan.refuse_beside_a_service(place, snapshot("f" * 40))
 
 
 def test_every_condition_has_an_effect_and_every_guard_a_row() -> None:

@@ -7,12 +7,11 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from gitops_ds.git.approval_commits import ApprovalCommit, ChangedFiles
+from gitops_ds.git.branch_history import ApprovalCommit, ChangedFiles
 from gitops_ds.git.revision import RevisionSpec
 from gitops_ds.model import names
 from gitops_ds.model.decision import Powers
-from gitops_ds.model.events.rollouts import RolloutHeld
-from gitops_ds.model.events.stage_approvals import StageApproved
+from gitops_ds.model.events.rollouts import RolloutHeld, StageApproved
 from gitops_ds.model.objects import CONTROLLER_REVISION, CommitId
 from gitops_ds.model.sources.signatures import Trust, Unverified, Verified
 from gitops_ds.plan.options import ApplyOptions

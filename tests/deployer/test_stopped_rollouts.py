@@ -1,4 +1,4 @@
-"""Rollouts that a person stops: a suspended agent, and a commit on hold."""
+"""Rollouts that a person, a guard or the API server stops, or that do not begin."""
 
 from __future__ import annotations
 
@@ -6,14 +6,18 @@ import asyncio
 
 import pytest
 
-from gitops_ds.commands import template_hold
+from gitops_ds.commands import service_requests
 from gitops_ds.model import names
 from gitops_ds.model.decision import Powers
+from gitops_ds.model.events.deployer import Reconciled
 from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET
+from gitops_ds.model.skip_reasons import SkipReason
+from gitops_ds.simulator import NodeSpec
+from gitops_ds.simulator.faults import RequestFault, SimulatedRequest, failure, none
 from tests.deployer import rollout_scene
-from tests.deployer.rollout_scene import NODES, Scene, both
+from tests.deployer.rollout_scene import NODES, POLICY, Scene, both, ends
+from tests.deployer.test_loop import AGENT
 from tests.deployer.test_requests import NAME
-from tests.deployer.test_rollout_faults import ends
 
 play = rollout_scene.play
 
@@ -61,8 +65,8 @@ async def test_the_rollout_of_a_commit_on_hold_takes_no_further_node_until_its_r
     assert len(canary) == 2
     await hold(scene, commit)
     now = scene.cluster.server.now()
-    assert await template_hold.hold(scene.cluster, "test", "f" * 40, now) == ()
-    assert len(await template_hold.hold(scene.cluster, "test", commit, now)) == 1
+    assert await service_requests.hold_rollouts(scene.cluster, "test", "f" * 40, now) == ()
+    assert len(await service_requests.hold_rollouts(scene.cluster, "test", commit, now)) == 1
     await asyncio.sleep(3600)
     assert scene.on("2") == canary
     assert scene.decision.halt is None
@@ -70,6 +74,103 @@ async def test_the_rollout_of_a_commit_on_hold_takes_no_further_node_until_its_r
     reason = scene.decision.hold.reason
     assert reason == f"this template was put on hold, with commit {commit[:12]}"
     await hold(scene, None)
-    assert len(await template_hold.release(scene.cluster, "test", commit)) == 1
+    assert len(await service_requests.release_rollouts(scene.cluster, "test", commit)) == 1
     await ends(scene, "2")
     assert names.HALTED not in (await scene.daemonset())["metadata"]["annotations"]
+
+
+async def test_a_template_that_the_api_server_refuses_is_skipped_with_its_reason(
+    scene: Scene, /
+) -> None:
+    def deny(request: SimulatedRequest) -> RequestFault | None:
+        denied = request.resource == DAEMONSET and request.dry_run
+        return failure(400) if denied else None
+
+    scene.of_deployer = deny
+    scene.push("2")
+    await asyncio.sleep(120)
+    last = next(one for one in reversed(scene.events) if isinstance(one, Reconciled))
+    assert [one.reason for one in last.failed] == [SkipReason.REFUSED]
+    assert "the API server refuses it: admission webhook" in last.failed[0].message
+    assert len(scene.on("1")) == NODES
+    scene.of_deployer = none
+    scene.request()
+    await ends(scene, "2")
+
+
+@pytest.mark.sampled
+@both
+async def test_an_agent_on_hold_keeps_its_template_and_takes_the_next_commit_once_released(
+    scene: Scene, /, powers: Powers
+) -> None:
+    scene.history.agent = "hold: true\n"
+    scene.push("2")
+    await asyncio.sleep(600)
+    assert not scene.on("2")
+    assert await scene.tag() == "1"
+    scene.history.agent = ""
+    scene.push("2")
+    await asyncio.sleep(60)
+    assert len(scene.on("2")) == 2
+    await ends(scene, "2")
+
+
+def select(scene: Scene, tag: str, label: str) -> None:
+    """A commit with another image, for the nodes with a label."""
+    text = AGENT.format(tag=tag)
+    selector = f"    spec:\n      nodeSelector: {{{label}: x}}\n"
+    scene.history.push(text.replace("    spec:\n", selector, 1))
+    scene.request()
+
+
+def lost(scene: Scene) -> list[str]:
+    return [
+        one.message
+        for event in scene.events
+        if isinstance(event, Reconciled)
+        for one in event.failed
+        if one.reason is SkipReason.LOSES_NODES
+    ]
+
+
+def labelled() -> list[NodeSpec]:
+    """`most` is on all nodes but one, `few` on two of them."""
+    return [
+        NodeSpec(
+            f"node-{n}",
+            labels={**({"most": "x"} if n else {}), **({"few": "x"} if n > NODES - 3 else {})},
+        )
+        for n in range(NODES)
+    ]
+
+
+@pytest.mark.sampled
+@both
+@pytest.mark.play(nodes=labelled(), policy=POLICY)
+async def test_a_rollout_that_would_lose_most_nodes_does_not_begin(
+    scene: Scene, /, powers: Powers
+) -> None:
+    select(scene, "2", "few")
+    await asyncio.sleep(600)
+    assert len(scene.on("1")) == NODES
+    assert names.TARGET not in (await scene.daemonset())["metadata"]["annotations"]
+    (message,) = set(lost(scene))
+    assert "8 of 10 nodes would lose an agent" in message
+    nodes = ("node-0, node-1, node-2, node-3, node-4", "and 3 more")
+    assert all(message.count(part) == 1 for part in nodes), message
+    scene.push("1")
+    await asyncio.sleep(60)
+    scene.push("3")
+    await scene.until(lambda: len(scene.on("3")) == NODES)
+
+
+@pytest.mark.sampled
+@both
+@pytest.mark.play(nodes=labelled(), policy=POLICY)
+async def test_a_loss_within_the_guard_is_counted_once(scene: Scene, /, powers: Powers) -> None:
+    select(scene, "2", "most")
+    await scene.until(lambda: len(scene.on("2")) == NODES - 1)
+    await asyncio.sleep(600)
+    assert lost(scene) == []
+    assert await scene.tag() == "2"
+    assert set(scene.pods()) == {f"node-{n}" for n in range(1, NODES)}

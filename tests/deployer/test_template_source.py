@@ -9,14 +9,13 @@ import base64
 import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from functools import partial
 
 import pytest
 
 from gitops_ds import errors, simulator
 from gitops_ds.controller.controller import Controller
 from gitops_ds.deployer import loop as deployer_loop
-from gitops_ds.deployer import revision_selector, state_store
+from gitops_ds.deployer import state_store
 from gitops_ds.deployer.object_claims import Claims, Rank
 from gitops_ds.deployer.target import DeployTarget
 from gitops_ds.deployer.templates.template_selector import TemplateSelector
@@ -26,11 +25,8 @@ from gitops_ds.model.decision import Powers
 from gitops_ds.model.events import deployer
 from gitops_ds.model.events.base import Event
 from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, POD, SECRET, Body, Key, Resource
-from gitops_ds.model.values import replace
-from gitops_ds.pipeline import prepare
-from gitops_ds.plan.allow_list import AllowList
-from gitops_ds.plan.options import ApplyOptions
-from gitops_ds.plan.prune import Guards
+from gitops_ds.plan.options import ApplyOptions, Guards
+from gitops_ds.plan.permissions import AllowList
 from gitops_ds.redaction.events import RedactingEmit
 from gitops_ds.simulator import NodeSpec, virtual_time
 from gitops_ds.telemetry import log_lines
@@ -190,12 +186,7 @@ def begin(
 
 def following(scene: Scene, claims: Claims, options: ApplyOptions) -> deployer_loop.Loop:
     place = DeployTarget(scene.cluster.client(), "gitops-ds", "fleet", "memory")
-    source = revision_selector.RevisionSource(
-        scene.git.tip,
-        scene.git.snapshot,
-        scene.git.movement,
-        revision_selector.prepare_directly(partial(prepare.prepare, namespace="default")),
-    )
+    source = scene.git.source(namespace="default")
     timing = deployer_loop.LoopTiming(5.0, scene.cluster.server.now, random.Random(3).random)
     loop = deployer_loop.Loop(source, place, options, scene.events.append, timing)
     loop.join(claims, Rank.GIT)
@@ -278,28 +269,18 @@ async def test_an_object_with_a_mistake_is_quarantined_alone(scene: Scene, /) ->
     assert [await scene.image("bad"), await scene.image("bad-too")] == ["agent:3", ""]
 
 
-def test_objects_removed_from_the_templates_are_kept_or_deleted_as_for_git() -> None:
-    async def script(scene: Scene) -> None:
-        await scene.put("a", {"a": agent("a")})
-        await scene.put("b", {"b": agent("b")})
-        await scene.drop("a")
-        assert [await scene.image("a"), await scene.image("b")] == ["", "agent:1"]
-        await scene.drop("b")
-        assert await scene.image("b") == "agent:1"
-        assert any(
-            isinstance(event, deployer.Reconciled) and event.refusals[:1] for event in scene.events
-        )
-
-    play(script)
-
-    async def kept(scene: Scene) -> None:
-        await scene.put("a", {"a": agent("a")})
-        await scene.put("b", {"b": agent("b")})
-        await scene.drop("a")
-        assert await scene.image("a") == "agent:1"
-        assert ("prune-off", "DaemonSet default/a") in scene.guards
-
-    play(kept, options=replace(PRUNING, guards=Guards()))
+async def test_objects_removed_from_the_templates_are_deleted_but_for_the_last(
+    scene: Scene, /
+) -> None:
+    await scene.put("a", {"a": agent("a")})
+    await scene.put("b", {"b": agent("b")})
+    await scene.drop("a")
+    assert [await scene.image("a"), await scene.image("b")] == ["", "agent:1"]
+    await scene.drop("b")
+    assert await scene.image("b") == "agent:1"
+    assert any(
+        isinstance(event, deployer.Reconciled) and event.refusals[:1] for event in scene.events
+    )
 
 
 async def test_of_two_templates_for_one_object_the_older_one_counts_and_the_other_is_reported(

@@ -8,16 +8,14 @@ import asyncio
 
 import pytest
 
-from gitops_ds.model.cluster import PatchType
 from gitops_ds.model.duration import Duration
 from gitops_ds.model.events import deployer
-from gitops_ds.model.objects import DAEMONSET
 from gitops_ds.plan.options import ApplyOptions
 from gitops_ds.service.git import git_schedule
 from gitops_ds.settings.base import Ratio
 from gitops_ds.settings.repository import RepositorySettings
 from tests.deployer import test_loop
-from tests.deployer.test_loop import AGENT, Scene
+from tests.deployer.test_loop import AGENT, Scene, edit
 
 JUMPS = (24.0, -24.0, 1.0, -1.0, 90_000.0, -90_000.0)  # hours
 
@@ -31,11 +29,7 @@ def test_drift_is_corrected_and_commits_are_applied_independently_of_the_clock()
             scene.history.push(AGENT.format(tag=tag))
             await scene.settle()
             assert await scene.image() == str(tag)
-            containers = [{"name": "agent", "image": "example.com/agent:by-hand"}]
-            patch = {"spec": {"template": {"spec": {"containers": containers}}}}
-            await scene.cluster.patch(
-                DAEMONSET, "default", "agent", patch, type=PatchType.STRATEGIC
-            )
+            await edit(scene.cluster, "by-hand")
             scene.client.count.reset()
             await scene.settle()
             assert await scene.image() == str(tag)

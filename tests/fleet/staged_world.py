@@ -15,7 +15,7 @@ from gitops_ds.model import names
 from gitops_ds.model.deployer_state import DeployerState
 from gitops_ds.model.events.base import Event
 from gitops_ds.model.health import Health, HealthState
-from gitops_ds.model.rollouts.stage_approval import StageApproval
+from gitops_ds.model.rollouts.staged_rollout import StageApproval
 from tests.rollouts.rollout_world import RolloutWorld
 
 FAST: dict[str, Any] = {

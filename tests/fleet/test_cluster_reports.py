@@ -11,16 +11,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gitops_ds.apimachinery import timestamps
-from gitops_ds.fleet import cluster_overview, cluster_reports
+from gitops_ds.fleet import cluster_reports
 from gitops_ds.fleet.agents import Agent
-from gitops_ds.fleet.cluster_overview import ClusterRow
-from gitops_ds.fleet.cluster_reports import ReportInput
+from gitops_ds.fleet.cluster_reports import ClusterRow, ReportInput
 from gitops_ds.model.deployer_state import DeployerState, Generation
 from gitops_ds.model.health import Health
 from gitops_ds.model.objects import CommitId
 from gitops_ds.model.rollouts import cluster_report
-from gitops_ds.model.rollouts.cluster_order import NO_ORDER, ClusterOrder
-from gitops_ds.model.rollouts.cluster_report import KEPT, ClusterReport, ClusterState, ProvedCommit
+from gitops_ds.model.rollouts.cluster_report import (
+    KEPT,
+    NO_ORDER,
+    ClusterOrder,
+    ClusterReport,
+    ClusterState,
+    ProvedCommit,
+)
 from gitops_ds.model.sources.source_status import Condition, SourceStatus
 from gitops_ds.model.values import replace
 from gitops_ds.plan.rollouts import cluster_waves
@@ -205,7 +210,7 @@ def test_impossible_times_of_another_clusters_report_can_be_printed(at: float) -
     sent = ClusterReport("staging", ClusterState.PROGRESSING, at, since=at, proved=proved)
     read = cluster_report.decode(cluster_report.encode(sent))
     row = ClusterRow("staging", NO_ORDER, read)
-    assert cluster_overview.as_json(row)["reported"] == (timestamps.text(read.at) if at > 0 else "")
+    assert cluster_reports.as_json(row)["reported"] == (timestamps.text(read.at) if at > 0 else "")
     order, reports = (
         ClusterOrder(after=("staging",), soak=1e6),
         ClusterReports({"staging": read}, {}),

@@ -15,9 +15,9 @@ import pytest
 from gitops_ds import errors
 from gitops_ds.fleet.tracker import StatusTracker
 from gitops_ds.model import names
-from gitops_ds.model.agent_status import LossCause
 from gitops_ds.model.cluster import PatchType
 from gitops_ds.model.events.agents import CoverageLost, summarize_losses
+from gitops_ds.model.health import LossCause
 from gitops_ds.model.objects import DAEMONSET, NODE, POD
 from gitops_ds.simulator import NodeSpec, faults, virtual_time
 from tests.simulator.setup import KEY, Setup, daemonset, set_up

@@ -11,8 +11,8 @@ import pytest
 
 from gitops_ds import errors
 from gitops_ds.apimachinery import timestamps
-from gitops_ds.fleet import agents, failed_create_events, pod_create_failures
-from gitops_ds.fleet.pod_create_failures import PodCreateFailureWatcher
+from gitops_ds.fleet import agent_healths, agents, reporter
+from gitops_ds.fleet.reporter import PodCreateFailureWatcher
 from gitops_ds.fleet.tracker import StatusTracker
 from gitops_ds.model.cluster import Cluster, Listing, Selection
 from gitops_ds.model.decision import Powers
@@ -100,7 +100,7 @@ async def test_a_quota_is_the_clusters_doing_until_the_event_is_old() -> None:
         assert tracker.agents()[0].health.state is HealthState.PROGRESSING
         for number in range(2):
             await refuse(there, number, uid)
-        await asyncio.sleep(2 * pod_create_failures.EVERY + 2)
+        await asyncio.sleep(2 * reporter.REFUSALS_EVERY + 2)
         (agent,) = tracker.agents()
         assert agent.health.state is HealthState.DEGRADED
         assert {(node.reason, node.blame) for node in agent.health.nodes} == {
@@ -112,7 +112,7 @@ async def test_a_quota_is_the_clusters_doing_until_the_event_is_old() -> None:
             "limited: pods=0"
         )
         assert agent.health.tally.refused == 2
-        await asyncio.sleep(failed_create_events.STILL + 2 * pod_create_failures.EVERY)
+        await asyncio.sleep(agent_healths.STILL + 2 * reporter.REFUSALS_EVERY)
         assert tracker.agents()[0].health.tally.refused == 0
         await ended(running)
 
@@ -148,7 +148,7 @@ async def test_a_failing_api_server_is_retried() -> None:
     async with set_up(1) as there:
         tracker, running, uid = await begun(there, Failing(there))
         await refuse(there, 1, uid)
-        await asyncio.sleep(6 * pod_create_failures.EVERY)
+        await asyncio.sleep(6 * reporter.REFUSALS_EVERY)
         assert tracker.agents()[0].health.tally.refused == 1
         await ended(running)
 
@@ -178,7 +178,7 @@ def test_the_cause_in_an_event(event: dict[str, Any], words: str) -> None:
         **event,
     }
     since = timestamps.seconds("2026-02-01T00:00:00Z") or 0.0
-    cause = failed_create_events.latest([event_body], since).get("u", "")
+    cause = agent_healths.latest_refusals([event_body], since).get("u", "")
     assert (words in cause) == (bool(words) == bool(cause))
 
 
@@ -186,7 +186,7 @@ async def test_the_command_line_agrees_with_the_service() -> None:
     async with set_up(2) as there:
         tracker, running, uid = await begun(there, EventRequests(there))
         await refuse(there, 1, uid)
-        await asyncio.sleep(3 * pod_create_failures.EVERY)
+        await asyncio.sleep(3 * reporter.REFUSALS_EVERY)
         [service] = tracker.agents()
         [looked] = await agents.list_agents(there.people, "gitops-ds", virtual_time.clock()())
         assert (looked.health.state, looked.health.message) == (

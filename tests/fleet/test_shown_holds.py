@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from gitops_ds.cli.output import table
-from gitops_ds.fleet import agents, reporter, staged_health
+from gitops_ds.fleet import agents, health, reporter
 from gitops_ds.fleet.agents import Agent
 from gitops_ds.model import names
 from gitops_ds.model.cluster import EVERYTHING, Listing, Selection
@@ -48,8 +48,8 @@ def held(kind: HoldKind) -> Agent:
     first = replace(decided.stages[0], state=StageState.HELD)
     decided = replace(decided, hold=hold, stages=(first, *decided.stages[1:]))
     rollout = replace(agent.rollout, stages=decided)
-    health = replace(agent.health, message=staged_health.message(rollout))
-    return replace(agent, health=health, rollout=rollout)
+    judged = replace(agent.health, message=health.staged_message(rollout))
+    return replace(agent, health=judged, rollout=rollout)
 
 
 def surfaces(agent: Agent) -> dict[str, str]:

@@ -13,10 +13,10 @@ import pytest
 from aiohttp import web
 
 from gitops_ds import errors
-from gitops_ds.forges import kinds
-from gitops_ds.forges.access import ForgeAccess, ForgeToken
+from gitops_ds.forges import forge_access
 from gitops_ds.forges.client import Clock, CommentChange, Forge
 from gitops_ds.forges.contract import CommitStatus, ForgeKind, PullRequestRef, StatusState
+from gitops_ds.forges.forge_access import ForgeAccess, ForgeToken
 from gitops_ds.forges.sticky_comment import Sticky
 from gitops_ds.model.values import replace
 from tests.forges.servers import HEAD, Fault, GitHub, GitLab, Server, User
@@ -65,7 +65,7 @@ def run(
         async with on.running():
             project = "acme/agents" if kind is ForgeKind.GITHUB else "42"
             access = ForgeAccess(
-                kind, kinds.api_address(kind, on.url), ForgeToken("TOKEN", token), project
+                kind, forge_access.api_address(kind, on.url), ForgeToken("TOKEN", token), project
             )
             async with Forge(access, patience, "gitops-ds/1", (time or Time()).clock()) as forge:
                 return await work(forge)
@@ -383,11 +383,11 @@ def test_the_pull_request_of_a_fork_is_found_by_branch_and_commit() -> None:
 def test_a_projects_name_is_one_part_of_a_path() -> None:
     place = PullRequestRef("acme/agents?x=1#y", 7)
     assert (
-        kinds.api(ForgeKind.GITHUB).get_pull_request(place).path
+        forge_access.api(ForgeKind.GITHUB).get_pull_request(place).path
         == "repos/acme/agents%3Fx%3D1%23y/pulls/7"
     )
     assert (
-        kinds.api(ForgeKind.GITLAB).get_pull_request(place).path
+        forge_access.api(ForgeKind.GITLAB).get_pull_request(place).path
         == "projects/acme%2Fagents%3Fx%3D1%23y/merge_requests/7"
     )
 

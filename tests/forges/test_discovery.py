@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gitops_ds import errors
-from gitops_ds.forges import kinds
+from gitops_ds.forges import forge_access
 from gitops_ds.forges.contract import ForgeKind, NewPullRequest, PullRequestRef, RequestPurpose
 from gitops_ds.git import address
 from gitops_ds.service.git import forge_discovery
@@ -38,7 +38,7 @@ AS_GITLAB = {
 def test_each_forge_gets_its_own_form_of_request(
     kind: ForgeKind, path: str, body: dict[str, Any], reply: str
 ) -> None:
-    api = kinds.api(kind)
+    api = forge_access.api(kind)
     request = api.open_pull_request(PullRequestRef("a/b"), OPENING)
     assert (request.method, request.path, request.body) == ("POST", path, body)
     assert api.read_url({reply: "https://forge.example/7"}) == "https://forge.example/7"

@@ -15,7 +15,7 @@ from gitops_ds.forges.contract import ForgeKind
 from gitops_ds.git import address
 from gitops_ds.git.repository import Repository
 from gitops_ds.model.objects import CommitId, Key
-from gitops_ds.model.rollouts.stage_approval import StageApproval, WaitingStage
+from gitops_ds.model.rollouts.staged_rollout import StageApproval, WaitingStage
 from gitops_ds.service.rollouts.review_approvals import ForgeReviews
 from gitops_ds.settings.notify import ForgeSettings
 from gitops_ds.settings.repository import ApproverSettings

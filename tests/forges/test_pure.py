@@ -11,17 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gitops_ds import errors
-from gitops_ds.forges import (
-    access,
-    ci_environment,
-    kinds,
-    retries,
-    sticky_comment,
-)
+from gitops_ds.forges import ci_environment, forge_access, retries, sticky_comment
 from gitops_ds.forges.contract import Comment, ForgeKind
 from gitops_ds.forges.sticky_comment import Sticky
 from gitops_ds.model.finding import Severity
-from gitops_ds.report import comment_validation, markdown
+from gitops_ds.report import comment_page, markdown
 from gitops_ds.report.findings import ReportContext
 from tests.report import made
 
@@ -149,7 +143,7 @@ def test_no_event_and_no_variable_is_too_strange(event: dict[str, Any], text: st
     environment = ci_environment.read(
         dict.fromkeys([*ACTIONS, *GITLAB], text) | {"GITHUB_REPOSITORY": "a/b"}, event
     )
-    assert not environment.sha or kinds.is_commit_id(environment.sha)
+    assert not environment.sha or forge_access.is_commit_id(environment.sha)
     assert environment.number >= 0
 
 
@@ -167,7 +161,7 @@ def test_no_event_and_no_variable_is_too_strange(event: dict[str, Any], text: st
 def test_each_forge_has_its_own_variable(
     kind: ForgeKind, environ: dict[str, str], name: str
 ) -> None:
-    token = access.token(kind, environ)
+    token = forge_access.token(kind, environ)
     assert token.name == name
     assert token.value not in repr(token).replace(name, "")
     assert token.of_job is (name == "CI_JOB_TOKEN")
@@ -188,7 +182,7 @@ def test_a_token_is_never_taken_from_another_forge_nor_with_other_characters(
     kind: ForgeKind, environ: dict[str, str]
 ) -> None:
     with pytest.raises(errors.UsageError) as refused:
-        access.token(kind, environ)
+        forge_access.token(kind, environ)
     assert "evil" not in str(refused.value)
 
 
@@ -208,15 +202,22 @@ def test_a_token_is_never_taken_from_another_forge_nor_with_other_characters(
 def test_the_address_of_the_api_follows_from_the_servers(
     kind: ForgeKind, url: str, found: str
 ) -> None:
-    assert access.address(kind, url, allow_http=False) == found
+    assert forge_access.address(kind, url, allow_http=False) == found
 
 
 def test_graphql_lies_beside_the_rest() -> None:
-    assert kinds.address("https://api.github.com", "graphql") == "https://api.github.com/graphql"
     assert (
-        kinds.address("https://git.example/api/v3", "graphql") == "https://git.example/api/graphql"
+        forge_access.request_url("https://api.github.com", "graphql")
+        == "https://api.github.com/graphql"
     )
-    assert kinds.address("https://git.example/api/v3", "user") == "https://git.example/api/v3/user"
+    assert (
+        forge_access.request_url("https://git.example/api/v3", "graphql")
+        == "https://git.example/api/graphql"
+    )
+    assert (
+        forge_access.request_url("https://git.example/api/v3", "user")
+        == "https://git.example/api/v3/user"
+    )
 
 
 @pytest.mark.parametrize(
@@ -231,7 +232,7 @@ def test_graphql_lies_beside_the_rest() -> None:
 )
 def test_an_invalid_address_is_rejected(url: str) -> None:
     with pytest.raises(errors.UsageError, match="must be the server's address") as refused:
-        access.address(ForgeKind.GITEA, url, allow_http=True)
+        forge_access.address(ForgeKind.GITEA, url, allow_http=True)
     assert "secret" not in str(refused.value)
 
 
@@ -243,8 +244,8 @@ def test_a_token_is_sent_over_http_only_where_configured() -> None:
         "http://10.0.0.1",
     ):
         with pytest.raises(errors.UsageError, match="--allow-http"):
-            access.address(ForgeKind.GITEA, url, allow_http=False)
-        assert access.address(ForgeKind.GITEA, url, allow_http=True) == f"{url}/api/v1"
+            forge_access.address(ForgeKind.GITEA, url, allow_http=False)
+        assert forge_access.address(ForgeKind.GITEA, url, allow_http=True) == f"{url}/api/v1"
 
 
 @pytest.mark.parametrize(
@@ -299,12 +300,12 @@ def test_a_second_line_of_another_form_is_ignored(line: str) -> None:
 @made.some_reports
 def test_every_report_is_read_back(report: Any) -> None:
     about = ReportContext(version="1", key="the check / fleet", head="0123456789ab", base="main")
-    page = comment_validation.read(markdown.as_page(report, about).encode())
+    page = comment_page.validated(markdown.as_page(report, about).encode())
     count = report.count()
     assert (page.key, page.head) == ("the-check-/-fleet", "0123456789ab")
     assert page.count == {severity: count[severity] for severity in Severity}
     assert page.text.startswith("**gitops-ds check: ")
-    assert comment_validation.read(f"{markdown.marker(page.key)}\n{page.text}".encode()) == page
+    assert comment_page.validated(f"{markdown.marker(page.key)}\n{page.text}".encode()) == page
 
 
 def test_the_footer_counts_and_not_the_content_of_a_file() -> None:
@@ -312,7 +313,7 @@ def test_the_footer_counts_and_not_the_content_of_a_file() -> None:
         "**gitops-ds check: no findings** in 1 file, 1 object.\n\n```diff\n<sub>Checked "
         "`0123456`</sub>\n```\n"
     )
-    assert comment_validation.read(f"{markdown.marker('x')}\n{text}".encode()).head == ""
+    assert comment_page.validated(f"{markdown.marker('x')}\n{text}".encode()).head == ""
 
 
 GOOD = (
@@ -323,11 +324,11 @@ GOOD = (
 
 @pytest.mark.parametrize(("level", "loud"), [("error", True), ("warning", True), ("info", True)])
 def test_how_loud_a_report_is(level: str, loud: bool) -> None:
-    assert comment_validation.read(GOOD.encode()).loud(Severity(level)) is loud
-    assert comment_validation.read(GOOD.replace("1 error", "0 errors").encode()).loud(
+    assert comment_page.validated(GOOD.encode()).loud(Severity(level)) is loud
+    assert comment_page.validated(GOOD.replace("1 error", "0 errors").encode()).loud(
         Severity(level)
     ) is (level != "error")
-    assert not comment_validation.read(
+    assert not comment_page.validated(
         GOOD.replace("1 error, 2 warnings, 0 info", "no findings").encode()
     ).loud(Severity(level))
 
@@ -348,7 +349,7 @@ def test_how_loud_a_report_is(level: str, loud: bool) -> None:
 )
 def test_a_report_without_the_form_of_a_check_is_rejected(data: bytes) -> None:
     with pytest.raises(ValueError, match=r"it (has more|is not|does not)"):
-        comment_validation.read(data)
+        comment_page.validated(data)
 
 
 def test_nothing_in_a_report_triggers_a_bot_or_mentions_a_user() -> None:
@@ -356,7 +357,7 @@ def test_nothing_in_a_report_triggers_a_bot_or_mentions_a_user() -> None:
         GOOD + "/merge\n  /approve @everyone\n- @org/team, me@example.com, "
         "image@sha256:ab\n\x1b[31mred\u202e\n"
     )
-    text = comment_validation.read(evil.encode()).text
+    text = comment_page.validated(evil.encode()).text
     assert not any(line.lstrip().startswith("/") for line in text.splitlines())
     assert "@everyone" not in text
     assert "@org" not in text

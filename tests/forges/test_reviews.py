@@ -12,14 +12,14 @@ from typing import Any, TypeVar
 import pytest
 
 from gitops_ds import errors
-from gitops_ds.forges import kinds, reviews
-from gitops_ds.forges.access import ForgeAccess, ForgeToken
+from gitops_ds.forges import forge_access, reviews
 from gitops_ds.forges.client import Forge
 from gitops_ds.forges.contract import ForgeKind, ForgeRequest, RequestPurpose
+from gitops_ds.forges.forge_access import ForgeAccess, ForgeToken
 from gitops_ds.forges.reviews import ApprovingReview, ReviewReader
-from gitops_ds.git.approval_commits import ChangedFiles
+from gitops_ds.git.branch_history import ChangedFiles
 from gitops_ds.model.objects import CommitId, Key
-from gitops_ds.model.rollouts.stage_approval import Approver, StageApproval, WaitingStage
+from gitops_ds.model.rollouts.staged_rollout import Approver, StageApproval, WaitingStage
 from gitops_ds.service.rollouts import review_approvals
 from tests.forges import servers
 
@@ -112,7 +112,7 @@ def gitlab(at: str | None, state: str = "merged", user: str = "ada") -> Answers:
 
 
 def approving(kind: ForgeKind, answers: Answers, branch: str = "main") -> list[str]:
-    reader = ReviewReader(answers, kinds.api(kind), "a/b", branch)
+    reader = ReviewReader(answers, forge_access.api(kind), "a/b", branch)
     return [one.user for one in asyncio.run(reader.approving(COMMIT))]
 
 
@@ -197,7 +197,7 @@ def test_an_approval_of_gitlab_counts_for_the_head_of_its_time(
 def test_a_member_of_a_team_is_an_active_one(
     kind: ForgeKind, answers: Answers, user: str, member: bool
 ) -> None:
-    reader = ReviewReader(answers, kinds.api(kind), "a/b")
+    reader = ReviewReader(answers, forge_access.api(kind), "a/b")
     is_member = asyncio.run(reader.is_member("a/gpu", ApprovingReview(7, user, "5")))
     assert is_member is member
 
@@ -225,7 +225,7 @@ def test_a_review_by_an_approver_of_every_commit_approves(
     approver: Approver, commits: tuple[CommitId, ...], expected: str | None
 ) -> None:
     answers = github([review("ada")])
-    reader = ReviewReader(answers, kinds.api(ForgeKind.GITHUB), "a/b")
+    reader = ReviewReader(answers, forge_access.api(ForgeKind.GITHUB), "a/b")
     approval = asyncio.run(review_approvals.approval(reader, STAGE, (approver,), commits))
     assert approval == (
         StageApproval("gpu", "5d9f", "team-gpu", expected, "review of #7") if expected else None

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from gitops_ds import errors
 from gitops_ds.cli.output import check_output
-from gitops_ds.commands.check import suppress
+from gitops_ds.commands.check import shown_findings
 from gitops_ds.commands.check.model import CheckResult
 from gitops_ds.model.sources.source_tree import SourceTree
 from gitops_ds.pipeline import prepare
@@ -53,7 +53,7 @@ def checked(files: Files) -> CheckResult:
     names = rendering.clusters(snapshot) or ("",)
     prepared = tuple(prepare.prepare(snapshot, cluster=name) for name in names[:3])
     findings = tuple(dict.fromkeys(finding for one in prepared for finding in one.findings))
-    return suppress.without(CheckResult(snapshot, prepared, findings), date(2026, 1, 1))
+    return shown_findings.without(CheckResult(snapshot, prepared, findings), date(2026, 1, 1))
 
 
 def holds(files: Files) -> None:

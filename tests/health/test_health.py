@@ -18,8 +18,7 @@ import pytest
 
 from gitops_ds.model import names
 from gitops_ds.simulator import PodFault, Trouble
-from tests.deployer.rollout_scene import NODES, POLICY, Scene, play
-from tests.deployer.test_rollout_faults import spoil
+from tests.deployer.rollout_scene import NODES, POLICY, Scene, play, spoil
 
 pytestmark = [pytest.mark.slow, pytest.mark.renderers]
 ROOT = Path(__file__).resolve().parents[2]

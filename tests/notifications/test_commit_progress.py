@@ -18,8 +18,7 @@ from gitops_ds.model.daemonset import DaemonSet
 from gitops_ds.model.decision import Observation
 from gitops_ds.model.deployer_state import DeployerState
 from gitops_ds.model.events.base import Event
-from gitops_ds.model.events.cluster_waves import CommitWaits
-from gitops_ds.model.events.commits import CommitRejected, NewCommit
+from gitops_ds.model.events.commits import CommitRejected, CommitWaits, NewCommit
 from gitops_ds.model.events.deployer import Applied, Reconciled, ReconcileFailed
 from gitops_ds.model.events.requests import Suspended
 from gitops_ds.model.finding import Place, refusal

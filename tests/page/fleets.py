@@ -14,7 +14,7 @@ from gitops_ds.apimachinery import revisions, timestamps
 from gitops_ds.daemonset import cache
 from gitops_ds.fleet import health
 from gitops_ds.fleet.agents import Agent
-from gitops_ds.fleet.cluster_overview import ClusterRow
+from gitops_ds.fleet.cluster_reports import ClusterRow
 from gitops_ds.model import names
 from gitops_ds.model.deployer_state import DeployerState
 from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, NODE, POD, Body, CommitId, Key

@@ -15,7 +15,7 @@ from multidict import CIMultiDict
 
 from gitops_ds.errors import SettingsError, UsageError
 from gitops_ds.settings.base import decode
-from gitops_ds.settings.page import PageSettings
+from gitops_ds.settings.listen import PageSettings
 from gitops_ds.web import connection_limits
 from gitops_ds.web.page import access, rendering, routes
 from gitops_ds.web.page.access import AccessKind, AccessVerdict, PageGuard, PageRequest, PageToken

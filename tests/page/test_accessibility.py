@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from gitops_ds.fleet.cluster_overview import ClusterRow
+from gitops_ds.fleet.cluster_reports import ClusterRow
 from gitops_ds.model.objects import CommitId
 from gitops_ds.model.sources.source_status import Condition, SourceStatus
 from gitops_ds.model.values import replace

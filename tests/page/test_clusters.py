@@ -6,10 +6,9 @@ import asyncio
 
 import pytest
 
-from gitops_ds.fleet.cluster_overview import NO_REPORT, ClusterRow
+from gitops_ds.fleet.cluster_reports import NO_REPORT, ClusterRow
 from gitops_ds.model.objects import CommitId
-from gitops_ds.model.rollouts.cluster_order import ClusterOrder
-from gitops_ds.model.rollouts.cluster_report import ClusterReport, ClusterState
+from gitops_ds.model.rollouts.cluster_report import ClusterOrder, ClusterReport, ClusterState
 from gitops_ds.web.page.pages import Book
 from tests.page import fleets
 

@@ -16,7 +16,7 @@ from aiohttp import web
 from ruamel.yaml import YAML
 
 from gitops_ds.settings.base import decode
-from gitops_ds.settings.page import PageSettings
+from gitops_ds.settings.listen import PageSettings
 from gitops_ds.web.page import access, routes
 from gitops_ds.web.page.access import AccessKind, PageGuard
 from tests.docs import pages

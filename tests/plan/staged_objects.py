@@ -8,9 +8,9 @@ from typing import Any
 
 from gitops_ds.apimachinery import daemonsets, revisions
 from gitops_ds.apimachinery.rollouts import proofs, target_revisions
-from gitops_ds.model import content_hash, names
+from gitops_ds.model import names
 from gitops_ds.model.live import Live, Revision
-from gitops_ds.model.objects import Body, Digest, Key
+from gitops_ds.model.objects import Body, Digest, Key, digest_of
 from gitops_ds.model.rollouts.proven_templates import ProofKind, TemplateProof
 from gitops_ds.model.rollouts.staged_rollout import RolloutRecord
 from gitops_ds.model.sources.bundle import (
@@ -63,7 +63,7 @@ def manifest(
             **spec,
         },
     }
-    return Manifest(key, body, Digest(content_hash.digest(body)), Origin(FILE), agent)
+    return Manifest(key, body, Digest(digest_of(body)), Origin(FILE), agent)
 
 
 def bundle(*manifests: Manifest, **policy: Any) -> Bundle:

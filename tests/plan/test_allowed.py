@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from gitops_ds.model.objects import Key
-from gitops_ds.plan import allow_list
-from gitops_ds.plan.allow_list import AllowList
+from gitops_ds.plan import permissions
+from gitops_ds.plan.permissions import AllowList
 from gitops_ds.settings.service import ClusterSettings, Service
 
 HOME = AllowList(homes=frozenset({"gitops-ds"}))
@@ -24,12 +24,12 @@ def test_without_settings_everything_may_be_named_but_what_the_service_lives_fro
         Key(RBAC, "ClusterRole", "", "gitops-dsx"),
         Key("", "PersistentVolume", "", "gitops-ds"),
     )
-    assert [key for key in fine if allow_list.why_not(key, HOME)] == []
+    assert [key for key in fine if permissions.not_allowed(key, HOME)] == []
     others = (
         Key("", "Secret", "gitops-ds", "gitops-ds-1234"),
         Key("", "ConfigMap", "gitops-ds", "settings"),
     )
-    assert [key for key in others if allow_list.why_not(key, ITSELF)] == []
+    assert [key for key in others if permissions.not_allowed(key, ITSELF)] == []
     own = (
         Key("", "Namespace", "", "gitops-ds"),
         Key("", "Secret", "gitops-ds", "credentials"),
@@ -40,10 +40,10 @@ def test_without_settings_everything_may_be_named_but_what_the_service_lives_fro
         Key(RBAC, "ClusterRoleBinding", "", "gitops-ds-pace"),
         Key(RBAC, "ClusterRoleBinding", "", "gitops-ds:more"),
     )
-    assert [key for key in own if not allow_list.why_not(key, HOME)] == []
-    assert [key for key in own if allow_list.why_not(key, ITSELF)] == []
+    assert [key for key in own if not permissions.not_allowed(key, HOME)] == []
+    assert [key for key in own if permissions.not_allowed(key, ITSELF)] == []
     # a person at a desk has their own rights
-    assert [key for key in own if allow_list.why_not(key, AllowList())] == []
+    assert [key for key in own if permissions.not_allowed(key, AllowList())] == []
 
 
 @pytest.mark.parametrize("settings", [HOME, ITSELF])
@@ -55,7 +55,7 @@ def test_without_settings_everything_may_be_named_but_what_the_service_lives_fro
     ],
 )
 def test_memory_and_leases_are_never_named(settings: AllowList, key: Key) -> None:
-    refusal = allow_list.why_not(key, settings)
+    refusal = permissions.not_allowed(key, settings)
     assert refusal is not None
     assert (refusal.reason, refusal.key) == ("not-allowed", key)
 
@@ -89,7 +89,7 @@ def test_memory_and_leases_are_never_named(settings: AllowList, key: Key) -> Non
     ],
 )
 def test_only_objects_of_the_lists_are_allowed(settings: AllowList, key: Key, word: str) -> None:
-    refusal = allow_list.why_not(key, settings)
+    refusal = permissions.not_allowed(key, settings)
     assert (refusal.message if refusal else "") == (f"{key} is not allowed: {word}" if word else "")
 
 
@@ -100,5 +100,5 @@ def test_the_namespace_of_the_pod_and_that_of_the_state_are_both_out_of_reach() 
             Key("apps", "DaemonSet", namespace, "reader-of-credentials"),
             Key("", "ConfigMap", namespace, "settings"),
         ):
-            assert allow_list.why_not(key, service.apply_options.allowed) is not None
+            assert permissions.not_allowed(key, service.apply_options.allowed) is not None
     assert Service().apply_options.allowed.homes == {"gitops-ds"}

@@ -8,8 +8,12 @@ from hypothesis import strategies as st
 
 from gitops_ds.model.objects import CommitId
 from gitops_ds.model.rollouts import cluster_report
-from gitops_ds.model.rollouts.cluster_order import ClusterOrder
-from gitops_ds.model.rollouts.cluster_report import ClusterReport, ClusterState, ProvedCommit
+from gitops_ds.model.rollouts.cluster_report import (
+    ClusterOrder,
+    ClusterReport,
+    ClusterState,
+    ProvedCommit,
+)
 from gitops_ds.model.values import replace
 from gitops_ds.plan.rollouts import cluster_waves
 from gitops_ds.plan.rollouts.cluster_waves import ClusterReports
@@ -90,6 +94,16 @@ ROLLING = report(ClusterState.PROGRESSING, proved=((OLD, NOW - 7200),))
             0.0,
             known(report(proved=((OLD, NOW),), applied=OLD, newest=OLD, at=NOW - 10_800)),
             "it has commit 111111111111, not 222222222222 yet; its last report is 3.0 h old",
+        ),
+        (
+            0.0,
+            known(report(proved=(), applied=OLD, message="suspended", at=NOW - 901)),
+            "suspended; its last report is 15 min old",
+        ),
+        (
+            0.0,
+            known(report(proved=(), applied=OLD, message="suspended", at=NOW - 900)),
+            "suspended",
         ),
         (0.0, known(), "it has published no report"),
         (

@@ -9,8 +9,7 @@ import pytest
 from gitops_ds import errors, simulator
 from gitops_ds.deployer import deletion_contents
 from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, NAMESPACE, Key, Resource
-from gitops_ds.plan.options import ApplyOptions
-from gitops_ds.plan.prune import Guards, Limit
+from gitops_ds.plan.options import ApplyOptions, Guards, Limit
 from gitops_ds.simulator.faults import SimulatedRequest, failure
 from tests.plan import world
 from tests.plan.world import World, config_map, daemonset

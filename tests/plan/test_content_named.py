@@ -11,7 +11,7 @@ import pytest
 from gitops_ds.model import names
 from gitops_ds.model.live import Live, Revision
 from gitops_ds.model.objects import Key
-from gitops_ds.plan import prune
+from gitops_ds.plan import deletions
 
 OLD = Key("", "ConfigMap", "agents", "agent-old")
 AGENT = Key("apps", "DaemonSet", "agents", "agent")
@@ -55,4 +55,4 @@ def live(
 def test_a_config_map_is_collected_only_when_no_template_revision_or_pod_references_it(
     seen: Live, goes: bool
 ) -> None:
-    assert prune.collectable([OLD], seen) == (frozenset({OLD}) if goes else frozenset())
+    assert deletions.collectable([OLD], seen) == (frozenset({OLD}) if goes else frozenset())

@@ -81,6 +81,18 @@ def test_a_list_is_compared_by_its_names_if_they_are_unique(
     assert [change.path for change in diff.compare(items(*old), items(*new))] == paths
 
 
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        {"annotations": {names.TEMPLATE_GENERATION: "2"}},
+        {"annotations": {}, "labels": {}},
+        {"labels": None},
+    ],
+)
+def test_metadata_that_says_nothing_is_no_difference(metadata: dict[str, Any]) -> None:
+    assert diff.compare({"metadata": metadata}, {"metadata": {}}) == ()
+
+
 AGENT = {"name": "agent", "args": ["-v"], "image": "a:1"}
 CONTAINERS: tuple[Any, ...] = ("spec", "containers")
 

@@ -16,9 +16,8 @@ from gitops_ds.model.events.deployer import Reconciled
 from gitops_ds.model.live import Taint
 from gitops_ds.model.objects import DAEMONSET, Body, CommitId, Key
 from gitops_ds.plan import apply_order, field_managers, guard_limits, printers
-from gitops_ds.plan.impersonation import Impersonation
-from gitops_ds.plan.options import ApplyOptions
-from gitops_ds.plan.prune import Guards
+from gitops_ds.plan.options import ApplyOptions, Guards
+from gitops_ds.plan.permissions import Impersonation
 from gitops_ds.telemetry import log_lines
 from tests.plan import world
 from tests.plan.test_prune_scenes import pod_of

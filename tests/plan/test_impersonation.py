@@ -11,10 +11,9 @@ import pytest
 from gitops_ds import errors, simulator
 from gitops_ds.model.cluster import Identity
 from gitops_ds.model.objects import DAEMONSET, NAMESPACE, Key
-from gitops_ds.plan import impersonation
-from gitops_ds.plan.impersonation import Impersonation
-from gitops_ds.plan.options import ApplyOptions
-from gitops_ds.plan.prune import Guards
+from gitops_ds.plan import permissions
+from gitops_ds.plan.options import ApplyOptions, Guards
+from gitops_ds.plan.permissions import Impersonation
 from gitops_ds.simulator.faults import RequestFault, SimulatedRequest
 from tests.plan import world
 from tests.plan.world import World, config_map, daemonset
@@ -160,7 +159,7 @@ def test_references_of_every_depth_count() -> None:
         "spec": {"parentRefs": [{"namespace": "b"}, {"name": "own"}], "items": [{"xRef": {}}]},
         "other": [{"deep": {"issuerRef": {"namespace": "c"}}}],
     }
-    assert impersonation._references(body) == {"a", "b", "c"}
+    assert permissions._references(body) == {"a", "b", "c"}
 
 
 @pytest.mark.parametrize(
@@ -186,8 +185,8 @@ def test_references_of_every_depth_count() -> None:
 def test_the_account_of_an_object(who: Impersonation, key: Key, user: str | None) -> None:
     found = who.of(key, "agent")
     assert (found.user if isinstance(found, Identity) else None) == user
-    assert (impersonation.why_not_deleted(key, "agent", who) is None) is (user is not None)
-    assert impersonation.why_not_deleted(key, "agent", None) is None
+    assert (permissions.not_deletable(key, "agent", who) is None) is (user is not None)
+    assert permissions.not_deletable(key, "agent", None) is None
 
 
 def test_only_the_subjects_of_a_rolebinding_and_references_name_other_namespaces() -> None:
@@ -196,8 +195,8 @@ def test_only_the_subjects_of_a_rolebinding_and_references_name_other_namespaces
     binding = Key("rbac.authorization.k8s.io", "RoleBinding", "a", "x")
     custom = Key("example.com", "Custom", "a", "x")
     body: dict[str, Any] = {"subjects": [*subjects, *users, "no mapping"]}
-    assert impersonation._named(body, binding) == {"b", "c"}
-    assert impersonation._named(body, custom) == set()
-    assert impersonation._named(["no mapping"], binding) == set()
+    assert permissions._named(body, binding) == {"b", "c"}
+    assert permissions._named(body, custom) == set()
+    assert permissions._named(["no mapping"], binding) == set()
     body = {"spec": {"secretRef": {"name": "x", "namespace": "d"}, "plain": {"namespace": "e"}}}
-    assert impersonation._named(body, custom) == {"d"}
+    assert permissions._named(body, custom) == {"d"}

@@ -11,11 +11,10 @@ from gitops_ds.model.live import Contents, Live, Node
 from gitops_ds.model.objects import Key
 from gitops_ds.model.sources.bundle import Bundle
 from gitops_ds.model.values import replace
-from gitops_ds.plan import deletions, prune
+from gitops_ds.plan import deletions
 from gitops_ds.plan.deletions import Leaving
-from gitops_ds.plan.options import ApplyOptions, OtherOwners, PlanContext
-from gitops_ds.plan.prune import Guards, Policy
-from gitops_ds.plan.tracking_labels import Stamp
+from gitops_ds.plan.object_owner import Stamp
+from gitops_ds.plan.options import ApplyOptions, Guards, OtherOwners, PlanContext, Policy
 from tests.plan.staged_objects import KEY, bundle, manifest
 
 SPACE, OTHER_SPACE = Key("", "Namespace", "", "infra"), Key("", "Namespace", "", "other")
@@ -136,8 +135,8 @@ def test_objects_of_a_source_with_errors_stay(path: str, by: str, kept: bool) ->
 def test_an_object_that_is_being_deleted(
     metadata: dict[str, Any], ending: bool, orphaning: bool
 ) -> None:
-    assert prune.is_ending({"metadata": metadata}) is ending
-    assert prune.is_orphaning({"metadata": metadata}) is orphaning
+    assert deletions.is_ending({"metadata": metadata}) is ending
+    assert deletions.is_orphaning({"metadata": metadata}) is orphaning
 
 
 def test_content_named_config_maps_and_target_revisions_are_collected_by_use() -> None:
@@ -162,6 +161,6 @@ def test_content_named_config_maps_and_target_revisions_are_collected_by_use() -
     }
     live = Live(objects)
     by_use = {content, former, current, elsewhere, ending}
-    assert prune.collected_by_use(objects, live) == by_use
-    assert prune.collectable(objects, live) == {content, former, elsewhere}
-    assert prune.collected_by_use([CONFIG, own, KEY], live) == frozenset()
+    assert deletions.collected_by_use(objects, live) == by_use
+    assert deletions.collectable(objects, live) == {content, former, elsewhere}
+    assert deletions.collected_by_use([CONFIG, own, KEY], live) == frozenset()

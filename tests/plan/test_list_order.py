@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gitops_ds.apimachinery import defaults
-from gitops_ds.plan import list_order, ownership, predict
+from gitops_ds.plan import diff, object_changes, ownership
 from tests.plan import world
 
 A, B, C = ({"name": name, "value": name} for name in "ABC")
@@ -38,16 +38,16 @@ def test_common_members_get_the_desired_order_and_others_keep_their_places(
 ) -> None:
     there = agent(*live)
     before = copy.deepcopy(there)
-    assert list_order.ordered(there, agent(*wanted)) == agent(*ordered)
+    assert diff.in_order(there, agent(*wanted)) == agent(*ordered)
     assert there == before
-    assert list_order.differs(there, agent(*wanted)) == (live != ordered)
+    assert diff.order_differs(there, agent(*wanted)) == (live != ordered)
 
 
 def test_other_lists_have_no_order() -> None:
     one, other = agent(A), agent(A)
     one["spec"]["template"]["spec"]["volumes"] = [{"name": "a"}, {"name": "b"}]
     other["spec"]["template"]["spec"]["volumes"] = [{"name": "b"}, {"name": "a"}]
-    assert not list_order.differs(one, other)
+    assert not diff.order_differs(one, other)
 
 
 def test_another_order_is_a_change() -> None:
@@ -70,10 +70,10 @@ def test_another_order_is_a_change() -> None:
 def test_a_mapping_that_an_apply_emptied_and_removed_is_found() -> None:
     wanted = world.daemonset(affinity={}, nodeSelector={})
     there = defaults.defaulted(wanted)
-    assert not predict.lost_empty(there, wanted)
+    assert not object_changes.lost_empty(there, wanted)
     del there["spec"]["template"]["spec"]["affinity"]
-    assert predict.lost_empty(there, wanted)
-    assert not predict.lost_empty(there, world.daemonset())
+    assert object_changes.lost_empty(there, wanted)
+    assert not object_changes.lost_empty(there, world.daemonset())
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,9 @@ from gitops_ds.model.live import Live, Node
 from gitops_ds.model.objects import Key
 from gitops_ds.model.skip_reasons import DriftPolicy, SkipReason
 from gitops_ds.model.values import replace
-from gitops_ds.plan import predict, refusals
+from gitops_ds.plan import object_changes, refusals
 from gitops_ds.plan.object_changes import ObjectPlanner
+from gitops_ds.plan.object_owner import Stamp
 from gitops_ds.plan.options import (
     ApplyOptions,
     DryRunResult,
@@ -24,7 +25,6 @@ from gitops_ds.plan.options import (
     PlanContext,
 )
 from gitops_ds.plan.rollouts import rollout_impact
-from gitops_ds.plan.tracking_labels import Stamp
 from tests.plan.staged_objects import KEY, bundle, live_object, manifest, own, template
 
 
@@ -102,13 +102,15 @@ def test_an_apply_keeps_the_fields_of_others_and_removes_ours() -> None:
     live["spec"]["template"]["spec"]["dnsPolicy"] = "None"
     wanted = copy.deepcopy(dict(manifest("2").body))
     wanted["metadata"]["labels"] = {"team": "a"}
-    found = predict.applied(live, wanted)
+    found = object_changes.predicted(live, wanted)
     assert found["metadata"]["labels"] == {"other": "x", "team": "a"}
     assert found["metadata"]["uid"] == "u1"
     assert found["spec"]["template"]["spec"]["dnsPolicy"] == "None"
     assert found["spec"]["template"]["spec"]["containers"][0]["image"] == "agent:2"
     del wanted["spec"]["template"]["metadata"]
-    assert "labels" not in predict.applied(live, wanted)["spec"]["template"].get("metadata", {})
+    assert "labels" not in object_changes.predicted(live, wanted)["spec"]["template"].get(
+        "metadata", {}
+    )
 
 
 def test_a_change_names_its_revision() -> None:

@@ -21,8 +21,7 @@ from gitops_ds.model.deployer_state import DeployerState
 from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, NAMESPACE, Body, Digest, Key
 from gitops_ds.model.skip_reasons import DriftPolicy
 from gitops_ds.model.values import replace
-from gitops_ds.plan.options import ApplyOptions
-from gitops_ds.plan.prune import Guards, Limit
+from gitops_ds.plan.options import ApplyOptions, Guards, Limit
 from gitops_ds.simulator.faults import SimulatedRequest
 from tests.plan.world import NOBODY_WAITS, PRUNING, World, config_map, daemonset, play
 

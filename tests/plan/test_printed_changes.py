@@ -7,15 +7,21 @@ from typing import Any
 import pytest
 
 from gitops_ds.model import names
-from gitops_ds.model.change import Change, FieldChange, Operation, Rollout
-from gitops_ds.model.impact import NodeImpact
+from gitops_ds.model.change import (
+    Change,
+    FieldChange,
+    Operation,
+    Rollout,
+    StagedPreview,
+    StagePreview,
+)
+from gitops_ds.model.live import NodeImpact
 from gitops_ds.model.objects import Digest, Key
-from gitops_ds.model.rollouts.staged_preview import StagedPreview, StagePreview
 from gitops_ds.model.skip_reasons import Skipped, SkipReason
 from gitops_ds.model.sources.bundle import Manifest
 from gitops_ds.model.values import replace
-from gitops_ds.plan import apply_order, guard_limits, planner, printers, tracking_labels
-from gitops_ds.plan.tracking_labels import Stamp
+from gitops_ds.plan import apply_order, guard_limits, object_owner, planner, printers
+from gitops_ds.plan.object_owner import Stamp
 from tests.plan.test_show import planned
 
 KEY = Key("apps", "DaemonSet", "default", "agent")
@@ -127,11 +133,11 @@ def test_only_updates_of_the_spec_of_daemonsets_may_move_pods() -> None:
 
 def test_only_an_object_taken_over_from_another_owner_has_its_uid() -> None:
     stamp = Stamp("owner", repository="r", commit="c", subject="s", uid="u")
-    annotations = tracking_labels.stamped(manifest(), stamp)["metadata"]["annotations"]
+    annotations = object_owner.stamped(manifest(), stamp)["metadata"]["annotations"]
     assert names.TEMPLATE_UID not in annotations
     assert (annotations[names.REPOSITORY], annotations[names.COMMIT]) == ("r", "c")
     assert annotations[names.CHANGE_CAUSE] == "s"
-    bare = tracking_labels.stamped(manifest(), Stamp("owner", tracks=False))["metadata"]
+    bare = object_owner.stamped(manifest(), Stamp("owner", tracks=False))["metadata"]
     assert bare["annotations"].keys() == {names.PATH}
     assert bare["labels"][names.OWNER_LABEL] == "owner"
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.plan.rollouts import proven_template
+from gitops_ds.plan.rollouts import template_history
 from tests.plan.staged_objects import OWNED, live_object, template
 
 AGENT = 'k:{"name":"agent"}'
@@ -57,7 +57,7 @@ def proven() -> dict[str, Any]:
 def kept(wanted: dict[str, Any], fields: dict[str, Any] = FIELDS) -> Any:
     """The template that is applied, where an edit in the cluster changed the live one."""
     old = live_object("edited", fields=fields)
-    return proven_template.of(old, wanted, proven())
+    return template_history.kept_template(old, wanted, proven())
 
 
 OURS: dict[str, Any] = {
@@ -131,4 +131,4 @@ def test_a_live_template_that_is_proven_stays_for_any_manifest() -> None:
     old = live_object("1", fields=OWNED)
     old["spec"]["template"]["spec"]["dnsPolicy"] = "Default"
     complete = copy.deepcopy(old["spec"]["template"])
-    assert proven_template.of(old, template("2"), complete) == template("1")
+    assert template_history.kept_template(old, template("2"), complete) == template("1")

@@ -13,8 +13,7 @@ from gitops_ds import errors, simulator
 from gitops_ds.model import names
 from gitops_ds.model.cluster import PatchType
 from gitops_ds.model.objects import DAEMONSET, POD, Key
-from gitops_ds.plan.options import ApplyOptions
-from gitops_ds.plan.prune import Guards, Limit, Policy
+from gitops_ds.plan.options import ApplyOptions, Guards, Limit, Policy
 from gitops_ds.simulator.faults import RequestFault, SimulatedRequest
 from tests.plan import world
 from tests.plan.world import World, config_map, daemonset

@@ -17,11 +17,16 @@ from gitops_ds.model.objects import CommitId, Digest, Key, Path
 from gitops_ds.model.rollouts import rollout_policy
 from gitops_ds.model.rollouts.halted_rollout import HaltedRollout
 from gitops_ds.model.rollouts.rollout_policy import Revert
-from gitops_ds.model.rollouts.stage_approval import Approver, StageApproval, WaitingStage
-from gitops_ds.model.rollouts.staged_rollout import Halt, RolloutRecord
+from gitops_ds.model.rollouts.staged_rollout import (
+    Approver,
+    Halt,
+    RolloutRecord,
+    StageApproval,
+    WaitingStage,
+)
 from gitops_ds.model.sources.bundle import ManifestOrigin, Origin, Pointer
 from gitops_ds.model.values import replace
-from gitops_ds.plan.rollouts import first_rollout, halted_rollouts, stage_approvals, staging
+from gitops_ds.plan.rollouts import applied_rollouts, staging, targets
 from tests.plan.staged_objects import KEY, bundle, live, live_object, manifest, own, target
 
 HALT = Halt(1000.0, "canary", "CrashLoopBackOff on n1")
@@ -35,7 +40,7 @@ GATED = {"stages": [{"name": "canary"}, {"name": "gpu", "approval": {"from": ["t
 def test_a_halted_rollout_of_the_template_in_git_is_found() -> None:
     halted = target("2", HALTED, annotations=KNOWN)
     one = bundle(manifest("2"), onFailure={"revert": {"how": "pull-request"}})
-    assert list(halted_rollouts.halted(one, live(live_object("1"), halted))) == [
+    assert list(applied_rollouts.halted(one, live(live_object("1"), halted))) == [
         HaltedRollout(
             daemonset=KEY,
             uid="u1",
@@ -49,7 +54,7 @@ def test_a_halted_rollout_of_the_template_in_git_is_found() -> None:
         )
     ]
     bare = target("2", HALTED)
-    (found,) = halted_rollouts.halted(one, live(None, bare))
+    (found,) = applied_rollouts.halted(one, live(None, bare))
     assert (found.uid, found.commit, found.since) == ("", "", "")
 
 
@@ -65,7 +70,7 @@ def test_other_rollouts_are_not_halted(
     git: str, holder: ManifestOrigin | None, known: Revision
 ) -> None:
     one = bundle(replace(manifest(git), holder=holder))
-    assert list(halted_rollouts.halted(one, live(live_object("1"), known))) == []
+    assert list(applied_rollouts.halted(one, live(live_object("1"), known))) == []
 
 
 @pytest.mark.parametrize(
@@ -87,7 +92,7 @@ def test_the_files_of_a_manifest(base: str, set_by: tuple[str, ...], files: set[
         ("spec",): tuple(Pointer(name, 0, ()) for name in set_by)
     }
     one = replace(manifest("1"), origin=Origin(Pointer(base, 0, ()), pointers))
-    assert halted_rollouts.files_of(one) == files
+    assert applied_rollouts.files_of(one) == files
 
 
 def approvals_at(record: RolloutRecord | None, **more: Any) -> list[WaitingStage]:
@@ -95,7 +100,7 @@ def approvals_at(record: RolloutRecord | None, **more: Any) -> list[WaitingStage
     known = target("2", record, annotations={**KNOWN, names.APPROVALS: "[]"})
     cluster = live(live_object("1", known.name), own("1"), known)
     one = replace(manifest("2"), **more)
-    return list(stage_approvals.waiting(bundle(one, **GATED), cluster))
+    return list(applied_rollouts.waiting(bundle(one, **GATED), cluster))
 
 
 def test_the_first_stage_that_is_not_passed_needs_its_approval() -> None:
@@ -143,25 +148,25 @@ def test_no_other_stage_needs_an_approval(
 )
 def test_without_a_rollout_no_stage_needs_an_approval(cluster: Live) -> None:
     stages = [{"name": "canary", "approval": {"from": ["team-a"]}}]
-    assert list(stage_approvals.waiting(bundle(manifest("2"), stages=stages), cluster)) == []
+    assert list(applied_rollouts.waiting(bundle(manifest("2"), stages=stages), cluster)) == []
 
 
 def test_the_facts_of_a_rollout_may_be_unknown() -> None:
     known = target("2", RolloutRecord(passed={"canary": 1.0}))
     old = live_object("1", known.name)
     del old["metadata"]["uid"]
-    (found,) = stage_approvals.waiting(bundle(manifest("2"), **GATED), live(old, known))
+    (found,) = applied_rollouts.waiting(bundle(manifest("2"), **GATED), live(old, known))
     assert (found.owner, found.commit, found.since, found.annotation) == ("", "", "", "")
 
 
 def test_an_approval_is_by_a_known_approver_and_for_this_target() -> None:
     (stage,) = approvals_at(RolloutRecord(passed={"canary": 1.0}))
     known = {name: Approver(name) for name in ("team-a", "team-b")}
-    assert stage_approvals.approvers_of(stage, known) == (Approver("team-a"),)
-    assert stage_approvals.approvers_of(stage, {}) == ()
-    approval = stage_approvals.approval(stage, known["team-a"], "ada", "commit 1")
+    assert applied_rollouts.approvers_of(stage, known) == (Approver("team-a"),)
+    assert applied_rollouts.approvers_of(stage, {}) == ()
+    approval = applied_rollouts.approval(stage, known["team-a"], "ada", "commit 1")
     assert approval == StageApproval("gpu", stage.hash, "team-a", "ada", "commit 1")
-    text = stage_approvals.annotation(stage, approval)
+    text = applied_rollouts.annotation(stage, approval)
     assert rollout_annotations.decoded_approvals(text) == (approval,)
 
 
@@ -186,10 +191,10 @@ HELD = {names.HALTED: f'[{{"hash":"{HASH}","commit":"c","at":1.0}}]'}
 def test_a_rollout_that_can_end_by_itself_ends_first(
     old: dict[str, Any], in_git: Revision | None, current: Revision | None, first: bool
 ) -> None:
-    found = first_rollout.running(old, in_git, current, FINISH)
+    found = targets.finishing_first(old, in_git, current, FINISH)
     assert found == (current if first else None)
     newest = rollout_policy.decode({})
-    assert first_rollout.running(old, in_git, current, newest) is None
+    assert targets.finishing_first(old, in_git, current, newest) is None
 
 
 def source(policy: str) -> dict[str, dict[str, Any]]:

@@ -16,9 +16,8 @@ from gitops_ds.model import names
 from gitops_ds.model.change import Plan
 from gitops_ds.pipeline import prepare
 from gitops_ds.plan import planner, printers
-from gitops_ds.plan.options import ApplyOptions, PlanContext
-from gitops_ds.plan.prune import Guards
-from gitops_ds.plan.tracking_labels import Stamp
+from gitops_ds.plan.object_owner import Stamp
+from gitops_ds.plan.options import ApplyOptions, Guards, PlanContext
 from gitops_ds.redaction import patterns
 from tests import goldens
 from tests.plan import world

@@ -6,10 +6,10 @@ import pytest
 
 from gitops_ds.apimachinery.rollouts import rollout_annotations
 from gitops_ds.model.objects import CommitId, Key
-from gitops_ds.model.rollouts.stage_approval import Approver, StageApproval, WaitingStage
+from gitops_ds.model.rollouts.staged_rollout import Approver, StageApproval, WaitingStage
 from gitops_ds.model.sources.signatures import Verified
 from gitops_ds.model.values import replace
-from gitops_ds.plan.rollouts import stage_approvals
+from gitops_ds.plan.rollouts import applied_rollouts
 
 COMMIT = CommitId("0123456789abcdef" * 2 + "01234567")
 STAGE = WaitingStage(
@@ -45,12 +45,12 @@ OWN, LATER = COMMIT, CommitId("f" * 40)
 def test_a_trailer_approves_the_stage_of_exactly_one_rollout(
     value: str, commit: CommitId, approves: bool
 ) -> None:
-    assert stage_approvals.names_stage(value, commit, STAGE) is approves
+    assert applied_rollouts.names_stage(value, commit, STAGE) is approves
 
 
 def test_without_a_commit_of_the_rollout_no_trailer_approves() -> None:
     stage = replace(STAGE, commit=CommitId(""))
-    assert not stage_approvals.names_stage("infra/agent/gpu", CommitId(""), stage)
+    assert not applied_rollouts.names_stage("infra/agent/gpu", CommitId(""), stage)
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_the_key_of_an_approver_approves(signer: str, key: str, name: str | None
         Approver("team-gpu", frozenset({"ada@example.com", "SHA256:ada", ""})),
         Approver("team-b", frozenset({"F00D"})),
     )
-    approver = stage_approvals.by_key(approvers, Verified(signer, key))
+    approver = applied_rollouts.by_key(approvers, Verified(signer, key))
     assert (approver.name if approver else None) == name
 
 
@@ -81,13 +81,13 @@ def test_the_annotation_keeps_other_stages_of_this_target_only() -> None:
     ]
     text = rollout_annotations.encoded_approvals(known)
     stage = replace(STAGE, annotation=text)
-    assert stage_approvals.present(stage) == (known[2],)
+    assert applied_rollouts.present(stage) == (known[2],)
     approval = StageApproval("gpu", "5d9f", "team-gpu", "ada", "commit 3")
-    assert rollout_annotations.decoded_approvals(stage_approvals.annotation(stage, approval)) == (
+    assert rollout_annotations.decoded_approvals(applied_rollouts.annotation(stage, approval)) == (
         known[0],
         approval,
     )
-    assert rollout_annotations.decoded_approvals(stage_approvals.annotation(stage, None)) == (
+    assert rollout_annotations.decoded_approvals(applied_rollouts.annotation(stage, None)) == (
         known[0],
     )
 
@@ -107,4 +107,4 @@ def test_the_files_of_a_template_are_below_the_followed_folder(
     file: str, path: str, inside: bool
 ) -> None:
     expected = {"agents/agent", "clusters/main.yaml"}
-    assert stage_approvals.touches([file], expected, path) is inside
+    assert applied_rollouts.touches([file], expected, path) is inside

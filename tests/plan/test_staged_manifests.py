@@ -8,18 +8,18 @@ from typing import Any
 import pytest
 
 from gitops_ds.apimachinery.rollouts import target_revisions
-from gitops_ds.model import content_hash, names
+from gitops_ds.model import names
 from gitops_ds.model.deployer_state import DeployerState
 from gitops_ds.model.live import Live, Revision
-from gitops_ds.model.objects import CommitId, Key
+from gitops_ds.model.objects import CommitId, Key, digest_of
 from gitops_ds.model.rollouts.staged_rollout import Halt, RolloutRecord
 from gitops_ds.model.skip_reasons import SkipReason
 from gitops_ds.model.sources.bundle import Manifest
 from gitops_ds.model.values import replace
+from gitops_ds.plan.object_owner import Stamp
 from gitops_ds.plan.options import ApplyOptions, DryRunResult, FieldConflict, PlanContext
 from gitops_ds.plan.rollouts import staging
 from gitops_ds.plan.rollouts.staging import StagedBundle
-from gitops_ds.plan.tracking_labels import Stamp
 from tests.plan.staged_objects import (
     KEY,
     bundle,
@@ -141,7 +141,7 @@ def test_the_template_its_target_and_the_revision_that_are_written(
     assert (tag_of(daemonset.body), NAMES.get(name.removesuffix("-target"), name), held) == expected
     manifests = staged.bundle.manifests
     assert list(manifests) == sorted(manifests)
-    assert all(one.digest == content_hash.digest(one.body) for one in manifests.values())
+    assert all(one.digest == digest_of(one.body) for one in manifests.values())
 
 
 @pytest.mark.parametrize(

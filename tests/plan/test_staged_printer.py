@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from gitops_ds.model.cluster_nodes import Census
-from gitops_ds.model.rollouts.staged_preview import StagedPreview, StagePreview
+from gitops_ds.model.change import StagedPreview, StagePreview
+from gitops_ds.model.live import Census
 from gitops_ds.model.values import replace
-from gitops_ds.plan.rollouts import staged_printer
+from gitops_ds.plan import printers
 
 NODES = tuple(f"n{index}" for index in range(8))
 PREVIEW = StagedPreview(
@@ -24,7 +24,7 @@ POOLS = Census((), pools=dict.fromkeys((*NODES, *PREVIEW.parked), "small"))
 
 
 def lines(preview: StagedPreview, census: Census | None = None) -> list[str]:
-    return list(staged_printer.lines(preview, census))
+    return list(printers.staged_lines(preview, census))
 
 
 def test_the_stages_their_first_nodes_and_their_times() -> None:
@@ -59,8 +59,8 @@ def test_a_rollout_without_an_end_or_without_nodes() -> None:
 
 
 def test_as_json() -> None:
-    found = staged_printer.as_json(PREVIEW, POOLS)
-    assert found == staged_printer.as_json(PREVIEW, None)
+    found = printers.staged_json(PREVIEW, POOLS)
+    assert found == printers.staged_json(PREVIEW, None)
     assert found == {
         "seconds": 7201,
         "cap": 1200,
@@ -87,7 +87,7 @@ def test_as_json() -> None:
             {"name": "none", "count": 0, "nodes": [], "begins": None, "ends": None, "waits": []},
         ],
     }
-    declared = staged_printer.as_json(replace(PREVIEW, seconds=None), replace(POOLS, declared=True))
+    declared = printers.staged_json(replace(PREVIEW, seconds=None), replace(POOLS, declared=True))
     assert declared["seconds"] is None
     assert declared["parked"] == []
     assert [one["nodes"] for one in declared["stages"]] == [[], [], []]

@@ -13,9 +13,8 @@ from gitops_ds.model.rollouts.proven_templates import (
     TemplateProof,
 )
 from gitops_ds.model.rollouts.rollout_policy import Rollback
-from gitops_ds.plan.rollouts import target_kind, target_words
-from gitops_ds.plan.rollouts.target_kind import TargetKind, WantedTemplate
-from gitops_ds.plan.rollouts.target_words import TargetView
+from gitops_ds.plan.rollouts import targets
+from gitops_ds.plan.rollouts.targets import TargetKind, TargetView, WantedTemplate
 from tests.plan.staged_objects import own, template
 
 DAY = 86_400.0
@@ -53,13 +52,13 @@ def test_the_kind_follows_from_what_is_proven(
     tag: str, rollback: Rollback, kind: TargetKind, known: str
 ) -> None:
     wanted = WantedTemplate(f"git-{tag}" if known == "source" else "", f"id-{tag}")
-    assert target_kind.of(wanted, HISTORY, rollback, NOW).kind is kind
+    assert targets.target_of(wanted, HISTORY, rollback, NOW).kind is kind
 
 
 def test_a_template_without_any_known_digest_is_not_proven() -> None:
     history = TemplateHistory(TemplateProof(""), earlier=(TemplateProof(""),))
     wanted = WantedTemplate("", "")
-    assert target_kind.of(wanted, history, Rollback(), NOW).kind is TargetKind.FORWARD
+    assert targets.target_of(wanted, history, Rollback(), NOW).kind is TargetKind.FORWARD
 
 
 @pytest.mark.parametrize(
@@ -117,14 +116,14 @@ def test_the_plan_states_the_kind_and_why(
     tag: str, rollback: Rollback, view: TargetView, words: str
 ) -> None:
     wanted = WantedTemplate(f"git-{tag}", f"id-{tag}")
-    target = target_kind.of(wanted, HISTORY, rollback, NOW)
-    assert target_words.of(target, wanted, HISTORY, rollback, view) == words
+    target = targets.target_of(wanted, HISTORY, rollback, NOW)
+    assert targets.words_of(target, wanted, HISTORY, rollback, view) == words
 
 
 def test_a_template_that_exists_as_a_revision_only_was_never_proven() -> None:
     wanted = WantedTemplate("git-9", proofs.identity(template("9")))
-    target = target_kind.of(wanted, HISTORY, Rollback(), NOW)
+    target = targets.target_of(wanted, HISTORY, Rollback(), NOW)
     view = TargetView(template("1"), (own("9"),))
-    words = target_words.of(target, wanted, HISTORY, Rollback(), view)
+    words = targets.words_of(target, wanted, HISTORY, Rollback(), view)
     assert words.endswith("this template was rolled out without stages, but never proven")
     assert ProofKind.ADOPTED is HISTORY.earlier[0].how

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from gitops_ds.model.change import Change, Operation
-from gitops_ds.model.impact import NodeImpact
-from gitops_ds.model.live import Live, Node, Revision
+from gitops_ds.model.live import Live, Node, NodeImpact, Revision
 from gitops_ds.model.objects import Key
 from gitops_ds.model.sources.bundle import Manifest
 from gitops_ds.model.values import replace

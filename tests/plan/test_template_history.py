@@ -93,6 +93,17 @@ def test_a_cluster_of_an_earlier_version_is_adopted(
     assert again == read, "it is adopted once"
 
 
+@pytest.mark.parametrize(("generation", "how"), [(1, ProofKind.FIRST), (2, ProofKind.ADOPTED)])
+def test_a_daemonset_that_was_never_changed_has_its_first_template(
+    generation: int, how: ProofKind
+) -> None:
+    body = live_object("1")
+    body["metadata"]["generation"] = generation
+    proven = template_history.read(KEY, live(body, own("1")), NOTHING, "", 9.0).proof
+    assert proven is not None
+    assert proven.how is how
+
+
 def test_the_stored_proof_outlives_the_daemonset_its_revisions_and_an_edit() -> None:
     stored = TemplateHistory(proof("1"), template("1"), uid="u0")
     for cluster in (live(None), live(stated("2", proof("1"))), live(live_object("2"), own("2"))):

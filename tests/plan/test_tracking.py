@@ -13,9 +13,8 @@ from gitops_ds.model import names
 from gitops_ds.model.cluster import PatchType
 from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, Body, Key
 from gitops_ds.plan import object_owner
-from gitops_ds.plan.impersonation import Impersonation
-from gitops_ds.plan.options import ApplyOptions
-from gitops_ds.plan.prune import Guards
+from gitops_ds.plan.options import ApplyOptions, Guards
+from gitops_ds.plan.permissions import Impersonation
 from tests.plan import world
 from tests.plan.world import PRUNING, World, config_map, daemonset
 

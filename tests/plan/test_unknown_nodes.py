@@ -12,7 +12,7 @@ import jsonschema
 import pytest
 
 from gitops_ds import errors, simulator
-from gitops_ds.model.impact import NodeImpact
+from gitops_ds.model.live import NodeImpact
 from gitops_ds.model.objects import NODE
 from gitops_ds.plan import printers
 from gitops_ds.plan.options import ApplyOptions

@@ -8,8 +8,7 @@ import pytest
 
 from gitops_ds.model import names
 from gitops_ds.model.change import Change, Operation
-from gitops_ds.model.impact import JoinTime, NodeImpact
-from gitops_ds.model.live import Node, Taint
+from gitops_ds.model.live import JoinTime, Node, NodeImpact, Taint
 from gitops_ds.model.objects import Key
 from gitops_ds.model.startup_taints import OWN
 from gitops_ds.plan import printers

@@ -25,8 +25,7 @@ from gitops_ds.model.objects import CommitId
 from gitops_ds.model.skip_reasons import Skipped
 from gitops_ds.model.sources.source_tree import CommitInfo, SourceTree
 from gitops_ds.pipeline import prepare
-from gitops_ds.plan.options import ApplyOptions
-from gitops_ds.plan.prune import Guards
+from gitops_ds.plan.options import ApplyOptions, Guards
 from gitops_ds.simulator import virtual_time
 
 Files = Mapping[str, Any]  # a name, and a text, bytes, one body or a list of them

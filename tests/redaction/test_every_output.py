@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from gitops_ds import cli
-from gitops_ds.checks.advice import hardcoded_secrets
+from gitops_ds.checks.advice import unwanted_content
 from gitops_ds.model.change import Drifted, FieldChange
 from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.events import deployer
@@ -236,7 +236,7 @@ def test_every_secret_of_the_rule_is_redacted_in_every_output() -> None:
     body = bodies(1)[0]
     container = body["spec"]["template"]["spec"]["containers"][0]
     complained: list[Any] = []
-    for violation in hardcoded_secrets.no_secrets(body):
+    for violation in unwanted_content.no_secrets(body):
         found: Any = body
         for step in violation.path:
             found = found[step]

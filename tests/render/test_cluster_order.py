@@ -6,7 +6,7 @@ import pytest
 
 from gitops_ds import render
 from gitops_ds.checks.schema import repository_files
-from gitops_ds.model.rollouts.cluster_order import ClusterBehind, ClusterOrder
+from gitops_ds.model.rollouts.cluster_report import ClusterBehind, ClusterOrder
 from gitops_ds.model.sources.bundle import Bundle
 from tests.render import snapshots
 

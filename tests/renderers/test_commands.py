@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gitops_ds.model.sources.allowed_renderers import NOTHING, PROGRAMS, AllowedRenderers
+from gitops_ds.model.sources.repository_limits import NO_PROGRAMS, PROGRAMS, AllowedRenderers
 from gitops_ds.settings import service
 from tests import renderers
 
@@ -94,7 +94,7 @@ def test_an_unknown_program_cannot_be_allowed(repository: Path) -> None:
 
 def test_the_service_is_allowed_by_its_settings() -> None:
     assert service.parse({}).allowed == PROGRAMS
-    assert service.parse({"render": {"allow": []}}).allowed == NOTHING
+    assert service.parse({"render": {"allow": []}}).allowed == NO_PROGRAMS
     assert service.parse({"render": {"allow": ["helm", "network"]}}).allowed == AllowedRenderers(
         helm=True, network=True
     )

@@ -13,8 +13,7 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.model.sources.allowed_renderers import NOTHING
-from gitops_ds.model.sources.repository_limits import RepositoryLimits
+from gitops_ds.model.sources.repository_limits import NO_PROGRAMS, RepositoryLimits
 from gitops_ds.model.sources.source_tree import SourceTree
 from gitops_ds.render import kustomization
 from gitops_ds.renderers import expand
@@ -243,7 +242,7 @@ def test_without_a_program_the_finding_names_what_to_install(tmp_path: Path) -> 
 
 def test_nothing_runs_unless_it_is_allowed(tmp_path: Path) -> None:
     program(tmp_path, "echo a: b")
-    made = run(DEEP, path=str(tmp_path), allowed=NOTHING)
+    made = run(DEEP, path=str(tmp_path), allowed=NO_PROGRAMS)
     assert blocking_findings(made) == [("DS801", "overlay/kustomization.yaml")]
     assert "--allow kustomize" in made.findings[0].message
     assert made.consumed == run(DEEP).consumed

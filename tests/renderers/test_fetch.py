@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from gitops_ds.model.sources.allowed_renderers import AllowedRenderers
+from gitops_ds.model.sources.repository_limits import AllowedRenderers
 from tests import renderers
 from tests.renderers import test_helm as local
 from tests.server_thread import ServerThread

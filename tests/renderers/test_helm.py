@@ -13,8 +13,8 @@ import pytest
 
 from gitops_ds.model.finding import Finding
 from gitops_ds.model.objects import Path as Way
-from gitops_ds.model.sources.allowed_renderers import NOTHING
 from gitops_ds.model.sources.bundle import Bundle, Manifest
+from gitops_ds.model.sources.repository_limits import NO_PROGRAMS
 from gitops_ds.model.sources.source_tree import SourceTree
 from gitops_ds.model.values import replace
 from gitops_ds.render import bundle, charts
@@ -314,7 +314,7 @@ def test_values_that_are_not_yaml_are_reported_at_their_file() -> None:
 
 
 def test_nothing_runs_unless_it_is_allowed() -> None:
-    place, message = refusal(renderers.repository(LOCAL), means(allowed=NOTHING))
+    place, message = refusal(renderers.repository(LOCAL), means(allowed=NO_PROGRAMS))
     assert place == "agents/a/source.yaml:2:10"
     assert "--allow helm" in message
 
@@ -439,7 +439,7 @@ def test_an_agent_that_may_not_be_built_is_not_an_unknown_agent() -> None:
     }
     config = {"agents/b/c.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\n"}
     files = renderers.repository(LOCAL, {**renderers.chart(), **clusters, **config})
-    assert [place for _, place, _ in refused(files, means(allowed=NOTHING))] == [
+    assert [place for _, place, _ in refused(files, means(allowed=NO_PROGRAMS))] == [
         "agents/a/source.yaml:2:10",
         "agents/b/kustomization.yaml",
     ]

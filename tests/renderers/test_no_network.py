@@ -17,9 +17,8 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from gitops_ds.model.finding import Finding
-from gitops_ds.model.sources.chart import Chart
 from gitops_ds.model.sources.repository_limits import RepositoryLimits
-from gitops_ds.model.sources.source_tree import SourceTree
+from gitops_ds.model.sources.source_tree import Chart, SourceTree
 from gitops_ds.render import charts, kustomization
 from gitops_ds.renderers import expand
 from gitops_ds.renderers import process as renderers_process

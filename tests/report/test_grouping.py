@@ -5,7 +5,7 @@ from __future__ import annotations
 from gitops_ds.model.finding import Finding, Place, Severity
 from gitops_ds.model.objects import Key
 from gitops_ds.model.values import replace
-from gitops_ds.report import grouping, text
+from gitops_ds.report import text
 from tests.report import made
 
 
@@ -89,5 +89,5 @@ def test_of_many_errors_the_first_are_printed_in_full() -> None:
 
 
 def test_names_are_limited() -> None:
-    names = [finding(cluster=f"c-{number}") for number in range(grouping.SHOWN_NAMES + 2)]
-    assert grouping.grouped(names)[0].scope(several=True).endswith("c-7 and 2 more")
+    names = [finding(cluster=f"c-{number}") for number in range(text.SHOWN_NAMES + 2)]
+    assert text.grouped(names)[0].scope(several=True).endswith("c-7 and 2 more")

@@ -9,14 +9,13 @@ import pytest
 
 from gitops_ds.daemonset import decide
 from gitops_ds.errors import Forbidden
-from gitops_ds.model.agent_status import LossCause, NodeLoss
 from gitops_ds.model.change import Change, Operation, Plan
 from gitops_ds.model.decision import Adopt, CreatePod, DeleteCause, DeletePod
 from gitops_ds.model.events import agents, base, deployer
 from gitops_ds.model.events.commits import CommitRejected
 from gitops_ds.model.events.definition import Level
 from gitops_ds.model.finding import Finding, Place, refusal
-from gitops_ds.model.health import Health, HealthState
+from gitops_ds.model.health import Health, HealthState, LossCause, NodeLoss
 from gitops_ds.model.objects import CommitId, Digest, Key
 from gitops_ds.model.skip_reasons import Skipped, SkipReason
 from gitops_ds.model.sources.bundle import Manifest, Origin, Pointer

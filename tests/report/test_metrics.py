@@ -8,9 +8,15 @@ import re
 import shutil
 import subprocess
 
-from gitops_ds.model.agent_status import AgentStatus, LossCause, NodeLoss, RolloutCounts
 from gitops_ds.model.events import deployer
-from gitops_ds.model.health import HealthState, NodeCounts
+from gitops_ds.model.health import (
+    AgentStatus,
+    HealthState,
+    LossCause,
+    NodeCounts,
+    NodeLoss,
+    RolloutCounts,
+)
 from gitops_ds.model.objects import CommitId
 from gitops_ds.model.skip_reasons import Skipped, SkipReason
 from gitops_ds.telemetry.metrics import AGENTS, Metrics, MetricsSource

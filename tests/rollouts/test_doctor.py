@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gitops_ds import render
-from gitops_ds.commands.doctor import rollout_policies
+from gitops_ds.commands.doctor import repositories
 from gitops_ds.commands.doctor.result import CheckVerdict, Line
 from gitops_ds.settings import service as settings_of_service
 from gitops_ds.settings.repository import ApproverSettings, RepositorySettings, VerifySettings
@@ -35,7 +35,7 @@ def lines(policy: str, **metrics: Any) -> list[Line]:
     settings = settings_of_service.parse({"metrics": metrics}).metrics
 
     async def found() -> list[Line]:
-        return [line async for line in rollout_policies.gates(settings, [bundle])]
+        return [line async for line in repositories.gate_lines(settings, [bundle])]
 
     return asyncio.run(found())
 
@@ -107,6 +107,6 @@ def test_a_stage_that_no_user_can_approve_is_named(
         verify=VerifySettings(allowed_signers_file="/etc/signers"),
         approvers=valid,
     )
-    lines = list(rollout_policies.approvers([settings], [bundle]))
+    lines = list(repositories.approver_lines([settings], [bundle]))
     assert [one.verdict for one in lines] == ([verdict] if verdict else [])
     assert all("gpu of a" in one.message and "team-gpu" in one.message for one in lines)

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from gitops_ds.apimachinery import nodes
 from gitops_ds.daemonset.rollout_simulation import RolloutPace
+from gitops_ds.model.change import StagedPreview
 from gitops_ds.model.objects import Body
 from gitops_ds.model.rollouts import rollout_policy
-from gitops_ds.model.rollouts.staged_preview import StagedPreview
 from gitops_ds.rollouts import staged_simulation
 from gitops_ds.rollouts.staged_simulation import RolloutNodes
 from tests.daemonset.world import daemonset

@@ -23,11 +23,10 @@ from gitops_ds.git.repository import Repository
 from gitops_ds.model import names
 from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.events.base import Event
-from gitops_ds.model.events.stage_approvals import ApprovalFailed, StageApproved
+from gitops_ds.model.events.rollouts import ApprovalFailed, StageApproved
 from gitops_ds.model.objects import CommitId, Key
 from gitops_ds.model.rollouts.halted_rollout import AppliedRollouts
-from gitops_ds.model.rollouts.stage_approval import WaitingStage
-from gitops_ds.model.rollouts.staged_rollout import RolloutTarget
+from gitops_ds.model.rollouts.staged_rollout import RolloutTarget, WaitingStage
 from gitops_ds.model.values import replace
 from gitops_ds.pipeline import open_repository
 from gitops_ds.service.rollouts.approval_writer import ApprovalContext, ApprovalWriter

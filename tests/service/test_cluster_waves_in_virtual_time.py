@@ -9,7 +9,6 @@ import contextlib
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 
 import pytest
 
@@ -18,7 +17,7 @@ from gitops_ds.commands import service_requests
 from gitops_ds.commands.service_requests import Where
 from gitops_ds.controller.controller import Controller
 from gitops_ds.deployer import loop as deployer_loop
-from gitops_ds.deployer import requests, revision_selector
+from gitops_ds.deployer import requests
 from gitops_ds.deployer.target import DeployTarget
 from gitops_ds.deployer.wave_gate import WaveSource
 from gitops_ds.fleet import agents as fleet_agents
@@ -29,15 +28,14 @@ from gitops_ds.git.commit_writer import Signature
 from gitops_ds.git.revision import RevisionSpec
 from gitops_ds.model.decision import Powers
 from gitops_ds.model.events.base import Event
-from gitops_ds.model.events.cluster_waves import CommitOverdue, CommitWaits, ReportFailed
+from gitops_ds.model.events.commits import CommitOverdue, CommitWaits, ReportFailed
 from gitops_ds.model.events.deployer import Reconciled, SourceChanged
 from gitops_ds.model.objects import DAEMONSET, CommitId
 from gitops_ds.model.rollouts import cluster_report
-from gitops_ds.model.rollouts.cluster_order import ClusterOrder
-from gitops_ds.model.rollouts.cluster_report import ClusterReport
+from gitops_ds.model.rollouts.cluster_report import ClusterOrder, ClusterReport
 from gitops_ds.model.sources.signatures import Mode, Trust, Unverified, Verified
 from gitops_ds.model.sources.source_status import Condition, SourceStatus
-from gitops_ds.pipeline import prepare
+from gitops_ds.model.values import replace
 from gitops_ds.plan.options import ApplyOptions
 from gitops_ds.plan.rollouts.cluster_waves import ClusterReports
 from gitops_ds.service.rollouts import cluster_report_reader
@@ -92,7 +90,7 @@ class Branch(History):
     async def earlier(
         self, since: CommitId, tip: CommitId, among: Collection[CommitId]
     ) -> CommitId | None:
-        """As `git.earlier_files` finds it, of the one file that changes."""
+        """As `git.branch_history` finds it, of the one file that changes."""
         now, before = self.content(tip), self.content(since)
         if now == before:
             return since
@@ -153,13 +151,8 @@ class Service(Processes):
 
     def start(self) -> None:
         client, clock = self.cluster.client("gitops-ds"), self.cluster.server.now
-        source = revision_selector.RevisionSource(
-            self.branch.tip,
-            self.branch.snapshot,
-            self.branch.movement,
-            revision_selector.prepare_directly(partial(prepare.prepare, cluster=self.name)),
-            waves=WaveSource(self._reports, self.branch.earlier),
-        )
+        waves = WaveSource(self._reports, self.branch.earlier)
+        source = replace(self.branch.source(cluster=self.name), waves=waves)
         place = DeployTarget(client, "gitops-ds", f"fleet.{self.name}", "memory")
         timing = deployer_loop.LoopTiming(5.0, clock, random.Random(1).random)
         options = ApplyOptions(patience=0.0)

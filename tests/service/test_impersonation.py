@@ -13,9 +13,8 @@ from typing import Any
 import pytest
 
 from gitops_ds.client import config, rest
-from gitops_ds.plan.impersonation import Impersonation
-from gitops_ds.plan.options import ApplyOptions
-from gitops_ds.plan.prune import Guards
+from gitops_ds.plan.options import ApplyOptions, Guards
+from gitops_ds.plan.permissions import Impersonation
 from tests import controlplane
 from tests.plan.world import World, config_map, daemonset
 

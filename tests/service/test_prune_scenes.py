@@ -10,8 +10,7 @@ import os
 import pytest
 
 from gitops_ds.client import config, rest
-from gitops_ds.plan.options import ApplyOptions
-from gitops_ds.plan.prune import Guards
+from gitops_ds.plan.options import ApplyOptions, Guards
 from tests import controlplane
 from tests.plan.world import World, config_map, daemonset
 from tests.service.test_service import until

@@ -9,8 +9,7 @@ import pytest
 from gitops_ds import errors
 from gitops_ds.git import address
 from gitops_ds.model.objects import CommitId
-from gitops_ds.model.sources.allowed_renderers import PROGRAMS
-from gitops_ds.model.sources.repository_limits import DEFAULT
+from gitops_ds.model.sources.repository_limits import DEFAULT, PROGRAMS
 from gitops_ds.model.values import replace
 from gitops_ds.pipeline import open_repository
 from gitops_ds.renderers.process import RENDER

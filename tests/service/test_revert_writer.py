@@ -19,7 +19,7 @@ from gitops_ds.git import address
 from gitops_ds.git.repository import Repository
 from gitops_ds.model.duration import Duration
 from gitops_ds.model.events.base import Event
-from gitops_ds.model.events.rollout_reverts import RevertCommitted, RevertFailed, RevertProposed
+from gitops_ds.model.events.rollouts import RevertCommitted, RevertFailed, RevertProposed
 from gitops_ds.model.objects import CommitId, Digest, Key
 from gitops_ds.model.rollouts.halted_rollout import AppliedRollouts, HaltedRollout
 from gitops_ds.model.rollouts.rollout_policy import Revert

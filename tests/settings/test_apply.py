@@ -11,9 +11,8 @@ from gitops_ds.model.cluster import Identity
 from gitops_ds.model.objects import Key
 from gitops_ds.model.skip_reasons import DriftPolicy
 from gitops_ds.plan.ignore_differences import IgnoreRule
-from gitops_ds.plan.impersonation import Impersonation
-from gitops_ds.plan.options import ApplyOptions
-from gitops_ds.plan.prune import Guards, Limit, Policy
+from gitops_ds.plan.options import ApplyOptions, Guards, Limit, Policy
+from gitops_ds.plan.permissions import Impersonation
 from gitops_ds.settings import service
 from gitops_ds.settings.apply import ApplySettings
 from gitops_ds.settings.base import decode

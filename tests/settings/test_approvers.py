@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gitops_ds.errors import SettingsError
-from gitops_ds.model.rollouts.stage_approval import Approver
+from gitops_ds.model.rollouts.staged_rollout import Approver
 from gitops_ds.settings import service
 
 KEYS = {"verify": {"allowedSignersFile": "/etc/signers"}}

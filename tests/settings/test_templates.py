@@ -9,7 +9,7 @@ import pytest
 from gitops_ds.deployer.templates.template_selector import TemplateSelector
 from gitops_ds.errors import SettingsError
 from gitops_ds.model.objects import CONFIG_MAP, SECRET
-from gitops_ds.plan.allow_list import AllowList
+from gitops_ds.plan.permissions import AllowList
 from gitops_ds.settings import service
 
 

@@ -14,7 +14,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from gitops_ds.model.sources.source_status import EFFECTS, Condition, SourceStatus
 from gitops_ds.service.http import STUCK, Probes
 from gitops_ds.service.runnable import DeployerPart
-from gitops_ds.settings.page import Readiness
+from gitops_ds.settings.listen import Readiness
 from gitops_ds.web import connection_limits, server
 
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 import pytest
 from aiohttp import web
 
-from gitops_ds.model.control_requests import Push
+from gitops_ds.model.deployer_state import Push
 from gitops_ds.model.events.base import Event
 from gitops_ds.model.events.requests import WebhookReceived, WebhookResult
-from gitops_ds.model.token_bucket import TokenBucket
+from gitops_ds.model.rate_limits import TokenBucket
 from gitops_ds.web import connection_limits, webhook_payloads, webhooks
 from tests.web.test_webhooks import GITHUB, SECRET, body_of, headers_of
 

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from multidict import CIMultiDict
 
-from gitops_ds.model.control_requests import Push
+from gitops_ds.model.deployer_state import Push
 from gitops_ds.model.events.base import Event
 from gitops_ds.model.events.requests import WebhookResult
 from gitops_ds.web import webhook_payloads, webhooks

@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 from gitops_ds.apimachinery import revisions
-from gitops_ds.commands import template_hold
+from gitops_ds.commands import service_requests
 from gitops_ds.model import names
 from gitops_ds.model.cluster import Propagation
 from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, POD, Body
@@ -160,7 +160,7 @@ async def releases(world: StagedWorld) -> None:
         if content.tag in oracle.halted:
             oracle.halted.discard(content.tag)
             oracle.edited_at = world.now
-            await template_hold.release(world.people, OWNER, history.id(index))
+            await service_requests.release_rollouts(world.people, OWNER, history.id(index))
             world.record(f"  release of {content.tag}")
 
 

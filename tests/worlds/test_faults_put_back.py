@@ -99,7 +99,7 @@ FAULTS: dict[str, dict[str, tuple[str, ...]]] = {
         ),
     },
     "drift that returns is corrected at once, indefinitely": {
-        "gitops_ds.plan.drift_damping": ("if now < row.at + row.wait)", "if False)"),
+        "gitops_ds.plan.drift": ("if now < row.at + row.wait)", "if False)"),
     },
     "a change in the cluster asks Git": {
         "gitops_ds.deployer.tip_lookup": ("if last_tip is not None and (not is_due):", "if False:"),
@@ -130,15 +130,16 @@ FAULTS: dict[str, dict[str, tuple[str, ...]]] = {
 STAGED: dict[str, dict[str, tuple[str, ...]]] = {
     "R1: a ControllerRevision with the template proves it": {
         "gitops_ds.plan.rollouts.staging": (
-            "return target_kind.of(self._wanted, self.history, rollback, self.context.now)",
+            "return targets.target_of(self._wanted, self.history, rollback, self.context.now)",
             (
-                "target = target_kind.of(self._wanted, self.history, rollback, self.context.now)\n"
+                "target = targets.target_of("
+                "self._wanted, self.history, rollback, self.context.now)\n"
                 "        known = {proofs.identity(one.template) for one in "
                 "self.live.revisions.get(self.manifest.key, ())}\n"
                 "        if target.kind is TargetKind.FORWARD and self._wanted.template in known:\n"
                 "            id, how = self._wanted.template, ProofKind.ROLLOUT\n"
                 "            proof = TemplateProof(id, '', 1.0, how)\n"
-                "            return target_kind.Target(TargetKind.ROLLBACK, proof)\n"
+                "            return targets.Target(TargetKind.ROLLBACK, proof)\n"
                 "        return target"
             ),
         )

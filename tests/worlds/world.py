@@ -40,8 +40,7 @@ from gitops_ds.model.objects import (
 )
 from gitops_ds.model.values import replace
 from gitops_ds.pipeline import prepare
-from gitops_ds.plan.options import ApplyOptions
-from gitops_ds.plan.prune import Guards
+from gitops_ds.plan.options import ApplyOptions, Guards
 from gitops_ds.simulator import NodeSpec, virtual_time
 from gitops_ds.simulator.faults import Faults, RequestFault, SimulatedRequest
 from tests.deployer.test_loop import History

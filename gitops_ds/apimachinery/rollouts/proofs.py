@@ -16,9 +16,9 @@ import msgspec
 import orjson
 
 from gitops_ds.apimachinery import defaults, revisions
-from gitops_ds.model import content_hash, names
+from gitops_ds.model import names
 from gitops_ds.model.live import Revision
-from gitops_ds.model.objects import Body
+from gitops_ds.model.objects import Body, digest_of
 from gitops_ds.model.rollouts.proven_templates import TemplateProof
 
 # https://kubernetes.io/docs/reference/kubectl/generated/kubectl_rollout/kubectl_rollout_restart/
@@ -44,7 +44,7 @@ def _identity(content: bytes) -> str:
         kept = {k: v for k, v in metadata["annotations"].items() if k != _RESTARTED_AT}
         del metadata["annotations"]
         template["metadata"] = {**metadata, **({"annotations": kept} if kept else {})}
-    return content_hash.digest(template)[:_LENGTH]
+    return digest_of(template)[:_LENGTH]
 
 
 def _plain(value: Any) -> Any:

@@ -18,8 +18,7 @@ from gitops_ds.model import names
 from gitops_ds.model.daemonset import DaemonSet
 from gitops_ds.model.live import Revision
 from gitops_ds.model.objects import Body
-from gitops_ds.model.rollouts.stage_approval import StageApproval
-from gitops_ds.model.rollouts.staged_rollout import RolloutTarget
+from gitops_ds.model.rollouts.staged_rollout import RolloutTarget, StageApproval
 
 
 def foreign(live: Body, annotations: Iterable[str]) -> Iterator[str]:

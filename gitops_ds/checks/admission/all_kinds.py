@@ -1,4 +1,4 @@
-"""DS005, DS006 and DS011 for all kinds: required fields, allowed values, valid names."""
+"""DS005 and DS006 for all kinds: required fields, allowed values."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from gitops_ds.checks.admission import (
     companions,
     containers,
-    embedded_names,
-    object_names,
     pods,
     resources,
     volumes,
@@ -34,9 +32,3 @@ def values(body: Body) -> Iterator[Violation]:
         yield from containers.values(body)
         yield from volumes.values(body)
         yield from resources.claims(body)
-
-
-def names(body: Body) -> Iterator[Violation]:
-    """DS011: the names of the object, and those in its fields."""
-    yield from object_names.names(body)
-    yield from embedded_names.names(body)

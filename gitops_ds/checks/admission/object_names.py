@@ -1,6 +1,8 @@
-"""Validation of names, labels and annotations by the API server.
+"""DS011: validation of names, labels and annotations by the API server, of an object and of its
+fields: referenced objects, variables, keys, scheduling gates, hosts.
 
-Source: https://kubernetes.io/docs/concepts/overview/working-with-objects/names/
+Sources: https://kubernetes.io/docs/concepts/overview/working-with-objects/names/,
+pkg/apis/core/validation/validation.go and pkg/apis/rbac/validation of Kubernetes.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from typing import Any, Final
 
 from gitops_ds.apimachinery import builtin_resources
 from gitops_ds.checks.engine.rule import (
+    Spec,
     Violation,
     at,
     containers,
@@ -36,9 +39,15 @@ _ANNOTATIONS_AT_MOST: Final = 256 * 1024
 
 def names(body: Body) -> Iterator[Violation]:
     """DS011: names of the object, its namespace, containers, ports and volumes; keys and values of
-    labels; the size of annotations.
+    labels; the size of annotations; names in fields.
     """
     yield from _metadata(body)
+    yield from _of_parts(body)
+    yield from _in_fields(body)
+
+
+def _of_parts(body: Body) -> Iterator[Violation]:
+    """Names of containers, ports and volumes, and the labels of pods."""
     path = pod_path(body)
     if path is None:
         return
@@ -190,3 +199,157 @@ def _no_label(name: Any) -> str:
         f"letter or "
         "digit at each end"
     )
+
+
+# Printable ASCII without "=", since Kubernetes 1.32.
+_VARIABLE: Final = re.compile(r"[ -<>-~]+\Z")
+_KEY: Final = re.compile(r"[-._a-zA-Z0-9]+\Z")
+_SUBDOMAIN_FIELDS: Final = (
+    "serviceAccountName",
+    "serviceAccount",
+    "priorityClassName",
+    "runtimeClassName",
+    "nodeName",
+)
+_LABEL_FIELDS: Final = ("hostname", "subdomain")
+_GATES: Final = (("readinessGates", "conditionType"), ("schedulingGates", "name"))
+
+
+def _in_fields(body: Body) -> Iterator[Violation]:
+    """Names of referenced objects, variables, keys, scheduling gates and hosts."""
+    if pod_path(body) is not None:
+        for way, spec in pod_specs(body):
+            yield from _of_pod(way, spec)
+        for way, container in containers(body):
+            if "env" in container or "envFrom" in container:
+                yield from _of_variables(way, container)
+    elif look := _OF_KIND.get(str(body.get("kind"))):
+        yield from look(body)
+
+
+def _of_pod(way: Path, spec: Spec) -> Iterator[Violation]:
+    for field in _SUBDOMAIN_FIELDS:
+        name = spec.get(field)
+        if field == "serviceAccount" and spec.get("serviceAccountName"):
+            continue  # unused in that case
+        empty_is_a_name = field == "runtimeClassName" and name == ""
+        if (name or empty_is_a_name) and not subdomain(name):
+            yield Violation((*way, field), f'"{name}" is not a valid object name')
+    for field in _LABEL_FIELDS:
+        if (name := spec.get(field)) and not label(name):
+            yield Violation(
+                (*way, field),
+                f'"{name}" is not a valid host name: lower-case letters, digits and dashes',
+            )
+    if chosen := spec.get("nodeSelector"):
+        yield from pairs((*way, "nodeSelector"), chosen)
+    yield from _of_lists(way, spec)
+
+
+def _of_lists(way: Path, spec: Spec) -> Iterator[Violation]:
+    for field, key in _GATES:
+        for index, one in enumerate(items(spec.get(field))):
+            if not qualified(str(one.get(key) or "")):
+                yield Violation(
+                    (*way, field, index, key), f'"{one.get(key)}" is not a valid condition type'
+                )
+    for index, alias in enumerate(items(spec.get("hostAliases"))):
+        for number, name in enumerate(alias.get("hostnames") or ()):
+            if not subdomain(name or ""):
+                yield Violation(
+                    (*way, "hostAliases", index, "hostnames", number),
+                    f'"{name}" is not a valid host name',
+                )
+    for index, one in enumerate(items(spec.get("resourceClaims"))):
+        if not label(str(one.get("name") or "")):
+            yield Violation(
+                (*way, "resourceClaims", index, "name"), f'"{one.get("name")}" is not a valid name'
+            )
+
+
+def _of_variables(way: Path, container: Spec) -> Iterator[Violation]:
+    for index, one in enumerate(items(container.get("env"))):
+        if (name := one.get("name")) and not _VARIABLE.match(name):
+            yield Violation(
+                (*way, "env", index, "name"),
+                f'"{name}" is not a valid variable name: printable ASCII without "="',
+            )
+        if source := one.get("valueFrom"):
+            for field in ("configMapKeyRef", "secretKeyRef"):
+                if reference := source.get(field):
+                    yield from _reference((*way, "env", index, "valueFrom", field), reference)
+    for index, one in enumerate(items(container.get("envFrom"))):
+        if (prefix := one.get("prefix")) and not _VARIABLE.match(prefix):
+            yield Violation(
+                (*way, "envFrom", index, "prefix"),
+                f'"{prefix}" is not a valid prefix of a variable name: printable ASCII without "="',
+            )
+        for field in ("configMapRef", "secretRef"):
+            if reference := one.get(field):
+                yield from _reference((*way, "envFrom", index, field), reference, ("name",))
+
+
+def _reference(
+    place: Path, reference: Spec, fields: tuple[str, ...] = ("name", "key")
+) -> Iterator[Violation]:
+    name, key = reference.get("name"), reference.get("key")
+    if name and not subdomain(name):
+        yield Violation((*place, "name"), f'"{name}" is not a valid object name')
+    if "key" in fields and key and not key_of_data(key):
+        yield Violation(
+            (*place, "key"),
+            f'"{key}" is not a valid key of a ConfigMap or Secret: letters, digits, ".", "-" and '
+            f'"_"',
+        )
+
+
+def key_of_data(key: str) -> bool:
+    """Whether a string is a valid key of a ConfigMap or a Secret."""
+    return (
+        len(key) <= 253 and _KEY.match(key) is not None and key != "." and not key.startswith("..")
+    )
+
+
+def _of_data(body: Body) -> Iterator[Violation]:
+    for field in ("data", "binaryData", "stringData"):
+        for key in section(body.get(field)):
+            if not key_of_data(key):
+                yield Violation(
+                    (field, key),
+                    f'"{key}" is not a valid key: letters, digits, ".", "-" and "_", at most 253 '
+                    f"of them",
+                )
+
+
+def _of_service(body: Body) -> Iterator[Violation]:
+    spec = section(body.get("spec"))
+    yield from pairs(("spec", "selector"), section(spec.get("selector")))
+    for index, port in enumerate(items(spec.get("ports"))):
+        if (name := port.get("name")) and not label(name):
+            yield Violation(
+                ("spec", "ports", index, "name"),
+                f'"{name}" is not a valid port name: lower-case letters, digits and dashes',
+            )
+
+
+def _of_binding(body: Body) -> Iterator[Violation]:
+    name = str(section(body.get("roleRef")).get("name") or "")
+    if name in (".", "..") or "/" in name or "%" in name:
+        yield Violation(
+            ("roleRef", "name"),
+            f'"{name}" is not a valid role name: it must not contain "/" or "%"',
+        )
+    for index, one in enumerate(items(body.get("subjects"))):
+        if one.get("kind") == "ServiceAccount" and one.get("name") and not subdomain(one["name"]):
+            yield Violation(
+                ("subjects", index, "name"), f'"{one["name"]}" is not a valid service account name'
+            )
+
+
+_OF_KIND: Final = {
+    "ConfigMap": _of_data,
+    "Secret": _of_data,
+    "Service": _of_service,
+    "RoleBinding": _of_binding,
+    "ClusterRoleBinding": _of_binding,
+}

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from gitops_ds.checks.engine.change_context import ClusterStep, PromotionRule
+from gitops_ds.checks.engine.contexts import ClusterStep, PromotionRule
 from gitops_ds.checks.engine.rule import POD, Violation, items, section, template
 from gitops_ds.model.finding import Severity
 from gitops_ds.model.objects import Body, Key

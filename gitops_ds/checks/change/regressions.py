@@ -9,7 +9,7 @@ from typing import Any, Final
 from gitops_ds.apimachinery import capacity, label_selector, quantities
 from gitops_ds.checks.advice import images
 from gitops_ds.checks.cluster import references
-from gitops_ds.checks.engine.change_context import ChangeSides
+from gitops_ds.checks.engine.contexts import ChangeSides
 from gitops_ds.checks.engine.rule import POD, Violation, items, pod, section
 from gitops_ds.model.finding import Fix, Mend
 from gitops_ds.model.objects import Body, Key, Path

@@ -1,23 +1,25 @@
-"""Rules over all objects of a cluster, and over its nodes if they are known."""
+"""Rules over all objects of a cluster, and over its nodes if they are known.
+
+PriorityClasses: https://kubernetes.io/docs/concepts/scheduling-eviction/pod-priority-preemption/
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from gitops_ds.apimachinery import label_selector
-from gitops_ds.checks.advice import pod_security
+from gitops_ds.checks.advice import security
+from gitops_ds.checks.advice.scheduling import SYSTEM_PRIORITIES
 from gitops_ds.checks.cluster import (
     companions,
-    node_capacity,
-    node_conflicts,
     node_rules,
-    priority_classes,
+    node_sharing,
     references,
     startup_taints,
 )
 from gitops_ds.checks.engine import phrases
-from gitops_ds.checks.engine.cluster_context import (
+from gitops_ds.checks.engine.contexts import (
     ClusterContext,
     ClusterRule,
     pod_labels,
@@ -25,8 +27,73 @@ from gitops_ds.checks.engine.cluster_context import (
 )
 from gitops_ds.checks.engine.rule import POD, Violation, items, section
 from gitops_ds.model.finding import Severity
-from gitops_ds.model.objects import Key
+from gitops_ds.model.objects import Body, Key, Path
 from gitops_ds.model.sources.bundle import Manifest, Requirement
+
+_PRIORITY_CLASS: Final[Path] = (*POD, "priorityClassName")
+
+
+def _own_priority_classes(fleet: ClusterContext) -> Mapping[str, tuple[Key, Body]]:
+    """The PriorityClasses of the repository, by name."""
+    keys = (
+        key
+        for key in fleet.manifests
+        if (key.group, key.kind) == ("scheduling.k8s.io", "PriorityClass")
+    )
+    return {key.name: (key, fleet.manifests[key].body) for key in keys}
+
+
+def priority_classes_exist(fleet: ClusterContext) -> Iterator[Violation]:
+    """DS313: the PriorityClass does not exist. The API server accepts the DaemonSet and rejects its
+    pods.
+
+    Names with the prefix `system-` are reserved by Kubernetes. Other names are checked if the
+    classes of the cluster were read, or if the repository defines any; otherwise they are assumed
+    to exist.
+    """
+    own, live = _own_priority_classes(fleet), fleet.priorities
+    there = SYSTEM_PRIORITIES.union(own, live)
+    for manifest in fleet.daemonsets:
+        name = str(pod_spec(manifest).get("priorityClassName") or "")
+        if not name or name in there or not (own or live or name.startswith("system-")):
+            continue
+        whose = (
+            "Kubernetes has"
+            if name.startswith("system-")
+            else "cluster and repository have"
+            if live
+            else "the repository has"
+        )
+        choice = SYSTEM_PRIORITIES if name.startswith("system-") else {*own, *live}
+        hint = phrases.did_you_mean(name, choice) or f": {whose} {phrases.one_of(sorted(choice))}"
+        yield Violation(
+            _PRIORITY_CLASS,
+            f"PriorityClass {name} not found{hint}; without it no pod can be created",
+            object=manifest.key,
+        )
+
+
+def priority_classes_delay_nothing(fleet: ClusterContext) -> Iterator[Violation]:
+    """DS316: an agent has a lower priority than pods without a class, or cannot preempt."""
+    own = _own_priority_classes(fleet)
+    for manifest in fleet.daemonsets:
+        name = str(pod_spec(manifest).get("priorityClassName") or "")
+        key, body = own.get(name) or (None, fleet.priorities.get(name))
+        if body is None:
+            continue
+        value = body.get("value")
+        problems = []
+        if isinstance(value, int) and value < 0:
+            problems.append(
+                f"has the value {value}: pods without a class are scheduled first, and preempt "
+                f"this agent"
+            )
+        if body.get("preemptionPolicy") == "Never":
+            problems.append("never preempts: on a full node the agent stays Pending")
+        if problems:
+            message = f"the PriorityClass {name} {'; it '.join(problems)}"
+            yield Violation(_PRIORITY_CLASS, message, object=manifest.key, related=key)
+
 
 _CONTROLLERS = frozenset(
     (("apps", "DaemonSet"), ("apps", "Deployment"), ("apps", "StatefulSet"), ("apps", "ReplicaSet"))
@@ -147,8 +214,8 @@ def admitted(fleet: ClusterContext) -> Iterator[Violation]:
         labels = section(section(namespace.body if namespace else None).get("metadata")).get(
             "labels"
         )
-        level = str(section(labels).get(pod_security.ENFORCE) or "")
-        fields = pod_security.against(level, pod_spec(manifest))
+        level = str(section(labels).get(security.ENFORCE) or "")
+        fields = security.against(level, pod_spec(manifest))
         if fields:
             message = (
                 f"the namespace enforces the level {level}, so that no pod can be created; "
@@ -224,14 +291,14 @@ RULES: Final = (
         on=False,
     ),
     ClusterRule(
-        "DS313", _ERROR, False, "PriorityClass not found", priority_classes.known, certain=True
+        "DS313", _ERROR, False, "PriorityClass not found", priority_classes_exist, certain=True
     ),
     ClusterRule(
         "DS316",
         _WARNING,
         False,
         "PriorityClass is below other pods or never preempts",
-        priority_classes.held_back,
+        priority_classes_delay_nothing,
     ),
     ClusterRule(
         "DS324",
@@ -279,7 +346,7 @@ RULES: Final = (
         _ERROR,
         False,
         "host port conflict between agents",
-        node_conflicts.ports_apart,
+        node_sharing.ports_apart,
     ),
     ClusterRule("DS602", _ERROR, False, "agent runs twice on a node", node_rules.variants_apart),
     ClusterRule(
@@ -291,14 +358,14 @@ RULES: Final = (
     ),
     ClusterRule("DS604", _ERROR, False, "agent matches no node", node_rules.some_node),
     ClusterRule(
-        "DS605", _ERROR, False, "agent does not fit on its nodes", node_capacity.fits, on=False
+        "DS605", _ERROR, False, "agent does not fit on its nodes", node_sharing.fits, on=False
     ),
     ClusterRule(
         "DS607",
         _WARNING,
         False,
         "agents use most of a node",
-        node_capacity.leaves_room,
+        node_sharing.leaves_room,
         on=False,
     ),
     ClusterRule(
@@ -306,7 +373,7 @@ RULES: Final = (
         _WARNING,
         False,
         "agents write to the same host path",
-        node_conflicts.paths_apart,
+        node_sharing.paths_apart,
         on=False,
     ),
 )

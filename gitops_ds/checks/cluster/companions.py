@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from gitops_ds.apimachinery import label_selector
-from gitops_ds.checks.engine.cluster_context import ClusterContext, pod_labels
+from gitops_ds.checks.engine.contexts import ClusterContext, pod_labels
 from gitops_ds.checks.engine.rule import (
     POD,
     Violation,

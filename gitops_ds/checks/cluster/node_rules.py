@@ -11,12 +11,11 @@ from typing import Any, Final
 from gitops_ds.apimachinery import daemonsets, label_selector, node_pools
 from gitops_ds.checks.advice import images, rollout
 from gitops_ds.checks.engine import phrases
-from gitops_ds.checks.engine.cluster_context import ClusterContext, pod_labels, pod_spec
+from gitops_ds.checks.engine.contexts import ClusterContext, pod_labels, pod_spec
 from gitops_ds.checks.engine.rule import POD, Violation, class_of, items, section
-from gitops_ds.model.cluster_nodes import Census
 from gitops_ds.model.daemonset import RollingUpdate, Share
 from gitops_ds.model.finding import Fix, Mend
-from gitops_ds.model.live import Node
+from gitops_ds.model.live import Census, Node
 from gitops_ds.model.objects import Path
 from gitops_ds.model.plain_text import counted
 from gitops_ds.model.sources.bundle import Alternatives, Manifest

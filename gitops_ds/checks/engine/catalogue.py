@@ -1,10 +1,20 @@
-"""The list of all rules, as docs/rules.md shows it."""
+"""The list of all rules, as docs/rules.md shows it, and the page of each, which `check --explain`
+prints: description, examples, sources.
+
+A page is Markdown with the sections Wrong, Right and Sources. An example is a whole manifest, or a
+part of a DaemonSet. Tests run the examples.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from importlib import resources
 from itertools import groupby
 from typing import Any, Final
+
+import msgspec
 
 from gitops_ds.checks.change import object_changes, promotion
 from gitops_ds.checks.cluster import cluster_rules
@@ -106,3 +116,31 @@ def _severity(rule: Rule[Any]) -> str:
     strict = () if printed is rule.severity else (f"{rule.severity} with a class or `strict`",)
     classes = (f"{name}: {severity}" for name, severity in sorted(rule.classes.items()))
     return "; ".join((printed, *strict, *classes))
+
+
+_SECTION = re.compile(r"^## (.+)$", re.MULTILINE)
+_YAML = re.compile(r"^```yaml\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"https?://\S+")
+
+
+class RulePage(msgspec.Struct, frozen=True):
+    """The text of a page, and its examples and sources."""
+
+    text: str
+    wrong: tuple[str, ...]
+    right: tuple[str, ...]
+    sources: tuple[str, ...]
+
+
+@cache
+def page_of(rule: str) -> RulePage | None:
+    """The page of a rule; None without one."""
+    file = resources.files("gitops_ds.checks").joinpath("pages", f"{rule}.md")
+    if not file.is_file():
+        return None
+    text = file.read_text(encoding="utf-8")
+    parts = _SECTION.split(text)
+    sections = dict(zip(parts[1::2], parts[2::2], strict=True))
+    examples = {name: tuple(_YAML.findall(body)) for name, body in sections.items()}
+    links = tuple(_LINK.findall(sections.get("Sources", "")))
+    return RulePage(text, examples.get("Wrong", ()), examples.get("Right", ()), links)

@@ -7,13 +7,13 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from gitops_ds.checks.engine import phrases, repository_rules, rule_table
-from gitops_ds.checks.engine.cluster_context import ClusterContext
+from gitops_ds.checks.engine.contexts import ClusterContext
 from gitops_ds.checks.engine.rule import Context, Rule, Violation, class_of, softened
 from gitops_ds.checks.schema import custom_rules, error_messages, manifests, repository_files
 from gitops_ds.checks.schema.error_messages import TYPE, SchemaViolation
-from gitops_ds.model import content_hash, progress
+from gitops_ds.model import progress
 from gitops_ds.model.finding import Finding, Place, Severity
-from gitops_ds.model.objects import Key
+from gitops_ds.model.objects import Key, digest_of
 from gitops_ds.model.sources.bundle import Bundle, Custom, Manifest
 from gitops_ds.model.sources.source_tree import Files, SourceTree
 from gitops_ds.model.values import replace
@@ -21,7 +21,7 @@ from gitops_ds.yaml import parser, scalars
 from gitops_ds.yaml.provenance import lookup
 
 if TYPE_CHECKING:
-    from gitops_ds.checks.engine.change_context import ChangeSides, ClusterStep
+    from gitops_ds.checks.engine.contexts import ChangeSides, ClusterStep
 
 SETTINGS = "gitops-ds.yaml"
 
@@ -142,7 +142,7 @@ def circumstances(bundle: Bundle) -> str:
     """A digest of the inputs of an object's findings, except its body and the repository's own
     rules.
     """
-    return content_hash.digest(
+    return digest_of(
         repr((bundle.cluster.kubernetes, bundle.profile, sorted(bundle.rules.items())))
     )
 

@@ -11,21 +11,20 @@ from typing import Final
 
 import msgspec
 
-from gitops_ds.checks.admission import all_kinds, pod_resources, resources, workloads
+from gitops_ds.checks.admission import all_kinds, object_names, pod_resources, resources, workloads
 from gitops_ds.checks.advice import (
     affinity,
     containers,
-    hardcoded_secrets,
     host_access,
     identity,
     images,
     rollout,
     scheduling,
     security,
-    startup_taints,
-    unrendered_text,
+    unwanted_content,
     workload_kind,
 )
+from gitops_ds.checks.cluster import startup_taints
 from gitops_ds.checks.engine.rule import (
     Looked,
     ObjectRule,
@@ -49,13 +48,13 @@ RULES: Final[tuple[ObjectRule, ...]] = (
     refused("DS005", "required field is missing", all_kinds.missing),
     refused("DS006", "value is not allowed", all_kinds.values),
     refused("DS010", "quantity is invalid", pod_resources.amounts),
-    refused("DS011", "name, label or annotation is invalid", all_kinds.names),
-    advice("DS012", Severity.ERROR, "placeholder was not rendered", unrendered_text.filled_in),
+    refused("DS011", "name, label or annotation is invalid", object_names.names),
+    advice("DS012", Severity.ERROR, "placeholder was not rendered", unwanted_content.filled_in),
     advice(
         "DS013",
         Severity.WARNING,
         "manifest has fields that the cluster writes",
-        unrendered_text.only_what_is_wanted,
+        unwanted_content.only_what_is_wanted,
     ),
     advice("DS014", Severity.WARNING, "object is in the default namespace", identity.own_namespace),
     advice("DS015", Severity.INFO, "recommended labels are missing", identity.common_labels),
@@ -340,7 +339,7 @@ RULES: Final[tuple[ObjectRule, ...]] = (
     ),
     advice("DS512", Severity.INFO, "seccomp profile is not set", security.seccomp, on=False),
     advice("DS513", Severity.INFO, "service account token is mounted", security.no_token, on=False),
-    advice("DS514", Severity.ERROR, "secret in plain text", hardcoded_secrets.no_secrets),
+    advice("DS514", Severity.ERROR, "secret in plain text", unwanted_content.no_secrets),
     advice(
         "DS609",
         Severity.WARNING,

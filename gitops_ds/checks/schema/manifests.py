@@ -1,14 +1,20 @@
-"""The violations of the strict schema of each declared Kubernetes version."""
+"""The strict schemas of Kubernetes, compiled, and the violations of those of each declared version.
+
+The data is in apimachinery/kubernetes_types.py.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Final
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from typing import Any, Final
 
-from gitops_ds.apimachinery import kubernetes_versions
+import msgspec
+
+from gitops_ds.apimachinery import kubernetes_types, kubernetes_versions
 from gitops_ds.checks.engine import phrases, rule
 from gitops_ds.checks.engine.rule import ObjectRule, advice, no_violations, refused
-from gitops_ds.checks.schema import error_messages, kubernetes
+from gitops_ds.checks.schema import error_messages, fastcheck
 from gitops_ds.checks.schema.error_messages import SchemaViolation
 from gitops_ds.model.finding import Fix, Mend, Severity
 from gitops_ds.model.objects import Body, Path, group_of
@@ -97,11 +103,11 @@ def check(body: Body, versions: Iterable[str] = ()) -> Iterator[SchemaViolation]
     A field or value that only some versions lack is DS009; others are reported once. A kind without
     a schema yields one violation of severity info, or a blocking one if it can only be a typo.
     """
-    nearest_versions = tuple(
-        dict.fromkeys(kubernetes.nearest(version) for version in versions)
-    ) or (kubernetes_versions.NEWEST,)
+    nearest_versions = tuple(dict.fromkeys(nearest_version(version) for version in versions)) or (
+        kubernetes_versions.NEWEST,
+    )
     api_version, kind = str(body.get("apiVersion", "")), str(body.get("kind", ""))
-    schemas = [kubernetes.schemas(version) for version in nearest_versions]
+    schemas = [schemas_of(version) for version in nearest_versions]
     name = f"{api_version}/{kind}"
     serving = [one for one in schemas if name in one.kinds]
     if not serving:
@@ -144,7 +150,7 @@ def _across(path: Path, by_version: dict[str, SchemaViolation | None]) -> Schema
     return replace(latest, rule=ELSEWHERE, message=message, fix=None)
 
 
-def _newer(body: Body, version: str, schemas: kubernetes.Schemas) -> Fix | None:
+def _newer(body: Body, version: str, schemas: Schemas) -> Fix | None:
     """The fix that writes the served version, if the object is valid for it.
 
     It is safe for workloads with a selector: old versions derived the selector from the labels.
@@ -156,7 +162,7 @@ def _newer(body: Body, version: str, schemas: kubernetes.Schemas) -> Fix | None:
     return None
 
 
-def _unserved(body: Body, schemas: kubernetes.Schemas) -> SchemaViolation:
+def _unserved(body: Body, schemas: Schemas) -> SchemaViolation:
     api_version, kind = str(body.get("apiVersion", "")), str(body.get("kind", ""))
     at: Path = ("apiVersion",)
     if (api_version, kind) in _GONE:
@@ -188,3 +194,42 @@ def _unserved(body: Body, schemas: kubernetes.Schemas) -> SchemaViolation:
         )
     message = f"no schema describes {kind} of {api_version}: its fields are not checked"
     return SchemaViolation(API_VERSION, at, message, severity=Severity.INFO, refused=False)
+
+
+class Schemas(msgspec.Struct, frozen=True):
+    """The schemas of a version: definitions by name, and the name of the definition of each
+    `apiVersion/kind`.
+    """
+
+    version: str
+    definitions: Mapping[str, Any]
+    kinds: Mapping[str, str]
+    checks: fastcheck.Checks
+
+    def passes(self, api_version: str, kind: str, body: Any) -> bool:
+        """Whether the body is certainly valid. If not, jsonschema decides."""
+        name = self.kinds.get(f"{api_version}/{kind}")
+        return name is not None and self.checks.of(name)(body)
+
+
+@cache
+def schemas_of(version: str) -> Schemas:
+    """The schemas of a version in VERSIONS."""
+    definitions = kubernetes_types.definitions(version)
+    return Schemas(
+        version, definitions, kubernetes_types.kinds(version), fastcheck.Checks(definitions)
+    )
+
+
+def nearest_version(version: str) -> str:
+    """The supported version for a declared one: the same, otherwise the nearest."""
+    if version in kubernetes_versions.VERSIONS:
+        return version
+    try:
+        minor = int(version.removeprefix("v").split(".")[1])
+    except (IndexError, ValueError):
+        return kubernetes_versions.NEWEST
+    return min(
+        kubernetes_versions.VERSIONS,
+        key=lambda candidate: abs(int(candidate.split(".")[1]) - minor),
+    )

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from gitops_ds.commands.check.autofix import Fixed
     from gitops_ds.commands.check.model import CheckResult, ClusterChange
     from gitops_ds.model.finding import Finding
-    from gitops_ds.model.impact import NodeImpact
+    from gitops_ds.model.live import NodeImpact
     from gitops_ds.model.sources.source_tree import SourceTree
     from gitops_ds.redaction.report import ReportSecrets
     from gitops_ds.report.findings import (
@@ -293,7 +293,7 @@ def _rules(formats: Collection[str]) -> dict[str, RuleText]:
 
 
 def _page(rule: str) -> str:
-    from gitops_ds.checks import rule_pages
+    from gitops_ds.checks.engine import catalogue
 
-    page = rule_pages.of(rule)
+    page = catalogue.page_of(rule)
     return page.text if page else ""

@@ -11,14 +11,13 @@ from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
 from rich.table import Column
 from rich.text import Text
 
-from gitops_ds.cli.output.rollout_lines import RolloutLines
 from gitops_ds.model import duration, plain_text
 from gitops_ds.model.objects import Key
 from gitops_ds.model.plain_text import counted
 from gitops_ds.model.rollouts.rollout_progress import RolloutProgress, seconds_left
 
 
-class RolloutBar(RolloutLines):
+class RolloutBar:
     """One bar for all rollouts: nodes done of nodes, remaining time, and the last message. At its
     end a line for each rollout replaces it.
     """
@@ -32,7 +31,6 @@ class RolloutBar(RolloutLines):
         """`estimates` are the simulated seconds of rollouts that begin now; `clock` returns
         seconds.
         """
-        super().__init__()
         self._estimates, self._clock, self._began = estimates, clock, clock()
         self._first: dict[Key, RolloutProgress] = {}
         self._now: dict[Key, RolloutProgress] = {}

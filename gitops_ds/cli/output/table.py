@@ -13,7 +13,7 @@ from gitops_ds.apimachinery import timestamps
 from gitops_ds.commands.node_work import NodeWork
 from gitops_ds.fleet import agents as fleets
 from gitops_ds.fleet.agents import Agent
-from gitops_ds.fleet.cluster_overview import ClusterRow
+from gitops_ds.fleet.cluster_reports import ClusterRow
 from gitops_ds.fleet.staged_rollouts import StagedRollout
 from gitops_ds.model import plain_text, startup_taints
 from gitops_ds.model.objects import short

@@ -1,15 +1,21 @@
 """Options shared by several commands, each with its environment variable; running a command, and
 its output.
+
+A group of options has its values as a frozen dataclass beside it: `connection` adds the options of
+`ConnectionArgs`. The dataclass of a command is composed of them.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import gc
 import os
 import sys
 from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -18,6 +24,10 @@ import click
 from gitops_ds.cli.parameters import candidates
 
 if TYPE_CHECKING:
+    from gitops_ds.client.connect import Connection
+    from gitops_ds.model.cluster import Cluster
+    from gitops_ds.model.sources.bundle import ClusterFacts
+    from gitops_ds.model.sources.repository_limits import AllowedRenderers
     from gitops_ds.pipeline.open_repository import RepositoryRef
 
 T = TypeVar("T")
@@ -72,6 +82,19 @@ def together(*decorators: Callable[[Command], Command]) -> Callable[[Command], C
     return decorate
 
 
+def typed(kind: type[T]) -> Callable[[Callable[[T], int]], Callable[..., int]]:
+    """A decorator that passes click's parameters to the command as one `kind`."""
+
+    def decorate(command: Callable[[T], int]) -> Callable[..., int]:
+        @functools.wraps(command)
+        def call(**parameters: Any) -> int:
+            return command(kind(**parameters))
+
+        return call
+
+    return decorate
+
+
 def _colour(_: click.Context, __: click.Parameter, value: str) -> str:
     """`auto` depends on NO_COLOR and the terminal: https://no-color.org"""
     on = value == "always" or (
@@ -120,10 +143,18 @@ common = together(
 )
 
 
-def _allowed(_: click.Context, __: click.Parameter, value: str | None) -> Any:
-    from gitops_ds.model.sources import allowed_renderers
+@dataclass(frozen=True, kw_only=True)
+class CommonArgs:
+    """The options of every command."""
 
-    return None if value is None else allowed_renderers.parse([value])
+    verbose: int
+    quiet: bool
+
+
+def _allowed(_: click.Context, __: click.Parameter, value: str | None) -> Any:
+    from gitops_ds.model.sources import repository_limits
+
+    return None if value is None else repository_limits.parse_allowed([value])
 
 
 allow = option(
@@ -171,6 +202,25 @@ repository = _repository(_WORK_TREE)
 checked_repository = _repository(_WORK_TREE, candidates.files)
 # for commands that take commits only
 committed_repository = _repository("the last commit, without uncommitted changes")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RepositoryArgs:
+    """The repository that a command reads, and its revision."""
+
+    repository: str | None
+    directory: str | None
+    revision: str | None
+    path: str
+    allowed: AllowedRenderers | None
+
+    def repository_ref(self) -> RepositoryRef:
+        """The repository; by default the Git work tree around the current directory."""
+        from gitops_ds.pipeline import open_repository
+
+        return open_repository.named(self.repository or self.directory, self.path, self.allowed)
+
+
 cluster_name = option(
     "--cluster",
     "cluster",
@@ -195,6 +245,25 @@ in_namespace = option(
 )
 # for commands that write a commit
 written_to = together(directory, inside, allow, cluster_name, in_namespace)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommitTargetArgs:
+    """The repository, cluster and namespace of a command that writes a commit."""
+
+    directory: str | None
+    path: str
+    allowed: AllowedRenderers | None
+    cluster: str
+    namespace: str
+
+    def repository_ref(self) -> RepositoryRef:
+        """The repository; by default the Git work tree around the current directory."""
+        from gitops_ds.pipeline import open_repository
+
+        return open_repository.named(self.directory, self.path, self.allowed)
+
+
 access = together(
     option(
         "--kubeconfig",
@@ -203,6 +272,29 @@ access = together(
     ),
     option("--context", shell_complete=candidates.contexts, help="The context of the kubeconfig."),
 )
+
+
+@dataclass(frozen=True, kw_only=True)
+class AccessArgs:
+    """The API server."""
+
+    kubeconfig: str | None
+    context: str | None
+
+    def connection(self) -> Connection:
+        """The connection to the API server."""
+        from gitops_ds.client import connect
+
+        return connect.Connection(self.kubeconfig, self.context)
+
+    def open_cluster(
+        self, facts: ClusterFacts | None = None
+    ) -> AbstractAsyncContextManager[Cluster]:
+        """The cluster; `facts` have the context for a command line without one."""
+        from gitops_ds.client import connect
+
+        return connect.opened(self.connection(), facts)
+
 
 connection = together(
     access,
@@ -213,6 +305,19 @@ connection = together(
         help="The namespace of the deployer's state.",
     ),
 )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConnectionArgs(AccessArgs):
+    """The API server and the namespace of the deployer's state."""
+
+    state_namespace: str
+
+    def connection(self) -> Connection:
+        """The connection to the API server, and the namespace of the deployer's state."""
+        from gitops_ds.client import connect
+
+        return connect.Connection(self.kubeconfig, self.context, self.state_namespace)
 
 
 def output(*formats: str) -> Callable[[Command], Command]:

@@ -8,9 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from gitops_ds.checks.engine import check as check_rules
-from gitops_ds.checks.engine.change_context import ChangeSides as RuleSides
-from gitops_ds.checks.engine.change_context import ClusterStep
-from gitops_ds.checks.engine.cluster_context import ClusterContext
+from gitops_ds.checks.engine.contexts import ChangeSides as RuleSides
+from gitops_ds.checks.engine.contexts import ClusterContext, ClusterStep
 from gitops_ds.commands.check.model import (
     BaseDrift,
     CheckInput,
@@ -22,8 +21,7 @@ from gitops_ds.commands.check.model import (
 from gitops_ds.model import duration
 from gitops_ds.model.change import Change, FieldChange, Operation
 from gitops_ds.model.finding import Finding
-from gitops_ds.model.impact import NodeImpact
-from gitops_ds.model.live import Live
+from gitops_ds.model.live import Live, NodeImpact
 from gitops_ds.model.objects import Key, show_path
 from gitops_ds.model.sources.bundle import Bundle
 from gitops_ds.model.sources.source_tree import SourceTree
@@ -33,9 +31,9 @@ from gitops_ds.pipeline.prepare import Prepared
 from gitops_ds.pipeline.staged_outlook import StagedPreviews
 from gitops_ds.plan import base_diff as differences
 from gitops_ds.plan import printers
+from gitops_ds.plan.object_owner import Stamp
 from gitops_ds.plan.options import PlanContext
-from gitops_ds.plan.rollouts import staging, target_words
-from gitops_ds.plan.tracking_labels import Stamp
+from gitops_ds.plan.rollouts import staging, targets
 from gitops_ds.redaction import objects
 from gitops_ds.render import bundle as rendering
 
@@ -69,8 +67,8 @@ def against(
         nodes = after.census.nodes if after.census else ()
         bodies = {key: manifest.body for key, manifest in before.manifests.items()}
         previews = staged.over(writes, bodies, after.bundle, nodes)
-        targets = staging.words(after.bundle, live, PlanContext(Stamp("", "")))
-        changes = target_words.over(previews, targets)
+        words = staging.words(after.bundle, live, PlanContext(Stamp("", "")))
+        changes = targets.with_words(previews, words)
         looks = outlook.outlooks(rule_sides, changes, played, history=bool(live.revisions))
         changed.append(ClusterChange((name,), changes, looks, after.census))
     more = [

@@ -9,15 +9,14 @@ import msgspec
 
 from gitops_ds.model.finding import Finding
 from gitops_ds.model.live import Live
-from gitops_ds.model.sources.cached_results import NOTHING, CachedResults
-from gitops_ds.model.sources.source_tree import SourceTree
+from gitops_ds.model.sources.source_tree import NO_RESULTS, CachedResults, SourceTree
 from gitops_ds.model.values import replace
 from gitops_ds.pipeline.prepare import Prepared
 
 if TYPE_CHECKING:
     from gitops_ds.client.connect import Connection
     from gitops_ds.model.change import Change, FieldChange
-    from gitops_ds.model.cluster_nodes import Census
+    from gitops_ds.model.live import Census
     from gitops_ds.model.objects import Key
     from gitops_ds.pipeline.outlook import Outlook
 
@@ -39,7 +38,7 @@ class CheckOptions(msgspec.Struct, frozen=True):
     snapshots: tuple[str, ...] = ()
     live: Connection | None = None
     require_live: bool = False
-    cached: CachedResults = NOTHING
+    cached: CachedResults = NO_RESULTS
 
 
 class ClusterChange(msgspec.Struct, frozen=True):

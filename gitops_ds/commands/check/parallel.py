@@ -25,8 +25,7 @@ from gitops_ds.commands.check import result_cache
 from gitops_ds.commands.check.model import CheckInput, CheckOptions
 from gitops_ds.commands.check.run import of
 from gitops_ds.model.objects import Digest
-from gitops_ds.model.sources.cached_results import CachedResults
-from gitops_ds.model.sources.source_tree import SourceTree
+from gitops_ds.model.sources.source_tree import CachedResults, SourceTree
 from gitops_ds.model.values import replace
 from gitops_ds.render import bundle as rendering
 

@@ -1,8 +1,9 @@
-"""Cached results of a check: unchanged files are neither parsed nor checked again.
+"""Cached results of a check: unchanged files are neither parsed nor checked again; and the cached
+report of the last check: a repository without changes is not checked again.
 
 Write access to the cache would allow marking a bad file as good. So it is sealed with a secret
 outside of the cache directory: one of this machine and user, or GITOPS_DS_CACHE_KEY. A cache from
-another source, such as a pull request, is ignored.
+another source, such as a pull request, is ignored. A repository has one report, the last.
 """
 
 from __future__ import annotations
@@ -25,12 +26,16 @@ import msgspec
 import orjson
 
 from gitops_ds.model.objects import Digest
-from gitops_ds.model.sources.cached_results import NOTHING, CachedResults
+from gitops_ds.model.sources.source_tree import NO_RESULTS, CachedResults, SourceTree
+from gitops_ds.model.values import replace
 from gitops_ds.pipeline import open_repository
+from gitops_ds.redaction.report import ReportSecrets
 from gitops_ds.renderers import disk_cache
+from gitops_ds.report.findings import Report
 
 if TYPE_CHECKING:
     from gitops_ds.commands.check.model import CheckResult
+
 
 # below this number of files, parsing is faster than the cache
 _FEW: Final = 100
@@ -39,6 +44,25 @@ _SECRET_BYTES: Final = 32
 _NAME: Final = 64  # characters of a hash
 # the packages that the result of a file depends on
 _JUDGES: Final = ("apimachinery", "checks", "model", "render", "schemas", "yaml")
+# the packages that a report depends on
+_REPORT_JUDGES: Final = (
+    "apimachinery",
+    "checks",
+    "cli",
+    "commands",
+    "git",
+    "model",
+    "pipeline",
+    "plan",
+    "redaction",
+    "render",
+    "renderers",
+    "report",
+    "schemas",
+    "yaml",
+)
+_MOST_REPORT_BYTES: Final = 16 * 1024 * 1024
+_NO_SECRETS: Final = ReportSecrets()
 
 
 class ResultCache(msgspec.Struct, frozen=True):
@@ -65,11 +89,11 @@ class ResultCache(msgspec.Struct, frozen=True):
         """The cached results; empty if another version wrote them."""
         data = disk_cache.read(self.directory, self.name, self.secret)
         if data is None:
-            return NOTHING
+            return NO_RESULTS
         first, *lines = data.split(b"\n")
         header = orjson.loads(first)
         if header["version"] != version():
-            return NOTHING
+            return NO_RESULTS
         clean = {
             circumstances: frozenset(digests) for circumstances, digests in header["clean"].items()
         }
@@ -176,3 +200,64 @@ def _own_secret() -> bytes | None:
     except (OSError, RuntimeError):  # RuntimeError: no home directory
         return None
     return secret if len(secret) == _SECRET_BYTES else None
+
+
+class CachedReport(msgspec.Struct, frozen=True):
+    """The report of a work tree; `inputs` are all inputs of the report other than the files,
+    including the date.
+    """
+
+    cache: ResultCache
+    inputs: tuple[str, ...]
+    work_tree: SourceTree
+
+    def load(self) -> Report | None:
+        """The report of an earlier check with the same inputs and files; None if not cached."""
+        data = disk_cache.read(self.cache.directory, self._name, self.cache.secret)
+        if data is None or not data.startswith(self._state):
+            return None
+        return replace(
+            msgspec.json.decode(data[len(self._state) :], type=Report), files=_files(self.work_tree)
+        )
+
+    def save(self, report: Report, tree: SourceTree) -> None:
+        """Caches the report if it depends only on the files of `tree` and JSON preserves it."""
+        if (
+            len(tree.files) < self.cache.few
+            or tree.expanded
+            or tree.charts
+            or tree.consumed
+            or report.hidden != _NO_SECRETS
+        ):
+            return
+        bare = replace(report, files={})
+        try:
+            data = msgspec.json.encode(bare)
+            is_kept = (
+                len(data) <= _MOST_REPORT_BYTES and msgspec.json.decode(data, type=Report) == bare
+            )
+        except (
+            TypeError,
+            ValueError,
+            msgspec.MsgspecError,
+        ):  # a `Member` of a list, half a surrogate pair
+            return
+        if is_kept:
+            disk_cache.write(
+                self.cache.directory, self._name, [self._state, data], self.cache.secret
+            )
+
+    @property
+    def _name(self) -> str:
+        return disk_cache.key("report", self.cache.name)
+
+    @property
+    def _state(self) -> bytes:
+        files = (part for path, data in self.work_tree.files.items() for part in (str(path), data))
+        return disk_cache.key(
+            version(_REPORT_JUDGES), repr((self.inputs, self.work_tree.findings)), *files
+        ).encode()
+
+
+def _files(snapshot: SourceTree) -> dict[str, bytes]:
+    return {path.as_posix(): data for path, data in snapshot.files.items()}

@@ -16,7 +16,7 @@ from gitops_ds.commands.check.model import CheckInput, CheckOptions, CheckResult
 from gitops_ds.errors import UsageError
 from gitops_ds.model.live import Live
 from gitops_ds.model.plain_text import counted
-from gitops_ds.model.rollouts.cluster_order import ClusterOrder
+from gitops_ds.model.rollouts.cluster_report import ClusterOrder
 from gitops_ds.model.sources.source_tree import SourceTree
 from gitops_ds.model.values import replace
 from gitops_ds.pipeline import open_repository, prepare
@@ -49,7 +49,7 @@ async def sides(
     again = await open_repository.snapshot(repository, at) if twice else None
     if options.live is None:
         return CheckInput(head, base, live, again)
-    from gitops_ds.commands.check import live_cluster
+    from gitops_ds.commands import cluster_snapshot
 
     # the base selects the clusters to read, not a change that was not reviewed
     trusted = base or head
@@ -63,7 +63,7 @@ async def sides(
             f"--context names one cluster, and {len(names)} are checked: choose it with --cluster"
         )
     connection = options.live.naming(*(options.clusters if base is None else names))
-    seen, unread = await live_cluster.clusters(
+    seen, unread = await cluster_snapshot.clusters(
         connection, {name: rendering.facts(trusted, name) for name in names}
     )
     if unread and options.require_live:

@@ -7,13 +7,11 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from gitops_ds.model.finding import Finding, Mend
-from gitops_ds.model.objects import Path
+from gitops_ds.model.objects import MISSING, Path, value_at
 from gitops_ds.model.sources.bundle import Manifest, Origin, Pointer
 from gitops_ds.model.sources.source_tree import SourceTree
 from gitops_ds.yaml import parser
-from gitops_ds.yaml import path as yaml_path
 from gitops_ds.yaml.edit import Edit
-from gitops_ds.yaml.path import MISSING
 from gitops_ds.yaml.provenance import lookup
 
 FileEdit = tuple[PurePosixPath, Edit]
@@ -33,7 +31,7 @@ class Sources:
             self._values[pointer.file] = {
                 one.index: one.value for one in parser.read(pointer.file, data).documents
             }
-        return yaml_path.at(self._values[pointer.file].get(pointer.document, MISSING), pointer.path)
+        return value_at(self._values[pointer.file].get(pointer.document, MISSING), pointer.path)
 
     def in_document(self, finding: Finding, mends: Sequence[Mend]) -> list[FileEdit] | None:
         """The edits of a finding about a file itself; its paths are those of its document."""
@@ -64,7 +62,7 @@ def edits(manifest: Manifest, mends: Sequence[Mend], sources: Sources) -> list[F
 
 
 def _rename(manifest: Manifest, mend: Mend, sources: Sources) -> list[FileEdit] | None:
-    if yaml_path.at(manifest.body, mend.path) is MISSING:
+    if value_at(manifest.body, mend.path) is MISSING:
         return []
     home = _home(manifest, mend.path[:-1], sources)
     if home is None or sources.value(_below(home, mend.path[-1:])) is MISSING:
@@ -74,10 +72,10 @@ def _rename(manifest: Manifest, mend: Mend, sources: Sources) -> list[FileEdit] 
 
 def _steps(manifest: Manifest, mend: Mend, sources: Sources) -> list[FileEdit] | None:
     steps = []
-    for path, value in _differences(mend.path, yaml_path.at(manifest.body, mend.path), mend.value):
+    for path, value in _differences(mend.path, value_at(manifest.body, mend.path), mend.value):
         if value is None:
             one = _removal(manifest, path, sources)
-        elif yaml_path.at(manifest.body, path) in (MISSING, None):
+        elif value_at(manifest.body, path) in (MISSING, None):
             one = _addition(manifest, path, value, sources)
         else:
             one = _replacement(manifest, path, value, sources)
@@ -123,24 +121,24 @@ def _replacement(manifest: Manifest, path: Path, value: Any, sources: Sources) -
 
 def _addition(manifest: Manifest, path: Path, value: Any, sources: Sources) -> FileEdit | None:
     depth = len(path) - 1
-    while yaml_path.at(manifest.body, path[:depth]) in (MISSING, None):
+    while value_at(manifest.body, path[:depth]) in (MISSING, None):
         depth -= 1
     home, rest = _home(manifest, path[:depth], sources), path[depth:]
     if home is None:
         return None
-    around, there = yaml_path.at(manifest.body, path[:depth]), sources.value(home)
+    around, there = value_at(manifest.body, path[:depth]), sources.value(home)
     if isinstance(around, list):
         if not isinstance(there, list) or not isinstance(rest[0], int):
             return None
         rest = (rest[0] - len(around) + len(there), *rest[1:])
-    elif yaml_path.at(there, rest[:1]) not in (MISSING, None):
+    elif value_at(there, rest[:1]) not in (MISSING, None):
         return None
     return _edit(_below(home, rest), value)
 
 
 def _literal(manifest: Manifest, path: Path, sources: Sources) -> Pointer | None:
     """The single place with the rendered value."""
-    value = yaml_path.at(manifest.body, path)
+    value = value_at(manifest.body, path)
     places = [_place(manifest.origin, path, below) for below in _leaves(value)] or [
         _base(manifest.origin, path)
     ]
@@ -151,7 +149,7 @@ def _literal(manifest: Manifest, path: Path, sources: Sources) -> Pointer | None
 
 def _home(manifest: Manifest, path: Path, sources: Sources) -> Pointer | None:
     """The place of the mapping or list: in the base, if several files have parts of it."""
-    value, base = yaml_path.at(manifest.body, path), manifest.origin.base
+    value, base = value_at(manifest.body, path), manifest.origin.base
     places = [place for below in _leaves(value) if (place := _place(manifest.origin, path, below))]
     in_base = [
         place for place in places if (place.file, place.document) == (base.file, base.document)

@@ -14,17 +14,15 @@ import msgspec
 from gitops_ds.apimachinery import defaults
 from gitops_ds.model.change import FieldChange
 from gitops_ds.model.live import Revision
-from gitops_ds.model.objects import CommitId, Key, ListMember, Path
+from gitops_ds.model.objects import MISSING, CommitId, Key, ListMember, Path, value_at
 from gitops_ds.model.sources.bundle import Manifest
 from gitops_ds.model.sources.source_tree import SourceTree
 from gitops_ds.plan import diff
 from gitops_ds.render import bundle as rendering
 from gitops_ds.yaml import edit as yaml_edit
 from gitops_ds.yaml import parser
-from gitops_ds.yaml import path as yaml_path
 from gitops_ds.yaml.documents import Document
 from gitops_ds.yaml.edit import Edit
-from gitops_ds.yaml.path import MISSING
 from gitops_ds.yaml.provenance import lookup
 
 
@@ -78,7 +76,7 @@ def has_values(manifest: Manifest, changes: Iterable[FieldChange]) -> bool:
     """Whether the manifest has the `new` values of these changes."""
     for change in changes:
         path = _indices(manifest.body, change.path)
-        current = MISSING if path is None else yaml_path.at(manifest.body, path)
+        current = MISSING if path is None else value_at(manifest.body, path)
         if (None if current is MISSING else current) != change.new:
             return False
     return True
@@ -99,7 +97,7 @@ def _edit(
     written = _at(
         parser.read(pointer.file, snapshot.files[file]).documents, pointer.document, pointer.path
     )
-    rendered = yaml_path.at(manifest.body, path)
+    rendered = value_at(manifest.body, path)
     if written is not MISSING and written != rendered:
         return None
     return file, Edit(pointer.document, pointer.path, change.new)
@@ -130,6 +128,6 @@ def _indices(body: Any, path: Path) -> Path | None:
 
 def _at(parsed: tuple[Document, ...], index: int, path: Path) -> Any:
     return next(
-        (yaml_path.at(document.value, path) for document in parsed if document.index == index),
+        (value_at(document.value, path) for document in parsed if document.index == index),
         MISSING,
     )

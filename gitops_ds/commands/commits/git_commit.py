@@ -12,11 +12,11 @@ from pathlib import Path
 import msgspec
 
 from gitops_ds import __version__, errors
-from gitops_ds.forges import access
-from gitops_ds.forges.access import ForgeAccess
+from gitops_ds.forges import forge_access
 from gitops_ds.forges.client import Forge
 from gitops_ds.forges.contract import NewPullRequest
-from gitops_ds.git import identity, revision
+from gitops_ds.forges.forge_access import ForgeAccess
+from gitops_ds.git import revision, signing
 from gitops_ds.git.commit_writer import Signature
 from gitops_ds.git.repository import Repository
 from gitops_ds.model.objects import CommitId, short
@@ -84,7 +84,7 @@ async def on_server(named: open_repository.RepositoryRef, proposal: Proposal) ->
 
 def author_of(directory: Path) -> str:
     """The author in the configuration of a work tree, as `NAME <MAIL>`."""
-    name, mail = identity.name_and_mail(directory)
+    name, mail = signing.name_and_mail(directory)
     return f"{name} <{mail}>"
 
 
@@ -135,7 +135,9 @@ async def propose(
 def _access(repository: Repository, named: forge_discovery.NamedForge) -> ForgeAccess:
     """Raises UsageError if the forge is unknown or has no token."""
     forge = forge_discovery.find(repository.address, named)
-    return ForgeAccess(forge.kind, forge.url, access.token(forge.kind, os.environ), forge.project)
+    return ForgeAccess(
+        forge.kind, forge.url, forge_access.token(forge.kind, os.environ), forge.project
+    )
 
 
 async def _opened(repository: Repository, forge: ForgeAccess, commit: CommitId, target: str) -> str:
@@ -157,7 +159,7 @@ def signature(named: open_repository.RepositoryRef, proposal: Proposal) -> Signa
     """The author of the commit and the current time. Raises UsageError for an invalid author."""
     now = datetime.now(UTC).replace(microsecond=0)
     if proposal.author is None:
-        name, mail = identity.name_and_mail(named.directory)
+        name, mail = signing.name_and_mail(named.directory)
     elif matched := _AUTHOR.fullmatch(proposal.author):
         name, mail = matched[1], matched[2]
     else:
@@ -165,5 +167,5 @@ def signature(named: open_repository.RepositoryRef, proposal: Proposal) -> Signa
             f"--author {proposal.author!r}: write it as 'Name <mail@example.com>'"
         )
     home = proposal.home or named.directory
-    signoff = proposal.signoff or identity.signs_off(home)
-    return Signature(name, mail, now, identity.signing(home), signoff)
+    signoff = proposal.signoff or signing.signs_off(home)
+    return Signature(name, mail, now, signing.signing(home), signoff)

@@ -4,10 +4,15 @@ it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import PurePosixPath
+
 import msgspec
 
+from gitops_ds import errors
+from gitops_ds.apimachinery import defaults, revisions
 from gitops_ds.commands import history
-from gitops_ds.commands.commits import git_commit
+from gitops_ds.commands.commits import backport, git_commit
 from gitops_ds.commands.commits.backport import BackportOptions
 from gitops_ds.commands.commits.git_commit import Proposal, Proposed
 from gitops_ds.fleet.agents import Agent
@@ -15,9 +20,14 @@ from gitops_ds.git import revision
 from gitops_ds.git.commit_writer import CommitReason
 from gitops_ds.git.repository import Repository
 from gitops_ds.model.health import HealthState
-from gitops_ds.model.objects import CommitId
+from gitops_ds.model.objects import CommitId, short, show_path
+from gitops_ds.model.sources.source_tree import SourceTree
 from gitops_ds.model.values import replace
 from gitops_ds.pipeline import open_repository
+from gitops_ds.plan import diff
+from gitops_ds.render import bundle as rendering
+
+LOOK_BACK = 1000  # commits
 
 
 class RollbackOptions(msgspec.Struct, frozen=True):
@@ -32,10 +42,30 @@ class RollbackOptions(msgspec.Struct, frozen=True):
     proposal: Proposal = msgspec.field(default_factory=Proposal)
 
 
+class RestoringCommit(msgspec.Struct, frozen=True):
+    """A commit that restores a template: it reverts one commit, restores files of an older one, or
+    edits values.
+    """
+
+    commit: CommitId
+    reverts: CommitId | None = None
+    restores: CommitId | None = None
+
+    def __str__(self) -> str:
+        """As a phrase: `reverts 156dd9421871`."""
+        if self.reverts:
+            return f"reverts {short(self.reverts)}"
+        return (
+            f"restores the files of {short(self.restores)}"
+            if self.restores
+            else "edits the values that differ"
+        )
+
+
 class RollbackResult(msgspec.Struct, frozen=True):
     """The restoring commit, and its proposal."""
 
-    way: history.RestoringCommit
+    way: RestoringCommit
     proposed: Proposed
 
 
@@ -60,10 +90,10 @@ async def roll_back_in(
     why = CommitReason(
         options.reason or _reason(agent, options), git_commit.signature(named, options.proposal)
     )
-    ways: list[history.RestoringCommit] = []
+    ways: list[RestoringCommit] = []
 
     async def build(tip: CommitId) -> CommitId:
-        ways.append(await history.way_back(repository, named.path, tip, goal, why))
+        ways.append(await way_back(repository, named.path, tip, goal, why))
         return ways[-1].commit
 
     proposed = await git_commit.propose(repository, options.proposal, build)
@@ -93,3 +123,140 @@ def _reason(agent: Agent, options: RollbackOptions) -> str:
     text = f"Back to {where} of {agent.key}."
     ill = agent.health.state in (HealthState.DEGRADED, HealthState.FAILED)
     return text if not ill else f"{text}\n\n{agent.health.state}: {agent.health.message}"
+
+
+async def way_back(
+    repository: Repository, inside: str, tip: CommitId, options: BackportOptions, why: CommitReason
+) -> RestoringCommit:
+    """Builds the commit on the tip, unpushed: a revert if a single commit is reverted, else the
+    earlier files of the agent.
+
+    A template without a commit (a manual change of the cluster) is written to the agent's own file,
+    with comments kept. Raises Refused, with the other required changes, if none of these restores
+    the template.
+    """
+    try:
+        if options.target is None:
+            raise errors.Refused(
+                f"the commit of that revision of {options.key} was not recorded: name it with "
+                "--to-commit"
+            )
+        return await _by_history(repository, inside, tip, (options, options.target), why)
+    except errors.Refused:
+        if options.template is None:
+            raise
+        files = backport.files(await open_repository.snapshot_of(repository, tip, inside), options)
+        if files is None:
+            raise
+        if not files:
+            raise errors.Refused(
+                f"Git has the template of revision {options.template.number} of {options.key}: "
+                "nothing to restore"
+            ) from None
+    subject = f"Restore revision {options.template.number} of {options.key}"
+    message = f"{subject}\n\n{why.reason}\n"
+    edited = {_in_repository(inside, path): data for path, data in files.items()}
+    commit = await repository.commit_files(tip, edited, message, why.by)
+    await _verify(repository, inside, commit, options)
+    return RestoringCommit(commit)
+
+
+async def _by_history(
+    repository: Repository,
+    inside: str,
+    tip: CommitId,
+    goal: tuple[BackportOptions, CommitId],
+    why: CommitReason,
+) -> RestoringCommit:
+    options, target = goal
+    await repository.fetch(target)
+    then, now = [
+        await open_repository.snapshot_of(repository, commit, inside) for commit in (target, tip)
+    ]
+    folder = _folder(then, options)
+    changed = _changed(then, now, folder)
+    if not changed:
+        raise errors.Refused(f"{folder} is unchanged since {short(target)}: nothing to restore")
+    since = await repository.log(target, tip, LOOK_BACK)
+    single = await _single(repository, inside, [info.id for info in since], folder)
+    commit = None
+    if single is not None:
+        try:
+            commit = await repository.revert(tip, [single], why)
+        except errors.Refused:  # a later commit changed the same lines: restore the files instead
+            single = None
+    if commit is None:
+        commit = await repository.restore(
+            tip, target, [_in_repository(inside, path) for path in changed], why
+        )
+    await _verify(repository, inside, commit, options)
+    return RestoringCommit(commit, single, None if single else target)
+
+
+def _folder(snapshot: SourceTree, options: BackportOptions) -> PurePosixPath:
+    """The path of the agent: its folder under agents/, else its file."""
+    manifest = rendering.render(
+        snapshot, cluster=options.cluster, namespace=options.namespace
+    ).manifests.get(options.key)
+    if manifest is None:
+        raise errors.Refused(f"{options.key} is not in the commit to restore")
+    file = PurePosixPath(manifest.origin.base.file)
+    return (
+        PurePosixPath(*file.parts[:2])
+        if file.parts[0] == "agents" and len(file.parts) > 2
+        else file
+    )
+
+
+def _changed(then: SourceTree, now: SourceTree, folder: PurePosixPath) -> list[PurePosixPath]:
+    paths = {
+        path for path in (*then.files, *now.files) if path == folder or path.is_relative_to(folder)
+    }
+    return sorted(path for path in paths if then.files.get(path) != now.files.get(path))
+
+
+async def _single(
+    repository: Repository, inside: str, since: Sequence[CommitId], folder: PurePosixPath
+) -> CommitId | None:
+    """The only commit since then that changed the agent, if it changed nothing else."""
+    touching = []
+    for commit in since:
+        parents = (await repository.info(commit)).parents
+        if len(parents) != 1:
+            return None
+        before, after = [await repository.snapshot(one, "") for one in (parents[0], commit)]
+        changed = _changed(before, after, PurePosixPath())
+        whole = PurePosixPath(inside) / folder
+        inner = [path for path in changed if path == whole or path.is_relative_to(whole)]
+        if inner:
+            touching.append((commit, len(inner) == len(changed)))
+    return touching[0][0] if len(touching) == 1 and touching[0][1] else None
+
+
+def _in_repository(inside: str, path: PurePosixPath) -> str:
+    return (PurePosixPath(inside) / path).as_posix()
+
+
+async def _verify(
+    repository: Repository, inside: str, commit: CommitId, options: BackportOptions
+) -> None:
+    """Renders the commit: the template must be the requested one."""
+    if options.template is None:
+        return
+    after = await open_repository.snapshot_of(repository, commit, inside)
+    manifest = rendering.render(
+        after, cluster=options.cluster, namespace=options.namespace
+    ).manifests.get(options.key)
+    template = ((manifest.body.get("spec") or {}).get("template") or {}) if manifest else {}
+    mine, theirs = (
+        defaults.defaulted_template(template),
+        defaults.defaulted_template(options.template.template),
+    )
+    if not revisions.same_template(mine, theirs):
+        where = ", ".join(show_path(change.path) for change in diff.compare(theirs, mine)[:5])
+        raise errors.Refused(
+            f"the agent's own files do not restore revision {options.template.number} ({where} "
+            "differ): "
+            "values outside its folder changed too; revert those commits with git revert, or name "
+            "another --to-commit"
+        )

@@ -37,8 +37,8 @@ from gitops_ds.model.change import Change, Plan
 from gitops_ds.model.events.base import Event
 from gitops_ds.model.events.commits import CommitRejected
 from gitops_ds.model.events.deployer import Planned, Reconciled
-from gitops_ds.model.events.rollout_reverts import RevertCommitted
 from gitops_ds.model.events.rollouts import (
+    RevertCommitted,
     RolloutHalted,
     StageOpened,
     StagePassed,

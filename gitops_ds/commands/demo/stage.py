@@ -179,7 +179,7 @@ async def served_page(stage: DemoStage) -> AsyncIterator[str]:
     """Serves the page on a free local port; returns its link."""
     from gitops_ds.fleet.tracker import StatusTracker
     from gitops_ds.service import page_view
-    from gitops_ds.settings.page import PageSettings
+    from gitops_ds.settings.listen import PageSettings
     from gitops_ds.web import server
 
     states: dict[str, DeployerState] = {}

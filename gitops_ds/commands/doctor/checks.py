@@ -16,9 +16,9 @@ import msgspec
 
 from gitops_ds import __version__, errors
 from gitops_ds.apimachinery import builtin_resources, kubernetes_types, kubernetes_versions
-from gitops_ds.checks.schema import kubernetes
+from gitops_ds.checks.schema import manifests
 from gitops_ds.client import connect
-from gitops_ds.commands.doctor import repositories, rollout_policies
+from gitops_ds.commands.doctor import repositories
 from gitops_ds.commands.doctor import service as doctor_service
 from gitops_ds.commands.doctor.result import CheckVerdict, DoctorOptions, Line
 from gitops_ds.git import hardening
@@ -64,9 +64,9 @@ async def examine(options: DoctorOptions) -> AsyncIterator[Line]:
     if service is not None:
         for line in doctor_service.files(service):
             yield line
-        async for line in rollout_policies.gates(service.metrics, bundles):
+        async for line in repositories.gate_lines(service.metrics, bundles):
             yield line
-        for line in rollout_policies.approvers(service.repositories, bundles):
+        for line in repositories.approver_lines(service.repositories, bundles):
             yield line
     async for line in _live(merged, service, bundles):
         yield line
@@ -212,8 +212,8 @@ def _version(version: str) -> Line:
     if minor in kubernetes_versions.VERSIONS:
         return Line("cluster", CheckVerdict.OK, f"Kubernetes {version}")
     advice = (
-        f"its manifests are checked by the schemas of {kubernetes.nearest(minor)}; supported are "
-        f"{kubernetes_versions.RANGE}"
+        f"its manifests are checked by the schemas of {manifests.nearest_version(minor)}; "
+        f"supported are {kubernetes_versions.RANGE}"
     )
     return Line(
         "cluster",

@@ -1,34 +1,60 @@
 """The checks of `doctor` for repositories: the one in the arguments, or all in the settings, which
-are read like the service does.
+are read like the service does. Also their trusted keys, and whether the service can measure the
+gates of their rollout policies and approve their stages.
 """
 
 from __future__ import annotations
 
+import asyncio
+import base64
+import binascii
 import contextlib
+import re
 import time
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Iterable, Iterator
+from datetime import UTC, datetime
 
 import msgspec
 
 from gitops_ds import errors
 from gitops_ds.client import connect
-from gitops_ds.commands.doctor import result, signing_keys
+from gitops_ds.commands.doctor import result
 from gitops_ds.commands.doctor.result import CheckVerdict, DoctorOptions, Line
-from gitops_ds.git import address
+from gitops_ds.git import address, signatures
 from gitops_ds.git.repository import Repository
 from gitops_ds.model.objects import short
 from gitops_ds.model.plain_text import counted
+from gitops_ds.model.rollouts import rollout_policy
+from gitops_ds.model.rollouts.rollout_gates import ProbeKind
+from gitops_ds.model.rollouts.rollout_policy import Gate
 from gitops_ds.model.sources.bundle import Bundle
-from gitops_ds.model.sources.signatures import Mode, Unverified
+from gitops_ds.model.sources.signatures import Mode, Trust, Unverified
 from gitops_ds.model.sources.source_tree import SourceTree
 from gitops_ds.pipeline import open_repository, prepare
+from gitops_ds.rollouts import measured_gates
 from gitops_ds.service.git import git_auth
 from gitops_ds.service.git.git_source import revision_of
+from gitops_ds.service.rollouts import gate_meter
+from gitops_ds.settings.metrics import MetricsSettings
 from gitops_ds.settings.repository import RepositorySettings
 from gitops_ds.settings.service import Service
 
 _ADVICE = "docs/repository-access.md describes each setting"
 _UNREAD = "set it with -C; it must be readable and have a commit"
+_APPROVERS = "add them to repository.approvers; docs/guides/approvals.md"
+_GATES = "docs/rollouts.md, section Gates; the rollout holds until it can be measured"
+_NAME = "signature keys"
+_WRITE = (
+    'write `someone@example.com namespaces="git" ssh-ed25519 AAAA…`, a line each; '
+    "docs/repository-access.md shows it"
+)
+_RENEW = "let their owners renew them, and put the new ones into the file"
+# https://man.openbsd.org/ssh-keygen.1#ALLOWED_SIGNERS
+_OPTION = r'[a-z-]+(?:="[^"]*")?'
+_SIGNER = re.compile(
+    rf"\S+\s+(?P<options>(?:{_OPTION}(?:,{_OPTION})*\s+)??)(?P<type>(?:ssh|ecdsa|sk)-\S+)\s+(?P<key>\S+)"
+)
+_BEFORE = re.compile(r'valid-before="(\d{8})(\d{4})?(\d{2})?(Z?)"')
 
 
 async def examine(
@@ -99,7 +125,7 @@ class _Followed(msgspec.Struct, frozen=True):
             well = f"those for {display} can be read"
             yield await result.probe("credentials", well, git_auth.trouble(self.own, now), _ADVICE)
         if self.settings.verify.mode is not Mode.NONE:
-            for line in await signing_keys.lines(self.settings, display, now):
+            for line in await key_lines(self.settings, display, now):
                 yield line
             yield await result.probe(
                 "signatures", f"the tip of {display} is signed", self._untrusted(), _ADVICE
@@ -170,3 +196,160 @@ async def _read(
             f"{counted(refused, 'finding')} must be fixed first",
             "`gitops-ds check` lists them",
         )
+
+
+async def key_lines(settings: RepositorySettings, display: str, now: float) -> list[Line]:
+    """One line without problems, else one for each problem; `now` in seconds since 1970."""
+    try:
+        trust = git_auth.trust_of(settings)
+        openpgp = await asyncio.to_thread(signatures.openpgp_keys, trust.openpgp)
+    except errors.GitopsError as error:
+        return [
+            Line(
+                _NAME,
+                CheckVerdict.BAD,
+                str(error),
+                "docs/repository-access.md describes each setting",
+            )
+        ]
+    troubles = list(_of_signers(trust))
+    ends = [end for _, end in _signers(trust)] + [key.expires for key in openpgp if not key.revoked]
+    valid = sum(end is None or end > now for end in ends)
+    past = len(ends) - valid + sum(key.revoked for key in openpgp)
+    if not valid:
+        troubles.append(
+            Line(
+                _NAME,
+                CheckVerdict.BAD,
+                f"{display}: no key is valid: all {past} are expired or revoked",
+                _RENEW,
+            )
+        )
+    elif past:
+        troubles.append(
+            Line(
+                _NAME,
+                CheckVerdict.WARNING,
+                f"{display}: {past} of {past + valid} keys are expired or revoked",
+                _RENEW,
+            )
+        )
+    return troubles or [Line(_NAME, CheckVerdict.OK, f"{display}: {valid} keys are valid")]
+
+
+def _of_signers(trust: Trust) -> Iterator[Line]:
+    numbers = {number for number, _ in _signers(trust)}
+    for number, _ in _written(trust):
+        if number not in numbers:
+            yield Line(
+                _NAME,
+                CheckVerdict.BAD,
+                f"repository.verify.allowedSignersFile: line {number} names no key",
+                _WRITE,
+            )
+
+
+def _written(trust: Trust) -> list[tuple[int, str]]:
+    texts = enumerate(trust.signers.decode("utf-8", "replace").splitlines(), 1)
+    return [
+        (number, text.strip())
+        for number, text in texts
+        if text.strip() and not text.lstrip().startswith("#")
+    ]
+
+
+def _signers(trust: Trust) -> Iterator[tuple[int, float | None]]:
+    """The number of each line with a key, and the key's expiry."""
+    for number, text in _written(trust):
+        match = _SIGNER.match(text)
+        if match is None or not _is_key(match["type"], match["key"]):
+            continue
+        before = _BEFORE.search(match["options"])
+        yield number, _moment(before) if before else None
+
+
+def _is_key(type: str, text: str) -> bool:
+    """Whether the text is a key of that type: it begins with the type's name, after its length in
+    four bytes.
+    """
+    try:
+        return base64.b64decode(text, validate=True)[4:].startswith(type.encode())
+    except (binascii.Error, ValueError):
+        return False
+
+
+def _moment(before: re.Match[str]) -> float | None:
+    """A time in ssh-keygen's format; without a Z it is local time, which is UTC in a pod."""
+    try:
+        digits = f"{before[1]}{before[2] or '0000'}{before[3] or '00'}"
+        return datetime.strptime(digits, "%Y%m%d%H%M%S").replace(tzinfo=UTC).timestamp()
+    except ValueError:
+        return None
+
+
+class _Used(msgspec.Struct, frozen=True):
+    """A measured gate of a stage of an agent."""
+
+    agent: str
+    name: str
+    kind: ProbeKind
+    gate: Gate
+
+
+async def gate_lines(settings: MetricsSettings, bundles: Iterable[Bundle]) -> AsyncIterator[Line]:
+    """One line for the Prometheus server and one for each webhook that is not permitted; none
+    without measured gates.
+    """
+    used = tuple(one for bundle in bundles for one in _used(bundle))
+    queries = [one for one in used if one.kind is ProbeKind.PROMETHEUS]
+    if queries:
+        first = queries[0]
+        problem = await gate_meter.problem(settings)
+        text = f"gate {first.name} of {first.agent} cannot be measured: {problem}"
+        yield (
+            Line("gates", CheckVerdict.BAD, text, _GATES)
+            if problem
+            else Line("gates", CheckVerdict.OK, "the Prometheus server answers queries")
+        )
+    for one in used:
+        if one.kind is not ProbeKind.WEBHOOK or one.gate.webhook is None:
+            continue
+        if refused := gate_meter.refused(settings.webhooks, one.gate.webhook.url):
+            text = f"gate {one.name} of {one.agent} cannot be measured: {refused}"
+            yield Line("gates", CheckVerdict.BAD, text, _GATES)
+
+
+def _used(bundle: Bundle) -> Iterator[_Used]:
+    used: dict[tuple[str, str, ProbeKind], _Used] = {}
+    for agent, document in bundle.rollouts.items():
+        policy = rollout_policy.decode(document)
+        for stage in policy.stages:
+            for probe in measured_gates.probes_of(policy, stage):
+                one = _Used(agent, probe.gate, probe.kind, policy.gate(probe.gate))
+                used[agent, probe.gate, probe.kind] = one
+    yield from used.values()
+
+
+def approver_lines(
+    repositories: Iterable[RepositorySettings], bundles: Iterable[Bundle]
+) -> Iterator[Line]:
+    """One line for each agent with a stage that no approver of the settings can approve; no lines
+    without approvers in any repository.
+    """
+    names = {name for one in repositories for name in one.approvers}
+    if not names:
+        return
+    for bundle in bundles:
+        for agent, document in sorted(bundle.rollouts.items()):
+            for stage in rollout_policy.decode(document).stages:
+                unknown = set(stage.approval.from_) - names if stage.approval else set()
+                if not unknown:
+                    continue
+                never = stage.approval is not None and unknown == set(stage.approval.from_)
+                effect = "can never be approved" if never else "is not approved by all of its names"
+                text = (
+                    f"stage {stage.name} of {agent} {effect}: the settings have no approver "
+                    f"{', '.join(sorted(unknown))}"
+                )
+                verdict = CheckVerdict.BAD if never else CheckVerdict.WARNING
+                yield Line("approvers", verdict, text, _APPROVERS)

@@ -24,14 +24,14 @@ from gitops_ds.model.skip_reasons import Skipped, SkipReason
 from gitops_ds.model.sources.bundle import Manifest
 from gitops_ds.plan import (
     apply_order,
+    deletions,
+    object_changes,
+    object_owner,
     ownership,
     planner,
-    predict,
-    prune,
     refusals,
-    tracking_labels,
 )
-from gitops_ds.plan.options import FieldConflict, PlanContext
+from gitops_ds.plan.options import FieldConflict, PlanContext, Policy
 
 AT_ONCE = 16
 DEFINITION_SECONDS, DEFINITION_PAUSE = 10.0, 0.2
@@ -156,7 +156,7 @@ class _ApplyRun:
         ending = [
             key
             for key, body in sorted(self.applier.live.objects.items())
-            if key.is_daemonset and prune.is_ending(body) and not prune.is_orphaning(body)
+            if key.is_daemonset and deletions.is_ending(body) and not deletions.is_orphaning(body)
         ]
         left = list(changes)
         while left:
@@ -236,7 +236,7 @@ def _advice(error: errors.GitopsError) -> str:
 
 
 async def _write(applier: Applier, change: Change, manifest: Manifest) -> AppliedObject:
-    body = tracking_labels.stamped(manifest, tracking_labels.of(manifest, applier.context.stamp))
+    body = object_owner.stamped(manifest, object_owner.stamp_of(manifest, applier.context.stamp))
     resource, live = applier.resources[manifest.key], applier.live.objects.get(manifest.key)
     cluster = applier.acting(manifest.key, manifest.agent)
     if live is not None and ownership.needs_migration(live):
@@ -247,7 +247,7 @@ async def _write(applier: Applier, change: Change, manifest: Manifest) -> Applie
         if not planner.may_force(manifest, live, conflicts_of(error), applier.context):
             raise
         done = await cluster.apply(resource, body, manager=names.FIELD_MANAGER, force=True)
-    if predict.lost_empty(done.body, body):
+    if object_changes.lost_empty(done.body, body):
         done = await _apply(cluster, resource, body)
     return AppliedObject(change, done.body, done.warnings)
 
@@ -289,20 +289,20 @@ async def _migrate(cluster: Cluster, resource: Resource, live: Body) -> None:
 
 
 _PROPAGATION = {
-    prune.Policy.ORPHAN: Propagation.ORPHAN,
-    prune.Policy.FOREGROUND: Propagation.FOREGROUND,
+    Policy.ORPHAN: Propagation.ORPHAN,
+    Policy.FOREGROUND: Propagation.FOREGROUND,
 }
 
 
 async def _delete(applier: Applier, change: Change, *, visibly: bool) -> AppliedObject:
     key, live = change.key, applier.live.objects[change.key]
-    policy = prune.policy_of(
+    policy = deletions.policy_of(
         live,
         applier.context.options.guards.policy,
         live_annotations=applier.context.options.live_annotations,
     )
     propagation = _PROPAGATION.get(policy, Propagation.BACKGROUND)
-    if visibly and policy is prune.Policy.CASCADE:
+    if visibly and policy is Policy.CASCADE:
         propagation = Propagation.FOREGROUND
     uid = str(live["metadata"].get("uid") or "")
     cluster = applier.acting(key, applier.context.state.agents.get(key, ""))

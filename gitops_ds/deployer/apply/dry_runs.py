@@ -12,7 +12,7 @@ from gitops_ds.model import names
 from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.objects import Body, Key, Resource
 from gitops_ds.model.sources.bundle import Manifest
-from gitops_ds.plan import drift, object_changes, planner, tracking_labels
+from gitops_ds.plan import drift, object_changes, object_owner, planner
 from gitops_ds.plan.options import DryRunResult, FieldConflict
 
 
@@ -56,7 +56,7 @@ async def _create(cluster: Cluster, applier: Applier, manifest: Manifest) -> Dry
     """The dry run of a new object. NotFound is not a refusal: the same plan may create the
     namespace or the definition.
     """
-    body = tracking_labels.stamped(manifest, tracking_labels.of(manifest, applier.context.stamp))
+    body = object_owner.stamped(manifest, object_owner.stamp_of(manifest, applier.context.stamp))
     with contextlib.suppress(errors.NotFound, errors.Conflict):
         result = await cluster.apply(
             applier.resources[manifest.key], body, manager=names.FIELD_MANAGER, dry_run=True

@@ -27,10 +27,10 @@ from gitops_ds.model.sources.bundle import Bundle
 from gitops_ds.model.sources.source_tree import CommitInfo
 from gitops_ds.model.values import replace
 from gitops_ds.plan import deletions, ignore_differences, planner, refusals
+from gitops_ds.plan.object_owner import Stamp
 from gitops_ds.plan.options import ApplyOptions, PlanContext
-from gitops_ds.plan.rollouts import staging, target_words
+from gitops_ds.plan.rollouts import staging, targets
 from gitops_ds.plan.rollouts.staging import StagedBundle
-from gitops_ds.plan.tracking_labels import Stamp
 
 
 class PreparedPlan(msgspec.Struct, frozen=True):
@@ -93,7 +93,7 @@ async def draft_located(
     live = await _with_deletions(target, bundle, live, context)
     applier = Applier(target.cluster, resources, live, context)
     plan = await _plan(applier, bundle)
-    plan = replace(plan, changes=target_words.over(plan.changes, staged.words))
+    plan = replace(plan, changes=targets.with_words(plan.changes, staged.words))
     plan = _without_suspended(plan, located, applier)
     return PreparedPlan(plan, located.bundle, located.commit, applier, state, staged.histories)
 

@@ -14,7 +14,7 @@ import functools
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
-from gitops_ds.checks.engine.cluster_context import ClusterContext
+from gitops_ds.checks.engine.contexts import ClusterContext
 from gitops_ds.client import informer
 from gitops_ds.client.informer_store import InformerStore
 from gitops_ds.client.supervisor import Supervisor
@@ -23,10 +23,9 @@ from gitops_ds.deployer.templates import template_object
 from gitops_ds.deployer.templates.template_object import RenderedTemplates, TemplateObject
 from gitops_ds.deployer.templates.template_selector import TemplateSelector
 from gitops_ds.git.object_reader import BranchMovement
-from gitops_ds.model import content_hash
 from gitops_ds.model.cluster import Cluster, Selection, WatchEvent
 from gitops_ds.model.events.commits import CommitRejected
-from gitops_ds.model.objects import CommitId, Key
+from gitops_ds.model.objects import CommitId, Key, digest_of
 from gitops_ds.model.plain_text import counted
 from gitops_ds.model.skip_reasons import Skipped, SkipReason
 from gitops_ds.model.sources.bundle import Bundle, ClusterFacts, Manifest
@@ -191,4 +190,4 @@ class Templates:
 
 def _tip(holders: Iterable[TemplateObject]) -> CommitId:
     versions = sorted([one.source, one.uid, one.commit] for one in holders)
-    return CommitId(f"templates@{content_hash.digest(versions)[:12]}")
+    return CommitId(f"templates@{digest_of(versions)[:12]}")

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from gitops_ds.model.agent_status import NodeLoss
 from gitops_ds.model.events.base import Event
 from gitops_ds.model.events.definition import EventDefinition, Level, Notice, Tone, Topic
-from gitops_ds.model.health import Health, HealthState
+from gitops_ds.model.health import Health, HealthState, NodeLoss
 from gitops_ds.model.objects import CommitId, Key, short
 from gitops_ds.model.plain_text import counted
 

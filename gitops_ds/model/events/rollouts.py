@@ -1,10 +1,10 @@
-"""The events of staged rollouts."""
+"""The events of staged rollouts: stages, their approvals, and reverts in Git."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gitops_ds.model.events.agents import HALTED
+from gitops_ds.model.events.agents import HALTED, AgentEvent
 from gitops_ds.model.events.base import ControllerEvent
 from gitops_ds.model.events.definition import (
     EventDefinition,
@@ -168,3 +168,149 @@ class RolloutHalted(RolloutEvent, frozen=True):
 def _listed(nodes: Sequence[str]) -> str:
     more = f" and {len(nodes) - NAMED} more" if len(nodes) > NAMED else ""
     return ", ".join(nodes[:NAMED]) + more
+
+
+class ApprovalEvent(AgentEvent, frozen=True):
+    """An event about the approval of a stage of a commit's rollout."""
+
+    commit: CommitId
+    stage: str
+
+    def text(self) -> str:
+        """The line in the log."""
+        return f"{self.daemonset}: {self.kube_text()}"
+
+
+class StageApproved(ApprovalEvent, frozen=True):
+    """A stage was approved, by a signed commit or a review."""
+
+    definition = EventDefinition(
+        "StageApproved",
+        Level.INFO,
+        Tone.GOOD,
+        reason="StageApproved",
+        keys=("commit", "stage", "approval"),
+    )
+
+    approval: str
+
+    def kube_text(self) -> str:
+        """The message of the Kubernetes event."""
+        return f"stage {self.stage} of commit {short(self.commit)} is approved by {self.approval}"
+
+
+class ApprovalFailed(ApprovalEvent, frozen=True):
+    """The approvals of a stage can't be read; the stage waits. `retry_in` is in seconds."""
+
+    definition = EventDefinition(
+        "ApprovalFailed",
+        Level.WARNING,
+        reason="ApprovalFailed",
+        warning=True,
+        topic=Topic.STUCK,
+        keys=("commit", "stage", "message", "retry_in"),
+    )
+
+    message: str
+    retry_in: float
+
+    def kube_text(self) -> str:
+        """The message of the Kubernetes event."""
+        return (
+            f"approvals of stage {self.stage} of commit {short(self.commit)} cannot be read: "
+            f"{self.message}"
+        )
+
+    def notice(self) -> Notice | None:
+        """The content of the notification, one for each commit and text."""
+        mark = f"{self.definition.reason} {self.kube_text()}"
+        return Notice(Topic.STUCK, self.text(), mark, self.commit, self.daemonset)
+
+
+class RevertEvent(AgentEvent, frozen=True):
+    """An event about the revert of the commit of a halted rollout."""
+
+    commit: CommitId
+
+    def text(self) -> str:
+        """The line in the log."""
+        return f"{self.daemonset}: {self.kube_text()}"
+
+    def notice(self) -> Notice | None:
+        """The content of the notification, one for each commit and text."""
+        mark = f"{self.definition.reason} {self.kube_text()}"
+        return Notice(Topic.FAILED, self.text(), mark, self.commit, self.daemonset)
+
+
+class RevertCommitted(RevertEvent, frozen=True):
+    """A commit that reverts the template of a halted rollout is on the branch."""
+
+    definition = EventDefinition(
+        "RevertCommitted",
+        Level.INFO,
+        Tone.GOOD,
+        reason="RevertCommitted",
+        topic=Topic.FAILED,
+        keys=("commit", "revert", "branch"),
+    )
+
+    revert: CommitId
+    branch: str
+
+    def kube_text(self) -> str:
+        """The message of the Kubernetes event."""
+        return (
+            f"commit {short(self.commit)} is reverted by {short(self.revert)} on {self.branch}: "
+            "its rollout was halted"
+        )
+
+
+class RevertProposed(RevertEvent, frozen=True):
+    """A commit that reverts the template of a halted rollout waits for its merge.
+
+    `url` is the page of the pull request, empty if another replica or cluster opened it.
+    """
+
+    definition = EventDefinition(
+        "RevertProposed",
+        Level.WARNING,
+        reason="RevertProposed",
+        warning=True,
+        topic=Topic.FAILED,
+        keys=("commit", "branch", "url"),
+    )
+
+    branch: str
+    url: str
+
+    def kube_text(self) -> str:
+        """The message of the Kubernetes event."""
+        where = self.url or f"branch {self.branch} exists"
+        return f"merge the revert of commit {short(self.commit)}, whose rollout was halted: {where}"
+
+
+class RevertFailed(RevertEvent, frozen=True):
+    """The revert of a halted rollout's commit is not in Git; the halt stays.
+
+    `retry_in` is in seconds.
+    """
+
+    definition = EventDefinition(
+        "RevertFailed",
+        Level.ERROR,
+        reason="RevertFailed",
+        warning=True,
+        topic=Topic.FAILED,
+        keys=("commit", "message", "retry_in"),
+    )
+
+    message: str
+    retry_in: float
+    command: str
+
+    def kube_text(self) -> str:
+        """The message of the Kubernetes event."""
+        return (
+            f"commit {short(self.commit)} is not reverted, its rollout stays halted: "
+            f"{self.message}; manually: {self.command}"
+        )

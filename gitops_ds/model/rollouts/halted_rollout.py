@@ -10,8 +10,7 @@ import msgspec
 
 from gitops_ds.model.objects import CommitId, Digest, Key
 from gitops_ds.model.rollouts.rollout_policy import Revert
-from gitops_ds.model.rollouts.stage_approval import WaitingStage
-from gitops_ds.model.rollouts.staged_rollout import Halt
+from gitops_ds.model.rollouts.staged_rollout import Halt, WaitingStage
 from gitops_ds.model.sources.source_tree import CommitInfo
 
 

@@ -10,7 +10,7 @@ import msgspec
 from gitops_ds.model.finding import Finding, Severity
 from gitops_ds.model.live import Taint
 from gitops_ds.model.objects import Body, CommitId, Digest, Key, Path
-from gitops_ds.model.rollouts.cluster_order import NO_ORDER, ClusterOrder
+from gitops_ds.model.rollouts.cluster_report import NO_ORDER, ClusterOrder
 from gitops_ds.model.skip_reasons import DriftPolicy, Skipped
 
 

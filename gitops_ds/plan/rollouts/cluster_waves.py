@@ -14,8 +14,7 @@ import msgspec
 
 from gitops_ds.model import duration
 from gitops_ds.model.objects import CommitId, short
-from gitops_ds.model.rollouts.cluster_order import ClusterOrder
-from gitops_ds.model.rollouts.cluster_report import ClusterReport, ClusterState
+from gitops_ds.model.rollouts.cluster_report import ClusterOrder, ClusterReport, ClusterState
 
 STALE = 900.0  # seconds after which a wait names the age of a report
 

@@ -8,11 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from gitops_ds.apimachinery import daemonsets, defaults, node_eligibility, node_pools, revisions
 from gitops_ds.apimachinery.node_eligibility import Placement
-from gitops_ds.model import content_hash
 from gitops_ds.model.change import Rollout
-from gitops_ds.model.impact import NodeImpact
-from gitops_ds.model.live import Node, Revision
-from gitops_ds.model.objects import Body
+from gitops_ds.model.live import Node, NodeImpact, Revision
+from gitops_ds.model.objects import Body, digest_of
 from gitops_ds.model.startup_taints import OWN
 from gitops_ds.model.values import replace
 
@@ -34,8 +32,8 @@ def rollout(old: Body | None, new: Body, revisions: Sequence[Revision]) -> Rollo
     # An earlier template gets the next number too, unless it is the current one.
     becomes = number if number_before is not None and number_before == number else number + 1
     return Rollout(
-        old=None if before is None else content_hash.digest(before),
-        new=content_hash.digest(template),
+        old=None if before is None else digest_of(before),
+        new=digest_of(template),
         current=current,
         known_as=number_before,
         becomes=becomes,

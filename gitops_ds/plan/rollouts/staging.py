@@ -1,7 +1,7 @@
 """Staged rollouts in a plan: the DaemonSet keeps its proven template until the target revision,
 which holds the new one, is proven.
 
-The kind of target follows from what is proven (`target_kind`), not from the revisions that exist.
+The kind of target follows from what is proven (`targets`), not from the revisions that exist.
 The controller proves a target revision when every node is proved; with `template.commit: late` the
 DaemonSet gets its template before. A proven template is written at once: with the update strategy
 OnDelete this affects no pod.
@@ -22,9 +22,9 @@ from gitops_ds.apimachinery.rollouts import (
     rollout_annotations,
     target_revisions,
 )
-from gitops_ds.model import content_hash, names
+from gitops_ds.model import names
 from gitops_ds.model.live import Live, Revision
-from gitops_ds.model.objects import CONTROLLER_REVISION, Body, Key
+from gitops_ds.model.objects import CONTROLLER_REVISION, Body, Key, digest_of
 from gitops_ds.model.rollouts import rollout_policy
 from gitops_ds.model.rollouts.proven_templates import ProofKind, TemplateHistory, TemplateProof
 from gitops_ds.model.rollouts.rollout_policy import RolloutPolicy
@@ -33,15 +33,8 @@ from gitops_ds.model.sources.bundle import Bundle, Manifest
 from gitops_ds.model.values import replace
 from gitops_ds.plan import ownership, refusals
 from gitops_ds.plan.options import DryRunResult, PlanContext
-from gitops_ds.plan.rollouts import (
-    first_rollout,
-    proven_template,
-    target_kind,
-    target_words,
-    template_history,
-)
-from gitops_ds.plan.rollouts.target_kind import TargetKind, WantedTemplate
-from gitops_ds.plan.rollouts.target_words import TargetView
+from gitops_ds.plan.rollouts import targets, template_history
+from gitops_ds.plan.rollouts.targets import TargetKind, TargetView, WantedTemplate
 
 NO_ANSWERS: Mapping[Key, DryRunResult] = {}
 
@@ -154,9 +147,9 @@ class _Staging(msgspec.Struct, frozen=True, dict=True):
         return WantedTemplate(template_digest(self.manifest), identity)
 
     @cached_property
-    def _target(self) -> target_kind.Target:
+    def _target(self) -> targets.Target:
         rollback = self._policy.rollback
-        return target_kind.of(self._wanted, self.history, rollback, self.context.now)
+        return targets.target_of(self._wanted, self.history, rollback, self.context.now)
 
     @property
     def is_unknown(self) -> bool:
@@ -171,12 +164,14 @@ class _Staging(msgspec.Struct, frozen=True, dict=True):
         wanted, target = self._wanted, self._target
         if not wanted.template:  # without a cluster: with the known defaults
             wanted = replace(wanted, template=proofs.identity(self._template))
-            target = target_kind.of(wanted, self.history, self._policy.rollback, self.context.now)
+            target = targets.target_of(
+                wanted, self.history, self._policy.rollback, self.context.now
+            )
         own = self.live.revisions.get(self.manifest.key, ())
         current = self._current(self._old)
         is_rolling = current is not None and not target_revisions.is_promoted(current)
         view = TargetView(self._old["spec"]["template"], tuple(own), is_rolling)
-        return target_words.of(target, wanted, self.history, self._policy.rollback, view)
+        return targets.words_of(target, wanted, self.history, self._policy.rollback, view)
 
     @cached_property
     def after(self) -> TemplateHistory:
@@ -224,14 +219,14 @@ class _Staging(msgspec.Struct, frozen=True, dict=True):
                 return
             proven = self._daemonset("", self.history.template)
             # Another commit than the applied one: the missing DaemonSet is not its drift.
-            digest = content_hash.digest([proven.digest, self._wanted.source])
+            digest = digest_of([proven.digest, self._wanted.source])
             yield replace(proven, digest=digest)
             return
         if self._target.kind in (TargetKind.NONE, TargetKind.ROLLBACK):
             yield self._daemonset("", self._template)
             return
         current = self._current(old)
-        running = first_rollout.running(old, self._known, current, self._policy)
+        running = targets.finishing_first(old, self._known, current, self._policy)
         if running is not None:
             yield from self._waiting(old, running)
         elif self._known is not None and target_revisions.is_promoted(self._known):
@@ -254,7 +249,7 @@ class _Staging(msgspec.Struct, frozen=True, dict=True):
         if not target_revisions.is_promoted(running):
             yield self._of_revision(target_revisions.renewed(daemonsets.daemonset_of(old), running))
         yield self._daemonset(running.name, self._stable(old))
-        yield first_rollout.skipped(self.manifest.key, running)
+        yield targets.waits(self.manifest.key, running)
 
     @cached_property
     def _policy(self) -> RolloutPolicy:
@@ -267,7 +262,7 @@ class _Staging(msgspec.Struct, frozen=True, dict=True):
             known = self._known
             if known is not None and known.name == current.name:
                 return self._template
-        return proven_template.of(old, self._template, self.history.template)
+        return template_history.kept_template(old, self._template, self.history.template)
 
     def _current(self, old: Body) -> Revision | None:
         """The target revision of the rollout in progress."""
@@ -411,11 +406,11 @@ def _target_of(old: Body) -> str:
 
 def template_digest(manifest: Manifest) -> str:
     """The digest of the template in Git, without the defaults of the API server."""
-    return content_hash.digest(_template_of(manifest.body))[:16]
+    return digest_of(_template_of(manifest.body))[:16]
 
 
 def _rewritten(manifest: Manifest, body: dict[str, Any]) -> Manifest:
-    return replace(manifest, body=body, digest=content_hash.digest(body))
+    return replace(manifest, body=body, digest=digest_of(body))
 
 
 def _text(value: Any) -> str:

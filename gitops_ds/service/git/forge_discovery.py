@@ -10,11 +10,11 @@ from urllib.parse import urlsplit
 import msgspec
 
 from gitops_ds import errors
-from gitops_ds.forges import access
-from gitops_ds.forges.access import ForgeAccess, ForgeToken
+from gitops_ds.forges import forge_access
 from gitops_ds.forges.contract import ForgeKind
+from gitops_ds.forges.forge_access import ForgeAccess, ForgeToken
 from gitops_ds.git.address import Address, Scheme
-from gitops_ds.settings import named_files
+from gitops_ds.settings import base
 
 if TYPE_CHECKING:  # commands import this module without the settings of the service
     from gitops_ds.settings.notify import ForgeSettings
@@ -66,7 +66,7 @@ def find(where: Address, named: NamedForge) -> DiscoveredForge:
             f"set --forge to one of {', '.join(ForgeKind)}"
         )
     return DiscoveredForge(
-        kind, access.address(kind, named.url or server, allow_http=named.allow_http), project
+        kind, forge_access.address(kind, named.url or server, allow_http=named.allow_http), project
     )
 
 
@@ -83,7 +83,7 @@ def access_of(where: Address, forge: ForgeSettings) -> ForgeAccess:
     """The forge, and the token in its file. Raises SettingsError."""
     found = of_settings(where, forge)
     try:
-        token = named_files.read(_TOKEN, forge.token_file).decode("ascii").strip()
+        token = base.read_file(_TOKEN, forge.token_file).decode("ascii").strip()
     except UnicodeDecodeError:
         token = ""
     if not token or not token.isprintable() or " " in token:

@@ -29,7 +29,7 @@ from gitops_ds.model.objects import SECRET
 from gitops_ds.model.sources.signatures import Trust
 from gitops_ds.model.values import replace
 from gitops_ds.pipeline import open_repository
-from gitops_ds.settings import named_files
+from gitops_ds.settings import base
 from gitops_ds.settings.repository import CredentialSettings, RepositorySettings
 
 
@@ -44,7 +44,7 @@ def trust_of(settings: RepositorySettings) -> Trust:
     return Trust(
         verify.mode,
         **{
-            field: named_files.read(f"repository.verify.{name}", file)
+            field: base.read_file(f"repository.verify.{name}", file)
             for field, (name, file) in files.items()
             if file
         },
@@ -238,7 +238,7 @@ def login_of(parts: Mapping[str, bytes], where: Address) -> Login | None:
 def _files(entry: CredentialSettings) -> Mapping[str, bytes]:
     """The contents of an entry's files, by the keys of a Secret."""
     contents = {
-        key: named_files.read(f"repository.credentials.{setting}", file)
+        key: base.read_file(f"repository.credentials.{setting}", file)
         for setting, (field, key) in _FILES.items()
         if (file := getattr(entry, field))
     }
@@ -249,7 +249,7 @@ def _files(entry: CredentialSettings) -> Mapping[str, bytes]:
             str(app.app_id).encode(),
             str(app.installation_id).encode(),
         )
-        contents["githubAppPrivateKey"] = named_files.read(
+        contents["githubAppPrivateKey"] = base.read_file(
             "repository.credentials.githubApp.privateKeyFile", app.private_key_file
         )
         contents["githubAppBaseURL"] = app.api_url.encode()

@@ -17,11 +17,10 @@ from gitops_ds.deployer.object_claims import Rank
 from gitops_ds.deployer.owner_identity import FoundOwner
 from gitops_ds.deployer.target import DeployTarget
 from gitops_ds.fleet import agents as fleet_agents
-from gitops_ds.fleet.cluster_overview import ClusterRow
-from gitops_ds.fleet.cluster_reports import ReportInput
+from gitops_ds.fleet.cluster_reports import ClusterRow, ReportInput
 from gitops_ds.git import address
 from gitops_ds.git.repository import Repository
-from gitops_ds.model.control_requests import Push
+from gitops_ds.model.deployer_state import Push
 from gitops_ds.model.events.base import Emit, Event
 from gitops_ds.model.events.commits import NewCommit
 from gitops_ds.model.events.deployer import Reconciled, SourceChanged

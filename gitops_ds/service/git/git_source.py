@@ -14,7 +14,7 @@ from gitops_ds.git import revision
 from gitops_ds.git.object_reader import BranchMovement
 from gitops_ds.git.repository import Repository
 from gitops_ds.model.objects import CommitId, Digest
-from gitops_ds.model.rollouts.cluster_order import ClusterOrder
+from gitops_ds.model.rollouts.cluster_report import ClusterOrder
 from gitops_ds.model.sources.repository_limits import DEFAULT, RepositoryLimits
 from gitops_ds.model.sources.signatures import Mode, Unverified, Verified
 from gitops_ds.model.sources.source_tree import SourceTree

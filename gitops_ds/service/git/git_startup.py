@@ -15,10 +15,10 @@ from gitops_ds.client.supervisor import ended
 from gitops_ds.deployer import loop_state, owner_identity, source_status_store, state_store
 from gitops_ds.deployer.owner_identity import FoundOwner
 from gitops_ds.git.address import Address, same_place
-from gitops_ds.model.backoff import Backoff
 from gitops_ds.model.deployer_state import DeployerState
 from gitops_ds.model.events.deployer import ReconcileFailed
 from gitops_ds.model.objects import CommitId, short
+from gitops_ds.model.rate_limits import Backoff
 from gitops_ds.model.sources.signatures import Unverified
 from gitops_ds.model.sources.source_status import SourceStatus
 from gitops_ds.pipeline.prepare import Prepared

@@ -18,8 +18,12 @@ from gitops_ds.forges.contract import StatusState
 from gitops_ds.model import names
 from gitops_ds.model.change import Operation
 from gitops_ds.model.events.base import Event
-from gitops_ds.model.events.cluster_waves import CommitWaits
-from gitops_ds.model.events.commits import CommitRejected, NewCommit, VerificationFailed
+from gitops_ds.model.events.commits import (
+    CommitRejected,
+    CommitWaits,
+    NewCommit,
+    VerificationFailed,
+)
 from gitops_ds.model.events.deployer import Applied, Reconciled, ReconcileFailed
 from gitops_ds.model.events.requests import CommitHeld, Suspended
 from gitops_ds.model.health import HealthState

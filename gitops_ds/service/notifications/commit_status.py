@@ -16,10 +16,10 @@ from gitops_ds.fleet.agents import Agent
 from gitops_ds.forges.client import Forge
 from gitops_ds.forges.contract import CommitStatus
 from gitops_ds.git.address import Address
-from gitops_ds.model.backoff import Backoff
 from gitops_ds.model.events.base import Emit, Event
 from gitops_ds.model.events.notifications import NotificationFailed, NotificationSent
 from gitops_ds.model.objects import Key
+from gitops_ds.model.rate_limits import Backoff
 from gitops_ds.model.values import replace
 from gitops_ds.redaction.report import ReportSecrets
 from gitops_ds.service.git import forge_discovery

@@ -19,11 +19,11 @@ import msgspec
 from gitops_ds import errors, http_library
 from gitops_ds.forges import retries
 from gitops_ds.http_library import HttpRequest, HttpResponse, NoResponse
-from gitops_ds.model.backoff import Backoff
 from gitops_ds.model.events.base import Emit
 from gitops_ds.model.events.notifications import NotificationFailed, NotificationSent
+from gitops_ds.model.rate_limits import Backoff
 from gitops_ds.service.notifications.outbox import GIVE_UP, Outbox, ReceiverQueue
-from gitops_ds.settings import named_files
+from gitops_ds.settings import base
 from gitops_ds.settings.notify import ReceiverSettings
 from gitops_ds.telemetry import notifications
 from gitops_ds.telemetry.notifications import NotificationBatch
@@ -51,12 +51,10 @@ def target(settings: ReceiverSettings) -> tuple[str, bytes]:
     Raises DeliveryFailed.
     """
     try:
-        url = (
-            named_files.read(f"notify.{settings.name}.urlFile", settings.url_file).decode().strip()
-        )
+        url = base.read_file(f"notify.{settings.name}.urlFile", settings.url_file).decode().strip()
         secret = b""
         if settings.secret_file:
-            secret = named_files.read(
+            secret = base.read_file(
                 f"notify.{settings.name}.secretFile", settings.secret_file
             ).strip()
     except errors.SettingsError as error:

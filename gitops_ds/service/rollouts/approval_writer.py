@@ -1,8 +1,8 @@
 """Writes the approvals of stages onto their target revisions, from signed commits and reviews.
 
-`plan.rollouts.stage_approvals` decides whether a stage is approved. Git and the forge are read only
-while a stage waits, so a later withdrawal of an approval does not close a stage. An approval in the
-annotation that this process did not derive is derived again, or removed.
+`plan.rollouts.applied_rollouts` decides whether a stage is approved. Git and the forge are read
+only while a stage waits, so a later withdrawal of an approval does not close a stage. An approval
+in the annotation that this process did not derive is derived again, or removed.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from typing import Protocol
 import msgspec
 
 from gitops_ds import errors
-from gitops_ds.git.approval_commits import ApprovalCommit, ChangedFiles
+from gitops_ds.git.branch_history import ApprovalCommit, ChangedFiles
 from gitops_ds.git.revision import Head, RevisionSpec
 from gitops_ds.model import names
-from gitops_ds.model.backoff import Backoff
 from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.events.base import Emit
-from gitops_ds.model.events.stage_approvals import ApprovalFailed, StageApproved
+from gitops_ds.model.events.rollouts import ApprovalFailed, StageApproved
 from gitops_ds.model.objects import CONTROLLER_REVISION, CommitId, short
+from gitops_ds.model.rate_limits import Backoff
 from gitops_ds.model.rollouts.halted_rollout import AppliedRollouts
-from gitops_ds.model.rollouts.stage_approval import Approver, StageApproval, WaitingStage
+from gitops_ds.model.rollouts.staged_rollout import Approver, StageApproval, WaitingStage
 from gitops_ds.model.sources.signatures import Mode, Trust, Unverified, Verified
 from gitops_ds.model.values import replace
-from gitops_ds.plan.rollouts import stage_approvals
+from gitops_ds.plan.rollouts import applied_rollouts
 from gitops_ds.service.git import git_auth, git_source
 from gitops_ds.service.timed_attempts import TimedAttempts
 from gitops_ds.settings.repository import RepositorySettings
@@ -124,7 +124,7 @@ class ApprovalWriter(TimedAttempts[WaitingStage]):
     def _is_known(self, stage: WaitingStage) -> bool:
         """Whether the annotation has exactly the approval that this process derived."""
         derived = self._derived.get(_id(stage))
-        return derived is not None and stage_approvals.present(stage) == (derived,)
+        return derived is not None and applied_rollouts.present(stage) == (derived,)
 
     def _look(self, stage: WaitingStage) -> _Look:
         return self._looks.get(_id(stage), _Look("", 0.0))
@@ -152,9 +152,9 @@ class ApprovalWriter(TimedAttempts[WaitingStage]):
         """
         approval = self._derived.get(_id(stage)) or await self._find(stage)
         context = self._context
-        text = stage_approvals.annotation(stage, approval)
-        if (approval is not None and stage_approvals.present(stage) != (approval,)) or (
-            approval is None and stage_approvals.present(stage)
+        text = applied_rollouts.annotation(stage, approval)
+        if (approval is not None and applied_rollouts.present(stage) != (approval,)) or (
+            approval is None and applied_rollouts.present(stage)
         ):
             await context.cluster.patch(
                 CONTROLLER_REVISION,
@@ -168,7 +168,7 @@ class ApprovalWriter(TimedAttempts[WaitingStage]):
             context.emit(StageApproved(*about, approval.text))
 
     async def _find(self, stage: WaitingStage) -> StageApproval | None:
-        approvers = stage_approvals.approvers_of(stage, self._approvers)
+        approvers = applied_rollouts.approvers_of(stage, self._approvers)
         if not approvers:
             raise errors.Refused(
                 f"approval.from names {', '.join(stage.approvers)}, and repository.approvers "
@@ -191,15 +191,15 @@ class ApprovalWriter(TimedAttempts[WaitingStage]):
         await repository.fetch(stage.commit)
         trust = replace(git_auth.trust_of(settings), mode=Mode.HEAD)
         for commit in await repository.approval_commits(stage.commit, tip):
-            if not any(stage_approvals.names_stage(v, commit.id, stage) for v in commit.values):
+            if not any(applied_rollouts.names_stage(v, commit.id, stage) for v in commit.values):
                 continue
             signed = await repository.verify_kept(Head(), commit.id, trust)
             if isinstance(signed, Unverified):
                 continue
-            if approver := stage_approvals.by_key(approvers, signed):
+            if approver := applied_rollouts.by_key(approvers, signed):
                 by = signed.signer or signed.key
                 how = f"commit {short(commit.id)}"
-                return stage_approvals.approval(stage, approver, by, how)
+                return applied_rollouts.approval(stage, approver, by, how)
         return None
 
 

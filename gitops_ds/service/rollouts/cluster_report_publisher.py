@@ -16,14 +16,12 @@ from gitops_ds import errors
 from gitops_ds.fleet import cluster_reports
 from gitops_ds.fleet.cluster_reports import ReportInput
 from gitops_ds.git.cluster_refs import ReportRef
-from gitops_ds.model.backoff import Backoff
 from gitops_ds.model.events.base import Emit
-from gitops_ds.model.events.cluster_waves import ReportFailed
+from gitops_ds.model.events.commits import ReportFailed
 from gitops_ds.model.objects import CommitId
+from gitops_ds.model.rate_limits import Backoff, TokenBucket
 from gitops_ds.model.rollouts import cluster_report
-from gitops_ds.model.rollouts.cluster_order import ClusterOrder
-from gitops_ds.model.rollouts.cluster_report import ClusterReport
-from gitops_ds.model.token_bucket import TokenBucket
+from gitops_ds.model.rollouts.cluster_report import ClusterOrder, ClusterReport
 from gitops_ds.service.git import git_auth
 from gitops_ds.service.rollouts import cluster_report_reader, commit_author
 from gitops_ds.service.rollouts.cluster_report_reader import ReportRepository

@@ -12,17 +12,16 @@ from typing import Protocol
 import msgspec
 
 from gitops_ds import errors
-from gitops_ds.fleet import cluster_overview
-from gitops_ds.fleet.cluster_overview import ClusterRow
+from gitops_ds.fleet import cluster_reports
+from gitops_ds.fleet.cluster_reports import ClusterRow
 from gitops_ds.git.cluster_refs import ReportRef
 from gitops_ds.git.commit_writer import Signature
 from gitops_ds.git.revision import Head, RevisionSpec
 from gitops_ds.model.events.base import Emit
-from gitops_ds.model.events.cluster_waves import ReportsRead
+from gitops_ds.model.events.commits import ReportsRead
 from gitops_ds.model.objects import CommitId
 from gitops_ds.model.rollouts import cluster_report
-from gitops_ds.model.rollouts.cluster_order import ClusterOrder
-from gitops_ds.model.rollouts.cluster_report import ClusterReport
+from gitops_ds.model.rollouts.cluster_report import ClusterOrder, ClusterReport
 from gitops_ds.model.sources.signatures import Mode, Trust, Unverified, Verified
 from gitops_ds.model.values import replace
 from gitops_ds.plan.rollouts.cluster_waves import ClusterReports
@@ -135,4 +134,4 @@ class ClusterWatch:
             return ()
         trust = git_auth.trust_of(context.settings)
         reports = await read(context.repository, context.settings.path, tuple(orders), trust)
-        return cluster_overview.rows(orders, orders, of(reports))
+        return cluster_reports.rows(orders, orders, of(reports))

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from gitops_ds.git.commit_writer import Signature
 from gitops_ds.git.signing import KeyFormat, SigningKey
-from gitops_ds.settings import named_files
+from gitops_ds.settings import base
 from gitops_ds.settings.repository import RepositorySettings
 
 _SIGNING_KEY = "repository.author.signingKeyFile"
@@ -19,9 +19,7 @@ def signature(settings: RepositorySettings, at: float) -> Signature:
     """
     author = settings.author
     key = (
-        SigningKey(
-            named_files.read(_SIGNING_KEY, author.signing_key_file), KeyFormat(author.format)
-        )
+        SigningKey(base.read_file(_SIGNING_KEY, author.signing_key_file), KeyFormat(author.format))
         if author.signing_key_file
         else None
     )

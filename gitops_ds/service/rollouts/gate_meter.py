@@ -33,7 +33,7 @@ from gitops_ds.model.rollouts.rollout_gates import (
 )
 from gitops_ds.service.rollouts import gate_http
 from gitops_ds.service.rollouts.gate_http import GateCall
-from gitops_ds.settings import named_files
+from gitops_ds.settings import base
 from gitops_ds.settings.metrics import GateWebhookSettings, MetricsSettings, PrometheusSettings
 
 NO_SERVER = "no Prometheus server: set metrics.prometheus.url in the settings of the service"
@@ -311,7 +311,7 @@ def _authorization(server: PrometheusSettings) -> dict[str, str]:
 def _secret(name: str, file: str) -> str:
     """The token in a file. Raises SettingsError."""
     try:
-        token = named_files.read(name, file).decode("ascii").strip()
+        token = base.read_file(name, file).decode("ascii").strip()
     except UnicodeDecodeError:
         token = ""
     if not token or not token.isprintable() or " " in token:
@@ -323,7 +323,7 @@ def _trust(file: str) -> ssl.SSLContext | None:
     """Raises SettingsError for a file without certificates."""
     if not file:
         return None
-    data = named_files.read(_CA, file)
+    data = base.read_file(_CA, file)
     try:
         return ssl.create_default_context(cadata=data.decode("ascii"))
     except (ssl.SSLError, ValueError):

@@ -13,21 +13,21 @@ from collections.abc import Awaitable, Callable
 import msgspec
 
 from gitops_ds import __version__, errors
-from gitops_ds.forges.access import ForgeAccess
 from gitops_ds.forges.client import Forge
 from gitops_ds.forges.contract import NewPullRequest
+from gitops_ds.forges.forge_access import ForgeAccess
 from gitops_ds.git.commit_writer import CommitReason, Signature
 from gitops_ds.git.repository import Repository
 from gitops_ds.git.revision import Branch
-from gitops_ds.model.backoff import Backoff
 from gitops_ds.model.events.base import Emit
-from gitops_ds.model.events.rollout_reverts import (
+from gitops_ds.model.events.rollouts import (
     RevertCommitted,
     RevertEvent,
     RevertFailed,
     RevertProposed,
 )
 from gitops_ds.model.objects import CommitId, short
+from gitops_ds.model.rate_limits import Backoff
 from gitops_ds.model.rollouts.halted_rollout import AppliedRollouts, HaltedRollout, RolloutIdentity
 from gitops_ds.pipeline.prepare import Prepared
 from gitops_ds.plan.rollouts import rollout_reverts, staging

@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable
 
 from gitops_ds import __version__
-from gitops_ds.forges import kinds
+from gitops_ds.forges import forge_access
 from gitops_ds.forges.client import Forge
 from gitops_ds.forges.reviews import ApprovingReview, ReviewReader
 from gitops_ds.git.address import Address
-from gitops_ds.git.approval_commits import ChangedFiles
+from gitops_ds.git.branch_history import ChangedFiles
 from gitops_ds.model.objects import CommitId
-from gitops_ds.model.rollouts.stage_approval import Approver, StageApproval, WaitingStage
-from gitops_ds.plan.rollouts import stage_approvals
+from gitops_ds.model.rollouts.staged_rollout import Approver, StageApproval, WaitingStage
+from gitops_ds.plan.rollouts import applied_rollouts
 from gitops_ds.service.git import forge_discovery
 from gitops_ds.service.rollouts.approval_writer import ApprovalRepository
 from gitops_ds.settings.notify import ForgeSettings
@@ -53,7 +53,7 @@ class ForgeReviews:
         access = forge_discovery.access_of(self._where, self._forge)
         branch = await self._branch()
         async with Forge(access, PATIENCE, f"gitops-ds/{__version__}") as forge:
-            reader = ReviewReader(forge, kinds.api(access.kind), access.project, branch)
+            reader = ReviewReader(forge, forge_access.api(access.kind), access.project, branch)
             return await approval(reader, stage, approvers, commits)
 
     async def _commits(self, stage: WaitingStage) -> tuple[CommitId, ...]:
@@ -74,7 +74,7 @@ def to_review(
     all.
     """
     all_commits = tuple(commits)
-    own = [one.id for one in all_commits if stage_approvals.touches(one.files, stage.files, path)]
+    own = [one.id for one in all_commits if applied_rollouts.touches(one.files, stage.files, path)]
     return tuple(own or (one.id for one in all_commits))
 
 
@@ -97,7 +97,7 @@ async def approval(
     approver = next(iter(approvals.values()))[0]
     users = dict.fromkeys(review.user for _, review in approvals.values())
     numbers = ", ".join(f"#{number}" for number in sorted(approvals))
-    return stage_approvals.approval(stage, approver, ", ".join(users), f"review of {numbers}")
+    return applied_rollouts.approval(stage, approver, ", ".join(users), f"review of {numbers}")
 
 
 async def _counted(

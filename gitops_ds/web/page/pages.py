@@ -14,7 +14,7 @@ import msgspec
 
 from gitops_ds import errors
 from gitops_ds.fleet.agents import Agent
-from gitops_ds.fleet.cluster_overview import ClusterRow
+from gitops_ds.fleet.cluster_reports import ClusterRow
 from gitops_ds.model import duration
 from gitops_ds.redaction import texts
 from gitops_ds.web.page import overview, rendering, view_models

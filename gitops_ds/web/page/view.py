@@ -8,7 +8,7 @@ from typing import Protocol
 import msgspec
 
 from gitops_ds.fleet.agents import Agent
-from gitops_ds.fleet.cluster_overview import ClusterRow
+from gitops_ds.fleet.cluster_reports import ClusterRow
 from gitops_ds.model.objects import Body, Key
 from gitops_ds.model.sources.bundle import Pool
 from gitops_ds.model.sources.source_status import SourceStatus

@@ -16,10 +16,9 @@ from typing import Any
 
 import msgspec
 
-from gitops_ds.model.objects import Path
+from gitops_ds.model.objects import MISSING, Path, value_at
 from gitops_ds.model.sources.bundle import Pointer
-from gitops_ds.model.sources.chart import Places
-from gitops_ds.yaml import path as yaml_path
+from gitops_ds.model.sources.source_tree import Places
 
 _KEY = re.compile(r"""("[^"]+"|'[^']+'|[\w./-][^:#{}"']*?)\s*:(?:\s+(.*)|$)""")
 _BLOCK = re.compile(r"[|>][+-]?[0-9]?[+-]?(?:\s+#.*)?")
@@ -307,11 +306,11 @@ class _Laid:
 
     def _found_at(self, way: Path) -> list[tuple[Pointer, Any]]:
         """The pointers to the values at `way`, the effective one first."""
-        values = ((layer, yaml_path.at(layer.value, way)) for layer in self._layers)
+        values = ((layer, value_at(layer.value, way)) for layer in self._layers)
         return [
             (Pointer(layer.file, 0, (*layer.path, *way)), value)
             for layer, value in values
-            if value is not yaml_path.MISSING
+            if value is not MISSING
         ]
 
 

@@ -15,8 +15,7 @@ import msgspec
 
 from gitops_ds.model.objects import Path
 from gitops_ds.model.sources.bundle import Pointer
-from gitops_ds.model.sources.chart import Places
-from gitops_ds.model.sources.source_tree import Files
+from gitops_ds.model.sources.source_tree import Files, Places
 from gitops_ds.model.values import replace
 from gitops_ds.yaml import parser
 

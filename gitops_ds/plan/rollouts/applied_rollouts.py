@@ -1,0 +1,162 @@
+"""The rollouts of an applied commit that are halted or wait for an approval, and the commits that
+approve a stage. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Set
+from pathlib import PurePosixPath
+
+from gitops_ds.apimachinery import daemonsets, revisions
+from gitops_ds.apimachinery.rollouts import rollout_annotations, target_revisions
+from gitops_ds.model import names
+from gitops_ds.model.live import Live
+from gitops_ds.model.objects import CommitId, Digest
+from gitops_ds.model.rollouts import rollout_policy
+from gitops_ds.model.rollouts.halted_rollout import HaltedRollout
+from gitops_ds.model.rollouts.rollout_policy import RolloutPolicy, Stage
+from gitops_ds.model.rollouts.staged_rollout import (
+    Approver,
+    RolloutRecord,
+    StageApproval,
+    WaitingStage,
+)
+from gitops_ds.model.sources.bundle import Bundle, Manifest
+from gitops_ds.model.sources.signatures import Verified
+from gitops_ds.plan.rollouts import staging
+
+
+def halted(bundle: Bundle, live: Live) -> Iterator[HaltedRollout]:
+    """The halted rollouts of templates that the bundle has.
+
+    A template from an object of the cluster has no commit, and a halted rollout of it is not
+    listed.
+    """
+    for manifest in staging.with_policy(bundle):
+        target = staging.known_target(manifest, live)
+        halt = target_revisions.record_in(target).halt if target else None
+        if target is None or halt is None or manifest.holder is not None:
+            continue
+        annotations = revisions.annotations_of(target)
+        old = live.objects.get(manifest.key) or {}
+        policy = rollout_policy.decode(bundle.rollouts[manifest.agent])
+        yield HaltedRollout(
+            daemonset=manifest.key,
+            uid=str((old.get("metadata") or {}).get("uid") or ""),
+            commit=CommitId(str(annotations.get(names.COMMIT) or "")),
+            since=str(annotations.get(names.SINCE) or ""),
+            template=Digest(staging.template_digest(manifest)),
+            files=files_of(manifest),
+            halt=halt,
+            revert=policy.on_failure.revert,
+            cluster=bundle.cluster.name,
+        )
+
+
+def files_of(manifest: Manifest) -> frozenset[str]:
+    """The files that a manifest is rendered from, and the agent's folder."""
+    origin = manifest.origin
+    pointers = [origin.base, *(one for some in origin.set_by.values() for one in some)]
+    files = {pointer.file for pointer in pointers}
+    base = PurePosixPath(origin.base.file)
+    if base.parts[0] == "agents" and len(base.parts) > 2:
+        files.add(PurePosixPath(*base.parts[:2]).as_posix())
+    return frozenset(files)
+
+
+SHORTEST = 12  # digits of a commit in a trailer
+_SSH = "SHA256:"  # the start of the fingerprint of an ssh key
+
+
+def waiting(bundle: Bundle, live: Live) -> Iterator[WaitingStage]:
+    """The current stages that need an approval, one of each rollout that is not halted."""
+    for manifest in staging.with_policy(bundle):
+        old = live.objects.get(manifest.key)
+        if old is None or manifest.holder is not None:
+            continue
+        known = live.targets.get(manifest.key, ())
+        target = target_revisions.target_of(daemonsets.daemonset_of(old), known)
+        if target is None or not target.staged:
+            continue
+        revision = next(one for one in known if one.uid == target.uid)
+        policy = rollout_policy.decode(bundle.rollouts[manifest.agent])
+        stage = _current(policy, target_revisions.record_in(revision))
+        if stage is None or stage.approval is None:
+            continue
+        annotations = revisions.annotations_of(revision)
+        yield WaitingStage(
+            daemonset=manifest.key,
+            owner=str(old["metadata"].get("uid") or ""),
+            revision=target.revision,
+            uid=target.uid,
+            hash=target.hash,
+            commit=CommitId(target.commit),
+            since=str(annotations.get(names.SINCE) or ""),
+            stage=stage.name,
+            approvers=stage.approval.from_,
+            files=files_of(manifest),
+            annotation=str(annotations.get(names.APPROVALS) or ""),
+        )
+
+
+def _current(policy: RolloutPolicy, record: RolloutRecord) -> Stage | None:
+    """The first stage that is not passed; None for a halted rollout."""
+    if record.halt is not None:
+        return None
+    return next((one for one in policy.stages if one.name not in record.passed), None)
+
+
+def approvers_of(stage: WaitingStage, approvers: Mapping[str, Approver]) -> tuple[Approver, ...]:
+    """The approvers of a stage among those of the settings."""
+    return tuple(approvers[name] for name in stage.approvers if name in approvers)
+
+
+def names_stage(value: str, commit: CommitId, stage: WaitingStage) -> bool:
+    """Whether the value of a trailer of `commit` approves the stage of exactly this rollout.
+
+    `NAMESPACE/DAEMONSET/STAGE COMMIT` names the commit of the rollout by at least 12 digits;
+    without COMMIT the value approves the rollout of the commit that has the trailer.
+    """
+    path, _, named = (part.strip() for part in value.strip().partition(" "))
+    if path != stage.path or not stage.commit:
+        return False
+    if not named:
+        return commit == stage.commit
+    return len(named) >= SHORTEST and stage.commit.startswith(named.lower())
+
+
+def by_key(approvers: Iterable[Approver], signed: Verified) -> Approver | None:
+    """The approver who has the key of a signature.
+
+    A principal counts for ssh keys only: it is from the file of allowed signers. The user id of an
+    OpenPGP key is the choice of its owner.
+    """
+    keys = {signed.key} | ({signed.signer} if signed.key.startswith(_SSH) else set())
+    return next((one for one in approvers if one.keys & (keys - {""})), None)
+
+
+def approval(stage: WaitingStage, approver: Approver, by: str, how: str) -> StageApproval:
+    """The approval of a stage, for this target only."""
+    return StageApproval(stage.stage, stage.hash, approver.name, by, how)
+
+
+def present(stage: WaitingStage) -> tuple[StageApproval, ...]:
+    """The approvals of the stage in the annotation."""
+    approvals = rollout_annotations.decoded_approvals(stage.annotation)
+    return tuple(one for one in approvals if (one.stage, one.hash) == (stage.stage, stage.hash))
+
+
+def annotation(stage: WaitingStage, new: StageApproval | None) -> str:
+    """The annotation with this approval of the stage, or without one; other stages keep theirs."""
+    approvals = rollout_annotations.decoded_approvals(stage.annotation)
+    kept = [one for one in approvals if one.stage != stage.stage and one.hash == stage.hash]
+    return rollout_annotations.encoded_approvals([*kept, *([new] if new else [])])
+
+
+def touches(files: Iterable[str], places: Set[str], path: str) -> bool:
+    """Whether one of the files of a repository is at one of the places, which are below
+    the followed folder `path`.
+    """
+    prefix = f"{path.strip('/')}/" if path.strip("/.") else ""
+    full = [f"{prefix}{one}" for one in places]
+    return any(file == one or file.startswith(f"{one}/") for file in files for one in full)
