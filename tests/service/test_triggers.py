@@ -19,7 +19,7 @@ import pytest
 from tests import controlplane, gitservers
 from tests.cluster import program
 from tests.service.test_following import agent, image, runs
-from tests.service.test_service import running, until
+from tests.service.test_service import read, running, until
 
 pytestmark = [
     pytest.mark.slow,
@@ -251,7 +251,8 @@ def test_a_webhook_that_reaches_the_standby_is_forwarded(
         with running(
             beside, api_server, "--state-namespace", f"{space}-home", "--settings", str(file)
         ) as (_, log):
-            until(lambda: "on standby: " in log.read_text() and ready(port), log.read_text)
+            probe = f"http://127.0.0.1:{port}/readyz"
+            until(lambda: "on standby: " in log.read_text() and bool(read(probe)), log.read_text)
             commit = scene.upstream.commit(agent(space, 2))
             headers = {"Authorization": "Bearer a long random secret"}
             body = json.dumps({"repository": scene.url, "commit": commit}).encode()
@@ -263,12 +264,3 @@ def test_a_webhook_that_reaches_the_standby_is_forwarded(
             until(lambda: scene.runs() == image(2), lambda: scene.log_text() + log.read_text())
             assert "another replica received a push" in scene.log_text()
             assert "Traceback" not in log.read_text()
-
-
-def ready(port: int) -> bool:
-    """Whether a replica reports readiness."""
-    try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=60) as reply:
-            return bool(reply.status == 200)
-    except OSError:
-        return False
