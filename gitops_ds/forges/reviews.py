@@ -8,11 +8,12 @@ which a fast-forward merge has the same commits. The number of requests is bound
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
 from gitops_ds import errors
+from gitops_ds.forges.client import Forge
 from gitops_ds.forges.contract import (
     ForgeApi,
     ForgeRequest,
@@ -27,14 +28,6 @@ MOST_REQUESTS = 30  # in one attempt
 _MOST_PAGES = 5
 
 
-class ReviewRequests(Protocol):
-    """The sender of requests (`gitops_ds.forges.client.Forge`)."""
-
-    async def request(self, request: ForgeRequest, read: Callable[[Any], T]) -> T:
-        """The answer; a missing object is read as None."""
-        ...
-
-
 class ApprovingReview(msgspec.Struct, frozen=True):
     """A review that approves the merged head of a pull request."""
 
@@ -46,9 +39,7 @@ class ApprovingReview(msgspec.Struct, frozen=True):
 class ReviewReader:
     """Reads the reviews of one repository, in one attempt."""
 
-    def __init__(
-        self, forge: ReviewRequests, api: ForgeApi, project: str, branch: str = ""
-    ) -> None:
+    def __init__(self, forge: Forge, api: ForgeApi, project: str, branch: str = "") -> None:
         """`branch` is the followed one; empty for a tag or a commit, with any branch."""
         self._forge, self._api, self._project, self._branch = forge, api, project, branch
         self._left = MOST_REQUESTS

@@ -41,7 +41,7 @@ STAGE = WaitingStage(
 
 
 @dataclass
-class Answers:
+class Answers(Forge):
     """A forge with these answers by path; everything else is missing."""
 
     known: Mapping[str, Any]
