@@ -17,8 +17,7 @@ from gitops_ds.git.repository import Repository
 from gitops_ds.model.objects import CommitId, Key
 from gitops_ds.model.rollouts.staged_rollout import StageApproval, WaitingStage
 from gitops_ds.service.rollouts.review_approvals import ForgeReviews
-from gitops_ds.settings.notify import ForgeSettings
-from gitops_ds.settings.repository import ApproverSettings
+from gitops_ds.settings.repository import ApproverSettings, ForgeSettings
 from tests.forges.gitea import Clone, Gitea
 
 pytestmark = [pytest.mark.forge, pytest.mark.xdist_group("gitea")]
