@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from gitops_ds import errors
+from gitops_ds.apimachinery import timestamps
 from gitops_ds.commands import rollout_waiter, wait, watched_agents
 from gitops_ds.commands.rollout_waiter import RolloutListener
 from gitops_ds.commands.wait import WaitOptions
@@ -24,6 +25,7 @@ from gitops_ds.model.rollouts.rollout_progress import RolloutProgress
 from gitops_ds.model.values import replace
 from gitops_ds.simulator import Client, virtual_time
 from gitops_ds.simulator.faults import SimulatedRequest, failure
+from tests.apimachinery.kubelet_pods import container
 from tests.simulator.setup import KEY, Setup, daemonset, set_up
 
 OLD, NEW, LATER = (CommitId(letter * 40) for letter in "abc")
@@ -362,3 +364,40 @@ async def test_a_wait_reports_the_nodes_that_are_done() -> None:
         shown: list[RolloutProgress] = []
         await attend(there, progress=lambda _, now: shown.append(now))
         assert shown[-1] == RolloutProgress(4, 4)
+
+
+async def restarted(there: Setup, restarts: int) -> None:
+    """The only agent ran for 20 seconds before a failed liveness probe, and is ready again."""
+    now = virtual_time.clock()()
+    end = {
+        "exitCode": 137,
+        "reason": "Error",
+        "startedAt": timestamps.text(now - 21),
+        "finishedAt": timestamps.text(now - 1),
+    }
+    running = {"running": {"startedAt": timestamps.text(now)}}
+    status = container(running, {"terminated": end}, ready=True, restarts=restarts)
+    [pod] = (await there.people.list(POD)).items
+    name, patch = pod["metadata"]["name"], {"status": {"containerStatuses": [status]}}
+    await there.people.patch(POD, "default", name, patch, subresource="status")
+
+
+@pytest.mark.parametrize("restarts", [1, 5])
+async def test_a_wait_ends_when_a_restarted_agent_has_settled(restarts: int) -> None:
+    async with set_up(1) as there:
+        there.begin()
+        await asyncio.sleep(30)
+        await restarted(there, restarts)
+        clock, messages = asyncio.get_running_loop().time, list[str]()
+        began, options = clock(), WaitOptions("ds/agent", clock=virtual_time.clock())
+        waiting = wait.wait_for_rollout(there.people, "gitops-ds", options, messages.append)
+        if restarts > 1:
+            with pytest.raises(errors.FailedRollout, match="CrashLoopBackOff"):
+                await waiting
+            await asyncio.sleep(70)
+            await wait.wait_for_rollout(there.people, "gitops-ds", options, messages.append)
+        else:
+            await waiting
+            assert 59 <= clock() - began <= 65
+            assert messages[0].startswith("Progressing")
+        assert messages[-1] == "Healthy: 1 of 1 nodes available"
