@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -40,61 +41,55 @@ def namesake(cache: Cache) -> str:
     return found.uid if found is not None else ""
 
 
-BODY = settled().body
-NAMED = revision(**FOREIGN, name=name_for(BODY))
-EDITED = copy.deepcopy(BODY)
-EDITED["spec"]["template"]["spec"]["containers"][0]["image"] = "agent:2"
-LATER = revision(**FOREIGN, name=name_for(BODY), uid="later")
+NewsOf = Callable[[dict[str, Any]], list[tuple[Any, EventType, dict[str, Any]]]]
 
 
-@pytest.mark.parametrize(
-    ("events", "uid"),
-    [
-        ([], "r"),
-        ([(DAEMONSET, MODIFIED, {**BODY, "status": {"collisionCount": 1}})], ""),
-        ([(DAEMONSET, MODIFIED, EDITED)], ""),
-        ([(CONTROLLER_REVISION, DELETED, NAMED)], ""),
-        (
-            [
-                (CONTROLLER_REVISION, EventType.ADDED, LATER),
-                (CONTROLLER_REVISION, DELETED, NAMED),
-            ],
-            "later",
-        ),
-    ],
-    ids=["seen", "a collision count", "another template", "deleted", "an earlier one is deleted"],
-)
-def test_a_foreign_revision_with_the_name_of_ours_is_observed(
-    events: list[tuple[Any, EventType, dict[str, Any]]], uid: str
-) -> None:
-    cache = filled(settled())
-    cache.apply(CONTROLLER_REVISION, EventType.ADDED, NAMED, "200")
+def named(body: Body, uid: str = "r") -> dict[str, Any]:
+    return revision(**FOREIGN, name=name_for(body), uid=uid)
+
+
+def edited(body: Body) -> dict[str, Any]:
+    changed = copy.deepcopy(dict(body))
+    changed["spec"]["template"]["spec"]["containers"][0]["image"] = "agent:2"
+    return changed
+
+
+NAMESAKES: dict[str, tuple[NewsOf, str]] = {
+    "seen": (lambda body: [], "r"),
+    "a collision count": (
+        lambda body: [(DAEMONSET, MODIFIED, {**body, "status": {"collisionCount": 1}})],
+        "",
+    ),
+    "another template": (lambda body: [(DAEMONSET, MODIFIED, edited(body))], ""),
+    "deleted": (lambda body: [(CONTROLLER_REVISION, DELETED, named(body))], ""),
+    "an earlier one is deleted": (
+        lambda body: [
+            (CONTROLLER_REVISION, EventType.ADDED, named(body, "later")),
+            (CONTROLLER_REVISION, DELETED, named(body)),
+        ],
+        "later",
+    ),
+}
+
+
+@pytest.mark.parametrize(("news", "uid"), NAMESAKES.values(), ids=NAMESAKES)
+def test_a_foreign_revision_with_the_name_of_ours_is_observed(news: NewsOf, uid: str) -> None:
+    world = settled()
+    cache = filled(world)
+    cache.apply(CONTROLLER_REVISION, EventType.ADDED, named(world.body), "200")
     assert (namesake(cache), namesake(cache)) == ("r", "r")
-    for number, event in enumerate(events):
+    for number, event in enumerate(news(world.body)):
         cache.apply(*event, str(201 + number))
     assert namesake(cache) == uid
 
 
 @pytest.mark.parametrize("owner", [{}, ORPHAN])
 def test_an_own_revision_and_a_selected_orphan_are_not_namesakes(owner: dict[str, Any]) -> None:
-    cache = filled(settled())
-    own = revision(**owner, name=name_for(BODY))
-    cache.apply(CONTROLLER_REVISION, EventType.ADDED, own, "200")
-    assert namesake(cache) == ""
-
-
-def test_a_revision_that_we_wrote_is_observed_before_its_watch_shows_it() -> None:
     world = settled()
     cache = filled(world)
-    foreign = revision(**FOREIGN, name=name_for(world.body), resourceVersion="200")
-    cache.wrote(CONTROLLER_REVISION, foreign, START)
-    namesake = observe(cache).namesake
-    assert namesake is not None
-    assert namesake.uid == "r"
-    cache.wrote(CONTROLLER_REVISION, revision(uid="own", name="x", resourceVersion="201"), START)
-    assert "own" in {one.uid for one in observe(cache).revisions}
-    cache.apply(CONTROLLER_REVISION, EventType.BOOKMARK, {}, "201")
-    assert "own" not in {one.uid for one in observe(cache).revisions}
+    own = revision(**owner, name=name_for(world.body))
+    cache.apply(CONTROLLER_REVISION, EventType.ADDED, own, "200")
+    assert namesake(cache) == ""
 
 
 def a_pod_vanished(cache: Cache) -> None:
