@@ -18,7 +18,7 @@ from gitops_ds import errors
 from gitops_ds.apimachinery import daemonsets, pods, revisions
 from gitops_ds.client.fence import Fence, Fenced
 from gitops_ds.controller import executor
-from gitops_ds.daemonset import decide
+from gitops_ds.daemonset import decide, pod_changes
 from gitops_ds.daemonset.cache import Cache
 from gitops_ds.model import names
 from gitops_ds.model.cluster import Cluster, Selection
@@ -138,17 +138,9 @@ async def orphan(turns: Turns, name: str, node: str, hash: str) -> Body:
 
 
 def pods_of(stage: Stage, node: str) -> dict[str, Any]:
-    term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
-    affinity = {
-        "nodeAffinity": {
-            "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}
-        }
-    }
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "spec": {"containers": [{"name": "c", "image": "nginx:0"}], "affinity": affinity},
-    }
+    containers = [{"name": "c", "image": "nginx:0"}]
+    spec = {"containers": containers, "affinity": pod_changes.pinned_to({}, node)}
+    return {"apiVersion": "v1", "kind": "Pod", "spec": spec}
 
 
 async def there(stage: Stage) -> dict[str, Body]:

@@ -30,6 +30,7 @@ from typing import Any
 
 import pytest
 
+from gitops_ds.daemonset import pod_changes
 from gitops_ds.model import names
 from gitops_ds.model.decision import CreatePod, DeletePod
 from tests.daemonset.world import World, daemonset, node, rolling
@@ -72,12 +73,7 @@ def holding(
 def pending_on(world: World, on: str) -> World:
     """A pod that waits for a node."""
     pod = holding(world, {on: 1}).pods["pod-0"]
-    term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [on]}]}
-    pod["spec"]["affinity"] = {
-        "nodeAffinity": {
-            "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}
-        }
-    }
+    pod["spec"]["affinity"] = pod_changes.pinned_to({}, on)
     del pod["spec"]["nodeName"]
     pod["status"] = {"phase": "Pending"}
     return world
