@@ -242,6 +242,21 @@ async def test_an_orphan_that_changes_before_its_adoption_causes_no_deletion_of_
     assert not [action for action in decision.actions if isinstance(action, CreatePod)]
 
 
+async def test_a_pod_that_takes_the_name_of_one_to_delete_stays(stage: Stage, /) -> None:
+    turns = await made(stage)
+    name = next(
+        pod.name for pod in map(pods.pod_of, (await there(stage)).values()) if pod.node == "far-1"
+    )
+    failed = {"status": {"phase": "Failed"}}
+    await stage.cluster.patch(POD, stage.namespace, name, failed, subresource="status")
+    turns.between = lambda: is_replaced(stage, name)
+    decision = await turns.turn()
+    assert [action.key.name for action in decision.actions if isinstance(action, DeletePod)] == [
+        name
+    ]
+    assert name in {body["metadata"]["name"] for body in (await there(stage)).values()}
+
+
 @pytest.mark.parametrize("answer", ANSWERS)
 async def test_a_revision_that_was_not_adopted_gives_no_pod_its_hash(
     stage: Stage, /, answer: str
