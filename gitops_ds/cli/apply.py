@@ -13,7 +13,6 @@ from gitops_ds.cli.parameters import options
 from gitops_ds.model.objects import short
 
 if TYPE_CHECKING:  # --help imports none of these
-    from gitops_ds.client.connect import Connection
     from gitops_ds.commands.plan import AppliedCommit
     from gitops_ds.model.change import Plan
     from gitops_ds.model.events.base import Emit, Event
@@ -74,48 +73,35 @@ class ApplyArgs(options.RepositoryArgs, options.ConnectionArgs, options.CommonAr
 @options.output("text", "json")
 @options.common
 @options.typed(ApplyArgs)
-def apply(args: ApplyArgs) -> int:
+async def apply(args: ApplyArgs) -> int:
     """Fetch, check, plan and apply a commit. Exits 1 if an object of the commit was not applied."""
-    return options.run(_apply(args))
-
-
-async def _apply(args: ApplyArgs) -> int:
-    from gitops_ds.client import connect
     from gitops_ds.commands import plan as plan_command
     from gitops_ds.pipeline import open_repository
 
     repository = args.repository_ref()
     snapshot = await open_repository.snapshot(repository, args.revision, committed=True)
-    connection = connect.Connection(args.kubeconfig, args.context, args.state_namespace).naming(
-        args.cluster
-    )
     target = plan_command.ApplyTarget(
-        args.cluster, args.namespace, connection, force_local=args.force_local
+        args.cluster, args.namespace, args.connection(), force_local=args.force_local
     )
+    request = plan_command.PlanRequest(repository, snapshot, target, _apply_options(args))
     if args.revision is None and (more := await plan_command.uncommitted(repository, snapshot)):
         options.say(
             f"warning: the work tree has changes that are not applied: {more}; commit them first",
             quiet=args.quiet,
         )
     if args.dry_run:
-        _show(
-            await plan_command.plan(repository, snapshot, target, _apply_options(args)),
-            args,
-            None,
-        )
+        _show(await plan_command.plan(request), args, None)
         return 0
-    result = await plan_command.apply(
-        repository, snapshot, target, _apply_options(args), _printer(args)
-    )
+    result = await plan_command.apply(request, _printer(args))
     _show(result.plan, args, result.ended.writes)
     if result.ended.failed:
         return 1
     if args.wait:
-        await _wait(args, connection, result)
+        await _wait(args, result)
     return 0
 
 
-async def _wait(args: ApplyArgs, connection: Connection, result: AppliedCommit) -> None:
+async def _wait(args: ApplyArgs, result: AppliedCommit) -> None:
     """Waits for the rollouts of an apply, with their progress."""
     from gitops_ds.cli.output import rollout_display
     from gitops_ds.client import connect
@@ -124,6 +110,7 @@ async def _wait(args: ApplyArgs, connection: Connection, result: AppliedCommit) 
 
     keys = plan_command.applied(result.plan)
     estimates = partial(plan_command.estimates, result.plan, result.bundle, result.live)
+    connection = args.connection().naming(args.cluster)
     async with connect.opened(connection, result.bundle.cluster) as cluster:
         with rollout_display.shown(quiet=args.quiet, estimates=estimates) as display:
             listener = rollout_waiter.RolloutListener(display.report, display.progress)

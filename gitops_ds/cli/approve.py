@@ -64,7 +64,7 @@ class ApproveArgs(requests.ServiceArgs):
 )
 @requests.service
 @options.typed(ApproveArgs)
-def approve(args: ApproveArgs) -> int:
+async def approve(args: ApproveArgs) -> int:
     """Approve the plan with this hash, and no other; or STAGE of the rollout of ds/NAME, of the
     present target and no other.
     """
@@ -76,20 +76,18 @@ def approve(args: ApproveArgs) -> int:
     if not args.commit and (args.push or args.branch):
         raise click.UsageError("--push and --branch need --commit")
     if args.commit:
-        return options.run(_commit_approval(args))
-    return options.run(_approve_stage(args) if is_stage else _approve(args))
+        return await _commit_approval(args)
+    return await (_approve_stage(args) if is_stage else _approve(args))
 
 
 async def _approve_stage(args: ApproveArgs) -> int:
     from gitops_ds.commands import rollout_approvals
-    from gitops_ds.model import names
     from gitops_ds.model.objects import short
 
     async with args.open_cluster() as cluster:
         approval = await rollout_approvals.approve(cluster, _stage_request(args))
     if args.output == "json":
         fields = {
-            "kind": "StageApproval",
             "namespace": approval.daemonset.namespace,
             "name": approval.daemonset.name,
             "stage": approval.stage,
@@ -97,7 +95,7 @@ async def _approve_stage(args: ApproveArgs) -> int:
             "hash": approval.target.hash,
             "commit": approval.target.commit,
         }
-        options.show_json({"apiVersion": names.API_VERSION, **fields})
+        options.show_json(options.document("StageApproval", **fields))
     else:
         commit = short(approval.target.commit)
         click.echo(f"{approval.daemonset}: stage {approval.stage} of commit {commit} approved")

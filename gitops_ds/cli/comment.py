@@ -83,16 +83,12 @@ class CommentArgs(options.CommonArgs):
 )
 @options.common
 @options.typed(CommentArgs)
-def comment(args: CommentArgs) -> int:
+async def comment(args: CommentArgs) -> int:
     """Post or update one comment with a check's report, and set the commit status.
 
     The token is taken from the environment: GITOPS_DS_TOKEN, GITHUB_TOKEN, GITLAB_TOKEN,
     GITEA_TOKEN or FORGEJO_TOKEN.
     """
-    return options.run(_comment(args))
-
-
-async def _comment(args: CommentArgs) -> int:
     from gitops_ds import errors
     from gitops_ds.commands import pull_request_comment
     from gitops_ds.model.finding import Severity

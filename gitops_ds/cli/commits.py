@@ -63,7 +63,7 @@ class RollbackArgs(
 @options.output("text", "json")
 @options.common
 @options.typed(RollbackArgs)
-def rollback(args: RollbackArgs) -> int:
+async def rollback(args: RollbackArgs) -> int:
     """Write the revert commit (or the commit that restores the files) for ds/NAME; without --push
     or --pull-request print it only.
     """
@@ -71,18 +71,13 @@ def rollback(args: RollbackArgs) -> int:
         raise click.UsageError("--to-revision and --to-commit exclude each other")
     if args.wait and not args.push:
         raise click.UsageError("--wait requires --push")
-    return options.run(_rollback(args))
-
-
-async def _rollback(args: RollbackArgs) -> int:
     from gitops_ds import errors
     from gitops_ds.commands.commits import git_commit
     from gitops_ds.commands.commits import rollback as commands_rollback
     from gitops_ds.fleet import agents as fleet_agents
 
-    connection = args.connection()
     async with args.open_cluster() as cluster:
-        agents = await fleet_agents.list_agents(cluster, connection.state_namespace, time.time())
+        agents = await fleet_agents.list_agents(cluster, args.state_namespace, time.time())
     agent = fleet_agents.find_agent(agents, args.name, args.namespace)
     fleet_agents.check_in_git(agent)
     target = await git_commit.on_server(args.repository_ref(), args.proposal(args.named_forge()))
@@ -139,14 +134,10 @@ class RestartArgs(commit_options.CommitArgs, options.CommitTargetArgs, options.C
 @options.output("text", "json")
 @options.common
 @options.typed(RestartArgs)
-def restart(args: RestartArgs) -> int:
+async def restart(args: RestartArgs) -> int:
     """Write the commit that restarts ds/NAME as `kubectl rollout restart` does; without --push
     print it only.
     """
-    return options.run(_restart(args))
-
-
-async def _restart(args: RestartArgs) -> int:
     from gitops_ds.commands.commits import git_commit
     from gitops_ds.commands.commits import restart as commands_restart
 
@@ -197,16 +188,12 @@ class DriftArgs(
 @options.output("text", "json")
 @options.common
 @options.typed(DriftArgs)
-def drift(args: DriftArgs) -> int:
+async def drift(args: DriftArgs) -> int:
     """Show fields that were changed in the cluster and their field managers; with --print or --push
     write the commit that keeps the changes.
     """
     if (args.push or args.only_print) and not args.name:
         raise click.UsageError("NAME is required with --push and --print: ds/NAME")
-    return options.run(_drift(args))
-
-
-async def _drift(args: DriftArgs) -> int:
     from gitops_ds.commands import plan as plan_command
     from gitops_ds.commands.commits import drift_commit, git_commit
     from gitops_ds.fleet import agents
@@ -258,7 +245,7 @@ def _show_drift(drifted: Mapping[Key, Drifted], args: DriftArgs) -> None:
             }
             for key, one in drifted.items()
         ]
-        options.show_json({"apiVersion": "gitops-ds.io/v1", "kind": "Drift", "items": items})
+        options.show_json(options.document("Drift", items=items))
         return
     for key, one in drifted.items():
         click.echo(f"{key} was {drift.words(one)}")

@@ -91,7 +91,7 @@ def version(args: VersionArgs) -> int:
         "kubernetes": kubernetes_versions.RANGE,
     }
     if args.output == "json":
-        options.show_json({"apiVersion": "gitops-ds.io/v1", "kind": "Version", **versions})
+        options.show_json(options.document("Version", **versions))
     else:
         for name, text in versions.items():
             click.echo(f"{name} {text}")

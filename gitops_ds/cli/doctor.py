@@ -35,22 +35,17 @@ class DoctorArgs(options.ConnectionArgs, options.CommonArgs):
 @options.output("text", "json")
 @options.common
 @options.typed(DoctorArgs)
-def doctor(args: DoctorArgs) -> int:
+async def doctor(args: DoctorArgs) -> int:
     """Check settings, Git, the cluster and the permissions in it; writes nothing. Exits 1 if a
     check fails.
     """
-    return options.run(_doctor(args))
-
-
-async def _doctor(args: DoctorArgs) -> int:
     from gitops_ds.commands.doctor import checks, result
     from gitops_ds.commands.doctor.result import CheckVerdict
     from gitops_ds.report import printable
 
-    connection = args.connection()
     repository = args.repository or args.directory
     doctor_options = result.DoctorOptions(
-        repository, args.path, args.settings, args.cluster, connection
+        repository, args.path, args.settings, args.cluster, args.connection()
     )
     lines = []
     colours = {CheckVerdict.OK: "green", CheckVerdict.WARNING: "yellow", CheckVerdict.BAD: "red"}

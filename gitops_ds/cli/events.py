@@ -62,21 +62,20 @@ class EventsArgs(list_options.ScopeArgs, options.ConnectionArgs, options.CommonA
 @list_options.output("text", "wide", "json", "yaml", "name")
 @options.common
 @options.typed(EventsArgs)
-def events(args: EventsArgs) -> int:
+async def events(args: EventsArgs) -> int:
     """List the Kubernetes Events of the service and the DaemonSet controller; with ds/NAME, of this
     DaemonSet only.
     """
     if args.watch and args.sort_by:
         raise click.UsageError("--watch and --sort-by exclude each other")
-    return options.run(_watch(args) if args.watch else _events(args))
+    return await (_watch(args) if args.watch else _events(args))
 
 
 async def _events(args: EventsArgs) -> int:
     from gitops_ds.commands import events as commands_events
 
-    connection = args.connection()
     async with args.open_cluster() as cluster:
-        read = await commands_events.read(cluster, connection.state_namespace)
+        read = await commands_events.read(cluster, args.state_namespace)
     happenings = list_options.in_order(_selected(args, read), args.sort_by, commands_events.as_json)
     if args.output.is_table and not happenings:
         click.echo("No events found; a cluster keeps them for an hour.")
@@ -100,9 +99,8 @@ async def _watch(args: EventsArgs) -> int:
             for one in chosen:
                 list_options.write(args.output, commands_events.as_json(one), [_name(one)])
 
-    connection = args.connection()
     async with args.open_cluster() as cluster:
-        await commands_events.follow(cluster, connection.state_namespace, show, options.say)
+        await commands_events.follow(cluster, args.state_namespace, show, options.say)
     return 0
 
 
@@ -133,11 +131,10 @@ def _name(one: Happening) -> str:
 def _show(args: EventsArgs, happenings: Sequence[Happening], *, headers: bool) -> None:
     from gitops_ds.apimachinery import timestamps
     from gitops_ds.commands import events as commands_events
-    from gitops_ds.model import names
 
     if not args.output.is_table:
         items = [commands_events.as_json(one) for one in happenings]
-        document = {"apiVersion": names.API_VERSION, "kind": "EventList", "items": items}
+        document = options.document("EventList", items=items)
         list_options.write(args.output, document, [_name(one) for one in happenings])
         return
     now, wide = time.time(), args.output.is_wide

@@ -78,7 +78,7 @@ class GetArgs(list_options.ScopeArgs, options.ConnectionArgs, options.CommonArgs
 @list_options.output("text", "wide", "json", "yaml", "name")
 @options.common
 @options.typed(GetArgs)
-def get(args: GetArgs) -> int:
+async def get(args: GetArgs) -> int:
     """List DaemonSets as kubectl does, with COMMIT, STAGE and HEALTH, or all clusters.
 
     NAME is a name, ds/NAME, or the word ds before names; default: all DaemonSets. After the word
@@ -95,13 +95,12 @@ def get(args: GetArgs) -> int:
     if args.watch and args.sort_by:
         raise click.UsageError("--watch and --sort-by exclude each other")
     work = _all_clusters if args.all_clusters else _watch if args.watch else _get
-    return options.run((_nodes if args.of_nodes else work)(args))
+    return await (_nodes if args.of_nodes else work)(args)
 
 
 async def _all_clusters(args: GetArgs) -> int:
     from gitops_ds.commands import all_clusters
     from gitops_ds.fleet import cluster_reports
-    from gitops_ds.model import names
     from gitops_ds.pipeline import open_repository
 
     repository, trust = open_repository.named(args.directory, args.path), all_clusters.NO_TRUST
@@ -111,7 +110,7 @@ async def _all_clusters(args: GetArgs) -> int:
     rows = list_options.in_order(cluster_rows, args.sort_by, cluster_reports.as_json)
     if not args.output.is_table:
         items = [cluster_reports.as_json(row) for row in rows]
-        document = {"apiVersion": names.API_VERSION, "kind": "ClusterReportList", "items": items}
+        document = options.document("ClusterReportList", items=items)
         list_options.write(args.output, document, [f"cluster/{row.name}" for row in rows])
         return 0
     wide, headers = args.output.is_wide, not args.no_headers
@@ -128,7 +127,6 @@ async def _nodes(args: GetArgs) -> int:
     from gitops_ds.apimachinery import label_selector
     from gitops_ds.commands import node_work
     from gitops_ds.errors import NoMatch
-    from gitops_ds.model import names
 
     policy, now = _policy(args.settings), time.time()
     async with args.open_cluster() as cluster:
@@ -140,7 +138,7 @@ async def _nodes(args: GetArgs) -> int:
     rows = list_options.in_order(chosen, args.sort_by, node_work.as_json)
     if not args.output.is_table:
         items = [node_work.as_json(row) for row in rows]
-        document = {"apiVersion": names.API_VERSION, "kind": "NodeWorkList", "items": items}
+        document = options.document("NodeWorkList", items=items)
         list_options.write(args.output, document, [f"node/{row.node.name}" for row in rows])
         return 0
     click.echo(table.coloured(table.nodes(rows, now, headers=not args.no_headers)), nl=False)
@@ -159,12 +157,9 @@ def _policy(settings: str | None) -> StartupTaintPolicy:
 async def _get(args: GetArgs) -> int:
     from gitops_ds.fleet import agents as fleet_agents
 
-    connection = args.connection()
     now = time.time()
     async with args.open_cluster() as cluster:
-        agents = await fleet_agents.list_agents(
-            cluster, connection.state_namespace, now, options.say
-        )
+        agents = await fleet_agents.list_agents(cluster, args.state_namespace, now, options.say)
     chosen = list_options.in_order(_selected(args, agents), args.sort_by, fleet_agents.as_json)
     if not args.output.is_table:
         document = _document(chosen, single=len(args.names) == 1 and len(chosen) == 1)
@@ -201,20 +196,18 @@ def _name(agent: Agent) -> str:
 def _document(agents: Sequence[Agent], *, single: bool) -> dict[str, Any]:
     """The JSON of one agent, or of a list, as kubectl prints an object for one name."""
     from gitops_ds.fleet import agents as fleet_agents
-    from gitops_ds.model import names
 
     items = [fleet_agents.as_json(agent) for agent in agents]
     if single:
-        return {"apiVersion": names.API_VERSION, "kind": "DaemonSetStatus", **items[0]}
-    return {"apiVersion": names.API_VERSION, "kind": "DaemonSetStatusList", "items": items}
+        return options.document("DaemonSetStatus", **items[0])
+    return options.document("DaemonSetStatusList", items=items)
 
 
 async def _watch(args: GetArgs) -> int:
     from gitops_ds.commands import watched_agents
 
     printer = _ChangePrinter(args)
-    connection = args.connection()
-    watch = watched_agents.WatchOptions(connection.state_namespace, time.time, options.say)
+    watch = watched_agents.WatchOptions(args.state_namespace, time.time, options.say)
     async with args.open_cluster() as cluster:
         await watched_agents.follow(cluster, watch, printer.show)
     return 0

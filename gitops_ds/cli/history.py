@@ -52,23 +52,18 @@ class HistoryArgs(list_options.ScopeArgs, options.ConnectionArgs, options.Common
 @list_options.output("text", "wide", "json", "yaml", "name")
 @options.common
 @options.typed(HistoryArgs)
-def history(args: HistoryArgs) -> int:
+async def history(args: HistoryArgs) -> int:
     """List the revisions of a DaemonSet with commit, author, time, change cause and nodes."""
-    return options.run(_history(args))
-
-
-async def _history(args: HistoryArgs) -> int:
     from gitops_ds.commands import history as commands_history
     from gitops_ds.fleet import agents as fleet_agents
-    from gitops_ds.model import names, plain_text
+    from gitops_ds.model import plain_text
     from gitops_ds.model.objects import show_path
     from gitops_ds.pipeline import open_repository
     from gitops_ds.plan import diff
     from gitops_ds.redaction import objects
 
-    connection = args.connection()
     async with args.open_cluster() as cluster:
-        agents = await fleet_agents.list_agents(cluster, connection.state_namespace, time.time())
+        agents = await fleet_agents.list_agents(cluster, args.state_namespace, time.time())
     agent = fleet_agents.find_agent(agents, args.name, args.chosen_namespace)
     if args.number is not None:
         revision = commands_history.revision_of(agent, args.number)
@@ -94,12 +89,7 @@ async def _history(args: HistoryArgs) -> int:
     items, halts = await _with_authors(open_repository.named(args.directory), listed)
     items = list_options.in_order(items, args.sort_by, dict)
     if not args.output.is_table:
-        document = {
-            "apiVersion": names.API_VERSION,
-            "kind": "History",
-            "items": items,
-            "halts": halts,
-        }
+        document = options.document("History", items=items, halts=halts)
         list_options.write(args.output, document, [_name(item["name"]) for item in items])
         return 0
     wide = args.output.is_wide
@@ -182,22 +172,17 @@ class TraceArgs(options.ConnectionArgs, options.CommonArgs):
 @options.output("text", "json", "yaml")
 @options.common
 @options.typed(TraceArgs)
-def trace(args: TraceArgs) -> int:
+async def trace(args: TraceArgs) -> int:
     """Show pod, node, revision, commit, author, file and line for pod/NAME, node/NAME, ds/NAME or
     commit/SHA.
     """
-    return options.run(_trace(args))
-
-
-async def _trace(args: TraceArgs) -> int:
     from gitops_ds.commands import history as commands_history
     from gitops_ds.fleet import agents as fleet_agents
     from gitops_ds.pipeline import open_repository
 
     kind, name = commands_history.parse_target(args.what)
-    connection = args.connection()
     async with args.open_cluster() as cluster:
-        agents = await fleet_agents.list_agents(cluster, connection.state_namespace, time.time())
+        agents = await fleet_agents.list_agents(cluster, args.state_namespace, time.time())
     named = open_repository.named(args.directory, args.path)
     found = commands_history.found(agents, kind, name, args.namespace)
 
@@ -206,7 +191,7 @@ async def _trace(args: TraceArgs) -> int:
 
     items = await _with_authors(named, traced)
     if args.output != "text":
-        document = {"apiVersion": "gitops-ds.io/v1", "kind": "Trace", "items": items}
+        document = options.document("Trace", items=items)
         options.show_json(document) if args.output == "json" else options.show_yaml(document)
         return 0
     head = [

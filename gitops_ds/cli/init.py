@@ -74,14 +74,10 @@ class AdoptArgs(options.AccessArgs, options.CommonArgs):
 @options.access
 @options.common
 @options.typed(AdoptArgs)
-def adopt(args: AdoptArgs) -> int:
+async def adopt(args: AdoptArgs) -> int:
     """Write the manifests of a cluster's DaemonSets and of the objects they use; overwrites no file
     and changes nothing in the cluster.
     """
-    return options.run(_adopt(args))
-
-
-async def _adopt(args: AdoptArgs) -> int:
     from gitops_ds.commands import adopt as commands_adopt
     from gitops_ds.commands import init
 

@@ -9,19 +9,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
-import msgspec
 
 from gitops_ds.cli.parameters import candidates, options
 from gitops_ds.model.objects import short
 from gitops_ds.report import printable
 
 if TYPE_CHECKING:  # --help imports none of these
-    from gitops_ds.commands.live_diff import ObjectDiff
-    from gitops_ds.commands.plan import ApplyTarget
-    from gitops_ds.model.skip_reasons import Skipped
+    from gitops_ds.commands.plan import PlanRequest
     from gitops_ds.model.sources.source_tree import SourceTree
     from gitops_ds.pipeline.open_repository import RepositoryRef
-    from gitops_ds.plan.options import ApplyOptions
 
 
 _COLOURS = {"+": "green", "~": "yellow", "-": "red", "!": "magenta"}
@@ -77,6 +73,24 @@ class ChangesArgs(options.RepositoryArgs, options.ConnectionArgs, options.Common
     adopt: bool
     force_conflicts: bool
 
+    async def request(self) -> PlanRequest:
+        """What is planned; prints which work tree is read."""
+        from gitops_ds.commands.plan import ApplyTarget, PlanRequest
+        from gitops_ds.pipeline import open_repository
+        from gitops_ds.plan.options import ApplyOptions, Guards
+
+        repository = self.repository_ref()
+        quiet = self.quiet or bool(self.repository or self.directory)
+        options.report_work_tree(repository, quiet=quiet)
+        return PlanRequest(
+            repository,
+            await open_repository.snapshot(repository, self.revision),
+            ApplyTarget(
+                self.cluster, self.namespace, self.connection(), self.snapshot, self.simulate
+            ),
+            ApplyOptions(Guards(prune=self.prune), self.adopt, self.force_conflicts),
+        )
+
 
 @dataclass(frozen=True, kw_only=True)
 class PlanArgs(ChangesArgs):
@@ -96,35 +110,20 @@ class PlanArgs(ChangesArgs):
 @options.output("text", "json", "yaml", "markdown")
 @options.common
 @options.typed(PlanArgs)
-def plan(args: PlanArgs) -> int:
+async def plan(args: PlanArgs) -> int:
     """Show the changes of an apply: objects, fields, revisions, nodes; ends with the hash of the
     plan.
 
     Reads the files of the work tree, as `check` does, or the commit of --revision; `apply` takes
     commits only.
     """
-    with simulation_named():
-        return options.run(_plan(args))
-
-
-async def _plan(args: PlanArgs) -> int:
     from gitops_ds.commands import plan as plan_command
-    from gitops_ds.pipeline import open_repository
     from gitops_ds.plan import printers
-    from gitops_ds.plan.options import ApplyOptions, Guards
 
-    repository = args.repository_ref()
-    options.report_work_tree(
-        repository, quiet=args.quiet or bool(args.repository or args.directory)
-    )
-    snapshot = await open_repository.snapshot(repository, args.revision)
-    connection = args.connection()
-    target = plan_command.ApplyTarget(
-        args.cluster, args.namespace, connection, args.snapshot, args.simulate
-    )
-    apply_options = ApplyOptions(Guards(prune=args.prune), args.adopt, args.force_conflicts)
-    made = await plan_command.plan(repository, snapshot, target, apply_options)
-    await report_uncommitted(repository, snapshot, quiet=args.quiet)
+    request = await args.request()
+    with simulation_named():
+        made = await plan_command.plan(request)
+    await report_uncommitted(request.repository, request.snapshot, quiet=args.quiet)
     match args.output:
         case "json":
             options.show_json(printers.as_json(made))
@@ -184,65 +183,28 @@ class DiffArgs(ChangesArgs):
 @options.option("--show-secrets", is_flag=True, help="Show secret values; by default ***.")
 @options.common
 @options.typed(DiffArgs)
-def diff(args: DiffArgs) -> int:
+async def diff(args: DiffArgs) -> int:
     """Show the changes of an apply as kubectl diff does: the live objects against the results of
     server-side dry runs, compared by `diff -u -N` or KUBECTL_EXTERNAL_DIFF.
 
     Exits 0 without differences, 1 with differences or an object that would not be applied, and
     above 1 for an error.
     """
-    with simulation_named():
-        return options.run(_diff(args))
-
-
-class _Diffs(msgspec.Struct, frozen=True):
-    """The differences of a plan, and what it skips."""
-
-    diffs: list[ObjectDiff]
-    refusals: tuple[Skipped, ...]
-
-
-async def _diff(args: DiffArgs) -> int:
     from gitops_ds import errors
     from gitops_ds.commands import live_diff
-    from gitops_ds.commands import plan as plan_command
-    from gitops_ds.pipeline import open_repository
-    from gitops_ds.plan.options import ApplyOptions, Guards
     from gitops_ds.redaction import texts
 
-    repository = args.repository_ref()
-    options.report_work_tree(
-        repository, quiet=args.quiet or bool(args.repository or args.directory)
-    )
-    snapshot = await open_repository.snapshot(repository, args.revision)
-    target = plan_command.ApplyTarget(
-        args.cluster, args.namespace, args.connection(), args.snapshot, args.simulate
-    )
-    apply_options = ApplyOptions(Guards(prune=args.prune), args.adopt, args.force_conflicts)
+    request = await args.request()
     try:
-        result = await _differences(repository, snapshot, target, apply_options)
+        with simulation_named():
+            result = await live_diff.of(request)
     except errors.Refused as error:  # 1 would mean a difference
         options.say(f"error: {error}")
         return 3
     for refusal in result.refusals:
         options.say(f"not applied: {texts.words(refusal.message)}")
-    await report_uncommitted(repository, snapshot, quiet=args.quiet)
+    await report_uncommitted(request.repository, request.snapshot, quiet=args.quiet)
     shown = result.diffs if args.show_secrets else [live_diff.masked(one) for one in result.diffs]
     done = await live_diff.run_program(shown, interactive=sys.stdout.isatty())
     click.echo(done.text, nl=False)
     return done.code or int(any(one.reason.effect.fails_commit for one in result.refusals))
-
-
-async def _differences(
-    repository: RepositoryRef, snapshot: SourceTree, target: ApplyTarget, options: ApplyOptions
-) -> _Diffs:
-    from gitops_ds.commands import live_diff
-    from gitops_ds.commands import plan as plan_command
-
-    if not target.is_live:
-        made = plan_command.planned(repository, snapshot, target, options)
-        changes = (*made.plan.writes, *made.plan.held)
-        diffs = live_diff.foreseen(changes, made.live, made.context)
-        return _Diffs(diffs, made.plan.refusals)
-    async with plan_command.drafted(repository, snapshot, target, options) as (_, draft):
-        return _Diffs(await live_diff.of_plan(draft), draft.plan.refusals)

@@ -38,12 +38,8 @@ class RenderArgs(options.RepositoryArgs, options.CommonArgs):
 @options.output("yaml", "json")
 @options.common
 @options.typed(RenderArgs)
-def render(args: RenderArgs) -> int:
+async def render(args: RenderArgs) -> int:
     """Print the rendered manifests, for example for `kubectl apply -f -`."""
-    return options.run(_render(args))
-
-
-async def _render(args: RenderArgs) -> int:
     from gitops_ds.pipeline import open_repository
     from gitops_ds.redaction import report
     from gitops_ds.render import bundle as rendering
@@ -116,14 +112,10 @@ class ExplainArgs(options.ConnectionArgs, options.CommonArgs):
 @options.output("text", "json")
 @options.common
 @options.typed(ExplainArgs)
-def explain(args: ExplainArgs) -> int:
+async def explain(args: ExplainArgs) -> int:
     """Print a parameter or manifest path of AGENT, and every file and line that sets it, the
     effective one first.
     """
-    return options.run(_explain(args))
-
-
-async def _explain(args: ExplainArgs) -> int:
     from gitops_ds.model.objects import NODE, show_path
     from gitops_ds.pipeline import open_repository
     from gitops_ds.render.explain import explain as explained
@@ -147,14 +139,7 @@ async def _explain(args: ExplainArgs) -> int:
             }
             for s in explanation.set_by
         ]
-        options.show_json(
-            {
-                "apiVersion": "gitops-ds.io/v1",
-                "kind": "Explanation",
-                "value": explanation.value,
-                "setBy": places,
-            }
-        )
+        options.show_json(options.document("Explanation", value=explanation.value, setBy=places))
         return 0
     import orjson
 

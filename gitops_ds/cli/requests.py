@@ -82,12 +82,8 @@ class ReconcileArgs(ServiceArgs):
 )
 @service
 @options.typed(ReconcileArgs)
-def reconcile(args: ReconcileArgs) -> int:
+async def reconcile(args: ReconcileArgs) -> int:
     """Request a reconciliation now. With --wait, exits 1 if it failed or did not finish in time."""
-    return options.run(_reconcile(args))
-
-
-async def _reconcile(args: ReconcileArgs) -> int:
     from gitops_ds.model import names
 
     async def work(cluster: Cluster, where: Where, target: StateObject) -> tuple[Body, str]:
@@ -134,11 +130,11 @@ class SuspendArgs(ServiceArgs):
 @options.in_namespace
 @service
 @options.typed(SuspendArgs)
-def suspend(args: SuspendArgs) -> int:
+async def suspend(args: SuspendArgs) -> int:
     """Suspend all writes for the repository, or for one agent, until it is resumed; pending changes
     are still reported.
     """
-    return options.run(_suspend(args, suspended=True))
+    return await _suspend(args, suspended=True)
 
 
 @click.command()
@@ -146,9 +142,9 @@ def suspend(args: SuspendArgs) -> int:
 @options.in_namespace
 @service
 @options.typed(SuspendArgs)
-def resume(args: SuspendArgs) -> int:
+async def resume(args: SuspendArgs) -> int:
     """Resume writes for the repository, or for one agent."""
-    return options.run(_suspend(args, suspended=False))
+    return await _suspend(args, suspended=False)
 
 
 async def _suspend(args: SuspendArgs, *, suspended: bool) -> int:
@@ -168,7 +164,6 @@ async def _suspend(args: SuspendArgs, *, suspended: bool) -> int:
 
 async def _suspend_agent(args: SuspendArgs, agent: str, *, suspended: bool) -> int:
     from gitops_ds.commands import service_requests
-    from gitops_ds.model import names
     from gitops_ds.model.objects import key_of
 
     async with args.open_cluster() as cluster:
@@ -177,13 +172,8 @@ async def _suspend_agent(args: SuspendArgs, agent: str, *, suspended: bool) -> i
         )
     if args.output == "json":
         key = key_of(done.body)
-        fields = {
-            "kind": "Steering",
-            "namespace": key.namespace,
-            "name": key.name,
-            "suspended": suspended,
-        }
-        options.show_json({"apiVersion": names.API_VERSION, **fields})
+        named = {"namespace": key.namespace, "name": key.name}
+        options.show_json(options.document("Steering", **named, suspended=suspended))
     else:
         words = done.words(suspended=suspended)
         click.echo(f"{words}: nothing is written to it" if suspended else words)
@@ -201,27 +191,11 @@ class HoldArgs(ServiceArgs):
 @click.argument("commit")
 @service
 @options.typed(HoldArgs)
-def hold(args: HoldArgs) -> int:
+async def hold(args: HoldArgs) -> int:
     """Put a commit on hold: it is not applied, and the last good commit stays.
 
     A rollout of the commit that is in progress takes no further node.
     """
-    return options.run(_hold(args))
-
-
-@click.command()
-@click.argument("commit")
-@service
-@options.typed(HoldArgs)
-def release(args: HoldArgs) -> int:
-    """Release a commit that is on hold, whose rollout was halted, or that waits for other clusters.
-
-    Exits 1 for any other commit.
-    """
-    return options.run(_release(args))
-
-
-async def _hold(args: HoldArgs) -> int:
     from gitops_ds.pipeline import open_repository
 
     commit = await open_repository.commit_named(args.commit, args.directory)
@@ -238,7 +212,15 @@ async def _hold(args: HoldArgs) -> int:
     return 0
 
 
-async def _release(args: HoldArgs) -> int:
+@click.command()
+@click.argument("commit")
+@service
+@options.typed(HoldArgs)
+async def release(args: HoldArgs) -> int:
+    """Release a commit that is on hold, whose rollout was halted, or that waits for other clusters.
+
+    Exits 1 for any other commit.
+    """
     from gitops_ds.pipeline import open_repository
 
     commit = await open_repository.commit_named(args.commit, args.directory)

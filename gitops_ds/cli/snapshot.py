@@ -22,14 +22,10 @@ class SnapshotArgs(options.AccessArgs, options.CommonArgs):
 @options.access
 @options.common
 @options.typed(SnapshotArgs)
-def snapshot(args: SnapshotArgs) -> int:
+async def snapshot(args: SnapshotArgs) -> int:
     """Print nodes, DaemonSets, their revisions and the objects they refer to as JSON, for `check
     --snapshot`.
     """
-    return options.run(_snapshot(args))
-
-
-async def _snapshot(args: SnapshotArgs) -> int:
     from gitops_ds.commands import cluster_snapshot
 
     async with args.open_cluster() as cluster:

@@ -30,27 +30,21 @@ class SourcesArgs(options.ConnectionArgs, options.CommonArgs):
 @options.output("text", "wide", "json", "yaml", "name")
 @options.common
 @options.typed(SourcesArgs)
-def sources(args: SourcesArgs) -> int:
+async def sources(args: SourcesArgs) -> int:
     """List the followed repositories: newest commit, applied commit, condition, last fetch."""
-    return options.run(_sources(args))
-
-
-async def _sources(args: SourcesArgs) -> int:
     from gitops_ds.commands import sources as commands_sources
-    from gitops_ds.model import names
 
-    connection = args.connection()
     now = time.time()
     async with args.open_cluster() as cluster:
-        statuses = await commands_sources.look(cluster, connection.state_namespace, now)
+        statuses = await commands_sources.look(cluster, args.state_namespace, now)
     if args.output in ("json", "yaml"):
         items = [commands_sources.as_json(status) for status in statuses]
-        document = {"apiVersion": names.API_VERSION, "kind": "SourceStatusList", "items": items}
+        document = options.document("SourceStatusList", items=items)
         options.show_json(document) if args.output == "json" else options.show_yaml(document)
     elif args.output == "name":
         click.echo("".join(f"source/{status.id}\n" for status in statuses), nl=False)
     elif not statuses:
-        click.echo(f"No sources found in namespace {connection.state_namespace}.")
+        click.echo(f"No sources found in namespace {args.state_namespace}.")
     else:
         click.echo(_table(statuses, now, wide=args.output == "wide"), nl=False)
     return 0

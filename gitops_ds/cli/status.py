@@ -38,12 +38,8 @@ class StatusArgs(list_options.ScopeArgs, options.ConnectionArgs, options.CommonA
 @list_options.output("text", "json", "yaml", "name")
 @options.common
 @options.typed(StatusArgs)
-def status(args: StatusArgs) -> int:
+async def status(args: StatusArgs) -> int:
     """Show one DaemonSet: its counts, its health and, with --nodes, every node."""
-    return options.run(_status(args))
-
-
-async def _status(args: StatusArgs) -> int:
     if not args.name:
         raise click.UsageError(
             "NAME is required: `gitops-ds get` lists the DaemonSets, `gitops-ds sources` the "
@@ -53,14 +49,13 @@ async def _status(args: StatusArgs) -> int:
     from gitops_ds.commands import wait
     from gitops_ds.fleet import agents as fleet_agents
 
-    connection = args.connection()
     async with args.open_cluster() as cluster:
         if args.watch:
             which = wait.WaitOptions(args.name, args.chosen_namespace)
-            await wait.follow(cluster, connection.state_namespace, which, _Printer(args).show)
+            await wait.follow(cluster, args.state_namespace, which, _Printer(args).show)
             return 0
         agents = await fleet_agents.list_agents(
-            cluster, connection.state_namespace, time.time(), options.say
+            cluster, args.state_namespace, time.time(), options.say
         )
     _Printer(args).show(fleet_agents.find_agent(agents, args.name, args.chosen_namespace))
     return 0
@@ -129,14 +124,10 @@ class WaitArgs(options.ConnectionArgs, options.CommonArgs):
 @options.output("text", "json")
 @options.common
 @options.typed(WaitArgs)
-def wait(args: WaitArgs) -> int:
+async def wait(args: WaitArgs) -> int:
     """Wait for the rollout of ds/NAME. Exits 0 when it is up to date and available on every
     eligible node, 1 if the rollout failed or timed out.
     """
-    return options.run(_wait(args))
-
-
-async def _wait(args: WaitArgs) -> int:
     from gitops_ds.cli.output import rollout_display
     from gitops_ds.commands import wait as commands_wait
     from gitops_ds.fleet import agents
@@ -144,7 +135,6 @@ async def _wait(args: WaitArgs) -> int:
     from gitops_ds.pipeline import open_repository
 
     commit = await open_repository.commit_named(args.commit, args.directory) if args.commit else ""
-    connection = args.connection()
     includes = (
         open_repository.includes(open_repository.named(args.directory), commit) if commit else None
     )
@@ -159,12 +149,10 @@ async def _wait(args: WaitArgs) -> int:
                 progress=display.progress,
             )
             agent = await commands_wait.wait_for_rollout(
-                cluster, connection.state_namespace, awaited, display.report
+                cluster, args.state_namespace, awaited, display.report
             )
     if args.output == "json":
-        options.show_json(
-            {"apiVersion": "gitops-ds.io/v1", "kind": "DaemonSetStatus", **agents.as_json(agent)}
-        )
+        options.show_json(options.document("DaemonSetStatus", **agents.as_json(agent)))
     else:
         click.echo(plain_text.line(f"{agent.key} is rolled out: {agent.health.message}"))
     return 0

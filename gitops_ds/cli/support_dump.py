@@ -43,14 +43,10 @@ class SupportDumpArgs(options.ConnectionArgs, options.CommonArgs):
 @options.output("text", "json")
 @options.common
 @options.typed(SupportDumpArgs)
-def support_dump(args: SupportDumpArgs) -> int:
+async def support_dump(args: SupportDumpArgs) -> int:
     """Write an archive of versions, settings, state, agents, nodes, events and logs for a bug
     report; secrets are redacted.
     """
-    return options.run(_support_dump(args))
-
-
-async def _support_dump(args: SupportDumpArgs) -> int:
     from gitops_ds import errors
     from gitops_ds.client.rest import HttpCluster
     from gitops_ds.commands.support_dump import archive, collect
@@ -58,8 +54,7 @@ async def _support_dump(args: SupportDumpArgs) -> int:
     now = time.time()
     moment = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now))
     file = Path(args.file or f"gitops-ds-support-{moment}.tar.gz")
-    connection = args.connection()
-    dump_options = collect.DumpOptions(connection.state_namespace, args.settings)
+    dump_options = collect.DumpOptions(args.state_namespace, args.settings)
     dump = await collect.local(dump_options)
     try:
         async with args.open_cluster() as cluster:
@@ -76,7 +71,7 @@ async def _support_dump(args: SupportDumpArgs) -> int:
             "parts": sorted(dump.parts),
             "unread": dump.missing,
         }
-        options.show_json({"apiVersion": "gitops-ds.io/v1", "kind": "SupportDump", **fields})
+        options.show_json(options.document("SupportDump", **fields))
         return 0
     for line in dump.missing:
         options.say(f"not read: {line}", quiet=args.quiet)

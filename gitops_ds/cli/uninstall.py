@@ -36,14 +36,10 @@ class UninstallArgs(options.ConnectionArgs, options.CommonArgs):
 @options.output("text", "json")
 @options.common
 @options.typed(UninstallArgs)
-def uninstall(args: UninstallArgs) -> int:
+async def uninstall(args: UninstallArgs) -> int:
     """Remove labels, annotations, field ownership and state of gitops-ds from the cluster; no pod
     restarts.
     """
-    return options.run(_uninstall(args))
-
-
-async def _uninstall(args: UninstallArgs) -> int:
     from gitops_ds.commands import uninstall as commands_uninstall
 
     namespace = args.state_namespace
@@ -84,7 +80,7 @@ def _show(args: UninstallArgs, what: Any, *, handed_back: int) -> None:
             "objects": [str(key) for key in what.objects],
             "handedBack": handed_back,
         }
-        options.show_json({"apiVersion": "gitops-ds.io/v1", "kind": "Uninstall", **fields})
+        options.show_json(options.document("Uninstall", **fields))
         return
     for key in what.objects if args.dry_run else ():
         click.echo(f"would hand back {key}")

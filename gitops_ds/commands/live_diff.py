@@ -18,11 +18,14 @@ import msgspec
 
 from gitops_ds import errors
 from gitops_ds.apimachinery import defaults
+from gitops_ds.commands import plan as plan_command
+from gitops_ds.commands.plan import PlanRequest
 from gitops_ds.deployer.apply import dry_runs
 from gitops_ds.deployer.apply.prepared_plan import PreparedPlan
 from gitops_ds.model.change import Change, Operation
 from gitops_ds.model.live import Live
 from gitops_ds.model.objects import Body, Key
+from gitops_ds.model.skip_reasons import Skipped
 from gitops_ds.plan import object_changes, object_owner
 from gitops_ds.plan.options import PlanContext
 from gitops_ds.redaction import objects
@@ -49,7 +52,25 @@ class ObjectDiff(msgspec.Struct, frozen=True):
         return ".".join(parts if group else parts[1:])
 
 
-async def of_plan(draft: PreparedPlan) -> list[ObjectDiff]:
+class PlanDiff(msgspec.Struct, frozen=True):
+    """The differences of a plan, and what it skips."""
+
+    diffs: list[ObjectDiff]
+    refusals: tuple[Skipped, ...]
+
+
+async def of(request: PlanRequest) -> PlanDiff:
+    """The differences of a plan, in a cluster or without one."""
+    if not request.target.is_live:
+        made = plan_command.planned(request)
+        changes = (*made.plan.writes, *made.plan.held)
+        diffs = list(_differing(changes, made.live, made.context, {}))
+        return PlanDiff(diffs, made.plan.refusals)
+    async with plan_command.drafted(request) as (_, draft):
+        return PlanDiff(await _of_plan(draft), draft.plan.refusals)
+
+
+async def _of_plan(draft: PreparedPlan) -> list[ObjectDiff]:
     """The changes of a plan, including those held back, by dry runs in the cluster."""
     changes = (*draft.plan.writes, *draft.plan.held)
     results = await dry_runs.dry_run(
@@ -63,11 +84,6 @@ async def of_plan(draft: PreparedPlan) -> list[ObjectDiff]:
             {key: result.body for key, result in results.items()},
         )
     )
-
-
-def foreseen(changes: Iterable[Change], live: Live, context: PlanContext) -> list[ObjectDiff]:
-    """The changes without a cluster: the objects are predicted."""
-    return list(_differing(changes, live, context, {}))
 
 
 def _differing(

@@ -60,6 +60,15 @@ class ApplyTarget(msgspec.Struct, frozen=True):
         return self.snapshot_file is None and self.simulate is None
 
 
+class PlanRequest(msgspec.Struct, frozen=True):
+    """What is planned: the read files of a repository, for a cluster, with these options."""
+
+    repository: open_repository.RepositoryRef
+    snapshot: SourceTree
+    target: ApplyTarget
+    options: ApplyOptions
+
+
 def prepared(snapshot: SourceTree, target: ApplyTarget, *, advice: bool = False) -> Prepared:
     """The bundle for the target's cluster with its blocking findings; with `advice` all of them."""
     return prepare.prepare(
@@ -81,22 +90,18 @@ def deployable(prepared_commit: Prepared) -> Prepared:
     )
 
 
-def _with_content(
-    repository: open_repository.RepositoryRef,
-    snapshot: SourceTree,
-    target: ApplyTarget,
-    options: ApplyOptions,
-) -> Prepared:
+def _with_content(request: PlanRequest) -> Prepared:
     """The bundle with its blocking findings. Raises UsageError for a repository without content,
     unless deleting everything is allowed.
     """
-    prepared_commit = prepared(snapshot, target)
-    if not (options.guards.prune or prepared_commit.bundle.manifests):
+    snapshot = request.snapshot
+    prepared_commit = prepared(snapshot, request.target)
+    if not (request.options.guards.prune or prepared_commit.bundle.manifests):
         from gitops_ds.commands.check import run
 
         # files with only advice are content too
-        whole = prepared(snapshot, target, advice=True)
-        run.require_content(repository.display_path, snapshot, (whole,))
+        whole = prepared(snapshot, request.target, advice=True)
+        run.require_content(request.repository.display_path, snapshot, (whole,))
     return prepared_commit
 
 
@@ -107,38 +112,25 @@ def owner_key(prepared_commit: Prepared, repository: open_repository.RepositoryR
 
 
 @asynccontextmanager
-async def drafted(
-    repository: open_repository.RepositoryRef,
-    snapshot: SourceTree,
-    target: ApplyTarget,
-    options: ApplyOptions,
-) -> AsyncIterator[tuple[DeployTarget, PreparedPlan]]:
+async def drafted(request: PlanRequest) -> AsyncIterator[tuple[DeployTarget, PreparedPlan]]:
     """A plan for a live cluster, with its inputs for the apply. Raises Refused for a bundle that
     can't be deployed.
     """
-    prepared_commit = deployable(_with_content(repository, snapshot, target, options))
-    async with connect.opened(
-        target.connection.naming(target.cluster), prepared_commit.bundle.cluster
-    ) as cluster:
-        key = owner_key(prepared_commit, repository)
-        place = await _place(cluster, key, target, _evidence(repository, snapshot, options))
-        yield (
-            place,
-            await prepared_plan.draft(place, prepared_commit.bundle, snapshot.commit, options),
-        )
+    prepared_commit, target = deployable(_with_content(request)), request.target
+    bundle = prepared_commit.bundle
+    async with connect.opened(target.connection.naming(target.cluster), bundle.cluster) as cluster:
+        key = owner_key(prepared_commit, request.repository)
+        place = await _place(cluster, key, target, _evidence(request))
+        commit = request.snapshot.commit
+        yield place, await prepared_plan.draft(place, bundle, commit, request.options)
 
 
-async def plan(
-    repository: open_repository.RepositoryRef,
-    snapshot: SourceTree,
-    target: ApplyTarget,
-    options: ApplyOptions,
-) -> Plan:
+async def plan(request: PlanRequest) -> Plan:
     """The changes of an apply; without a cluster, for a cluster snapshot or generated nodes."""
-    if target.is_live:
-        async with drafted(repository, snapshot, target, options) as (_, draft):
+    if request.target.is_live:
+        async with drafted(request) as (_, draft):
             return with_stages(draft.plan, draft.bundle, draft.applier.live)
-    made = planned(repository, snapshot, target, options)
+    made = planned(request)
     return with_stages(made.plan, made.bundle, made.live)
 
 
@@ -151,33 +143,27 @@ class SnapshotPlan(msgspec.Struct, frozen=True):
     context: PlanContext
 
 
-def planned(
-    repository: open_repository.RepositoryRef,
-    snapshot: SourceTree,
-    target: ApplyTarget,
-    options: ApplyOptions,
-) -> SnapshotPlan:
+def planned(request: PlanRequest) -> SnapshotPlan:
     """A plan for a cluster snapshot or generated nodes. Raises Refused for a bundle that can't be
     deployed.
     """
-    prepared_commit = deployable(_with_content(repository, snapshot, target, options))
+    prepared_commit, target = deployable(_with_content(request)), request.target
     live = (
         cluster_snapshot.read(target.snapshot_file)
         if target.snapshot_file is not None
         else cluster_snapshot.simulated(target.simulate or 0)
     )
-    commit = snapshot.commit
-    key = owner_key(prepared_commit, repository)
+    commit, bundle = request.snapshot.commit, prepared_commit.bundle
+    key = owner_key(prepared_commit, request.repository)
     stamp = Stamp(
-        owner_identity.of_live(key, prepared_commit.bundle.manifests, live.objects),
-        repository.identity,
+        owner_identity.of_live(key, bundle.manifests, live.objects),
+        request.repository.identity,
         commit.id if commit else "",
         commit.subject if commit else "",
     )
     # a snapshot has no inventory: objects with the label of the owner replace it
     ours = {key for key, body in live.objects.items() if object_owner.labelled(body, stamp.owner)}
-    context = PlanContext(stamp, options, inventory=ours)
-    bundle = prepared_commit.bundle
+    context = PlanContext(stamp, request.options, inventory=ours)
     plan = planner.plan(bundle, live, context)
     changes = targets.with_words(plan.changes, staging.words(bundle, live, context))
     return SnapshotPlan(replace(plan, changes=changes), bundle, live, context)
@@ -193,9 +179,9 @@ def with_stages(plan: Plan, bundle: Bundle, live: Live) -> Plan:
     return replace(plan, changes=tuple(changes))
 
 
-def _evidence(
-    repository: open_repository.RepositoryRef, snapshot: SourceTree, options: ApplyOptions
-) -> owner_identity.Evidence:
+def _evidence(request: PlanRequest) -> owner_identity.Evidence:
+    repository, snapshot = request.repository, request.snapshot
+
     async def contains(commit: CommitId) -> bool:
         from gitops_ds.git import revision
         from gitops_ds.git.object_reader import BranchMovement
@@ -215,7 +201,7 @@ def _evidence(
         contains,
         lambda other: owner_identity.is_elsewhere(other, repository.identity),
         time.time(),
-        adopt=options.adopt,
+        adopt=request.options.adopt,
     )
 
 
@@ -297,24 +283,18 @@ class AppliedCommit(msgspec.Struct, frozen=True):
     live: Live
 
 
-async def apply(
-    repository: open_repository.RepositoryRef,
-    snapshot: SourceTree,
-    target: ApplyTarget,
-    options: ApplyOptions,
-    emit: Emit,
-) -> AppliedCommit:
+async def apply(request: PlanRequest, emit: Emit) -> AppliedCommit:
     """One complete reconciliation with a live cluster. Raises HistoryRewound for a commit older
     than the last one, without approval.
     """
     from gitops_ds.deployer.apply import plan_execution
 
-    async with drafted(repository, snapshot, target, options) as (place, draft):
-        if not target.force_local:
-            await refuse_beside_a_service(place, snapshot)
-        if not options.go_back:
-            await _refuse_going_back(repository, draft)
-        done = await plan_execution.carry_out(place, draft, options, emit, time.time)
+    async with drafted(request) as (place, draft):
+        if not request.target.force_local:
+            await refuse_beside_a_service(place, request.snapshot)
+        if not request.options.go_back:
+            await _refuse_going_back(request.repository, draft)
+        done = await plan_execution.carry_out(place, draft, request.options, emit, time.time)
         return AppliedCommit(draft.plan, done.ended, draft.bundle, draft.applier.live)
 
 

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import click
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
-from gitops_ds import cli, errors
+from gitops_ds import errors
+from tests.cli.commands import invoked
 from tests.plan.world import daemonset
 
 
@@ -30,9 +31,7 @@ def fleet(tmp_path: Path) -> Path:
 
 def check(*arguments: str | Path) -> Result:
     """The check, with its report as JSON."""
-    return CliRunner(env={"GITHUB_ACTIONS": None, "GITHUB_STEP_SUMMARY": None}).invoke(
-        cli.cli, ["check", *map(str, arguments), "-o", "json"], standalone_mode=False
-    )
+    return invoked("check", *arguments, "-o", "json")
 
 
 def reported_files(done: Result) -> set[str]:

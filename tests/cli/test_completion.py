@@ -17,6 +17,7 @@ from gitops_ds import cli
 from gitops_ds.cli import completion
 from gitops_ds.cli.parameters import candidates
 from tests.cli import api_server
+from tests.cli.commands import COMMANDS
 from tests.cli.test_list_options import OBJECTS
 from tests.cluster.test_bad_input import kubeconfig
 
@@ -87,9 +88,7 @@ def test_agents_are_those_of_the_repository(tmp_path: Path) -> None:
 def test_files_and_directories_are_left_to_the_shell() -> None:
     """No option or argument of files is completed with nothing."""
     top = click.Context(cli.cli)
-    for name in cli.COMMANDS:
-        command = cli.cli.get_command(top, name)
-        assert command is not None
+    for name, command in COMMANDS.items():
         context = click.Context(command, parent=top)
         for parameter in command.params:
             if parameter.name in FILES:

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import click
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
-from gitops_ds import cli, errors
+from gitops_ds import errors
+from tests.cli.commands import invoked
 from tests.gitservers import git
 
 AGENT = """\
@@ -60,12 +61,7 @@ LABELS = """\
 
 
 def check(fleet: Path, *arguments: str | Path) -> Result:
-    alone: dict[str, str | None] = dict.fromkeys(
-        ("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY", "CI_PROJECT_URL")
-    )
-    return CliRunner(env=alone).invoke(
-        cli.cli, ["check", str(fleet), *map(str, arguments)], standalone_mode=False
-    )
+    return invoked("check", fleet, *arguments)
 
 
 def holding(fleet: Path, files: dict[str, str]) -> Path:

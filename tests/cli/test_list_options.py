@@ -12,7 +12,7 @@ import click
 import jsonschema
 import pytest
 
-from gitops_ds import cli, simulator
+from gitops_ds import simulator
 from gitops_ds.cli.output import table
 from gitops_ds.commands import events as commands_events
 from gitops_ds.commands import watched_agents
@@ -21,6 +21,7 @@ from gitops_ds.fleet.agents import Agent
 from gitops_ds.model.objects import DAEMONSET, EVENT, NAMESPACE
 from gitops_ds.simulator import virtual_time
 from tests.cli import api_server
+from tests.cli.commands import COMMANDS
 from tests.cluster import program
 from tests.cluster.program import Desk, Ended
 from tests.cluster.test_bad_input import kubeconfig
@@ -291,9 +292,7 @@ def test_a_watch_of_events_shows_each_once() -> None:
 
 @pytest.mark.parametrize("command", ["get", "status", "events", "history"])
 def test_the_short_options_are_those_of_kubectl(command: str) -> None:
-    found = cli.cli.get_command(click.Context(cli.cli), command)
-    assert found is not None
-    names = {name for option in found.params for name in option.opts}
+    names = {name for option in COMMANDS[command].params for name in option.opts}
     assert {"-A", "--all-namespaces", "-n", "-o", "--no-headers"} <= names
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
 from gitops_ds import cli
 from gitops_ds.commands.check import result_cache
@@ -21,6 +21,7 @@ from gitops_ds.redaction.report import ReportSecrets
 from gitops_ds.renderers import disk_cache
 from gitops_ds.report.findings import CheckedObject, Report
 from tests.checks.test_rule_pages import GOOD
+from tests.cli.commands import invoked
 
 AGENT = Key("apps", "DaemonSet", "agents", "agent")
 FINDING = Finding(
@@ -134,16 +135,9 @@ class Desk:
         (self.repository / "7.yaml").write_text(GOOD.replace("cpu: 50m", "cpu: 5O m"))
 
     def check(self, *arguments: str) -> Result:
-        environment = {
-            "HOME": str(self.home),
-            "GITOPS_DS_CACHE_KEY": "known",
-            "GITHUB_ACTIONS": None,
-        }
-        for name in ("GITOPS_DS_CACHE", "XDG_CACHE_HOME", "XDG_STATE_HOME", "GITHUB_STEP_SUMMARY"):
-            environment[name] = None
-        return CliRunner(env=environment).invoke(
-            cli.cli, ["check", str(self.repository), *arguments], standalone_mode=False
-        )
+        unset = dict.fromkeys(("GITOPS_DS_CACHE", "XDG_CACHE_HOME", "XDG_STATE_HOME"))
+        environment = {**unset, "HOME": str(self.home), "GITOPS_DS_CACHE_KEY": "known"}
+        return invoked("check", self.repository, *arguments, **environment)
 
     def output_of(self, *arguments: str) -> tuple[object, str, str]:
         done = self.check(*arguments)

@@ -12,11 +12,9 @@ from functools import cache
 from pathlib import Path, PurePosixPath
 
 import pytest
-from click.testing import CliRunner
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from gitops_ds import cli
 from gitops_ds.checks.engine import check as validation
 from gitops_ds.commands.check import run as check_run
 from gitops_ds.commands.check.model import CheckInput, CheckOptions, CheckResult
@@ -27,6 +25,7 @@ from gitops_ds.render import parsed_objects
 from gitops_ds.yaml import parser
 from tests import profiles
 from tests.checks.test_rule_pages import GOOD
+from tests.cli.commands import invoked
 from tests.plan.world import daemonset
 from tests.render import snapshots
 from tests.truth import bases
@@ -263,17 +262,9 @@ def test_an_entry_under_another_name_is_not_believed(tmp_path: Path) -> None:
 
 
 def run(home: Path, *arguments: str | Path, **more: str) -> tuple[int, object]:
-    environment = {
-        "HOME": str(home),
-        "GITOPS_DS_CACHE": None,
-        "XDG_CACHE_HOME": None,
-        "XDG_STATE_HOME": None,
-        "GITHUB_ACTIONS": None,
-        **more,
-    }
-    done = CliRunner(env=environment).invoke(
-        cli.cli, ["check", *map(str, arguments), "-o", "json"], standalone_mode=False
-    )
+    unset = dict.fromkeys(("GITOPS_DS_CACHE", "XDG_CACHE_HOME", "XDG_STATE_HOME"))
+    environment = {**unset, "HOME": str(home), **more}
+    done = invoked("check", *arguments, "-o", "json", **environment)
     return done.return_value, json.loads(done.stdout)
 
 

@@ -11,13 +11,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from gitops_ds import cli
 from gitops_ds.errors import GitopsError
 from gitops_ds.pipeline import open_repository
 from tests.agent_manifest import agent
 from tests.ci_files.files import ROOT
+from tests.cli.commands import invoked
 from tests.gitservers import git
 
 
@@ -135,12 +134,7 @@ def test_a_clone_runs_nothing_while_a_revision_is_resolved(upstream: Path, tmp_p
 
 def run(home: Path, *words: str, code: int = 0) -> str:
     """What the command prints, or the message of its error."""
-    environment = {
-        "GITOPS_DS_CACHE": str(home / "cache"),
-        "GITHUB_ACTIONS": None,
-        "GITHUB_STEP_SUMMARY": None,
-    }
-    done = CliRunner(env=environment).invoke(cli.cli, words, standalone_mode=False)
+    done = invoked(*words, GITOPS_DS_CACHE=str(home / "cache"))
     if isinstance(done.exception, GitopsError):
         assert done.exception.exit_code == code
         return str(done.exception)

@@ -66,10 +66,6 @@ def test_no_error_is_a_command_to_the_runner_that_reads_it(tmp_path: Path) -> No
     assert not [line for line in done.err.splitlines() if line.startswith("::") or "##[" in line]
 
 
-def test_an_unknown_command_is_wrong_usage() -> None:
-    assert modules_after("aply")[0] == 2
-
-
 @pytest.mark.system
 def test_the_wheel_works_in_an_empty_environment(tmp_path: Path) -> None:
     uv = Path(sys.executable).with_name("uv")
@@ -80,19 +76,10 @@ def test_the_wheel_works_in_an_empty_environment(tmp_path: Path) -> None:
             command, env=environment, cwd=tmp_path, stdout=subprocess.PIPE, text=True, check=True
         ).stdout
 
-    run(
-        uv,
-        "build",
-        "--quiet",
-        "--wheel",
-        "--no-build-isolation",
-        "--python",
-        sys.executable,
-        "-o",
-        tmp_path / "dist",
-        ROOT,
-    )
-    run(uv, "venv", "--quiet", "--python", sys.executable, tmp_path / "venv")
+    python = ("--python", sys.executable)
+    dist = ("-o", tmp_path / "dist")
+    run(uv, "build", "--quiet", "--wheel", "--no-build-isolation", *python, *dist, ROOT)
+    run(uv, "venv", "--quiet", *python, tmp_path / "venv")
     run(uv, "pip", "install", "--quiet", "--require-hashes", "-r", ROOT / "requirements.lock")
     run(uv, "pip", "install", "--quiet", "--no-deps", next((tmp_path / "dist").glob("*.whl")))
     installed = tmp_path / "venv/bin/gitops-ds"

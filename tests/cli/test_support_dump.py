@@ -117,93 +117,42 @@ def remembered(plant: Plants) -> DeployerState:
     )
 
 
-def objects(plant: Plants) -> Iterator[tuple[Resource, Body]]:
-    def meta(name: str, space: str = "gitops-ds", **more: Any) -> dict[str, Any]:
-        return {"namespace": space, "name": name, **more}
+def body_of(
+    resource: Resource, name: str, space: str = "gitops-ds", /, **more: Any
+) -> tuple[Resource, Body]:
+    """An object; `labels` and `annotations` are parts of its metadata."""
+    parts = {one: more.pop(one) for one in ("labels", "annotations") if one in more}
+    head = {"apiVersion": resource.api_version, "kind": resource.kind}
+    return resource, {**head, "metadata": {"namespace": space, "name": name, **parts}, **more}
 
+
+def objects(plant: Plants) -> Iterator[tuple[Resource, Body]]:
     yield DAEMONSET, agent(plant)
-    yield (
-        SECRET,
-        {
-            "apiVersion": "v1",
-            "kind": "Secret",
-            "metadata": meta("sealed", "logging"),
-            "stringData": {"token": plant("sealed")},
-        },
-    )
-    yield (
-        CONFIG_MAP,
-        {
-            "apiVersion": "v1",
-            "kind": "ConfigMap",
-            "metadata": meta("settings"),
-            "data": {"settings.yaml": settings(plant)},
-        },
-    )
-    yield (
-        CONFIG_MAP,
-        {
-            "apiVersion": "v1",
-            "kind": "ConfigMap",
-            "metadata": meta("other"),
-            "data": {"anything": plant("foreign")},
-        },
-    )
+    yield body_of(SECRET, "sealed", "logging", stringData={"token": plant("sealed")})
+    yield body_of(CONFIG_MAP, "settings", data={"settings.yaml": settings(plant)})
+    yield body_of(CONFIG_MAP, "other", data={"anything": plant("foreign")})
     managed = {"app.kubernetes.io/managed-by": "gitops-ds"}
-    status = json.dumps(
-        {"health": "Failed", "message": f"--password {plant('status')} was refused"}
-    )
-    yield (
-        CONFIG_MAP,
-        {
-            "apiVersion": "v1",
-            "kind": "ConfigMap",
-            "metadata": meta("status", labels=managed),
-            "data": {"status.json": status},
-        },
-    )
+    message = f"--password {plant('status')} was refused"
+    status = {"status.json": json.dumps({"health": "Failed", "message": message})}
+    yield body_of(CONFIG_MAP, "status", labels=managed, data=status)
     about = {"apiVersion": "apps/v1", "kind": "DaemonSet", "namespace": "logging", "name": "agent"}
     for number, message in enumerate(
         (f"the program printed {plant.made[0]}", f"https://x:{plant('event')}@h/ can't be pulled")
     ):
-        body = {
-            "apiVersion": "v1",
-            "kind": "Event",
-            "metadata": meta(f"event-{number}", "logging"),
-            "involvedObject": about,
-        }
-        yield (
-            EVENT,
-            {**body, "message": message, "lastTimestamp": f"2026-01-0{number + 1}T00:00:00Z"},
-        )
+        at = {"lastTimestamp": f"2026-01-0{number + 1}T00:00:00Z"}
+        name = f"event-{number}"
+        yield body_of(EVENT, name, "logging", involvedObject=about, message=message, **at)
     spec = {"holderIdentity": "pod-1", "leaseDurationSeconds": 10}
     notes = {"example.com/cookie": plant("cookie")}
-    yield (
-        LEASE,
-        {
-            "apiVersion": LEASE.api_version,
-            "kind": "Lease",
-            "metadata": meta("gitops-ds", annotations=notes),
-            "spec": spec,
-        },
-    )
+    yield body_of(LEASE, "gitops-ds", annotations=notes, spec=spec)
 
 
-def service_pod() -> dict[str, Any]:
+def service_pod() -> tuple[Resource, Body]:
+    ports = [{"name": "http", "containerPort": 8081}]
+    container = {"name": "gitops-ds", "image": "gitops-ds:1", "ports": ports}
     labels = {"app.kubernetes.io/name": "gitops-ds"}
-    containers = [
-        {
-            "name": "gitops-ds",
-            "image": "gitops-ds:1",
-            "ports": [{"name": "http", "containerPort": 8081}],
-        }
-    ]
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"namespace": "gitops-ds", "name": "gitops-ds-0", "labels": labels},
-        "spec": {"containers": containers, "nodeName": "node-0"},
-    }
+    spec = {"containers": [container], "nodeName": "node-0"}
+    return body_of(POD, "gitops-ds-0", labels=labels, spec=spec)
 
 
 def opened(data: bytes) -> dict[str, str]:
@@ -246,9 +195,8 @@ def played(tmp_path: Path, plant: Plants, limits: DumpLimits) -> tuple[dict[str,
                 await client.create(
                     NAMESPACE, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
                 )
-            for resource, body in objects(plant):
+            for resource, body in (*objects(plant), service_pod()):
                 await client.create(resource, body)
-            await client.create(POD, service_pod())
             await state_store.save(client, "gitops-ds", "fleet", remembered(plant))
             wanted = DumpOptions("gitops-ds", str(file), limits)
             dump = await collect.local(wanted)
@@ -453,47 +401,22 @@ def test_without_a_cluster_the_rest_is_written_and_nothing_overwritten(tmp_path:
 def test_on_a_real_cluster_forbidden_requests_are_named(
     tmp_path: Path, control_plane: controlplane.ControlPlane
 ) -> None:
-    control_plane.kubectl("create", "serviceaccount", "dumper")
-    control_plane.kubectl(
-        "create",
-        "clusterrole",
-        "dumper",
-        "--verb=get,list",
-        "--resource=daemonsets.apps,nodes,configmaps",
+    role = ("--verb=get,list", "--resource=daemonsets.apps,nodes,configmaps")
+    control_plane.kubectl("create", "clusterrole", "dumper", *role)
+    restricted = program.account(
+        control_plane, "default", "dumper", "dumper", tmp_path / "kubeconfig"
     )
-    control_plane.kubectl(
-        "create",
-        "clusterrolebinding",
-        "dumper",
-        "--clusterrole=dumper",
-        "--serviceaccount=default:dumper",
-    )
-    config = json.loads(control_plane.kubeconfig.read_text())
-    config["users"][0]["user"] = {
-        "token": control_plane.kubectl("create", "token", "dumper").strip()
-    }
-    restricted = tmp_path / "kubeconfig"
-    restricted.write_text(json.dumps(config))
     few = dumped(tmp_path, "--file", "few.tar.gz", "--kubeconfig", str(restricted), "-o", "json")
     assert few.code == 0, few.err
     report = few.json
     assert {"daemonsets.json", "nodes.json"} <= set(report["parts"])
     assert any(line.startswith("pods: ") and "forbidden" in line for line in report["unread"])
-    all_of_it = dumped(
-        tmp_path,
-        "--file",
-        "all.tar.gz",
-        "--kubeconfig",
-        str(control_plane.kubeconfig),
-        "-o",
-        "json",
-    )
-    assert all_of_it.code == 0, all_of_it.err
-    found = all_of_it.json
-    assert {"pods.json", "leases.json", "events.json", "controllerrevisions.json"} <= set(
-        found["parts"]
-    )
-    assert [line.partition(":")[0] for line in found["unread"]] == ["logs and metrics"]
+    there = ("--kubeconfig", str(control_plane.kubeconfig))
+    whole = dumped(tmp_path, "--file", "all.tar.gz", *there, "-o", "json")
+    assert whole.code == 0, whole.err
+    wanted = {"pods.json", "leases.json", "events.json", "controllerrevisions.json"}
+    assert wanted <= set(whole.json["parts"])
+    assert [line.partition(":")[0] for line in whole.json["unread"]] == ["logs and metrics"]
 
 
 def test_the_versions_are_of_every_library_that_the_program_needs() -> None:

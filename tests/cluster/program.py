@@ -167,6 +167,18 @@ def eventually(look: Callable[[], T], good: Callable[[T], bool], seconds: float 
     return seen
 
 
+def account(plane: controlplane.ControlPlane, space: str, name: str, role: str, file: Path) -> Path:
+    """The kubeconfig of a new ServiceAccount with a ClusterRole on the whole cluster."""
+    plane.kubectl("-n", space, "create", "serviceaccount", name)
+    bound = (f"--clusterrole={role}", f"--serviceaccount={space}:{name}")
+    plane.kubectl("create", "clusterrolebinding", f"{space}-{name}", *bound)
+    config = json.loads(plane.kubeconfig.read_text())
+    token = plane.kubectl("-n", space, "create", "token", name).strip()
+    config["users"][0]["user"] = {"token": token}
+    file.write_text(json.dumps(config))
+    return file
+
+
 def rolled_out(plane: controlplane.ControlPlane, namespace: str, name: str) -> None:
     """Waits by kubectl until a DaemonSet is rolled out."""
     plane.kubectl("-n", namespace, "rollout", "status", f"ds/{name}", "--timeout=90s")

@@ -8,11 +8,10 @@ import json
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from gitops_ds import cli
 from gitops_ds.errors import GitopsError, UsageError
 from tests.agent_manifest import agent
+from tests.cli.commands import invoked
 from tests.gitservers import git
 
 # no server listens there, and the message names the address
@@ -76,12 +75,8 @@ COMMANDS = {
 def asked(command: str, repository: Path, kubeconfig: Path, *more: str) -> GitopsError:
     """Why the command could do nothing."""
     words = [word.format(repository=repository) for word in COMMANDS[command]]
-    environment = {
-        "KUBECONFIG": str(kubeconfig),
-        "GITOPS_DS_CACHE": str(kubeconfig.parent / "cache"),
-        "GITHUB_ACTIONS": None,
-    }
-    done = CliRunner(env=environment).invoke(cli.cli, [*words, *more], standalone_mode=False)
+    cache = str(kubeconfig.parent / "cache")
+    done = invoked(*words, *more, KUBECONFIG=str(kubeconfig), GITOPS_DS_CACHE=cache)
     assert isinstance(done.exception, GitopsError), (done.exception, done.output)
     return done.exception
 

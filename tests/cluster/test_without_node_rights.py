@@ -6,7 +6,6 @@ https://kubernetes.io/docs/reference/access-authn-authz/rbac/#user-facing-roles
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -18,30 +17,12 @@ from tests.plan.world import daemonset
 pytestmark = pytest.mark.controlplane
 
 
-def viewer(plane: controlplane.ControlPlane, space: str, where: Path) -> Path:
-    """The kubeconfig of a ServiceAccount with the ClusterRole view."""
-    plane.kubectl("-n", space, "create", "serviceaccount", "viewer")
-    plane.kubectl(
-        "create",
-        "clusterrolebinding",
-        f"{space}-viewer",
-        "--clusterrole=view",
-        f"--serviceaccount={space}:viewer",
-    )
-    config = json.loads(plane.kubeconfig.read_text())
-    config["users"][0]["user"] = {
-        "token": plane.kubectl("-n", space, "create", "token", "viewer").strip()
-    }
-    where.write_text(json.dumps(config))
-    return where
-
-
 def test_a_viewer_without_a_right_to_nodes_sees_the_plan_and_applies_nothing(
     tmp_path: Path, control_plane: controlplane.ControlPlane
 ) -> None:
     space, plane = "without-node-rights", control_plane
     plane.kubectl("create", "namespace", space)
-    person = viewer(plane, space, tmp_path / "viewer.json")
+    person = program.account(plane, space, "viewer", "view", tmp_path / "viewer.json")
     at = program.desk(tmp_path / "desk", plane.kubeconfig)
     at.commit("An agent", agent=daemonset("agent", "registry.example.com/agent:1", space))
     new = at.run("plan", kubeconfig=person)
@@ -59,18 +40,10 @@ def test_a_viewer_without_a_right_to_nodes_sees_the_plan_and_applies_nothing(
     at.commit("Another image", agent=daemonset("agent", "registry.example.com/agent:2", space))
     denied = at.run("plan", kubeconfig=person)
     assert 'cannot patch resource "daemonsets"' in denied.out, denied
-    plane.kubectl(
-        "-n", space, "create", "role", "dry-run", "--verb=patch", "--resource=daemonsets.apps"
-    )
-    plane.kubectl(
-        "-n",
-        space,
-        "create",
-        "rolebinding",
-        "dry-run",
-        "--role=dry-run",
-        f"--serviceaccount={space}:viewer",
-    )
+    role = ("role", "dry-run", "--verb=patch", "--resource=daemonsets.apps")
+    binding = ("rolebinding", "dry-run", "--role=dry-run", f"--serviceaccount={space}:viewer")
+    for words in (role, binding):
+        plane.kubectl("-n", space, "create", *words)
     shown = program.eventually(
         lambda: at.run("plan", kubeconfig=person), lambda plan: "cannot patch" not in plan.out
     )

@@ -6,15 +6,16 @@ import json
 import subprocess
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
-from gitops_ds import cli
 from gitops_ds.model.objects import CommitId
 from gitops_ds.model.rollouts import cluster_report
 from gitops_ds.model.rollouts.cluster_report import ClusterReport, ClusterState, ProvedCommit
 from tests import signing
+from tests.cli.commands import invoked
 from tests.gitservers import GIT_ENVIRONMENT, Upstream
 
 FILES = {
@@ -44,7 +45,7 @@ def publish(upstream: Upstream, report: ClusterReport, name: str = "", *signing:
 
 
 def get(*words: str) -> Result:
-    result = CliRunner().invoke(cli.cli, ["get", "--all-clusters", *words], standalone_mode=False)
+    result = invoked("get", "--all-clusters", *words)
     assert result.exit_code == 0, result.output
     return result
 
@@ -53,33 +54,27 @@ def reports(upstream: Upstream, now: float) -> tuple[CommitId, CommitId]:
     old = CommitId(upstream.git("rev-parse", "main"))
     new = CommitId(upstream.commit(FILES, "a change"))
     proved = (ProvedCommit(old, now - 9000), ProvedCommit(new, now - 600))
+    common: dict[str, Any] = {"at": now - 300, "newest": new, "agents": 2, "well": 2}
     staging = ClusterReport(
         "staging",
         ClusterState.PROVED,
-        now - 300,
         condition="Synced",
         message="commit is proved",
-        newest=new,
         applied=new,
         since=now - 600,
         proved=proved,
-        agents=2,
-        well=2,
         url="https://staging.example.com/",
+        **common,
     )
-    waits = f"commit {new[:12]} waits for cluster staging: soak of 1h"
     eu1 = ClusterReport(
         "eu-1",
         ClusterState.PROVED,
-        now - 300,
         condition="Waiting",
-        message=waits,
-        newest=new,
+        message=f"commit {new[:12]} waits for cluster staging: soak of 1h",
         applied=old,
         since=now - 9000,
         proved=proved[:1],
-        agents=2,
-        well=2,
+        **common,
     )
     publish(upstream, staging)
     publish(upstream, eu1)
@@ -118,12 +113,8 @@ def test_json_has_every_field(upstream: Upstream) -> None:
     assert staging["url"] == "https://staging.example.com/"
     assert staging["proved"][-1] == {"commit": new, "at": "2025-12-31T23:50:00Z"}
     assert staging["reported"] == "2025-12-31T23:55:00Z"
-    assert (eu1["after"], eu1["soak"], eu1["within"], eu1["wave"]) == (
-        ["staging"],
-        3600.0,
-        86400.0,
-        2,
-    )
+    place = {"after": ["staging"], "soak": 3600.0, "within": 86400.0, "wave": 2}
+    assert place.items() <= eu1.items()
     assert au1["state"] == "Unknown"
     assert au1["message"] == "its report is that of cluster staging"
     assert au1["proved"] == []
@@ -187,22 +178,13 @@ def test_without_an_order_the_clusters_have_no_wave(tmp_path: Path) -> None:
     assert rows[1].split()[:3] == ["au-1", "-", "Unknown"]
 
 
-def test_check_and_plan_show_the_waves(upstream: Upstream, tmp_path: Path) -> None:
-    words = ("check", str(upstream.work), "--no-cache")
-    notes = CliRunner().invoke(cli.cli, [*words], standalone_mode=False).output
+def test_check_and_plan_show_the_waves(upstream: Upstream) -> None:
+    words = ("check", upstream.work, "--no-cache")
     expected = "note: commits reach the clusters in 2 waves: staging; au-1, eu-1"
-    assert expected in notes
-    text = CliRunner().invoke(cli.cli, [*words, "-o", "json"], standalone_mode=False).stdout
-    waves = json.loads(text)["waves"]
-    assert waves["eu-1"] == {
-        "wave": 2,
-        "waves": 2,
-        "after": ["staging"],
-        "soak": 3600.0,
-        "within": 86400.0,
-    }
-    plan = ("plan", str(upstream.work), "--cluster", "eu-1", "--simulate", "3")
-    text = CliRunner().invoke(cli.cli, [*plan], standalone_mode=False).output
-    assert "Cluster: eu-1, wave 2 of 2, after staging (soak 1h)\n" in text
-    text = CliRunner().invoke(cli.cli, [*plan, "-o", "json"], standalone_mode=False).stdout
-    assert json.loads(text)["order"] == waves["eu-1"]
+    assert expected in invoked(*words).output
+    waves = json.loads(invoked(*words, "-o", "json").stdout)["waves"]
+    place = {"wave": 2, "waves": 2, "after": ["staging"], "soak": 3600.0, "within": 86400.0}
+    assert waves["eu-1"] == place
+    plan = ("plan", upstream.work, "--cluster", "eu-1", "--simulate", "3")
+    assert "Cluster: eu-1, wave 2 of 2, after staging (soak 1h)\n" in invoked(*plan).output
+    assert json.loads(invoked(*plan, "-o", "json").stdout)["order"] == place

@@ -27,7 +27,7 @@ POLICY: dict[str, Any] = {
 
 
 def play(
-    script: Callable[[Cluster, str], Awaitable[None]], policy: dict[str, Any] | None = POLICY
+    scene: Callable[[Cluster, str], Awaitable[None]], policy: dict[str, Any] | None = POLICY
 ) -> None:
     """A cluster with a DaemonSet, and the target revision of a commit for it, whose name is
     given.
@@ -50,77 +50,69 @@ def play(
                 annotations = {names.TARGET: name}
                 patch = {"metadata": {"annotations": annotations}}
                 await client.patch(DAEMONSET, "default", "agent", patch)
-            await script(client, name)
+            await scene(client, name)
 
     virtual_time.run(main())
 
 
-def test_an_approval_is_an_annotation_of_the_target_revision() -> None:
-    async def script(cluster: Cluster, name: str) -> None:
-        approved = await rollout_approvals.approve(cluster, StageRequest("ds/agent", "gpu"))
-        assert (approved.stage, approved.target.revision) == ("gpu", name)
-        assert approved.target.commit == "c" * 40
-        body = await cluster.get(CONTROLLER_REVISION, "default", name)
-        revision = revisions.revision_of(body)
-        assert revision is not None
-        (approval,) = rollout_annotations.approvals([revision], approved.target)
-        assert approval.stage == "gpu"
-        again = await rollout_approvals.approve(cluster, StageRequest("agent", "gpu", "default"))
-        assert again.target.uid == approved.target.uid
-
-    play(script)
+async def test_an_approval_is_an_annotation_of_the_target_revision(
+    cluster: Cluster, name: str, /
+) -> None:
+    approved = await rollout_approvals.approve(cluster, StageRequest("ds/agent", "gpu"))
+    assert (approved.stage, approved.target.revision) == ("gpu", name)
+    assert approved.target.commit == "c" * 40
+    body = await cluster.get(CONTROLLER_REVISION, "default", name)
+    revision = revisions.revision_of(body)
+    assert revision is not None
+    (approval,) = rollout_annotations.approvals([revision], approved.target)
+    assert approval.stage == "gpu"
+    again = await rollout_approvals.approve(cluster, StageRequest("agent", "gpu", "default"))
+    assert again.target.uid == approved.target.uid
 
 
 @pytest.mark.parametrize(
-    ("name", "namespace", "stage", "kind", "message"),
+    ("wanted", "kind", "message"),
     [
-        ("ds/other", "", "gpu", errors.NoMatch, "not found"),
-        ("ds/agent", "elsewhere", "gpu", errors.NoMatch, "not found"),
-        ("ds/agent", "", "canary", errors.UsageError, "those that do: gpu"),
-        ("ds/agent", "", "gqu", errors.UsageError, "no stage gqu needs an approval"),
+        (StageRequest("ds/other", "gpu"), errors.NoMatch, "not found"),
+        (StageRequest("ds/agent", "gpu", "elsewhere"), errors.NoMatch, "not found"),
+        (StageRequest("ds/agent", "canary"), errors.UsageError, "those that do: gpu"),
+        (StageRequest("ds/agent", "gqu"), errors.UsageError, "no stage gqu needs an approval"),
     ],
 )
-def test_an_impossible_approval_is_an_error(
-    name: str, namespace: str, stage: str, kind: type[Exception], message: str
+async def test_an_impossible_approval_is_an_error(
+    cluster: Cluster, target: str, /, wanted: StageRequest, kind: type[Exception], message: str
 ) -> None:
-    async def script(cluster: Cluster, _: str) -> None:
-        with pytest.raises(kind, match=message):
-            await rollout_approvals.approve(cluster, StageRequest(name, stage, namespace))
-
-    play(script)
+    with pytest.raises(kind, match=message):
+        await rollout_approvals.approve(cluster, wanted)
 
 
-def test_without_a_rollout_nothing_is_approved() -> None:
-    async def script(cluster: Cluster, name: str) -> None:
-        with pytest.raises(errors.Refused, match="no staged rollout"):
-            await rollout_approvals.approve(cluster, StageRequest("ds/agent", "gpu"))
-        body = await cluster.get(CONTROLLER_REVISION, "default", name)
-        assert names.APPROVE not in body["metadata"]["annotations"]
-
-    play(script, policy=None)
+@pytest.mark.play(policy=None)
+async def test_without_a_rollout_nothing_is_approved(cluster: Cluster, name: str, /) -> None:
+    with pytest.raises(errors.Refused, match="no staged rollout"):
+        await rollout_approvals.approve(cluster, StageRequest("ds/agent", "gpu"))
+    body = await cluster.get(CONTROLLER_REVISION, "default", name)
+    assert names.APPROVE not in body["metadata"]["annotations"]
 
 
-def test_an_approval_names_the_hash_of_its_target_and_another_hash_is_refused() -> None:
-    async def script(cluster: Cluster, name: str) -> None:
-        approved = await rollout_approvals.approve(cluster, StageRequest("ds/agent", "gpu"))
-        hash = approved.target.hash
-        body = await cluster.get(CONTROLLER_REVISION, "default", name)
-        assert body["metadata"]["annotations"][names.APPROVE] == f"gpu={hash}"
-        request = StageRequest("ds/agent", "gpu", hash=hash)
-        assert (await rollout_approvals.approve(cluster, request)).target.hash == hash
-        with pytest.raises(errors.Refused, match="another commit came meanwhile"):
-            await rollout_approvals.approve(cluster, StageRequest("agent", "gpu", hash="5d9f"))
+async def test_an_approval_names_the_hash_of_its_target_and_another_hash_is_refused(
+    cluster: Cluster, name: str, /
+) -> None:
+    approved = await rollout_approvals.approve(cluster, StageRequest("ds/agent", "gpu"))
+    hash = approved.target.hash
+    body = await cluster.get(CONTROLLER_REVISION, "default", name)
+    assert body["metadata"]["annotations"][names.APPROVE] == f"gpu={hash}"
+    request = StageRequest("ds/agent", "gpu", hash=hash)
+    assert (await rollout_approvals.approve(cluster, request)).target.hash == hash
+    with pytest.raises(errors.Refused, match="another commit came meanwhile"):
+        await rollout_approvals.approve(cluster, StageRequest("agent", "gpu", hash="5d9f"))
 
-    play(script)
 
-
-def test_the_annotation_is_refused_if_the_repository_has_approvers() -> None:
-    async def script(cluster: Cluster, name: str) -> None:
-        patch = {"metadata": {"annotations": {names.APPROVERS: "team-gpu"}}}
-        await cluster.patch(CONTROLLER_REVISION, "default", name, patch)
-        request = StageRequest("ds/agent", "gpu")
-        with pytest.raises(errors.Refused, match=r"only the approvers.*team-gpu.*--commit"):
-            await rollout_approvals.approve(cluster, request)
-        assert (await rollout_approvals.waiting(cluster, request)).target.commit == "c" * 40
-
-    play(script)
+async def test_the_annotation_is_refused_if_the_repository_has_approvers(
+    cluster: Cluster, name: str, /
+) -> None:
+    patch = {"metadata": {"annotations": {names.APPROVERS: "team-gpu"}}}
+    await cluster.patch(CONTROLLER_REVISION, "default", name, patch)
+    request = StageRequest("ds/agent", "gpu")
+    with pytest.raises(errors.Refused, match=r"only the approvers.*team-gpu.*--commit"):
+        await rollout_approvals.approve(cluster, request)
+    assert (await rollout_approvals.waiting(cluster, request)).target.commit == "c" * 40

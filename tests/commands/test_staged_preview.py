@@ -8,15 +8,13 @@ from typing import Any
 
 import jsonschema
 import pytest
-from click.testing import CliRunner
 
-from gitops_ds import cli
 from gitops_ds.checks.schema import repository_files
-from tests.commands.test_what_a_change_does import Change, asking, inventory, node
+from tests.cli.commands import invoked
+from tests.commands.test_what_a_change_does import CLUSTER, Change, asking, inventory, node
 from tests.plan.world import daemonset
 
 AGENT, POLICY = "agents/a/daemonset.json", "agents/a/rollout.yaml"
-CLUSTER = "environment: x\nnamespace: logging\n"
 POOLS = """pools:
   general: {match: [{key: pool, in: [general]}], nodes: 8}
   gpu: {match: [{key: pool, in: [gpu]}], nodes: 2}
@@ -121,12 +119,11 @@ def test_a_plan_shows_the_stages_over_the_nodes_of_the_snapshot(
     live = asking("10m", "10Mi")
     live["metadata"] |= {"uid": "u", "generation": 1}
     snapshot = inventory(tmp_path, *nodes(), live)
-    arguments = ["plan", str(change.upstream.path), "--snapshot", snapshot]
-    text = CliRunner().invoke(cli.cli, arguments).stdout
-    assert EXPECTED in text
-    document = json.loads(CliRunner().invoke(cli.cli, [*arguments, "-o", "json"]).stdout)
+    words = ("plan", change.upstream.path, "--snapshot", snapshot)
+    assert EXPECTED in invoked(*words).stdout
+    document = json.loads(invoked(*words, "-o", "json").stdout)
     jsonschema.validate(document, repository_files.schema("plan"))
     (update,) = [one for one in document["changes"] if one["operation"] == "update"]
     assert update["stages"]["stages"][0]["nodes"] == ["node-0", "node-1"]
-    markdown = CliRunner().invoke(cli.cli, [*arguments, "-o", "markdown"]).stdout
+    markdown = invoked(*words, "-o", "markdown").stdout
     assert "canary: 2 nodes: node-0, node-1" in markdown

@@ -24,7 +24,7 @@ from gitops_ds.model.rollouts.rollout_progress import RolloutProgress
 from gitops_ds.model.values import replace
 from gitops_ds.simulator import virtual_time
 from gitops_ds.simulator.faults import SimulatedRequest, failure
-from tests.simulator.setup import KEY, Setup, daemonset, play, set_up
+from tests.simulator.setup import KEY, Setup, daemonset, set_up
 
 OLD, NEW, LATER = (CommitId(letter * 40) for letter in "abc")
 
@@ -57,15 +57,12 @@ async def apply_by(there: Setup, commit: CommitId) -> None:
     )
 
 
-def test_wait_ends_when_every_node_has_an_available_pod_and_prints_each_message_once() -> None:
-    async def scene() -> None:
-        async with set_up(3) as there:
-            there.begin()
-            news = await attend(there)
-            assert news[-1] == "Healthy: 3 of 3 nodes available"
-            assert len(set(news)) == len(news) > 1
-
-    play(scene)
+async def test_a_wait_ends_when_every_node_has_an_available_pod_with_each_message_once() -> None:
+    async with set_up(3) as there:
+        there.begin()
+        news = await attend(there)
+        assert news[-1] == "Healthy: 3 of 3 nodes available"
+        assert len(set(news)) == len(news) > 1
 
 
 async def test_a_template_that_fails_ends_it_at_once_with_the_reason() -> None:
@@ -143,42 +140,34 @@ async def waiting_on_a_late_watch(there: Setup) -> asyncio.Task[agents.Agent]:
     return waiting
 
 
-def test_a_watch_that_lags_never_ends_it_before_the_generation_of_the_commit_is_rolled_out() -> (
+async def test_a_late_watch_ends_no_wait_before_the_generation_of_the_commit_is_rolled_out() -> (
     None
 ):
-    async def scene() -> None:
-        async with set_up(3) as there:
-            waiting = await waiting_on_a_late_watch(there)
-            await there.edit("agent:2")
-            await apply_by(there, NEW)
-            agent = await waiting
-            body = await there.people.get(DAEMONSET, "default", "agent")
-            assert agent.seen.daemonset.generation == body["metadata"]["generation"] == 2
-            assert await there.pods() == {(f"node-{index}", "agent:2"): 1 for index in range(3)}
-
-    play(scene)
+    async with set_up(3) as there:
+        waiting = await waiting_on_a_late_watch(there)
+        await there.edit("agent:2")
+        await apply_by(there, NEW)
+        agent = await waiting
+        body = await there.people.get(DAEMONSET, "default", "agent")
+        assert agent.seen.daemonset.generation == body["metadata"]["generation"] == 2
+        assert await there.pods() == {(f"node-{index}", "agent:2"): 1 for index in range(3)}
 
 
-def test_a_watch_that_lags_never_ends_it_before_a_staged_rollout_which_keeps_the_generation() -> (
+async def test_a_late_watch_ends_no_wait_before_a_staged_rollout_that_keeps_the_generation() -> (
     None
 ):
-    async def scene() -> None:
-        async with set_up(3) as there:
-            waiting = await waiting_on_a_late_watch(there)
-            begin = {names.TARGET: "agent-5d8c9", names.ROLLOUT_POLICY: '{"stages": []}'}
-            await there.people.patch(
-                DAEMONSET, "default", "agent", {"metadata": {"annotations": begin}}
-            )
-            await apply_by(there, NEW)
-            await asyncio.sleep(30)
-            assert not waiting.done()
-            end = dict.fromkeys(begin)
-            await there.people.patch(
-                DAEMONSET, "default", "agent", {"metadata": {"annotations": end}}
-            )
-            assert (await waiting).health.state is HealthState.HEALTHY
-
-    play(scene)
+    async with set_up(3) as there:
+        waiting = await waiting_on_a_late_watch(there)
+        begin = {names.TARGET: "agent-5d8c9", names.ROLLOUT_POLICY: '{"stages": []}'}
+        await there.people.patch(
+            DAEMONSET, "default", "agent", {"metadata": {"annotations": begin}}
+        )
+        await apply_by(there, NEW)
+        await asyncio.sleep(30)
+        assert not waiting.done()
+        end = dict.fromkeys(begin)
+        await there.people.patch(DAEMONSET, "default", "agent", {"metadata": {"annotations": end}})
+        assert (await waiting).health.state is HealthState.HEALTHY
 
 
 def without_pods(request: SimulatedRequest) -> errors.ClusterError | None:
@@ -263,37 +252,36 @@ async def test_a_viewer_without_a_right_to_nodes_waits_by_the_status_of_the_daem
         assert any("nodes" in message for message in messages)
 
 
-def test_a_viewer_without_a_right_to_nodes_waits_for_a_commit_and_follows_the_status() -> None:
-    async def scene() -> None:
-        async with set_up(3) as there:
-            there.begin()
-            await apply_by(there, OLD)
-            viewer, messages = there.cluster.client("viewer", faults=without_nodes), list[str]()
-            awaited = WaitOptions("ds/agent", commit=NEW, seconds=600, clock=virtual_time.clock())
-            shown = list[Agent | str]()
-            fleets = list[tuple[Agent, ...]]()
-            watch = watched_agents.WatchOptions("gitops-ds", virtual_time.clock(), messages.append)
-            following = (
-                asyncio.create_task(wait.follow(viewer, "gitops-ds", awaited, shown.append)),
-                asyncio.create_task(watched_agents.follow(viewer, watch, fleets.append)),
-            )
-            waiting = asyncio.create_task(
-                wait.wait_for_rollout(viewer, "gitops-ds", awaited, messages.append)
-            )
-            await asyncio.sleep(30)
-            assert not waiting.done()
-            assert any("is not applied yet" in message for message in messages)
-            await apply_by(there, NEW)
-            agent = await waiting
-            assert agent.health.state is HealthState.HEALTHY
-            for task in following:
-                assert not task.done()
-                task.cancel()
-            assert len([one for one in shown if isinstance(one, str)]) == 1
-            assert isinstance(shown[-1], Agent)
-            assert [one.key.name for one in fleets[-1]] == ["agent"]
-
-    play(scene)
+async def test_a_viewer_without_a_right_to_nodes_waits_for_a_commit_and_follows_the_status() -> (
+    None
+):
+    async with set_up(3) as there:
+        there.begin()
+        await apply_by(there, OLD)
+        viewer, messages = there.cluster.client("viewer", faults=without_nodes), list[str]()
+        awaited = WaitOptions("ds/agent", commit=NEW, seconds=600, clock=virtual_time.clock())
+        shown = list[Agent | str]()
+        fleets = list[tuple[Agent, ...]]()
+        watch = watched_agents.WatchOptions("gitops-ds", virtual_time.clock(), messages.append)
+        following = (
+            asyncio.create_task(wait.follow(viewer, "gitops-ds", awaited, shown.append)),
+            asyncio.create_task(watched_agents.follow(viewer, watch, fleets.append)),
+        )
+        waiting = asyncio.create_task(
+            wait.wait_for_rollout(viewer, "gitops-ds", awaited, messages.append)
+        )
+        await asyncio.sleep(30)
+        assert not waiting.done()
+        assert any("is not applied yet" in message for message in messages)
+        await apply_by(there, NEW)
+        agent = await waiting
+        assert agent.health.state is HealthState.HEALTHY
+        for task in following:
+            assert not task.done()
+            task.cancel()
+        assert len([one for one in shown if isinstance(one, str)]) == 1
+        assert isinstance(shown[-1], Agent)
+        assert [one.key.name for one in fleets[-1]] == ["agent"]
 
 
 async def test_a_watched_status_follows_by_watches_and_lists_no_pods_again() -> None:
@@ -365,24 +353,23 @@ async def test_an_apply_that_waits_reads_each_daemonset_once_and_then_watches() 
         await waiting
 
 
-def test_an_apply_that_waits_ends_when_a_daemonset_is_deleted_and_names_what_is_missing() -> None:
-    async def scene() -> None:
-        async with set_up(3) as there:
-            with pytest.raises(errors.TimedOut, match=r"not rolled out after 20 seconds: .*agent"):
-                await rollout_waiter.wait_for_rollouts(
-                    there.people, [KEY], 20, RolloutListener(lambda _: None)
-                )
-            waiting = asyncio.create_task(
-                rollout_waiter.wait_for_rollouts(
-                    there.people, [KEY], 120, RolloutListener(lambda _: None)
-                )
+async def test_an_apply_that_waits_ends_when_a_daemonset_is_deleted_and_names_what_is_missing() -> (
+    None
+):
+    async with set_up(3) as there:
+        with pytest.raises(errors.TimedOut, match=r"not rolled out after 20 seconds: .*agent"):
+            await rollout_waiter.wait_for_rollouts(
+                there.people, [KEY], 20, RolloutListener(lambda _: None)
             )
-            await asyncio.sleep(5)
-            await there.people.delete(DAEMONSET, "default", "agent")
-            with pytest.raises(errors.NotFound, match="agent"):
-                await waiting
-
-    play(scene)
+        waiting = asyncio.create_task(
+            rollout_waiter.wait_for_rollouts(
+                there.people, [KEY], 120, RolloutListener(lambda _: None)
+            )
+        )
+        await asyncio.sleep(5)
+        await there.people.delete(DAEMONSET, "default", "agent")
+        with pytest.raises(errors.NotFound, match="agent"):
+            await waiting
 
 
 async def test_an_apply_that_waits_reports_the_nodes_that_are_done() -> None:

@@ -10,11 +10,12 @@ from typing import Any
 
 import jsonschema
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
-from gitops_ds import cli
 from gitops_ds.checks.schema import repository_files
+from gitops_ds.errors import RevisionUnknown
 from tests import gitservers
+from tests.cli.commands import invoked
 from tests.plan.world import config_map, daemonset
 
 POOLS = """
@@ -68,12 +69,8 @@ class Change:
         self.upstream.commit({name: _text(content) for name, content in head.items()})
 
     def check(self, *arguments: str) -> Result:
-        done = CliRunner().invoke(
-            cli.cli,
-            ["check", str(self.upstream.path), "--base", "main", *arguments],
-            env={"GITHUB_ACTIONS": ""},
-        )
-        assert done.exception is None or isinstance(done.exception, SystemExit), done.output
+        done = invoked("check", self.upstream.path, "--base", "main", *arguments)
+        assert done.exception is None, done.output
         return done
 
     def report(self, *arguments: str) -> dict[str, Any]:
@@ -91,6 +88,7 @@ def change(tmp_path: Path) -> Change:
     return Change(tmp_path)
 
 
+CLUSTER = "environment: x\nnamespace: logging\n"
 SETTINGS = {"gitops-ds.yaml": "version: v1\n", "environments/x.yaml": "{}\n"}
 AGENT = "agents/agent/daemonset.yaml"
 
@@ -138,7 +136,7 @@ def test_nodes_that_change_sides_are_named(change: Change, tmp_path: Path) -> No
     assert "note: 3 nodes, from the cluster or its snapshot\n" in text
 
 
-def test_a_rollout_without_progress_reports_the_cause(change: Change, tmp_path: Path) -> None:
+def test_a_rollout_is_simulated_on_the_known_nodes(change: Change, tmp_path: Path) -> None:
     file = inventory(tmp_path, node("node-a"), node("node-b", ready=False))
     slow = {"updateStrategy": {"rollingUpdate": {"maxUnavailable": 1}}}
     sides = [asking("50m", "64Mi", image=f"registry.example.com/agent:{tag}") for tag in (1, 2)]
@@ -153,6 +151,13 @@ def test_a_rollout_without_progress_reports_the_cause(change: Change, tmp_path: 
     (group,) = change.report("--snapshot", file)["changes"]
     assert group["changes"][0]["rehearsal"]["notReady"] == ["node-b"]
     assert group["changes"][0]["rehearsal"]["waiting"] == ["node-a", "node-b"]
+    well = inventory(tmp_path, *(node(f"node-{number}") for number in range(3)))
+    assert (
+        "takes about 105 s in 3 steps, at most 1 node at once without it, if a pod takes 30 s to "
+        "start and 5 s to stop" in change.check("--snapshot", well).stdout
+    )
+    (group,) = change.report("--snapshot", well)["changes"]
+    assert group["changes"][0]["rehearsal"]["steps"] == 3
 
 
 def reading(name: str) -> dict[str, Any]:
@@ -252,7 +257,7 @@ def test_drift_is_shown_next_to_the_change_and_does_not_affect_the_verdict(
     assert "DaemonSet logging/agent" in beside
     assert 'spec.updateStrategy.rollingUpdate.maxUnavailable: "50%" -> "10%"' in beside
     assert "minReadySeconds" not in beside
-    assert result.exit_code == 0
+    assert result.return_value == 0
     report = change.report("--snapshot", file)
     assert [field["live"] for field in report["drift"][0]["objects"][0]["fields"]] == ["50%"]
     assert not [finding for finding in report["findings"] if finding["rule"] == "DS708"]
@@ -263,9 +268,7 @@ def test_drift_is_shown_next_to_the_change_and_does_not_affect_the_verdict(
 
 
 def test_an_inventory_can_be_that_of_one_cluster(change: Change, tmp_path: Path) -> None:
-    clusters = {
-        f"clusters/{name}.yaml": "environment: x\nnamespace: logging\n" for name in ("eu", "us")
-    }
+    clusters = dict.fromkeys(("clusters/eu.yaml", "clusters/us.yaml"), CLUSTER)
     change.of(
         {**SETTINGS, **clusters, AGENT: asking("50m", "64Mi")}, {AGENT: asking("60m", "64Mi")}
     )
@@ -306,3 +309,45 @@ def test_agents_that_request_what_no_pool_declares_are_named(change: Change) -> 
     )
     assert "DS604" not in text
     assert "loses" not in text
+
+
+def test_later_commits_of_the_base_are_not_part_of_the_change(change: Change) -> None:
+    change.of({"a.json": asking("50m", "64Mi")}, {"a.json": asking("60m", "64Mi")})
+    change.upstream.git("checkout", "--quiet", "main")
+    change.upstream.commit({"other.json": json.dumps(daemonset("other"))})
+    change.upstream.git("checkout", "--quiet", "change")
+    (group,) = change.report()["changes"]
+    (one,) = group["changes"]
+    assert (one["operation"], one["object"]["name"]) == ("update", "agent")
+    assert one["rollout"] == {"from": 1, "to": 2, "knownAs": None, "restarts": []}
+
+
+def test_a_change_without_effect_has_no_changes(change: Change) -> None:
+    change.of({"a.json": asking("50m", "64Mi")}, {"README.md": "words"})
+    assert change.report()["changes"] == []
+
+
+def test_rules_evaluate_the_change(change: Change) -> None:
+    head = asking("50m", "64Mi")
+    labels = head["spec"]["template"]["metadata"]["labels"] = {"app": "else"}
+    head["spec"]["selector"]["matchLabels"] = labels
+    change.of({"a.json": asking("50m", "64Mi")}, {"a.json": head})
+    errors = [one for one in change.report()["findings"] if one["severity"] == "error"]
+    assert [one["rule"] for one in errors] == ["DS103"]
+    assert invoked("check", change.upstream.path).return_value == 0
+
+
+def test_a_base_that_does_not_exist_is_reported(change: Change) -> None:
+    change.upstream.commit({"a.json": json.dumps(daemonset())})
+    error = invoked("check", change.upstream.path, "--base", "nowhere").exception
+    assert isinstance(error, RevisionUnknown)
+    assert "nowhere" in str(error)
+
+
+def test_clusters_with_the_same_change_are_reported_together(change: Change) -> None:
+    clusters = dict.fromkeys(("clusters/a.yaml", "clusters/b.yaml"), CLUSTER)
+    change.of(
+        {**SETTINGS, **clusters, AGENT: asking("50m", "64Mi")}, {AGENT: asking("60m", "64Mi")}
+    )
+    assert [group["clusters"] for group in change.report()["changes"]] == [["a", "b"]]
+    assert [group["clusters"] for group in change.report("--cluster", "b")["changes"]] == [["b"]]

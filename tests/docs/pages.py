@@ -21,9 +21,11 @@ What a page may hold, and what becomes of it:
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+import shlex
+import subprocess
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from gitops_ds.model.values import replace
 
@@ -174,3 +176,43 @@ def missing(expected: str, output: str) -> str:
         if not any(wanted.fullmatch(line.strip()) for line in left):
             return line
     return ""
+
+
+_MARK = "@@ block"
+
+
+def follow(
+    section: Section, directory: Path, environment: Mapping[str, str], language: str = "sh"
+) -> None:
+    """Runs the blocks of that language in one shell, writes the files of a section, and compares
+    the output with its text blocks.
+    """
+    steps = ["set -euo pipefail"]
+    for number, block in enumerate(section.blocks):
+        if block.language == language:
+            steps += [f"echo; echo '{_MARK} {number}'", block.text]
+        elif block.file:
+            folder = shlex.quote(str(PurePosixPath(block.file).parent))
+            steps.append(f"mkdir -p {folder}\ncat > {shlex.quote(block.file)} <<'END-OF-FILE'")
+            steps.append(f"{block.text}END-OF-FILE")
+    done = subprocess.run(
+        ["bash", "-c", "\n".join(steps)],
+        cwd=directory,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert done.returncode == 0, f"{section} ended with {done.returncode}:\n{done.stdout}"
+    parts = (part.partition("\n") for part in done.stdout.split(f"{_MARK} ")[1:])
+    printed = {int(number): text for number, _, text in parts}
+    last: str | None = None
+    for number, block in enumerate(section.blocks):
+        if block.language == language:
+            last = printed[number]
+        elif block.language == "text" and last is not None:
+            line = missing(block.text, last)
+            where = f"{name(block.page)}:{block.line}"
+            assert not line, f"{where}: not printed: {line!r}; but:\n{last}"

@@ -9,31 +9,23 @@ from pathlib import Path
 import click
 import pytest
 
-from gitops_ds import cli
 from gitops_ds.model import names
 from gitops_ds.settings import service
+from tests.cli.commands import COMMANDS, OPTIONS
 from tests.docs import pages
 from tests.docs.pages import ROOT
 
 REFERENCE = ROOT / "docs/reference"
 
 
-def commands() -> Iterator[tuple[str, click.Command]]:
-    context = click.Context(cli.cli)
-    for name in cli.cli.list_commands(context):
-        command = cli.cli.get_command(context, name)
-        assert command is not None
-        yield name, command
+def variables(option: click.Option) -> list[str]:
+    return [option.envvar] if isinstance(option.envvar, str) else list(option.envvar or ())
 
 
-@pytest.mark.parametrize("name", list(cli.COMMANDS))
-def test_every_option_has_its_variable(name: str) -> None:
-    for parameter in dict(commands())[name].params:
-        if isinstance(parameter, click.Option):
-            long = next(word for word in parameter.opts if word.startswith("--"))
-            first = [parameter.envvar] if isinstance(parameter.envvar, str) else parameter.envvar
-            assert first is not None
-            assert first[0] == "GITOPS_DS_" + long[2:].upper().replace("-", "_")
+@pytest.mark.parametrize(("name", "option"), OPTIONS, ids=lambda one: getattr(one, "name", one))
+def test_every_option_has_its_variable(name: str, option: click.Option) -> None:
+    long = next(word for word in option.opts if word.startswith("--"))
+    assert variables(option)[0] == "GITOPS_DS_" + long[2:].upper().replace("-", "_"), name
 
 
 def named() -> Iterator[tuple[str, str]]:
@@ -49,13 +41,12 @@ def named() -> Iterator[tuple[str, str]]:
 
 
 def test_every_command_and_option_that_is_named_exists() -> None:
-    known = dict(commands())
     count = 0
     for page, line in named():
         name, *words = line.split()
-        assert name in known, f"{page}: gitops-ds {line}"
+        assert name in COMMANDS, f"{page}: gitops-ds {line}"
         count += 1
-        options = {word for p in known[name].params for word in (*p.opts, *p.secondary_opts)}
+        options = {word for p in COMMANDS[name].params for word in (*p.opts, *p.secondary_opts)}
         used = [word.partition("=")[0] for word in words if re.match("--?[a-zA-Z]", word)]
         unknown = {word for word in used if word not in options | {"--help", "-h", "-vv"}}
         assert not unknown, f"{page}: gitops-ds {line}: {unknown}"
@@ -63,12 +54,7 @@ def test_every_command_and_option_that_is_named_exists() -> None:
 
 
 def test_every_variable_that_is_named_is_read() -> None:
-    of_options = {
-        name
-        for _, command in commands()
-        for option in command.params
-        for name in ([option.envvar] if isinstance(option.envvar, str) else option.envvar or ())
-    }
+    of_options = {name for _, option in OPTIONS for name in variables(option)}
     source = "\n".join(path.read_text("utf-8") for path in (ROOT / "gitops_ds").rglob("*.py"))
     for page in pages.PAGES:
         for name in set(re.findall(r"GITOPS_DS_[A-Z_]*[A-Z]", page.read_text("utf-8"))):

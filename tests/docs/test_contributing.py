@@ -1,5 +1,5 @@
-"""CONTRIBUTING.md, docs/development.md and docs/architecture.md name every directory, and no path
-that does not exist; a change of the first page needs at most four files.
+"""CONTRIBUTING.md and docs/development.md name every directory of tests, and no path that does not
+exist; a change of the first page needs at most four files.
 """
 
 from __future__ import annotations
@@ -10,9 +10,8 @@ import pytest
 
 from tests.docs.pages import ROOT
 
-CONTRIBUTING, DEVELOPMENT, ARCHITECTURE = (
-    (ROOT / name).read_text("utf-8")
-    for name in ("CONTRIBUTING.md", "docs/development.md", "docs/architecture.md")
+CONTRIBUTING, DEVELOPMENT = (
+    (ROOT / name).read_text("utf-8") for name in ("CONTRIBUTING.md", "docs/development.md")
 )
 PATH = re.compile(r"`((?:gitops_ds|tests|scripts|docs|schemas|deploy|benchmarks)/[\w./-]*)`")
 CHANGES = [
@@ -24,19 +23,11 @@ CHANGES = [
 ]
 
 
-def directories(top: str) -> list[str]:
-    return sorted(path.parent.name for path in (ROOT / top).glob("*/__init__.py"))
-
-
-@pytest.mark.parametrize("directory", directories("tests"))
+@pytest.mark.parametrize(
+    "directory", sorted(path.parent.name for path in (ROOT / "tests").glob("*/__init__.py"))
+)
 def test_every_directory_of_tests_has_a_row(directory: str) -> None:
     assert re.search(rf"^\|.*`tests/{directory}/`.*\|$", DEVELOPMENT, re.MULTILINE)
-
-
-@pytest.mark.parametrize("package", directories("gitops_ds"))
-def test_every_package_is_in_the_picture_of_layers(package: str) -> None:
-    picture = ARCHITECTURE.partition("\n## Layers\n")[2].split("```")[1]
-    assert re.search(rf"\b{package}\b", picture)
 
 
 @pytest.mark.parametrize("path", sorted({*PATH.findall(CONTRIBUTING), *PATH.findall(DEVELOPMENT)}))

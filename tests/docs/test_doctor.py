@@ -13,6 +13,7 @@ from gitops_ds.commands.doctor import checks as doctor_checks
 from gitops_ds.commands.doctor.result import CheckVerdict
 from gitops_ds.model.objects import Key
 from tests import controlplane
+from tests.cluster import program
 from tests.docs.conftest import Run
 
 
@@ -185,14 +186,8 @@ def test_the_required_rights_are_in_the_namespaces_of_the_objects() -> None:
 def test_all_is_well_on_a_real_cluster(
     run: Run, tmp_path: Path, control_plane: controlplane.ControlPlane
 ) -> None:
-    done = run(
-        "gitops-ds",
-        "doctor",
-        "-o",
-        "json",
-        cwd=repository(run, tmp_path),
-        KUBECONFIG=str(control_plane.kubeconfig),
-    )
+    there = {"KUBECONFIG": str(control_plane.kubeconfig)}
+    done = run("gitops-ds", "doctor", "-o", "json", cwd=repository(run, tmp_path), **there)
     assert done.returncode == 0, done.stdout
     found = checks(done.stdout)
     assert found["cluster"]["message"].startswith(f"Kubernetes v{kubernetes_versions.NEWEST}")
@@ -206,26 +201,9 @@ def test_missing_rights_are_named(
     run: Run, tmp_path: Path, control_plane: controlplane.ControlPlane
 ) -> None:
     name = f"reader-{tmp_path.name.lower().replace('_', '-')}"
-    control_plane.kubectl("create", "serviceaccount", name)
-    control_plane.kubectl(
-        "create",
-        "clusterrolebinding",
-        name,
-        "--clusterrole=view",
-        f"--serviceaccount=default:{name}",
-    )
-    config = json.loads(control_plane.kubeconfig.read_text())
-    config["users"][0]["user"] = {"token": control_plane.kubectl("create", "token", name).strip()}
-    restricted = tmp_path / "kubeconfig"
-    restricted.write_text(json.dumps(config))
-    done = run(
-        "gitops-ds",
-        "doctor",
-        "-o",
-        "json",
-        cwd=repository(run, tmp_path),
-        KUBECONFIG=str(restricted),
-    )
+    restricted = program.account(control_plane, "default", name, "view", tmp_path / "kubeconfig")
+    words = ("gitops-ds", "doctor", "-o", "json")
+    done = run(*words, cwd=repository(run, tmp_path), KUBECONFIG=str(restricted))
     assert done.returncode == 1
     found = checks(done.stdout)
     assert "patch daemonsets.apps in node-agents" in found["rights to apply"]["message"]

@@ -22,11 +22,10 @@ from gitops_ds.model.values import replace
 from tests import controlplane, definitions, renderers
 from tests.cluster.program import eventually
 from tests.docs import pages
-from tests.docs.pages import ROOT, Block, Section
+from tests.docs.pages import ROOT, Section
 
 pytestmark = [pytest.mark.slow, pytest.mark.controlplane, pytest.mark.renderers]
 
-MARK = "@@ block"
 OWNER = "gitops-ds.io/owner"
 AGENT: dict[str, Any] = {
     "apiVersion": "apps/v1",
@@ -90,34 +89,8 @@ class Move:
         return {**body, "metadata": merged}
 
     def follow(self, section: Section) -> None:
-        """Runs the `console` blocks of a section in one shell, writes its files, and compares the
-        output with its `text` blocks.
-        """
-        steps = ["set -euo pipefail"]
-        for number, block in enumerate(section.blocks):
-            if block.language == "console":
-                steps += [f"echo; echo '{MARK} {number}'", block.text]
-            elif block.file:
-                steps.append(f"cat > {block.file} <<'END-OF-FILE'\n{block.text}END-OF-FILE")
-        done = subprocess.run(
-            ["bash", "-c", "\n".join(steps)],
-            cwd=self.directory,
-            env=self.environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            check=False,
-            timeout=300,
-        )
-        assert done.returncode == 0, f"{section} ended with {done.returncode}:\n{done.stdout}"
-        printed = _by_block(done.stdout)
-        before: Block | None = None
-        for number, block in enumerate(section.blocks):
-            if block.language == "console":
-                before, output = block, printed[number]
-            elif block.language == "text" and before is not None:
-                line = pages.missing(block.text, output)
-                assert not line, f"{section}:{block.line}: not printed: {line!r}; but:\n{output}"
+        """Follows the commands of a section in the user's directory."""
+        pages.follow(section, self.directory, self.environment, "console")
 
     def rolled_out(self) -> None:
         words = ("rollout", "status", f"ds/{self.name}", "--timeout=90s")
@@ -163,11 +136,6 @@ class Move:
             "annotations", {}
         )
         assert self.running == before
-
-
-def _by_block(output: str) -> dict[int, str]:
-    parts = (part.partition("\n") for part in output.split(f"{MARK} ")[1:])
-    return {int(number): text for number, _, text in parts}
 
 
 def section_of(page: str, title: str) -> Section:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
-import subprocess
 from collections.abc import Mapping
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 import pytest
 
@@ -17,51 +15,11 @@ from tests.docs.conftest import Run
 from tests.docs.pages import ROOT, Block, Section
 
 SECTIONS = list(pages.chains(s for page in pages.PAGES for s in pages.sections(page)))
-MARK = "@@ block"
-
-
-def script(section: Section) -> str:
-    """The section as one shell script: a line before each block separates them in the output."""
-    steps = ["set -euo pipefail"]
-    for number, block in enumerate(section.blocks):
-        if block.language == "sh":
-            steps += [f"echo '{MARK} {number}'", block.text]
-        elif block.file:
-            steps.append(
-                f"mkdir -p {shlex.quote(str(PurePosixPath(block.file).parent))}\ncat > "
-                f"{shlex.quote(block.file)} <<'END-OF-FILE'"
-            )
-            steps.append(f"{block.text}END-OF-FILE")
-    return "\n".join(steps) + "\n"
 
 
 def play(section: Section, desk: Path, environment: Mapping[str, str]) -> None:
     desk.mkdir()
-    done = subprocess.run(
-        ["bash", "-c", script(section)],
-        cwd=desk,
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-        timeout=300,
-    )
-    assert done.returncode == 0, f"{section} ended with {done.returncode}:\n{done.stdout}"
-    printed = {
-        int(part.partition("\n")[0]): part.partition("\n")[2]
-        for part in done.stdout.split(f"{MARK} ")[1:]
-    }
-    last = -1
-    for number, block in enumerate(section.blocks):
-        if block.language == "sh":
-            last = number
-        elif block.language == "text" and last >= 0:
-            line = pages.missing(block.text, printed[last])
-            assert not line, (
-                f"{pages.name(block.page)}:{block.line}: not printed: {line!r}; but:\n"
-                f"{printed[last]}"
-            )
+    pages.follow(section, desk, environment)
 
 
 @pytest.mark.slow

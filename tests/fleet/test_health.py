@@ -12,16 +12,16 @@ from typing import Any
 import pytest
 
 from gitops_ds import errors, simulator
-from gitops_ds.fleet.tracker import StatusTracker
 from gitops_ds.model import names
 from gitops_ds.model.cluster import PatchType
 from gitops_ds.model.decision import Powers
 from gitops_ds.model.health import Blame, Health, HealthState
 from gitops_ds.model.live import Taint
 from gitops_ds.model.objects import DAEMONSET, NODE, POD
-from gitops_ds.simulator import Behaviour, NodeSpec, Trouble, virtual_time
+from gitops_ds.simulator import Behaviour, NodeSpec, Trouble
 from gitops_ds.simulator import faults as simulator_faults
 from tests.daemonset import world
+from tests.fleet.tracked import tracked
 from tests.simulator.setup import Setup, daemonset, named, set_up
 
 DEADLINE = 60.0
@@ -249,19 +249,15 @@ async def test_a_fault_has_its_class_within_15_seconds_and_keeps_it(fault: Fault
     behaviour = Behaviour(pull=fault.pull, faults=tuple(fault.bad))
     async with set_up(fault.nodes, daemonset(**fault.spec), behaviour) as there:
         controller = there.begin(client=there.cluster.client(faults=fault.faults))
-        await controller.synced.wait()
-        tracker = StatusTracker(controller, dict, virtual_time.clock(), deadline=DEADLINE)
-        there.subscribers.append(tracker.handle)
-        running = asyncio.create_task(tracker.run())
-        if fault.inject is not nothing:
-            await asyncio.sleep(100)
-        await fault.inject(there)
-        await asyncio.sleep(fault.notice + NOTICED)
-        _is_right(fault, tracker.agents()[0].health)
-        for _ in range(AFTERWARDS):
-            await asyncio.sleep(1)
-            _never_wrong(fault, tracker.agents()[0].health)
-        running.cancel()
+        async with tracked(there, controller, deadline=DEADLINE) as tracker:
+            if fault.inject is not nothing:
+                await asyncio.sleep(100)
+            await fault.inject(there)
+            await asyncio.sleep(fault.notice + NOTICED)
+            _is_right(fault, tracker.agents()[0].health)
+            for _ in range(AFTERWARDS):
+                await asyncio.sleep(1)
+                _never_wrong(fault, tracker.agents()[0].health)
 
 
 def _is_right(fault: Fault, judged: Health) -> None:
@@ -283,53 +279,36 @@ def _never_wrong(fault: Fault, judged: Health) -> None:
 async def test_a_refusal_beyond_the_deadline_fails_and_a_new_commit_restarts_the_deadline() -> None:
     async with set_up(3) as there:
         controller = there.begin(client=there.cluster.client(faults=refusing(QUOTA)))
-        await controller.synced.wait()
-        tracker = StatusTracker(controller, dict, virtual_time.clock(), deadline=DEADLINE)
-        there.subscribers.append(tracker.handle)
-        running = asyncio.create_task(tracker.run())
-        states = []
-        for wait in (50, 15):
-            await asyncio.sleep(wait)
-            states.append(tracker.agents()[0].health)
-        assert [judged.state for judged in states] == [D, F]
-        assert all("exceeded quota" in judged.message for judged in states)
-        commit = {"metadata": {"annotations": {names.COMMIT: "b" * 40}}}
-        await there.people.patch(DAEMONSET, "default", "agent", commit)
-        await asyncio.sleep(50)
-        states.append(tracker.agents()[0].health)
-        await asyncio.sleep(15)
-        states.append(tracker.agents()[0].health)
-        assert [judged.state for judged in states] == [D, F, D, F]
-        running.cancel()
+        async with tracked(there, controller, deadline=DEADLINE) as tracker:
+            commit = {"metadata": {"annotations": {names.COMMIT: "b" * 40}}}
+            for _ in range(2):
+                for wait, state in ((50, D), (15, F)):
+                    await asyncio.sleep(wait)
+                    judged = tracker.agents()[0].health
+                    assert judged.state is state
+                    assert "exceeded quota" in judged.message
+                await there.people.patch(DAEMONSET, "default", "agent", commit)
 
 
 async def test_a_rollout_behind_a_dead_node_is_held_up_by_it_and_has_not_failed() -> None:
-    async with set_up(4, daemonset(updateStrategy=world.rolling(1))) as there:
-        controller = there.begin()
-        await controller.synced.wait()
-        tracker = StatusTracker(controller, dict, virtual_time.clock(), deadline=DEADLINE)
-        running = asyncio.create_task(tracker.run())
+    body = daemonset(updateStrategy=world.rolling(1))
+    async with set_up(4, body) as there, tracked(there, deadline=DEADLINE) as tracker:
         await asyncio.sleep(30)
         there.cluster.unready_node("node-0")
         await there.edit("agent:2")
         for _ in range(600):
             await asyncio.sleep(1)
             assert tracker.agents()[0].health.state is not F, tracker.agents()[0].health
-        running.cancel()
 
 
 async def test_without_a_controller_a_change_has_failed_after_the_deadline() -> None:
-    async with set_up(2) as there:
-        controller = there.begin(Powers.PACE)
-        await controller.synced.wait()
-        tracker = StatusTracker(controller, dict, virtual_time.clock(), deadline=DEADLINE)
-        running = asyncio.create_task(tracker.run())
+    async with (
+        set_up(2) as there,
+        tracked(there, there.begin(Powers.PACE), deadline=DEADLINE) as tracker,
+    ):
         await asyncio.sleep(DEADLINE - 5)
         assert tracker.agents()[0].health.state is P
         await asyncio.sleep(10)
         judged = tracker.agents()[0].health
-        assert (judged.state, judged.message) == (
-            F,
-            "no controller has observed generation 1 yet, for 60 s",
-        )
-        running.cancel()
+        message = "no controller has observed generation 1 yet, for 60 s"
+        assert (judged.state, judged.message) == (F, message)

@@ -19,7 +19,8 @@ from gitops_ds.model.cluster import PatchType
 from gitops_ds.model.events.agents import CoverageLost, summarize_losses
 from gitops_ds.model.health import LossCause
 from gitops_ds.model.objects import DAEMONSET, NODE, POD
-from gitops_ds.simulator import NodeSpec, faults, virtual_time
+from gitops_ds.simulator import NodeSpec, faults
+from tests.fleet.tracked import tracked
 from tests.simulator.setup import KEY, Setup, daemonset, set_up
 
 POOL = "cloud.google.com/gke-nodepool"
@@ -63,13 +64,9 @@ async def watched(nodes: list[NodeSpec] = NODES) -> AsyncIterator[Watched]:
         ours(updateStrategy={"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "100%"}}),
     ) as there:
         controller = there.begin(client=there.cluster.client(faults=refuse))
-        await controller.synced.wait()
-        tracker = StatusTracker(controller, dict, virtual_time.clock(), there.records.append)
-        there.subscribers.append(tracker.handle)
-        running = asyncio.create_task(tracker.run())
-        await asyncio.sleep(60)
-        yield Watched(there, tracker, quota)
-        running.cancel()
+        async with tracked(there, controller, emit=there.records.append) as tracker:
+            await asyncio.sleep(60)
+            yield Watched(there, tracker, quota)
 
 
 def label(there: Setup, node: int, **labels: str | None) -> Awaitable[object]:

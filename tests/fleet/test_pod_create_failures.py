@@ -5,6 +5,8 @@ only while nodes wait.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -14,11 +16,12 @@ from gitops_ds.apimachinery import timestamps
 from gitops_ds.fleet import agent_healths, agents, reporter
 from gitops_ds.fleet.reporter import PodCreateFailureWatcher
 from gitops_ds.fleet.tracker import StatusTracker
-from gitops_ds.model.cluster import Cluster, Listing, Selection
+from gitops_ds.model.cluster import Listing, Selection
 from gitops_ds.model.decision import Powers
 from gitops_ds.model.health import Blame, HealthState
 from gitops_ds.model.objects import DAEMONSET, EVENT, Body, Resource
 from gitops_ds.simulator import virtual_time
+from tests.fleet.tracked import tracked
 from tests.simulator.setup import Setup, set_up
 
 REFUSED = (
@@ -67,74 +70,61 @@ async def refuse(there: Setup, number: int, uid: str) -> None:
     await there.people.create(EVENT, {**body, **fields, "message": REFUSED.format(number)})
 
 
-async def begun(
-    there: Setup, requests: EventRequests
-) -> tuple[StatusTracker, list[asyncio.Task[None]], str]:
-    """The tracker under powers without pods, the failures, and the UID of the DaemonSet."""
-    controller = there.begin(Powers.OBSERVE)
-    await controller.synced.wait()
-    tracker = StatusTracker(controller, dict, virtual_time.clock())
-    cluster: Any = requests
-    looking: Cluster = cluster
-    body = await there.people.get(DAEMONSET, "default", "agent")
-    taken_up = {"status": {"observedGeneration": body["metadata"]["generation"]}}
-    await there.people.patch(DAEMONSET, "default", "agent", taken_up, subresource="status")
-    running = [
-        asyncio.create_task(one.run())
-        for one in (tracker, PodCreateFailureWatcher(looking, tracker, virtual_time.clock()))
-    ]
-    return tracker, running, str(body["metadata"]["uid"])
-
-
-async def ended(running: list[asyncio.Task[None]]) -> None:
-    for task in running:
-        task.cancel()
-    await asyncio.gather(*running, return_exceptions=True)
+@contextlib.asynccontextmanager
+async def begun(there: Setup, requests: EventRequests) -> AsyncIterator[tuple[StatusTracker, str]]:
+    """The tracker under powers without pods, which gets the failures; the UID of the DaemonSet."""
+    async with tracked(there, there.begin(Powers.OBSERVE)) as tracker:
+        cluster: Any = requests
+        body = await there.people.get(DAEMONSET, "default", "agent")
+        taken_up = {"status": {"observedGeneration": body["metadata"]["generation"]}}
+        await there.people.patch(DAEMONSET, "default", "agent", taken_up, subresource="status")
+        watcher = PodCreateFailureWatcher(cluster, tracker, virtual_time.clock())
+        running = asyncio.create_task(watcher.run())
+        yield tracker, str(body["metadata"]["uid"])
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
 
 
 async def test_a_quota_is_the_clusters_doing_until_the_event_is_old() -> None:
     async with set_up(2) as there:
         requests = EventRequests(there)
-        tracker, running, uid = await begun(there, requests)
-        await asyncio.sleep(30)
-        assert tracker.agents()[0].health.state is HealthState.PROGRESSING
-        for number in range(2):
-            await refuse(there, number, uid)
-        await asyncio.sleep(2 * reporter.REFUSALS_EVERY + 2)
-        (agent,) = tracker.agents()
-        assert agent.health.state is HealthState.DEGRADED
-        assert {(node.reason, node.blame) for node in agent.health.nodes} == {
-            ("Refused", Blame.CLUSTER)
-        }
-        assert (
-            agent.health.nodes[0].message
-            == "pods are forbidden: exceeded quota: none, requested: pods=1, used: pods=0, "
-            "limited: pods=0"
-        )
-        assert agent.health.tally.refused == 2
-        await asyncio.sleep(agent_healths.STILL + 2 * reporter.REFUSALS_EVERY)
-        assert tracker.agents()[0].health.tally.refused == 0
-        await ended(running)
+        async with begun(there, requests) as (tracker, uid):
+            await asyncio.sleep(30)
+            assert tracker.agents()[0].health.state is HealthState.PROGRESSING
+            for number in range(2):
+                await refuse(there, number, uid)
+            await asyncio.sleep(2 * reporter.REFUSALS_EVERY + 2)
+            (agent,) = tracker.agents()
+            assert agent.health.state is HealthState.DEGRADED
+            assert {(node.reason, node.blame) for node in agent.health.nodes} == {
+                ("Refused", Blame.CLUSTER)
+            }
+            assert (
+                agent.health.nodes[0].message
+                == "pods are forbidden: exceeded quota: none, requested: pods=1, used: pods=0, "
+                "limited: pods=0"
+            )
+            assert agent.health.tally.refused == 2
+            await asyncio.sleep(agent_healths.STILL + 2 * reporter.REFUSALS_EVERY)
+            assert tracker.agents()[0].health.tally.refused == 0
 
 
 async def test_events_are_not_listed_while_no_node_waits() -> None:
     async with set_up(0) as there:
         requests = EventRequests(there)
-        _, running, _ = await begun(there, requests)
-        await asyncio.sleep(3600)
-        assert (requests.listed, requests.reviewed) == (0, 0)
-        await ended(running)
+        async with begun(there, requests):
+            await asyncio.sleep(3600)
+            assert (requests.listed, requests.reviewed) == (0, 0)
 
 
 async def test_without_the_right_to_list_events_one_review_is_sent_and_no_list() -> None:
     async with set_up(1) as there:
         requests = EventRequests(there, may=False)
-        tracker, running, uid = await begun(there, requests)
-        await refuse(there, 1, uid)
-        await asyncio.sleep(3600)
-        assert (requests.listed, requests.reviewed) == (0, 1)
-        assert tracker.agents()[0].health.tally.refused == 0
-        await ended(running)
+        async with begun(there, requests) as (tracker, uid):
+            await refuse(there, 1, uid)
+            await asyncio.sleep(3600)
+            assert (requests.listed, requests.reviewed) == (0, 1)
+            assert tracker.agents()[0].health.tally.refused == 0
 
 
 async def test_a_failing_api_server_is_retried() -> None:
@@ -145,12 +135,10 @@ async def test_a_failing_api_server_is_retried() -> None:
                 raise errors.ServerFault("away", 503)
             return await super().list(resource, which)
 
-    async with set_up(1) as there:
-        tracker, running, uid = await begun(there, Failing(there))
+    async with set_up(1) as there, begun(there, Failing(there)) as (tracker, uid):
         await refuse(there, 1, uid)
         await asyncio.sleep(6 * reporter.REFUSALS_EVERY)
         assert tracker.agents()[0].health.tally.refused == 1
-        await ended(running)
 
 
 @pytest.mark.parametrize(
@@ -183,8 +171,7 @@ def test_the_cause_in_an_event(event: dict[str, Any], words: str) -> None:
 
 
 async def test_the_command_line_agrees_with_the_service() -> None:
-    async with set_up(2) as there:
-        tracker, running, uid = await begun(there, EventRequests(there))
+    async with set_up(2) as there, begun(there, EventRequests(there)) as (tracker, uid):
         await refuse(there, 1, uid)
         await asyncio.sleep(3 * reporter.REFUSALS_EVERY)
         [service] = tracker.agents()
@@ -196,4 +183,3 @@ async def test_the_command_line_agrees_with_the_service() -> None:
         assert looked.health.state is HealthState.DEGRADED
         assert "exceeded quota" in looked.health.message
         assert {entry["reason"] for entry in agents.nodes(looked)} == {"Refused"}
-        await ended(running)

@@ -80,6 +80,9 @@ def test_each_hold_is_on_each_surface(kind: HoldKind) -> None:
         assert until in text, surface
     assert agent.rollout is not None
     assert agent.rollout.state == "canary (held)"
+    lines = table.agent(agent, agent.seen.now, nodes=False).splitlines()
+    assert ["canary", "held", "0/2", *REASON.split(), until] in map(str.split, lines)
+    assert table.fleet([agent], agent.seen.now).split()[-3:] == ["canary", "(held)", "Progressing"]
     expected = {"reason": REASON, "until": until, "kind": kind.value}
     document = agents.as_json(agent)
     assert document["hold"] == document["rollout"]["hold"] == expected

@@ -8,12 +8,12 @@ from typing import Any
 from gitops_ds import errors
 from gitops_ds.apimachinery import timestamps
 from gitops_ds.fleet import agents
-from gitops_ds.fleet.tracker import StatusTracker
 from gitops_ds.model.cluster import EVERYTHING, Listing, Selection
 from gitops_ds.model.health import Health
 from gitops_ds.model.objects import EVENT, POD, Body, Resource
 from gitops_ds.simulator import Behaviour, Client, PodFault, Trouble, virtual_time
 from tests.apimachinery.kubelet_pods import READINESS
+from tests.fleet.tracked import tracked
 from tests.simulator.setup import Setup, set_up
 
 NEVER_READY = Behaviour(faults=(PodFault("agent:1", Trouble.NEVER_READY, "node-1"),))
@@ -68,22 +68,18 @@ class Account:
 async def test_the_service_and_the_commands_show_the_event_of_a_probe() -> None:
     async with set_up(3, behaviour=NEVER_READY) as there:
         client: Any = Account(there.people, may=True)
-        controller = there.begin(client=client)
-        await controller.synced.wait()
-        tracker = StatusTracker(controller, dict, virtual_time.clock(), deadline=60.0)
-        running = asyncio.create_task(tracker.run())
-        await asyncio.sleep(5)
-        await report_event(there)
-        await asyncio.sleep(30)
-        [agent] = tracker.agents()
-        assert message(agent.health) == f"Starting: {SHOWN}"
-        [listed] = await agents.list_agents(there.people, "gitops-ds", virtual_time.clock()())
-        assert message(listed.health) == f"Starting: {SHOWN}"
-        await asyncio.sleep(60)
-        [agent] = tracker.agents()
-        assert message(agent.health).startswith(SHOWN)
-        assert "node-1" in agent.health.message
-        running.cancel()
+        async with tracked(there, there.begin(client=client), deadline=60.0) as tracker:
+            await asyncio.sleep(5)
+            await report_event(there)
+            await asyncio.sleep(30)
+            [agent] = tracker.agents()
+            assert message(agent.health) == f"Starting: {SHOWN}"
+            [listed] = await agents.list_agents(there.people, "gitops-ds", virtual_time.clock()())
+            assert message(listed.health) == f"Starting: {SHOWN}"
+            await asyncio.sleep(60)
+            [agent] = tracker.agents()
+            assert message(agent.health).startswith(SHOWN)
+            assert "node-1" in agent.health.message
 
 
 async def test_a_command_without_permission_to_list_events_shows_the_status() -> None:

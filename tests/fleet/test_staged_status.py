@@ -85,20 +85,6 @@ def test_status_shows_the_stages_what_they_wait_for_and_until_when() -> None:
     assert document(there)["stage"] == "rest"
 
 
-def test_status_shows_a_hold_and_its_end() -> None:
-    policy: dict[str, Any] = {**FAST, "freeze": [{"from": "2027-01-01", "to": "2027-02-01"}]}
-    there = watched(policy)
-    there.commit(SECOND)
-    there.rounds(3)
-    lines = shown(there)
-    assert "On hold: freeze, until 2027-02-02T00:00:00Z" in lines
-    assert "canary held 0/2 freeze 2027-02-02T00:00:00Z" in lines
-    hold = {"reason": "freeze", "until": "2027-02-02T00:00:00Z", "kind": "freeze"}
-    assert document(there)["rollout"]["hold"] == hold
-    row = table.fleet([there.agent()], there.world.now).split()
-    assert row[-3:] == ["canary", "(held)", "Progressing"]
-
-
 def test_status_shows_the_halt_with_its_nodes() -> None:
     there = watched()
     there.world.bad_images.add(SECOND)

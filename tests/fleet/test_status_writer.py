@@ -6,13 +6,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from gitops_ds import simulator
-from gitops_ds.controller.controller import Controller
 from gitops_ds.fleet import status_writer
 from gitops_ds.fleet.status_writer import StatusWriter
 from gitops_ds.fleet.tracker import StatusTracker
@@ -23,11 +23,11 @@ from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, NAMESPACE, CommitId, 
 from gitops_ds.model.sources.source_status import Condition, SourceStatus
 from gitops_ds.simulator import faults as simulator_faults
 from gitops_ds.simulator import virtual_time
+from tests.fleet.tracked import tracked
 from tests.simulator.setup import (
     KEY,
     Setup,
     daemonset,
-    play,
     set_up,
 )
 
@@ -38,7 +38,6 @@ GOOD = DeployerState(last_good=COMMIT, last_attempted=COMMIT, inventory=frozense
 @dataclass
 class Scene:
     there: Setup
-    controller: Controller
     states: dict[str, DeployerState]
     writer: simulator.Client
     tracker: StatusTracker
@@ -90,18 +89,14 @@ async def scene(
         await there.people.create(
             NAMESPACE, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "gitops-ds"}}
         )
-        controller = there.begin()
-        await controller.synced.wait()
         states: dict[str, DeployerState] = {}
-        tracker = StatusTracker(
-            controller, lambda: states, virtual_time.clock(), sources=lambda: followed(states)
-        )
-        made = Scene(there, controller, states, there.cluster.client(faults=faults), tracker)
-        made.tasks.append(asyncio.create_task(tracker.run()))
-        made.begin()
-        yield made
-        for task in made.tasks:
-            task.cancel()
+        sources = functools.partial(followed, states)
+        async with tracked(there, states=lambda: states, sources=sources) as tracker:
+            made = Scene(there, states, there.cluster.client(faults=faults), tracker)
+            made.begin()
+            yield made
+            for task in made.tasks:
+                task.cancel()
 
 
 def conditions(status: dict[str, Any]) -> dict[str, tuple[str, str]]:
@@ -111,142 +106,121 @@ def conditions(status: dict[str, Any]) -> dict[str, tuple[str, str]]:
     }
 
 
-def test_the_status_object_has_the_status_of_the_agent_and_follows_it() -> None:
-    async def play_it() -> None:
-        async with scene() as made:
-            await asyncio.sleep(30)
-            assert await made.objects() == []  # the owner of the agent is not known yet
-            made.remember(fleet=GOOD)
-            await asyncio.sleep(10)
-            status = await made.status()
-            assert conditions(status) == {"Ready": ("True", "ReconciliationSucceeded")}
-            expected = {name: status[name] for name in ("health", "commit", "revision", "sync")}
-            assert expected == {
-                "health": "Healthy",
-                "commit": COMMIT,
-                "revision": 1,
-                "sync": "Synced",
-            }
-            assert status["nodes"]["updated"] == 3
-            assert status["daemonSet"] == {
-                "namespace": "default",
-                "name": "agent",
-                "generation": 1,
-                "observedGeneration": 1,
-            }
-            await made.there.edit("bad")
-            await asyncio.sleep(20)
-            status = await made.status()
-            assert conditions(status) == {
-                "Ready": ("False", "HealthCheckFailed"),
-                "Stalled": ("True", "HealthCheckFailed"),
-            }
-            assert (status["nodes"]["templateFault"], status["nodes"]["old"]) == (1, 2)
-            await made.there.edit("agent:3")
-            await asyncio.sleep(4)
-            assert conditions(await made.status())["Reconciling"] == ("True", "Progressing")
-            await asyncio.sleep(30)
-            assert conditions(await made.status()) == {"Ready": ("True", "ReconciliationSucceeded")}
-
-    play(play_it)
+async def test_the_status_object_has_the_status_of_the_agent_and_follows_it() -> None:
+    async with scene() as made:
+        await asyncio.sleep(30)
+        assert await made.objects() == []  # the owner of the agent is not known yet
+        made.remember(fleet=GOOD)
+        await asyncio.sleep(10)
+        status = await made.status()
+        assert conditions(status) == {"Ready": ("True", "ReconciliationSucceeded")}
+        expected = {name: status[name] for name in ("health", "commit", "revision", "sync")}
+        assert expected == {
+            "health": "Healthy",
+            "commit": COMMIT,
+            "revision": 1,
+            "sync": "Synced",
+        }
+        assert status["nodes"]["updated"] == 3
+        assert status["daemonSet"] == {
+            "namespace": "default",
+            "name": "agent",
+            "generation": 1,
+            "observedGeneration": 1,
+        }
+        await made.there.edit("bad")
+        await asyncio.sleep(20)
+        status = await made.status()
+        assert conditions(status) == {
+            "Ready": ("False", "HealthCheckFailed"),
+            "Stalled": ("True", "HealthCheckFailed"),
+        }
+        assert (status["nodes"]["templateFault"], status["nodes"]["old"]) == (1, 2)
+        await made.there.edit("agent:3")
+        await asyncio.sleep(4)
+        assert conditions(await made.status())["Reconciling"] == ("True", "Progressing")
+        await asyncio.sleep(30)
+        assert conditions(await made.status()) == {"Ready": ("True", "ReconciliationSucceeded")}
 
 
-def test_nothing_is_written_while_nothing_changes_nor_after_a_restart() -> None:
-    async def play_it() -> None:
-        async with scene() as made:
-            made.remember(fleet=GOOD)
-            await asyncio.sleep(60)
-            made.writer.count.reset()
-            await asyncio.sleep(3600)
-            made.tasks.pop().cancel()
-            made.begin()
-            await asyncio.sleep(60)
-            assert made.writer.count.writes == 0
-
-    play(play_it)
+async def test_nothing_is_written_while_nothing_changes_nor_after_a_restart() -> None:
+    async with scene() as made:
+        made.remember(fleet=GOOD)
+        await asyncio.sleep(60)
+        made.writer.count.reset()
+        await asyncio.sleep(3600)
+        made.tasks.pop().cancel()
+        made.begin()
+        await asyncio.sleep(60)
+        assert made.writer.count.writes == 0
 
 
-def test_a_rollout_writes_it_every_few_seconds_at_most() -> None:
-    async def play_it() -> None:
-        async with scene() as made:
-            made.remember(fleet=GOOD)
-            await asyncio.sleep(60)
-            made.writer.count.reset()
-            for number in range(30):
-                await made.there.edit(f"agent:{number}")
-                await asyncio.sleep(1)
-            assert 0 < made.writer.count.writes <= 30 / status_writer.EVERY + 1
-
-    play(play_it)
+async def test_a_rollout_writes_it_every_few_seconds_at_most() -> None:
+    async with scene() as made:
+        made.remember(fleet=GOOD)
+        await asyncio.sleep(60)
+        made.writer.count.reset()
+        for number in range(30):
+            await made.there.edit(f"agent:{number}")
+            await asyncio.sleep(1)
+        assert 0 < made.writer.count.writes <= 30 / status_writer.EVERY + 1
 
 
-def test_the_status_object_is_deleted_with_the_agent_also_after_a_restart() -> None:
-    async def play_it() -> None:
-        async with scene() as made:
-            made.remember(fleet=GOOD)
-            await asyncio.sleep(30)
-            assert len(await made.objects()) == 1
-            made.tasks.pop().cancel()
-            made.states["fleet"] = DeployerState()
-            await made.there.people.delete(DAEMONSET, "default", "agent")
-            await asyncio.sleep(30)
-            assert len(await made.objects()) == 1
-            made.begin()
-            made.remember()
-            await asyncio.sleep(status_writer.OWNERS + 5)
-            assert await made.objects() == []
-
-    play(play_it)
+async def test_the_status_object_is_deleted_with_the_agent_also_after_a_restart() -> None:
+    async with scene() as made:
+        made.remember(fleet=GOOD)
+        await asyncio.sleep(30)
+        assert len(await made.objects()) == 1
+        made.tasks.pop().cancel()
+        made.states["fleet"] = DeployerState()
+        await made.there.people.delete(DAEMONSET, "default", "agent")
+        await asyncio.sleep(30)
+        assert len(await made.objects()) == 1
+        made.begin()
+        made.remember()
+        await asyncio.sleep(status_writer.OWNERS + 5)
+        assert await made.objects() == []
 
 
-def test_a_missing_agent_is_reported_until_it_is_no_longer_desired() -> None:
-    async def play_it() -> None:
-        async with scene() as made:
-            made.remember(fleet=GOOD)
-            await asyncio.sleep(30)
-            await made.there.people.delete(DAEMONSET, "default", "agent")
-            await asyncio.sleep(10)
-            status = await made.status()
-            assert (status["health"], conditions(status)["Ready"]) == (
-                "Missing",
-                ("False", "Missing"),
+async def test_a_missing_agent_is_reported_until_it_is_no_longer_desired() -> None:
+    async with scene() as made:
+        made.remember(fleet=GOOD)
+        await asyncio.sleep(30)
+        await made.there.people.delete(DAEMONSET, "default", "agent")
+        await asyncio.sleep(10)
+        status = await made.status()
+        assert (status["health"], conditions(status)["Ready"]) == (
+            "Missing",
+            ("False", "Missing"),
+        )
+        made.remember(fleet=DeployerState())
+        await asyncio.sleep(10)
+        assert await made.objects() == []
+
+
+async def test_a_commit_that_is_not_applied_as_a_whole_is_not_ready() -> None:
+    async with scene() as made:
+        made.remember(
+            fleet=DeployerState(
+                last_good=COMMIT, last_attempted=CommitId("b" * 40), inventory=frozenset({KEY})
             )
-            made.remember(fleet=DeployerState())
-            await asyncio.sleep(10)
-            assert await made.objects() == []
-
-    play(play_it)
-
-
-def test_a_commit_that_is_not_applied_as_a_whole_is_not_ready() -> None:
-    async def play_it() -> None:
-        async with scene() as made:
-            made.remember(
-                fleet=DeployerState(
-                    last_good=COMMIT, last_attempted=CommitId("b" * 40), inventory=frozenset({KEY})
-                )
-            )
-            await asyncio.sleep(30)
-            (body,) = await made.objects()
-            assert conditions(await made.status())["Ready"] == ("False", "ReconciliationFailed")
-            assert body["data"]["ready"] == "False"
-            assert "bbbbbbbbbbbb" in body["data"]["message"]
-
-    play(play_it)
+        )
+        await asyncio.sleep(30)
+        (body,) = await made.objects()
+        assert conditions(await made.status())["Ready"] == ("False", "ReconciliationFailed")
+        assert body["data"]["ready"] == "False"
+        assert "bbbbbbbbbbbb" in body["data"]["message"]
 
 
-def test_an_api_server_that_refuses_is_tried_again() -> None:
+async def test_an_api_server_that_refuses_is_tried_again() -> None:
     refusing = [True]
 
     def refuse(request: simulator_faults.SimulatedRequest) -> simulator_faults.RequestFault | None:
         return simulator_faults.failure(500) if refusing[0] else None
 
-    async def play_it() -> None:
-        async with scene(refuse) as made:
-            made.remember(fleet=GOOD)
-            await asyncio.sleep(100)
-            refusing[0] = False
-            await asyncio.sleep(status_writer.RETRY + 5)
-            assert (await made.status())["health"] == "Healthy"
-
-    play(play_it)
+    async with scene(refuse) as made:
+        made.remember(fleet=GOOD)
+        await asyncio.sleep(100)
+        refusing[0] = False
+        await asyncio.sleep(status_writer.RETRY + 5)
+        assert (await made.status())["health"] == "Healthy"

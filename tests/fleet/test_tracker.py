@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
 
 from gitops_ds.fleet import agents
-from gitops_ds.fleet.tracker import OLDEST_PICTURE, Changes, StatusTracker
+from gitops_ds.fleet.tracker import OLDEST_PICTURE, Changes
 from gitops_ds.model import names
 from gitops_ds.model.deployer_state import DeployerState
 from gitops_ds.model.events.base import Decided
@@ -15,22 +14,10 @@ from gitops_ds.model.events.deployer import Reconciled
 from gitops_ds.model.health import HealthState
 from gitops_ds.model.objects import DAEMONSET, Key
 from gitops_ds.model.sources.source_status import Condition, SourceStatus
-from gitops_ds.simulator import virtual_time
-from tests.simulator.setup import KEY, Setup, daemonset, play, set_up
+from tests.fleet.tracked import tracked
+from tests.simulator.setup import KEY, daemonset, set_up
 
 LOST = Key("apps", "DaemonSet", "default", "lost")
-
-
-@contextlib.asynccontextmanager
-async def standing(
-    there: Setup, states: dict[str, DeployerState] | None = None
-) -> AsyncIterator[StatusTracker]:
-    controller = there.begin()
-    await controller.synced.wait()
-    tracker = StatusTracker(controller, lambda: states or {}, virtual_time.clock())
-    running = asyncio.create_task(tracker.run())
-    yield tracker
-    running.cancel()
 
 
 async def drain(changes: Changes) -> set[Key]:
@@ -41,7 +28,7 @@ async def drain(changes: Changes) -> set[Key]:
 
 
 async def test_an_agent_is_listed_from_the_start_follows_every_change_and_is_removed() -> None:
-    async with set_up(3) as there, standing(there) as tracker:
+    async with set_up(3) as there, tracked(there) as tracker:
         seen: list[HealthState | None] = []
         await asyncio.sleep(1)
         seen.append(tracker.agents()[0].health.state)
@@ -57,7 +44,7 @@ async def test_an_agent_is_listed_from_the_start_follows_every_change_and_is_rem
 
 
 async def test_only_changed_agents_are_evaluated_and_reported() -> None:
-    async with set_up(3) as there, standing(there) as tracker:
+    async with set_up(3) as there, tracked(there) as tracker:
         other = daemonset(selector={"matchLabels": {"app": "other"}})
         other["spec"]["template"]["metadata"]["labels"] = {"app": "other"}
         await there.people.create(
@@ -75,7 +62,7 @@ async def test_only_changed_agents_are_evaluated_and_reported() -> None:
 
 
 async def test_without_changes_no_agent_is_evaluated_though_nodes_are_listed_again() -> None:
-    async with set_up(3) as there, standing(there) as tracker:
+    async with set_up(3) as there, tracked(there) as tracker:
         await asyncio.sleep(30)
         before = tracker.agents()
         await asyncio.sleep(3600)
@@ -85,7 +72,7 @@ async def test_without_changes_no_agent_is_evaluated_though_nodes_are_listed_aga
 
 
 async def test_a_node_that_dies_is_seen_though_nothing_is_to_be_done() -> None:
-    async with set_up(3) as there, standing(there) as tracker:
+    async with set_up(3) as there, tracked(there) as tracker:
         await asyncio.sleep(30)
         there.cluster.kill_node("node-1")
         await asyncio.sleep(65)
@@ -96,23 +83,22 @@ async def test_a_node_that_dies_is_seen_though_nothing_is_to_be_done() -> None:
         )
 
 
-def test_an_applied_agent_that_does_not_exist_is_missing_until_it_is_no_longer_desired() -> None:
-    async def scene() -> None:
-        states = {"fleet": DeployerState(inventory=frozenset({LOST}))}
-        async with set_up(1) as there, standing(there, states) as tracker:
-            changes = tracker.changed()
-            tracker.handle(Reconciled(0.0, None, 0, ()))
-            await asyncio.sleep(5)
-            assert LOST in await drain(changes)
-            assert {agent.key: agent.health.state for agent in tracker.agents()}[
-                LOST
-            ] is HealthState.MISSING
-            states["fleet"] = DeployerState()
-            tracker.handle(Reconciled(0.0, None, 0, ()))
-            await asyncio.sleep(5)
-            assert [agent.key for agent in tracker.agents()] == [KEY]
-
-    play(scene)
+async def test_an_applied_agent_that_does_not_exist_is_missing_until_it_is_no_longer_desired() -> (
+    None
+):
+    states = {"fleet": DeployerState(inventory=frozenset({LOST}))}
+    async with set_up(1) as there, tracked(there, states=lambda: states) as tracker:
+        changes = tracker.changed()
+        tracker.handle(Reconciled(0.0, None, 0, ()))
+        await asyncio.sleep(5)
+        assert LOST in await drain(changes)
+        assert {agent.key: agent.health.state for agent in tracker.agents()}[
+            LOST
+        ] is HealthState.MISSING
+        states["fleet"] = DeployerState()
+        tracker.handle(Reconciled(0.0, None, 0, ()))
+        await asyncio.sleep(5)
+        assert [agent.key for agent in tracker.agents()] == [KEY]
 
 
 async def test_on_a_picture_that_is_too_old_no_agent_is_in_sync() -> None:
@@ -122,12 +108,11 @@ async def test_on_a_picture_that_is_too_old_no_agent_is_in_sync() -> None:
         "labels": {names.OWNER_LABEL: "fleet"},
         "annotations": {names.COMMIT: "a" * 40},
     }
-    async with set_up(1, {**body, "metadata": metadata}) as there:
-        controller = there.begin()
-        await controller.synced.wait()
-        synced = {"fleet": SourceStatus("fleet", condition=Condition.SYNCED)}
-        tracker = StatusTracker(controller, dict, virtual_time.clock(), sources=lambda: synced)
-        running = asyncio.create_task(tracker.run())
+    synced = {"fleet": SourceStatus("fleet", condition=Condition.SYNCED)}
+    async with (
+        set_up(1, {**body, "metadata": metadata}) as there,
+        tracked(there, sources=lambda: synced) as tracker,
+    ):
         changes = tracker.changed()
         await asyncio.sleep(30)
         assert agents.sync_of(tracker.agents()[0]) == ("Synced", "")
@@ -138,4 +123,3 @@ async def test_on_a_picture_that_is_too_old_no_agent_is_in_sync() -> None:
         assert "nodes" in agents.sync_of(tracker.agents()[0])[1]
         tracker.age({"pods": 10.0, "nodes": 5.0})
         assert agents.sync_of(tracker.agents()[0]) == ("Synced", "")
-        running.cancel()

@@ -10,7 +10,7 @@ from gitops_ds.model.decision import Powers
 from gitops_ds.model.events.base import Compared, Decided, Differed
 from gitops_ds.model.objects import DAEMONSET, NODE, POD
 from tests.daemonset import world
-from tests.simulator.setup import Setup, daemonset, play, set_up
+from tests.simulator.setup import Setup, daemonset, set_up
 
 
 def compared(there: Setup) -> list[Compared]:
@@ -80,24 +80,21 @@ async def test_two_of_the_same_version_agree_through_a_whole_story() -> None:
         assert all(record.differences == 0 for record in compared(there))
 
 
-def test_a_pod_that_failed_and_was_deleted_within_an_interval_is_known_to_have_failed() -> None:
-    async def scene() -> None:
-        async with set_up(3) as there:
-            there.begin()
-            there.begin(Powers.OBSERVE)
-            await asyncio.sleep(20)
-            name = next(iter((await there.people.list(POD)).items))["metadata"]["name"]
-            # the first brings a look, and for 5 ms no other
-            for status in ({"message": "soon"}, {"phase": "Failed"}):
-                await there.people.patch(
-                    POD, "default", name, {"status": status}, subresource="status"
-                )
-            await there.people.delete(POD, "default", name)
-            await asyncio.sleep(20)
-            assert [sum(record.deleted.values()) for record in compared(there)[1:]] == [1]
-            assert not any(record.elsewhere for record in compared(there))
-
-    play(scene)
+async def test_a_pod_that_failed_and_was_deleted_within_an_interval_is_known_to_have_failed() -> (
+    None
+):
+    async with set_up(3) as there:
+        there.begin()
+        there.begin(Powers.OBSERVE)
+        await asyncio.sleep(20)
+        name = next(iter((await there.people.list(POD)).items))["metadata"]["name"]
+        # the first brings a look, and for 5 ms no other
+        for status in ({"message": "soon"}, {"phase": "Failed"}):
+            await there.people.patch(POD, "default", name, {"status": status}, subresource="status")
+        await there.people.delete(POD, "default", name)
+        await asyncio.sleep(20)
+        assert [sum(record.deleted.values()) for record in compared(there)[1:]] == [1]
+        assert not any(record.elsewhere for record in compared(there))
 
 
 async def test_an_action_that_is_missing_is_reported_after_two_minutes_and_once() -> None:

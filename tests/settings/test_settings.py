@@ -21,10 +21,28 @@ def test_jitter_is_a_share_of_the_interval_or_seconds(
     assert service.read(str(file)).repositories[0].jitter_seconds == seconds
 
 
-def test_a_typo_is_reported_with_its_place(tmp_path: Path) -> None:
+URL = "url: https://example.com/a"
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        (f"repository:\n  {URL}\n  intervall: 5s\n", r"3:3: .*interval"),
+        (f"repositories:\n  - {URL}\n    intervall: 5s\n", r"3:5: .*interval"),
+        ("templates: [a]", "1:"),
+        ("templates: {kinds: [Pod]}", "1:"),
+        ("apply: {allow: {namespace: [a]}}", "1:"),
+        ("startupTaints: {taint: a}", "1:"),
+        ("startupTaints: {taint: a:Evict}", "1:"),
+        ("startupTaints: {alsoRemove: [a:b]}", "1:"),
+        ("startupTaints: {enforce: always}", "1:"),
+        ("startupTaints: {taint: a=b:NoSchedule}", "1:"),
+    ],
+)
+def test_what_is_invalid_is_refused_with_its_place(tmp_path: Path, text: str, place: str) -> None:
     file = tmp_path / "settings.yaml"
-    file.write_text("repository:\n  url: https://example.com/a\n  intervall: 5s\n")
-    with pytest.raises(SettingsError, match=r"settings\.yaml:3:3: .*interval"):
+    file.write_text(text)
+    with pytest.raises(SettingsError, match=rf"settings\.yaml:{place}"):
         service.read(str(file))
 
 
@@ -54,13 +72,6 @@ def test_several_repositories_are_a_list_with_the_same_keys() -> None:
 def test_a_repository_is_listed_once(document: dict[str, object], message: str) -> None:
     with pytest.raises(SettingsError, match=message):
         service.parse(document)
-
-
-def test_keys_of_several_repositories_are_checked_as_those_of_one(tmp_path: Path) -> None:
-    file = tmp_path / "settings.yaml"
-    file.write_text("repositories:\n  - url: https://example.com/a\n    intervall: 5s\n")
-    with pytest.raises(SettingsError, match=r"settings\.yaml:3:5: .*interval"):
-        service.read(str(file))
 
 
 def test_reverts_are_off_by_default_and_have_an_author() -> None:

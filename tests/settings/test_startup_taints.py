@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -50,17 +49,6 @@ def test_continuous_evicts_no_pods() -> None:
     document = {"taint": "a:NoExecute", "enforce": "continuous"}
     with pytest.raises(SettingsError, match="NoSchedule"):
         policy({"startupTaints": document})
-
-
-@pytest.mark.parametrize(
-    "keys",
-    ["taint: a", "taint: a:Evict", "alsoRemove: [a:b]", "enforce: always", "taint: a=b:NoSchedule"],
-)
-def test_other_values_are_refused_with_their_place(tmp_path: Path, keys: str) -> None:
-    file = tmp_path / "settings.yaml"
-    file.write_text(f"startupTaints: {{{keys}}}")
-    with pytest.raises(SettingsError, match=r"settings\.yaml:1:"):
-        service.read(str(file))
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import pytest
-
 from gitops_ds.deployer.templates.template_selector import TemplateSelector
-from gitops_ds.errors import SettingsError
 from gitops_ds.model.objects import CONFIG_MAP, SECRET
 from gitops_ds.plan.permissions import AllowList
 from gitops_ds.settings import service
@@ -36,13 +31,3 @@ def test_the_objects_of_the_service_are_protected_in_any_namespace() -> None:
         itself=True,
         homes=frozenset({"gitops-ds"}),
     )
-
-
-@pytest.mark.parametrize(
-    "line", ["templates: [a]", "templates: {kinds: [Pod]}", "apply: {allow: {namespace: [a]}}"]
-)
-def test_other_shapes_are_refused_with_their_place(tmp_path: Path, line: str) -> None:
-    file = tmp_path / "settings.yaml"
-    file.write_text(line)
-    with pytest.raises(SettingsError, match=r"settings\.yaml:1:"):
-        service.read(str(file))

@@ -134,7 +134,7 @@ def show(args: OutputArgs, kind: str, done: Proposed, where: str, **more: Any) -
         pushed = args.push and not done.pull_request
         link = {"pullRequest": done.pull_request} if done.pull_request else {}
         fields = {"commit": done.commit, **more, "pushed": pushed, "branch": done.branch, **link}
-        options.show_json({"apiVersion": "gitops-ds.io/v1", "kind": kind, **fields})
+        options.show_json(options.document(kind, **fields))
     elif done.pull_request:
         click.echo(f"pull request for {short(done.commit)} into {done.branch}: {done.pull_request}")
     elif args.push:

@@ -82,13 +82,18 @@ def together(*decorators: Callable[[Command], Command]) -> Callable[[Command], C
     return decorate
 
 
-def typed(kind: type[T]) -> Callable[[Callable[[T], int]], Callable[..., int]]:
-    """A decorator that passes click's parameters to the command as one `kind`."""
+def typed(
+    kind: type[T],
+) -> Callable[[Callable[[T], int | Coroutine[Any, Any, int]]], Callable[..., int]]:
+    """A decorator that passes click's parameters to the command as one `kind`; a coroutine is
+    run.
+    """
 
-    def decorate(command: Callable[[T], int]) -> Callable[..., int]:
+    def decorate(command: Callable[[T], int | Coroutine[Any, Any, int]]) -> Callable[..., int]:
         @functools.wraps(command)
         def call(**parameters: Any) -> int:
-            return command(kind(**parameters))
+            done = command(kind(**parameters))
+            return done if isinstance(done, int) else run(done)
 
         return call
 
@@ -390,6 +395,11 @@ def show_json(document: Any) -> None:
     import orjson
 
     click.echo(orjson.dumps(document, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS))
+
+
+def document(kind: str, /, **fields: Any) -> dict[str, Any]:
+    """A document of gitops-ds of that kind."""
+    return {"apiVersion": "gitops-ds.io/v1", "kind": kind, **fields}
 
 
 def show_yaml(document: Any) -> None:

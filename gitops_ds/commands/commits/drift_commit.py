@@ -34,7 +34,8 @@ class DriftCommitOptions(msgspec.Struct, frozen=True):
 async def look(named: open_repository.RepositoryRef, target: ApplyTarget) -> Mapping[Key, Drifted]:
     """The drift since the last apply, by object, compared with the branch's tip, without writes."""
     snapshot = await open_repository.snapshot(named, None, committed=True)
-    async with plan_command.drafted(named, snapshot, target, ApplyOptions()) as (_, draft):
+    request = plan_command.PlanRequest(named, snapshot, target, ApplyOptions())
+    async with plan_command.drafted(request) as (_, draft):
         return draft.plan.drifted
 
 
