@@ -27,13 +27,7 @@ from gitops_ds.model.rollouts import rollout_policy
 from gitops_ds.model.rollouts.rollout_gates import GateSample, Reading
 from gitops_ds.model.rollouts.staged_rollout import RolloutRecord, RolloutTarget, StageInputs
 from gitops_ds.model.values import replace
-from gitops_ds.rollouts import (
-    gate_requests,
-    gate_results,
-    pinned_pods,
-    staged_simulation,
-    stages,
-)
+from gitops_ds.rollouts import measured_gates, pinned_pods, staged_simulation, stages
 
 NODES = int(os.environ.get("GITOPS_DS_BENCH_SIMULATED", "5000"))
 WAVES, NOW = 100, 1_800_000_000.0
@@ -102,9 +96,9 @@ def decided(layout: NodePodLayout, inputs: StageInputs) -> None:
 
 def turn(seen: Observation, inputs: StageInputs) -> None:
     """The work of the controller in one turn: the decision, and the next measurements."""
-    gate_requests.alternation.cache_clear()  # as after an update of a node since the last turn
+    measured_gates.alternation.cache_clear()  # as after an update of a node since the last turn
     staged = pinned_pods.decide_pinned(seen, inputs)
-    requests = gate_requests.requests(staged.layout, inputs, staged.stages)
+    requests = measured_gates.requests(staged.layout, inputs, staged.stages)
     assert len(requests) == len(inputs.readings)
 
 
@@ -115,7 +109,7 @@ def measured(seen: Observation, inputs: StageInputs) -> StageInputs:
     touched = [pod.node for pod in seen.pods if pod.hash == inputs.target.hash]
     samples = tuple(GateSample(0.05, f"node={name}", "below", before=0.05) for name in touched)
     reading = Reading(NOW - 5, frozenset(touched), samples, (0.05,) * len(touched), True)
-    probes = gate_results.probes(GATED, GATED.stages[1])
+    probes = measured_gates.probes_of(GATED, GATED.stages[1])
     busy = frozenset(node.name for node in seen.nodes[::3])
     record = RolloutRecord(inputs.record.began, {"canary": NOW - 1000})
     readings = dict.fromkeys(probes, reading)

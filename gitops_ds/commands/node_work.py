@@ -15,7 +15,7 @@ from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.decision import Observation
 from gitops_ds.model.live import Node
 from gitops_ds.model.startup_taints import AgentWait, NodeWait, StartupTaintPolicy
-from gitops_ds.node_startup import node_waits, required_agents
+from gitops_ds.node_startup import node_waits
 from gitops_ds.node_startup.node_waits import Surroundings
 
 
@@ -40,9 +40,9 @@ async def read(cluster: Cluster, policy: StartupTaintPolicy, now: float) -> tupl
     for resource, listing in zip(cache.WATCHED, lists, strict=True):
         content.replace(resource, listing.items, listing.version)
     agents = tuple(
-        required_agents.read(daemonset, revisions)
+        node_waits.agent_of(daemonset, revisions)
         for daemonset, revisions in content.required(frozenset())
-        if required_agents.is_required(daemonset)
+        if node_waits.is_required(daemonset)
     )
     around = Surroundings(policy, tuple(sorted(agents, key=lambda one: one.key)), now)
     states = [
@@ -61,11 +61,11 @@ async def read(cluster: Cluster, policy: StartupTaintPolicy, now: float) -> tupl
 
 def of_agent(seen: Observation, policy: StartupTaintPolicy) -> list[dict[str, Any]]:
     """The nodes with a startup taint that wait for one DaemonSet, as a part of a document."""
-    if not required_agents.is_required(seen.daemonset):
+    if not node_waits.is_required(seen.daemonset):
         return []
     pods = PodsByNode()
     pods.replace(seen.pods)
-    agents = (required_agents.read(seen.daemonset, seen.revisions),)
+    agents = (node_waits.agent_of(seen.daemonset, seen.revisions),)
     around = Surroundings(policy, agents, seen.now)
     states = (node_waits.state_of(node, pods.on(node.name), around) for node in seen.nodes)
     return [

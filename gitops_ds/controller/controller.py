@@ -17,9 +17,8 @@ from gitops_ds.client.informer import Failing, InformerEvent, WorldVersion
 from gitops_ds.controller import conflict_probe, executor
 from gitops_ds.controller.executor import ExecutionOutcome
 from gitops_ds.controller.gate_pods import PodGates
-from gitops_ds.controller.gate_poller import GateMeter, GatePoller
 from gitops_ds.controller.pod_warnings import PodWarnings
-from gitops_ds.controller.rollouts import Rollouts
+from gitops_ds.controller.rollouts import GateMeter, GatePoller, Rollouts
 from gitops_ds.controller.startup_taints import StartupInputs, StartupTaints
 from gitops_ds.daemonset import decide
 from gitops_ds.daemonset.cache import WATCHED, Cache

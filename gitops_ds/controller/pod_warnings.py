@@ -20,7 +20,7 @@ from gitops_ds.model.cluster import Cluster, Selection
 from gitops_ds.model.daemonset import Pod, PodCause
 from gitops_ds.model.decision import Observation
 from gitops_ds.model.objects import EVENT, Key
-from gitops_ds.rollouts import touched_pod
+from gitops_ds.rollouts import failures
 
 EVERY = 5.0  # seconds between two rounds
 AT_ONCE = 10  # pods of one round
@@ -143,7 +143,7 @@ def first_read(pod: Pod) -> float:
     """When the warnings of a pod that is not well are read first, in seconds since 1970: a pod that
     does not fail may only be starting.
     """
-    return 0.0 if pod.trouble or pod.restarts else touched_pod.started(pod) + FIRST
+    return 0.0 if pod.trouble or pod.restarts else failures.started(pod) + FIRST
 
 
 async def read(cluster: Cluster, pods: Iterable[Pod]) -> Mapping[str, PodCause]:

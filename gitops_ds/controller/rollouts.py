@@ -1,11 +1,15 @@
-"""The staged rollouts of one cluster: their inputs beside pods and nodes, and their progress."""
+"""The staged rollouts of one cluster: their inputs beside pods and nodes, the measurement of their
+gates, and their progress.
+"""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
 
 from gitops_ds.controller.executor import ExecutionOutcome
-from gitops_ds.controller.gate_poller import GatePoller
 from gitops_ds.errors import ClusterError
 from gitops_ds.model import names
 from gitops_ds.model.cluster import Cluster
@@ -22,6 +26,7 @@ from gitops_ds.model.events.rollouts import (
 )
 from gitops_ds.model.objects import POD, CommitId, Key
 from gitops_ds.model.rate_limits import TokenBucket
+from gitops_ds.model.rollouts.rollout_gates import GateRequest, Probe, Reading
 from gitops_ds.model.rollouts.rollout_policy import RolloutPolicy
 from gitops_ds.model.rollouts.staged_rollout import (
     RolloutTarget,
@@ -30,15 +35,107 @@ from gitops_ds.model.rollouts.staged_rollout import (
     StageState,
 )
 from gitops_ds.model.values import replace
-from gitops_ds.rollouts import (
-    gate_requests,
-    other_rollouts,
-    pinned_pods,
-    reported_changes,
-    stage_inputs,
-)
+from gitops_ds.rollouts import measured_gates, pinned_pods, rollout_holds, stage_inputs
 from gitops_ds.rollouts.pinned_pods import WRITES_OF_A_NODE, StagedDecision
-from gitops_ds.rollouts.reported_changes import ReportedHolds
+from gitops_ds.rollouts.rollout_holds import ReportedHolds
+
+
+class GateMeter(Protocol):
+    """The protocol of a meter. `interval` is the seconds from the end of a measurement to the next
+    one.
+    """
+
+    @property
+    def interval(self) -> float:
+        """In seconds."""
+        ...
+
+    async def measure(self, request: GateRequest) -> Reading:
+        """One measurement in bounded time; never raises."""
+        ...
+
+    def forget(self, key: Key) -> None:
+        """Drops the state of a DaemonSet without measured gates."""
+        ...
+
+
+@dataclass(slots=True)
+class _Measured:
+    """One probe: its next measurement, and the last reading."""
+
+    request: GateRequest
+    reading: Reading | None = None
+    polled: bool = False
+
+
+class GatePoller:
+    """The readings of the gates of each DaemonSet, measured periodically, outside of the decisions.
+    No part of them must survive a restart.
+
+    `changed` is called after each reading.
+    """
+
+    def __init__(self, meter: GateMeter, changed: Callable[[Key], None]) -> None:
+        self.meter, self._changed = meter, changed
+        self._measured: dict[Key, dict[Probe, _Measured]] = {}
+        self._revisions: dict[Key, str] = {}
+        self._wake = asyncio.Event()
+
+    def follow(self, key: Key, revision: str, requests: Sequence[GateRequest]) -> None:
+        """Sets the measurements for a DaemonSet. Readings of another target or stage are
+        dropped.
+        """
+        before = self._measured.pop(key, {}) if self._revisions.get(key) == revision else {}
+        if not requests:
+            self.forget(key)
+            return
+        self._revisions[key] = revision
+        self._measured[key] = measured = {}
+        for request in requests:
+            probe = request.subject.probe
+            earlier = before.get(probe)
+            measured[probe] = earlier or _Measured(request)
+            measured[probe].request = request
+            if earlier is None:
+                self._wake.set()
+
+    def readings(self, key: Key) -> Mapping[Probe, Reading]:
+        """The last reading of each probe of a DaemonSet."""
+        measured = self._measured.get(key, {})
+        return {probe: one.reading for probe, one in measured.items() if one.reading is not None}
+
+    def forget(self, key: Key) -> None:
+        """Ends the measurements of a DaemonSet."""
+        self._measured.pop(key, None)
+        self._revisions.pop(key, None)
+        self.meter.forget(key)
+
+    def clear(self) -> None:
+        """Ends all measurements."""
+        for key in tuple(self._measured):
+            self.forget(key)
+
+    async def run(self) -> None:
+        """Measures until it is cancelled."""
+        async with asyncio.TaskGroup() as group:
+            while True:
+                self._wake.clear()
+                for key, probes in self._measured.items():
+                    for probe, one in probes.items():
+                        if not one.polled:
+                            one.polled = True
+                            group.create_task(self._poll(key, probe, one))
+                await self._wake.wait()
+
+    async def _poll(self, key: Key, probe: Probe, one: _Measured) -> None:
+        """Measures one probe until it is no longer followed."""
+        while self._measured.get(key, {}).get(probe) is one:
+            reading = await self.meter.measure(one.request)
+            first = one.reading.first if one.reading is not None else reading.at
+            one.reading = replace(reading, first=first)
+            self._changed(key)
+            await asyncio.sleep(self.meter.interval)
+
 
 REFUSED_FOR = 60.0  # seconds until pods that the API server refused are tried again
 _ADMITTED = ("", 0.0)
@@ -55,7 +152,7 @@ class Rollouts:
         clock: Callable[[], float],
         observations: Callable[[], Iterable[Observation]] = tuple,
         *,
-        rollouts: Callable[[], Iterable[other_rollouts.Rollout]] = tuple,
+        rollouts: Callable[[], Iterable[stage_inputs.Rollout]] = tuple,
         busy_nodes: Callable[[], frozenset[str]] = frozenset,
         gates: GatePoller | None = None,
         warnings: Callable[[Observation], Mapping[str, PodCause]] = lambda _: {},
@@ -91,14 +188,14 @@ class Rollouts:
         refused, refused_until = self._refused.get(key, (observed.refused, None))
         return replace(
             observed,
-            behind=other_rollouts.behind(policy.after, self._observations())
+            behind=stage_inputs.behind(policy.after, self._observations())
             if policy.after and has_target
             else {},
             refused=refused,
             refused_until=refused_until,
             readings=self._gates.readings(key) if self._gates else {},
             busy=self._busy(policy, observed.target),
-            halted_elsewhere=other_rollouts.halt_elsewhere(seen.daemonset, self._rollouts())
+            halted_elsewhere=stage_inputs.halt_elsewhere(seen.daemonset, self._rollouts())
             if has_target
             else "",
             at_once=self._at_once(key, policy, seen.now),
@@ -172,7 +269,7 @@ class Rollouts:
         if (bucket := self._buckets.get(key)) is not None:
             bucket.borrow(seen.now, len(now.take))
         if self._gates is not None:
-            requests = gate_requests.requests(staged.layout, inputs, now)
+            requests = measured_gates.requests(staged.layout, inputs, now)
             self._gates.follow(key, inputs.target.hash, requests)
         target, before = self._decided.get(key, ("", None))
         self._decided[key] = inputs.target.hash, now
@@ -196,7 +293,7 @@ class Rollouts:
             if stage.state is StageState.OPEN and is_new:
                 self._emit(StageOpened(seen.now, key, commit, stage.name, len(stage.nodes)))
         if same is not None:
-            for one in reported_changes.replaced(inputs.policy, same, now):
+            for one in rollout_holds.replaced(inputs.policy, same, now):
                 lost = tuple(f"{node} ({reason})" for node, reason in one.lost.items())
                 self._emit(StageNodesReplaced(seen.now, key, commit, one.stage, lost, one.taken))
         if now.halt is not None and inputs.record.halt is None:

@@ -15,7 +15,6 @@ import msgspec
 
 from gitops_ds import errors
 from gitops_ds.apimachinery import nodes
-from gitops_ds.controller.taint_history import TaintHistory
 from gitops_ds.daemonset.cache import Cache
 from gitops_ds.daemonset.indexes import PodsByNode
 from gitops_ds.model.cluster import Cluster, PatchType, Selection
@@ -32,9 +31,9 @@ from gitops_ds.model.objects import NODE, Body, Key, key_of
 from gitops_ds.model.rate_limits import Backoff
 from gitops_ds.model.startup_taints import Enforce, NodeWait, StartupTaintPolicy, TaintChange
 from gitops_ds.model.values import replace
-from gitops_ds.node_startup import node_waits, required_agents, taint_changes
-from gitops_ds.node_startup.node_waits import NodeState, Surroundings
-from gitops_ds.node_startup.required_agents import RequiredAgent
+from gitops_ds.node_startup import node_waits, taint_changes
+from gitops_ds.node_startup.node_waits import NodeState, RequiredAgent, Surroundings
+from gitops_ds.node_startup.taint_changes import TaintHistory
 
 GATHERED = 0.02  # seconds: events within this time are covered by the same look
 REQUESTS_AT_ONCE = 16
@@ -231,11 +230,11 @@ class StartupTaints:
         read = {}
         wanted = {key_of(body) for body in self._git.wanted()}
         for daemonset, revisions in self._cache.required(wanted):
-            if not required_agents.is_required(daemonset, daemonset.key in wanted):
+            if not node_waits.is_required(daemonset, daemonset.key in wanted):
                 continue
             known = self._read.get(daemonset.uid)
             if known is None or not _same(known, daemonset, revisions):
-                agent = required_agents.read(daemonset, revisions)
+                agent = node_waits.agent_of(daemonset, revisions)
                 known = daemonset, tuple(revisions), agent
             read[daemonset.uid] = known
         self._read = read
@@ -255,7 +254,7 @@ class StartupTaints:
         for body in missing:
             key = key_of(body)
             since = before[key].since if key in before else now
-            self._unapplied[key] = required_agents.unapplied(body, since)
+            self._unapplied[key] = node_waits.unapplied_agent(body, since)
         return tuple(self._unapplied.values())
 
     def _update(self, name: str, around: Surroundings) -> None:

@@ -25,14 +25,14 @@ from gitops_ds.model.live import Node
 from gitops_ds.model.rollouts.staged_rollout import RolloutTarget
 from gitops_ds.model.values import replace
 from gitops_ds.redaction import texts
-from gitops_ds.rollouts import node_steps, touched_pod
+from gitops_ds.rollouts import failures, node_steps
 from gitops_ds.rollouts.node_steps import LEAVING
 
 DEADLINE = 600.0  # seconds without progress; a Deployment's default progressDeadlineSeconds
 
 # Reasons of containers and pods that an error in the template can cause. Any other reason is
 # attributed to the node.
-_TEMPLATE_REASONS = touched_pod.TEMPLATE_REASONS | {"NotReady"}
+_TEMPLATE_REASONS = failures.TEMPLATE_REASONS | {"NotReady"}
 # the message of a starting pod, by its readiness
 _STARTING = {
     False: "the pod is not ready yet",

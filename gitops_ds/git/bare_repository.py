@@ -190,28 +190,18 @@ class BareRepository:
         self,
         *arguments: str,
         purpose: str = "read",
-        input: bytes | None = None,
+        environment: Mapping[str, str] = {},
+        input: bytes = b"",
         may_fail: bool = False,
     ) -> GitOutput:
-        """Runs a command on this repository only; every transport is disabled.
+        """Runs a command on this repository only; every transport is disabled. `environment` has
+        additional variables: an index file, an author, keys.
 
         Raises the SourceError with the cause of a failure; with `may_fail`, exit status 1 is a
         result.
         """
         accepted = (0, 1) if may_fail else (0,)
-        return self._run(_GitCommand(arguments, purpose, {}, input or b"", accepted))
-
-    def run_as(
-        self,
-        environment: Mapping[str, str],
-        *arguments: str,
-        purpose: str = "write to",
-        input: bytes | None = None,
-        may_fail: bool = False,
-    ) -> GitOutput:
-        """Like `run`, with additional environment variables: an index file, an author, keys."""
-        accepted = (0, 1) if may_fail else (0,)
-        return self._run(_GitCommand(arguments, purpose, environment, input or b"", accepted))
+        return self._run(_GitCommand(arguments, purpose, environment, input, accepted))
 
     @contextlib.contextmanager
     def stream(self, *arguments: str, input: bytes) -> Iterator[IO[bytes]]:

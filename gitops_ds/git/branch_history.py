@@ -150,17 +150,12 @@ def branch_commits(
     return tuple(
         BranchCommit(
             one,
-            _message(bare, one.id),
+            object_reader.text_of(bare.objects.commit(one.id).message),
             # every file of a first commit
             _changes(bare, *((one.parents[0], one.id) if one.parents else ("--root", one.id))),
         )
         for one in object_reader.log(bare, since, until, limit)
     )
-
-
-def _message(bare: BareRepository, commit: CommitId) -> str:
-    message = bare.objects.commit(commit).message
-    return message.decode("utf-8", "replace") if isinstance(message, bytes) else message
 
 
 def _changes(bare: BareRepository, before: str, after: str) -> Mapping[str, FileChange]:

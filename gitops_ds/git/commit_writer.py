@@ -8,6 +8,7 @@ import re
 import tempfile
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -220,9 +221,10 @@ def _changed_tree(
     added = [f"{new[0]} {new[1]}\t".encode() + name + b"\0" for name, new in changes.items() if new]
     with tempfile.TemporaryDirectory(dir=bare.path) as directory:
         index = {"GIT_INDEX_FILE": str(Path(directory) / "index")}
-        bare.run_as(index, "read-tree", f"{parent}^{{tree}}")
-        bare.run_as(index, "update-index", "-z", "--index-info", input=b"".join((*removed, *added)))
-        made = bare.run_as(index, "write-tree").text
+        run = partial(bare.run, environment=index, purpose="write to")
+        run("read-tree", f"{parent}^{{tree}}")
+        run("update-index", "-z", "--index-info", input=b"".join((*removed, *added)))
+        made = run("write-tree").text
     if made == _tree(bare, parent):
         raise errors.Refused(
             f"nothing to commit: the files have this content in {short(parent)} already"
@@ -271,8 +273,11 @@ def _loose_commit(
         *(word for parent in parents for word in ("-p", parent)),
     )
     return CommitId(
-        bare.run_as(
-            {**environment, **more}, *words, purpose="write a commit of", input=message.encode()
+        bare.run(
+            *words,
+            environment={**environment, **more},
+            purpose="write a commit of",
+            input=message.encode(),
         ).text
     )
 

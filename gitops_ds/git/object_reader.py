@@ -145,11 +145,12 @@ def _info(commit: git.Commit) -> CommitInfo:
         tuple(CommitId(p.hexsha) for p in commit.parents),
         datetime.fromtimestamp(commit.committed_date, UTC),
         plain_text.line(f"{commit.author.name} <{commit.author.email}>"),
-        plain_text.line(_text(commit.summary)),
+        plain_text.line(text_of(commit.summary)),
     )
 
 
-def _text(text: str | bytes) -> str:
+def text_of(text: str | bytes) -> str:
+    """A text of GitPython, which may be bytes."""
     return text.decode("utf-8", "replace") if isinstance(text, bytes) else text
 
 

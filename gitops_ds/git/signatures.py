@@ -205,8 +205,14 @@ def _check(
     bare: BareRepository, config: tuple[str, ...], keys: _Keys, what: str, ids: Sequence[str]
 ) -> str | None:
     """Git's output for good signatures; None if one of them is not good."""
-    output = bare.run_as(
-        keys.environment, *config, f"verify-{what}", "--raw", *ids, purpose="verify", may_fail=True
+    output = bare.run(
+        *config,
+        f"verify-{what}",
+        "--raw",
+        *ids,
+        environment=keys.environment,
+        purpose="verify",
+        may_fail=True,
     )
     return output.stderr if output.status == 0 else None
 
@@ -222,8 +228,8 @@ def _fault(bare: BareRepository, commit: CommitId, keys: _Keys) -> Unverified:
 
 def _why(bare: BareRepository, what: str, id: str, keys: _Keys) -> str:
     words = ("verify-" + what, "--raw", id)
-    raw = bare.run_as(
-        keys.environment, *keys.config, *words, purpose="verify", may_fail=True
+    raw = bare.run(
+        *keys.config, *words, environment=keys.environment, purpose="verify", may_fail=True
     ).stderr
     reason = complaint(raw)
     if reason is _BAD and _check(bare, keys.without_revoked, keys, what, [id]) is not None:

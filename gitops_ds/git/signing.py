@@ -127,7 +127,7 @@ def signs_off(directory: Path | None) -> bool:
     return _is_true(_configuration(directory).get("format.signoff", ""))
 
 
-def signing(directory: Path | None) -> UserSigningConfig | None:
+def of_user(directory: Path | None) -> UserSigningConfig | None:
     """The user's signing configuration there; None unless commit.gpgSign is set."""
     values = _configuration(directory)
     if not _is_true(values.get("commit.gpgsign", "")):

@@ -1,4 +1,4 @@
-"""A reconciliation of the controller: the observation, the decision, the controller's powers."""
+"""A reconciliation of the controller: the observation, the decision, the powers."""
 
 from __future__ import annotations
 

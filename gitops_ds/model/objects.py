@@ -157,3 +157,13 @@ def version_number(version: str) -> int:
 def digest_of(value: Any) -> Digest:
     """sha256 of the value's JSON with sorted keys, in hexadecimal."""
     return Digest(hashlib.sha256(orjson.dumps(value, option=orjson.OPT_SORT_KEYS)).hexdigest())
+
+
+def annotations_of(body: Body) -> Mapping[str, Any]:
+    """The annotations of an object."""
+    return (body.get("metadata") or {}).get("annotations") or {}
+
+
+def labels_of(body: Body) -> Mapping[str, Any]:
+    """The labels of an object."""
+    return (body.get("metadata") or {}).get("labels") or {}

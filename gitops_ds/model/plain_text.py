@@ -4,12 +4,20 @@ a terminal, an event or a table. Pure.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 
 def counted(number: int, noun: str, plural: str = "") -> str:
     """`1 file`, `2 files`, `1,000 files`; `plural` if it is not the noun with an s."""
     return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
+
+
+def listed(items: Iterable[object], most: int) -> str:
+    """`a, b and 3 more`: at most that many of them, and the number of the others."""
+    every = [str(one) for one in items]
+    more = f" and {len(every) - most} more" if len(every) > most else ""
+    return ", ".join(every[:most]) + more
 
 
 LONGEST: Final = 500

@@ -11,25 +11,24 @@ import msgspec
 
 from gitops_ds.model import names
 from gitops_ds.model.live import Live
-from gitops_ds.model.objects import CONTROLLER_REVISION, Body, Key
+from gitops_ds.model.objects import CONTROLLER_REVISION, Body, Key, annotations_of, labels_of
 from gitops_ds.model.skip_reasons import Skipped, SkipReason
 from gitops_ds.model.sources.bundle import Bundle
 from gitops_ds.plan import field_managers, object_owner, permissions
-from gitops_ds.plan.options import PlanContext, Policy
-from gitops_ds.plan.rollouts import rollout_impact
+from gitops_ds.plan.options import ApplyOptions, PlanContext, Policy
+from gitops_ds.plan.rollouts import rollout_impact, targets
 
 
-def policy_of(
-    live: Body, otherwise: Policy = Policy.CASCADE, *, live_annotations: bool = True
-) -> Policy:
+def policy_of(live: Body, options: ApplyOptions) -> Policy:
     """The policy in the object's annotation `gitops-ds.io/prune`, DISABLED for an unknown value;
-    `otherwise` without one.
+    that of the options without one.
 
     Without `live_annotations` an annotation that was written in the cluster is ignored.
     """
-    value = ((live.get("metadata") or {}).get("annotations") or {}).get(names.PRUNE)
-    if value is None or not (live_annotations or field_managers.is_from_git(live, names.PRUNE)):
-        return otherwise
+    value = annotations_of(live).get(names.PRUNE)
+    counts = options.live_annotations or field_managers.is_from_git(live, names.PRUNE)
+    if value is None or not counts:
+        return options.guards.policy
     return Policy(value) if value in {policy.value for policy in Policy} else Policy.DISABLED
 
 
@@ -58,7 +57,7 @@ def collectable(candidates: Iterable[Key], live: Live) -> frozenset[Key]:
 
 def _former_targets(candidates: Iterable[Key], live: Live) -> frozenset[Key]:
     named = {
-        (key.namespace, (body["metadata"].get("annotations") or {}).get(names.TARGET))
+        (key.namespace, targets.name_of(body))
         for key, body in live.objects.items()
         if key.is_daemonset
     }
@@ -97,8 +96,7 @@ def collected_by_use(candidates: Iterable[Key], live: Live) -> frozenset[Key]:
     return content_named(keys, live) | {
         key
         for key in keys
-        if key.kind == CONTROLLER_REVISION.kind
-        and names.ROLLOUT in ((live.objects[key].get("metadata") or {}).get("labels") or {})
+        if key.kind == CONTROLLER_REVISION.kind and names.ROLLOUT in labels_of(live.objects[key])
     }
 
 
@@ -110,10 +108,7 @@ def content_named(candidates: Iterable[Key], live: Live) -> frozenset[Key]:
 
 
 def _content_named(body: Body) -> bool:
-    metadata = body.get("metadata") or {}
-    return names.CONTENT_NAMED in (metadata.get("annotations") or {}) or names.CONTENT_NAMED in (
-        metadata.get("labels") or {}
-    )
+    return names.CONTENT_NAMED in {**annotations_of(body), **labels_of(body)}
 
 
 def config_maps_in(pod_spec: Body) -> frozenset[str]:
@@ -231,9 +226,7 @@ def _out_of_reach(key: Key, body: Body, bundle: Bundle, context: PlanContext) ->
 
 
 def _leaving(key: Key, body: Body, live: Live, context: PlanContext) -> Leaving:
-    policy = policy_of(
-        body, context.options.guards.policy, live_annotations=context.options.live_annotations
-    )
+    policy = policy_of(body, context.options)
     if key.is_daemonset:
         # Orphaned pods remain on their nodes.
         # https://kubernetes.io/docs/tasks/administer-cluster/use-cascading-deletion/
@@ -293,7 +286,7 @@ def quarantined(key: Key, live: Body, bundle: Bundle, *, by: str = "") -> Skippe
     """The refusal for an object of a source whose objects must be kept, unless that source still
     contains it.
     """
-    source = source_of(str((live["metadata"].get("annotations") or {}).get(names.PATH) or ""))
+    source = source_of(str(annotations_of(live).get(names.PATH) or ""))
     if source not in bundle.kept or source == by:
         return None
     return Skipped(

@@ -11,13 +11,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from gitops_ds.model import names
+from gitops_ds.model import names, plain_text
 from gitops_ds.model.change import Author, Drifted, FieldChange
 from gitops_ds.model.deployer_state import KnownDrift
 from gitops_ds.model.events.base import Event
 from gitops_ds.model.events.drift import DriftContested, DriftDetected, DriftPaused
 from gitops_ds.model.live import Revision
-from gitops_ds.model.objects import Body, Key, show_path
+from gitops_ds.model.objects import Body, Key, annotations_of, show_path
 from gitops_ds.model.rate_limits import Backoff
 from gitops_ds.model.skip_reasons import DriftPolicy
 from gitops_ds.model.sources.bundle import Manifest
@@ -37,7 +37,7 @@ def policy(manifest: Manifest, live: Body | None, context: PlanContext) -> Drift
     unless the settings allow annotations from Git only.
     """
     for body in ((live or {}) if context.options.live_annotations else {}, manifest.body):
-        word = ((body.get("metadata") or {}).get("annotations") or {}).get(names.DRIFT)
+        word = annotations_of(body).get(names.DRIFT)
         if word in set(DriftPolicy):
             return DriftPolicy(word)
     return context.drift_of_agent.get(manifest.agent, context.options.drift)
@@ -223,9 +223,8 @@ def words(drifted: Drifted) -> str:
         if drifted.by
         else ""
     )
-    where = ", ".join(show_path(change.path) for change in drifted.fields[:SHOWN])
-    more = f" and {len(drifted.fields) - SHOWN} more" if len(drifted.fields) > SHOWN else ""
-    return f"changed by {drifted.looks_like}{who}: {where}{more}"
+    where = plain_text.listed((show_path(change.path) for change in drifted.fields), SHOWN)
+    return f"changed by {drifted.looks_like}{who}: {where}"
 
 
 def as_json(drifted: Drifted) -> Mapping[str, object]:

@@ -13,6 +13,7 @@ from gitops_ds.model import names
 from gitops_ds.model.change import Change, Operation
 from gitops_ds.model.live import Live
 from gitops_ds.model.objects import Key
+from gitops_ds.model.plain_text import counted, listed
 from gitops_ds.model.skip_reasons import Skipped, SkipReason
 from gitops_ds.plan import deletions, object_owner
 from gitops_ds.plan.deletions import Leaving, is_container
@@ -116,8 +117,8 @@ def _too_much(
     guards, objects = context.options.guards, tuple(new)
     if losses.empty and guards.empty:
         message = (
-            f"Git has no objects: {_count(new)} would be deleted, and none is: {shown(new)}. "
-            f"If the path is correct, {advice}"
+            f"Git has no objects: {counted(len(new), 'object')} would be deleted, and none is: "
+            f"{shown(new)}. If the path is correct, {advice}"
         )
         yield Skipped(SkipReason.EMPTY_RENDER, message, held=objects)
         return
@@ -197,13 +198,7 @@ def is_for_one_approval(key: Key, one: Leaving, rest: Iterable[Key]) -> bool:
 
 def shown(some: Iterable[object]) -> str:
     """The first of them, and the number of the others."""
-    every = [str(one) for one in some]
-    more = f" and {len(every) - SHOWN} more" if len(every) > SHOWN else ""
-    return ", ".join(every[:SHOWN]) + more
-
-
-def _count(some: Sequence[object]) -> str:
-    return f"{len(some)} object{'' if len(some) == 1 else 's'}"
+    return listed(some, SHOWN)
 
 
 _SEPARATOR = "-"

@@ -16,7 +16,7 @@ import msgspec
 
 from gitops_ds.model import names
 from gitops_ds.model.live import Live
-from gitops_ds.model.objects import MISSING, Body, Key, Path, value_at
+from gitops_ds.model.objects import MISSING, Body, Key, Path, annotations_of, value_at
 from gitops_ds.model.sources.bundle import Bundle, Manifest
 from gitops_ds.model.values import replace
 from gitops_ds.plan import field_managers
@@ -61,9 +61,7 @@ def over(bundle: Bundle, live: Live, rules: Sequence[IgnoreRule]) -> Bundle:
 
 def _own(manifest: Manifest) -> tuple[str, ...]:
     """The pointers in the manifest's own annotation, separated by commas or spaces."""
-    text = ((manifest.body.get("metadata") or {}).get("annotations") or {}).get(
-        names.IGNORE_FIELDS
-    ) or ""
+    text = annotations_of(manifest.body).get(names.IGNORE_FIELDS) or ""
     return tuple(str(text).replace(",", " ").split())
 
 

@@ -12,7 +12,7 @@ object: a commit that changes only other files causes no write.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Set
 from enum import Enum
 from typing import Any
 
@@ -20,7 +20,7 @@ import msgspec
 
 from gitops_ds.apimachinery import defaults
 from gitops_ds.model import names
-from gitops_ds.model.objects import Body, Key
+from gitops_ds.model.objects import Body, Key, annotations_of, labels_of
 from gitops_ds.model.sources.bundle import Manifest
 from gitops_ds.model.values import replace
 from gitops_ds.plan import field_managers
@@ -45,8 +45,7 @@ def holder(live: Body, owner: str) -> LiveOwner:
     """The owner: ours by the owner label; foreign by a mark of Helm, Flux, Argo CD, kapp or another
     gitops-ds; else free.
     """
-    metadata = live.get("metadata") or {}
-    labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
+    labels, annotations = labels_of(live), annotations_of(live)
     marked = labels.get(names.OWNER_LABEL)
     if marked is not None:
         return (
@@ -68,7 +67,7 @@ def holder(live: Body, owner: str) -> LiveOwner:
 
 def owner_of(live: Body) -> str:
     """The id of the gitops-ds owner in its label; empty without one."""
-    return str(((live.get("metadata") or {}).get("labels") or {}).get(names.OWNER_LABEL) or "")
+    return str(labels_of(live).get(names.OWNER_LABEL) or "")
 
 
 def mark(owner: str, key: Key) -> str:
@@ -78,7 +77,7 @@ def mark(owner: str, key: Key) -> str:
 
 def mark_of(live: Body) -> str | None:
     """The annotation of a live object; None for an object from before the annotation existed."""
-    value = ((live.get("metadata") or {}).get("annotations") or {}).get(names.TRACKING_ID)
+    value = annotations_of(live).get(names.TRACKING_ID)
     return None if value is None else str(value)
 
 
@@ -171,7 +170,7 @@ def stamp_of_live(stamp: Stamp, live: Body) -> Stamp:
     An object without a tracking ID, from before it existed, gets it with its next change; the ID
     alone is not a change.
     """
-    annotations: Mapping[str, str] = (live.get("metadata") or {}).get("annotations") or {}
+    annotations = annotations_of(live)
     commit, subject, uid = (
         annotations.get(name, "") for name in (names.COMMIT, names.CHANGE_CAUSE, names.TEMPLATE_UID)
     )

@@ -159,3 +159,6 @@ class DryRunResult(msgspec.Struct, frozen=True):
     body: Body | None = None
     conflicts: tuple[FieldConflict, ...] = ()
     refused: str = ""
+
+
+NO_ANSWERS: Mapping[Key, DryRunResult] = {}

@@ -13,7 +13,7 @@ from typing import Any
 
 from gitops_ds.apimachinery import defaults, quantities
 from gitops_ds.model import names
-from gitops_ds.model.objects import Body, Path
+from gitops_ds.model.objects import Body, Path, labels_of
 from gitops_ds.plan import diff
 from gitops_ds.plan.field_managers import FILLED_KEYS, Fields, owned_fields
 from gitops_ds.plan.object_owner import Hold, holder, owner_of
@@ -48,7 +48,7 @@ def _migratable(live: Body) -> list[Mapping[str, Any]]:
     The first apply takes over the object with the fields of `kubectl apply --server-side`, and with
     those of the tool that marked it. Later these are fields of another writer.
     """
-    labels = (live.get("metadata") or {}).get("labels") or {}
+    labels = labels_of(live)
     is_new = not owner_of(live)
     is_marked = is_new and (holder(live, "").hold is Hold.FOREIGN or _INSTANCE in labels)
 

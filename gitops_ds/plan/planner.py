@@ -13,7 +13,6 @@ import msgspec
 
 from gitops_ds.apimachinery import revisions
 from gitops_ds.apimachinery.rollouts import target_revisions
-from gitops_ds.model import names
 from gitops_ds.model.change import Change, Drifted, FieldChange, Operation, Plan
 from gitops_ds.model.live import Live, NodeImpact
 from gitops_ds.model.objects import CONTROLLER_REVISION, Body, Key, digest_of
@@ -24,10 +23,8 @@ from gitops_ds.plan import apply_order, deletions, diff, drift, field_managers, 
 from gitops_ds.plan.deletions import Leaving
 from gitops_ds.plan.guard_limits import Losses
 from gitops_ds.plan.object_changes import ObjectPlanner
-from gitops_ds.plan.options import DryRunResult, FieldConflict, PlanContext
-from gitops_ds.plan.rollouts import rollout_impact
-
-NO_ANSWERS: Mapping[Key, DryRunResult] = {}
+from gitops_ds.plan.options import NO_ANSWERS, DryRunResult, FieldConflict, PlanContext
+from gitops_ds.plan.rollouts import rollout_impact, targets
 
 
 def undecided(bundle: Bundle, live: Live, context: PlanContext) -> tuple[Manifest, ...]:
@@ -219,13 +216,11 @@ def _with_target(change: Change, manifests: Mapping[Key, Manifest], live: Live) 
     is_update = change.operation is Operation.UPDATE and change.key.is_daemonset
     if not is_update or old is None or change.manifest is None:
         return change
-    before, after = _target(old), _target(change.manifest.body)
+    before, after = targets.name_of(old), targets.name_of(change.manifest.body)
     place = change.key.namespace, after
     target = manifests.get(Key(CONTROLLER_REVISION.group, CONTROLLER_REVISION.kind, *place))
-    if target is not None and after != before:
-        template = revisions.template_of(target.body)
-    else:
-        template = None
+    begins = target is not None and after != before
+    template = revisions.template_of(target.body) if target and begins else None
     if template is not None:
         change = replace(change, fields=(*change.fields, *_fields(old, template)))
     if before and _is_promoted(change.key, before, live):
@@ -240,11 +235,6 @@ def _with_target(change: Change, manifests: Mapping[Key, Manifest], live: Live) 
 def _fields(old: Body, template: Body) -> tuple[FieldChange, ...]:
     before = {"spec": {"template": old["spec"]["template"]}}
     return diff.compare(before, {"spec": {"template": template}})
-
-
-def _target(body: Body) -> str:
-    annotations = (body.get("metadata") or {}).get("annotations") or {}
-    return str(annotations.get(names.TARGET) or "")
 
 
 def _is_promoted(key: Key, name: str, live: Live) -> bool:

@@ -20,8 +20,8 @@ from gitops_ds.model.change import (
     StagePreview,
 )
 from gitops_ds.model.live import Census, NodeImpact
-from gitops_ds.model.objects import Key, short, show_path
-from gitops_ds.model.plain_text import counted
+from gitops_ds.model.objects import Key, annotations_of, short, show_path
+from gitops_ds.model.plain_text import counted, listed
 from gitops_ds.model.skip_reasons import Skipped
 from gitops_ds.plan.rollouts import cluster_waves
 from gitops_ds.redaction import objects, texts
@@ -242,8 +242,8 @@ def _ends_rollout(change: Change) -> bool:
 
 
 def _has_policy(change: Change) -> bool:
-    metadata = change.manifest.body["metadata"] if change.manifest else {}
-    return names.ROLLOUT_POLICY in (metadata.get("annotations") or {})
+    body = change.manifest.body if change.manifest else {}
+    return names.ROLLOUT_POLICY in annotations_of(body)
 
 
 def _pace(change: Change, nodes: int) -> str:
@@ -261,9 +261,7 @@ def _pace(change: Change, nodes: int) -> str:
 
 
 def _nodes(some: Sequence[str]) -> str:
-    shown = ", ".join(some[:SHOWN_NODES])
-    more = f" and {len(some) - SHOWN_NODES} more" if len(some) > SHOWN_NODES else ""
-    return f"{counted(len(some), 'node')}: {shown}{more}"
+    return f"{counted(len(some), 'node')}: {listed(some, SHOWN_NODES)}"
 
 
 def _value(shown: Any) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from gitops_ds.model import names
 from gitops_ds.model.change import Change, Drifted, Operation
-from gitops_ds.model.objects import Body, Key
+from gitops_ds.model.objects import Body, Key, annotations_of
 from gitops_ds.model.skip_reasons import DriftPolicy, Skipped, SkipReason
 from gitops_ds.model.sources.bundle import Bundle, Manifest
 from gitops_ds.plan import deletions, drift, field_managers, object_owner, permissions
@@ -151,6 +151,4 @@ def _suspended(change: Change, live: Body | None, *, live_annotations: bool) -> 
 
 
 def _annotation(body: Body) -> str:
-    return str(
-        ((body.get("metadata") or {}).get("annotations") or {}).get(names.SUSPEND) or ""
-    ).lower()
+    return str(annotations_of(body).get(names.SUSPEND) or "").lower()

@@ -4,7 +4,7 @@ node.
 A node is touched when it has a pod of the target, or none while an earlier one ends. A node that
 was broken before is parked: it does not count, the rollout does not wait for it, and it is updated
 when it is well again. An agent that is not ready on a well node is a reason to update it. A node
-that breaks after the touch failed; failure_cause has the rules for the cause. What happens after
+that breaks after the touch failed; failures has the rules for the cause. What happens after
 the proof, or by a reboot, does not count as a failure of the node in its rollout.
 """
 
@@ -30,9 +30,8 @@ from gitops_ds.model.rollouts.staged_rollout import (
     StageInputs,
 )
 from gitops_ds.model.values import replace
-from gitops_ds.rollouts import failure_cause, stage_members, touched_pod
-from gitops_ds.rollouts.failure_cause import OVERDUE, REPLACED, AttributedNodes
-from gitops_ds.rollouts.touched_pod import TouchedPod
+from gitops_ds.rollouts import failures, stage_members
+from gitops_ds.rollouts.failures import OVERDUE, REPLACED, AttributedNodes, TouchedPod
 
 # Taints of nodes that leave: https://kubernetes.io/docs/reference/labels-annotations-taints/
 LEAVING = frozenset(
@@ -104,7 +103,7 @@ class NodeSteps:
             passed_at = self._inputs.record.passed.get(stage.name) if is_passed else None
             if broken and self._nodes[node_pods.node].created > pod.touched:
                 broken = REPLACED
-            within = touched_pod.ready_within(stage, self._inputs.policy)
+            within = failures.ready_within(stage, self._inputs.policy)
             if pod.is_closed(passed_at, within):
                 return self._closed(progress, pod, stage, broken)
             # A node that was touched later takes the place of one that left the stage, and soaks.
@@ -119,8 +118,8 @@ class NodeSteps:
             return replace(progress, step=NodeStep.REPLACING, reason="NoPod")
         if not old.ready:
             cause = pod_cause.shown(old, old.trouble or "NotReady", self._inputs.warnings)
-            within = touched_pod.ready_within(stage, self._inputs.policy)
-            until = touched_pod.broken_at(old, within)
+            within = failures.ready_within(stage, self._inputs.policy)
+            until = failures.broken_at(old, within)
             return replace(
                 progress,
                 reason=cause.reason,
@@ -164,7 +163,7 @@ class NodeSteps:
         policy, body = self._inputs.policy, pod.pod
         progress = replace(progress, heals=body.heals)
         unstable_at = pod.began + pod.soak + policy.progress.per_node
-        failed = touched_pod.failure(pod, stage, policy, self._now)
+        failed = failures.failure(pod, stage, policy, self._now)
         if not (failed or is_passed or body.gated) and self._now > unstable_at:
             failed = "" if pod.is_soaked(self._now) else "Unstable"
         if failed:
@@ -183,7 +182,7 @@ class NodeSteps:
         if body.available_at(self._min_ready) is None:
             if broken:
                 return replace(progress, step=NodeStep.SET_ASIDE, reason=broken)
-            until = min(pod.started + touched_pod.ready_within(stage, policy), unstable_at)
+            until = min(pod.started + failures.ready_within(stage, policy), unstable_at)
             return replace(progress, step=NodeStep.STARTING, until=until)
         if not is_passed and not pod.is_soaked(self._now):
             return replace(progress, step=NodeStep.SOAKING, until=pod.soaked_at)
@@ -200,12 +199,12 @@ class NodeSteps:
         proved = replace(progress, step=NodeStep.PROVED, ran=self._now - pod.touched)
         if broken and not body.ready:
             return replace(proved, reason=broken, ran=0.0)
-        failed = touched_pod.failure(pod, stage, policy, self._now)
+        failed = failures.failure(pod, stage, policy, self._now)
         until = body.last_end + policy.progress.per_node
         if body.ready and (not failed or pod.rebooted or until <= self._now):
             return proved
         if not failed:
-            until = pod.started + touched_pod.ready_within(stage, policy)
+            until = pod.started + failures.ready_within(stage, policy)
             return replace(proved, reason="NotReady", until=until, ran=0.0)
         ran = (body.last_end or body.ready_since or self._now) - pod.touched
         cause = pod_cause.shown(body, failed, self._inputs.warnings)
@@ -219,7 +218,7 @@ class NodeSteps:
             return replace(progress, step=NodeStep.REPLACING, reason="Gated")
         if pod.available_at(self._min_ready) is not None:
             return replace(progress, step=NodeStep.PROVED)
-        until = touched_pod.started(pod) + touched_pod.ready_within(stage, self._inputs.policy)
+        until = failures.started(pod) + failures.ready_within(stage, self._inputs.policy)
         if self._now < until:
             return replace(progress, step=NodeStep.STARTING, until=until)
         cause = pod_cause.shown(pod, pod.trouble or "NotReady", self._inputs.warnings)
@@ -256,7 +255,7 @@ class NodeSteps:
 
     def attributed(self, nodes: Mapping[str, NodeProgress]) -> AttributedNodes:
         """The same nodes; failures that nodes cause are set aside."""
-        return failure_cause.attributed(nodes, self._kind)
+        return failures.attributed(nodes, self._kind)
 
     def _kind(self, name: str) -> tuple[str, str]:
         return stage_members.platform_of(self._nodes[name]) if name in self._nodes else ("", "")

@@ -52,7 +52,7 @@ from gitops_ds.model.rollouts.staged_rollout import (
     StagesDecision,
 )
 from gitops_ds.model.values import replace
-from gitops_ds.rollouts import stages, touched_pod
+from gitops_ds.rollouts import failures, stages
 from gitops_ds.rollouts.node_steps import NodeSteps
 
 LOOK_AGAIN = 15.0  # seconds until other agents and the pods of nodes are observed again
@@ -377,7 +377,7 @@ class _Writes:
         boot = self._boots.get(node_pods.node, "")
         within = self.inputs.policy.progress.per_node
         was_broken = bool(node_pods.pods) and not any(
-            pod.ready or self.layout.seen.now < touched_pod.broken_at(pod, within)
+            pod.ready or self.layout.seen.now < failures.broken_at(pod, within)
             for pod in node_pods.pods
         )
         return {

@@ -1,15 +1,20 @@
-"""Why a staged rollout does not continue: its holds, which end, and its halt, which does not."""
+"""Why a staged rollout does not continue: its holds, which end, and its halt, which does not; and
+which of them are reported.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
 
 from gitops_ds.apimachinery import cron_windows
 from gitops_ds.model import names, plain_text
 from gitops_ds.model.daemonset import DaemonSet, RollingUpdate
 from gitops_ds.model.plain_text import counted
-from gitops_ds.model.rollouts.rollout_policy import Stage
+from gitops_ds.model.rollouts.rollout_policy import RolloutPolicy, Stage
 from gitops_ds.model.rollouts.staged_rollout import (
+    APART,
     MOVING,
     UPDATING,
     Halt,
@@ -17,12 +22,14 @@ from gitops_ds.model.rollouts.staged_rollout import (
     NodeStep,
     StageHold,
     StageInputs,
+    StagesDecision,
+    StageState,
 )
 from gitops_ds.model.values import replace
 from gitops_ds.redaction import texts
-from gitops_ds.rollouts import gate_results, node_steps
-from gitops_ds.rollouts.failure_cause import OVERDUE
-from gitops_ds.rollouts.gate_results import GateResult
+from gitops_ds.rollouts import measured_gates, node_steps
+from gitops_ds.rollouts.failures import OVERDUE
+from gitops_ds.rollouts.measured_gates import GateResult
 from gitops_ds.rollouts.staged_nodes import StagedNodes
 
 _SUSPENDED = StageHold("suspended", kind=HoldKind.SUSPENDED)
@@ -163,4 +170,59 @@ def halt(fleet: StagedNodes, gates: Sequence[GateResult], *, waits: bool) -> Hal
         if first.message:
             message = plain_text.line(f"{message}: {first.message}")
         return Halt(fleet.now, fleet.nodes[first.node].stage, message, failed)
-    return gate_results.halt(gates, fleet.now)
+    return measured_gates.halt(gates, fleet.now)
+
+
+RETURNS = 300.0  # seconds in which a hold that ended and begins again is the same one
+
+_HoldOfTarget = tuple[str, HoldKind, str]  # the hash of the target, the kind, and the subject
+
+
+class ReportedHolds(msgspec.Struct, frozen=True):
+    """The hold in force, None without one, and the ends of recent holds, in seconds since 1970.
+    Each hold is reported once while it lasts or returns.
+    """
+
+    current: _HoldOfTarget | None = None
+    ended: Mapping[_HoldOfTarget, float] = {}
+
+    @property
+    def is_new(self) -> bool:
+        """Whether the hold in force must be reported."""
+        return self.current is not None and self.current not in self.ended
+
+    def after(self, target: str, hold: StageHold | None, now: float) -> ReportedHolds:
+        """The holds after a decision about the target with this hash."""
+        ended = {one: end for one, end in self.ended.items() if now - end <= RETURNS}
+        if self.current is not None:
+            ended[self.current] = now
+        current = (target, hold.kind, hold.about) if hold is not None else None
+        return ReportedHolds(current, ended)
+
+
+class ReplacedNodes(msgspec.Struct, frozen=True):
+    """The stage, its `lost` nodes with the reason of each, and the nodes that it takes instead."""
+
+    stage: str
+    lost: Mapping[str, str]
+    taken: tuple[str, ...]
+
+
+def replaced(
+    policy: RolloutPolicy, before: StagesDecision, now: StagesDecision
+) -> Iterator[ReplacedNodes]:
+    """The replacements between two decisions about one target: after all nodes of a stage were set
+    aside or left the cluster, it takes others.
+    """
+    counted = {stage.name for stage in policy.stages if stage.nodes is not None}
+    steps = {one.node: one for one in now.nodes}
+    for was, stage in zip(before.stages, now.stages, strict=False):
+        taken = tuple(name for name in stage.nodes if name not in was.nodes)
+        kept = [steps[name] for name in was.nodes if name in steps]
+        is_lost = was.nodes and all(one.step in APART for one in kept)
+        if not (taken and is_lost and stage.name in counted) or stage.state is StageState.PASSED:
+            continue
+        lost = {one.node: one.reason for one in kept if one.step is NodeStep.SET_ASIDE}
+        lost |= {name: "NodeGone" for name in was.nodes if name not in steps}
+        if lost:
+            yield ReplacedNodes(stage.name, lost, taken)

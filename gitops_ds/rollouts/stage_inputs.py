@@ -1,10 +1,23 @@
-"""The inputs of a staged rollout that are in the objects of an observation."""
+"""The inputs of a staged rollout that are in the objects of an observation, and in other rollouts.
+
+Those hold it: the agents that it waits for (`after` in its policy), with the nodes on which they
+are behind; and halts that affect others (`onFailure.scope: cluster`), until the halted one is
+reverted, replaced or released.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
+
 from gitops_ds.apimachinery.rollouts import halted_templates, rollout_annotations, target_revisions
+from gitops_ds.daemonset import decide
+from gitops_ds.model import names
+from gitops_ds.model.daemonset import DaemonSet
 from gitops_ds.model.decision import Observation
-from gitops_ds.model.rollouts.staged_rollout import StageInputs
+from gitops_ds.model.live import Revision
+from gitops_ds.model.rollouts.rollout_policy import After
+from gitops_ds.model.rollouts.staged_rollout import RolloutTarget, StageInputs
+from gitops_ds.rollouts.node_steps import node_problem, runs_target
 
 
 def observed(seen: Observation) -> StageInputs | None:
@@ -38,3 +51,74 @@ def observed(seen: Observation) -> StageInputs | None:
         halted=frozenset(one.hash for one in halted_templates.parse(daemonset.annotations)),
         foreign=next(rollout_annotations.edited(daemonset), ""),
     )
+
+
+def behind(
+    after: Sequence[After], observations: Iterable[Observation]
+) -> Mapping[str, frozenset[str]]:
+    """By agent, the healthy nodes that do not run its latest template with a ready pod; agents
+    without such nodes, or without a DaemonSet in this cluster, are absent.
+    """
+    agents = {one.agent for one in after}
+    by_agent: dict[str, frozenset[str]] = {}
+    for seen in observations if agents else ():
+        agent = agent_of(seen.daemonset)
+        if agent in agents and (nodes := _behind(seen)):
+            by_agent[agent] = by_agent.get(agent, frozenset()) | nodes
+    return by_agent
+
+
+def agent_of(daemonset: DaemonSet) -> str:
+    """The agent of a DaemonSet by the path of its file in Git, else its name."""
+    path = daemonset.annotations.get(names.PATH, "").split("/")
+    return path[1] if len(path) > 2 and path[0] == "agents" else daemonset.key.name
+
+
+def _behind(seen: Observation) -> frozenset[str]:
+    layout = decide.layout(seen)
+    target = target_revisions.target_of(seen.daemonset, seen.revisions)
+    target = target or RolloutTarget("", seen.daemonset.template)
+    nodes = {node.name: node for node in seen.nodes}
+    return frozenset(
+        node_pods.node
+        for node_pods in layout.nodes
+        if node_pods.wanted
+        and not node_problem(nodes[node_pods.node])
+        and not any(pod.ready and runs_target(layout, target, pod) for pod in node_pods.staying)
+    )
+
+
+Rollout = tuple[DaemonSet, Sequence[Revision]]
+
+
+def halt_elsewhere(daemonset: DaemonSet, others: Iterable[Rollout]) -> str:
+    """Why another rollout halts the rollout of a DaemonSet; empty if none does."""
+    for other, revisions in others:
+        if other.uid == daemonset.uid or _repository(other) != _repository(daemonset):
+            continue
+        if (message := _halt(other, revisions)) is not None:
+            return f"the rollout of {other.key} is halted (onFailure.scope: cluster): {message}"
+    return ""
+
+
+def _repository(daemonset: DaemonSet) -> str:
+    return daemonset.annotations.get(names.REPOSITORY, "")
+
+
+def _halt(daemonset: DaemonSet, revisions: Sequence[Revision]) -> str | None:
+    """The message of a halt that affects others, None without one."""
+    if not daemonset.annotations.get(names.TARGET):
+        return None
+    try:
+        policy_and_pools = target_revisions.policy_of(daemonset)
+    except ValueError:
+        return None
+    target = target_revisions.target_of(daemonset, revisions)
+    if (
+        policy_and_pools is None
+        or target is None
+        or policy_and_pools[0].on_failure.scope != "cluster"
+    ):
+        return None
+    halt = target_revisions.record_of(revisions, target).halt
+    return None if halt is None else halt.message

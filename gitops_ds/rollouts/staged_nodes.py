@@ -13,8 +13,8 @@ from gitops_ds.model.daemonset import Pod
 from gitops_ds.model.rollouts.rollout_policy import RolloutPolicy, Stage
 from gitops_ds.model.rollouts.staged_rollout import APART, NodeProgress, NodeStep, StageInputs
 from gitops_ds.model.values import replace
-from gitops_ds.rollouts import node_steps, stage_members, touched_pod
-from gitops_ds.rollouts.failure_cause import AttributedNodes
+from gitops_ds.rollouts import failures, node_steps, stage_members
+from gitops_ds.rollouts.failures import AttributedNodes
 from gitops_ds.rollouts.node_steps import DOWN, TOUCHED, NodeSteps
 from gitops_ds.rollouts.stage_members import Candidates
 
@@ -49,7 +49,7 @@ class StagedNodes(msgspec.Struct, frozen=True):
         ]
         parked = frozenset(node.name for node in nodes if node_steps.node_problem(node))
         touched = {
-            name: touched_pod.touched(pod)
+            name: failures.touched(pod)
             for name, node_pods in by_node.items()
             for pod in node_pods.staying
             if steps.is_target(pod)

@@ -39,7 +39,7 @@ from gitops_ds.model.rollouts.staged_rollout import (
 )
 from gitops_ds.model.sources.bundle import Pool
 from gitops_ds.model.values import replace
-from gitops_ds.rollouts import gate_results, node_steps, pinned_pods
+from gitops_ds.rollouts import measured_gates, node_steps, pinned_pods
 
 _UID, _LONG_AGO = "simulated", -math.inf
 _MOST_LOOKS = 400_000  # some seconds of CPU
@@ -247,7 +247,7 @@ def _waits(policy: RolloutPolicy, stage: Stage) -> Iterator[str]:
         yield f"window {', '.join(stage.windows)}"
     if stage.nodes_when != "any":
         yield f"nodes when {stage.nodes_when}"
-    for name in dict.fromkeys(probe.gate for probe in gate_results.probes(policy, stage)):
+    for name in dict.fromkeys(probe.gate for probe in measured_gates.probes_of(policy, stage)):
         yield f"gate {name}"
     for after in policy.after:
         yield f"agent {after.agent}{' on the same node' if after.same_node else ''}"

@@ -41,8 +41,8 @@ from gitops_ds.model.rollouts.staged_rollout import (
     StageState,
 )
 from gitops_ds.model.values import replace
-from gitops_ds.rollouts import gate_results, node_selection, rollout_holds, staged_nodes
-from gitops_ds.rollouts.gate_results import GateResult, GateState
+from gitops_ds.rollouts import measured_gates, node_selection, rollout_holds, staged_nodes
+from gitops_ds.rollouts.measured_gates import GateResult, GateState
 from gitops_ds.rollouts.staged_nodes import StagedNodes
 
 _REFUSAL = 300  # characters of the message of the API server in the record
@@ -160,8 +160,8 @@ def _stages(fleet: StagedNodes) -> _Stages:
         if staged_nodes.is_passed(stage, fleet.inputs):
             continue
         is_proved = fleet.is_proved(members) or not (staged or fleet.able(members))
-        gates = gate_results.of(fleet, stage, members)
-        hold = gate_results.pending(gates) if is_proved else rollout_holds.unable(fleet, members)
+        gates = measured_gates.of(fleet, stage, members)
+        hold = measured_gates.pending(gates) if is_proved else rollout_holds.unable(fleet, members)
         if not is_proved or any(one.state is not GateState.PASSED for one in gates):
             current = stage
             break
@@ -205,7 +205,7 @@ def _selected_nodes(fleet: StagedNodes, stages: _Stages) -> _SelectedNodes:
     if witness:
         return _SelectedNodes(witness, rollout_holds.suspicion(fleet), halt, times)
     take: tuple[str, ...] = ()
-    pause = gate_results.pause(stages.gates)
+    pause = measured_gates.pause(stages.gates)
     if halt is None and general is None and pause is None:
         take = tuple(node_selection.take(fleet, stages.open, stages.current, times))
     idle = node_selection.idle_hold(fleet, stages.current, take)

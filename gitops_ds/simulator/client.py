@@ -29,7 +29,6 @@ from gitops_ds.model.cluster import (
 from gitops_ds.model.objects import Body, Resource
 from gitops_ds.simulator import api_errors, selectors
 from gitops_ds.simulator import faults as simulator_faults
-from gitops_ds.simulator.deletion import DeleteOptions
 from gitops_ds.simulator.faults import (
     Count,
     Faults,
@@ -37,6 +36,7 @@ from gitops_ds.simulator.faults import (
     Silence,
     SimulatedRequest,
 )
+from gitops_ds.simulator.registry_strategy import DeleteOptions
 from gitops_ds.simulator.server import Server
 from gitops_ds.simulator.store import StoredChange
 

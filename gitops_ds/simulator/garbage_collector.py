@@ -11,7 +11,7 @@ from typing import Any
 from gitops_ds import errors
 from gitops_ds.model.cluster import EventType
 from gitops_ds.model.objects import NAMESPACE, Body, Resource
-from gitops_ds.simulator.deletion import FOREGROUND, ORPHAN
+from gitops_ds.simulator.registry_strategy import FOREGROUND, ORPHAN
 from gitops_ds.simulator.server import Server
 from gitops_ds.simulator.store import StoredChange
 

@@ -22,7 +22,7 @@ from gitops_ds.model.cluster import EventType
 from gitops_ds.model.objects import POD, Body
 from gitops_ds.model.rate_limits import Backoff
 from gitops_ds.simulator import conditions
-from gitops_ds.simulator.deletion import DeleteOptions
+from gitops_ds.simulator.registry_strategy import DeleteOptions
 from gitops_ds.simulator.server import Server
 from gitops_ds.simulator.store import StoredChange
 

@@ -18,7 +18,7 @@ from gitops_ds.model.cluster import EventType
 from gitops_ds.model.live import Taint
 from gitops_ds.model.objects import NODE, POD, Body
 from gitops_ds.simulator import conditions
-from gitops_ds.simulator.deletion import DeleteOptions
+from gitops_ds.simulator.registry_strategy import DeleteOptions
 from gitops_ds.simulator.server import Server
 from gitops_ds.simulator.store import StoredChange
 

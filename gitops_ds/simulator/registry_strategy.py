@@ -1,5 +1,5 @@
 """The strategies of the API server for writes of each kind: separate status, generations, fields
-that only it writes.
+that only it writes; for deletions grace periods, finalizers, propagation, responses.
 
 Those of pkg/registry in Kubernetes, for the kinds around DaemonSets; other kinds have the common
 rules.
@@ -7,10 +7,14 @@ rules.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from gitops_ds.apimachinery import defaults
+import msgspec
+
+from gitops_ds.apimachinery import defaults, timestamps
 from gitops_ds.model import names
+from gitops_ds.model.cluster import Propagation
 from gitops_ds.model.objects import DAEMONSET, NAMESPACE, NODE, POD, Body, Resource
 
 CRD = Resource(
@@ -186,3 +190,75 @@ def _established(spec: Body, now: str) -> dict[str, Any]:
     ]
     stored = [version["name"] for version in spec.get("versions") or () if version.get("storage")]
     return {"conditions": conditions, "acceptedNames": accepted, "storedVersions": stored}
+
+
+FOREGROUND = "foregroundDeletion"
+ORPHAN = "orphan"
+
+
+class DeleteOptions(msgspec.Struct, frozen=True):
+    """The options of a delete: the expected uid, the propagation to dependents, and the grace
+    period of a pod in seconds (None: that of the pod).
+    """
+
+    uid: str = ""
+    propagation: Propagation = Propagation.BACKGROUND
+    grace: int | None = None
+
+
+DEFAULT = DeleteOptions()
+
+
+def grace_seconds(pod: Body, requested: int | None) -> int:
+    """The grace period; none for a pod without a node and for a finished one."""
+    if not (pod.get("spec") or {}).get("nodeName") or (pod.get("status") or {}).get("phase") in (
+        "Failed",
+        "Succeeded",
+    ):
+        return 0
+    return (
+        int(pod["spec"].get("terminationGracePeriodSeconds", 30))
+        if requested is None
+        else requested
+    )
+
+
+def finalizers_of(metadata: Mapping[str, Any], propagation: Propagation) -> list[str]:
+    """The finalizers of an object whose deletion begins."""
+    kept = [f for f in metadata.get("finalizers") or () if f not in (FOREGROUND, ORPHAN)]
+    match propagation:
+        case Propagation.FOREGROUND:
+            return [*kept, FOREGROUND]
+        case Propagation.ORPHAN:
+            return [*kept, ORPHAN]
+        case Propagation.BACKGROUND:
+            return kept
+
+
+def ending(body: Body, when: float, grace: int, finalizers: list[str]) -> dict[str, Any]:
+    """The object with its deletion timestamp; the generation is incremented once."""
+    metadata = {
+        **body["metadata"],
+        "deletionTimestamp": timestamps.text(when),
+        "deletionGracePeriodSeconds": grace,
+    }
+    if "generation" in metadata and "deletionTimestamp" not in body["metadata"]:
+        metadata["generation"] += 1
+    metadata.pop("finalizers", None)
+    if finalizers:
+        metadata["finalizers"] = finalizers
+    return {**body, "metadata": metadata}
+
+
+def success(resource: Resource, name: str, uid: str) -> Body:
+    """The Status of a completed deletion."""
+    details = {"name": name, "kind": resource.plural, "uid": uid}
+    if resource.group:
+        details["group"] = resource.group
+    return {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Success",
+        "details": details,
+    }

@@ -15,8 +15,6 @@ from gitops_ds.model.cluster import PatchType
 from gitops_ds.model.objects import NAMESPACE, POD, Body, Resource
 from gitops_ds.simulator import (
     api_errors,
-    crds,
-    deletion,
     field_sets,
     field_validation,
     managed_fields,
@@ -24,9 +22,9 @@ from gitops_ds.simulator import (
     type_schema,
     validation,
 )
-from gitops_ds.simulator.deletion import DeleteOptions
 from gitops_ds.simulator.field_sets import Schema
 from gitops_ds.simulator.managed_fields import Manager, Write
+from gitops_ds.simulator.registry_strategy import DeleteOptions
 from gitops_ds.simulator.store import ObjectStore
 from gitops_ds.simulator.type_schema import Structures
 
@@ -154,7 +152,7 @@ class Server:
     def _insert(self, resource: Resource, body: dict[str, Any]) -> Body:
         stored = self.store.put(resource, body)
         if resource == registry_strategy.CRD:
-            for custom, structure in crds.served(stored):
+            for custom, structure in type_schema.custom_kinds(stored):
                 self.structures.add(custom, structure)
                 if not self._is_custom(custom):
                     self.store.begin(custom)
@@ -338,7 +336,7 @@ class Server:
     def _removed(self, resource: Resource, body: Body) -> Body:
         gone = self.store.remove(resource, body)
         if resource == registry_strategy.CRD:
-            for custom, _ in crds.served(gone):
+            for custom, _ in type_schema.custom_kinds(gone):
                 for item in self.store.all(custom):
                     self.store.remove(custom, item)
                 self.structures.remove(custom)
@@ -361,7 +359,11 @@ class Server:
     # --- ending
 
     def delete(
-        self, resource: Resource, namespace: str, name: str, how: DeleteOptions = deletion.DEFAULT
+        self,
+        resource: Resource,
+        namespace: str,
+        name: str,
+        how: DeleteOptions = registry_strategy.DEFAULT,
     ) -> Body:
         """The terminating object, or a Status if it is deleted. Raises NotFound, and Conflict for
         another uid.
@@ -372,8 +374,8 @@ class Server:
             raise api_errors.other_uid(resource, name, how.uid, metadata["uid"])
         if resource == NAMESPACE and name in _ALWAYS_THERE:
             raise api_errors.forbidden(resource, name, "this namespace may not be deleted")
-        grace = deletion.grace_seconds(body, how.grace) if resource == POD else 0
-        finalizers = deletion.finalizers(metadata, how.propagation)
+        grace = registry_strategy.grace_seconds(body, how.grace) if resource == POD else 0
+        finalizers = registry_strategy.finalizers_of(metadata, how.propagation)
         waits = bool(finalizers or grace or resource == NAMESPACE)
         if (
             waits
@@ -381,7 +383,7 @@ class Server:
             and metadata.get("deletionGracePeriodSeconds", 0) <= grace
         ):
             return body
-        ending = deletion.ending(body, self.now() + grace, grace, finalizers)
+        ending = registry_strategy.ending(body, self.now() + grace, grace, finalizers)
         if resource == NAMESPACE:
             ending["status"] = {**ending.get("status", {}), "phase": "Terminating"}
         if waits:
@@ -389,7 +391,7 @@ class Server:
         gone = self._removed(resource, ending)
         if resource == POD:
             return gone
-        return deletion.success(resource, name, metadata["uid"])
+        return registry_strategy.success(resource, name, metadata["uid"])
 
     def finalize(self, namespace: Body) -> None:
         """Deletes a namespace whose content is gone."""

@@ -1,21 +1,22 @@
-"""The types of each kind's fields, and their merge by server-side apply.
+"""The types of each kind's fields, also of custom kinds, and their merge by server-side apply.
 
 scripts/structure generates the table (structure.json) from Kubernetes' OpenAPI file.
 https://kubernetes.io/docs/reference/using-api/server-side-apply/#merge-strategy
+https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/
 """
 
 from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
 import msgspec
 
-from gitops_ds.model.objects import Resource
+from gitops_ds.model.objects import Body, Resource
 
 
 class ScalarType(msgspec.Struct, frozen=True):
@@ -143,3 +144,52 @@ def _type(encoded: Any) -> Type:
         return MapOf(_type(encoded["map"]), encoded.get("atomic", False))
     keys = tuple(encoded.get("keys", ()))
     return ListOf(_type(encoded["list"]), keys, encoded.get("set", False))
+
+
+def custom_kinds(crd: Body) -> Iterator[tuple[Resource, Mapping[str, Type]]]:
+    """Its kind in the storage version, with the top-level fields of that version's schema.
+
+    Nested fields are accepted unchecked: custom objects are not validated here.
+    """
+    spec = crd["spec"]
+    names = spec["names"]
+    for version in spec.get("versions") or ():
+        if version.get("storage"):
+            resource = Resource(
+                spec["group"],
+                version["name"],
+                names["kind"],
+                names["plural"],
+                namespaced=spec.get("scope") == "Namespaced",
+            )
+            root = (version.get("schema") or {}).get("openAPIV3Schema") or {}
+            fields = {
+                name: _type_of_schema(schema)
+                for name, schema in (root.get("properties") or {}).items()
+            }
+            status = {"status": FREE} if "status" in (version.get("subresources") or {}) else {}
+            yield (
+                resource,
+                {
+                    name: type
+                    for name, type in {**fields, **status}.items()
+                    if name not in ("metadata",)
+                },
+            )
+
+
+def _type_of_schema(schema: Mapping[str, Any]) -> Type:
+    match schema.get("type"):
+        case "string" | "integer" | "number" | "boolean" as name:
+            return ScalarType(name)
+        case "array":
+            keys = tuple(schema.get("x-kubernetes-list-map-keys") or ())
+            is_set = schema.get("x-kubernetes-list-type") == "set"
+            return ListOf(_type_of_schema(schema.get("items") or {}), keys, is_set)
+        case "object" if isinstance(schema.get("additionalProperties"), Mapping):
+            return MapOf(
+                _type_of_schema(schema["additionalProperties"]),
+                schema.get("x-kubernetes-map-type") == "atomic",
+            )
+        case _:
+            return FREE

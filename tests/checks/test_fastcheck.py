@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import copy
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from gitops_ds.apimachinery import kubernetes_versions
 from gitops_ds.checks.schema import error_messages, fastcheck, manifests
 from gitops_ds.yaml import parser
 from tests import profiles
+from tests.truth import mutations
 
 BODIES = [
     one.value
@@ -29,78 +31,15 @@ RIGHT = (
     .documents[0]
     .value
 )
-NAMES = [
-    "name",
-    "spec",
-    "metadata",
-    "image",
-    "protocol",
-    "containerPort",
-    "nonsense",
-    "env",
-    "value",
-    "operator",
-    "key",
-]
-VALUES = [
-    None,
-    True,
-    0,
-    -1,
-    1 << 40,
-    1.5,
-    "",
-    "80",
-    "Exists",
-    "TCP",
-    "x",
-    "2026-01-01T00:00:00Z",
-    [],
-    {},
-    [None],
-    [{}],
-    {"a": "b"},
-    {"name": "x"},
-]
-
-
-def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    found = [path]
-    for step, inner in (
-        value.items()
-        if isinstance(value, dict)
-        else enumerate(value)
-        if isinstance(value, list)
-        else ()
-    ):
-        found += places(inner, (*path, step))
-    return found
 
 
 @st.composite
 def mutated(draw: st.DrawFn) -> Any:
     body = copy.deepcopy(draw(st.sampled_from([RIGHT, *BODIES])))
+    random = Random(draw(st.integers(0, 2**32)))
     for _ in range(draw(st.integers(1, 3))):
-        path = draw(
-            st.sampled_from(
-                [one for one in places(body) if one and one[0] not in ("apiVersion", "kind")]
-                or [("spec",)]
-            )
-        )
-        inner = body
-        for step in path[:-1]:
-            inner = inner[step]
-        match draw(st.sampled_from(["set", "remove", "add", "twice"])):
-            case "set":
-                inner[path[-1]] = copy.deepcopy(draw(st.sampled_from(VALUES)))
-            case "remove":
-                inner.pop(path[-1], None) if isinstance(inner, dict) else inner.pop(path[-1])
-            case "add" if isinstance(inner, dict):
-                inner[draw(st.sampled_from(NAMES))] = copy.deepcopy(draw(st.sampled_from(VALUES)))
-            case "twice" if isinstance(inner, list):
-                inner.append(copy.deepcopy(inner[path[-1]]))
-            case _:
-                pass
+        if len(body) > 2:  # more than its kind
+            mutations.structural(random, body)
     return body
 
 

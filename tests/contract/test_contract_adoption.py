@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import math
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,20 +16,63 @@ import pytest
 
 from gitops_ds import errors
 from gitops_ds.apimachinery import daemonsets, pods, revisions
+from gitops_ds.client.fence import Fence, Fenced
 from gitops_ds.controller import executor
 from gitops_ds.daemonset import decide
 from gitops_ds.daemonset.cache import Cache
 from gitops_ds.model import names
-from gitops_ds.model.cluster import Selection
+from gitops_ds.model.cluster import Cluster, Selection
 from gitops_ds.model.decision import Action, Adopt, CreatePod, Decision, DeletePod, DeleteRevision
-from gitops_ds.model.objects import CONFIG_MAP, CONTROLLER_REVISION, DAEMONSET, NODE, POD, Body, Key
+from gitops_ds.model.objects import (
+    CONFIG_MAP,
+    CONTROLLER_REVISION,
+    DAEMONSET,
+    NODE,
+    POD,
+    Body,
+    Key,
+    Resource,
+)
 from gitops_ds.simulator import faults
-from tests.contract.refusing import Answer, Answers, Refusing, Write
 from tests.contract.scenes import Stage
 
 pytestmark = pytest.mark.usefixtures("play")
 
 NODES = [{"metadata": {"name": f"far-{number}"}, "spec": {}, "status": {}} for number in (1, 2, 3)]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What is answered in place of the reply; `done`: the request was nevertheless executed."""
+
+    error: errors.ClusterError
+    done: bool = False
+
+
+class Refusing(Fenced):
+    """Answers some adoptions otherwise, and forwards the rest through an open fence."""
+
+    def __init__(self, cluster: Cluster, answer: Answer | None) -> None:
+        fence = Fence(time.monotonic)
+        fence.move(math.inf)
+        super().__init__(cluster, fence)
+        self._answer = answer
+
+    async def patch(
+        self, resource: Resource, namespace: str, name: str, patch: Any, **how: Any
+    ) -> Body:
+        answer = self._answer if is_adoption(patch) else None
+        if answer is not None and not answer.done:
+            raise answer.error
+        reply = await super().patch(resource, namespace, name, patch, **how)
+        if answer is not None:
+            raise answer.error
+        return reply
+
+
+def is_adoption(patch: Any) -> bool:
+    references = (patch.get("metadata") or {}).get("ownerReferences") or ()
+    return any(reference.get("controller") for reference in references)
 
 
 @dataclass
@@ -37,7 +82,7 @@ class Turns:
     """
 
     stage: Stage
-    answers: Answers = lambda write: None
+    answer: Answer | None = None  # to each adoption
     # what others do after it has looked and before it acts
     between: Callable[[], Awaitable[None]] | None = None
     done: list[Action] = field(default_factory=list)
@@ -58,7 +103,7 @@ class Turns:
         decision = decide.decide(seen)
         if self.between is not None:
             await self.between()
-        refusing = Refusing(self.stage.cluster, self.answers)
+        refusing = Refusing(self.stage.cluster, self.answer)
 
         def remember(resource: Any, body: Body) -> None:
             cache.wrote(resource, body, self.now)
@@ -116,15 +161,6 @@ async def there(stage: Stage) -> dict[str, Body]:
     }
 
 
-def adoption(write: Write) -> bool:
-    references = (
-        ((write.body or {}).get("metadata") or {}).get("ownerReferences") or ()
-        if write.verb == "patch"
-        else ()
-    )
-    return any(reference.get("controller") for reference in references)
-
-
 ANSWERS: dict[str, Answer] = {
     **{
         str(status): Answer(faults.failure(status))
@@ -143,14 +179,14 @@ async def test_a_refused_adoption_deletes_and_creates_nothing(stage: Stage, /, a
     twin = await orphan(turns, "older", "far-1", "old")
     old = await orphan(turns, "alone", "far-2", "old")
     before = set(await there(stage))
-    turns.answers = lambda write: ANSWERS[answer] if adoption(write) else None
+    turns.answer = ANSWERS[answer]
     for _ in range(4):
         await turns.turn()
         if answer != "no answer, and it was done":
             assert all(isinstance(action, Adopt) for action in turns.done)
             assert set(await there(stage)) == before
     assert {twin["metadata"]["uid"], old["metadata"]["uid"]} <= before
-    turns.answers = lambda write: None
+    turns.answer = None
     for _ in range(6):
         await turns.turn()
     ours = (await turns_daemonset(stage)).uid
@@ -227,14 +263,14 @@ async def test_a_revision_that_was_not_adopted_gives_no_pod_its_hash(
     }
     del found["metadata"]["ownerReferences"]
     await stage.cluster.create(CONTROLLER_REVISION, found)
-    turns = Turns(stage, lambda write: ANSWERS[answer] if adoption(write) else None)
+    turns = Turns(stage, ANSWERS[answer])
     for _ in range(3):
         await turns.turn()
     if answer != "no answer, and it was done":
         assert all(isinstance(action, Adopt) for action in turns.done)
         assert not await there(stage)
     assert not [action for action in turns.done if isinstance(action, DeleteRevision)]
-    turns.answers = lambda write: None
+    turns.answer = None
     for _ in range(4):
         await turns.turn()
     hashes = {

@@ -67,17 +67,6 @@ async def test_pods_carry_their_nodes_name_and_keep_the_templates_affinity() -> 
         assert await there.pods() == setup.each(3, "agent:2")
 
 
-async def test_a_template_with_a_scheduler_of_its_own_is_left_to_it() -> None:
-    body = daemonset()
-    body["spec"]["template"]["spec"]["schedulerName"] = "mine"
-    async with setup.set_up(1, body) as there:
-        there.begin(direct=True)
-        await asyncio.sleep(10)
-        (pod,) = (await there.people.list(POD)).items
-        assert "nodeName" not in pod["spec"]
-        assert pod["spec"]["affinity"]
-
-
 async def test_a_full_node_gets_its_pod_when_capacity_is_free_and_an_event_has_the_cause() -> None:
     nodes = [simulator.NodeSpec(f"node-{i}", room={"cpu": "1", "pods": "9"}) for i in range(2)]
     async with setup.set_up(nodes, asking("500m")) as there:

@@ -131,6 +131,7 @@ def test_a_pod_is_created_for_its_node_as_upstream_creates_it() -> None:
     assert affinity["podAffinity"] == {"kept": True}
     assert "nodeName" not in spec
     assert spec["tolerations"] == node_eligibility.daemon_tolerations({})
+    assert create.why == "the node has no pod"
     assert metadata["name"].startswith("agent-")
     assert metadata["labels"] == {
         "app": "agent",

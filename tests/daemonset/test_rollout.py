@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from gitops_ds.apimachinery import daemonsets, pods
 from gitops_ds.model import names
 from gitops_ds.model.daemonset import RollingUpdate
-from gitops_ds.model.decision import CreatePod, DeleteCause, DeletePod
+from gitops_ds.model.decision import CreatePod, DeletePod
 from tests import profiles
 from tests.daemonset.world import World, daemonset, rolling
 
@@ -112,19 +112,6 @@ def test_after_any_prefix_of_actions_and_a_crash_it_still_converges(
     assert len(world.numbers()) == len(set(world.numbers()))
 
 
-def test_healthy_pods_are_deleted_within_the_budget_and_broken_ones_all_at_once() -> None:
-    world = settled(20, rolling(3))
-    unready(world, *(f"node-{i}" for i in range(10)))
-    world.edit("agent:2")
-    assert sorted(a.node for a in world.turn().actions if isinstance(a, DeletePod)) == sorted(
-        f"node-{i}" for i in range(10)
-    )
-    world = settled(20, rolling(11))
-    unready(world, *(f"node-{i}" for i in range(10)))
-    world.edit("agent:2")
-    assert sum(isinstance(a, DeletePod) for a in world.turn().actions) == 11
-
-
 @pytest.mark.parametrize("strategy", [rolling(2), rolling(0, 2)], ids=["unavailable", "surge"])
 def test_the_node_of_the_controller_is_updated_last(strategy: dict[str, Any]) -> None:
     world = settled(7, strategy)
@@ -158,36 +145,6 @@ def test_a_bad_image_stops_at_the_budget_and_the_rollback_restarts_only_updated_
     untouched = {pod.name for pod in world.parsed()} & before
     assert len(untouched) == 3
     assert world.numbers() == [2, 3]
-
-
-def test_on_delete_replaces_a_pod_only_after_its_deletion() -> None:
-    world = settled(3, {"type": "OnDelete"})
-    world.edit("agent:2")
-    world.settle()
-    assert set(map(tuple, world.images().values())) == {("agent:1",)}
-    world.vanish(next(iter(world.pods)))
-    world.settle()
-    assert sorted(world.images().values()) == [["agent:1"], ["agent:1"], ["agent:2"]]
-    assert world.numbers() == [1, 2]
-
-
-def test_surge_deletes_an_old_pod_only_for_an_available_new_one() -> None:
-    world = settled(2, rolling(0, 1))
-    world.edit("agent:2")
-    assert [type(a) for a in world.turn().actions][-1] is CreatePod
-    assert sorted(map(len, world.images().values())) == [1, 2]
-    assert world.turn().actions == ()
-    world.kubelets()
-    (delete,) = (a for a in world.turn().actions if isinstance(a, DeletePod))
-    assert delete.cause is DeleteCause.OUTDATED
-
-
-def test_surge_replaces_an_unready_old_pod_regardless_of_the_limit() -> None:
-    world = settled(5, rolling(0, 3))
-    unready(world, *(f"node-{i}" for i in range(5)))
-    world.edit("agent:2")
-    assert sum(isinstance(a, CreatePod) for a in world.turn().actions) == 5
-    assert sum(isinstance(a, DeletePod) for a in world.turn().actions) == 5
 
 
 def test_the_end_of_min_ready_seconds_is_scheduled() -> None:

@@ -11,13 +11,16 @@ test_rollout.py |
 | AddNode, AddPod*, UpdatePod*, DeletePod*, UpdateNode, DeleteNoDaemonPod | test_cache.py: which
 news wakes whom |
 | DeleteFinalStateUnknown | test_cache.py: a new list wakes everybody; there are no tombstones |
-| ExpectationsOnRecreate, PodCreateErrors, BeingDeletedRace |
-tests/controller/test_upstream_integration.py |
+| ExpectationsOnRecreate, PodCreateErrors, BeingDeletedRace | test_cache.py,
+tests/controller/test_controller.py |
 | UpdatesStatusError, StoreDaemonSetStatus | tests/simulator/test_faults.py; a patch of counters
 can't be stale |
 | PodCreateExpectationsError, consistency_test.go | no expectations: own writes are known at once
 (test_cache.py) |
 | NumberReadyStatus, ObservedGeneration | test_status_and_health.py |
+
+Its integration tests (test/integration/daemonset) are Kubernetes' own end-to-end tests with our
+controller (tests/conformance), and in virtual time tests/simulator/test_scenarios.py.
 """
 
 from __future__ import annotations

@@ -8,14 +8,12 @@ import contextlib
 import pytest
 
 from gitops_ds import errors
-from gitops_ds.deployer import state_store
 from gitops_ds.model import names
 from gitops_ds.model.cluster import EventType, PatchType
 from gitops_ds.model.events import deployer
 from gitops_ds.model.events.base import Event
 from gitops_ds.model.events.drift import DriftContested, DriftCorrected, DriftDetected, DriftEvent
 from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, Body, Resource
-from gitops_ds.model.skip_reasons import DriftPolicy
 from gitops_ds.plan.options import ApplyOptions
 from tests.deployer import test_loop
 from tests.deployer.test_loop import AGENT, Scene, edit, loop_on, with_image
@@ -53,22 +51,6 @@ async def test_our_label_is_restored_when_another_writer_removes_it(
     assert (await scene.cluster.get(which, "default", "agent"))["metadata"]["labels"][
         names.OWNER_LABEL
     ] == "test"
-
-
-@pytest.mark.play(ApplyOptions(patience=0.0, drift=DriftPolicy.HOLD, hold_for=3600.0))
-async def test_held_drift_is_corrected_when_its_time_is_over_though_nothing_changes(
-    scene: Scene, /
-) -> None:
-    await begun(scene)
-    await edit(scene.cluster)
-    for _ in range(58):
-        await scene.settle()
-    assert await scene.image() == "9"
-    for _ in range(4):
-        await scene.settle()
-    assert await scene.image() == "1"
-    facts = [one.definition.kind for one in scene.events_of(DriftEvent)]
-    assert facts == ["DriftDetected", "DriftHeld", "DriftCorrected"]
 
 
 async def test_a_quiet_cluster_is_compared_at_the_interval_and_not_in_between(
@@ -159,19 +141,6 @@ async def test_a_writer_that_writes_all_the_time_costs_no_request_while_the_corr
         )
         await asyncio.sleep(1)
     assert scene.client.count.total - scene.client.count.of("watch") <= 20
-    other.cancel()
-    await asyncio.gather(other, return_exceptions=True)
-
-
-async def test_a_new_commit_is_applied_to_a_contested_object_at_once(scene: Scene, /) -> None:
-    await begun(scene)
-    other = asyncio.create_task(operator(scene))
-    await asyncio.sleep(1200)
-    scene.history.push(AGENT.format(tag=9))
-    scene.loop.request()
-    await asyncio.sleep(5)
-    state = await state_store.load(scene.cluster, "gitops-ds", "test")
-    assert state.last_good == scene.history.id(scene.history.at)
     other.cancel()
     await asyncio.gather(other, return_exceptions=True)
 

@@ -73,6 +73,10 @@ def test_all_manifests_of_an_agent_are_those_of_one_commit() -> None:
     assert not is_earlier(files(1), files(2, config=2), files(1, config=2))
     assert not is_earlier(files(1), files(2), files(3))
     assert not is_earlier(files(1), files(2), files(1, other=2))
+    without = {name: text for name, text in files(2).items() if "agents/agent/" not in name}
+    assert not is_earlier(files(1), files(2), without)
+    assert is_earlier(without, files(2), without)
+    assert is_earlier(files(1), without, files(1))
 
 
 def test_a_policy_is_content_too() -> None:

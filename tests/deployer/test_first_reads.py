@@ -2,31 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, cast
-
 from gitops_ds import simulator
 from gitops_ds.deployer import live_state
-from gitops_ds.model.cluster import Cluster
-from gitops_ds.model.objects import CONFIG_MAP, NAMESPACE, Body, Key, Resource
-
-
-@dataclass
-class Recording:
-    """A cluster that records the objects of single reads."""
-
-    cluster: Any
-    reads: list[str] = field(default_factory=list)
-
-    async def get(self, resource: Resource, namespace: str, name: str) -> Body:
-        self.reads.append(f"{resource.kind} {namespace}/{name}")
-        return cast("Body", await self.cluster.get(resource, namespace, name))
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.cluster, name)
+from gitops_ds.model.objects import CONFIG_MAP, NAMESPACE, Key
+from gitops_ds.simulator.faults import SimulatedRequest
+from tests.plan.world import config_map
 
 
 async def test_objects_of_a_namespace_that_does_not_exist_are_not_requested() -> None:
+    reads: list[str] = []
+
+    def recorded(request: SimulatedRequest) -> None:
+        if request.verb == "get" and request.resource is not None:
+            reads.append(f"{request.resource.kind} {request.namespace}/{request.name}")
+
     resources = {
         Key("", "Namespace", "", "absent"): NAMESPACE,
         Key("", "ConfigMap", "absent", "one"): CONFIG_MAP,
@@ -35,20 +24,13 @@ async def test_objects_of_a_namespace_that_does_not_exist_are_not_requested() ->
         Key("", "ConfigMap", "other", "three"): CONFIG_MAP,
     }
     async with simulator.SimulatedCluster() as cluster:
-        body = {"apiVersion": "v1", "kind": "ConfigMap"}
-        client = cluster.client()
-        await client.create(
-            CONFIG_MAP, {**body, "metadata": {"name": "two", "namespace": "default"}}
-        )
-        recording = Recording(client)
-        live = await live_state.read(cast("Cluster", recording), resources, "owner")
-        assert sorted(map(str, live.objects)) == [
-            "ConfigMap default/two",
-            "Namespace default",
-        ]
-        assert recording.reads == [
-            "Namespace /absent",
-            "Namespace /default",
-            "ConfigMap default/two",
-            "ConfigMap other/three",
-        ]
+        client = cluster.client(faults=recorded)
+        await client.create(CONFIG_MAP, config_map("two"))
+        live = await live_state.read(client, resources, "owner")
+    assert sorted(map(str, live.objects)) == ["ConfigMap default/two", "Namespace default"]
+    assert reads == [
+        "Namespace /absent",
+        "Namespace /default",
+        "ConfigMap default/two",
+        "ConfigMap other/three",
+    ]

@@ -35,7 +35,7 @@ from gitops_ds.model.events.requests import PushForwarded
 from gitops_ds.model.objects import DAEMONSET, NAMESPACE, SECRET, Body, CommitId, Resource
 from gitops_ds.model.sources.source_tree import CommitInfo, SourceTree
 from gitops_ds.pipeline import prepare
-from gitops_ds.plan.options import ApplyOptions, Guards
+from gitops_ds.plan.options import ApplyOptions
 from gitops_ds.simulator import NodeSpec, virtual_time
 from gitops_ds.simulator.faults import Silence, SimulatedRequest, failure
 from gitops_ds.yaml import parser
@@ -263,39 +263,6 @@ async def edit(cluster: simulator.SimulatedCluster, tag: str = "9") -> None:
     await person.patch(DAEMONSET, "default", "agent", with_image(tag), type=PatchType.STRATEGIC)
 
 
-@pytest.mark.parametrize("status", [429, 500, 503])
-async def test_a_failing_api_server_is_retried_without_a_flood(
-    scene: Scene, /, status: int
-) -> None:
-    await scene.settle()
-    scene.history.push(AGENT.format(tag="2"))
-    scene.client.faults = lambda _request: failure(status)
-    before = scene.client.count.total
-    for _ in range(60):
-        scene.loop.request()
-        await asyncio.sleep(5)
-    assert scene.client.count.total - before < 60 * 6
-    scene.client.faults = lambda _request: None
-    await asyncio.sleep(400)
-    await scene.settle()
-    assert await scene.image() == "2"
-
-
-async def test_after_an_outage_an_api_server_that_refuses_at_first_is_not_waited_for_any_longer(
-    scene: Scene, /
-) -> None:
-    await scene.settle()
-    scene.client.faults = lambda _request: failure(503)
-    scene.history.push(AGENT.format(tag="2"))
-    scene.loop.request()
-    await asyncio.sleep(300)
-    scene.client.faults = lambda _request: failure(403)  # it does not know our rights yet
-    await asyncio.sleep(25)
-    scene.client.faults = lambda _request: None
-    await asyncio.sleep(30)
-    assert await scene.image() == "2"
-
-
 IN_A_NEW_NAMESPACE = AGENT.format(tag="2").replace("namespace: default", "namespace: new")
 OF_A_NEW_KIND = ONE_PROBE.replace("name: one", "name: one, namespace: default")
 NEW = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "new"}}
@@ -458,27 +425,6 @@ async def test_a_push_that_cannot_be_announced_does_no_harm(scene: Scene, /) -> 
     await requests.forward_push(scene.cluster.client(), ("gitops-ds", "missing"), Push(), 0.0)
     await scene.settle()
     assert not scene.events_of(PushForwarded)
-
-
-def test_an_object_removed_from_git_is_deleted_only_with_pruning() -> None:
-    without = AGENT.format(tag="1").partition("---")[0]
-
-    async def kept(scene: Scene) -> None:
-        await scene.settle()
-        scene.history.push(without)
-        await scene.settle()
-        assert (await config_maps(scene)) == ["agent"]
-
-    async def gone(scene: Scene) -> None:
-        await scene.settle()
-        scene.history.push(without)
-        await scene.settle()
-        assert (await config_maps(scene)) == []
-        state = await state_store.load(scene.cluster, "gitops-ds", "test")
-        assert {key.kind for key in state.inventory} == {"DaemonSet"}
-
-    play(kept)
-    play(gone, ApplyOptions(Guards(prune=True), patience=0.0))
 
 
 async def config_maps(scene: Scene) -> list[str]:

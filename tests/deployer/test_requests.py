@@ -205,22 +205,6 @@ async def test_one_agent_is_suspended_and_the_others_go_on(scene: Scene, /) -> N
     assert (shown.condition, shown.applied) == (Condition.SYNCED, commit)
 
 
-async def test_git_suspends_an_agent_with_a_last_commit_and_takes_it_back(scene: Scene, /) -> None:
-    def text(tag: str, *, suspended: bool) -> str:
-        word = f', annotations: {{{{{names.SUSPEND}: "true"}}}}' if suspended else ""
-        return AGENT.replace(
-            "{{name: agent, namespace: default}}",
-            f"{{{{name: agent, namespace: default{word}}}}}",
-            1,
-        ).format(tag=tag)
-
-    await scene.settle()
-    for tag, suspended, image in (("2", True, "2"), ("3", True, "2"), ("4", False, "4")):
-        scene.history.push(text(tag, suspended=suspended))
-        await scene.settle()
-        assert await scene.image() == image, tag
-
-
 async def test_a_held_commit_is_not_applied_and_the_last_good_one_is_kept_up_until_it_is_released(
     scene: Scene, /
 ) -> None:

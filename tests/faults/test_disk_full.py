@@ -13,7 +13,7 @@ import pytest
 
 from tests import controlplane, gitservers
 from tests.faults.fleets import agents, image, images
-from tests.service.test_service import PROGRAM, until
+from tests.service.test_service import command, started, until
 
 pytestmark = [
     pytest.mark.slow,
@@ -30,37 +30,15 @@ def on_a_small_disk(
     """The service, its log, and its disk of 1 MiB, which is a mount in a namespace of its own, so
     that no rights are needed.
     """
-    disk, log = directory / "disk", directory / "log"
+    disk = directory / "disk"
     disk.mkdir()
-    words = (
-        str(PROGRAM),
-        "run",
-        "--kubeconfig",
-        str(plane.kubeconfig),
-        "--state-namespace",
-        "service-test",
-        *options,
-    )
     mounted = (
-        "unshare",
-        "--user",
-        "--map-root-user",
-        "--mount",
-        "sh",
-        "-c",
-        'mount -t tmpfs -o size=1m disk "$0" && exec "$@"',
-        str(disk),
+        *("unshare", "--user", "--map-root-user", "--mount", "sh", "-c"),
+        *('mount -t tmpfs -o size=1m disk "$0" && exec "$@"', str(disk)),
     )
-    environment = {**gitservers.GIT_ENVIRONMENT, "GITOPS_DS_CACHE": str(disk / "cache")}
-    with log.open("wb") as stream:
-        process = subprocess.Popen(
-            (*mounted, *words), stdout=stream, stderr=stream, env=environment
-        )
-    try:
+    words, cache = (*mounted, *command(plane, *options)), str(disk / "cache")
+    with started(directory, words, GITOPS_DS_CACHE=cache) as (process, log):
         yield process, log, Path(f"/proc/{process.pid}/root{disk}")
-    finally:
-        process.kill()
-        process.wait()
 
 
 def fill(file: Path) -> None:

@@ -89,6 +89,20 @@ class Gitea(LocalServer):
         body = {"username": name, "email": f"{name}@example.com", "must_change_password": False}
         self.api("POST", "/admin/users", {**body, "password": self._passwords[name]})
 
+    def repository(self, name: str, *writers: str) -> str:
+        """Makes NAME-owner/NAME, with a user NAME-ROLE for its owner and for each role that may
+        write; returns the owner's token.
+        """
+        for role in ("owner", *writers):
+            self.user(f"{name}-{role}")
+        token = self.token(f"{name}-owner", "all")
+        new = {"name": name, "auto_init": True, "default_branch": "main"}
+        self.api("POST", "/user/repos", new, token)
+        for role in writers:
+            path = f"/repos/{name}-owner/{name}/collaborators/{name}-{role}"
+            self.api("PUT", path, {"permission": "write"}, token)
+        return token
+
     def token(self, user: str, scopes: str) -> str:
         """A new token of the user, with scopes such as `read:user,write:issue`."""
         body = {"name": secrets.token_hex(4), "scopes": scopes.split(",")}

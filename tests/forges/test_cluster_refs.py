@@ -16,14 +16,9 @@ pytestmark = [pytest.mark.forge, pytest.mark.xdist_group("gitea")]
 
 def test_a_report_is_not_a_push_of_a_branch(tmp_path: Path, gitea: Gitea) -> None:
     name = f"reports-{os.urandom(4).hex()}"
-    owner = f"{name}-owner"
-    gitea.user(owner)
-    token = gitea.token(owner, "all")
-    gitea.api(
-        "POST", "/user/repos", {"name": name, "auto_init": True, "default_branch": "main"}, token
-    )
-    work = gitea.clone(f"{owner}/{name}", tmp_path / "work", token)
-    repository, ref = f"/repos/{owner}/{name}", cluster_refs.ref_of("staging", "")
+    token = gitea.repository(name)
+    work = gitea.clone(f"{name}-owner/{name}", tmp_path / "work", token)
+    repository, ref = f"/repos/{name}-owner/{name}", cluster_refs.ref_of("staging", "")
 
     def pushed() -> list[str]:
         """The refs of the pushes that people and webhooks see."""

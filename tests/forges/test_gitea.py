@@ -103,26 +103,15 @@ class Review:
 @pytest.fixture
 def review(gitea: Gitea, tmp_path: Path) -> Review:
     name = f"fleet-{os.urandom(4).hex()}"
-    owner, bot = f"{name}-owner", f"{name}-bot"
-    for user in (owner, bot):
-        gitea.user(user)
-    own = gitea.token(owner, "all")
-    gitea.api(
-        "POST", "/user/repos", {"name": name, "auto_init": True, "default_branch": "main"}, own
-    )
-    gitea.api("PUT", f"/repos/{owner}/{name}/collaborators/{bot}", {"permission": "write"}, own)
-    work = gitea.clone(f"{owner}/{name}", tmp_path / "work", own)
+    own = gitea.repository(name, "bot")
+    project = f"{name}-owner/{name}"
+    work = gitea.clone(project, tmp_path / "work", own)
     (work.directory / "agent.yaml").write_text(agent())
     work.push("main", "an agent")
-    made = Review(gitea, f"{owner}/{name}", 0, work, gitea.token(bot, BOT_SCOPES))
+    made = Review(gitea, project, 0, work, gitea.token(f"{name}-bot", BOT_SCOPES))
     made.push("another")
-    pull = gitea.api(
-        "POST",
-        f"/repos/{owner}/{name}/pulls",
-        {"head": "change", "base": "main", "title": "A change"},
-        own,
-    )
-    made.number = pull["number"]
+    pull = {"head": "change", "base": "main", "title": "A change"}
+    made.number = gitea.api("POST", f"/repos/{project}/pulls", pull, own)["number"]
     return made
 
 
@@ -153,58 +142,6 @@ def test_a_report_is_posted_and_updated_and_the_commit_has_its_status(
     assert updated["id"] == posted["id"]
     assert "DS101" not in updated["body"]
     assert review.statuses(mended)["gitops-ds/check"][0] == "success"
-
-
-def test_the_report_of_a_commit_that_was_pushed_over_leaves_the_comment(
-    review: Review, tmp_path: Path
-) -> None:
-    report = tmp_path / "report.md"
-    review.check(report)
-    old = review.head
-    review.comment(report)
-    (before,) = review.comments()
-    newer = review.push("agent")
-    late = review.comment(report, "--sha", old)
-    assert late.returncode == 0
-    assert f"has the newer commit {newer[:12]}" in late.stdout
-    assert review.comments() == [before]
-    assert review.statuses(old)["gitops-ds/check"][0] == "failure"
-    assert review.statuses(newer) == {}
-
-
-def test_a_report_of_another_commit_is_not_posted_as_that_of_this_one(
-    review: Review, tmp_path: Path
-) -> None:
-    report = tmp_path / "report.md"
-    review.check(report)
-    review.push("agent")
-    refused = review.comment(report)
-    assert refused.returncode == 2
-    assert "but this job is about" in refused.stderr
-    assert review.comments() == []
-
-
-def test_a_comment_of_another_user_with_our_marker_is_left_alone(
-    review: Review, tmp_path: Path
-) -> None:
-    path = f"/repos/{review.project}/issues/{review.number}/comments"
-    theirs = review.gitea.api("POST", path, {"body": f"{markdown.marker('check')}\nall is well"})
-    report = tmp_path / "report.md"
-    review.check(report)
-    assert review.comment(report).stdout.startswith("comment created")
-    assert review.comment(report).stdout.startswith("comment unchanged")
-    bodies = {one["id"]: one["body"] for one in review.comments()}
-    assert len(bodies) == 2
-    assert "all is well" in bodies[theirs["id"]]
-
-
-def test_two_checks_have_a_comment_and_a_status_each(review: Review, tmp_path: Path) -> None:
-    report = tmp_path / "report.md"
-    review.check(report)
-    review.comment(report)
-    review.comment(report, "--key", "fleet")
-    assert len(review.comments()) == 2
-    assert set(review.statuses(review.head)) == {"gitops-ds/check", "gitops-ds/fleet"}
 
 
 @pytest.mark.parametrize(
@@ -247,29 +184,6 @@ def test_a_user_without_write_access_and_an_invalid_token_are_reported(
     none = review.comment(report, token="")
     assert none.returncode == 2
     assert "GITEA_TOKEN" in none.stderr
-
-
-def test_a_push_without_a_pull_request_has_a_status_and_no_comment(
-    review: Review, tmp_path: Path
-) -> None:
-    report = tmp_path / "report.md"
-    review.check(report)
-    done = review.comment(report, GITHUB_REF="refs/heads/change")
-    assert done.returncode == 0, done.stderr
-    assert "no comment" in done.stdout
-    assert review.comments() == []
-    assert set(review.statuses(review.head)) == {"gitops-ds/check"}
-
-
-def test_a_dry_run_prints_the_actions_and_sends_no_request(review: Review, tmp_path: Path) -> None:
-    report = tmp_path / "report.md"
-    review.check(report)
-    done = review.comment(report, "--dry-run", token="")
-    assert done.returncode == 0, done.stderr
-    assert f"would comment on {review.project}#{review.number}" in done.stdout
-    assert "would set status gitops-ds/check: failure (1 error" in done.stdout
-    assert review.comments() == []
-    assert review.statuses(review.head) == {}
 
 
 def test_the_largest_report_is_accepted(review: Review, tmp_path: Path) -> None:

@@ -14,11 +14,13 @@ import pytest
 from gitops_ds.forges.contract import ForgeKind
 from gitops_ds.git import address
 from gitops_ds.git.repository import Repository
-from gitops_ds.model.objects import CommitId, Key
-from gitops_ds.model.rollouts.staged_rollout import StageApproval, WaitingStage
+from gitops_ds.model.objects import CommitId
+from gitops_ds.model.rollouts.staged_rollout import StageApproval
+from gitops_ds.model.values import replace
 from gitops_ds.service.rollouts.review_approvals import ForgeReviews
 from gitops_ds.settings.repository import ApproverSettings, ForgeSettings
 from tests.forges.gitea import Clone, Gitea
+from tests.forges.test_reviews import STAGE
 
 pytestmark = [pytest.mark.forge, pytest.mark.xdist_group("gitea")]
 FILE = "agents/agent/agent-ds.yaml"
@@ -78,18 +80,7 @@ class Fleet:
         forge = ForgeSettings(
             ForgeKind.GITEA, str(token), self.gitea.url, self.project, allow_http=True
         )
-        stage = WaitingStage(
-            daemonset=Key("apps", "DaemonSet", "default", "agent"),
-            owner="u1",
-            revision="agent-5d9f",
-            uid="u2",
-            hash="5d9f",
-            commit=CommitId(commit),
-            since=self.since,
-            stage="canary",
-            approvers=("people",),
-            files=frozenset({"agents/agent"}),
-        )
+        stage = replace(STAGE, commit=CommitId(commit), since=self.since)
         self.work.git("fetch", "--quiet", "origin", "main:refs/remotes/origin/main")
 
         async def look() -> StageApproval | None:
@@ -97,7 +88,7 @@ class Fleet:
             async with Repository(where, self.directory / "cache") as repository:
                 await repository.fetch(CommitId(commit))
                 forge_reviews = ForgeReviews(repository, where, forge, "", self._branch)
-                return await forge_reviews.find(stage, (approvers.named("people"),))
+                return await forge_reviews.find(stage, (approvers.named("team-gpu"),))
 
         return asyncio.run(look())
 
@@ -105,17 +96,10 @@ class Fleet:
 @pytest.fixture
 def fleet(gitea: Gitea, tmp_path: Path) -> Fleet:
     name = f"reviews-{os.urandom(4).hex()}"
-    for role in ("owner", "approver", "stranger", "bot"):
-        gitea.user(f"{name}-{role}")
-    tokens = {role: gitea.token(f"{name}-{role}", "all") for role in ("owner", "approver")}
-    tokens["stranger"] = gitea.token(f"{name}-stranger", "all")
-    tokens["bot"] = gitea.token(f"{name}-bot", READING)
-    new = {"name": name, "auto_init": True, "default_branch": "main"}
-    gitea.api("POST", "/user/repos", new, tokens["owner"])
-    for role in ("approver", "stranger", "bot"):
-        path = f"/repos/{name}-owner/{name}/collaborators/{name}-{role}"
-        gitea.api("PUT", path, {"permission": "write"}, tokens["owner"])
-    work = gitea.clone(f"{name}-owner/{name}", tmp_path / "work", tokens["owner"])
+    own = gitea.repository(name, "approver", "stranger", "bot")
+    tokens = {role: gitea.token(f"{name}-{role}", "all") for role in ("approver", "stranger")}
+    tokens |= {"owner": own, "bot": gitea.token(f"{name}-bot", READING)}
+    work = gitea.clone(f"{name}-owner/{name}", tmp_path / "work", own)
     scene = Fleet(gitea, tmp_path, name, work, "", tokens)
     scene.since = scene.push("main", 1)
     return scene
@@ -133,7 +117,7 @@ def test_a_review_by_an_approver_approves_however_it_is_merged(fleet: Fleet, how
     approval = fleet.approval(fleet.merge(number, how), people(fleet))
     assert approval is not None
     assert (approval.by, approval.how) == (fleet.user("approver"), f"review of #{number}")
-    assert (approval.hash, approval.stage) == ("5d9f", "canary")
+    assert (approval.hash, approval.stage) == ("5d9f", "gpu")
 
 
 def _by_a_stranger(fleet: Fleet, number: int) -> None:

@@ -51,14 +51,15 @@ def github(directory: Path, event: Mapping[str, Any] = OF_PULL, **more: str) -> 
 
 
 def done(on: Server, options: CommentOptions, environ: Mapping[str, str]) -> CommentResult:
-    """The result on that server, whose address is `URL` in the environment."""
+    """The result on that server, whose address is `URL` in the environment and in the options."""
 
     async def inner() -> CommentResult:
         async with on.running():
             there = {name: value.replace("URL", on.url) for name, value in environ.items()}
-            return await pull_request_comment.carry_out(
-                pull_request_comment.task(options, there), there, 5
+            task = pull_request_comment.task(
+                replace(options, url=options.url.replace("URL", on.url)), there
             )
+            return await pull_request_comment.carry_out(task, there, 5)
 
     return asyncio.run(inner())
 
@@ -141,50 +142,36 @@ def test_a_pull_request_with_a_newer_commit_keeps_its_comment(tmp_path: Path) ->
 
 
 def test_a_job_of_more_rights_finds_the_pull_request_of_a_fork(tmp_path: Path) -> None:
-    on = GitHub()
-    result = done(
-        on,
-        CommentOptions(written(tmp_path)),
-        on_github(tmp_path, OF_RUN, GITHUB_REF="refs/heads/main"),
-    )
-    assert result.messages[0] == "comment created on acme/agents#7"
+    on, options = GitHub(), CommentOptions(written(tmp_path))
+    environ = on_github(tmp_path, OF_RUN, GITHUB_REF="refs/heads/main")
+    assert done(on, options, environ).messages[0] == "comment created on acme/agents#7"
     on.head = OTHER
-    result = done(
-        on,
-        CommentOptions(written(tmp_path)),
-        on_github(tmp_path, OF_RUN, GITHUB_REF="refs/heads/main"),
-    )
-    assert "no pull request is at this commit" in result.messages[0]
+    assert "no pull request is at this commit" in done(on, options, environ).messages[0]
+
+
+def test_a_push_without_a_pull_request_has_a_status_and_no_comment(tmp_path: Path) -> None:
+    on = GitHub()
+    environ = on_github(tmp_path, {}, GITHUB_REF="refs/heads/main", GITHUB_SHA=HEAD)
+    result = done(on, CommentOptions(written(tmp_path)), environ)
+    assert "no comment" in result.messages[0]
+    assert (on.comments, [one["sha"] for one in on.statuses]) == ([], [HEAD])
+
+
+def outside_of_a_ci(on: Server, report: str) -> CommentResult:
+    options = CommentOptions(report, ForgeKind.GITHUB, "URL", "acme/agents", 7)
+    return done(on, options, {"GH_TOKEN": "good-token"})
 
 
 def test_outside_of_a_ci_all_values_are_options(tmp_path: Path) -> None:
     on = GitHub()
-
-    async def inner() -> CommentResult:
-        async with on.running():
-            options = CommentOptions(written(tmp_path), ForgeKind.GITHUB, on.url, "acme/agents", 7)
-            task = pull_request_comment.task(options, {})
-            assert task.sha == ""
-            return await pull_request_comment.carry_out(task, {"GH_TOKEN": "good-token"}, 5)
-
-    assert asyncio.run(inner()).refused == ()
+    assert outside_of_a_ci(on, written(tmp_path)).refused == ()
     assert on.statuses[0]["sha"] == HEAD
 
 
-def test_only_a_short_commit_of_an_outdated_report_is_known(
-    tmp_path: Path,
-) -> None:
+def test_only_a_short_commit_of_an_outdated_report_is_known(tmp_path: Path) -> None:
     on = GitHub()
     on.head = OTHER
-
-    async def inner() -> CommentResult:
-        async with on.running():
-            options = CommentOptions(written(tmp_path), ForgeKind.GITHUB, on.url, "acme/agents", 7)
-            return await pull_request_comment.carry_out(
-                pull_request_comment.task(options, {}), {"GH_TOKEN": "good-token"}, 5
-            )
-
-    result = asyncio.run(inner())
+    result = outside_of_a_ci(on, written(tmp_path))
     assert "newer commit" in result.messages[0]
     assert "set --sha" in result.messages[1]
     assert on.comments == on.statuses == []

@@ -12,9 +12,11 @@ from hypothesis import strategies as st
 
 from gitops_ds import errors
 from gitops_ds.forges import ci_environment, forge_access, retries, sticky_comment
+from gitops_ds.forges.ci_environment import CiEnvironment
 from gitops_ds.forges.contract import Comment, ForgeKind
 from gitops_ds.forges.sticky_comment import Sticky
 from gitops_ds.model.finding import Severity
+from gitops_ds.model.values import replace
 from gitops_ds.report import comment_page, markdown
 from gitops_ds.report.findings import ReportContext
 from tests.report import made
@@ -54,26 +56,19 @@ GITLAB = {
 
 
 def test_a_job_of_a_pull_request_is_about_its_head_not_about_the_merge() -> None:
-    environment = ci_environment.read(ACTIONS, OF_PULL)
-    assert (environment.kind, environment.url, environment.project, environment.number) == (
-        ForgeKind.GITHUB,
-        "https://api.github.com",
-        "acme/agents",
-        7,
+    link = "https://github.com/acme/agents/actions/runs/100"
+    assert ci_environment.read(ACTIONS, OF_PULL) == CiEnvironment(
+        ForgeKind.GITHUB, "https://api.github.com", "acme/agents", 7, HEAD, "", link, (100, 2)
     )
-    assert (environment.sha, environment.run) == (HEAD, (100, 2))
-    assert environment.link == "https://github.com/acme/agents/actions/runs/100"
     assert ci_environment.read(ACTIONS, {}).number == 7
     assert ci_environment.read({**ACTIONS, "GITHUB_REF": "refs/heads/main"}, {}).number == 0
 
 
 def test_a_job_after_another_workflow_is_about_that_ones_commit() -> None:
-    environment = ci_environment.read({**ACTIONS, "GITHUB_REF": "refs/heads/main"}, OF_RUN)
-    assert (environment.number, environment.sha, environment.branch, environment.run) == (
-        0,
-        HEAD,
-        "contributor:fix",
-        (90, 1),
+    link = "https://github.com/acme/agents/actions/runs/90"
+    url, branch = "https://api.github.com", "contributor:fix"
+    assert ci_environment.read(ACTIONS, OF_RUN) == CiEnvironment(
+        ForgeKind.GITHUB, url, "acme/agents", 0, HEAD, branch, link, (90, 1)
     )
     own = {"workflow_run": {**OF_RUN["workflow_run"], "pull_requests": [{"number": 9}]}}
     assert ci_environment.read(ACTIONS, own).number == 9
@@ -85,44 +80,20 @@ def test_a_job_after_another_workflow_is_about_that_ones_commit() -> None:
     ("mark", "kind"), [("GITEA_ACTIONS", ForgeKind.GITEA), ("FORGEJO_ACTIONS", ForgeKind.FORGEJO)]
 )
 def test_gitea_and_forgejo_are_distinguished_from_github(mark: str, kind: ForgeKind) -> None:
-    there = {
-        **ACTIONS,
-        "GITHUB_SERVER_URL": "https://git.example",
-        "GITHUB_REF": "refs/pull/7/head",
-        mark: "true",
-    }
-    del there["GITHUB_API_URL"]
+    own = {"GITHUB_SERVER_URL": "https://git.example", "GITHUB_API_URL": "", mark: "true"}
+    there = {**ACTIONS, **own, "GITHUB_REF": "refs/pull/7/head"}
     environment = ci_environment.read(there, {})
-    assert (environment.kind, environment.url, environment.number) == (
-        kind,
-        "https://git.example/api/v1",
-        7,
-    )
+    assert (environment.kind, environment.url) == (kind, "https://git.example/api/v1")
+    assert environment.number == 7
 
 
 def test_a_job_of_gitlab() -> None:
-    environment = ci_environment.read(GITLAB, {})
-    assert (
-        environment.kind,
-        environment.project,
-        environment.number,
-        environment.sha,
-        environment.run,
-    ) == (
-        ForgeKind.GITLAB,
-        "42",
-        7,
-        HEAD,
-        (100, 200),
-    )
-    merged = {
-        **GITLAB,
-        "CI_COMMIT_SHA": MERGE,
-        "CI_MERGE_REQUEST_SOURCE_BRANCH_SHA": HEAD,
-        "CI_MERGE_REQUEST_PROJECT_ID": "41",
-    }
-    assert ci_environment.read(merged, {}).sha == HEAD
-    assert ci_environment.read(merged, {}).project == "41"
+    url, link = GITLAB["CI_API_V4_URL"], GITLAB["CI_JOB_URL"]
+    expected = CiEnvironment(ForgeKind.GITLAB, url, "42", 7, HEAD, "", link, (100, 200))
+    assert ci_environment.read(GITLAB, {}) == expected
+    merged = {"CI_COMMIT_SHA": MERGE, "CI_MERGE_REQUEST_SOURCE_BRANCH_SHA": HEAD}
+    of_a_fork = {**GITLAB, **merged, "CI_MERGE_REQUEST_PROJECT_ID": "41"}
+    assert ci_environment.read(of_a_fork, {}) == replace(expected, project="41")
 
 
 json_values = st.recursive(
@@ -205,19 +176,16 @@ def test_the_address_of_the_api_follows_from_the_servers(
     assert forge_access.address(kind, url, allow_http=False) == found
 
 
-def test_graphql_lies_beside_the_rest() -> None:
-    assert (
-        forge_access.request_url("https://api.github.com", "graphql")
-        == "https://api.github.com/graphql"
-    )
-    assert (
-        forge_access.request_url("https://git.example/api/v3", "graphql")
-        == "https://git.example/api/graphql"
-    )
-    assert (
-        forge_access.request_url("https://git.example/api/v3", "user")
-        == "https://git.example/api/v3/user"
-    )
+@pytest.mark.parametrize(
+    ("url", "path", "expected"),
+    [
+        ("https://api.github.com", "graphql", "https://api.github.com/graphql"),
+        ("https://git.example/api/v3", "graphql", "https://git.example/api/graphql"),
+        ("https://git.example/api/v3", "user", "https://git.example/api/v3/user"),
+    ],
+)
+def test_graphql_lies_beside_the_rest(url: str, path: str, expected: str) -> None:
+    assert forge_access.request_url(url, path) == expected
 
 
 @pytest.mark.parametrize(
@@ -322,15 +290,13 @@ GOOD = (
 )
 
 
-@pytest.mark.parametrize(("level", "loud"), [("error", True), ("warning", True), ("info", True)])
-def test_how_loud_a_report_is(level: str, loud: bool) -> None:
-    assert comment_page.validated(GOOD.encode()).loud(Severity(level)) is loud
-    assert comment_page.validated(GOOD.replace("1 error", "0 errors").encode()).loud(
-        Severity(level)
-    ) is (level != "error")
-    assert not comment_page.validated(
-        GOOD.replace("1 error, 2 warnings, 0 info", "no findings").encode()
-    ).loud(Severity(level))
+def test_how_loud_a_report_is() -> None:
+    without = GOOD.replace("1 error, 2 warnings, 0 info", "no findings")
+    warnings = GOOD.replace("1 error", "0 errors")
+    for text, expected in ((GOOD, [1, 1, 1]), (warnings, [0, 1, 1]), (without, [0, 0, 0])):
+        page = comment_page.validated(text.encode())
+        levels = Severity.ERROR, Severity.WARNING, Severity.INFO
+        assert [page.loud(level) for level in levels] == expected
 
 
 @pytest.mark.parametrize(

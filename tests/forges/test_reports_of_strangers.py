@@ -137,22 +137,15 @@ def test_large_numbers_cost_nothing(tmp_path: Path) -> None:
 
 def test_comment_accepts_the_report_of_a_check(tmp_path: Path) -> None:
     (tmp_path / "fleet").mkdir()
-    alone: dict[str, str | None] = {"GITHUB_ACTIONS": None, "GITHUB_STEP_SUMMARY": None}
-    wrote = CliRunner(env=alone).invoke(
-        cli.cli, ["init", str(tmp_path / "fleet/a")], standalone_mode=False
-    )
-    assert wrote.exception is None
-    words = ["check", str(tmp_path / "fleet/a"), "-q", "-o", f"json={tmp_path / 'report.json'}"]
-    assert CliRunner(env=alone).invoke(cli.cli, words, standalone_mode=False).exception is None
-    words = [
-        "comment",
-        "--report",
-        str(tmp_path / "report.json"),
-        "--forge",
-        "gitea",
-        "--url",
-        "https://git.example.com",
-    ]
-    words += ["--project", "a/b", "--number", "7", "--sha", HEAD, "--dry-run"]
-    done = CliRunner(env=alone).invoke(cli.cli, words, standalone_mode=False)
+    fleet, report = str(tmp_path / "fleet/a"), tmp_path / "report.json"
+    wanted = ["--forge", "gitea", "--url", "https://git.example.com", "--project", "a/b"]
+    for words in (
+        ["init", fleet],
+        ["check", fleet, "-q", "-o", f"json={report}"],
+        ["comment", "--report", str(report), *wanted, "--number", "7", "--sha", HEAD, "--dry-run"],
+    ):
+        alone: dict[str, str | None] = {"GITHUB_ACTIONS": None, "GITHUB_STEP_SUMMARY": None}
+        done = CliRunner(env=alone).invoke(cli.cli, words, standalone_mode=False)
+        assert done.exception is None
     assert "would comment on a/b#7" in done.output
+    assert f"would set status gitops-ds/check: success (no findings) of {HEAD[:12]}" in done.output

@@ -69,11 +69,7 @@ def test_a_push_to_gitea_is_applied_because_of_its_webhook(
     name = f"hooked-{os.urandom(4).hex()}"
     api_server.kubectl("create", "namespace", name)
     owner, port = f"{name}-owner", controlplane.free_port()
-    gitea.user(owner)
-    token = gitea.token(owner, "all")
-    gitea.api(
-        "POST", "/user/repos", {"name": name, "auto_init": True, "default_branch": "main"}, token
-    )
+    token = gitea.repository(name)
     work = gitea.clone(f"{owner}/{name}", tmp_path / "work", token)
 
     def push(tag: int, branch: str = "main") -> str:

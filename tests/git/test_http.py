@@ -119,17 +119,6 @@ def test_an_authority_that_is_not_a_certificate_is_named(
         use(f"{http_server.url}/a", tmp_path, Credentials(Password("x"), b"no certificate"), tip())
 
 
-def test_a_redirect_is_not_followed_so_no_other_server_gets_the_credentials(
-    http_server: HttpServer, tmp_path: Path
-) -> None:
-    with gitservers.http_git_server(tmp_path / "other") as other:
-        other.repository("a").commit({"x.yaml": "a: 1\n"})
-        http_server.redirect = other.url
-        with pytest.raises(errors.SourceDenied, match="redirects"):
-            use(f"{http_server.url}/a", tmp_path / "cache", login(http_server), tip())
-        assert other.requests == []
-
-
 @pytest.mark.parametrize(
     ("status", "kind", "words"),
     [
@@ -146,11 +135,6 @@ def test_each_status_becomes_a_retryable_or_a_permanent_error(
     http_server.status = status
     with pytest.raises(kind, match=words):
         use(f"{http_server.url}/a", tmp_path, login(http_server), tip())
-
-
-def test_a_missing_repository(http_server: HttpServer, tmp_path: Path) -> None:
-    with pytest.raises(errors.SourceDenied, match="repository not found"):
-        use(f"{http_server.url}/nothing", tmp_path, login(http_server), tip())
 
 
 def test_a_netrc_of_the_person_is_not_read(http_server: HttpServer, tmp_path: Path) -> None:

@@ -125,8 +125,8 @@ def test_the_git_configuration_of_a_user_can_request_signatures(
         f"{ada.key}.pub\n"
     )
     program = (
-        "from gitops_ds.git import identity; print(identity.signing(None), "
-        "identity.name_and_mail(None))"
+        "from gitops_ds.git import signing; print(signing.of_user(None), "
+        "signing.name_and_mail(None))"
     )
     own = {
         name: value for name, value in GIT_ENVIRONMENT.items() if not name.startswith("GIT_")

@@ -10,8 +10,7 @@ from gitops_ds.model.live import Node, Taint
 from gitops_ds.model.objects import Key
 from gitops_ds.model.startup_taints import OWN, Enforce, StartupTaintPolicy
 from gitops_ds.node_startup import node_waits
-from gitops_ds.node_startup.node_waits import NodeState, Surroundings
-from gitops_ds.node_startup.required_agents import PodTemplates, RequiredAgent
+from gitops_ds.node_startup.node_waits import NodeState, PodTemplates, RequiredAgent, Surroundings
 
 START = 1_800_000_000.0
 GPU = Taint("nvidia.com/gpu", "NoSchedule")

@@ -11,8 +11,7 @@ from gitops_ds.model.daemonset import Owner, Phase, Pod, PodCause
 from gitops_ds.model.live import Taint
 from gitops_ds.model.startup_taints import OWN
 from gitops_ds.node_startup import node_waits
-from gitops_ds.node_startup.node_waits import NodeState, Surroundings
-from gitops_ds.node_startup.required_agents import PodTemplates, RequiredAgent
+from gitops_ds.node_startup.node_waits import NodeState, PodTemplates, RequiredAgent, Surroundings
 from tests.node_startup.plain import CILIUM, GPU, POLICY, START, agent, node, pod, state
 
 STAGED = PodTemplates(frozenset(["1", "2"]), frozenset(["2"]))

@@ -11,8 +11,8 @@ from gitops_ds.apimachinery.rollouts import target_revisions
 from gitops_ds.model import names
 from gitops_ds.model.daemonset import Pod
 from gitops_ds.model.rollouts.staged_rollout import RolloutRecord
-from gitops_ds.node_startup import required_agents
-from gitops_ds.node_startup.required_agents import RequiredAgent
+from gitops_ds.node_startup import node_waits
+from gitops_ds.node_startup.node_waits import RequiredAgent
 from tests.daemonset.world import daemonset
 from tests.rollouts.rollout_world import SECOND, RolloutWorld
 
@@ -21,13 +21,13 @@ def required(**metadata: Any) -> bool:
     body = daemonset()
     annotations = {names.REQUIRED_FOR_WORK: "true", **metadata.pop("annotations", {})}
     body["metadata"] |= {"annotations": annotations, **metadata}
-    return required_agents.is_required(daemonsets.daemonset_of(body))
+    return node_waits.is_required(daemonsets.daemonset_of(body))
 
 
 def test_an_agent_is_required_by_its_annotation() -> None:
     assert required()
     assert not required(annotations={names.REQUIRED_FOR_WORK: "false"})
-    assert not required_agents.is_required(daemonsets.daemonset_of(daemonset()))
+    assert not node_waits.is_required(daemonsets.daemonset_of(daemonset()))
 
 
 def test_an_agent_that_is_being_deleted_is_not_required() -> None:
@@ -36,14 +36,14 @@ def test_an_agent_that_is_being_deleted_is_not_required() -> None:
 
 def test_an_agent_that_git_requires_needs_no_annotation() -> None:
     plain = daemonset()
-    assert required_agents.is_required(daemonsets.daemonset_of(plain), in_git=True)
+    assert node_waits.is_required(daemonsets.daemonset_of(plain), in_git=True)
     plain["metadata"]["deletionTimestamp"] = "2027-01-15T08:00:00Z"
-    assert not required_agents.is_required(daemonsets.daemonset_of(plain), in_git=True)
+    assert not node_waits.is_required(daemonsets.daemonset_of(plain), in_git=True)
 
 
 def read(world: RolloutWorld) -> RequiredAgent:
     seen = world.observe()
-    return required_agents.read(seen.daemonset, seen.revisions)
+    return node_waits.agent_of(seen.daemonset, seen.revisions)
 
 
 def world(**policy: Any) -> RolloutWorld:
@@ -68,7 +68,7 @@ def pod(hash: str, *, pinned: bool = False) -> Pod:
 
 
 def test_every_pod_of_an_agent_without_a_rollout_policy_counts() -> None:
-    agent = required_agents.read(daemonsets.daemonset_of(daemonset()), ())
+    agent = node_waits.agent_of(daemonsets.daemonset_of(daemonset()), ())
     assert agent.counts(pod("any"))
     assert agent.templates.stuck == ""
 
@@ -167,7 +167,7 @@ def test_a_target_that_was_removed_is_not_proven() -> None:
 def test_a_suspended_agent_is_stuck(stuck: bool) -> None:
     body = daemonset()
     body["metadata"]["annotations"][names.SUSPEND] = str(stuck).lower()
-    agent = required_agents.read(daemonsets.daemonset_of(body), ())
+    agent = node_waits.agent_of(daemonsets.daemonset_of(body), ())
     assert bool(agent.templates.stuck) is stuck
     assert agent.counts(pod("any"))
 
@@ -175,7 +175,7 @@ def test_a_suspended_agent_is_stuck(stuck: bool) -> None:
 def test_an_agent_that_is_not_applied_is_placed_by_its_manifest() -> None:
     body = daemonset()
     body["spec"]["template"]["spec"]["nodeSelector"] = {"pool": "gpu"}
-    agent = required_agents.unapplied(body, 5.0)
+    agent = node_waits.unapplied_agent(body, 5.0)
     assert (agent.key.name, agent.since) == ("agent", 5.0)
     assert agent.placer.node_selector == {"pool": "gpu"}
     assert "not applied" in agent.templates.stuck

@@ -13,8 +13,7 @@ from gitops_ds.model.live import Taint
 from gitops_ds.model.startup_taints import OWN, TaintChange
 from gitops_ds.model.values import replace
 from gitops_ds.node_startup import node_waits, taint_changes
-from gitops_ds.node_startup.node_waits import NodeState, Surroundings
-from gitops_ds.node_startup.required_agents import PodTemplates
+from gitops_ds.node_startup.node_waits import NodeState, PodTemplates, Surroundings
 from gitops_ds.node_startup.taint_changes import Unready
 from tests import profiles
 from tests.node_startup.plain import CILIUM, CONTINUOUS, GPU, START, agent, key, node, pod, state

@@ -5,6 +5,7 @@ view of them.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -22,6 +23,7 @@ from gitops_ds.model.sources.bundle import Pool
 from gitops_ds.model.sources.source_status import SourceStatus
 from gitops_ds.model.sources.source_tree import CommitInfo
 from gitops_ds.model.startup_taints import NodeWait
+from gitops_ds.web.page.pages import Book
 from gitops_ds.web.page.view import PageEvent
 
 NOW = datetime(2026, 11, 21, 9, 40, tzinfo=UTC).timestamp()
@@ -282,6 +284,16 @@ def _pod(fleet: Fleet, node: str, hash: str, owner: dict[str, Any]) -> dict[str,
             "containerStatuses": [container],
         },
     }
+
+
+def html(show: Show, path: str) -> str:
+    """A page as it is sent."""
+    return asyncio.run(Book(show).page(path, {})).html.decode()
+
+
+def text(markup: str) -> str:
+    """The text without tags and further white space."""
+    return " ".join(re.sub(r"<[^>]+>", " ", markup).split())
 
 
 def story(count: int = 60) -> Show:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
 from gitops_ds.fleet.cluster_reports import NO_REPORT, ClusterRow
 from gitops_ds.model.objects import CommitId
 from gitops_ds.model.rollouts.cluster_report import ClusterOrder, ClusterReport, ClusterState
-from gitops_ds.web.page.pages import Book
 from tests.page import fleets
 
 COMMIT = CommitId("89c52d7634e9" + "0" * 28)
@@ -35,7 +32,7 @@ def report(url: str = "", message: str = "") -> ClusterReport:
 def drawn(*rows: ClusterRow, path: str = "clusters") -> str:
     show = fleets.story(10)
     show.ordered = list(rows)
-    return asyncio.run(Book(show).page(path, {})).html.decode()
+    return fleets.html(show, path)
 
 
 def test_the_clusters_are_shown_in_their_order_with_their_reports() -> None:

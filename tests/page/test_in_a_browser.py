@@ -341,13 +341,6 @@ def test_squares_change_colour_in_their_place_and_the_focus_stays(
     expect(page.locator("#progress")).to_contain_text("83 %")
 
 
-def test_a_fleet_of_another_shape_comes_whole(looker: Looker, served: Served) -> None:
-    page = looker.open(served.url)
-    expect(page.locator("#link")).to_have_text("live")
-    served.change(lambda show: show.move(*show.found[:2]))
-    expect(page.locator("tbody tr")).to_have_count(2)
-
-
 def test_hostile_text_stays_text(looker: Looker) -> None:
     evil = "<img src=x onerror=alert(1)><script>alert(2)</script>\"'><b id=evil>"
     show = fleets.story()

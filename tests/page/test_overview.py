@@ -34,14 +34,6 @@ def source(id: str, condition: Condition, message: str = "") -> SourceStatus:
     )
 
 
-def drawn(show: fleets.Show, path: str) -> str:
-    return asyncio.run(Book(show).page(path, {})).html.decode()
-
-
-def text_of(html: str) -> str:
-    return " ".join(re.sub(r"<[^>]+>", " ", html).split())
-
-
 def owned(show: fleets.Show, *sources: SourceStatus) -> fleets.Show:
     """Every agent belongs to one of the repositories, the last one to none."""
     show.followed = list(sources)
@@ -57,27 +49,27 @@ def test_agents_are_listed_by_repository_with_those_in_trouble_first() -> None:
         source("well", Condition.SYNCED),
         source("typo", Condition.REJECTED, "not applied: unknown field"),
     )
-    html = drawn(show, "")
+    html = fleets.html(show, "")
     titles = re.findall(r"<h2>(\S+)", html)
     assert titles == ["git.example.com/typo", "git.example.com/well", "Not"]
-    text = text_of(html)
+    text = fleets.text(html)
     assert "Newest commit 89c52d7634e9" in text
     assert "Branch main" in text
 
 
 def test_a_single_cluster_without_repositories_has_no_titles() -> None:
-    assert "<h2>" not in drawn(fleets.story(10), "").partition("<dialog")[0]
+    assert "<h2>" not in fleets.html(fleets.story(10), "").partition("<dialog")[0]
 
 
 @pytest.mark.parametrize("path", ["", "nodes", "events", "wall", "agents/logging/fluent-bit"])
 def test_every_page_has_the_banner_of_a_repository_in_trouble(path: str) -> None:
     message = "can't read git.example.com: no such host"
     show = owned(fleets.story(10), source("gone", Condition.UNREACHABLE, message))
-    html = drawn(show, path)
+    html = fleets.html(show, path)
     assert html.count('role="alert"') == 1
     assert "no such host" in html
     show.followed = [source("gone", Condition.SYNCED)]
-    assert 'role="alert"' not in drawn(show, path)
+    assert 'role="alert"' not in fleets.html(show, path)
 
 
 def test_pages_for_strangers_have_no_banner() -> None:
@@ -90,7 +82,7 @@ def test_pages_for_strangers_have_no_banner() -> None:
 
 
 def test_the_wall_has_a_tile_for_each_agent_those_in_trouble_first() -> None:
-    html = drawn(fleets.story(20), "wall")
+    html = fleets.html(fleets.story(20), "wall")
     names = re.findall(r'<section id="wr/[^"]*" class="tile h-(\w+)"', html)
     assert len(names) == 6
     assert names[0] == "failed"
@@ -103,7 +95,7 @@ def test_the_wall_shows_the_halt_of_a_rollout() -> None:
     there.world.bad_images.add(SECOND)
     there.commit(SECOND)
     there.rounds(60)
-    text = text_of(drawn(fleets.Show(found=(there.agent(),)), "wall"))
+    text = fleets.text(fleets.html(fleets.Show(found=(there.agent(),)), "wall"))
     assert "Halted in stage canary: ImagePullBackOff" in text
     assert "stage canary (halted)" in text
 
@@ -128,7 +120,7 @@ def test_every_square_is_inside_of_its_drawing(count: int, shape: float) -> None
 
 def test_a_path_without_a_page_is_not_found() -> None:
     with pytest.raises(errors.NoMatch, match="no page at /no/such"):
-        drawn(fleets.story(10), "no/such")
+        fleets.html(fleets.story(10), "no/such")
 
 
 def test_pools_of_the_repository_group_the_map_as_soon_as_they_are_known() -> None:
@@ -161,7 +153,7 @@ def test_a_rollout_in_stages_has_a_beginning_a_batch_and_an_end() -> None:
     assert found.batch == 1
     assert found.ends is not None
     assert found.ends > there.world.now
-    text = text_of(drawn(fleets.Show(found=(there.agent(),)), "agents/logging/agent"))
+    text = fleets.text(fleets.html(fleets.Show(found=(there.agent(),)), "agents/logging/agent"))
     assert "1 node at once" in text
     assert "estimated end 20" in text
 

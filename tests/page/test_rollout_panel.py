@@ -14,6 +14,7 @@ from gitops_ds.model.values import replace
 from gitops_ds.web.page import node_map, rows
 from gitops_ds.web.page.pages import Book
 from tests.fleet.staged_world import FAST, Watched, watched
+from tests.page import fleets
 from tests.page.fleets import Show
 from tests.rollouts.rollout_world import SECOND
 
@@ -23,7 +24,7 @@ PATH = "agents/logging/agent"
 def panel(there: Watched) -> str:
     """The panel's text, without markup; empty without a rollout."""
     drawn = asyncio.run(Book(Show(found=(there.agent(),))).page(PATH, {}))
-    return " ".join(re.sub(r"<[^>]+>", " ", drawn.pieces["rollout"]).split())
+    return fleets.text(drawn.pieces["rollout"])
 
 
 def test_without_a_rollout_the_panel_is_empty() -> None:
@@ -87,7 +88,7 @@ def test_the_update_strategy_that_a_policy_replaces_is_not_a_difference_to_git()
     for strategy, same in ((gentle, True), ({"type": "OnDelete"}, False)):
         wanted = {**body, "spec": {**body["spec"], "updateStrategy": strategy}}
         show = Show(found=(there.agent(),), wants={key: wanted})
-        html = asyncio.run(Book(show).page(PATH, {})).html.decode()
+        html = fleets.html(show, PATH)
         assert ("Every field that Git sets is as Git sets it." in html) == same
 
 
@@ -110,7 +111,7 @@ def test_the_history_begins_with_the_target_and_names_the_proven_revision() -> N
     there.commit(SECOND)
     there.rounds(6)
     drawn = asyncio.run(Book(Show(found=(there.agent(),))).page(PATH, {}))
-    text = " ".join(re.sub(r"<[^>]+>", " ", drawn.pieces["history"]).split())
+    text = fleets.text(drawn.pieces["history"])
     assert re.search(r"2 wanted agent:2 .* 1 proven ", text)
     assert "rollback" not in text
     assert "1 → 2" in drawn.pieces["facts"]

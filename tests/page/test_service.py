@@ -4,25 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-import urllib.request
 from pathlib import Path
 
 import pytest
 
 from tests import controlplane, gitservers
 from tests.plan.world import daemonset
-from tests.service.test_service import running, until
+from tests.service.test_service import read, running, until
 
 pytestmark = [pytest.mark.controlplane, pytest.mark.system]
-
-
-def read(url: str) -> str:
-    """The page; empty while no server listens."""
-    try:
-        with urllib.request.urlopen(url, timeout=60) as answer:
-            return str(answer.read().decode())
-    except OSError:
-        return ""
 
 
 def test_the_page_shows_what_the_service_applied(

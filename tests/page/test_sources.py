@@ -18,14 +18,9 @@ from gitops_ds.model.objects import NODE, CommitId
 from gitops_ds.model.sources.source_status import EFFECTS, Condition, SourceStatus
 from gitops_ds.model.values import replace
 from gitops_ds.service.page_view import Shown
-from gitops_ds.web.page.pages import Book
 from tests.page import fleets
 
 COMMIT = "89c52d7634e9" + "0" * 28
-
-
-def drawn(show: fleets.Show, path: str) -> str:
-    return asyncio.run(Book(show).page(path, {})).html.decode()
 
 
 @pytest.mark.sampled
@@ -43,7 +38,7 @@ def test_a_commit_that_is_not_applied_is_named_on_the_overview_and_on_the_agents
     is_trouble = EFFECTS[condition].tone in ("bad", "warn")
     first = show.found[0].key
     for path, expected in (("", True), (f"agents/{first.namespace}/{first.name}", is_trouble)):
-        html = drawn(show, path)
+        html = fleets.html(show, path)
         assert ("example.com/fleet" in html) == expected
         assert ('role="alert"' in html) == is_trouble
         assert "<b>a.yaml</b>" not in html
@@ -64,22 +59,24 @@ def test_the_overview_shows_the_time_of_the_last_fetch(looked: float, words: str
             "fleet", "example.com/fleet", "main", Condition.SYNCED, since=1.0, looked=looked
         )
     ]
-    html = drawn(show, "")
+    html = fleets.html(show, "")
     assert words in html
     assert ("1970-01-02T00:00:00Z" in html) == bool(looked)
 
 
+def observed() -> tuple[Shown, Controller]:
+    """The view of a service that has not read its cluster yet."""
+    cluster = simulator.SimulatedCluster()
+    clock = cluster.server.now
+    controller = Controller(
+        cluster.client(), Powers.OBSERVE, lambda _: None, clock=clock, chance=lambda: 0.5
+    )
+    return Shown("", StatusTracker(controller, dict, clock), tuple, lists=controller), controller
+
+
 def test_an_open_page_shows_a_look_at_git_at_most_once_a_minute() -> None:
     async def looks() -> list[int]:
-        cluster, versions = simulator.SimulatedCluster(), list[int]()
-        controller = Controller(
-            cluster.client(),
-            Powers.OBSERVE,
-            lambda _: None,
-            clock=cluster.server.now,
-            chance=lambda: 0.5,
-        )
-        shown = Shown("", StatusTracker(controller, dict, cluster.server.now), tuple)
+        (shown, _), versions = observed(), list[int]()
         for at, well in (
             (100.0, True),
             (130.0, True),
@@ -96,16 +93,7 @@ def test_an_open_page_shows_a_look_at_git_at_most_once_a_minute() -> None:
 
 def test_a_cluster_that_is_not_read_yet_is_not_an_empty_cluster() -> None:
     async def scene() -> tuple[str, str, bool]:
-        cluster = simulator.SimulatedCluster()
-        controller = Controller(
-            cluster.client(),
-            Powers.OBSERVE,
-            lambda _: None,
-            clock=cluster.server.now,
-            chance=lambda: 0.5,
-        )
-        tracker = StatusTracker(controller, dict, cluster.server.now)
-        shown = Shown("", tracker, tuple, lists=controller)
+        shown, controller = observed()
         before, version = shown.unread, shown.version
         shown.handle(WatchFailed(1.0, NODE, errors.Forbidden("nodes is forbidden"), 1.0))
         denied = shown.unread
@@ -122,11 +110,11 @@ def test_a_cluster_that_is_not_read_yet_is_not_an_empty_cluster() -> None:
 
     show = fleets.Show(not_read="nodes: nodes is forbidden")
     for path in ("", "wall"):
-        html = drawn(show, path)
+        html = fleets.html(show, path)
         assert "Cluster not read yet" in html
         assert "nodes: nodes is forbidden" in html
         assert "No DaemonSet is in this cluster yet" not in html
     with pytest.raises(errors.NoMatch, match="the cluster is not read yet: nodes"):
-        drawn(show, "agents/logging/agent")
-    assert "No DaemonSet is in this cluster yet" in drawn(fleets.Show(), "")
-    assert "of 0" not in drawn(fleets.Show(), "nodes")
+        fleets.html(show, "agents/logging/agent")
+    assert "No DaemonSet is in this cluster yet" in fleets.html(fleets.Show(), "")
+    assert "of 0" not in fleets.html(fleets.Show(), "nodes")

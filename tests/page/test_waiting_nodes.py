@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import re
 
 from gitops_ds.model.objects import Key
 from gitops_ds.model.startup_taints import AgentWait, NodeWait
 from gitops_ds.web.page.pages import Book
-from tests.page.fleets import NOW, Show, story
+from tests.page.fleets import NOW, Show, story, text
 
 AGENT = Key("apps", "DaemonSet", "kube-system", "cilium")
 
@@ -16,7 +15,7 @@ AGENT = Key("apps", "DaemonSet", "kube-system", "cilium")
 def page(view: Show, path: str) -> str:
     """The text of the parts of a page, without its tags."""
     drawn = asyncio.run(Book(view).page(path, {}))
-    return " ".join(re.sub(r"<[^>]+>", " ", " ".join(drawn.pieces.values())).split())
+    return text(" ".join(drawn.pieces.values()))
 
 
 def test_a_node_that_waits_names_the_agent_and_the_cause() -> None:
@@ -26,9 +25,9 @@ def test_a_node_that_waits_names_the_agent_and_the_cause() -> None:
     assert "gets no work yet" not in page(view, "nodes")
     wait = AgentWait(AGENT, "ImagePullBackOff", "container agent: not found")
     view.waiting = {name: NodeWait(name, "uid", NOW - 60, (wait,))}
-    text = page(view, f"nodes/{name}")
-    assert "No work yet" in text
-    assert "cilium Image pull back off container agent: not found" in text
+    found = page(view, f"nodes/{name}")
+    assert "No work yet" in found
+    assert "cilium Image pull back off container agent: not found" in found
     assert page(view, "nodes").count("gets no work yet") == 1
 
 
@@ -36,9 +35,9 @@ def test_a_node_that_keeps_its_taint_for_another_cause_names_it() -> None:
     view = story(9)
     name = view.agents()[0].seen.nodes[0].name
     view.waiting = {name: NodeWait(name, "uid", NOW - 60, (), cause="the API server refuses")}
-    text = page(view, f"nodes/{name}")
-    assert "the API server refuses" in text
-    assert "required agents" not in text
+    found = page(view, f"nodes/{name}")
+    assert "the API server refuses" in found
+    assert "required agents" not in found
 
 
 def test_an_agent_names_the_nodes_that_wait_for_it() -> None:

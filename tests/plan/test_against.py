@@ -63,6 +63,14 @@ def test_another_node_selector_removes_the_pods_of_some_nodes() -> None:
     assert gone.nodes.lost == ("node-000", "node-001")
 
 
+def test_nodes_wait_for_an_agent_that_becomes_required_for_work() -> None:
+    required = daemonset()
+    required["metadata"]["annotations"] = {names.REQUIRED_FOR_WORK: "true"}
+    nodes = cluster_snapshot.simulated(1)
+    (change,) = base_diff.changes(bundle(daemonset()), bundle(required), nodes)
+    assert change.nodes.waiting == ("node-000",)
+
+
 def test_other_objects_have_no_revisions() -> None:
     (change,) = base_diff.changes(
         bundle(config_map("settings", level="info")), bundle(config_map("settings", level="debug"))
@@ -95,6 +103,10 @@ def test_labels_and_annotations_of_an_apply_are_not_drift_and_others_are() -> No
     present = copy.deepcopy(settings)
     present["metadata"]["annotations"] |= {names.COMMIT: "c1", names.CHANGE_CAUSE: "A change"}
     present["metadata"]["labels"] = {names.OWNER_LABEL: "test"}
+    ours = {f"f:{key}": {} for key in present["metadata"]["annotations"]}
+    fields = {"f:metadata": {"f:annotations": ours}}
+    entry = {"manager": names.FIELD_MANAGER, "operation": "Apply", "fieldsV1": fields}
+    present["metadata"]["managedFields"] = [entry]
     assert base_diff.drift(base, live(present)) == {}
     present["metadata"]["annotations"]["team"] = "b"
     ((change,),) = base_diff.drift(base, live(present)).values()

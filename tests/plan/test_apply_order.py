@@ -30,12 +30,29 @@ def test_webhooks_are_written_after_unknown_kinds(group: str, kind: str, rank: i
     assert apply_order.rank(Key(group, kind, "", "a")) == rank
 
 
+def test_objects_that_pods_need_are_written_before_daemonsets() -> None:
+    agents = apply_order.rank(KEY)
+    for group, kinds in {
+        "": "ServiceAccount ResourceQuota LimitRange ConfigMap Secret PersistentVolumeClaim",
+        "networking.k8s.io": "NetworkPolicy",
+        "node.k8s.io": "RuntimeClass",
+        "rbac.authorization.k8s.io": "RoleBinding ClusterRoleBinding",
+        "scheduling.k8s.io": "PriorityClass",
+    }.items():
+        assert all(0 < apply_order.rank(Key(group, one, "", "a")) < agents for one in kinds.split())
+    assert agents < apply_order.rank(Key("apps", "Deployment", "", "a"))
+
+
 def test_an_agent_is_one_wave_after_the_last_of_its_dependencies() -> None:
     needs = {"a": (), "b": ("a",), "c": ("b", "a", "gone"), "d": ("c", "b"), "e": ("gone", "e")}
+    cycle = {"f": ("g",), "g": ("f",), "": ("a",)}
     manifests = [
-        replace(manifest("1", agent=agent), depends_on=others) for agent, others in needs.items()
+        replace(manifest("1", agent=agent), depends_on=others)
+        for agent, others in {**needs, **cycle}.items()
     ]
-    assert apply_order.waves(manifests) == {"a": 0, "b": 1, "c": 2, "d": 3, "e": 0}
+    waves = apply_order.waves(manifests)
+    assert {name: waves[name] for name in needs} == {"a": 0, "b": 1, "c": 2, "d": 3, "e": 0}
+    assert waves.keys() == {*needs, "f", "g"}
 
 
 def test_deletes_are_last_in_the_opposite_order() -> None:

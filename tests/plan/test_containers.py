@@ -9,15 +9,14 @@ import pytest
 from gitops_ds import errors, simulator
 from gitops_ds.deployer import deletion_contents
 from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, NAMESPACE, Key, Resource
-from gitops_ds.plan.options import ApplyOptions, Guards, Limit
+from gitops_ds.plan.options import ApplyOptions, Limit
 from gitops_ds.simulator.faults import SimulatedRequest, failure
 from tests.plan import world
-from tests.plan.world import World, config_map, daemonset
+from tests.plan.world import KEPT, World, config_map, daemonset, namespace, pruning
 
 play = world.play
 
 SPACE = Key("", "Namespace", "", "tools")
-KEPT = {"kept.yaml": config_map("kept")}
 PROBE_KIND = Resource("example.com", "v1", "Probe", "probes", namespaced=True)
 PROBE = {
     "apiVersion": "example.com/v1",
@@ -49,17 +48,11 @@ DEFINITION = {
 }
 
 
-def namespace(name: str = "tools") -> dict[str, Any]:
-    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
-
-
 def options(approved: str = "", **guards: Any) -> ApplyOptions:
-    return ApplyOptions(
-        Guards(prune=True, **{"deletes": Limit(), **guards}), approved=approved, patience=0
-    )
+    return pruning(approved, **{"deletes": Limit(), **guards})
 
 
-WITH_SPACE = {**KEPT, "namespace.yaml": namespace()}
+WITH_SPACE = {**KEPT, "namespace.yaml": namespace("tools")}
 
 
 async def spaces(cluster: simulator.SimulatedCluster) -> set[str]:
@@ -124,24 +117,19 @@ async def test_objects_of_others_in_a_namespace_are_named_and_their_agents_are_c
     )
 
 
-async def test_an_agent_that_is_kept_keeps_its_namespace(
-    deployer: World, cluster: simulator.SimulatedCluster, /
+@pytest.mark.parametrize(
+    ("policy", "guards"),
+    [("disabled", ["not-empty", "prune-disabled"]), ("orphan", ["share-of-nodes"])],
+)
+async def test_a_namespace_keeps_a_kept_agent_and_takes_orphaned_pods_along(
+    deployer: World, cluster: simulator.SimulatedCluster, /, policy: str, guards: list[str]
 ) -> None:
     agent = daemonset("inside", namespace="tools")
-    agent["metadata"]["annotations"] = {"gitops-ds.io/prune": "disabled"}
+    agent["metadata"]["annotations"] = {"gitops-ds.io/prune": policy}
     await deployer.apply({**WITH_SPACE, "agent.yaml": agent})
-    kept = await deployer.apply(KEPT, "second", options(share=1.0))
-    assert sorted(kept.guards) == ["not-empty", "prune-disabled"]
+    kept = await deployer.apply(KEPT, "second", options())
+    assert sorted(kept.guards) == guards
     assert await spaces(cluster) == {"tools"}
-
-
-async def test_orphaned_pods_count_when_their_namespace_is_deleted_too(
-    deployer: World, cluster: simulator.SimulatedCluster, /
-) -> None:
-    agent = daemonset("inside", namespace="tools")
-    agent["metadata"]["annotations"] = {"gitops-ds.io/prune": "orphan"}
-    await deployer.apply({**WITH_SPACE, "agent.yaml": agent})
-    assert (await deployer.apply(KEPT, "second", options())).guards == ["share-of-nodes"]
 
 
 async def test_a_kind_that_may_not_be_listed_keeps_the_namespace_until_the_plan_is_approved(

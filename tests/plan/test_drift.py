@@ -1,4 +1,6 @@
-"""Changes of users and controllers in the cluster: author, and correction, report or pause."""
+"""Changes of users and controllers in the cluster: author, and correction, report or pause,
+and the delays between corrections.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +16,11 @@ from gitops_ds.model.cluster import PatchType
 from gitops_ds.model.events.drift import DriftDetected, DriftEvent
 from gitops_ds.model.live import Revision
 from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, Key, ListMember
+from gitops_ds.model.rate_limits import Backoff
 from gitops_ds.model.skip_reasons import DriftPolicy
 from gitops_ds.model.values import replace
 from gitops_ds.plan import drift
+from gitops_ds.plan.drift import Damping
 from gitops_ds.plan.options import ApplyOptions
 from tests.plan import world
 from tests.plan.world import World, config_map, daemonset
@@ -59,45 +63,36 @@ def of(manager: str, operation: str = "Update") -> tuple[Author, ...]:
 
 
 CONTAINER = ("spec", "template", "spec", "containers", ListMember("agent"))
+IMAGE_PATH, TEMPLATE = (*CONTAINER, "image"), ("spec", "template")
+LABEL_PATH = ("metadata", "labels", "a")
 LOOKS = [
-    ("kubectl-set", "Update", "image", "kubectl set image"),
-    ("kubectl-set", "Update", "resources", "kubectl set resources"),
-    ("kubectl-set", "Update", "env", "kubectl set env"),
-    ("kubectl-edit", "Update", "image", "kubectl edit"),
-    ("kubectl-label", "Update", "image", "kubectl label"),
-    ("kubectl-annotate", "Update", "image", "kubectl annotate"),
-    ("kubectl-patch", "Update", "image", "kubectl patch"),
-    ("kubectl-client-side-apply", "Update", "image", "kubectl apply"),
-    ("kubectl", "Apply", "image", "kubectl apply --server-side"),
-    ("helm", "Update", "image", "Helm"),
-    ("argocd-controller", "Apply", "image", "Argo CD"),
-    ("kustomize-controller", "Apply", "image", "Flux"),
-    ("vpa-updater", "Update", "resources", "the controller vpa-updater"),
+    (of("kubectl-set"), IMAGE_PATH, "kubectl set image"),
+    (of("kubectl-set"), (*CONTAINER, "resources"), "kubectl set resources"),
+    (of("kubectl-set"), (*CONTAINER, "env"), "kubectl set env"),
+    (of("kubectl-set"), TEMPLATE, "kubectl set"),
+    (of("kubectl-edit"), IMAGE_PATH, "kubectl edit"),
+    (of("kubectl-label"), IMAGE_PATH, "kubectl label"),
+    (of("kubectl-annotate"), IMAGE_PATH, "kubectl annotate"),
+    (of("kubectl-patch"), IMAGE_PATH, "kubectl patch"),
+    (of("kubectl-client-side-apply"), IMAGE_PATH, "kubectl apply"),
+    (of("kubectl", "Apply"), TEMPLATE, "kubectl apply --server-side"),
+    (of("kubectl"), TEMPLATE, "kubectl patch"),
+    (of("kubectl"), LABEL_PATH, "kubectl"),
+    (of("kubectl-rollout"), TEMPLATE, "kubectl rollout"),
+    (of("kubectl-rollout"), LABEL_PATH, "kubectl rollout"),
+    (of("kubectl-new-verb"), TEMPLATE, "kubectl new-verb"),
+    (of("helm"), IMAGE_PATH, "Helm"),
+    (of("argocd-controller", "Apply"), IMAGE_PATH, "Argo CD"),
+    (of("kustomize-controller", "Apply"), IMAGE_PATH, "Flux"),
+    (of("vpa-updater"), (*CONTAINER, "resources"), "the controller vpa-updater"),
+    ((), CONTAINER, "an unknown writer"),
 ]
 
 
-@pytest.mark.parametrize(("manager", "operation", "field", "words"), LOOKS)
+@pytest.mark.parametrize(("by", "path", "words"), LOOKS)
 def test_the_action_is_derived_from_the_field_manager(
-    manager: str, operation: str, field: str, words: str
+    by: tuple[Author, ...], path: Any, words: str
 ) -> None:
-    changed = [FieldChange((*CONTAINER, field), "a", "b")]
-    assert drift.looks_like({}, changed, of(manager, operation), ()) == words
-
-
-@pytest.mark.parametrize(
-    ("by", "path", "words"),
-    [
-        ((), CONTAINER, "an unknown writer"),
-        (of("kubectl"), ("spec", "template"), "kubectl patch"),
-        (of("kubectl-rollout"), ("spec", "template"), "kubectl rollout"),
-        (of("kubectl"), ("metadata", "labels", "a"), "kubectl"),
-        (of("kubectl-rollout"), ("metadata", "labels", "a"), "kubectl rollout"),
-        (of("kubectl", "Apply"), ("spec", "template"), "kubectl apply --server-side"),
-        (of("kubectl-set"), ("spec", "template"), "kubectl set"),
-        (of("kubectl-new-verb"), ("spec", "template"), "kubectl new-verb"),
-    ],
-)
-def test_the_action_of_other_writers(by: tuple[Author, ...], path: Any, words: str) -> None:
     assert drift.looks_like({}, [FieldChange(path, "a", "b")], by, ()) == words
 
 
@@ -169,6 +164,9 @@ def test_an_earlier_template_is_reported_as_an_undo() -> None:
     for manager in ("kubectl", "kubectl-rollout"):
         assert drift.looks_like(undone, changed, of(manager), known) == "kubectl rollout undo"
     assert drift.looks_like(patched, changed, of("kubectl"), known) == "kubectl patch"
+    # the template of the latest revision is not an earlier one
+    latest = daemonset(image="ours:2")
+    assert drift.looks_like(latest, changed, of("kubectl"), known) == "kubectl patch"
 
 
 async def test_corrected_drift_is_reported_with_its_writer_and_its_correction(
@@ -201,7 +199,9 @@ async def test_ignored_drift_is_reported_once_and_remembered(
     await change(cluster)
     for _ in range(3):
         left = await deployer.apply(FILES, options=options(choice))
-        assert (left.guards, facts(deployer)) == (["drift"], expected)
+        assert (left.writes, left.guards, facts(deployer)) == (0, ["drift"], expected)
+    assert "image" in left.refusals[0].message
+    assert await image(cluster) == "changed:1"
     state = await deployer.state()
     assert state.drift[AGENT].choice is choice
     assert "kubectl set image" in state.drift[AGENT].words
@@ -409,3 +409,41 @@ async def test_contested_drift_is_named_and_not_corrected_until_its_object_chang
     assert there == (["agent"] if how == "changed" else [])
     done = await deployer.apply({"agent.yaml": daemonset(image="ours:2")}, options=contested)
     assert (done.guards, await image(cluster)) == ([], "ours:2")
+
+
+FIRST, OTHER = Key("apps", "DaemonSet", "a", "a"), Key("apps", "DaemonSet", "a", "b")
+BACKOFF = Backoff(10.0, 600.0)
+
+
+def waits(number: int) -> list[float]:
+    rows: drift.Rows = {}
+    delays, now = [], 0.0
+    for _ in range(number):
+        rows = drift.rows_after(rows, [FIRST], now, BACKOFF)
+        delays.append(rows[FIRST].wait)
+        now += rows[FIRST].wait
+    return delays
+
+
+def test_the_first_correction_waits_for_nothing_and_each_later_one_twice_as_long() -> None:
+    delays = waits(5)
+    assert delays == [0.0, *(BACKOFF.delay(number) for number in (1, 2, 3, 4))]
+    assert delays[-1] == 8 * delays[1]
+
+
+def test_a_row_ends_after_a_minute_or_twice_its_wait() -> None:
+    for wait, quiet in ((0.0, 60.0), (30.0, 60.0), (40.0, 80.0), (100.0, 200.0)):
+        rows = {FIRST: Damping(3, 0.0, wait)}
+        assert drift.rows_after(rows, [], quiet, BACKOFF).keys() == {FIRST}
+        assert drift.rows_after(rows, [], quiet + 0.1, BACKOFF) == {}
+        assert drift.rows_after(rows, [FIRST], quiet, BACKOFF)[FIRST].count == 4
+        assert drift.rows_after(rows, [FIRST], quiet + 0.1, BACKOFF)[FIRST].count == 1
+
+
+def test_a_correction_waits_until_its_time() -> None:
+    rows = {FIRST: Damping(3, 100.0, 20.0), OTHER: Damping(3, 100.0, 40.0)}
+    assert drift.damped(rows, 119.9) == {FIRST, OTHER}
+    assert drift.damped(rows, 120.0) == {OTHER}
+    assert drift.correction_due(rows, [FIRST, OTHER]) == 120.0
+    assert drift.correction_due(rows, [OTHER]) == 140.0
+    assert drift.correction_due({}, [FIRST]) == float("inf")

@@ -4,7 +4,6 @@ do.
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import pytest
@@ -16,7 +15,6 @@ from gitops_ds.model import names
 from gitops_ds.model.cluster import PatchType
 from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, Body
 from gitops_ds.model.skip_reasons import DriftPolicy
-from gitops_ds.plan import ignore_differences
 from gitops_ds.plan.ignore_differences import IgnoreRule
 from gitops_ds.plan.options import ApplyOptions
 from tests import profiles
@@ -59,11 +57,8 @@ def options(*rules: IgnoreRule, drift: DriftPolicy = DriftPolicy.CORRECT) -> App
 
 
 MATCHING = [
-    IgnoreRule((f"{LIMITS}/cpu",)),
-    IgnoreRule((LIMITS,)),
     IgnoreRule(("/spec/template/spec/containers/0/resources",)),
     IgnoreRule(managers=("vpa",)),
-    IgnoreRule((LIMITS,), ("vpa",)),
     IgnoreRule((LIMITS,), kind="Daemon*", namespace="def*", name="agent"),
 ]
 
@@ -90,12 +85,9 @@ async def test_ignored_fields_of_another_writer_are_not_drift_and_stay_when_the_
 
 
 OTHERS = [
-    IgnoreRule((f"{LIMITS}/memory",)),
-    IgnoreRule(managers=("hpa",)),
     IgnoreRule((LIMITS,), ("hpa",)),
     IgnoreRule((LIMITS,), kind="ConfigMap"),
     IgnoreRule((LIMITS,), namespace="other"),
-    IgnoreRule(("/spec/template/spec/containers/missing/resources",)),
 ]
 
 
@@ -111,18 +103,6 @@ async def test_a_rule_for_something_else_changes_nothing(
     assert at(await live(cluster), CPU) == "100m"
 
 
-async def test_an_ignored_field_that_only_we_own_keeps_its_live_value(
-    deployer: World, cluster: simulator.SimulatedCluster, /
-) -> None:
-    rule = IgnoreRule((f"{LIMITS}/cpu",))
-    await deployer.apply({"a.yaml": agent()}, options=options(rule))
-    done = await deployer.apply({"a.yaml": agent(cpu="200m")}, options=options(rule))
-    assert (done.refusals, at(await live(cluster), CPU)) == ((), "100m")
-    # Without the rule the value of Git is applied again.
-    await deployer.apply({"a.yaml": agent(cpu="200m", image="ours:2")}, options=options())
-    assert at(await live(cluster), CPU) == "200m"
-
-
 async def test_an_object_can_list_its_own_ignored_fields(
     deployer: World, cluster: simulator.SimulatedCluster, /
 ) -> None:
@@ -133,14 +113,6 @@ async def test_an_object_can_list_its_own_ignored_fields(
     )
     done = await deployer.apply({"a.yaml": body}, options=options(drift=DriftPolicy.REPORT))
     assert (done.refusals, at(await live(cluster), CPU)) == ((), "300m")
-
-
-def test_a_new_object_is_created_with_all_fields_of_git() -> None:
-    rule = IgnoreRule(("/spec/template/spec/containers/second/image",))
-    there = agent()
-    body = copy.deepcopy(there)
-    body["spec"]["template"]["spec"]["containers"].append({"name": "second", "image": "second:1"})
-    assert ignore_differences.applied(body, there, (rule,)) == body
 
 
 async def test_a_manager_of_a_whole_list_owns_the_whole_list(

@@ -9,7 +9,7 @@ import pytest
 
 from gitops_ds.apimachinery.rollouts import rollout_annotations
 from gitops_ds.model import names
-from gitops_ds.model.change import Author, FieldChange
+from gitops_ds.model.change import FieldChange
 from gitops_ds.model.objects import ListMember
 from gitops_ds.plan import (
     diff,
@@ -21,8 +21,6 @@ from gitops_ds.plan import (
 )
 from gitops_ds.plan.ignore_differences import IgnoreRule
 from gitops_ds.plan.options import ApplyOptions
-from tests.plan.test_drift import revision
-from tests.plan.world import daemonset
 
 
 def entry(manager: str, fields: dict[str, Any], **more: str) -> dict[str, Any]:
@@ -89,7 +87,7 @@ def test_a_list_is_compared_by_its_names_if_they_are_unique(
         {"labels": None},
     ],
 )
-def test_metadata_that_says_nothing_is_no_difference(metadata: dict[str, Any]) -> None:
+def test_empty_metadata_equals_absent_metadata(metadata: dict[str, Any]) -> None:
     assert diff.compare({"metadata": metadata}, {"metadata": {}}) == ()
 
 
@@ -106,6 +104,7 @@ CONTAINERS: tuple[Any, ...] = ("spec", "containers")
         ((*CONTAINERS, 0, "image"), "third"),
         ((*CONTAINERS, 0, "args", 0), "fourth"),
         ((*CONTAINERS, 1, "image"), None),
+        ((*CONTAINERS, ListMember("missing"), "image"), None),
         ((*CONTAINERS, 0, "command"), None),
     ],
 )
@@ -122,6 +121,22 @@ def test_the_owner_of_a_value_is_that_of_the_deepest_owned_field(
     )
     live["metadata"]["finalizers"] = ["x", "y"]
     assert [one.manager for one in field_managers.owners(live, path)] == ([owner] if owner else [])
+
+
+def test_no_labels_are_the_same_as_an_empty_mapping() -> None:
+    assert diff.compare({"metadata": {"labels": {}}}, {"metadata": {}}) == ()
+
+
+@pytest.mark.parametrize(
+    ("entries", "applied"),
+    [
+        ([], True),  # its owners are unknown
+        ([entry(names.FIELD_MANAGER, {}, operation="Apply"), entry("other", {})], True),
+        ([entry("other", {})], False),
+    ],
+)
+def test_an_object_is_ours_by_its_apply(entries: list[dict[str, Any]], applied: bool) -> None:
+    assert field_managers.is_applied(managed(*entries)) is applied
 
 
 def test_a_removed_field_was_removed_by_the_last_writer_of_the_object() -> None:
@@ -146,22 +161,6 @@ def test_the_authors_of_fields_are_named_the_latest_first() -> None:
     )
     changes = [FieldChange(("spec", name), 0, 1) for name in ("x", "y")]
     assert [one.manager for one in drift.authors(live, changes)] == ["second", "first"]
-
-
-@pytest.mark.parametrize(
-    ("first", "second", "words"),
-    [
-        ("2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z", "kubectl rollout undo"),
-        ("2026-01-02T00:00:00Z", "2026-01-01T00:00:00Z", "kubectl patch"),
-    ],
-)
-def test_a_template_is_an_undo_if_its_revision_is_not_the_latest(
-    first: str, second: str, words: str
-) -> None:
-    history = (revision(3, "ours:1", first), revision(2, "ours:2", second))
-    changed = [FieldChange(("spec", "template", "x"), 1, 2)]
-    by = [Author("kubectl")]
-    assert drift.looks_like(daemonset(image="ours:1"), changed, by, history) == words
 
 
 def test_a_migration_takes_over_exactly_the_fields_of_client_side_applies() -> None:
@@ -277,6 +276,11 @@ def test_our_own_fields_that_left_git_are_omitted() -> None:
         ],
         "w": 1,
     }
+
+
+def test_a_generated_client_is_not_a_person() -> None:
+    assert not field_managers.is_person("OpenAPI-Generator")
+    assert field_managers.is_person("kubectl-edit")
 
 
 def test_an_answer_that_only_moves_a_time_changes_nothing() -> None:

@@ -14,26 +14,22 @@ from gitops_ds.model import names
 from gitops_ds.model.cluster import PatchType
 from gitops_ds.model.events.deployer import Reconciled
 from gitops_ds.model.live import Taint
-from gitops_ds.model.objects import DAEMONSET, Body, CommitId, Key
-from gitops_ds.plan import apply_order, field_managers, guard_limits, printers
-from gitops_ds.plan.options import ApplyOptions, Guards
+from gitops_ds.model.objects import DAEMONSET, Body, CommitId
+from gitops_ds.model.values import replace
+from gitops_ds.plan import guard_limits
+from gitops_ds.plan.options import ApplyOptions
 from gitops_ds.plan.permissions import Impersonation
 from gitops_ds.telemetry import log_lines
 from tests.plan import world
 from tests.plan.test_prune_scenes import pod_of
-from tests.plan.world import World, config_map, daemonset
+from tests.plan.world import KEPT, PRUNING, World, config_map, daemonset, pruning
 
 play = world.play
 
-KEPT = {"kept.yaml": config_map("kept")}
 FILES = {**KEPT, "agent.yaml": daemonset("agent")}
 AFFINITY = {
     "matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": ["node-0"]}]
 }
-
-
-def options(approved: str = "", **guards: Any) -> ApplyOptions:
-    return ApplyOptions(Guards(**guards), approved=approved, patience=0)
 
 
 NARROWER = [
@@ -63,7 +59,7 @@ async def test_an_update_that_removes_agents_from_nodes_needs_approval(
     assert refused.plan.hash in refused.refusals[0].message
     assert refused.state.last_good != refused.plan.commit, "the commit is not applied as a whole"
     assert [str(change.key) for change in refused.plan.held] == ["DaemonSet default/agent"]
-    done = await deployer.apply(files, "second", options(refused.plan.hash))
+    done = await deployer.apply(files, "second", pruning(refused.plan.hash))
     assert done.written == ("update DaemonSet default/agent",)
     assert done.state.last_good == done.plan.commit
 
@@ -74,10 +70,10 @@ async def test_a_removed_toleration_counts_where_the_taint_evicts(
     taint = simulator.NodeSpec("tainted", taints=(Taint("gpu", "NoExecute"),))
     cluster.add_nodes([taint])
     await deployer.apply({"agent.yaml": daemonset("agent", tolerations=[{"operator": "Exists"}])})
-    refused = await deployer.apply(FILES, "second", options(share=0.0))
+    refused = await deployer.apply(FILES, "second", pruning(share=0.0))
     assert refused.guards == ["loses-nodes"]
     assert "tainted" in refused.refusals[0].message
-    assert (await deployer.apply(FILES, "second", options(share=0.25))).guards == []
+    assert (await deployer.apply(FILES, "second", pruning(share=0.25))).guards == []
 
 
 async def test_deletions_and_updates_are_weighed_together(
@@ -91,10 +87,10 @@ async def test_deletions_and_updates_are_weighed_together(
     }
     await deployer.apply(both)
     rest = {**KEPT, "b.yaml": daemonset("b", nodeSelector=on[2])}
-    refused = await deployer.apply(rest, "second", options(prune=True, nodes=1))
+    refused = await deployer.apply(rest, "second", pruning(nodes=1))
     assert sorted(refused.guards) == ["loses-nodes", "share-of-nodes"]
     assert "2 of 3 nodes" in refused.refusals[-1].message
-    assert (await deployer.apply(rest, "second", options(prune=True, nodes=2))).guards == []
+    assert (await deployer.apply(rest, "second", pruning(nodes=2))).guards == []
 
 
 async def test_drift_that_widened_an_agent_is_corrected_without_approval(
@@ -114,22 +110,18 @@ async def test_an_approval_does_not_cover_another_policy_nor_more_nodes_but_fewe
 ) -> None:
     body = daemonset("agent")
     await deployer.apply({**KEPT, "agent.yaml": body})
-    hash = (await deployer.draft(KEPT, "second", options(prune=True))).plan.hash
+    hash = (await deployer.draft(KEPT, "second", PRUNING)).plan.hash
     assert hash.endswith("-3")
     patch: Body = {"metadata": {"annotations": {names.PRUNE: "foreground"}}}
     await cluster.client("people").patch(DAEMONSET, "default", "agent", patch, type=PatchType.MERGE)
-    assert (await deployer.apply(KEPT, "second", options(hash, prune=True))).guards == [
-        "share-of-nodes"
-    ]
+    assert (await deployer.apply(KEPT, "second", pruning(hash))).guards == ["share-of-nodes"]
     patch = {"metadata": {"annotations": {names.PRUNE: None}}}
     await cluster.client("people").patch(DAEMONSET, "default", "agent", patch, type=PatchType.MERGE)
     cluster.add_nodes([simulator.NodeSpec("node-9")])
-    assert (await deployer.apply(KEPT, "second", options(hash, prune=True))).guards == [
-        "share-of-nodes"
-    ]
-    hash = (await deployer.draft(KEPT, "second", options(prune=True))).plan.hash
+    assert (await deployer.apply(KEPT, "second", pruning(hash))).guards == ["share-of-nodes"]
+    hash = (await deployer.draft(KEPT, "second", PRUNING)).plan.hash
     cluster.remove_node("node-9")
-    assert (await deployer.apply(KEPT, "second", options(hash, prune=True))).written == (
+    assert (await deployer.apply(KEPT, "second", pruning(hash))).written == (
         "delete DaemonSet default/agent",
     )
 
@@ -147,25 +139,6 @@ def test_the_number_of_an_approval_is_a_ceiling() -> None:
     assert not guard_limits.covers("abc-" + "9" * 10, "abc-1")
 
 
-async def test_a_guarded_deletion_is_named_in_text_and_json(
-    deployer: World, cluster: simulator.SimulatedCluster, /
-) -> None:
-    await deployer.apply(FILES)
-    plan = (await deployer.draft(KEPT, "second", options(prune=True))).plan
-    text, document = printers.as_text(plan), printers.as_json(plan)
-    assert "!  - delete DaemonSet default/agent" in text
-    assert "!      loses 3 nodes: node-0, node-1, node-2" in text
-    [refusal] = document["refusals"]
-    assert [one["name"] for one in refusal["objects"]] == ["agent"]
-    assert "DaemonSet default/agent" in refusal["message"]
-    [held] = document["held"]
-    assert (held["operation"], held["nodes"]["lost"]) == (
-        "delete",
-        ["node-0", "node-1", "node-2"],
-    )
-    assert "DaemonSet default/agent" in printers.as_markdown(plan)
-
-
 async def test_orphaning_loses_no_node_and_delays_no_other_deletion(
     deployer: World, cluster: simulator.SimulatedCluster, /
 ) -> None:
@@ -174,17 +147,17 @@ async def test_orphaning_loses_no_node_and_delays_no_other_deletion(
     await deployer.apply({**KEPT, "agent.yaml": daemonset("agent"), "orphan.yaml": orphan})
     for name in ("agent", "orphan"):
         await pod_of(cluster, name)
-    first = await deployer.apply(FILES, "second", options(prune=True, nodes=0))
+    first = await deployer.apply(FILES, "second", pruning(nodes=0))
     assert (first.guards, first.written) == ([], ("delete DaemonSet default/orphan",))
-    draft = await deployer.draft(KEPT, "third", options(prune=True, nodes=0))
-    second = await deployer.apply(KEPT, "third", options(draft.plan.hash, prune=True, nodes=0))
+    draft = await deployer.draft(KEPT, "third", pruning(nodes=0))
+    second = await deployer.apply(KEPT, "third", pruning(draft.plan.hash, nodes=0))
     assert (second.guards, second.written) == ([], ("delete DaemonSet default/agent",))
 
 
 async def test_an_annotation_in_the_cluster_has_no_effect_if_only_git_may_set_it(
     deployer: World, cluster: simulator.SimulatedCluster, /
 ) -> None:
-    by_git = ApplyOptions(Guards(prune=True, share=1.0), patience=0, live_annotations=False)
+    by_git = replace(pruning(share=1.0), live_annotations=False)
     await deployer.apply(FILES)
     marks = {names.DRIFT: "report", names.SUSPEND: "true", names.PRUNE: "disabled"}
     containers = [{"name": "agent", "image": "evil:1"}]
@@ -205,26 +178,11 @@ async def test_an_annotation_in_the_cluster_has_no_effect_if_only_git_may_set_it
 async def test_an_annotation_in_git_has_effect_if_only_git_may_set_it(
     deployer: World, cluster: simulator.SimulatedCluster, /
 ) -> None:
-    by_git = ApplyOptions(Guards(prune=True, share=1.0), patience=0, live_annotations=False)
+    by_git = replace(pruning(share=1.0), live_annotations=False)
     body = daemonset("agent")
     body["metadata"]["annotations"] = {names.PRUNE: "disabled"}
     await deployer.apply({**KEPT, "agent.yaml": body})
     assert (await deployer.apply(KEPT, "second", by_git)).guards == ["prune-disabled"]
-
-
-@pytest.mark.parametrize(
-    ("files", "file"),
-    [
-        ({"agents/a/agent.yaml": "hold: true"}, "agents/a/agent.yaml"),
-        ({"agents/a/agent.yaml": ""}, ""),
-    ],
-)
-async def test_a_held_agent_names_the_file_that_holds_it(
-    deployer: World, cluster: simulator.SimulatedCluster, /, files: dict[str, str], file: str
-) -> None:
-    done = await deployer.apply({**files, "agents/a/daemonset.yaml": daemonset("a")})
-    assert done.guards == (["held"] if file else [])
-    assert all(refusal.message.endswith(f"hold: true in {file}") for refusal in done.refusals)
 
 
 async def test_an_incomplete_reconciliation_is_reported(
@@ -232,33 +190,8 @@ async def test_an_incomplete_reconciliation_is_reported(
 ) -> None:
     who = Impersonation(service_account="deployer")
     options = ApplyOptions(patience=0, impersonation=who)
-    space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "tools"}}
-    await deployer.apply({**KEPT, "space.yaml": space}, options=options)
+    await deployer.apply({**KEPT, "space.yaml": world.namespace("tools")}, options=options)
     [ended] = [event for event in deployer.records if isinstance(event, Reconciled)]
     assert [refusal.reason for refusal in ended.failed] == ["impersonation"]
     assert report_once.outcome(ended.commit or CommitId(""), ended).startswith("failure: commit")
     assert "is applied in part: 1 written, 1 not: " in (log_lines.line(ended) or "")
-
-
-def test_a_generated_client_is_not_a_person() -> None:
-    assert not field_managers.is_person("OpenAPI-Generator")
-    assert field_managers.is_person("kubectl-edit")
-
-
-def test_objects_that_pods_need_are_applied_before_daemonsets_and_admission_webhooks_last() -> None:
-    row = [
-        ("", "Namespace"),
-        ("scheduling.k8s.io", "PriorityClass"),
-        ("node.k8s.io", "RuntimeClass"),
-        ("", "ResourceQuota"),
-        ("networking.k8s.io", "NetworkPolicy"),
-        ("", "PersistentVolumeClaim"),
-        ("apps", "DaemonSet"),
-        ("apps", "Deployment"),
-        ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration"),
-    ]
-    ranks = [apply_order.rank(Key(group, kind, "", "x")) for group, kind in row]
-    assert ranks[3] < ranks[6] > ranks[4]
-    assert [rank for number, rank in enumerate(ranks) if number not in (3, 4)] == sorted(
-        {rank for number, rank in enumerate(ranks) if number not in (3, 4)}
-    )

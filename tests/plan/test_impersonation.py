@@ -11,11 +11,14 @@ import pytest
 from gitops_ds import errors, simulator
 from gitops_ds.model.cluster import Identity
 from gitops_ds.model.objects import DAEMONSET, NAMESPACE, Key
+from gitops_ds.model.skip_reasons import SkipReason
+from gitops_ds.model.values import replace
 from gitops_ds.plan import permissions
-from gitops_ds.plan.options import ApplyOptions, Guards
+from gitops_ds.plan.options import ApplyOptions
 from gitops_ds.plan.permissions import Impersonation
 from gitops_ds.simulator.faults import RequestFault, SimulatedRequest
 from tests.plan import world
+from tests.plan.staged_objects import manifest
 from tests.plan.world import World, config_map, daemonset
 
 play = world.play
@@ -28,7 +31,7 @@ WRITES = ("apply", "create", "update", "patch", "delete")
 
 
 def options(who: Impersonation) -> ApplyOptions:
-    return ApplyOptions(Guards(prune=True, share=1.0), patience=0, impersonation=who)
+    return replace(world.pruning(share=1.0), impersonation=who)
 
 
 def account(namespace: str, name: str = "deployer") -> str:
@@ -37,9 +40,7 @@ def account(namespace: str, name: str = "deployer") -> str:
 
 async def spaces(cluster: simulator.SimulatedCluster) -> None:
     for name in ("a", "b"):
-        await cluster.create(
-            NAMESPACE, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
-        )
+        await cluster.create(NAMESPACE, world.namespace(name))
 
 
 def recorded_requests(client: simulator.Client, denied: str = "") -> list[SimulatedRequest]:
@@ -94,7 +95,7 @@ async def test_a_forbidden_action_is_reported_with_its_account_and_the_others_co
 async def test_cluster_scoped_objects_need_an_account_of_their_own(
     deployer: World, cluster: simulator.SimulatedCluster, /
 ) -> None:
-    files = {"space.yaml": {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "c"}}}
+    files = {"space.yaml": world.namespace("c")}
     refused = await deployer.apply(files, options=options(BY_NAMESPACE))
     assert (refused.writes, refused.guards) == (0, ["impersonation"])
     done = await deployer.apply(
@@ -107,16 +108,6 @@ async def test_cluster_scoped_objects_need_an_account_of_their_own(
     )
     assert kept.guards == ["impersonation"]
     assert await cluster.get(NAMESPACE, "", "c")
-
-
-def binding(**subject: str) -> dict[str, Any]:
-    return {
-        "apiVersion": "rbac.authorization.k8s.io/v1",
-        "kind": "RoleBinding",
-        "metadata": {"name": "binding", "namespace": "a"},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "role"},
-        "subjects": [subject],
-    }
 
 
 RBAC = "rbac.authorization.k8s.io"
@@ -134,32 +125,16 @@ SUBJECTS = [
 
 
 @pytest.mark.parametrize(("subject", "taken"), SUBJECTS)
-async def test_references_to_other_namespaces_are_refused_unless_allowed(
-    deployer: World, cluster: simulator.SimulatedCluster, /, subject: dict[str, str], taken: bool
+def test_references_to_other_namespaces_are_refused_unless_allowed(
+    subject: dict[str, str], taken: bool
 ) -> None:
-    await spaces(cluster)
-    files = {"binding.yaml": binding(**subject)}
-    done = await deployer.apply(files, options=options(BY_NAMESPACE))
-    assert (done.writes, done.guards) == ((1, []) if taken else (0, ["cross-namespace"]))
-    allowed = Impersonation(service_account="deployer", cross_namespace=True)
-    assert (await deployer.apply(files, options=options(allowed))).guards == []
-
-
-async def test_without_impersonation_references_are_nobodys_business(
-    deployer: World, cluster: simulator.SimulatedCluster, /
-) -> None:
-    await spaces(cluster)
-    files = {"binding.yaml": binding(kind="ServiceAccount", name="x", namespace="kube-system")}
-    assert (await deployer.apply(files)).guards == []
-
-
-def test_references_of_every_depth_count() -> None:
-    body = {
-        "secretRef": {"name": "x", "namespace": "a"},
-        "spec": {"parentRefs": [{"namespace": "b"}, {"name": "own"}], "items": [{"xRef": {}}]},
-        "other": [{"deep": {"issuerRef": {"namespace": "c"}}}],
-    }
-    assert permissions._references(body) == {"a", "b", "c"}
+    key = Key(RBAC, "RoleBinding", "a", "binding")
+    one = replace(manifest("1", key), body={"subjects": [subject]})
+    skipped = permissions.not_appliable(one, BY_NAMESPACE)
+    assert (skipped.reason if skipped else None) == (None if taken else SkipReason.CROSS_NAMESPACE)
+    allowed = replace(BY_NAMESPACE, cross_namespace=True)
+    assert permissions.not_appliable(one, allowed) is None
+    assert permissions.not_appliable(one, None) is None
 
 
 @pytest.mark.parametrize(
@@ -198,5 +173,10 @@ def test_only_the_subjects_of_a_rolebinding_and_references_name_other_namespaces
     assert permissions._named(body, binding) == {"b", "c"}
     assert permissions._named(body, custom) == set()
     assert permissions._named(["no mapping"], binding) == set()
-    body = {"spec": {"secretRef": {"name": "x", "namespace": "d"}, "plain": {"namespace": "e"}}}
-    assert permissions._named(body, custom) == {"d"}
+    body = {
+        "secretRef": {"name": "x", "namespace": "a"},
+        "plain": {"namespace": "e"},
+        "spec": {"parentRefs": [{"namespace": "b"}, {"name": "own"}], "items": [{"xRef": {}}]},
+        "other": [{"deep": {"issuerRef": {"namespace": "c"}}}],
+    }
+    assert permissions._named(body, custom) == {"a", "b", "c"}

@@ -1,4 +1,6 @@
-"""Objects that left Git: listed contents, nodes that lose an agent, objects collected by use."""
+"""Objects that left Git: listed contents, nodes that lose an agent, objects
+that are collected by use, and ConfigMaps in use.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ from typing import Any
 import pytest
 
 from gitops_ds.model import names
-from gitops_ds.model.live import Contents, Live, Node
+from gitops_ds.model.live import Contents, Live, Node, Revision
 from gitops_ds.model.objects import Key
 from gitops_ds.model.sources.bundle import Bundle
 from gitops_ds.model.values import replace
@@ -164,3 +166,58 @@ def test_content_named_config_maps_and_target_revisions_are_collected_by_use() -
     assert deletions.collected_by_use(objects, live) == by_use
     assert deletions.collectable(objects, live) == {content, former, elsewhere}
     assert deletions.collected_by_use([CONFIG, own, KEY], live) == frozenset()
+
+
+OLD = replace(CONFIG, name="agent-old")
+
+
+def template(config: str) -> dict[str, Any]:
+    return {"spec": {"volumes": [{"name": "c", "configMap": {"name": config}}]}}
+
+
+def cluster(current: str, *kept: str, pods: str = "", marked: bool = True) -> Live:
+    """The ConfigMap, the template of the DaemonSet and those of its revisions, and the ConfigMap of
+    a pod.
+    """
+    labels = {names.CONTENT_NAMED: "agent"} if marked else {}
+    objects = {
+        OLD: there(OLD, labels=labels),
+        KEY: {**agent(), "spec": {"template": template(current)}},
+    }
+    revisions = tuple(
+        Revision(f"r{n}", n, f"h{n}", template(config), {}) for n, config in enumerate(kept)
+    )
+    named = frozenset({(pods, "agent-old")} if pods else ())
+    return Live(objects, {KEY: revisions}, (), named)
+
+
+@pytest.mark.parametrize(
+    ("seen", "goes"),
+    [
+        (cluster("agent-new"), True),
+        (cluster("agent-new", "agent-new"), True),
+        (cluster("agent-old"), False),
+        (cluster("agent-new", "agent-old", "agent-new"), False),
+        (cluster("agent-new", pods="infra"), False),
+        (cluster("agent-new", pods="elsewhere"), True),
+        (cluster("agent-new", marked=False), False),
+    ],
+)
+def test_a_config_map_is_collected_only_when_no_template_revision_or_pod_references_it(
+    seen: Live, goes: bool
+) -> None:
+    assert deletions.collectable([OLD], seen) == (frozenset({OLD}) if goes else frozenset())
+
+
+def test_config_maps_of_volumes_projections_and_the_environment_are_in_use() -> None:
+    spec = {
+        "volumes": [
+            {"configMap": {"name": "a"}},
+            {"projected": {"sources": [{"configMap": {"name": "b"}}]}},
+        ],
+        "containers": [{"envFrom": [{"configMapRef": {"name": "c"}}, {}]}],
+        "initContainers": [
+            {"env": [{"valueFrom": {"configMapKeyRef": {"name": "d"}}}, {"value": "x"}]}
+        ],
+    }
+    assert deletions.config_maps_in(spec) == set("abcd")

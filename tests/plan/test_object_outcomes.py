@@ -71,6 +71,7 @@ def test_an_object_of_an_owner_with_precedence_and_a_held_one_are_refused() -> N
     skipped = refusals.refusal(one, held, None, CONTEXT)
     assert skipped is not None
     assert skipped.reason is SkipReason.HELD
+    assert skipped.message.endswith("hold: true in agents/agent/agent.yaml")
     assert refusals.refusal(replace(one, agent="other"), held, None, CONTEXT) is None
     assert refusals.refusal(one, bundle(one), None, CONTEXT) is None
 

@@ -21,9 +21,17 @@ from gitops_ds.model.deployer_state import DeployerState
 from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, NAMESPACE, Body, Digest, Key
 from gitops_ds.model.skip_reasons import DriftPolicy
 from gitops_ds.model.values import replace
-from gitops_ds.plan.options import ApplyOptions, Guards, Limit
+from gitops_ds.plan.options import ApplyOptions, Limit
 from gitops_ds.simulator.faults import SimulatedRequest
-from tests.plan.world import NOBODY_WAITS, PRUNING, World, config_map, daemonset, play
+from tests.plan.world import (
+    PRUNING,
+    World,
+    config_map,
+    daemonset,
+    namespace,
+    play,
+    pruning,
+)
 
 AGENT = Key("apps", "DaemonSet", "default", "agent")
 
@@ -158,35 +166,6 @@ async def _set_image(cluster: simulator.SimulatedCluster, manager: str = "kubect
     )
 
 
-@pytest.mark.parametrize("manager", ["kubectl-set", "kubectl-edit", "some-controller"])
-async def test_drift_is_corrected(
-    deployer: World, cluster: simulator.SimulatedCluster, /, manager: str
-) -> None:
-    files = {"agent.yaml": daemonset(image="ours:1")}
-    await deployer.apply(files)
-    await _set_image(cluster, manager)
-    back = await deployer.apply(files)
-    assert (back.writes, back.refusals) == (1, ())
-    assert image_of(await live_agent(cluster)) == "ours:1"
-
-
-@pytest.mark.parametrize("mode", [DriftPolicy.REPORT, DriftPolicy.HOLD])
-@pytest.mark.parametrize("by_annotation", [True, False])
-async def test_drift_that_is_not_corrected_is_reported_with_its_field(
-    deployer: World, cluster: simulator.SimulatedCluster, /, mode: DriftPolicy, by_annotation: bool
-) -> None:
-    options = NOBODY_WAITS if by_annotation else ApplyOptions(drift=mode, patience=0)
-    body = daemonset(image="ours:1")
-    if by_annotation:
-        body["metadata"]["annotations"] = {names.DRIFT: mode.value}
-    assert (await deployer.apply({"agent.yaml": body}, options=options)).refusals == ()
-    await _set_image(cluster)
-    left = await deployer.apply({"agent.yaml": body}, options=options)
-    assert (left.writes, left.guards) == (0, ["drift"])
-    assert "image" in left.refusals[0].message
-    assert image_of(await live_agent(cluster)) == "changed:1"
-
-
 async def test_the_annotation_of_an_agent_overrides_the_setting_of_the_deployer(
     deployer: World, cluster: simulator.SimulatedCluster, /
 ) -> None:
@@ -223,70 +202,12 @@ async def test_an_object_removed_from_git_is_kept_and_reported_unless_pruning_is
     assert AGENT in kept.state.inventory
     gone = await deployer.apply(
         {"b.yaml": TWO["b.yaml"]},
-        options=ApplyOptions(Guards(prune=True, share=1.0), patience=0),
+        options=pruning(share=1.0),
     )
     assert gone.written == ("delete DaemonSet default/agent",)
     assert AGENT not in gone.state.inventory
     with pytest.raises(errors.NotFound):
         await live_agent(cluster)
-
-
-async def test_objects_of_a_lost_state_are_found_by_label_and_deleted_after_removal_from_git(
-    deployer: World, cluster: simulator.SimulatedCluster, /
-) -> None:
-    files = {"a.yaml": config_map("a", a="1"), "b.yaml": config_map("b", b="1")}
-    await deployer.apply(files)
-    await cluster.delete(
-        CONFIG_MAP, deployer.state_namespace, state_store.config_map_name(deployer.owner)
-    )
-    gone = await deployer.apply({"a.yaml": files["a.yaml"]}, options=PRUNING)
-    assert gone.written == ("delete ConfigMap default/b",)
-
-
-async def test_an_empty_repository_deletes_nothing(
-    deployer: World, cluster: simulator.SimulatedCluster, /
-) -> None:
-    await deployer.apply(TWO)
-    done = await deployer.apply(
-        {"README.md": ""},
-        options=ApplyOptions(Guards(prune=True, share=1.0), patience=0),
-    )
-    assert (done.writes, done.guards) == (0, ["empty-render"])
-
-
-async def test_too_many_nodes_lose_an_agent_only_by_the_plans_hash(
-    deployer: World, cluster: simulator.SimulatedCluster, /
-) -> None:
-    await deployer.apply(TWO)
-    rest = {"b.yaml": TWO["b.yaml"]}
-    kept = await deployer.apply(rest, "second", PRUNING)
-    assert (kept.writes, kept.guards) == (0, ["share-of-nodes"])
-    wrong = await deployer.apply(
-        rest,
-        "second",
-        ApplyOptions(Guards(prune=True), approved="0" * 16, patience=0),
-    )
-    assert wrong.guards == ["share-of-nodes"]
-    approved = ApplyOptions(Guards(prune=True), approved=kept.plan.hash, patience=0)
-    assert (await deployer.apply(rest, "second", approved)).written == (
-        "delete DaemonSet default/agent",
-    )
-
-
-async def test_the_annotation_disabled_protects_and_orphan_leaves_the_pods(
-    deployer: World, cluster: simulator.SimulatedCluster, /
-) -> None:
-    protected, orphan = daemonset("agent"), daemonset("other")
-    protected["metadata"]["annotations"] = {names.PRUNE: "disabled"}
-    orphan["metadata"]["annotations"] = {names.PRUNE: "orphan"}
-    await deployer.apply({"a.yaml": protected, "b.yaml": orphan, "c.yaml": config_map("settings")})
-    options = ApplyOptions(Guards(prune=True, share=1.0), patience=0)
-    done = await deployer.apply({"c.yaml": config_map("settings")}, options=options)
-    assert (done.guards, done.written) == (
-        ["prune-disabled"],
-        ("delete DaemonSet default/other",),
-    )
-    assert await live_agent(cluster)
 
 
 async def test_objects_of_another_repository_are_nobodys_orphans(
@@ -354,7 +275,7 @@ def test_a_process_that_dies_in_the_middle_forgets_nothing() -> None:
             }
             # The next commit has lost the ConfigMaps: all that the dead process made of them must
             # go.
-            options = ApplyOptions(Guards(prune=True, share=1.0, deletes=Limit()), patience=0)
+            options = pruning(share=1.0, deletes=Limit())
             done = await deployer.apply({"c.yaml": files["c.yaml"]}, "second", options)
             assert done.state.inventory == {AGENT}
             left = {
@@ -409,9 +330,7 @@ async def test_the_state_spans_several_config_maps_and_survives_a_crash_between_
             inventory=frozenset(keys), digests={key: Digest(f"{hash(key):x}") for key in keys}
         )
 
-    await cluster.create(
-        NAMESPACE, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "gitops-ds"}}
-    )
+    await cluster.create(NAMESPACE, namespace("gitops-ds"))
     first = await state_store.save(cluster, "gitops-ds", "big", big("a"), chunk=1000)
     parts = len((await cluster.list(CONFIG_MAP, Selection(namespace="gitops-ds"))).items)
     assert parts > 3

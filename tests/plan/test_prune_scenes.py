@@ -5,7 +5,6 @@ at once.
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 import pytest
 
@@ -13,20 +12,15 @@ from gitops_ds import errors, simulator
 from gitops_ds.model import names
 from gitops_ds.model.cluster import PatchType
 from gitops_ds.model.objects import DAEMONSET, POD, Key
-from gitops_ds.plan.options import ApplyOptions, Guards, Limit, Policy
+from gitops_ds.plan.options import Limit, Policy
 from gitops_ds.simulator.faults import RequestFault, SimulatedRequest
 from tests.plan import world
-from tests.plan.world import World, config_map, daemonset
+from tests.plan.world import KEPT, World, config_map, daemonset, pruning
 
 play = world.play
 
 AGENTS = ("one", "two", "three")
-KEPT = {"kept.yaml": config_map("kept")}
 FILES = {**KEPT, **{f"{name}.yaml": daemonset(name) for name in AGENTS}}
-
-
-def options(approved: str = "", **guards: Any) -> ApplyOptions:
-    return ApplyOptions(Guards(prune=True, **guards), approved=approved, patience=0)
 
 
 async def there(cluster: simulator.SimulatedCluster) -> list[str]:
@@ -50,7 +44,7 @@ async def test_no_more_objects_than_a_number_or_a_share_go_at_once(
 ) -> None:
     files = {**KEPT, **{f"{name}.yaml": config_map(name) for name in AGENTS}}
     await deployer.apply(files)
-    done = await deployer.apply(KEPT, "second", options(deletes=limit))
+    done = await deployer.apply(KEPT, "second", pruning(deletes=limit))
     assert (done.guards, done.writes) == (guards, 0 if guards else 3)
 
 
@@ -58,14 +52,14 @@ async def test_the_guard_for_empty_commits_may_be_switched_off_or_passed_by_appr
     deployer: World, cluster: simulator.SimulatedCluster, /
 ) -> None:
     await deployer.apply(KEPT)
-    kept = await deployer.apply({"README.md": ""}, "second", options())
+    kept = await deployer.apply({"README.md": ""}, "second", pruning())
     assert kept.guards == ["empty-render"]
     assert kept.plan.hash in kept.refusals[0].message
     assert (
-        await deployer.apply({"README.md": ""}, "second", options(approved=kept.plan.hash))
+        await deployer.apply({"README.md": ""}, "second", pruning(approved=kept.plan.hash))
     ).writes == 1
     await deployer.apply(KEPT, "third")
-    assert (await deployer.apply({"README.md": ""}, "fourth", options(empty=False))).writes == 1
+    assert (await deployer.apply({"README.md": ""}, "fourth", pruning(empty=False))).writes == 1
 
 
 async def test_an_approval_holds_for_the_outcome_after_any_partial_write_and_for_no_other(
@@ -73,15 +67,15 @@ async def test_an_approval_holds_for_the_outcome_after_any_partial_write_and_for
 ) -> None:
     await deployer.apply(FILES)
     rest = {**KEPT, "one.yaml": daemonset("one", "changed:1"), "two.yaml": FILES["two.yaml"]}
-    refused = await deployer.apply(rest, "second", options())
+    refused = await deployer.apply(rest, "second", pruning())
     assert (refused.guards, refused.writes) == (["share-of-nodes"], 1)
     hash = refused.plan.hash
     assert hash in refused.refusals[0].message
     less = {name: body for name, body in rest.items() if name != "two.yaml"}
-    assert (await deployer.apply(less, "third", options(hash))).guards == ["share-of-nodes"]
+    assert (await deployer.apply(less, "third", pruning(hash))).guards == ["share-of-nodes"]
     other = {**rest, "one.yaml": daemonset("one", "changed:2")}
-    assert (await deployer.apply(other, "fourth", options(hash))).guards == ["share-of-nodes"]
-    done = await deployer.apply(rest, "another commit of the same files", options(hash))
+    assert (await deployer.apply(other, "fourth", pruning(hash))).guards == ["share-of-nodes"]
+    done = await deployer.apply(rest, "another commit of the same files", pruning(hash))
     assert "delete DaemonSet default/three" in done.written
     assert done.state.approved == frozenset()
 
@@ -92,10 +86,10 @@ async def test_several_agents_are_pruned_one_after_the_other(
     await deployer.apply(FILES)
     for name in AGENTS:
         await pod_of(cluster, name)
-    hash = (await deployer.draft(KEPT, "second", options())).plan.hash
+    hash = (await deployer.draft(KEPT, "second", pruning())).plan.hash
     seen = []
     for _ in range(12):
-        done = await deployer.apply(KEPT, "second", options(hash))
+        done = await deployer.apply(KEPT, "second", pruning(hash))
         pods = sorted(pod["metadata"]["labels"]["app"] for pod in (await cluster.list(POD)).items)
         seen.append((tuple(await there(cluster)), tuple(pods)))
         # No more than the pods of one at once: whose DaemonSet is gone, and whose pods are not.
@@ -103,7 +97,7 @@ async def test_several_agents_are_pruned_one_after_the_other(
         assert set(done.guards) <= {"waits"}
         hash = ""  # the approval was given once
         # pods still end
-        assert set((await deployer.apply(KEPT, "second", options())).guards) <= {"waits"}
+        assert set((await deployer.apply(KEPT, "second", pruning())).guards) <= {"waits"}
         await finish(cluster)
     assert seen[-1] == ((), ())
     assert [len(names) for names, _ in seen] != [0] * len(seen)
@@ -137,7 +131,7 @@ async def test_an_approved_deletion_continues_after_a_kill_and_no_other_does(
     deployer: World, cluster: simulator.SimulatedCluster, /
 ) -> None:
     await deployer.apply(FILES)
-    hash = (await deployer.draft(KEPT, "second", options())).plan.hash
+    hash = (await deployer.draft(KEPT, "second", pruning())).plan.hash
     client = cluster.client()
 
     def dies(request: SimulatedRequest) -> RequestFault | None:
@@ -146,16 +140,16 @@ async def test_an_approved_deletion_continues_after_a_kill_and_no_other_does(
 
     client.faults = dies
     with pytest.raises(errors.ClusterUnreachable):
-        await World(client).apply(KEPT, "second", options(hash))
+        await World(client).apply(KEPT, "second", pruning(hash))
     assert await there(cluster) == sorted(AGENTS)
     for _ in range(6):
-        await deployer.apply(KEPT, "second", options())
+        await deployer.apply(KEPT, "second", pruning())
         await finish(cluster)
     assert await there(cluster) == []
 
     # The same object again in Git and out of it: that needs a new approval.
     await deployer.apply(FILES, "third")
-    assert (await deployer.apply(KEPT, "fourth", options())).guards == [
+    assert (await deployer.apply(KEPT, "fourth", pruning())).guards == [
         "too-many-deletes",
         "share-of-nodes",
     ]
@@ -170,10 +164,10 @@ async def test_an_agent_that_returns_during_its_deletion_is_created_again_afterw
     await deployer.apply(
         KEPT,
         "second",
-        options(
+        pruning(
             share=0.0,
             nodes=0,
-            approved=(await deployer.draft(KEPT, "second", options())).plan.hash,
+            approved=(await deployer.draft(KEPT, "second", pruning())).plan.hash,
         ),
     )
     done = await deployer.apply(FILES, "third")
@@ -206,7 +200,7 @@ async def test_the_object_or_else_the_setting_decides_whether_pods_are_deleted(
     body["metadata"]["annotations"] = annotations
     await deployer.apply({**KEPT, "one.yaml": body})
     await pod_of(cluster, "one")
-    assert (await deployer.apply(KEPT, "second", options(share=1.0, policy=setting))).writes == 1
+    assert (await deployer.apply(KEPT, "second", pruning(share=1.0, policy=setting))).writes == 1
     left = (await cluster.list(DAEMONSET)).items
     assert [bool(one["metadata"].get("deletionTimestamp")) for one in left] == (
         [True] if propagation == "Foreground" else []
@@ -224,7 +218,7 @@ async def test_an_unknown_value_protects(
     for name in AGENTS:
         patch = {"metadata": {"annotations": {names.PRUNE: "perhaps"}}}
         await cluster.patch(DAEMONSET, "default", name, patch, type=PatchType.MERGE)
-    assert set((await deployer.apply(KEPT, "second", options(share=1.0))).guards) == {
+    assert set((await deployer.apply(KEPT, "second", pruning(share=1.0))).guards) == {
         "prune-disabled"
     }
     assert Key("apps", "DaemonSet", "default", "one") in (await deployer.state()).inventory

@@ -139,14 +139,3 @@ def test_no_form_shows_a_secret(form: Any) -> None:
 def test_the_hash_identifies_the_result_of_a_plan_and_not_its_commit() -> None:
     assert planned().hash == planned("Another commit").hash
     assert planned().hash != planned(image="agent:4").hash
-
-
-def test_objects_of_another_repository_are_not_deleted() -> None:
-    options = planner.plan(
-        prepare.prepare(world.snapshot({"c.yaml": config_map("c")})).bundle,
-        cluster_snapshot.assemble(
-            [owned(daemonset("neighbour"), "neighbour", "another"), node("node-0")]
-        ),
-        PlanContext(Stamp("test"), ApplyOptions(Guards(prune=True, share=1.0))),
-    )
-    assert ([change.key.name for change in options.changes], options.refusals) == (["c"], ())

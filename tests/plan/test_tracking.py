@@ -12,8 +12,8 @@ from gitops_ds.deployer import state_store
 from gitops_ds.model import names
 from gitops_ds.model.cluster import PatchType
 from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, Body, Key
+from gitops_ds.model.values import replace
 from gitops_ds.plan import object_owner
-from gitops_ds.plan.options import ApplyOptions, Guards
 from gitops_ds.plan.permissions import Impersonation
 from tests.plan import world
 from tests.plan.world import PRUNING, World, config_map, daemonset
@@ -158,7 +158,7 @@ async def test_the_account_for_a_delete_follows_the_inventory_and_no_annotation(
     deployer: World, cluster: simulator.SimulatedCluster, /
 ) -> None:
     who = Impersonation(service_account="deployer", agents={"cni": "kube-system/cni-admin"})
-    options = ApplyOptions(Guards(prune=True, share=1.0), patience=0, impersonation=who)
+    options = replace(world.pruning(share=1.0), impersonation=who)
     agents = {"agents/plain/agent.yaml": "", "agents/plain/daemonset.yaml": daemonset("plain")}
     await deployer.apply({**FILES, **agents}, options=options)
     patch = {"metadata": {"annotations": {names.PATH: "agents/cni/daemonset.yaml"}}}

@@ -23,10 +23,9 @@ from tests.plan.world import NOBODY_WAITS, PRUNING, Files, World, config_map, da
 play = world.play
 
 SCHEMA = json.loads((Path(__file__).parents[2] / "schemas/plan.schema.json").read_text())
-SPACE = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "logs"}}
 FILES = {
     "agent.yaml": daemonset(),
-    "space.yaml": [SPACE, daemonset("inner", namespace="logs")],
+    "space.yaml": [world.namespace("logs"), daemonset("inner", namespace="logs")],
     "kept.yaml": config_map("kept"),
 }
 

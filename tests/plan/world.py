@@ -30,8 +30,15 @@ from gitops_ds.simulator import virtual_time
 
 Files = Mapping[str, Any]  # a name, and a text, bytes, one body or a list of them
 NOBODY_WAITS = ApplyOptions(patience=0)
-PRUNING = ApplyOptions(Guards(prune=True), patience=0)
 STATE_NAMESPACE = "gitops-ds"
+
+
+def pruning(approved: str = "", **guards: Any) -> ApplyOptions:
+    """Deletions are enabled, with these limits and an approved hash."""
+    return ApplyOptions(Guards(**{"prune": True, **guards}), approved=approved, patience=0)
+
+
+PRUNING = pruning()
 
 
 def commit(subject: str) -> CommitInfo:
@@ -151,6 +158,10 @@ def daemonset(
     }
 
 
+def namespace(name: str) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+
+
 def config_map(name: str, namespace: str = "default", /, **data: str) -> dict[str, Any]:
     return {
         "apiVersion": "v1",
@@ -158,3 +169,6 @@ def config_map(name: str, namespace: str = "default", /, **data: str) -> dict[st
         "metadata": {"name": name, "namespace": namespace},
         "data": data,
     }
+
+
+KEPT = {"kept.yaml": config_map("kept")}

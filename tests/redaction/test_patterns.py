@@ -28,8 +28,13 @@ def test_an_issued_key_is_found_and_hidden(before: str, key: str, after: str) ->
 
 @pytest.mark.parametrize("secret", CERTAIN)
 @given(before=BEFORE)
-def test_a_certain_secret_is_found(secret: str, before: str) -> None:
+def test_a_certain_secret_is_found_and_hidden(secret: str, before: str) -> None:
     assert patterns.certain("anything", before + secret)
+    assert secret not in texts.content(before + secret)
+
+
+def test_what_sops_encrypted_is_hidden() -> None:
+    assert texts.content("a: ENC[AES256_GCM,data:abcdefgh=,iv:x]") == f"a: {patterns.HIDDEN}"
 
 
 @pytest.mark.parametrize(

@@ -158,8 +158,10 @@ def _special() -> Iterator[Event]:
 def _of_deployers() -> Iterator[Event]:
     for rewritten in (False, True):
         yield NewCommit(1.0, COMMIT, "subject", "author", rewritten)
+    path = ("stringData", "token")
+    quoting = refusal("DS004", f'write "{DATA}"', Place("a.yaml", 3, 5), object=SECRET, path=path)
     for commit in (None, COMMIT):
-        yield CommitRejected(1.0, commit, (refusal("DS004", "message", Place("a.yaml", 3, 5)),))
+        yield CommitRejected(1.0, commit, (quoting,))
     for operation in Operation:
         manifest = Manifest(AGENT, {}, Digest("d"), Origin(Pointer("a.yaml", 0, ())))
         yield deployer.Applied(1.0, Change(operation, AGENT, manifest))

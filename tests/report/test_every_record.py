@@ -1,5 +1,5 @@
-"""For any content of a fact, also of future facts: neither its line nor its JSON repeats a
-secret.
+"""For any content of an event, also of future ones: neither its line, nor its JSON, nor its
+Kubernetes event repeats a secret.
 """
 
 from __future__ import annotations
@@ -8,17 +8,23 @@ import orjson
 import pytest
 
 from gitops_ds.model.events.base import Event
+from gitops_ds.service.event_recorder import body_of
 from gitops_ds.telemetry import log_lines
-from tests.report.events import DATA, PASSWORD, TOKEN, TURNS, concrete, made
+from gitops_ds.telemetry.kube_events import EventRecorder, EventSeries, InvolvedObject
+from tests.report.events import DATA, PASSWORD, TOKEN, concrete, made, samples
+
+STATE = InvolvedObject("v1", "ConfigMap", "gitops-ds", "gitops-ds-x")
 
 
-@pytest.mark.parametrize("turn", range(TURNS))
 @pytest.mark.parametrize("kind", concrete(), ids=lambda kind: kind.__name__)
-def test_no_line_and_no_json_repeats_a_secret(kind: type[Event], turn: int) -> None:
-    event = made(kind, turn)
-    written = (log_lines.line(event) or "") + orjson.dumps(log_lines.as_json(event)).decode()
-    assert [secret for secret in (PASSWORD, TOKEN, DATA) if secret in written] == []
-    assert event.level in log_lines.LEVELS
+def test_no_line_and_no_json_repeats_a_secret(kind: type[Event]) -> None:
+    for event in samples(kind):
+        written = (log_lines.line(event) or "") + orjson.dumps(log_lines.as_json(event)).decode()
+        for one in EventRecorder(STATE).kube_events(event):
+            written += body_of(EventSeries(one, "id", 1, 0.0, 0.0))["message"]
+        assert [secret for secret in (PASSWORD, TOKEN, DATA) if secret in written] == []
+        assert "\n" not in written
+        assert event.level in log_lines.LEVELS
 
 
 def test_the_secrets_are_in_the_events() -> None:

@@ -19,49 +19,36 @@ SCHEMA = json.loads(
 )
 
 
+def output(directory: Path, *options: str) -> str:
+    """The output for two agents with one selector."""
+    fleet = holding(directory, {"agent.yaml": AGENT, "sub/other.yaml": OTHER})
+    return check(fleet, *options).stdout
+
+
 def test_text_names_the_line_of_the_other_object(tmp_path: Path) -> None:
-    document = check(
-        holding(tmp_path, {"agent.yaml": AGENT, "sub/other.yaml": OTHER}), "--all"
-    ).stdout
-    lines = document.splitlines()
+    lines = output(tmp_path, "--all").splitlines()
     index = next(number for number, line in enumerate(lines) if "DS104" in line)
     assert lines[index].startswith("agent.yaml:12:")
     assert lines[index + 3] == f"  {'':>5} = also: sub/other.yaml:5:9: DaemonSet logging/other"
 
 
 def test_json_has_the_other_object_and_its_place(tmp_path: Path) -> None:
-    document = json.loads(
-        check(
-            holding(tmp_path, {"agent.yaml": AGENT, "sub/other.yaml": OTHER}), "-o", "json"
-        ).stdout
-    )
+    document = json.loads(output(tmp_path, "-o", "json"))
     jsonschema.validate(document, SCHEMA)
     others = {
         one["object"]["name"]: one["other"]
         for one in document["findings"]
         if one["rule"] == "DS104"
     }
-    assert others["agent"] == {
-        "object": {
-            "apiVersion": "apps/v1",
-            "kind": "DaemonSet",
-            "namespace": "logging",
-            "name": "other",
-        },
-        "file": "sub/other.yaml",
-        "line": 5,
-        "column": 9,
-    }
+    key = {"apiVersion": "apps/v1", "kind": "DaemonSet", "namespace": "logging", "name": "other"}
+    place = {"file": "sub/other.yaml", "line": 5, "column": 9}
+    assert others["agent"] == {"object": key, **place}
     assert others["other"]["file"] == "agent.yaml"
     assert [one for one in document["findings"] if one["rule"] != "DS104" and "other" in one] == []
 
 
 def test_sarif_has_it_as_a_related_location(tmp_path: Path) -> None:
-    log = json.loads(
-        check(
-            holding(tmp_path, {"agent.yaml": AGENT, "sub/other.yaml": OTHER}), "-o", "sarif"
-        ).stdout
-    )
+    log = json.loads(output(tmp_path, "-o", "sarif"))
     assert [error.message for error in VALIDATOR.iter_errors(log)] == []
     found = [
         one["relatedLocations"] for one in log["runs"][0]["results"] if one["ruleId"] == "DS104"
@@ -87,12 +74,7 @@ def test_an_object_of_the_base_alone_has_no_place(tmp_path: Path) -> None:
 
 def test_the_other_object_is_escaped_like_the_rest() -> None:
     evil = made.finding(other=(made.AGENT, Place("\n::error::x", 1, 1)))
-    assert "::error" not in "\n".join(
-        line for line in text.as_text(made.report(evil)).splitlines() if line.startswith("::")
-    )
     assert "\n::error" not in text.as_text(made.report(evil))
     (result,) = json.loads(sarif.as_json(made.report(evil), made.about()))["runs"][0]["results"]
-    assert (
-        result["relatedLocations"][0]["physicalLocation"]["artifactLocation"]["uri"]
-        == "%5Cn%3A%3Aerror%3A%3Ax"
-    )
+    location = result["relatedLocations"][0]["physicalLocation"]["artifactLocation"]
+    assert location["uri"] == "%5Cn%3A%3Aerror%3A%3Ax"

@@ -15,7 +15,7 @@ from gitops_ds.model.rollouts.rollout_gates import (
 )
 from gitops_ds.model.rollouts.staged_rollout import Halt, StageInputs
 from gitops_ds.model.values import replace
-from gitops_ds.rollouts import gate_requests
+from gitops_ds.rollouts import measured_gates
 from gitops_ds.rollouts.pinned_pods import StagedDecision
 from tests.rollouts.rollout_world import RolloutWorld
 
@@ -62,7 +62,7 @@ class GatedWorld(RolloutWorld):
         staged = super().staged_turn(at_most)
         if staged is None or before is None:
             return staged
-        requests = gate_requests.requests(staged.layout, before, staged.stages)
+        requests = measured_gates.requests(staged.layout, before, staged.stages)
         probes = {one.subject.probe for one in requests}
         self.readings = {one: items for one, items in self.readings.items() if one in probes}
         for request in requests:
@@ -83,14 +83,6 @@ class GatedWorld(RolloutWorld):
         """A new process of the service: it has no readings."""
         self.readings = {}
 
-    def until(self, holds: Callable[[], bool], rounds: int = 500) -> None:
-        """Rounds of virtual time until the condition is true."""
-        for _ in range(rounds):
-            if holds():
-                return
-            self.pass_time()
-        raise AssertionError(self.last and (self.last.stages.hold, self.last.stages.stages))
-
     def finish(self, image: str) -> None:
         """Rounds until every node has the image; `run` ends where only a measurement follows."""
         self.until(lambda: len(self.on(image)) == len(self.nodes))
@@ -101,12 +93,6 @@ class GatedWorld(RolloutWorld):
         while self.now < ends:
             self.pass_time()
             assert self.on(image) == before
-
-    @property
-    def hold(self) -> str:
-        """The reason of the hold, empty without one."""
-        hold = self.last.stages.hold if self.last is not None else None
-        return hold.reason if hold is not None else ""
 
     @property
     def ends(self) -> float | None:

@@ -8,6 +8,7 @@ the built-in one.
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from gitops_ds.apimachinery.rollouts import halted_templates, proofs, target_rev
 from gitops_ds.model import names
 from gitops_ds.model.rollouts import rollout_policy
 from gitops_ds.model.rollouts.proven_templates import TemplateProof
-from gitops_ds.model.rollouts.staged_rollout import StageInputs
+from gitops_ds.model.rollouts.staged_rollout import StageInputs, StagesDecision
 from gitops_ds.rollouts import pinned_pods
 from gitops_ds.rollouts.pinned_pods import StagedDecision
 from tests.daemonset.world import World, daemonset, node, pod_of
@@ -167,6 +168,32 @@ class RolloutWorld(World):
         self.deploy()
         self.kubelets()
         self.now += seconds - 1
+
+    def until(self, holds: Callable[[], bool], rounds: int = 2_000) -> None:
+        """Rounds until the condition is true."""
+        for _ in range(rounds):
+            if holds():
+                return
+            self.pass_time()
+        raise AssertionError(self.last and (self.last.stages.hold, self.last.stages.stages))
+
+    def canary(self, image: str = SECOND, nodes: int = 2) -> set[str]:
+        """The nodes that a commit touches first, when they are as many as these."""
+        self.commit(image)
+        self.until(lambda: len(self.on(image)) >= nodes)
+        return self.on(image)
+
+    @property
+    def stages(self) -> StagesDecision:
+        """The last decision."""
+        assert self.last is not None
+        return self.last.stages
+
+    @property
+    def hold(self) -> str:
+        """The reason of the hold, empty without one."""
+        hold = self.last.stages.hold if self.last is not None else None
+        return hold.reason if hold is not None else ""
 
     def run(self, rounds: int = 2_000, seconds: float = 5.0) -> None:
         """Rounds until the DaemonSet has the target and there is no further change."""

@@ -54,8 +54,7 @@ def test_the_template_is_written_after_half_of_the_nodes_and_the_rest_keeps_its_
     until_early(world)
     assert 5 < len(world.on(SECOND)) < 10
     world.pass_time()
-    assert world.last is not None
-    assert world.last.stages.stages[-1].state is not StageState.PASSED
+    assert world.stages.stages[-1].state is not StageState.PASSED
     uids = {body["metadata"]["uid"] for body in world.pods.values()}
     for _ in range(20):  # one node of the last stage at a time, for its soak
         before = len(world.on(SECOND))
@@ -83,8 +82,7 @@ def test_nodes_that_join_after_the_early_template_get_it_and_are_at_risk(owned: 
     for _ in range(4):
         world.pass_time(1)
     assert {f"new-{i}" for i in range(4)} <= world.on(SECOND)
-    assert world.last is not None
-    assert world.last.stages.at_risk >= 4
+    assert world.stages.at_risk >= 4
     for _ in range(10):  # above the cap no further node is taken
         world.pass_time()
         assert len(world.on(SECOND)) <= before + 4
@@ -128,8 +126,7 @@ def test_a_failure_after_the_early_template_halts(owned: bool) -> None:
     for _ in range(100):
         world.pass_time()
         assert len(world.on(SECOND)) <= before + 1
-    assert world.last is not None
-    assert world.last.stages.halt is not None or world.last.stages.hold is not None
+    assert world.stages.halt is not None or world.stages.hold is not None
     assert len(world.on("agent:1")) >= 1
 
 

@@ -16,7 +16,7 @@ from gitops_ds.controller.gate_pods import POD_METRICS, PodGates
 from gitops_ds.errors import Forbidden
 from gitops_ds.model import names
 from gitops_ds.model.cluster import Listing, Selection
-from gitops_ds.model.events.rollouts import RolloutHalted, RolloutHeld
+from gitops_ds.model.events.rollouts import RolloutHalted
 from gitops_ds.model.objects import DAEMONSET, POD, CommitId, Key, Resource
 from gitops_ds.model.rollouts.rollout_gates import (
     MemoryRequest,
@@ -221,15 +221,6 @@ async def neighbours(scene: Scene) -> None:
     await asyncio.sleep(60)
 
 
-def test_healthy_neighbours_let_a_rollout_pass() -> None:
-    async def script(scene: Scene) -> None:
-        await neighbours(scene)
-        scene.push("2")
-        await scene.until(lambda: len(on(scene, "2")) == NODES)
-
-    played(NEIGHBOURS, script)
-
-
 def test_a_neighbour_that_gets_unready_after_the_touch_halts_the_rollout() -> None:
     async def script(scene: Scene) -> None:
         await neighbours(scene)
@@ -258,18 +249,6 @@ def test_a_neighbour_that_gets_unready_after_the_touch_halts_the_rollout() -> No
         assert len(on(scene, "2")) <= 2
 
     played(NEIGHBOURS, script)
-
-
-def test_a_server_without_the_metrics_api_holds() -> None:
-    async def script(scene: Scene) -> None:
-        scene.push("2")
-        await asyncio.sleep(600)
-        assert len(on(scene, "2")) <= 2
-        held = [one for one in scene.events if isinstance(one, RolloutHeld)]
-        assert any("gate pods has no data" in one.hold.reason for one in held)
-        assert scene.record().gates
-
-    played(MEMORY.replace("GATE", "memoryOfLimit: 90%"), script)
 
 
 def test_a_gate_that_no_settings_can_measure_holds() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from gitops_ds.model.rollouts import rollout_policy
 from gitops_ds.model.rollouts.rollout_gates import GateSample, ProbeKind, Reading, Verdict
 from gitops_ds.model.rollouts.rollout_policy import Gate
-from gitops_ds.rollouts import gate_readings, gate_requests
+from gitops_ds.rollouts import gate_readings, measured_gates
 from gitops_ds.rollouts.gate_readings import Assessment
 
 NAN, INF, HUGE = math.nan, math.inf, 1.7e308
@@ -208,7 +208,7 @@ def test_hostile_values_never_raise_and_nan_never_passes(
 def test_names_of_nodes_are_quoted_in_any_string_of_a_query(
     nodes: tuple[str, ...], expected: str
 ) -> None:
-    assert gate_requests.alternation(nodes) == expected
+    assert measured_gates.alternation(nodes) == expected
 
 
 def test_a_label_cannot_forge_a_line_of_the_evidence() -> None:

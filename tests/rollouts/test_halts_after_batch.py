@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from gitops_ds.model.rollouts.rollout_policy import OnFailure
-from gitops_ds.rollouts.pinned_pods import StagedDecision
 from tests.rollouts.rollout_world import SECOND, RolloutWorld, both
 
 
@@ -18,11 +17,6 @@ def policy(halt: str) -> dict[str, Any]:
         "limits": {"atRisk": {"cluster": "80%"}},
         "onFailure": {"halt": halt},
     }
-
-
-def last(world: RolloutWorld) -> StagedDecision:
-    assert world.last is not None
-    return world.last
 
 
 def failed(world: RolloutWorld) -> set[str]:
@@ -42,16 +36,14 @@ def failed(world: RolloutWorld) -> set[str]:
 def test_a_halted_rollout_waits_for_starting_pods_and_takes_no_node(owned: bool) -> None:
     world = RolloutWorld(policy("after-batch"), 10, owned=owned)
     slow = failed(world)
-    decided = last(world)
-    assert decided.stages.halt is None
-    assert decided.stages.hold is not None
-    assert decided.stages.hold.reason.startswith("halts after this batch: ImagePullBackOff on ")
-    assert decided.stages.take == ()
+    assert world.stages.halt is None
+    assert world.hold.startswith("halts after this batch: ImagePullBackOff on ")
+    assert world.stages.take == ()
     world.slow_nodes -= slow
     for _ in range(60):
         world.pass_time()
         assert len(world.on(SECOND)) <= 6
-    halt = last(world).stages.halt
+    halt = world.stages.halt
     assert halt is not None
     assert halt.stage == "wide"
 
@@ -60,7 +52,7 @@ def test_a_halted_rollout_waits_for_starting_pods_and_takes_no_node(owned: bool)
 def test_at_once_does_not_wait(owned: bool) -> None:
     world = RolloutWorld(policy("at-once"), 10, owned=owned)
     failed(world)
-    assert last(world).stages.halt is not None
+    assert world.stages.halt is not None
 
 
 def test_the_default_is_at_once() -> None:

@@ -8,7 +8,7 @@ from gitops_ds.daemonset import decide
 from gitops_ds.model.rollouts.staged_rollout import NodeProgress, NodeStep
 from gitops_ds.model.values import replace
 from gitops_ds.rollouts import node_selection
-from gitops_ds.rollouts.failure_cause import AttributedNodes
+from gitops_ds.rollouts.failures import AttributedNodes
 from gitops_ds.rollouts.staged_nodes import StagedNodes
 from tests.daemonset.world import node
 from tests.rollouts.rollout_world import SECOND, RolloutWorld

@@ -1,15 +1,21 @@
-"""A hold is one event while it lasts or returns within minutes, for each target."""
+"""A hold is one event while it lasts or returns within minutes, for each target; so are other nodes
+of a canary after its own died, left or were cordoned.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gitops_ds.controller.rollouts import Rollouts
 from gitops_ds.model.events.base import Event
-from gitops_ds.model.events.rollouts import RolloutHeld, StageOpened
+from gitops_ds.model.events.rollouts import RolloutHeld, StageNodesReplaced, StageOpened
 from gitops_ds.model.rollouts.staged_rollout import HoldKind, StageHold, StageInputs
-from gitops_ds.rollouts.reported_changes import RETURNS, ReportedHolds
+from gitops_ds.rollouts.rollout_holds import RETURNS, ReportedHolds
 from tests.rollouts.rollout_world import SECOND, RolloutWorld
 from tests.rollouts.test_stages import FAST
 
@@ -92,3 +98,40 @@ def test_a_stage_opens_once_for_each_target_also_over_a_restart() -> None:
 
 def _opened(service: Service) -> int:
     return sum(isinstance(one, StageOpened) for one in service.events)
+
+
+ONE: dict[str, Any] = {
+    **FAST,
+    "stages": [{"name": "canary", "nodes": {"count": 1}, "soak": "60s"}, {"name": "rest"}],
+}
+
+
+def die(world: RolloutWorld) -> None:
+    world.nodes[0]["status"]["conditions"] = [{"type": "Ready", "status": "False"}]
+
+
+def leave(world: RolloutWorld) -> None:
+    del world.nodes[0]
+
+
+@pytest.mark.parametrize(
+    ("happens", "reason", "taken"),
+    [(die, "NodeNotReady", "node-001"), (leave, "NodeGone", "node-003")],  # of the same zone
+)
+def test_each_replacement_is_one_event(
+    happens: Callable[[RolloutWorld], None], reason: str, taken: str
+) -> None:
+    world = RolloutWorld(ONE, 4)
+    service = Service(world)
+    world.commit(SECOND)
+    for number in range(12):
+        service.turn()
+        world.turn()
+        world.kubelets()
+        if number == 5:
+            assert world.on(SECOND) == {"node-000"}
+            happens(world)
+    replaced = [one for one in service.events if isinstance(one, StageNodesReplaced)]
+    assert [(one.stage, one.lost, one.taken) for one in replaced] == [
+        ("canary", (f"node-000 ({reason})",), (taken,))
+    ]

@@ -17,7 +17,7 @@ from gitops_ds.model.decision import DeletePod
 from gitops_ds.model.rollouts.rollout_policy import After
 from gitops_ds.model.rollouts.staged_rollout import HoldKind, NodeStep, RolloutTarget, StageInputs
 from gitops_ds.model.values import replace
-from gitops_ds.rollouts import other_rollouts, stage_inputs
+from gitops_ds.rollouts import stage_inputs
 from tests.daemonset.world import World, daemonset, node
 from tests.rollouts.rollout_world import SECOND, RolloutWorld, both
 from tests.rollouts.test_stages import FAST
@@ -34,19 +34,19 @@ def earlier(nodes: int = 4) -> World:
 
 
 def test_an_agent_that_is_up_to_date_is_not_behind() -> None:
-    assert other_rollouts.behind(AFTER, [earlier().observe()]) == {}
+    assert stage_inputs.behind(AFTER, [earlier().observe()]) == {}
 
 
 def test_an_agent_is_behind_where_its_pods_run_an_earlier_template_or_are_not_ready() -> None:
     world = earlier()
     world.edit("agent:2")
     world.turn()
-    assert other_rollouts.behind(AFTER, [world.observe()]) == {
+    assert stage_inputs.behind(AFTER, [world.observe()]) == {
         "cni": frozenset(f"node-{n}" for n in range(4))
     }
     world = earlier()
     world.start(next(iter(world.pods.values())), ready=False)
-    assert len(other_rollouts.behind(AFTER, [world.observe()])["cni"]) == 1
+    assert len(stage_inputs.behind(AFTER, [world.observe()])["cni"]) == 1
 
 
 def test_a_node_that_is_not_ready_holds_no_other_agent_up() -> None:
@@ -54,17 +54,15 @@ def test_a_node_that_is_not_ready_holds_no_other_agent_up() -> None:
     world.edit("agent:2")
     world.turn()
     world.nodes[0]["status"]["conditions"][0]["status"] = "False"
-    assert "node-0" not in other_rollouts.behind(AFTER, [world.observe()])["cni"]
+    assert "node-0" not in stage_inputs.behind(AFTER, [world.observe()])["cni"]
 
 
 def test_an_agent_in_a_staged_rollout_is_behind_where_its_target_does_not_run() -> None:
     world = RolloutWorld(FAST, 10)
     world.body["metadata"]["annotations"][names.PATH] = "agents/cni/daemonset.yaml"
-    world.commit(SECOND)
-    while len(world.on(SECOND)) < 2:
-        world.pass_time()
+    world.canary()
     world.pass_time()
-    behind = other_rollouts.behind(AFTER, [world.observe()])["cni"]
+    behind = stage_inputs.behind(AFTER, [world.observe()])["cni"]
     assert behind == {f"node-{n:03}" for n in range(10)} - world.on(SECOND)
 
 
@@ -140,9 +138,7 @@ def test_an_earlier_copy_of_the_daemonset_at_rest_replaces_no_pod(owned: bool) -
 @both
 def test_a_policy_that_a_person_wrote_opens_no_stage(owned: bool) -> None:
     world = RolloutWorld(FAST, 10, owned=owned)
-    world.commit(SECOND)
-    while len(world.on(SECOND)) < 2:
-        world.pass_time()
+    world.canary()
     stage = {"name": "rest", "soak": "0s", "pace": {"start": "100%", "max": "100%"}}
     policy = {"stages": [stage], "limits": {"atRisk": {"cluster": "100%"}}}
     inputs = edited(world, **{names.ROLLOUT_POLICY: target_revisions.policy_text(policy, ())})
@@ -159,9 +155,7 @@ def test_an_annotation_that_a_person_removed_returns_no_node(
     owned: bool, removed: tuple[str, ...]
 ) -> None:
     world = RolloutWorld(FAST, 10, owned=owned)
-    world.commit(SECOND)
-    while len(world.on(SECOND)) < 2:
-        world.pass_time()
+    world.canary()
     annotations = world.body["metadata"]["annotations"]
     for name in removed:
         del annotations[name]
@@ -177,9 +171,7 @@ def test_an_annotation_that_a_person_removed_returns_no_node(
 
 def test_a_rollout_without_its_proof_is_on_hold() -> None:
     world = RolloutWorld(FAST, 10)
-    world.commit(SECOND)
-    while len(world.on(SECOND)) < 2:
-        world.pass_time()
+    world.canary()
     del world.body["metadata"]["annotations"][names.PROVEN]
     inputs = edited(world, **{names.PHASE: "Progressing"})
     decided = world.decide(world.observe(), inputs).stages
@@ -191,10 +183,7 @@ def test_a_rollout_without_its_proof_is_on_hold() -> None:
 @both
 def test_a_pod_of_an_edit_to_the_target_is_replaced_when_the_edit_is_put_back(owned: bool) -> None:
     world = RolloutWorld({"stages": [{"name": "canary", "soak": "1d"}, "rest"]}, 6, owned=owned)
-    world.commit(SECOND)
-    while not world.on(SECOND):
-        world.pass_time()
-    canary = world.on(SECOND)
+    canary = world.canary(nodes=1)
     target = next(
         body for body in world.pods.values() if names.ROLLOUT in body["metadata"]["labels"]
     )
@@ -231,7 +220,7 @@ def test_annotations_of_the_deployer_are_not_foreign() -> None:
 def test_the_agent_of_a_daemonset_is_its_folder_else_its_name(path: str, agent: str) -> None:
     body = daemonset()
     body["metadata"]["annotations"] = {names.PATH: path}
-    assert other_rollouts.agent_of(daemonsets.daemonset_of(body)) == agent
+    assert stage_inputs.agent_of(daemonsets.daemonset_of(body)) == agent
 
 
 class Waiting(RolloutWorld):
@@ -267,70 +256,63 @@ def test_a_rollout_begins_when_the_agent_with_precedence_is_up_to_date_everywher
     for _ in range(20):
         world.pass_time()
     assert not world.on(SECOND)
+    assert world.hold == "agent cni is updated first"
     assert world.last is not None
-    assert world.last.stages.hold is not None
-    assert world.last.stages.hold.reason == "agent cni is updated first"
     assert world.last.decision.wake_after is not None
     world.behind = {}
     world.run()
     assert len(world.on(SECOND)) == 6
 
 
+LISTED = {names.APPROVERS: "team-gpu", names.APPROVE: "rest"}
+
+
 @pytest.mark.parametrize(
-    ("text", "stages"),
+    ("annotations", "stages"),
     [
-        ("", set()),
-        ("gpu", {"gpu"}),
-        ("gpu, rest", {"gpu", "rest"}),
-        (",", set()),
-        ("gpu=5d9f", {"gpu"}),
-        ("gpu=5d9e", set()),
-        ("gpu=", set()),
-        ("gpu=5d9e, rest = 5d9f", {"rest"}),
+        *(
+            ({names.APPROVE: text}, stages)
+            for text, stages in (
+                ("", set()),
+                ("gpu", {"gpu"}),
+                ("gpu, rest", {"gpu", "rest"}),
+                (",", set()),
+                ("gpu=5d9f", {"gpu"}),
+                ("gpu=5d9e", set()),
+                ("gpu=", set()),
+                ("gpu=5d9e, rest = 5d9f", {"rest"}),
+            )
+        ),
+        # with approvers only their approvals count
+        *(
+            ({**LISTED, names.APPROVALS: text}, stages)
+            for text, stages in (
+                ("", set()),
+                ("[]", set()),
+                ("gpu", set()),
+                ('[{"stage": "gpu", "hash": "5d9f"}]', {"gpu"}),
+                ('[{"stage": "gpu", "hash": "5d9e"}]', set()),
+                ('[{"stage": "gpu"}]', set()),
+                ('[{"hash": "5d9f"}]', set()),
+            )
+        ),
     ],
 )
-def test_the_annotation_of_the_target_revision_names_the_approved_stages(
-    text: str, stages: set[str]
+def test_the_annotations_of_the_target_revision_name_its_approved_stages(
+    annotations: dict[str, str], stages: set[str]
 ) -> None:
     world = RolloutWorld(FAST, 2)
     template = copy.deepcopy(world.body["spec"]["template"])
     body = target_revisions.body_of(daemonsets.daemonset_of(world.body), template, "abc")
-    body["metadata"]["annotations"][names.APPROVE] = text
-    revision = revisions.revision_of(world._born(body))
-    assert revision is not None
-    target = RolloutTarget(
-        "5d9f", template, revision.name, revision.uid, staged=True, hashes=frozenset({"5d9f"})
-    )
-    assert {one.stage for one in rollout_annotations.approvals([revision], target)} == stages
-    assert not rollout_annotations.approvals([revision], replace(target, uid="another"))
-
-
-@pytest.mark.parametrize(
-    ("text", "stages"),
-    [
-        ("", set()),
-        ("[]", set()),
-        ("gpu", set()),
-        ('[{"stage": "gpu", "hash": "5d9f"}]', {"gpu"}),
-        ('[{"stage": "gpu", "hash": "5d9e"}]', set()),
-        ('[{"stage": "gpu"}]', set()),
-        ('[{"hash": "5d9f"}]', set()),
-    ],
-)
-def test_with_approvers_only_their_approvals_of_this_target_count(
-    text: str, stages: set[str]
-) -> None:
-    world = RolloutWorld(FAST, 2)
-    template = copy.deepcopy(world.body["spec"]["template"])
-    body = target_revisions.body_of(daemonsets.daemonset_of(world.body), template, "abc")
-    annotations = {names.APPROVE: "rest", names.APPROVERS: "team-gpu", names.APPROVALS: text}
     body["metadata"]["annotations"] |= annotations
     revision = revisions.revision_of(world._born(body))
     assert revision is not None
     target = RolloutTarget(
         "5d9f", template, revision.name, revision.uid, staged=True, hashes=frozenset({"5d9f"})
     )
-    assert {one.stage for one in rollout_annotations.approvals([revision], target)} == stages
+    found = rollout_annotations.approvals([revision], target)
+    assert {one.stage for one in found} == stages
+    assert not rollout_annotations.approvals([revision], replace(target, uid="another"))
 
 
 def selecting(world: RolloutWorld, spec: dict[str, Any]) -> None:
@@ -355,9 +337,8 @@ def test_nodes_that_the_target_excludes_get_no_pod_of_it(owned: bool) -> None:
         world.staged_turn()
         world.kubelets()
         world.now += 4
-    assert world.last is not None
-    assert {one.node for one in world.last.stages.nodes} == {"node-1", "node-3", "node-5"}
-    assert world.last.stages.complete
+    assert {one.node for one in world.stages.nodes} == {"node-1", "node-3", "node-5"}
+    assert world.stages.complete
     parsed = {pod.node: pod for pod in world.parsed()}
     assert {parsed[f"node-{n}"].name for n in (0, 2, 4)} <= before
     assert all(names.ROLLOUT in parsed[f"node-{n}"].labels for n in (1, 3, 5))
@@ -370,8 +351,7 @@ def test_a_node_whose_taint_keeps_its_pod_is_parked_and_not_updated() -> None:
     for _ in range(100):
         world.pass_time()
     assert world.on("agent:1") == {"node-000"}
-    assert world.last is not None
-    steps = {one.node: one for one in world.last.stages.nodes}
+    steps = {one.node: one for one in world.stages.nodes}
     assert steps["node-000"].step is NodeStep.PARKED
     assert steps["node-000"].reason == "NotEligible"
 

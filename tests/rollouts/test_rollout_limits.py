@@ -11,7 +11,7 @@ from gitops_ds.controller.rollouts import Rollouts
 from gitops_ds.model import names
 from gitops_ds.model.rollouts import rollout_policy
 from gitops_ds.model.rollouts.staged_rollout import Halt, RolloutRecord
-from gitops_ds.rollouts import other_rollouts
+from gitops_ds.rollouts import stage_inputs
 from tests.rollouts.rollout_world import SECOND, RolloutWorld, both
 
 OTHER = "DaemonSet logging/other"
@@ -33,8 +33,7 @@ def test_idle_nodes_are_taken_first_and_after_the_time_any(owned: bool) -> None:
         world.pass_time()
         assert not world.on(SECOND) & world.busy
     assert len(world.on(SECOND)) == 4
-    assert world.last is not None
-    hold = world.last.stages.hold
+    hold = world.stages.hold
     assert hold is not None
     assert hold.reason == "6 nodes with other pods (nodesWhen: idle-or-10m)"
     assert hold.until == pytest.approx(began + 600, abs=10)
@@ -52,10 +51,9 @@ def test_a_node_is_taken_when_it_is_idle_and_the_wait_is_overdue_after_its_time(
     for _ in range(200):
         world.pass_time()
     assert world.on("agent:1") == {"node-003"}
-    assert world.last is not None
-    assert world.last.stages.hold is not None
-    assert world.last.stages.hold.reason == "1 node with other pods (nodesWhen: idle), overdue"
-    assert world.last.stages.hold.until is None
+    assert world.stages.hold is not None
+    assert world.hold == "1 node with other pods (nodesWhen: idle), overdue"
+    assert world.stages.hold.until is None
     world.busy = frozenset()
     world.run()
     assert len(world.on(SECOND)) == 10
@@ -145,7 +143,7 @@ def test_a_halt_of_scope_cluster_halts_the_other_rollouts_of_the_repository(owne
         world = RolloutWorld(policy(), 4, owned=owned)
         world.body["metadata"]["annotations"][names.REPOSITORY] = "one"
         daemonset = world.observe().daemonset
-        reason = other_rollouts.halt_elsewhere(daemonset, [(seen.daemonset, seen.revisions)])
+        reason = stage_inputs.halt_elsewhere(daemonset, [(seen.daemonset, seen.revisions)])
         assert reason == expected
         world.commit(SECOND)
         world.halted_elsewhere = reason
@@ -155,7 +153,7 @@ def test_a_halt_of_scope_cluster_halts_the_other_rollouts_of_the_repository(owne
         world.halted_elsewhere = ""
         world.run()
         assert len(world.on(SECOND)) == 4
-        own = other_rollouts.halt_elsewhere(seen.daemonset, [(seen.daemonset, seen.revisions)])
+        own = stage_inputs.halt_elsewhere(seen.daemonset, [(seen.daemonset, seen.revisions)])
         assert own == ""
 
 

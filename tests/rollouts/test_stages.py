@@ -49,8 +49,7 @@ def test_the_rest_waits_until_the_canary_has_soaked(owned: bool) -> None:
     while world.now - began < 55:
         world.pass_time()
         assert len(world.on(SECOND)) <= 2
-    assert world.last is not None
-    assert [stage.state for stage in world.last.stages.stages] == [
+    assert [stage.state for stage in world.stages.stages] == [
         StageState.OPEN,
         StageState.PENDING,
     ]
@@ -66,8 +65,7 @@ def test_a_bad_template_is_halted_in_the_canary_and_stays_so(owned: bool) -> Non
     for _ in range(300):
         world.pass_time()
         assert len(world.on(SECOND)) <= 2
-    assert world.last is not None
-    halt = world.last.stages.halt
+    halt = world.stages.halt
     assert halt is not None
     assert halt.stage == "canary"
     assert "ImagePullBackOff" in halt.message
@@ -126,10 +124,7 @@ def test_a_node_that_was_broken_before_is_parked_and_updated_when_it_recovers(
     world.run()
     assert world.on("agent:1") == {"node-000"}
     assert world.body["spec"]["template"]["spec"]["containers"][0]["image"] == SECOND
-    assert world.last is not None
-    assert [one.node for one in world.last.stages.nodes if one.step is NodeStep.PARKED] == [
-        "node-000"
-    ]
+    assert [one.node for one in world.stages.nodes if one.step is NodeStep.PARKED] == ["node-000"]
     world.nodes[0]["status"]["conditions"][0]["status"] = "True"
     world.run()
     assert len(world.on(SECOND)) == 10
@@ -252,8 +247,7 @@ def test_for_any_faults_a_bad_template_leaves_no_stage_and_no_broken_node_halts_
         if number in evictions:
             world.vanish(next(pod.name for pod in world.parsed() if pod.node in well))
         world.pass_time(10)
-        assert world.last is not None
-        stages = world.last.stages
+        stages = world.stages
         if bad:
             passed = [stage for stage in stages.stages if stage.state is StageState.PASSED]
             assert not well & {name for stage in passed for name in stage.nodes}
@@ -262,8 +256,7 @@ def test_for_any_faults_a_bad_template_leaves_no_stage_and_no_broken_node_halts_
             assert stages.halt is None
     if not bad:
         world.run()
-        assert world.last is not None
-        hold = world.last.stages.hold
+        hold = world.stages.hold
         if hold is None or "no node of the stage can be updated" not in hold.reason:
             assert world.on(SECOND) == well
         for number in broken:  # they hold their stage if it has no other node

@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import json
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from gitops_ds.model.objects import POD
 from tests import controlplane
 from tests.gitservers import Upstream
 from tests.plan.world import daemonset
+from tests.service.test_service import running
 
 MARKS = [
     pytest.mark.slow,
@@ -243,6 +244,34 @@ async def watching(plane: controlplane.ControlPlane, soaks: Soaks) -> AsyncItera
             following.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await following
+
+
+Script = Callable[[controlplane.ControlPlane, Upstream, PodWatch, Path], Awaitable[None]]
+
+
+def play(
+    script: Script,
+    directory: Path,
+    number: int,
+    soaks: Soaks,
+    pod_delete_milliseconds: int = controlplane.POD_DELETE_MILLISECONDS,
+) -> None:
+    """Runs a script beside the service, which has applied the first image on so many nodes."""
+    upstream = Upstream(directory / "fleet")
+    upstream.commit(files("1", policy(soaks)))
+
+    async def main(plane: controlplane.ControlPlane, log: Path) -> None:
+        async with watching(plane, soaks) as watch:
+            await watch.until(lambda: len(watch.on("1")) == number, log)
+            await script(plane, upstream, watch, log)
+
+    with (
+        plane_with(directory, number, pod_delete_milliseconds) as plane,
+        running(directory, plane, *words(upstream)) as (process, log),
+    ):
+        asyncio.run(main(plane, log))
+        assert process.poll() is None
+        assert "Traceback" not in log.read_text()
 
 
 def words(upstream: Upstream) -> tuple[str, ...]:

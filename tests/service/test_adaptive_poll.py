@@ -5,6 +5,7 @@ commit without a webhook; crontabs; hours of virtual time.
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -31,65 +32,46 @@ def looks(polling: PollInterval, clock: Clock, seconds: float) -> int:
     return taken
 
 
-def made(interval: float = 60.0) -> tuple[PollInterval, Clock]:
-    clock = Clock()
-    return PollInterval(interval, clock), clock
-
-
-def test_without_webhooks_every_tick_is_a_poll() -> None:
-    polling, clock = made()
-    assert looks(polling, clock, 6000) == 100
-    polling.commit_found()
-    assert looks(polling, clock, 6000) == 100
+HOOK, COMMIT = PollInterval.webhook_received, PollInterval.commit_found
+RARE = 60 * FACTOR
 
 
 @pytest.mark.parametrize(
-    "order", [("webhook_received", "commit_found"), ("commit_found", "webhook_received")]
+    ("events", "seconds"),
+    [
+        ([], 60),
+        ([COMMIT], 60),
+        ([HOOK], 60),
+        ([HOOK, 30, COMMIT], RARE),
+        ([COMMIT, 30, HOOK], RARE),
+        ([HOOK, COMMIT, 3000, COMMIT], 60),
+        ([HOOK, COMMIT, 3000, COMMIT, 3000, HOOK, 1, COMMIT], RARE),
+        # one webhook announces one commit, however soon the next one is found
+        ([HOOK, COMMIT, 50, COMMIT], 60),
+    ],
 )
-def test_a_commit_that_a_webhook_announced_makes_polls_rarer(order: tuple[str, str]) -> None:
-    polling, clock = made()
-    for what in order:
-        getattr(polling, what)()
-        clock.now += 30
-    assert polling.seconds == 60 * FACTOR
-    assert 9 <= looks(polling, clock, 6000) <= 11
+def test_polls_are_rarer_while_webhooks_announce_every_commit(
+    events: list[Any], seconds: float
+) -> None:
+    clock = Clock()
+    polling = PollInterval(60.0, clock)
+    for event in events:
+        if isinstance(event, int):
+            clock.now += event
+        else:
+            event(polling)
+    assert polling.seconds == seconds
+    assert abs(looks(polling, clock, 6000) - 6000 / seconds) <= 1
 
 
-def test_a_webhook_alone_proves_nothing_yet() -> None:
-    polling, clock = made()
-    polling.webhook_received()
-    assert looks(polling, clock, 600) == 10
-
-
-def test_a_commit_without_a_webhook_restores_the_polls_until_webhooks_work_again() -> None:
-    polling, clock = made()
-    polling.webhook_received()
-    polling.commit_found()
-    clock.now += 3000
-    polling.commit_found()
-    assert looks(polling, clock, 6000) == 100
-    polling.webhook_received()
-    clock.now += 1
-    polling.commit_found()
-    assert 9 <= looks(polling, clock, 6000) <= 11
-
-
-def test_a_webhook_announces_one_commit_however_soon_the_next_one_is_found() -> None:
-    polling, clock = made(5.0)
+@pytest.mark.parametrize(("interval", "longest"), [(1.0, 10.0), (600.0, LONGEST), (7200.0, 7200.0)])
+def test_polls_never_become_rarer_than_once_an_hour_nor_than_the_settings_allow(
+    interval: float, longest: float
+) -> None:
+    polling = PollInterval(interval, Clock())
     polling.webhook_received()
     polling.commit_found()
-    assert polling.seconds == 50.0
-    clock.now += 50
-    polling.commit_found()
-    assert polling.seconds == 5.0, "no webhook came for this one"
-
-
-def test_polls_never_become_rarer_than_once_an_hour_nor_than_the_settings_allow() -> None:
-    for interval, pause in ((1.0, 10.0), (600.0, LONGEST), (7200.0, 7200.0)):
-        polling, _ = made(interval)
-        polling.webhook_received()
-        polling.commit_found()
-        assert polling.seconds == pause
+    assert polling.seconds == longest
 
 
 def ticks(schedule: str, count: int, start: datetime, zone: str = "UTC") -> list[str]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 import contextlib
 import json
 import subprocess
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,7 +14,7 @@ import pytest
 
 from tests import controlplane, gitservers
 from tests.plan.world import daemonset
-from tests.service.test_service import running, until
+from tests.service.test_service import read, running, until
 
 pytestmark = pytest.mark.controlplane
 SPACE = "standing"
@@ -76,8 +75,7 @@ def test_kubectl_waits_describes_and_sees_nodes_lost(
             "1 of 3 nodes lost their agent without a commit: no pool: 1 (label disk=ssd was "
             "removed)" in description
         )
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as reply:
-            metrics = reply.read().decode()
+        metrics = read(f"http://127.0.0.1:{port}/metrics")
         assert (
             "gitopsds_coverage_lost_nodes"
             f'{{cause="label",name="agent",namespace="{SPACE}",pool=""}} 1.0' in metrics

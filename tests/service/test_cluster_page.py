@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import urllib.request
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,7 @@ import pytest
 from gitops_ds.model.rollouts import cluster_report
 from gitops_ds.model.rollouts.cluster_report import ClusterState
 from tests import controlplane, gitservers
-from tests.service.test_service import running, until
+from tests.service.test_service import read, running, until
 
 pytestmark = [pytest.mark.controlplane, pytest.mark.system]
 FILES = {
@@ -21,14 +20,6 @@ FILES = {
     "manifests/settings.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: cluster-page}\n",
 }
 URL = "https://staging.example.com/ds/"
-
-
-def page(port: int) -> str:
-    try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/clusters", timeout=60) as reply:
-            return str(reply.read().decode())
-    except OSError:
-        return ""
 
 
 def test_the_page_of_a_service_shows_the_reports_of_all_clusters(
@@ -50,8 +41,8 @@ def test_the_page_of_a_service_shows_the_reports_of_all_clusters(
     (tmp_path / "settings.yaml").write_text(json.dumps(settings))
     options = ("--settings", str(tmp_path / "settings.yaml"))
     with running(tmp_path, api_server, *options) as (process, log):
-        until(lambda: commit[:12] in page(port), log.read_text)
-        html = page(port)
+        until(lambda: commit[:12] in read(f"http://127.0.0.1:{port}/clusters"), log.read_text)
+        html = read(f"http://127.0.0.1:{port}/clusters")
         assert process.poll() is None
         assert "Traceback" not in log.read_text()
     assert f'<a href="{URL}" rel="noreferrer">staging</a>' in html

@@ -70,22 +70,6 @@ def test_a_report_counts_with_a_trusted_signature_only(tmp_path: Path, mode: Mod
     assert good == ClusterReports({"staging": REPORT}, {})
 
 
-def test_without_required_signatures_each_readable_report_counts(tmp_path: Path) -> None:
-    (report,) = published(tmp_path, [None], Trust(), cluster_report.encode(REPORT))
-    assert report == ClusterReports({"staging": REPORT}, {})
-
-
-def test_a_report_of_another_cluster_does_not_count(tmp_path: Path) -> None:
-    (report,) = published(
-        tmp_path,
-        [None],
-        Trust(),
-        cluster_report.encode(ClusterReport("eu-1", ClusterState.PROVED, 1.0)),
-    )
-    assert report.reports == {}
-    assert report.problems == {"staging": "its report is that of cluster eu-1"}
-
-
 def test_a_signed_report_of_another_folder_does_not_count(tmp_path: Path) -> None:
     """A user who may push can copy it to the ref of this folder."""
     bot = signing.ssh_signer(tmp_path, "bot@example.com")

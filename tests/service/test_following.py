@@ -104,58 +104,6 @@ def test_the_service_follows_an_https_server_through_good_and_bad_commits(
             assert "Traceback" not in log.read_text()
 
 
-def test_a_branch_that_went_back_waits_for_consent_and_is_followed_again(
-    tmp_path: Path, api_server: controlplane.ControlPlane, space: str
-) -> None:
-    with gitservers.http_git_server(tmp_path / "git") as server:
-        upstream, url = server.repository("fleet"), f"{server.url}/fleet"
-        old = upstream.commit(agent(space, 1))
-        upstream.commit(agent(space, 2))
-        file = settings(tmp_path, url, **server.credentials(tmp_path))
-        with running(tmp_path, api_server, "--settings", str(file)) as (_, log):
-            until(lambda: runs(api_server, space) == image(2), log.read_text)
-            upstream.git("reset", "--quiet", "--hard", old)
-            until(
-                lambda: f"`gitops-ds apply --revision {old[:12]}`" in log.read_text(), log.read_text
-            )
-            before = len(server.requests)
-            until(lambda: len(server.requests) > before + 6, log.read_text)
-            assert (runs(api_server, space), log.read_text().count("the branch went back")) == (
-                image(2),
-                1,
-            )
-
-            consent(tmp_path, api_server, server, url, old)
-            # A pass that began before the apply had saved its state may correct the DaemonSet once
-            # more.
-            until(lambda: runs(api_server, space) == image(1), log.read_text)
-            upstream.commit(agent(space, 3))
-            until(lambda: runs(api_server, space) == image(3), log.read_text)
-            assert "Traceback" not in log.read_text()
-
-
-def consent(
-    directory: Path,
-    plane: controlplane.ControlPlane,
-    server: gitservers.HttpServer,
-    url: str,
-    commit: str,
-) -> None:
-    words = (PROGRAM, "apply", "-C", url, "--revision", commit)
-    where = ("--kubeconfig", str(plane.kubeconfig), "--state-namespace", "service-test")
-    environment = {
-        **gitservers.GIT_ENVIRONMENT,
-        "GITOPS_DS_CACHE": str(directory / "desk"),
-        "GITOPS_DS_GIT_USER": server.user,
-        "GITOPS_DS_GIT_PASSWORD": server.password,
-        "GITOPS_DS_GIT_CA_FILE": str(directory / "caFile"),
-    }
-    run = subprocess.run(
-        (*words, *where), env=environment, capture_output=True, text=True, check=False
-    )
-    assert run.returncode == 0, run.stderr
-
-
 def test_a_service_that_starts_while_git_is_away_keeps_the_last_commit_applied_from_its_cache(
     tmp_path: Path, api_server: controlplane.ControlPlane, space: str
 ) -> None:
@@ -214,19 +162,3 @@ def test_the_service_follows_an_ssh_server_with_the_keys_of_its_settings(
             until(lambda: runs(api_server, space) == image(1), log.read_text)
             upstream.commit(agent(space, 2))
             until(lambda: runs(api_server, space) == image(2), log.read_text)
-
-
-def test_a_host_whose_key_is_another_is_not_followed(
-    tmp_path: Path, api_server: controlplane.ControlPlane, space: str
-) -> None:
-    with (
-        gitservers.ssh_git_server(tmp_path / "git") as server,
-        gitservers.ssh_git_server(tmp_path / "other") as other,
-    ):
-        server.repository("fleet").commit(agent(space, 1))
-        theirs = other.known_hosts.replace(str(other.port).encode(), str(server.port).encode())
-        file = settings(tmp_path, server.url("fleet"), sshKeyFile=server.key, knownHostsFile=theirs)
-        with running(tmp_path, api_server, "--settings", str(file)) as (process, log):
-            assert process.wait(30) == 3, log.read_text()
-            assert "\nerror: " in log.read_text()
-        assert runs(api_server, space) == ""

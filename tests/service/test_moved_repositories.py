@@ -4,10 +4,7 @@ server; a fork does not get them.
 
 from __future__ import annotations
 
-import base64
-import gzip
 import itertools
-import json
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -146,28 +143,3 @@ def test_another_repository_is_named_as_such(place: Place) -> None:
     assert refused.code == 1
     assert f"gitops-ds of {url}" in refused.err
     assert f"another repository: its commit {last[:12]} is not in this history" in refused.err
-
-
-def test_states_of_earlier_versions_are_recognized(place: Place) -> None:
-    assert place.run("apply").code == 0
-    owner = place.owner
-    url = place.pushed("agents")
-    forget_path(place, owner)
-    applied = place.run("apply")
-    assert "1 written" in applied.out, applied.err  # the annotation with the address
-    assert (place.owner, place.sources) == (owner, [(owner, url)])
-
-
-def forget_path(place: Place, owner: str) -> None:
-    """Rewrites a state as an earlier version did."""
-    name, key = f"gitops-ds-{owner}", "state.json.gz"
-    (body,) = [
-        one
-        for one in place.plane.items(place.states, "configmaps")
-        if one["metadata"]["name"] == name
-    ]
-    state = json.loads(gzip.decompress(base64.b64decode(body["binaryData"][key])))
-    del state["path"]
-    data = base64.b64encode(gzip.compress(json.dumps(state).encode())).decode()
-    patch = json.dumps({"binaryData": {key: data}})
-    place.plane.kubectl("-n", place.states, "patch", "configmap", name, "--type=merge", "-p", patch)

@@ -14,7 +14,6 @@ from tests import controlplane
 from tests.gitservers import Upstream
 from tests.service import staged
 from tests.service.staged import CANARIES, PodWatch, Soaks
-from tests.service.test_service import running
 
 pytestmark = staged.MARKS
 NODES, FEW = 12, 4
@@ -61,29 +60,18 @@ class Fleet:
 def test_people_and_unrelated_faults_cannot_by_pass_a_canary_or_delay_a_return(
     tmp_path: Path,
 ) -> None:
-    upstream = Upstream(tmp_path / "fleet")
-    upstream.commit(staged.files("1", staged.policy(SOAKS)))
-    with (
-        staged.plane_with(tmp_path, NODES) as plane,
-        running(tmp_path, plane, *staged.words(upstream)) as (process, log),
-    ):
-        asyncio.run(_scenes(plane, upstream, log))
-        assert process.poll() is None
-        assert "Traceback" not in log.read_text()
+    staged.play(_scenes, tmp_path, NODES, SOAKS)
 
 
-async def _scenes(plane: controlplane.ControlPlane, upstream: Upstream, log: Path) -> None:
-    async with staged.watching(plane, SOAKS) as watch:
-        fleet = Fleet(plane, upstream, watch, log)
-        await fleet.all_on("1")
-        await _an_edit_at_rest_restarts_nothing_and_proves_nothing(fleet)
-        await _an_edit_to_the_target_opens_no_stage(fleet)
-        await _restarts_of_a_reboot_do_not_halt(fleet)
-        await _a_return_does_not_wait_for_others(fleet)
-        await _a_restart_in_the_canary_leaves_no_abandoned_pod(fleet)
-        await _a_deleted_daemonset_returns_with_the_proven_template(fleet)
-        await _a_deleted_daemonset_stays_halted(fleet)
-        await _broken_agents_are_healed_in_stages(fleet)
+async def _scenes(
+    plane: controlplane.ControlPlane, upstream: Upstream, watch: PodWatch, log: Path
+) -> None:
+    fleet = Fleet(plane, upstream, watch, log)
+    await _an_edit_at_rest_restarts_nothing_and_proves_nothing(fleet)
+    await _restarts_of_a_reboot_do_not_halt(fleet)
+    await _a_return_does_not_wait_for_others(fleet)
+    await _a_deleted_daemonset_returns_with_the_proven_template(fleet)
+    await _a_deleted_daemonset_stays_halted(fleet)
 
 
 async def _an_edit_at_rest_restarts_nothing_and_proves_nothing(fleet: Fleet) -> None:
@@ -98,17 +86,8 @@ async def _an_edit_at_rest_restarts_nothing_and_proves_nothing(fleet: Fleet) -> 
     await fleet.all_on("2")
 
 
-async def _an_edit_to_the_target_opens_no_stage(fleet: Fleet) -> None:
-    fleet.commit("3", LONG)
-    await fleet.canary_on("3")
-    await fleet.edit("3")
-    await fleet.only_canaries("3", 5)
-    fleet.commit("3")
-    await fleet.all_on("3")
-
-
 async def _restarts_of_a_reboot_do_not_halt(fleet: Fleet) -> None:
-    for node in sorted(fleet.watch.on("3")):
+    for node in sorted(fleet.watch.on("2")):
         await _booted(fleet, node, "first")
     fleet.commit("4", LONG)
     canary = sorted(await fleet.canary_on("4"))
@@ -152,17 +131,6 @@ async def _a_return_does_not_wait_for_others(fleet: Fleet) -> None:
     await fleet.watch.quiet(3)
 
 
-async def _a_restart_in_the_canary_leaves_no_abandoned_pod(fleet: Fleet) -> None:
-    fleet.commit("6", LONG)
-    await fleet.canary_on("6")
-    await fleet.kubectl("rollout", "restart", "ds/agent")
-    await fleet.only_canaries("6", 3)
-    fleet.commit("4")
-    await fleet.watch.until(lambda: not fleet.watch.uids("6"), fleet.log)
-    await fleet.watch.until(lambda: len(fleet.watch.on("4")) == NODES, fleet.log)
-    await fleet.watch.quiet(5)
-
-
 async def _a_deleted_daemonset_returns_with_the_proven_template(fleet: Fleet) -> None:
     fleet.commit("7", LONG)
     await fleet.canary_on("7")
@@ -194,36 +162,19 @@ def _annotations(plane: controlplane.ControlPlane) -> dict[str, str]:
     return dict(staged.agent(plane)["metadata"]["annotations"])
 
 
-async def _broken_agents_are_healed_in_stages(fleet: Fleet) -> None:
-    fleet.upstream.commit({**staged.files("broken", ""), "agents/agent/rollout.yaml": None})
-    await fleet.watch.until(lambda: len(fleet.watch.uids("broken")) >= 1, fleet.log)
-    await fleet.kubectl("delete", "pod", "--all", "--wait=false")
-    await fleet.watch.until(lambda: len(fleet.watch.uids("broken")) == NODES, fleet.log)
-    fleet.commit("8")
-    await fleet.canary_on("8")
-    await fleet.only_canaries("8", 1)
-    await fleet.all_on("8")
-
-
 def test_a_policy_that_is_removed_while_a_pod_is_gated_leaves_no_node_without_an_agent(
     tmp_path: Path,
 ) -> None:
-    upstream = Upstream(tmp_path / "fleet")
-    upstream.commit(staged.files("1", staged.policy(LONG)))
-    with (
-        staged.plane_with(tmp_path, FEW, pod_delete_milliseconds=8000) as plane,
-        running(tmp_path, plane, *staged.words(upstream)) as (_, log),
-    ):
-        asyncio.run(_removed_policy(plane, upstream, log))
+    staged.play(_removed_policy, tmp_path, FEW, LONG, pod_delete_milliseconds=8000)
 
 
-async def _removed_policy(plane: controlplane.ControlPlane, upstream: Upstream, log: Path) -> None:
-    async with staged.watching(plane, LONG) as watch:
-        await watch.until(lambda: len(watch.on("1")) == FEW, log)
-        upstream.commit(staged.files("2", staged.policy(LONG)))
-        await watch.until(lambda: any(pod.gated for _, pod in watch.pods.values()), log)
-        gated = {uid for uid, (_, pod) in watch.pods.items() if pod.gated}
-        upstream.commit({"agents/agent/rollout.yaml": None})
-        await watch.until(lambda: not gated & set(watch.pods), log)
-        await watch.until(lambda: len(watch.on("2")) == FEW, log)
-        assert not any(pod.gated for _, pod in watch.pods.values())
+async def _removed_policy(
+    plane: controlplane.ControlPlane, upstream: Upstream, watch: PodWatch, log: Path
+) -> None:
+    upstream.commit(staged.files("2", staged.policy(LONG)))
+    await watch.until(lambda: any(pod.gated for _, pod in watch.pods.values()), log)
+    gated = {uid for uid, (_, pod) in watch.pods.items() if pod.gated}
+    upstream.commit({"agents/agent/rollout.yaml": None})
+    await watch.until(lambda: not gated & set(watch.pods), log)
+    await watch.until(lambda: len(watch.on("2")) == FEW, log)
+    assert not any(pod.gated for _, pod in watch.pods.values())

@@ -11,7 +11,7 @@ import hmac
 import json
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -106,6 +106,29 @@ class Team:
     def api(self, method: str, path: str, body: Any = None) -> Any:
         return self.gitea.api(method, f"/repos/{self.project}{path}", body, self.token)
 
+    def settings(self, directory: Path, repository: Mapping[str, Any], **groups: Any) -> str:
+        """The settings file of a service of the cluster eu-1."""
+        for name, text in (("git-token", self.token), ("forge-token", self.bot)):
+            (directory / name).write_text(text + "\n")
+        _, _, authority = gitservers._certificates()
+        forge = {"url": self.gitea.url, "tokenFile": str(directory / "forge-token")}
+        document = {
+            "repository": {
+                "url": self.url,
+                "credentials": {
+                    "tokenFile": str(directory / "git-token"),
+                    "caFile": str(authority),
+                },
+                "forge": {"kind": "gitea", **forge},
+                **repository,
+            },
+            "cluster": {"name": "eu-1"},
+            **groups,
+        }
+        file = directory / "settings.yaml"
+        file.write_text(json.dumps(document))
+        return str(file)
+
     def add_webhook(self, port: int) -> None:
         """A webhook for pushes, to the service on this port."""
         config = {
@@ -181,47 +204,25 @@ def team(tmp_path: Path, gitea: Gitea) -> Iterator[Team]:
         yield Team(gitea, name, owner, token, gitea.token(bot, BOT_SCOPES), url, work)
 
 
-def settings(directory: Path, team: Team, listen: int, receiver_url: str) -> Path:
-    files = {
-        "git-token": team.token,
-        "forge-token": team.bot,
-        "hook-secret": SECRET,
-        "news-url": receiver_url,
-        "news-secret": SECRET,
-    }
+def settings(directory: Path, team: Team, listen: int, receiver_url: str) -> str:
+    files = {"hook-secret": SECRET, "news-url": receiver_url, "news-secret": SECRET}
     for name, text in files.items():
         (directory / name).write_text(text + "\n")
-    _, _, authority = gitservers._certificates()
-    document = {
-        "repository": {
-            "url": team.url,
-            "interval": "1h",
-            "retryInterval": "1s",
-            "credentials": {"tokenFile": str(directory / "git-token"), "caFile": str(authority)},
-            "forge": {
-                "kind": "gitea",
-                "url": team.gitea.url,
-                "tokenFile": str(directory / "forge-token"),
-            },
-        },
-        "cluster": {"name": "eu-1", "namespace": f"{team.name}-home"},
-        "health": {"progressDeadline": "10s"},
-        "listen": {
+    secrets = {"urlFile": str(directory / "news-url"), "secretFile": str(directory / "news-secret")}
+    return team.settings(
+        directory,
+        {"interval": "1h", "retryInterval": "1s"},
+        cluster={"name": "eu-1", "namespace": f"{team.name}-home"},
+        health={"progressDeadline": "10s"},
+        listen={
             "address": f"127.0.0.1:{listen}",
             "webhook": {"secretFile": str(directory / "hook-secret")},
         },
-        "notify": [
-            {
-                "name": "on-call",
-                "urlFile": str(directory / "news-url"),
-                "secretFile": str(directory / "news-secret"),
-            },
+        notify=[
+            {"name": "on-call", **secrets},
             {"name": "broken", "urlFile": str(directory / "none")},
         ],
-    }
-    file = directory / "settings.yaml"
-    file.write_text(json.dumps(document))
-    return file
+    )
 
 
 def test_the_status_of_a_commit_follows_its_push(
@@ -232,7 +233,7 @@ def test_the_status_of_a_commit_follows_its_push(
     first = team.work.push("main", "agent:1")
     with receiver() as (receiver_url, news):
         file = settings(tmp_path, team, listen, receiver_url)
-        home = ("--state-namespace", f"{team.name}-home", "--settings", str(file))
+        home = ("--state-namespace", f"{team.name}-home", "--settings", file)
         with running(tmp_path, plane, *home) as (process, log):
 
             def wait_for_status(commit: str, state: str) -> None:

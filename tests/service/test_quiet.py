@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +11,7 @@ import pytest
 
 from tests import controlplane, gitservers
 from tests.plan.world import config_map, daemonset
-from tests.service.test_service import running, until
+from tests.service.test_service import read, running, until
 
 pytestmark = [pytest.mark.controlplane]
 
@@ -55,11 +54,7 @@ def requests_of(audit: Path) -> list[str]:
 
 def unchanged(port: int) -> int:
     """How many ticks ended because nothing had changed."""
-    try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as reply:
-            text = reply.read().decode()
-    except OSError:  # it does not listen yet
-        return 0
+    text = read(f"http://127.0.0.1:{port}/metrics")
     match = re.search(
         r'^gitopsds_reconcile_total\{result="unchanged"\} ([0-9.]+)$', text, re.MULTILINE
     )

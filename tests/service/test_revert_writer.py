@@ -111,7 +111,8 @@ def play(
     async def main() -> None:
         upstream = gitservers.Upstream(tmp_path / "fleet.git")
         where = address.parse(str(upstream.path), allow_local=True)
-        settings = RepositorySettings(url=str(upstream.path), allow_local=True, push=True, **more)
+        options = {"push": True, **more}
+        settings = RepositorySettings(url=str(upstream.path), allow_local=True, **options)
         async with (
             Repository(where, tmp_path / "one") as one,
             Repository(where, tmp_path / "two") as two,
@@ -213,29 +214,42 @@ def test_an_existing_branch_is_a_proposal_only_with_the_same_changes(
     play(script, tmp_path, forge=forge)
 
 
-async def test_a_revert_that_keeps_the_template_is_not_pushed(
-    upstream: gitservers.Upstream, one: Writer, two: Writer, /, tmp_path: Path
-) -> None:
-    since = upstream.commit(files(2))
-    bad = upstream.commit(files(2, **{"agents/agent/README.md": "new"}))
-    await one.halted(bad, since)
-    event = await one.run()
-    assert isinstance(event, RevertFailed)
-    assert "keeps the halted template" in event.message
-    assert event.command == f"git revert {bad[:12]} && git push origin HEAD:BRANCH"
-    assert upstream.git("rev-parse", "main") == bad
+EMPTY: dict[str, str | bytes | None] = {"gitops-ds.yaml": "version: v1\n"}
 
 
-async def test_a_revert_that_would_delete_the_agent_is_not_pushed(
-    upstream: gitservers.Upstream, one: Writer, two: Writer, /, tmp_path: Path
+@pytest.mark.parametrize(
+    ("before", "after", "settings", "message"),
+    [
+        (
+            files(2),
+            files(2, **{"agents/agent/README.md": "new"}),
+            {},
+            "keeps the halted template",
+        ),
+        (EMPTY, files(2), {}, "would delete DaemonSet default/agent"),
+        (files(1), files(2), {"tag": "v1"}, "follows a tag or a commit"),
+        (files(1), files(2), {"push": False}, "set repository.push"),
+    ],
+    ids=["same template", "deletion", "no branch", "no right to push"],
+)
+def test_a_revert_that_cannot_be_pushed_is_an_event_with_the_command(
+    tmp_path: Path,
+    before: dict[str, str | bytes | None],
+    after: dict[str, str | bytes | None],
+    settings: dict[str, Any],
+    message: str,
 ) -> None:
-    since = upstream.commit({"gitops-ds.yaml": "version: v1\n"})
-    bad = upstream.commit(files(2))
-    await one.halted(bad, since)
-    event = await one.run()
-    assert isinstance(event, RevertFailed)
-    assert "would delete DaemonSet default/agent" in event.message
-    assert upstream.git("rev-parse", "main") == bad
+    async def script(upstream: gitservers.Upstream, one: Writer, two: Writer) -> None:
+        since = upstream.commit(before)
+        bad = upstream.commit(after)
+        await one.halted(bad, since)
+        event = await one.run()
+        assert isinstance(event, RevertFailed)
+        assert message in event.message
+        assert event.command == f"git revert {bad[:12]} && git push origin HEAD:BRANCH"
+        assert upstream.git("rev-parse", "main") == bad
+
+    play(script, tmp_path, **settings)
 
 
 async def test_without_the_previous_commit_the_parent_is_restored(
@@ -245,31 +259,6 @@ async def test_without_the_previous_commit_the_parent_is_restored(
     bad = upstream.commit(files(2))
     await one.halted(bad, "")
     assert isinstance(await one.run(), RevertCommitted)
-
-
-@pytest.mark.play(tag="v1")
-async def test_a_tag_has_no_branch_to_revert_on(
-    upstream: gitservers.Upstream, one: Writer, two: Writer, /, tmp_path: Path
-) -> None:
-    since = upstream.commit(files(1))
-    await one.halted(upstream.commit(files(2)), since)
-    event = await one.run()
-    assert isinstance(event, RevertFailed)
-    assert "follows a tag or a commit" in event.message
-
-
-async def test_without_the_right_to_push_an_event_names_the_command(
-    upstream: gitservers.Upstream, one: Writer, two: Writer, /, tmp_path: Path
-) -> None:
-    since = upstream.commit(files(1))
-    bad = upstream.commit(files(2))
-    one.settings = replace(one.settings, push=False)
-    await one.halted(bad, since)
-    event = await one.run()
-    assert isinstance(event, RevertFailed)
-    assert "set repository.push" in event.message
-    assert event.command == f"git revert {bad[:12]} && git push origin HEAD:BRANCH"
-    assert upstream.git("rev-parse", "main") == bad
 
 
 async def test_nothing_is_written_by_policy_none_and_on_a_standby(

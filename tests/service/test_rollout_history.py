@@ -5,8 +5,6 @@ why it was halted, the commit that replaced it, and by whom; also after a restar
 from __future__ import annotations
 
 import json
-import urllib.request
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +14,7 @@ import pytest
 from tests import controlplane, gitservers
 from tests.cluster.program import in_this_process
 from tests.service.test_rollout_revert import Fleet, fleet, image, policy
-from tests.service.test_service import running, until
+from tests.service.test_service import read, running, until
 
 __all__ = ["fleet"]
 pytestmark = [pytest.mark.controlplane, pytest.mark.system]
@@ -90,15 +88,9 @@ def test_the_history_has_the_halted_commit_its_place_and_its_revert(fleet: Fleet
             *(bad[:12], "Agent 2", "stage canary: CrashLoopBackOff on revert-node"),
             *("revert-node: CrashLoopBackOff: agent exited with 1", revert[:12]),
         ):
-            until(partial(page_has, address, words), lambda: table(address))
-
-
-def page_has(address: str, words: str) -> bool:
-    return words in table(address)
+            until(lambda words=words: words in table(address), lambda: table(address))  # type: ignore[misc]
 
 
 def table(address: str) -> str:
     """The halted rollouts on the page of the agent."""
-    with urllib.request.urlopen(address, timeout=30) as answer:
-        page: str = answer.read().decode()
-    return page.partition('id="halts"')[2].partition("<!--/live-->")[0]
+    return read(address).partition('id="halts"')[2].partition("<!--/live-->")[0]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import controlplane, gitservers
+from tests import controlplane
 from tests.plan.world import daemonset
 from tests.service.test_push_to_status import Team
 from tests.service.test_push_to_status import team as team
@@ -20,26 +20,6 @@ pytestmark = [
     pytest.mark.system,
     pytest.mark.xdist_group("gitea"),
 ]
-
-
-def settings(directory: Path, team: Team) -> str:
-    for name, text in (("git-token", team.token), ("forge-token", team.bot)):
-        (directory / name).write_text(text + "\n")
-    _, _, authority = gitservers._certificates()
-    repository = {
-        "url": team.url,
-        "interval": "1s",
-        "push": True,
-        "credentials": {"tokenFile": str(directory / "git-token"), "caFile": str(authority)},
-        "forge": {
-            "kind": "gitea",
-            "url": team.gitea.url,
-            "tokenFile": str(directory / "forge-token"),
-        },
-    }
-    file = directory / "settings.yaml"
-    file.write_text(json.dumps({"repository": repository, "cluster": {"name": "eu-1"}}))
-    return str(file)
 
 
 def push(team: Team, tag: int, how: str) -> str:
@@ -62,9 +42,10 @@ def test_a_pull_request_where_the_policy_or_the_branch_requires_one(
     (tmp_path / "node.json").write_text(json.dumps(NODE))
     plane.kubectl("create", "-f", str(tmp_path / "node.json"))
     fleet = Fleet(plane, None, None, tmp_path, team.name)  # type: ignore[arg-type]
+    settings = team.settings(tmp_path, {"interval": "1s", "push": True})
     try:
         push(team, 1, how)
-        with running(tmp_path, plane, "--settings", settings(tmp_path, team)) as (_, log):
+        with running(tmp_path, plane, "--settings", settings) as (_, log):
             until(lambda: fleet.image() == image(1), log.read_text)
             bad = push(team, 2, how)
             if how == "commit":
@@ -83,7 +64,7 @@ def test_a_pull_request_where_the_policy_or_the_branch_requires_one(
             assert fleet.image() == image(1)
 
         # The branch identifies the proposal, also after a restart.
-        with running(tmp_path, plane, "--settings", settings(tmp_path, team)) as (_, log):
+        with running(tmp_path, plane, "--settings", settings) as (_, log):
             until(lambda: "exists" in log.read_text(), log.read_text)
             assert len(team.api("GET", "/pulls?state=all")) == 1
             assert "Traceback" not in log.read_text()

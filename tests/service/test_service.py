@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -26,26 +27,28 @@ def until(condition: Callable[[], bool], what: Callable[[], str], seconds: float
         time.sleep(0.1)
 
 
+def read(url: str) -> str:
+    """The response; empty while no server listens."""
+    try:
+        with urllib.request.urlopen(url, timeout=60) as reply:
+            return str(reply.read().decode())
+    except OSError:
+        return ""
+
+
+def command(plane: controlplane.ControlPlane, *options: str) -> tuple[str, ...]:
+    """The command line of the service on this cluster."""
+    where = ("--kubeconfig", str(plane.kubeconfig), "--state-namespace", "service-test")
+    return str(PROGRAM), "run", *where, *options
+
+
 @contextlib.contextmanager
-def running(
-    directory: Path, plane: controlplane.ControlPlane, *options: str, **variables: str
+def started(
+    directory: Path, words: tuple[str, ...], **variables: str
 ) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
-    """The service and the file of its log; it is gone afterwards."""
-    log = directory / "log"
-    words = (
-        str(PROGRAM),
-        "run",
-        "--kubeconfig",
-        str(plane.kubeconfig),
-        "--state-namespace",
-        "service-test",
-        *options,
-    )
-    environment = {
-        **gitservers.GIT_ENVIRONMENT,
-        "GITOPS_DS_CACHE": str(directory / "cache"),
-        **variables,
-    }
+    """A process, and the file of its log; it is gone afterwards."""
+    log, cache = directory / "log", str(directory / "cache")
+    environment = {**gitservers.GIT_ENVIRONMENT, "GITOPS_DS_CACHE": cache, **variables}
     with log.open("wb") as stream:
         process = subprocess.Popen(words, stderr=stream, stdout=stream, env=environment)
     try:
@@ -53,6 +56,13 @@ def running(
     finally:
         process.kill()
         process.wait()
+
+
+def running(
+    directory: Path, plane: controlplane.ControlPlane, *options: str, **variables: str
+) -> contextlib.AbstractContextManager[tuple[subprocess.Popen[bytes], Path]]:
+    """The service, and the file of its log; it is gone afterwards."""
+    return started(directory, command(plane, *options), **variables)
 
 
 def test_an_unreachable_server_is_reported_once_and_the_service_ends_on_request(

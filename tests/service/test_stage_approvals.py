@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import controlplane, gitservers, signing
+from tests import controlplane, signing
 from tests.plan.world import daemonset
 from tests.service.test_push_to_status import Team
 from tests.service.test_push_to_status import team as team
@@ -36,26 +36,14 @@ HELD = "approval by people"
 
 
 def settings(directory: Path, team: Team, ada: SshSigner, approver: str) -> str:
-    for name, text in (("git-token", team.token), ("forge-token", team.bot)):
-        (directory / name).write_text(text + "\n")
     (directory / "allowed").write_bytes(ada.allowed())
-    _, _, authority = gitservers._certificates()
     repository = {
-        "url": team.url,
         "branch": "main",
         "interval": "1s",
-        "credentials": {"tokenFile": str(directory / "git-token"), "caFile": str(authority)},
         "verify": {"mode": "none", "allowedSignersFile": str(directory / "allowed")},
         "approvers": {"people": {"keys": [ada.name], "users": [approver]}},
-        "forge": {
-            "kind": "gitea",
-            "url": team.gitea.url,
-            "tokenFile": str(directory / "forge-token"),
-        },
     }
-    file = directory / "settings.yaml"
-    file.write_text(json.dumps({"repository": repository, "cluster": {"name": "eu-1"}}))
-    return str(file)
+    return team.settings(directory, repository)
 
 
 def push(team: Team, branch: str, tag: int) -> str:

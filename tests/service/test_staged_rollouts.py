@@ -30,22 +30,14 @@ FEW = 9
 def test_a_commit_reaches_the_nodes_stage_by_stage_and_a_bad_one_its_canaries_only(
     tmp_path: Path,
 ) -> None:
-    upstream = Upstream(tmp_path / "fleet")
-    upstream.commit(staged.files("1", staged.policy(SOAKS)))
-    with (
-        staged.plane_with(tmp_path, NODES) as plane,
-        running(tmp_path, plane, *staged.words(upstream)) as (process, log),
-    ):
-        asyncio.run(_scene(plane, upstream, log))
-        assert process.poll() is None
-        assert "Traceback" not in log.read_text()
+    staged.play(_scene, tmp_path, NODES, SOAKS)
 
 
-async def _scene(plane: controlplane.ControlPlane, upstream: Upstream, log: Path) -> None:
-    async with staged.watching(plane, SOAKS) as watch:
-        await watch.until(lambda: len(watch.on("1")) == NODES, log)
-        await _a_rollout_while_the_fleet_changes(plane, upstream, watch, log)
-        await _a_bad_commit(plane, upstream, watch, log)
+async def _scene(
+    plane: controlplane.ControlPlane, upstream: Upstream, watch: staged.PodWatch, log: Path
+) -> None:
+    await _a_rollout_while_the_fleet_changes(plane, upstream, watch, log)
+    await _a_bad_commit(plane, upstream, watch, log)
 
 
 async def _a_rollout_while_the_fleet_changes(

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import controlplane, gitservers
+from tests import controlplane
 from tests.cluster import program
 from tests.plan.world import daemonset
 from tests.service.test_service import running, until
@@ -131,39 +131,3 @@ def test_a_configmap_and_a_secret_are_rolled_out_when_created_changed_and_delete
         events = control_plane.kubectl("get", "events", "-A", "-o", "yaml")
         assert "hush-hush" not in log.read_text() + events
         assert "Traceback" not in log.read_text()
-
-
-def test_git_has_precedence_and_returns_ownership(
-    tmp_path: Path, control_plane: controlplane.ControlPlane, space: str
-) -> None:
-    def owner() -> str:
-        body = control_plane.read(space, "daemonsets", "agent")
-        return str(body["metadata"].get("labels", {}).get("gitops-ds.io/owner", "")) if body else ""
-
-    def pods() -> set[str]:
-        items = control_plane.items(space, "pods", labelSelector="app=agent")
-        return {pod["metadata"]["uid"] for pod in items}
-
-    agent, other = (daemonset(name, f"example.com/{name}:1", space) for name in ("agent", "other"))
-    with gitservers.http_git_server(tmp_path / "git") as server:
-        upstream = server.repository("fleet")
-        upstream.commit({"other.json": json.dumps(other)})
-        access = server.credentials(tmp_path)
-        repository = {"url": f"{server.url}/fleet", "interval": "1s", "credentials": access}
-        with running(
-            tmp_path, control_plane, *settings(tmp_path, space, repository=repository, cluster={})
-        ) as (_, log):
-            put(control_plane, tmp_path, space, "agents", agent)
-            until(lambda: owner() == "templates-in-cluster", log.read_text)
-            until(lambda: len(pods()) == 3, log.read_text)
-            before = pods()
-            upstream.commit({"agent.json": json.dumps(agent)})
-            until(lambda: owner() not in ("", "templates-in-cluster"), log.read_text)
-            until(
-                lambda: f"DaemonSet {space}/agent is in Git too" in log.read_text(),
-                log.read_text,
-            )
-            upstream.git("rm", "--quiet", "agent.json")
-            upstream.commit({"README.md": "gone"})
-            until(lambda: owner() == "templates-in-cluster", log.read_text)
-            assert pods() == before

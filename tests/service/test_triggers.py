@@ -19,7 +19,7 @@ import pytest
 from tests import controlplane, gitservers
 from tests.cluster import program
 from tests.service.test_following import agent, image, runs
-from tests.service.test_service import running, until
+from tests.service.test_service import read, running, until
 
 pytestmark = [
     pytest.mark.slow,
@@ -119,73 +119,72 @@ def test_a_reconciliation_is_requested_and_its_outcome_reported(
         assert document["handledAt"] == document["requestedAt"] != ""
 
 
-def test_a_pause_a_held_commit_and_their_end(
-    tmp_path: Path, api_server: controlplane.ControlPlane, space: str
-) -> None:
-    with service(tmp_path, api_server, space) as scene:
-        assert "nothing is written" in scene.output_of("suspend")
-        second = scene.upstream.commit(agent(space, 2))
-        waiting = scene.execute("reconcile", "--wait")
-        assert (waiting.returncode, waiting.stdout) == (
-            1,
-            f"suspended: 1 change of commit {second[:12]} not applied\n",
-        )
-        assert scene.runs() == image(1)
-        scene.output_of("resume")
-        until(lambda: scene.runs() == image(2), scene.log_text)
-
-        scene.output_of("suspend")
-        third = scene.upstream.commit(agent(space, 3))
-        assert json.loads(scene.output_of("hold", third[:12], "-o", "json"))["hold"] == [third[:12]]
-        scene.output_of("resume")
-        assert scene.execute("reconcile", "--wait").stdout.startswith(
-            f"failure: commit {third[:12]} is not applied; the last good one stays"
-        )
-        assert scene.runs() == image(2)
-        scene.output_of("release", third)
-        until(lambda: scene.runs() == image(3), scene.log_text)
-        again = scene.execute("release", third)
-        assert (again.returncode, "is not on hold" in again.stderr) == (1, True)
-
-
-def test_one_agent_pauses(
-    tmp_path: Path, api_server: controlplane.ControlPlane, space: str
-) -> None:
-    with service(tmp_path, api_server, space) as scene:
-        scene.output_of("suspend", "ds/agent", "-n", space)
-        scene.upstream.commit(agent(space, 2))
-        assert "is suspended (`gitops-ds resume agent`)" in scene.output_of("reconcile", "--wait")
-        assert scene.runs() == image(1)
-        scene.output_of("resume", "agent", "-n", space)
-        until(lambda: scene.runs() == image(2), scene.log_text)
-        missing = scene.execute("suspend", "absent", "-n", space)
-        assert (missing.returncode, "not found" in missing.stderr) == (3, True)
-
-
-def test_a_plan_is_approved(
+def test_what_a_person_requests_of_a_service_is_done_until_it_is_taken_back(
     tmp_path: Path, api_server: controlplane.ControlPlane, space: str
 ) -> None:
     node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": f"node-{space}"}}
     (tmp_path / "node.json").write_text(json.dumps(node))
     api_server.kubectl("apply", "-f", str(tmp_path / "node.json"))
-    with service(
-        tmp_path, api_server, space, apply={"prune": True, "guards": {"maxNodesLost": 0}}
-    ) as scene:
-        kept = {
-            "apiVersion": "v1",
-            "kind": "ConfigMap",
-            "metadata": {"name": "kept", "namespace": space},
-        }
-        scene.upstream.commit({"agent.json": json.dumps(kept)})
-        refused = scene.output_of("reconcile", "--wait")
-        assert "approve" in refused
-        assert scene.runs() == image(1)
-        (hash,) = re.findall(r"\b[0-9a-f]{16}-\d+", refused)
-        scene.output_of("approve", "0" * 16)
-        scene.output_of("reconcile", "--wait")
-        assert scene.runs() == image(1)
-        scene.output_of("approve", hash)
-        until(lambda: scene.runs() == "", scene.log_text)
+    guards = {"prune": True, "guards": {"maxNodesLost": 0}}
+    with service(tmp_path, api_server, space, apply=guards) as scene:
+        _a_pause_and_a_held_commit(scene)
+        _one_agent_pauses(scene)
+        _a_plan_is_approved(scene)
+
+
+def _a_pause_and_a_held_commit(scene: Scene) -> None:
+    assert "nothing is written" in scene.output_of("suspend")
+    second = scene.upstream.commit(agent(scene.space, 2))
+    waiting = scene.execute("reconcile", "--wait")
+    assert (waiting.returncode, waiting.stdout) == (
+        1,
+        f"suspended: 1 change of commit {second[:12]} not applied\n",
+    )
+    assert scene.runs() == image(1)
+    scene.output_of("resume")
+    until(lambda: scene.runs() == image(2), scene.log_text)
+
+    scene.output_of("suspend")
+    third = scene.upstream.commit(agent(scene.space, 3))
+    assert json.loads(scene.output_of("hold", third[:12], "-o", "json"))["hold"] == [third[:12]]
+    scene.output_of("resume")
+    assert scene.execute("reconcile", "--wait").stdout.startswith(
+        f"failure: commit {third[:12]} is not applied; the last good one stays"
+    )
+    assert scene.runs() == image(2)
+    scene.output_of("release", third)
+    until(lambda: scene.runs() == image(3), scene.log_text)
+    again = scene.execute("release", third)
+    assert (again.returncode, "is not on hold" in again.stderr) == (1, True)
+
+
+def _one_agent_pauses(scene: Scene) -> None:
+    scene.output_of("suspend", "ds/agent", "-n", scene.space)
+    scene.upstream.commit(agent(scene.space, 4))
+    assert "is suspended (`gitops-ds resume agent`)" in scene.output_of("reconcile", "--wait")
+    assert scene.runs() == image(3)
+    scene.output_of("resume", "agent", "-n", scene.space)
+    until(lambda: scene.runs() == image(4), scene.log_text)
+    missing = scene.execute("suspend", "absent", "-n", scene.space)
+    assert (missing.returncode, "not found" in missing.stderr) == (3, True)
+
+
+def _a_plan_is_approved(scene: Scene) -> None:
+    kept = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "kept", "namespace": scene.space},
+    }
+    scene.upstream.commit({"agent.json": json.dumps(kept)})
+    refused = scene.output_of("reconcile", "--wait")
+    assert "approve" in refused
+    assert scene.runs() == image(4)
+    (hash,) = re.findall(r"\b[0-9a-f]{16}-\d+", refused)
+    scene.output_of("approve", "0" * 16)
+    scene.output_of("reconcile", "--wait")
+    assert scene.runs() == image(4)
+    scene.output_of("approve", hash)
+    until(lambda: scene.runs() == "", scene.log_text)
 
 
 def test_a_request_without_one_matching_state_is_an_error(
@@ -251,7 +250,8 @@ def test_a_webhook_that_reaches_the_standby_is_forwarded(
         with running(
             beside, api_server, "--state-namespace", f"{space}-home", "--settings", str(file)
         ) as (_, log):
-            until(lambda: "on standby: " in log.read_text() and ready(port), log.read_text)
+            probe = f"http://127.0.0.1:{port}/readyz"
+            until(lambda: "on standby: " in log.read_text() and bool(read(probe)), log.read_text)
             commit = scene.upstream.commit(agent(space, 2))
             headers = {"Authorization": "Bearer a long random secret"}
             body = json.dumps({"repository": scene.url, "commit": commit}).encode()
@@ -263,12 +263,3 @@ def test_a_webhook_that_reaches_the_standby_is_forwarded(
             until(lambda: scene.runs() == image(2), lambda: scene.log_text() + log.read_text())
             assert "another replica received a push" in scene.log_text()
             assert "Traceback" not in log.read_text()
-
-
-def ready(port: int) -> bool:
-    """Whether a replica reports readiness."""
-    try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=60) as reply:
-            return bool(reply.status == 200)
-    except OSError:
-        return False

@@ -25,31 +25,31 @@ def parsed_text(data: bytes) -> str:
     )
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "# nothing\n",
-        "a: 1\nb: 1.10\nc: true\nd: ~\ne:\nf: '2'\ng: \"x # y\"\n",
-        "a:\n  b:\n    c: d\n  e: f\ng: h\n",
-        "a:\n- b\n- c: d\n  e:\n  - f\n  g: h\n-   i: j\n    k: l\nm: x\n",
-        "a:\n    - b:\n        - c\n      d: e\n\n    # between\n    - f\ng:\n",
-        "a: [b, 'c d', \"e\", 1]\nf: []\ng: {}\nh:\n  - []\n",
-        "# first\n---\n---\na: b\n---\n# nothing\n---\nc: d\n---\n",
-        (
-            "image: registry.example.com:5000/a/b:1.2@sha256:00 # why\n"
-            "args:\n  - --a=b\n  - -c\n  - $(NODE):http://x/?y=z&q\nf: 10%\n"
-        ),
-        "a: b c  d   \nb:   x\n",
-        "a: {b: c}\nd:\n- {e: 1, f: 'g, h' } # i\n- { }\n",
-        "a: |\n  b\n",
-        "a: |-\n  b\n\n   c # d\n\n\n# e\nf: g\n",
-        "a: |  \n\n    b: c\n      - d\n\n    e\n  # f\ng:\n- |-\n h\n",
-        "a:\n- |\n  b\n  \n- c: |\n    d\n\n  e: f\n",
-        "a:\n  b: |\n    c\n    \n     \n  d: e\n---\nf: |\n  g\n---\nh: i\n",
-        f"a: {LONG}==\nb:\n- {LONG}\n- '{LONG}'\n- [{LONG}, b]\n- {LONG} {LONG} # c\n",
-    ],
-)
+COMMON = [
+    "",
+    "# nothing\n",
+    "a: 1\nb: 1.10\nc: true\nd: ~\ne:\nf: '2'\ng: \"x # y\"\n",
+    "a:\n  b:\n    c: d\n  e: f\ng: h\n",
+    "a:\n- b\n- c: d\n  e:\n  - f\n  g: h\n-   i: j\n    k: l\nm: x\n",
+    "a:\n    - b:\n        - c\n      d: e\n\n    # between\n    - f\ng:\n",
+    "a: [b, 'c d', \"e\", 1]\nf: []\ng: {}\nh:\n  - []\n  - [ x , z ] # why\n",
+    "# first\n---\n---\na: b\n---\n# nothing\n---\nc: d\n---\n",
+    (
+        "image: registry.example.com:5000/a/b:1.2@sha256:00 # why\n"
+        "args:\n  - --a=b\n  - -c\n  - $(NODE):http://x/?y=z&q\nf: 10%\n"
+    ),
+    "a: b c  d   \nb:   x\n",
+    "a: {b: c}\nd:\n- {e: 1, f: 'g, h' } # i\n- { }\n",
+    "a: |\n  b\n",
+    "a: |-\n  b\n\n   c # d\n\n\n# e\nf: g\n",
+    "a: |  \n\n    b: c\n      - d\n\n    e\n  # f\ng:\n- |-\n h\n",
+    "a:\n- |\n  b\n  \n- c: |\n    d\n\n  e: f\n",
+    "a:\n  b: |\n    c\n    \n     \n  d: e\n---\nf: |\n  g\n---\nh: i\n",
+    f"a: {LONG}==\nb:\n- {LONG}\n- '{LONG}'\n- [{LONG}, b]\n- {LONG} {LONG} # c\n",
+]
+
+
+@pytest.mark.parametrize("text", COMMON)
 def test_the_common_syntax_of_manifests_is_read(text: str) -> None:
     value = fast_path.read(text.encode())
     assert repr(value) == parsed_text(text.encode())

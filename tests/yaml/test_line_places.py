@@ -12,11 +12,7 @@ from hypothesis import strategies as st
 
 from gitops_ds.yaml import fast_path, libyaml, line_places, parser
 from tests import profiles
-
-ROOT = Path(__file__).parents[2]
-MANIFESTS = sorted(
-    path for folder in ("examples-repo", "deploy") for path in (ROOT / folder).rglob("*.yaml")
-)
+from tests.yaml.test_fast_path import COMMON, MANIFESTS, ROOT
 
 
 def paths(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
@@ -51,15 +47,8 @@ def assert_same(data: bytes) -> int:
 @pytest.mark.parametrize(
     "text",
     [
-        "a: 1\nb: 1.10\nc: true\nd: ~\ne:\nf: '2'\ng: \"x # y\"\n",
-        "a:\n  b:\n    c: d\n  e: f\ng: h\n",
-        "a:\n- b\n- c: d\n  e:\n  - f\n  g: h\n-   i: j\n    k: l\nm: x\n",
-        "a:\n    - b:\n        - c\n      d: e\n\n    # between\n    - f\ng:\n",
-        "a: [b, 'c d', \"e\", 1]\nf: []\ng: {}\nh:\n  - []\n  - [ x , z ] # why\n",
-        "# first\n---\n---\na: b\n---\n# nothing\n---\nc: d\n---\n",
+        *(text for text in COMMON if ":" in text),
         "a: b\n---\nc:\n  d: e\n\n---\n\nf:\n- g\n",
-        "a: b c  d   \nb:   x # why\n",
-        "a:\n- |\n  b\nc: |-\n\n  d\n   e: f\n\ng:\n  h: i\n",
         "a:\n  b: # why\nc:\n- d:\n  e:\n",
         "a:\n- b:\n  - c:\n    - d\n  e: f\n- g\nh:\n  i:\n  - j\n  k: l",
     ],

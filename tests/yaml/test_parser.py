@@ -51,6 +51,13 @@ def finding_texts(data: bytes) -> list[str]:
         ("1: a\ntrue: b\n", {"1": "a", "true": "b"}),
         ("a:\t1\n", {"a": 1}),
         ("\ufeffa: 1\n", {"a": 1}),
+        # a colon inside a scalar of a flow collection
+        ("a: {image: foo:1, b: x}", {"a": {"image": "foo:1", "b": "x"}}),
+        ("a: [c:d, 'e:f', \"g:h\"]", {"a": ["c:d", "e:f", "g:h"]}),
+        ("a: {c: oci://host/x?y=z, v: 1.2.3}", {"a": {"c": "oci://host/x?y=z", "v": "1.2.3"}}),
+        ('a: {"k":1, "l":foo:2}', {"a": {"k": 1, "l": "foo:2"}}),
+        ("---\na: {t: 12:30:45}", {"a": {"t": "12:30:45"}}),
+        ("a: {b: &x http://h:80/p, c: *x}", {"a": {"b": "http://h:80/p", "c": "http://h:80/p"}}),
     ],
 )
 def test_a_document_is_read_as_kubectl_reads_it(text: str, value: object) -> None:
@@ -246,46 +253,20 @@ def test_a_value_that_a_merge_brought_is_found_where_it_was_written() -> None:
     assert str(parser.place("f", data, 0, ("use", "x"))) == "f:1:14"
 
 
+def test_a_colon_inside_a_flow_scalar_moves_no_place_and_hides_no_error() -> None:
+    assert str(parser.place("f", b"a: {image: foo:1, b: x}", 0, ("a", "b"))) == "f:1:22"
+    assert parser.read("f", b"a: {b: c:d").findings[0].rule == "DS001"
+
+
 def test_a_place_in_a_file_that_is_not_yaml_is_the_file() -> None:
     assert str(parser.place("f", b"\x00", 0, ("a",))) == "f"
     assert str(parser.place("f", b"a: 1", 5, ("a",))) == "f"
 
 
+# of these, and of single characters
 YAML_BITS = st.lists(
-    st.sampled_from(
-        [
-            "a: ",
-            "- ",
-            "\n",
-            "  ",
-            "\t",
-            "[",
-            "]",
-            "{",
-            "}",
-            ",",
-            "&a ",
-            "*a",
-            "<<: ",
-            "|",
-            ">",
-            "'",
-            '"',
-            "#",
-            "---\n",
-            "!x ",
-            "? ",
-            "1",
-            "y",
-            "é",
-            "0x",
-            "~",
-            "%",
-            ":",
-            "\\u",
-            "\x00",
-        ]
-    )
+    st.sampled_from(["a: ", "  ", "&a ", "*a", "<<: ", "---\n", "!x ", "? ", "0x", "\\u"])
+    | st.sampled_from("-\n\t[]{},|>'\"#1yé~%:\x00")
 ).map("".join)
 
 

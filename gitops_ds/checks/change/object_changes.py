@@ -11,7 +11,7 @@ from typing import Final
 from gitops_ds.apimachinery import capacity, label_selector, node_pools
 from gitops_ds.checks.change import regressions
 from gitops_ds.checks.engine.contexts import ChangeRule, ChangeSides
-from gitops_ds.checks.engine.rule import POD, Violation, pod, section
+from gitops_ds.checks.engine.rule import POD, Violation, advice, pod, refused, section
 from gitops_ds.model import names
 from gitops_ds.model.finding import Fix, Mend, Severity
 from gitops_ds.model.objects import Body, Key, show_path
@@ -169,70 +169,37 @@ def _repositories(body: Body) -> list[str]:
     ]
 
 
-RULES: Final = (
-    ChangeRule(
-        "DS103",
-        Severity.ERROR,
-        True,
-        "selector is immutable",
-        selector_stays,
-    ),
-    ChangeRule(
+RULES: Final[tuple[ChangeRule, ...]] = (
+    refused("DS103", "selector is immutable", selector_stays),
+    advice(
         "DS606",
         Severity.WARNING,
-        False,
         "change requests many resources across the nodes",
         within_budget,
         on=False,
     ),
-    ChangeRule("DS701", Severity.ERROR, False, "agent is renamed", no_rename),
-    ChangeRule("DS702", Severity.ERROR, False, "agent is removed", stays),
-    ChangeRule(
+    advice("DS701", Severity.ERROR, "agent is renamed", no_rename),
+    advice("DS702", Severity.ERROR, "agent is removed", stays),
+    advice(
         "DS704",
         Severity.INFO,
-        False,
         "pods restart without an effective change",
         regressions.restarts_for_something,
         on=False,
     ),
-    ChangeRule(
-        "DS705",
-        Severity.ERROR,
-        False,
-        "nodes lose the agent",
-        keeps_its_nodes,
-        on=False,
+    advice("DS705", Severity.ERROR, "nodes lose the agent", keeps_its_nodes, on=False),
+    advice(
+        "DS706", Severity.WARNING, "image is downgraded", regressions.images_go_forward, on=False
     ),
-    ChangeRule(
-        "DS706",
-        Severity.WARNING,
-        False,
-        "image is downgraded",
-        regressions.images_go_forward,
-        on=False,
-    ),
-    ChangeRule(
+    advice(
         "DS707",
         Severity.WARNING,
-        False,
         "agent's requests or guarantees change a lot",
         regressions.requests_are_similar,
         on=False,
     ),
-    ChangeRule(
-        "DS708",
-        Severity.WARNING,
-        False,
-        "cluster differs from the base",
-        matches_the_base,
-        on=False,
-    ),
-    ChangeRule(
-        "DS710",
-        Severity.WARNING,
-        False,
-        "change cannot be rolled back",
-        regressions.way_back,
-        on=False,
+    advice("DS708", Severity.WARNING, "cluster differs from the base", matches_the_base, on=False),
+    advice(
+        "DS710", Severity.WARNING, "change cannot be rolled back", regressions.way_back, on=False
     ),
 )

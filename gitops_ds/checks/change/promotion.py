@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from gitops_ds.checks.engine.contexts import ClusterStep, PromotionRule
-from gitops_ds.checks.engine.rule import POD, Violation, items, section, template
+from gitops_ds.checks.engine.rule import POD, Violation, advice, items, section, template
 from gitops_ds.model.finding import Severity
 from gitops_ds.model.objects import Body, Key
 
@@ -110,19 +110,17 @@ def _images(of: Body) -> frozenset[str]:
     )
 
 
-RULES: Final = (
-    PromotionRule(
+RULES: Final[tuple[PromotionRule, ...]] = (
+    advice(
         "DS703",
         Severity.WARNING,
-        False,
         "change restarts too many nodes at once",
         in_small_steps,
         on=False,
     ),
-    PromotionRule(
+    advice(
         "DS709",
         Severity.WARNING,
-        False,
         "production is changed before earlier environments",
         promoted,
         on=False,

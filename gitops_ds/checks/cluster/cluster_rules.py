@@ -25,7 +25,7 @@ from gitops_ds.checks.engine.contexts import (
     pod_labels,
     pod_spec,
 )
-from gitops_ds.checks.engine.rule import POD, Violation, items, section
+from gitops_ds.checks.engine.rule import POD, Violation, advice, certain, items, section
 from gitops_ds.model.finding import Severity
 from gitops_ds.model.objects import Body, Key, Path
 from gitops_ds.model.sources.bundle import Manifest, Requirement
@@ -225,155 +225,79 @@ def admitted(fleet: ClusterContext) -> Iterator[Violation]:
             yield Violation(POD, message, object=manifest.key, related=key)
 
 
-_NETWORK: Final = {"cni": Severity.ERROR, "csi": Severity.ERROR, "dns": Severity.ERROR}
 _INFO, _WARNING, _ERROR = Severity.INFO, Severity.WARNING, Severity.ERROR
 
-RULES: Final = (
-    ClusterRule(
-        "DS017",
-        _INFO,
-        False,
-        "agent shares its namespace",
-        companions.own_namespace,
-        on=False,
-    ),
-    ClusterRule(
-        "DS104", _ERROR, False, "selector matches the pods of another controller", selectors_apart
-    ),
-    ClusterRule(
+RULES: Final[tuple[ClusterRule, ...]] = (
+    advice("DS017", _INFO, "agent shares its namespace", companions.own_namespace, on=False),
+    advice("DS104", _ERROR, "selector matches the pods of another controller", selectors_apart),
+    advice(
         "DS106",
         _WARNING,
-        False,
         "selector of a companion object matches no pods",
         companions.companions_match,
         on=False,
     ),
-    ClusterRule(
+    advice(
         "DS107",
         _INFO,
-        False,
         "PodDisruptionBudget has no effect on a DaemonSet",
         companions.budgets_for_others,
         on=False,
     ),
-    ClusterRule(
-        "DS108",
-        _INFO,
-        False,
-        "metrics of the agent are not scraped",
-        companions.monitored,
-        on=False,
-    ),
-    ClusterRule(
+    advice("DS108", _INFO, "metrics of the agent are not scraped", companions.monitored, on=False),
+    advice(
         "DS205",
         _WARNING,
-        False,
         "maxUnavailable covers more than a quarter of the nodes in the snapshot",
         node_rules.few_of_its_nodes,
-        classes=_NETWORK,
+        cni=_ERROR,
+        csi=_ERROR,
+        dns=_ERROR,
     ),
-    ClusterRule(
-        "DS206", _WARNING, False, "rollout takes too long or cannot finish", node_rules.ends_today
-    ),
-    ClusterRule(
-        "DS307",
-        _ERROR,
-        False,
-        "no node has the required labels",
-        node_rules.known_labels,
-    ),
-    ClusterRule(
+    advice("DS206", _WARNING, "rollout takes too long or cannot finish", node_rules.ends_today),
+    advice("DS307", _ERROR, "no node has the required labels", node_rules.known_labels),
+    advice(
         "DS309",
         _WARNING,
-        False,
         "nodes have several platforms and the agent selects none",
         node_rules.one_platform,
         on=False,
     ),
-    ClusterRule(
-        "DS313", _ERROR, False, "PriorityClass not found", priority_classes_exist, certain=True
-    ),
-    ClusterRule(
+    certain("DS313", "PriorityClass not found", priority_classes_exist),
+    advice(
         "DS316",
         _WARNING,
-        False,
         "PriorityClass is below other pods or never preempts",
         priority_classes_delay_nothing,
     ),
-    ClusterRule(
+    advice(
         "DS324",
         _WARNING,
-        False,
         "required agent uses a workload that starts after it",
         startup_taints.start_without_each_other,
     ),
-    ClusterRule(
-        "DS325",
-        _INFO,
-        False,
-        "no pool has the startup taint",
-        startup_taints.some_pool_has_the_taint,
-    ),
-    ClusterRule(
+    advice("DS325", _INFO, "no pool has the startup taint", startup_taints.some_pool_has_the_taint),
+    advice(
         "DS416",
         _WARNING,
-        False,
         "referenced object not found in the repository",
         known_references,
         on=False,
     ),
-    ClusterRule(
-        "DS421", _ERROR, False, "key not found in ConfigMap or Secret", known_keys, certain=True
+    certain("DS421", "key not found in ConfigMap or Secret", known_keys),
+    advice(
+        "DS417", _ERROR, "volume for a single node is used on all nodes", shared_claims, on=False
     ),
-    ClusterRule(
-        "DS417",
-        _ERROR,
-        False,
-        "volume for a single node is used on all nodes",
-        shared_claims,
-        on=False,
+    advice("DS516", _ERROR, "pod violates the namespace's Pod Security level", admitted, on=False),
+    advice("DS601", _ERROR, "host port conflict between agents", node_sharing.ports_apart),
+    advice("DS602", _ERROR, "agent runs twice on a node", node_rules.variants_apart),
+    advice(
+        "DS603", _ERROR, "expected node has no pod of the agent", node_rules.variants_everywhere
     ),
-    ClusterRule(
-        "DS516",
-        _ERROR,
-        False,
-        "pod violates the namespace's Pod Security level",
-        admitted,
-        on=False,
-    ),
-    ClusterRule(
-        "DS601",
-        _ERROR,
-        False,
-        "host port conflict between agents",
-        node_sharing.ports_apart,
-    ),
-    ClusterRule("DS602", _ERROR, False, "agent runs twice on a node", node_rules.variants_apart),
-    ClusterRule(
-        "DS603",
-        _ERROR,
-        False,
-        "expected node has no pod of the agent",
-        node_rules.variants_everywhere,
-    ),
-    ClusterRule("DS604", _ERROR, False, "agent matches no node", node_rules.some_node),
-    ClusterRule(
-        "DS605", _ERROR, False, "agent does not fit on its nodes", node_sharing.fits, on=False
-    ),
-    ClusterRule(
-        "DS607",
-        _WARNING,
-        False,
-        "agents use most of a node",
-        node_sharing.leaves_room,
-        on=False,
-    ),
-    ClusterRule(
-        "DS608",
-        _WARNING,
-        False,
-        "agents write to the same host path",
-        node_sharing.paths_apart,
-        on=False,
+    advice("DS604", _ERROR, "agent matches no node", node_rules.some_node),
+    advice("DS605", _ERROR, "agent does not fit on its nodes", node_sharing.fits, on=False),
+    advice("DS607", _WARNING, "agents use most of a node", node_sharing.leaves_room, on=False),
+    advice(
+        "DS608", _WARNING, "agents write to the same host path", node_sharing.paths_apart, on=False
     ),
 )

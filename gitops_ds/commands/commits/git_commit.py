@@ -168,4 +168,4 @@ def signature(named: open_repository.RepositoryRef, proposal: Proposal) -> Signa
         )
     home = proposal.home or named.directory
     signoff = proposal.signoff or signing.signs_off(home)
-    return Signature(name, mail, now, signing.signing(home), signoff)
+    return Signature(name, mail, now, signing.of_user(home), signoff)

@@ -31,7 +31,7 @@ from gitops_ds.model.sources.bundle import Bundle
 from gitops_ds.model.sources.signatures import Mode, Trust, Unverified
 from gitops_ds.model.sources.source_tree import SourceTree
 from gitops_ds.pipeline import open_repository, prepare
-from gitops_ds.rollouts import gate_results
+from gitops_ds.rollouts import measured_gates
 from gitops_ds.service.git import git_auth
 from gitops_ds.service.git.git_source import revision_of
 from gitops_ds.service.rollouts import gate_meter
@@ -303,7 +303,7 @@ def _used(bundle: Bundle) -> Iterator[_Used]:
     for agent, document in bundle.rollouts.items():
         policy = rollout_policy.decode(document)
         for stage in policy.stages:
-            for probe in gate_results.probes(policy, stage):
+            for probe in measured_gates.probes_of(policy, stage):
                 one = _Used(agent, probe.gate, probe.kind, policy.gate(probe.gate))
                 used[agent, probe.gate, probe.kind] = one
     yield from used.values()

@@ -296,11 +296,7 @@ _PROPAGATION = {
 
 async def _delete(applier: Applier, change: Change, *, visibly: bool) -> AppliedObject:
     key, live = change.key, applier.live.objects[change.key]
-    policy = deletions.policy_of(
-        live,
-        applier.context.options.guards.policy,
-        live_annotations=applier.context.options.live_annotations,
-    )
+    policy = deletions.policy_of(live, applier.context.options)
     propagation = _PROPAGATION.get(policy, Propagation.BACKGROUND)
     if visibly and policy is Policy.CASCADE:
         propagation = Propagation.FOREGROUND

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import ClassVar
 
+from gitops_ds.model import plain_text
 from gitops_ds.model.events.agents import HALTED, AgentEvent
 from gitops_ds.model.events.base import ControllerEvent
 from gitops_ds.model.events.definition import (
@@ -37,10 +38,16 @@ class RolloutProgressed(ControllerEvent, frozen=True):
 
 class RolloutEvent(ControllerEvent, frozen=True):
     """A step of the rollout of a commit; the log adds the DaemonSet to the text of its Kubernetes
-    event.
+    event. `step` is the label of its metric.
     """
 
+    step: ClassVar[str]
+
     commit: CommitId
+
+    def samples(self) -> tuple[Sample, ...]:
+        """One step."""
+        return (Sample(METRIC, self.step),)
 
     def text(self) -> str:
         """The line in the log."""
@@ -50,6 +57,7 @@ class RolloutEvent(ControllerEvent, frozen=True):
 class StageOpened(RolloutEvent, frozen=True):
     """A stage of a rollout begins: its nodes are updated now."""
 
+    step = "opened"
     definition = EventDefinition(
         "StageOpened", Level.INFO, reason="StageOpened", metric=METRIC, keys=("commit", "stage")
     )
@@ -61,14 +69,11 @@ class StageOpened(RolloutEvent, frozen=True):
         """The message of the Kubernetes event."""
         return f"{short(self.commit)}: stage {self.stage} is open, {counted(self.nodes, 'node')}"
 
-    def samples(self) -> tuple[Sample, ...]:
-        """One opened stage."""
-        return (Sample(METRIC, "opened"),)
-
 
 class StagePassed(RolloutEvent, frozen=True):
     """Every node of a stage is proved."""
 
+    step = "passed"
     definition = EventDefinition(
         "StagePassed",
         Level.INFO,
@@ -87,16 +92,13 @@ class StagePassed(RolloutEvent, frozen=True):
             f"{short(self.commit)}: stage {self.stage} passed, {counted(self.nodes, 'node')} proved"
         )
 
-    def samples(self) -> tuple[Sample, ...]:
-        """One passed stage."""
-        return (Sample(METRIC, "passed"),)
-
 
 class StageNodesReplaced(RolloutEvent, frozen=True):
     """A stage of a number of nodes takes others instead of those that died, left or were
     cordoned. `lost` are these, each with its reason.
     """
 
+    step = "replaced"
     definition = EventDefinition(
         "StageNodesReplaced",
         Level.INFO,
@@ -111,17 +113,14 @@ class StageNodesReplaced(RolloutEvent, frozen=True):
 
     def kube_text(self) -> str:
         """The message of the Kubernetes event."""
-        taken, lost = _listed(self.taken), _listed(self.lost)
+        taken, lost = plain_text.listed(self.taken, NAMED), plain_text.listed(self.lost, NAMED)
         return f"{short(self.commit)}: stage {self.stage} takes {taken} instead of {lost}"
-
-    def samples(self) -> tuple[Sample, ...]:
-        """One replacement."""
-        return (Sample(METRIC, "replaced"),)
 
 
 class RolloutHeld(RolloutEvent, frozen=True):
     """No further node is updated, for a reason other than a failure: a window, an approval."""
 
+    step = "held"
     definition = EventDefinition(
         "RolloutHeld", Level.INFO, reason="RolloutHeld", metric=METRIC, keys=("commit",)
     )
@@ -132,14 +131,11 @@ class RolloutHeld(RolloutEvent, frozen=True):
         """The message of the Kubernetes event."""
         return f"{short(self.commit)}: the rollout is on hold: {self.hold.text}"
 
-    def samples(self) -> tuple[Sample, ...]:
-        """One hold."""
-        return (Sample(METRIC, "held"),)
-
 
 class RolloutHalted(RolloutEvent, frozen=True):
     """A failure caused by the template: no further node is updated with this commit."""
 
+    step = "halted"
     definition = EventDefinition(
         "RolloutHalted",
         Level.ERROR,
@@ -156,32 +152,29 @@ class RolloutHalted(RolloutEvent, frozen=True):
         """The message of the Kubernetes event."""
         return f"{short(self.commit)}: halted in stage {self.halt.stage}: {self.halt.message}"
 
-    def samples(self) -> tuple[Sample, ...]:
-        """One halt."""
-        return (Sample(METRIC, "halted"),)
-
     def notice(self) -> Notice | None:
         """The content of the notification, one for each commit."""
         return Notice(Topic.FAILED, self.text(), HALTED, self.commit, self.daemonset)
 
 
-def _listed(nodes: Sequence[str]) -> str:
-    more = f" and {len(nodes) - NAMED} more" if len(nodes) > NAMED else ""
-    return ", ".join(nodes[:NAMED]) + more
-
-
-class ApprovalEvent(AgentEvent, frozen=True):
-    """An event about the approval of a stage of a commit's rollout."""
+class GitStepEvent(AgentEvent, frozen=True):
+    """An event about an approval or a revert of the commit of a rollout, both in Git."""
 
     commit: CommitId
-    stage: str
 
     def text(self) -> str:
         """The line in the log."""
         return f"{self.daemonset}: {self.kube_text()}"
 
+    def notice(self) -> Notice | None:
+        """The content of the notification, one for each commit and text."""
+        if self.definition.topic is None:
+            return None
+        mark = f"{self.definition.reason} {self.kube_text()}"
+        return Notice(self.definition.topic, self.text(), mark, self.commit, self.daemonset)
 
-class StageApproved(ApprovalEvent, frozen=True):
+
+class StageApproved(GitStepEvent, frozen=True):
     """A stage was approved, by a signed commit or a review."""
 
     definition = EventDefinition(
@@ -192,6 +185,7 @@ class StageApproved(ApprovalEvent, frozen=True):
         keys=("commit", "stage", "approval"),
     )
 
+    stage: str
     approval: str
 
     def kube_text(self) -> str:
@@ -199,7 +193,7 @@ class StageApproved(ApprovalEvent, frozen=True):
         return f"stage {self.stage} of commit {short(self.commit)} is approved by {self.approval}"
 
 
-class ApprovalFailed(ApprovalEvent, frozen=True):
+class ApprovalFailed(GitStepEvent, frozen=True):
     """The approvals of a stage can't be read; the stage waits. `retry_in` is in seconds."""
 
     definition = EventDefinition(
@@ -211,6 +205,7 @@ class ApprovalFailed(ApprovalEvent, frozen=True):
         keys=("commit", "stage", "message", "retry_in"),
     )
 
+    stage: str
     message: str
     retry_in: float
 
@@ -221,28 +216,8 @@ class ApprovalFailed(ApprovalEvent, frozen=True):
             f"{self.message}"
         )
 
-    def notice(self) -> Notice | None:
-        """The content of the notification, one for each commit and text."""
-        mark = f"{self.definition.reason} {self.kube_text()}"
-        return Notice(Topic.STUCK, self.text(), mark, self.commit, self.daemonset)
 
-
-class RevertEvent(AgentEvent, frozen=True):
-    """An event about the revert of the commit of a halted rollout."""
-
-    commit: CommitId
-
-    def text(self) -> str:
-        """The line in the log."""
-        return f"{self.daemonset}: {self.kube_text()}"
-
-    def notice(self) -> Notice | None:
-        """The content of the notification, one for each commit and text."""
-        mark = f"{self.definition.reason} {self.kube_text()}"
-        return Notice(Topic.FAILED, self.text(), mark, self.commit, self.daemonset)
-
-
-class RevertCommitted(RevertEvent, frozen=True):
+class RevertCommitted(GitStepEvent, frozen=True):
     """A commit that reverts the template of a halted rollout is on the branch."""
 
     definition = EventDefinition(
@@ -265,7 +240,7 @@ class RevertCommitted(RevertEvent, frozen=True):
         )
 
 
-class RevertProposed(RevertEvent, frozen=True):
+class RevertProposed(GitStepEvent, frozen=True):
     """A commit that reverts the template of a halted rollout waits for its merge.
 
     `url` is the page of the pull request, empty if another replica or cluster opened it.
@@ -289,7 +264,7 @@ class RevertProposed(RevertEvent, frozen=True):
         return f"merge the revert of commit {short(self.commit)}, whose rollout was halted: {where}"
 
 
-class RevertFailed(RevertEvent, frozen=True):
+class RevertFailed(GitStepEvent, frozen=True):
     """The revert of a halted rollout's commit is not in Git; the halt stays.
 
     `retry_in` is in seconds.

@@ -7,11 +7,11 @@ invalid, missing or late report never lets a commit continue.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 
+from gitops_ds.apimachinery import timestamps
 from gitops_ds.model import duration
 from gitops_ds.model.objects import CommitId, short
 from gitops_ds.model.rollouts.cluster_report import ClusterOrder, ClusterReport, ClusterState
@@ -39,7 +39,7 @@ class WaveHold(msgspec.Struct, frozen=True):
     @property
     def text(self) -> str:
         """The reason, and the time (UTC) of its end."""
-        ends = "" if self.until is None else f" until {_time(self.until)}"
+        ends = "" if self.until is None else f" until {timestamps.text(self.until)}"
         return f"waits for cluster {self.cluster}: {self.reason}{ends}"
 
 
@@ -134,7 +134,3 @@ def _progress(report: ClusterReport, commit: CommitId) -> str:
     if report.newest == commit:
         return report.message or f"commit {short(commit)} is not applied there yet"
     return f"it has commit {short(report.newest) or 'none'}, not {short(commit)} yet"
-
-
-def _time(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import UTC, datetime
 from pathlib import PurePosixPath
 
 import msgspec
 
+from gitops_ds.apimachinery import timestamps
 from gitops_ds.model.objects import CommitId, short
 from gitops_ds.model.plain_text import counted, line
 from gitops_ds.model.rollouts.halted_rollout import BranchCommit, HaltedRollout
@@ -118,7 +118,7 @@ def reason(halted: HaltedRollout) -> str:
     """The evidence in the message of the revert: agent, cluster, stage, time, nodes and causes; for
     a gate the query, the value and its bound.
     """
-    at = datetime.fromtimestamp(halted.halt.at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    at = timestamps.text(halted.halt.at)
     where = f" on cluster {halted.cluster}" if halted.cluster else ""
     first = (
         f"The rollout of {halted.daemonset} was halted in stage {halted.halt.stage}{where} at "

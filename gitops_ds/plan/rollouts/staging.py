@@ -24,7 +24,7 @@ from gitops_ds.apimachinery.rollouts import (
 )
 from gitops_ds.model import names
 from gitops_ds.model.live import Live, Revision
-from gitops_ds.model.objects import CONTROLLER_REVISION, Body, Key, digest_of
+from gitops_ds.model.objects import CONTROLLER_REVISION, Body, Key, annotations_of, digest_of
 from gitops_ds.model.rollouts import rollout_policy
 from gitops_ds.model.rollouts.proven_templates import ProofKind, TemplateHistory, TemplateProof
 from gitops_ds.model.rollouts.rollout_policy import RolloutPolicy
@@ -32,11 +32,9 @@ from gitops_ds.model.skip_reasons import Skipped
 from gitops_ds.model.sources.bundle import Bundle, Manifest
 from gitops_ds.model.values import replace
 from gitops_ds.plan import ownership, refusals
-from gitops_ds.plan.options import DryRunResult, PlanContext
+from gitops_ds.plan.options import NO_ANSWERS, DryRunResult, PlanContext
 from gitops_ds.plan.rollouts import targets, template_history
 from gitops_ds.plan.rollouts.targets import TargetKind, TargetView, WantedTemplate
-
-NO_ANSWERS: Mapping[Key, DryRunResult] = {}
 
 
 def to_ask(bundle: Bundle, live: Live, context: PlanContext) -> tuple[Manifest, ...]:
@@ -118,7 +116,7 @@ class _Staging(msgspec.Struct, frozen=True, dict=True):
         stored = context.state.templates.get(key, TemplateHistory())
         source = template_digest(manifest) if old is not None and _holds(old, manifest) else ""
         history = template_history.read(key, live, stored, source, context.now)
-        name = _target_of(old) if old is not None else ""
+        name = targets.name_of(old) if old is not None else ""
         every = (*live.targets.get(key, ()), *live.revisions.get(key, ()))
         current = next((one for one in every if one.name == name), None)
         history = template_history.ended(
@@ -238,7 +236,7 @@ class _Staging(msgspec.Struct, frozen=True, dict=True):
             yield target
             yield self._daemonset(target.key.name, self._stable(old))
         else:  # refused: the template is kept, so that its plan may have no change
-            yield self._daemonset(_target_of(old), self._stable(old))
+            yield self._daemonset(targets.name_of(old), self._stable(old))
             if self.answer is not None and self.answer.refused:
                 yield refusals.rejected(self.manifest.key, self.answer.refused)
             elif self.answer is not None and self.answer.conflicts:
@@ -266,8 +264,8 @@ class _Staging(msgspec.Struct, frozen=True, dict=True):
 
     def _current(self, old: Body) -> Revision | None:
         """The target revision of the rollout in progress."""
-        targets, name = self.live.targets.get(self.manifest.key, ()), _target_of(old)
-        return next((one for one in targets if one.name == name), None)
+        known, name = self.live.targets.get(self.manifest.key, ()), targets.name_of(old)
+        return next((one for one in known if one.name == name), None)
 
     @property
     def _template(self) -> Body:
@@ -277,7 +275,7 @@ class _Staging(msgspec.Struct, frozen=True, dict=True):
         policy, body = self.bundle.rollouts[self.manifest.agent], self.manifest.body
         metadata, spec = body["metadata"], body["spec"]
         annotations = {
-            **(metadata.get("annotations") or {}),
+            **annotations_of(body),
             names.ROLLOUT_POLICY: target_revisions.policy_text(policy, self.bundle.cluster.pools),
             names.UPDATE_STRATEGY: _text(spec.get("updateStrategy") or {}),
             **({names.TARGET: target} if target or self._has_foreign_target else {}),
@@ -333,7 +331,7 @@ class _Staging(msgspec.Struct, frozen=True, dict=True):
         commit = (known and _annotation(known, names.COMMIT)) or stamp.commit
         # as the built-in controller copies it, for kubectl rollout history
         cause = (known and _annotation(known, names.CHANGE_CAUSE)) or stamp.subject
-        cause = _annotations(self.manifest.body).get(names.CHANGE_CAUSE) or cause
+        cause = annotations_of(self.manifest.body).get(names.CHANGE_CAUSE) or cause
         taken = {one.name for one in self.live.revisions.get(self.manifest.key, ())}
         body = target_revisions.body_of(daemonsets.daemonset_of(old), template, commit, taken)
         if known is not None:
@@ -379,10 +377,6 @@ def known_target(manifest: Manifest, live: Live) -> Revision | None:
     )
 
 
-def _annotations(body: Body) -> Mapping[str, Any]:
-    return (body.get("metadata") or {}).get("annotations") or {}
-
-
 def _annotation(revision: Revision, name: str) -> str:
     return str(revisions.annotations_of(revision).get(name) or "")
 
@@ -398,10 +392,6 @@ def _holds(old: Body, manifest: Manifest) -> bool:
 def _template_of(body: Body) -> Body:
     template: Body = (body.get("spec") or {}).get("template") or {}
     return template
-
-
-def _target_of(old: Body) -> str:
-    return str((old["metadata"].get("annotations") or {}).get(names.TARGET) or "")
 
 
 def template_digest(manifest: Manifest) -> str:

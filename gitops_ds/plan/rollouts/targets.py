@@ -24,7 +24,7 @@ from gitops_ds.apimachinery.rollouts import halted_templates, proofs, target_rev
 from gitops_ds.model import duration, names
 from gitops_ds.model.change import Change
 from gitops_ds.model.live import Revision
-from gitops_ds.model.objects import Body, Key, short
+from gitops_ds.model.objects import Body, Key, annotations_of, short
 from gitops_ds.model.rollouts.proven_templates import ProofKind, TemplateHistory, TemplateProof
 from gitops_ds.model.rollouts.rollout_policy import Rollback, RolloutPolicy
 from gitops_ds.model.rollouts.staged_rollout import RolloutTarget
@@ -125,6 +125,11 @@ def words_of(
             return ""
 
 
+def name_of(daemonset: Body) -> str:
+    """The name of the target revision of a DaemonSet; empty without one."""
+    return str(annotations_of(daemonset).get(names.TARGET) or "")
+
+
 def with_words(changes: Iterable[Change], words: Mapping[Key, str]) -> tuple[Change, ...]:
     """The changes with the words of their targets."""
     return tuple(replace(one, target=words.get(one.key, "")) for one in changes)
@@ -169,8 +174,7 @@ def finishing_first(
     hash = proofs.hash_of(current)
     source = str(revisions.annotations_of(current).get(names.TEMPLATE_DIGEST) or "")
     wanted = RolloutTarget(hash, current.template, hashes=frozenset({hash}), source=source)
-    annotations = (old.get("metadata") or {}).get("annotations") or {}
-    return None if halted_templates.hold_reason(annotations, wanted) else current
+    return None if halted_templates.hold_reason(annotations_of(old), wanted) else current
 
 
 def waits(daemonset: Key, running: Revision) -> Skipped:

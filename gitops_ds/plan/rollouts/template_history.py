@@ -15,7 +15,7 @@ from gitops_ds.apimachinery import revisions
 from gitops_ds.apimachinery.rollouts import halted_templates, proofs, rollout_annotations
 from gitops_ds.model import names
 from gitops_ds.model.live import Live, Revision
-from gitops_ds.model.objects import Body, Key
+from gitops_ds.model.objects import Body, Key, annotations_of
 from gitops_ds.model.rollouts.proven_templates import (
     MOST_PROOFS,
     ProofKind,
@@ -106,7 +106,7 @@ def _from_objects(old: Body, own: Iterable[Revision], stored: TemplateHistory) -
         if (proof := _proof_in(one)) is not None
     }
     is_ours = not any(rollout_annotations.foreign(old, (names.PROVEN,)))
-    stated = proofs.in_force(old["metadata"].get("annotations") or {}) if is_ours else None
+    stated = proofs.in_force(annotations_of(old)) if is_ours else None
     history = stored
     if stated is not None and (history.proof is None or stated.since > history.proof.since):
         live: Body = old["spec"]["template"]

@@ -21,8 +21,8 @@ from gitops_ds.git.repository import Repository
 from gitops_ds.git.revision import Branch
 from gitops_ds.model.events.base import Emit
 from gitops_ds.model.events.rollouts import (
+    GitStepEvent,
     RevertCommitted,
-    RevertEvent,
     RevertFailed,
     RevertProposed,
 )
@@ -121,7 +121,7 @@ class RevertWriter(TimedAttempts[HaltedRollout]):
                 )
             )
 
-    async def _write(self, halted: HaltedRollout) -> RevertEvent:
+    async def _write(self, halted: HaltedRollout) -> GitStepEvent:
         """Pushes the revert. Raises GitopsError, and _NotNow if no revert is needed."""
         context, repository = self._context, self._context.repository
         if not context.settings.push:

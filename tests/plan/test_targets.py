@@ -1,11 +1,19 @@
-"""The kind of a target, a row for each relation between the template in Git and what is proven."""
+"""The kind of a target, a row for each relation between the template in Git and what is proven, and
+the rollout that ends before.
+"""
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from gitops_ds.apimachinery import revisions
 from gitops_ds.apimachinery.rollouts import proofs
+from gitops_ds.model import names
 from gitops_ds.model.duration import Duration
+from gitops_ds.model.live import Revision
+from gitops_ds.model.rollouts import rollout_policy
 from gitops_ds.model.rollouts.proven_templates import (
     HaltedTemplate,
     ProofKind,
@@ -13,9 +21,11 @@ from gitops_ds.model.rollouts.proven_templates import (
     TemplateProof,
 )
 from gitops_ds.model.rollouts.rollout_policy import Rollback
+from gitops_ds.model.rollouts.staged_rollout import Halt, RolloutRecord
 from gitops_ds.plan.rollouts import targets
 from gitops_ds.plan.rollouts.targets import TargetKind, TargetView, WantedTemplate
-from tests.plan.staged_objects import own, template
+from tests.plan.staged_objects import live_object, own, template
+from tests.plan.staged_objects import target as target_revision
 
 DAY = 86_400.0
 NOW = 100 * DAY
@@ -127,3 +137,36 @@ def test_a_template_that_exists_as_a_revision_only_was_never_proven() -> None:
     words = targets.words_of(target, wanted, HISTORY, Rollback(), view)
     assert words.endswith("this template was rolled out without stages, but never proven")
     assert ProofKind.ADOPTED is HISTORY.earlier[0].how
+
+
+FINISH = rollout_policy.decode({"supersede": "finish-first"})
+TWO, THREE = target_revision("2"), target_revision("3")
+HALTED = target_revision("2", RolloutRecord(halt=Halt(1000.0, "canary", "no")))
+HASH = revisions.labels_of(TWO)[names.ROLLOUT]
+HELD = {names.HALTED: f'[{{"hash":"{HASH}","commit":"c","at":1.0}}]'}
+
+
+@pytest.mark.parametrize(
+    ("old", "in_git", "current", "first"),
+    [
+        (live_object("1"), THREE, TWO, True),
+        (live_object("1"), None, TWO, True),
+        (live_object("1"), TWO, TWO, False),  # Git has it
+        (live_object("1"), THREE, None, False),
+        (
+            live_object("1"),
+            THREE,
+            target_revision("2", RolloutRecord(halt=Halt(1000.0, "canary", "no"))),
+            False,
+        ),
+        (live_object("1", annotations=HELD), THREE, TWO, False),
+        (live_object("1", annotations=HELD), TWO, THREE, True),
+    ],
+)
+def test_a_rollout_that_can_end_by_itself_ends_first(
+    old: dict[str, Any], in_git: Revision | None, current: Revision | None, first: bool
+) -> None:
+    found = targets.finishing_first(old, in_git, current, FINISH)
+    assert found == (current if first else None)
+    newest = rollout_policy.decode({})
+    assert targets.finishing_first(old, in_git, current, newest) is None

@@ -1,4 +1,4 @@
-"""Measured gates in rollouts: passes, holds, halts, and the way back."""
+"""Measured gates in rollouts: passes, holds, halts, the way back, and the nodes to compare with."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ from gitops_ds.model.rollouts.rollout_gates import (
     Reading,
     WebhookRequest,
 )
-from gitops_ds.model.rollouts.staged_rollout import StageState
-from gitops_ds.rollouts import gate_requests
+from gitops_ds.model.rollouts.staged_rollout import NodeProgress, NodeStep, StageState
+from gitops_ds.rollouts import measured_gates
+from tests.daemonset.world import node
 from tests.profiles import examples
 from tests.rollouts.gated_world import GatedWorld, every, no_data, policy, values
 from tests.rollouts.rollout_world import SECOND
@@ -208,7 +209,7 @@ def test_the_limits_of_memory_are_those_of_the_template() -> None:
             ]
         }
     }
-    assert gate_requests.limits_of(template) == {"a": 64 << 20}
+    assert measured_gates.limits_of(template) == {"a": 64 << 20}
 
 
 def test_the_record_is_bounded_and_written_at_changes_only() -> None:
@@ -216,14 +217,12 @@ def test_the_record_is_bounded_and_written_at_changes_only() -> None:
     records = []
     for _ in range(300):
         rollout.pass_time()
-        assert rollout.last is not None
-        records.append(rollout.last.stages.record)
+        records.append(rollout.stages.record)
     changes = sum(1 for one, two in itertools.pairwise(records) if one != two)
     assert changes <= 3
     assert len(records[-1].gates) == 1
     rollout.until(lambda: len(rollout.on(SECOND)) > 2)
-    assert rollout.last is not None
-    assert rollout.last.stages.record.gates == {}
+    assert rollout.stages.record.gates == {}
 
 
 readings = st.sampled_from(
@@ -253,8 +252,7 @@ def test_no_node_beyond_the_canary_without_good_data_and_no_halt_is_undone(
         if turn in restarts:
             rollout.restart()
         rollout.pass_time()
-        assert rollout.last is not None
-        stages = rollout.last.stages
+        stages = rollout.stages
         good += any(one.samples and one.samples[0].value == 1 for one in rollout.readings.values())
         if len(rollout.on(SECOND)) > 2:
             assert stages.stages[0].state is StageState.PASSED
@@ -262,3 +260,105 @@ def test_no_node_beyond_the_canary_without_good_data_and_no_halt_is_undone(
         if stages.halt is not None:
             rollout.quiet(60, SECOND)
             return
+
+
+FOUR = 4
+GATE = {"prometheus": 'errors{node=~"$nodes"}', "compare": {"control": "-20%"}}
+STEPS = {
+    "P": NodeStep.PROVED,
+    "S": NodeStep.SOAKING,
+    "W": NodeStep.WAITING,
+    "A": NodeStep.STARTING,
+    "B": NodeStep.PARKED,
+}
+
+
+@pytest.mark.parametrize(
+    ("nodes", "touched", "untouched"),
+    [
+        ("P1 W1", "0", "1"),
+        ("P1 W1 W1", "0", "1"),
+        ("P1 S1 W1", "1", "2"),  # one that is not proved first
+        ("S1 P1 W1", "0", "2"),
+        ("P1 P1 W1", "0", "2"),
+        ("P1 W2 W1", "0", "2"),  # one of the same stage first
+        ("P1 W1 W2", "0", "1"),
+        ("P1 W2", "0", "1"),
+        ("P2 W1", "", ""),  # of another stage
+        ("A1 W1", "", ""),  # it does not run the target yet
+        ("P1 B1", "", ""),
+        ("P1 P1", "", ""),
+        ("P1 W1x", "", ""),  # of another kind
+        ("P1 P1x W1 W1 W1x W1x", "01", "24"),
+        ("P1 P1 S1x W1 W1x W1x", "02", "34"),
+    ],
+)
+def test_as_many_touched_nodes_as_untouched_ones_of_each_kind(
+    nodes: str, touched: str, untouched: str
+) -> None:
+    words = nodes.split()
+    progress = [
+        NodeProgress(str(index), word[1], STEPS[word[0]]) for index, word in enumerate(words)
+    ]
+    kinds = {str(index): ("linux", word[2:]) for index, word in enumerate(words)}
+    found = measured_gates.controls(progress[::-1], kinds, "1")
+    assert ["".join(sorted(names)) for names in found] == [touched, untouched]
+
+
+def measure(request: GateRequest, now: float) -> Reading:
+    return Reading(now, frozenset(request.subject.nodes), (GateSample(9),), (10.0,))
+
+
+def alone(**keys: Any) -> GatedWorld:
+    """A rollout over nodes of different kinds."""
+    nodes = [node(f"node-{i:03}", {"kubernetes.io/arch": f"arch-{i}"}) for i in range(FOUR)]
+    rollout = GatedWorld(policy({**GATE, **keys}, progress={"deadline": "10m"}), nodes, measure)
+    rollout.commit(SECOND)
+    return rollout
+
+
+def is_complete(rollout: GatedWorld) -> bool:
+    return rollout.last is not None and rollout.stages.complete
+
+
+def test_when_every_node_is_touched_the_last_result_counts() -> None:
+    document = policy({**GATE, "for": "10m"})
+    document["stages"][1] |= {"gates": ["pods", "flow"], "pace": {"start": 1, "factor": 1}}
+    rollout = GatedWorld(document, FOUR, measure)
+    rollout.commit(SECOND)
+    rollout.until(lambda: len(rollout.on(SECOND)) == 3)
+    began = rollout.now
+    rollout.finish(SECOND)
+    count = len(rollout.asked)
+    rollout.until(lambda: is_complete(rollout))
+    assert 600 <= rollout.now - began <= 660
+    assert len(rollout.asked) <= count + 1
+
+
+def test_without_an_untouched_node_at_any_time_there_is_no_data() -> None:
+    reason = "gate flow has no data: no untouched node of the same kind is left"
+    rollout = alone()
+    rollout.until(lambda: rollout.hold == reason)
+    rollout.until(lambda: rollout.hold == f"{reason}, overdue")
+    rollout = alone(noData="pass")
+    rollout.until(lambda: is_complete(rollout))
+    assert not rollout.asked
+    rollout = alone(noData="fail", **{"for": "2m"})
+    rollout.until(lambda: rollout.halt is not None)
+    assert rollout.halt is not None
+    assert rollout.halt.message.startswith(
+        "gate flow failed: no data (no untouched node of the same kind is left) for 2 min"
+    )
+
+
+@pytest.mark.parametrize(
+    ("url", "text"),
+    [
+        ("https://gates.example.com/a/b", "https://gates.example.com/a/b"),
+        ("https://gates.example.com:8443/a", "https://gates.example.com:8443/a"),
+        ("https://ada:secret@gates.example.com/a?token=secret#x", "https://gates.example.com/a"),
+        ("https://gates.example.com:no/a", ""),
+    ],
+)
+def test_the_address_of_a_webhook_has_no_secrets(url: str, text: str) -> None:
+    assert measured_gates.address(url) == text

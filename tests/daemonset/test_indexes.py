@@ -1,4 +1,4 @@
-"""The nodes with pods of no DaemonSet, and the rollouts, in the cache."""
+"""The nodes with pods of no DaemonSet, the pods of DaemonSets by node, and the rollouts."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any
 
 from gitops_ds.apimachinery import pods
 from gitops_ds.daemonset.cache import Cache
-from gitops_ds.daemonset.indexes import BusyNodes
+from gitops_ds.daemonset.indexes import BusyNodes, PodsByNode
 from gitops_ds.model import names
 from gitops_ds.model.cluster import EventType
-from gitops_ds.model.daemonset import Pod
+from gitops_ds.model.daemonset import Owner, Pod
 from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, NODE, POD
 from tests.daemonset.test_cache import revision
 from tests.daemonset.world import daemonset, node
@@ -100,3 +100,38 @@ def test_the_rollouts_are_the_daemonsets_with_a_target_and_their_revisions() -> 
     ((found, known),) = cache.rollouts
     assert found.key.name == "agent"
     assert {one.name for one in known} == {"r", "other"}
+
+
+OWNERS = (Owner("DaemonSet", "agent", "d"), Owner("ReplicaSet", "web", "r"), None)
+NODES = ("a", "b", "c", "")
+
+
+def test_each_node_has_the_placed_pods_of_daemonsets_after_each_event() -> None:
+    chance, known = random.Random(5), dict[str, Pod]()
+    index = PodsByNode()
+    for _ in range(500):
+        uid = f"pod-{chance.randrange(12)}"
+        before = known.pop(uid, None)
+        if before is None or chance.random() < 0.6:
+            owner, node = chance.choice(OWNERS), chance.choice(NODES)
+            known[uid] = Pod("logging", uid, uid, node=node, owner=owner)
+        after = known.get(uid)
+        index.changed(before, after)
+        agents = [one for one in known.values() if one.owner == OWNERS[0] and one.node]
+        moved = [one for one in (before, after) if one and one.owner == OWNERS[0] and one.node]
+        for node in "abc":
+            assert {pod.uid for pod in index.on(node)} == {
+                pod.uid for pod in agents if pod.node == node
+            }
+        assert index.take_touched() == {pod.node for pod in moved}
+
+
+def test_a_new_list_touches_the_nodes_before_and_after_it() -> None:
+    index = PodsByNode()
+    index.replace([Pod("logging", "one", "1", node="a", owner=OWNERS[0])])
+    assert index.take_touched() == {"a"}
+    index.touch({"c"})
+    index.replace([Pod("logging", "two", "2", node="b", owner=OWNERS[0])])
+    assert index.take_touched() == {"a", "b", "c"}
+    assert index.on("a") == ()
+    assert [pod.name for pod in index.on("b")] == ["two"]

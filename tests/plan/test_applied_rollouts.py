@@ -1,5 +1,5 @@
-"""The rollouts that a plan finds in the cluster: halted ones, stages that need an approval, and
-those that end first; and the commits without a new template.
+"""The rollouts of an applied commit: halted ones, stages that need an approval, and what approves
+them.
 """
 
 from __future__ import annotations
@@ -10,11 +10,9 @@ import pytest
 
 from gitops_ds.apimachinery import revisions
 from gitops_ds.apimachinery.rollouts import rollout_annotations
-from gitops_ds.deployer import wave_gate
 from gitops_ds.model import names
 from gitops_ds.model.live import Live, Revision
 from gitops_ds.model.objects import CommitId, Digest, Key, Path
-from gitops_ds.model.rollouts import rollout_policy
 from gitops_ds.model.rollouts.halted_rollout import HaltedRollout
 from gitops_ds.model.rollouts.rollout_policy import Revert
 from gitops_ds.model.rollouts.staged_rollout import (
@@ -25,8 +23,9 @@ from gitops_ds.model.rollouts.staged_rollout import (
     WaitingStage,
 )
 from gitops_ds.model.sources.bundle import ManifestOrigin, Origin, Pointer
+from gitops_ds.model.sources.signatures import Verified
 from gitops_ds.model.values import replace
-from gitops_ds.plan.rollouts import applied_rollouts, staging, targets
+from gitops_ds.plan.rollouts import applied_rollouts, staging
 from tests.plan.staged_objects import KEY, bundle, live, live_object, manifest, own, target
 
 HALT = Halt(1000.0, "canary", "CrashLoopBackOff on n1")
@@ -170,80 +169,100 @@ def test_an_approval_is_by_a_known_approver_and_for_this_target() -> None:
     assert rollout_annotations.decoded_approvals(text) == (approval,)
 
 
-FINISH = rollout_policy.decode({"supersede": "finish-first"})
-TWO, THREE = target("2"), target("3")
-HASH = revisions.labels_of(TWO)[names.ROLLOUT]
-HELD = {names.HALTED: f'[{{"hash":"{HASH}","commit":"c","at":1.0}}]'}
+COMMIT = CommitId("0123456789abcdef" * 2 + "01234567")
+STAGE = WaitingStage(
+    daemonset=Key("apps", "DaemonSet", "infra", "agent"),
+    owner="u1",
+    revision="agent-5d9f",
+    uid="u2",
+    hash="5d9f",
+    commit=COMMIT,
+    since="",
+    stage="gpu",
+    approvers=("team-gpu",),
+)
+OWN, LATER = COMMIT, CommitId("f" * 40)
 
 
 @pytest.mark.parametrize(
-    ("old", "in_git", "current", "first"),
+    ("value", "commit", "approves"),
     [
-        (live_object("1"), THREE, TWO, True),
-        (live_object("1"), None, TWO, True),
-        (live_object("1"), TWO, TWO, False),  # Git has it
-        (live_object("1"), THREE, None, False),
-        (live_object("1"), THREE, target("2", HALTED), False),
-        (live_object("1", annotations=HELD), THREE, TWO, False),
-        (live_object("1", annotations=HELD), TWO, THREE, True),
+        (f"infra/agent/gpu {COMMIT}", LATER, True),
+        (f"  infra/agent/gpu   {COMMIT.upper()[:12]} ", LATER, True),
+        (f"infra/agent/gpu {COMMIT[:11]}", LATER, False),
+        (f"infra/agent/gpu {LATER}", LATER, False),
+        (f"infra/agent/gpu {COMMIT} {COMMIT}", LATER, False),
+        (f"infra/agent/rest {COMMIT}", LATER, False),
+        (f"other/agent/gpu {COMMIT}", LATER, False),
+        (f"agent/gpu {COMMIT}", LATER, False),
+        ("infra/agent/gpu", OWN, True),
+        ("infra/agent/gpu", LATER, False),
+        ("", OWN, False),
     ],
 )
-def test_a_rollout_that_can_end_by_itself_ends_first(
-    old: dict[str, Any], in_git: Revision | None, current: Revision | None, first: bool
+def test_a_trailer_approves_the_stage_of_exactly_one_rollout(
+    value: str, commit: CommitId, approves: bool
 ) -> None:
-    found = targets.finishing_first(old, in_git, current, FINISH)
-    assert found == (current if first else None)
-    newest = rollout_policy.decode({})
-    assert targets.finishing_first(old, in_git, current, newest) is None
+    assert applied_rollouts.names_stage(value, commit, STAGE) is approves
 
 
-def source(policy: str) -> dict[str, dict[str, Any]]:
-    return {"agent": {"stages": [policy]}} if policy else {}
-
-
-OTHER = Key("", "ConfigMap", "infra", "other")
+def test_without_a_commit_of_the_rollout_no_trailer_approves() -> None:
+    stage = replace(STAGE, commit=CommitId(""))
+    assert not applied_rollouts.names_stage("infra/agent/gpu", CommitId(""), stage)
 
 
 @pytest.mark.parametrize(
-    ("tip", "applied", "earlier", "has_only"),
+    ("signer", "key", "name"),
     [
-        ("2", "2", "1", True),
-        ("1", "2", "1", True),
-        ("3", "2", "1", False),
-        ("", "2", "1", False),  # the agent is gone
-        ("", "2", "", True),
-        ("", "", "1", True),
-        ("1", "", "1", True),
-        ("1", "", "2", False),
-        ("1 a", "2", "1 a", True),
-        ("1 a", "2", "1", False),
-        ("1", "2", "1 a", False),
-        ("1 a", "1", "1", False),
-        ("1 a", "1 a", "1", True),
-        ("1+", "1", "1", False),  # another object of the agent
-        ("1", "1+", "1", True),
-        ("1", "1+", "2", False),
+        ("ada@example.com", "SHA256:x", "team-gpu"),
+        ("eve@example.com", "SHA256:ada", "team-gpu"),
+        ("eve@example.com", "SHA256:eve", None),
+        ("ada@example.com", "0123ABCD", None),  # the user id of an OpenPGP key
+        ("eve", "F00D", "team-b"),
+        ("", "", None),
     ],
 )
-def test_a_commit_has_only_manifests_that_the_cluster_had(
-    tip: str, applied: str, earlier: str, has_only: bool
+def test_the_key_of_an_approver_approves(signer: str, key: str, name: str | None) -> None:
+    approvers = (
+        Approver("team-gpu", frozenset({"ada@example.com", "SHA256:ada", ""})),
+        Approver("team-b", frozenset({"F00D"})),
+    )
+    approver = applied_rollouts.by_key(approvers, Verified(signer, key))
+    assert (approver.name if approver else None) == name
+
+
+def test_the_annotation_keeps_other_stages_of_this_target_only() -> None:
+    known = [
+        StageApproval("canary", "5d9f", "team-a", "ada", "commit 1"),
+        StageApproval("canary", "other", "team-a", "ada", "commit 1"),
+        StageApproval("gpu", "5d9f", "team-a", "eve", "commit 2"),
+    ]
+    text = rollout_annotations.encoded_approvals(known)
+    stage = replace(STAGE, annotation=text)
+    assert applied_rollouts.present(stage) == (known[2],)
+    approval = StageApproval("gpu", "5d9f", "team-gpu", "ada", "commit 3")
+    assert rollout_annotations.decoded_approvals(applied_rollouts.annotation(stage, approval)) == (
+        known[0],
+        approval,
+    )
+    assert rollout_annotations.decoded_approvals(applied_rollouts.annotation(stage, None)) == (
+        known[0],
+    )
+
+
+@pytest.mark.parametrize(
+    ("file", "path", "inside"),
+    [
+        ("agents/agent/x.yaml", "", True),
+        ("agents/agent", "", True),
+        ("agents/agent-2/x.yaml", "", False),
+        ("sub/agents/agent/x.yaml", "sub/", True),
+        ("agents/agent/x.yaml", "sub", False),
+        ("clusters/main.yaml", ".", True),
+    ],
+)
+def test_the_files_of_a_template_are_below_the_followed_folder(
+    file: str, path: str, inside: bool
 ) -> None:
-    """Of each commit the template, a `+` for a further object, and the policy."""
-
-    def at(commit: str) -> Any:
-        tag, _, policy = commit.partition(" ")
-        some = [manifest(tag.removesuffix("+"))] if tag else []
-        some += [manifest("1", OTHER)] if tag.endswith("+") else []
-        return replace(bundle(*some), rollouts=source(policy))
-
-    assert wave_gate._has_only(at(tip), at(applied), at(earlier)) is has_only
-
-
-def test_each_agent_may_have_another_commit() -> None:
-    def at(first: str, second: str) -> Any:
-        other = manifest(second, replace(KEY, name="other"), agent="other")
-        return bundle(manifest(first), other)
-
-    assert wave_gate._has_only(at("1", "2"), at("2", "2"), at("1", "1"))
-    assert not wave_gate._has_only(at("1", "3"), at("1", "2"), at("1", "1"))
-    assert not wave_gate._has_only(bundle(manifest("1")), at("1", "2"), at("1", "3"))
+    expected = {"agents/agent", "clusters/main.yaml"}
+    assert applied_rollouts.touches([file], expected, path) is inside

@@ -1,11 +1,15 @@
-"""The cause of failures by comparison with peers: one rule a row."""
+"""When a touched node is judged, and the cause of its failure by comparison with peers."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from gitops_ds.model.daemonset import Pod
 from gitops_ds.model.rollouts.staged_rollout import NodeProgress, NodeStep
-from gitops_ds.rollouts import failure_cause
+from gitops_ds.rollouts import failures
+from gitops_ds.rollouts.failures import TouchedPod
 
 STEPS = {
     "F": (NodeStep.FAILED, "CrashLoopBackOff"),
@@ -15,10 +19,10 @@ STEPS = {
     "S": (NodeStep.SOAKING, ""),
     "A": (NodeStep.STARTING, ""),
     "R": (NodeStep.REPLACING, "Gated"),
-    "O": (NodeStep.REPLACING, failure_cause.OVERDUE),
+    "O": (NodeStep.REPLACING, failures.OVERDUE),
     "N": (NodeStep.SET_ASIDE, "NodeNotReady"),
     "D": (NodeStep.SET_ASIDE, "NodeDeleting"),
-    "E": (NodeStep.SET_ASIDE, failure_cause.REPLACED),
+    "E": (NodeStep.SET_ASIDE, failures.REPLACED),
     "B": (NodeStep.PARKED, "NodeNotReady"),
 }
 
@@ -66,7 +70,7 @@ def test_the_cause_follows_from_the_peers(canary: str, rest: str, cause: str) ->
     broken = {
         name for name, one in nodes.items() if one.step in (NodeStep.FAILED, NodeStep.SET_ASIDE)
     }
-    attributed = failure_cause.attributed(nodes, lambda _: "linux/amd64")
+    attributed = failures.attributed(nodes, lambda _: "linux/amd64")
     causes = {
         "template": attributed.template,
         "suspected": attributed.suspected,
@@ -83,4 +87,31 @@ def test_the_cause_follows_from_the_peers(canary: str, rest: str, cause: str) ->
 def test_nodes_of_another_kind_are_not_peers() -> None:
     steps = {"arm": STEPS["F"], "intel": STEPS["P"]}
     nodes = {name: NodeProgress(name, "canary", *step) for name, step in steps.items()}
-    assert failure_cause.attributed(nodes, lambda name: name).template == {"arm"}
+    assert failures.attributed(nodes, lambda name: name).template == {"arm"}
+
+
+TOUCHED, SOAK, WITHIN = 1000.0, 60.0, 300.0
+
+
+@pytest.mark.parametrize(
+    ("changes", "passed_at", "expected"),
+    [
+        ({}, None, False),
+        ({}, TOUCHED + 70.5, True),
+        ({}, TOUCHED + 0.5, False),  # the pod was made in the second in which the stage passed
+        ({"last_run": 361.0, "ready_since": TOUCHED + 363}, None, True),
+        ({"last_run": 361.0, "ready_since": TOUCHED + 361, "ready": False}, None, True),
+        # It may have become ready shortly before it ended.
+        ({"last_run": 70.0, "ready_since": TOUCHED + 72}, None, False),
+        # It never was ready: the condition has not changed since the pod was created.
+        ({"last_run": 400.0, "ready_since": TOUCHED + 1, "ready": False}, None, False),
+        ({"gated": True}, TOUCHED + 70.5, False),
+    ],
+)
+def test_a_node_is_not_judged_again_after_its_stage_or_a_certain_soak(
+    changes: dict[str, Any], passed_at: float | None, expected: bool
+) -> None:
+    fields: dict[str, Any] = {"created": TOUCHED, "ready": True, "ready_since": TOUCHED + 5}
+    pod = Pod("logging", "agent-1", "uid", **{**fields, **changes})
+    touched = TouchedPod(pod, SOAK, TOUCHED, TOUCHED, rebooted=False)
+    assert touched.is_closed(passed_at, WITHIN) is expected
