@@ -102,6 +102,7 @@ CONTAINERS: tuple[Any, ...] = ("spec", "containers")
         ((*CONTAINERS, 0, "image"), "third"),
         ((*CONTAINERS, 0, "args", 0), "fourth"),
         ((*CONTAINERS, 1, "image"), None),
+        ((*CONTAINERS, 2, "image"), None),
         ((*CONTAINERS, ListMember("missing"), "image"), None),
         ((*CONTAINERS, 0, "command"), None),
     ],
