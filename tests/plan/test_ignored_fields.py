@@ -122,6 +122,13 @@ def test_an_ignored_field_is_left_to_its_owner_or_keeps_its_live_value(
     assert found == {**KIND, "metadata": metadata, "spec": {"a": 1, **expected}}
 
 
+def test_a_value_of_another_shape_in_the_cluster_is_not_kept() -> None:
+    live = {**live_object(5, HPA), "spec": {"containers": "text"}}
+    wanted = body(containers=CPU)
+    rule = IgnoreRule(("/spec/containers/0/cpu",))
+    assert ignore_differences.applied(wanted, live, [rule]) == wanted
+
+
 def test_a_mapping_that_is_empty_then_is_left_out() -> None:
     live = live_object(5, HPA)
     only = {**KIND, "metadata": NAME, "spec": {"replicas": 2}}
