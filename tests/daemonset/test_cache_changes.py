@@ -36,7 +36,7 @@ def name_for(body: Body) -> str:
 
 
 def namesake(cache: Cache) -> str:
-    """The UID of the foreign revision with the name of ours, empty without one."""
+    """The UID of the foreign revision with our name, empty without one."""
     found = observe(cache).namesake
     return found.uid if found is not None else ""
 
@@ -73,7 +73,7 @@ NAMESAKES: dict[str, tuple[NewsOf, str]] = {
 
 
 @pytest.mark.parametrize(("news", "uid"), NAMESAKES.values(), ids=NAMESAKES)
-def test_a_foreign_revision_with_the_name_of_ours_is_observed(news: NewsOf, uid: str) -> None:
+def test_a_foreign_revision_with_our_name_is_observed(news: NewsOf, uid: str) -> None:
     world = settled()
     cache = filled(world)
     cache.apply(CONTROLLER_REVISION, EventType.ADDED, named(world.body), "200")
