@@ -14,7 +14,7 @@ from gitops_ds.model.rollouts import cluster_report
 from gitops_ds.model.rollouts.cluster_report import ClusterState
 from tests import controlplane, gitservers
 from tests.plan.world import daemonset
-from tests.service.test_service import read, running, until
+from tests.service.test_service import following, read, running, settings, until
 
 pytestmark = [pytest.mark.controlplane, pytest.mark.system]
 
@@ -64,18 +64,12 @@ def test_the_page_of_a_service_shows_the_reports_of_all_clusters(
     upstream = gitservers.Upstream(tmp_path / "fleet")
     commit = upstream.commit(FILES)
     port = controlplane.free_port()
-    settings = {
-        "repository": {
-            "url": str(upstream.path),
-            "allowLocal": True,
-            "interval": "1s",
-            "push": True,
-        },
-        "cluster": {"name": "staging"},
-        "listen": {"address": f"127.0.0.1:{port}", "page": {"url": URL}},
-    }
-    (tmp_path / "settings.yaml").write_text(json.dumps(settings))
-    options = ("--settings", str(tmp_path / "settings.yaml"))
+    options = settings(
+        tmp_path,
+        repository=following(upstream, push=True),
+        cluster={"name": "staging"},
+        listen={"address": f"127.0.0.1:{port}", "page": {"url": URL}},
+    )
     with running(tmp_path, api_server, *options) as (process, log):
         until(lambda: commit[:12] in read(f"http://127.0.0.1:{port}/clusters"), log.read_text)
         html = read(f"http://127.0.0.1:{port}/clusters")
