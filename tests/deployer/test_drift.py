@@ -11,10 +11,12 @@ from gitops_ds import errors
 from gitops_ds.model import names
 from gitops_ds.model.cluster import EventType, PatchType
 from gitops_ds.model.events import deployer
+from gitops_ds.model.events.base import Event
 from gitops_ds.model.events.drift import DriftContested, DriftCorrected, DriftDetected, DriftEvent
 from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, Body, Resource
+from gitops_ds.plan.options import ApplyOptions
 from tests.deployer import test_loop
-from tests.deployer.test_loop import AGENT, Scene, edit, with_image
+from tests.deployer.test_loop import AGENT, Scene, edit, loop_on, with_image
 
 play = test_loop.play
 
@@ -141,3 +143,20 @@ async def test_a_writer_that_writes_all_the_time_costs_no_request_while_the_corr
     assert scene.client.count.total - scene.client.count.of("watch") <= 20
     other.cancel()
     await asyncio.gather(other, return_exceptions=True)
+
+
+async def test_another_address_of_the_repository_is_not_drift(scene: Scene, /) -> None:
+    await begun(scene)
+    await scene.settle()
+    scene.loop.stop()
+    events: list[Event] = []
+    address = "https://elsewhere.example.com/agents.git"
+    options, client = ApplyOptions(patience=0.0), scene.cluster.client()
+    loop = loop_on(scene.cluster, client, scene.history, events, options, repository=address)
+    running = asyncio.create_task(loop.run())
+    await asyncio.sleep(30)
+    loop.stop()
+    await running
+    live = await scene.cluster.get(DAEMONSET, "default", "agent")
+    assert live["metadata"]["annotations"][names.REPOSITORY] == address
+    assert [event for event in events if isinstance(event, DriftEvent)] == []

@@ -153,9 +153,10 @@ def loop_on(
     events: list[Event],
     options: ApplyOptions,
     skew: Sequence[float] = (0.0,),
+    repository: str = "memory",
 ) -> deployer_loop.Loop:
     """`skew` has the seconds by which the wall clock is wrong."""
-    target = DeployTarget(client, "gitops-ds", "test", "memory")
+    target = DeployTarget(client, "gitops-ds", "test", repository)
     timing = deployer_loop.LoopTiming(
         5.0, lambda: cluster.server.now() + skew[0], random.Random(1).random
     )
