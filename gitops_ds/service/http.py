@@ -15,12 +15,11 @@ from gitops_ds.client.leader_lease import Election
 from gitops_ds.client.transport import RequestCounter
 from gitops_ds.model.events.base import Emit, Event
 from gitops_ds.model.sources.source_status import EFFECTS
-from gitops_ds.service.runnable import DeployerPart, Runnable
+from gitops_ds.service.runnable import DeployerPart, Runnable, ServiceParts
 from gitops_ds.settings.listen import Readiness
 from gitops_ds.settings.service import Service
 
 if TYPE_CHECKING:
-    from gitops_ds.service.assembly import ServiceParts
     from gitops_ds.web.server import Routes
 
 STUCK = 300.0  # seconds without any progress
