@@ -74,8 +74,7 @@ def applied(body: Body, live: Body, rules: Sequence[IgnoreRule]) -> Body:
         if not _is_identity(path)
     }
     result, adopted = body, False
-    # inner and later values first
-    for path, managers in sorted(named, key=lambda one: _place(one[0]), reverse=True):
+    for path, managers in named:  # in any order: each is the path of one value
         there, way = _live(body, live, path)
         others = {
             one.manager
@@ -117,10 +116,6 @@ def _is_identity(path: Path) -> bool:
         or path[0] in ("apiVersion", "kind")
         or path in (("metadata", "name"), ("metadata", "namespace"))
     )
-
-
-def _place(path: Path) -> tuple[str, ...]:
-    return tuple(f"{step:09d}" if isinstance(step, int) else step for step in path)
 
 
 def _ways(value: Any, path: Path) -> Iterator[Path]:

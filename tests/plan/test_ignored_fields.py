@@ -11,18 +11,22 @@ from gitops_ds.plan.ignore_differences import IgnoreRule
 
 OURS, HPA = "gitops-ds", "hpa"
 AGENT = 'k:{"name":"agent"}'
+KIND, NAME = {"apiVersion": "v1", "kind": "X"}, {"name": "x", "namespace": "a"}
 
 
 def live_object(replicas: int, owner: str, cpu: str = "9") -> dict[str, Any]:
-    """The object in the cluster, whose `replicas` and CPU have this owner."""
+    """The object in the cluster, whose identity, `replicas` and CPU have this owner."""
     fields = {
-        "f:spec": {"f:replicas": {}, "f:containers": {AGENT: {"f:cpu": {}}}},
+        "f:apiVersion": {},
+        "f:kind": {},
+        "f:metadata": {"f:name": {}, "f:namespace": {}},
+        "f:spec": {"f:replicas": {}, "f:containers": {AGENT: {"f:name": {}, "f:cpu": {}}}},
     }
     entry = {"manager": owner, "operation": "Apply" if owner == OURS else "Update"}
     return {
-        "kind": "X",
+        **KIND,
         "metadata": {
-            "name": "x",
+            **NAME,
             "resourceVersion": "7",
             "managedFields": [{**entry, "fieldsV1": fields}],
         },
@@ -34,7 +38,7 @@ def live_object(replicas: int, owner: str, cpu: str = "9") -> dict[str, Any]:
 
 
 def body(**spec: Any) -> dict[str, Any]:
-    return {"kind": "X", "metadata": {"name": "x"}, "spec": {"a": 1, **spec}}
+    return {**KIND, "metadata": NAME, "spec": {"a": 1, **spec}}
 
 
 CPU = [{"name": "agent", "cpu": "1"}]
@@ -90,6 +94,13 @@ CPU = [{"name": "agent", "cpu": "1"}]
         (
             {"containers": CPU},
             HPA,
+            IgnoreRule((), (HPA,)),
+            {"containers": [{"name": "agent"}]},
+            False,
+        ),
+        (
+            {"containers": CPU},
+            HPA,
             IgnoreRule(("/spec/containers",)),
             {"containers": [{"name": "agent"}]},
             False,
@@ -107,15 +118,22 @@ def test_an_ignored_field_is_left_to_its_owner_or_keeps_its_live_value(
     spec: dict[str, Any], owner: str, rule: IgnoreRule, expected: dict[str, Any], adopted: bool
 ) -> None:
     found = ignore_differences.applied(body(**spec), live_object(5, owner), [rule])
-    metadata = {"name": "x", **({"resourceVersion": "7"} if adopted else {})}
-    assert found == {"kind": "X", "metadata": metadata, "spec": {"a": 1, **expected}}
+    metadata = {**NAME, **({"resourceVersion": "7"} if adopted else {})}
+    assert found == {**KIND, "metadata": metadata, "spec": {"a": 1, **expected}}
+
+
+def test_a_value_of_another_shape_in_the_cluster_is_not_kept() -> None:
+    live = {**live_object(5, HPA), "spec": {"containers": "text"}}
+    wanted = body(containers=CPU)
+    rule = IgnoreRule(("/spec/containers/0/cpu",))
+    assert ignore_differences.applied(wanted, live, [rule]) == wanted
 
 
 def test_a_mapping_that_is_empty_then_is_left_out() -> None:
     live = live_object(5, HPA)
-    only = {"kind": "X", "metadata": {"name": "x"}, "spec": {"replicas": 2}}
+    only = {**KIND, "metadata": NAME, "spec": {"replicas": 2}}
     found = ignore_differences.applied(only, live, [IgnoreRule(("/spec/replicas",))])
-    assert found == {"kind": "X", "metadata": {"name": "x"}}
+    assert found == {**KIND, "metadata": NAME}
 
 
 @pytest.mark.parametrize(

@@ -22,9 +22,9 @@ from gitops_ds.model.rollouts.proven_templates import (
 )
 from gitops_ds.model.rollouts.rollout_policy import Rollback
 from gitops_ds.model.rollouts.staged_rollout import Halt, RolloutRecord
-from gitops_ds.plan.rollouts import targets
+from gitops_ds.plan.rollouts import staging, targets
 from gitops_ds.plan.rollouts.targets import TargetKind, TargetView, WantedTemplate
-from tests.plan.staged_objects import live_object, own, template
+from tests.plan.staged_objects import live_object, manifest, own, template
 from tests.plan.staged_objects import target as target_revision
 
 DAY = 86_400.0
@@ -136,6 +136,8 @@ def test_a_template_that_exists_as_a_revision_only_was_never_proven() -> None:
     view = TargetView(template("1"), (own("9"),))
     words = targets.words_of(target, wanted, HISTORY, Rollback(), view)
     assert words.endswith("this template was rolled out without stages, but never proven")
+    unknown = TemplateHistory()
+    assert targets.words_of(target, wanted, unknown, Rollback(), view) == ""
     assert ProofKind.ADOPTED is HISTORY.earlier[0].how
 
 
@@ -144,6 +146,8 @@ TWO, THREE = target_revision("2"), target_revision("3")
 HALTED = target_revision("2", RolloutRecord(halt=Halt(1000.0, "canary", "no")))
 HASH = revisions.labels_of(TWO)[names.ROLLOUT]
 HELD = {names.HALTED: f'[{{"hash":"{HASH}","commit":"c","at":1.0}}]'}
+SOURCE = staging.template_digest(manifest("2"))
+HELD_BY_SOURCE = {names.HALTED: f'[{{"hash":"x","commit":"c","at":1.0,"source":"{SOURCE}"}}]'}
 
 
 @pytest.mark.parametrize(
@@ -160,6 +164,7 @@ HELD = {names.HALTED: f'[{{"hash":"{HASH}","commit":"c","at":1.0}}]'}
             False,
         ),
         (live_object("1", annotations=HELD), THREE, TWO, False),
+        (live_object("1", annotations=HELD_BY_SOURCE), THREE, TWO, False),
         (live_object("1", annotations=HELD), TWO, THREE, True),
     ],
 )

@@ -116,6 +116,8 @@ def test_only_a_daemonset_that_we_created_has_a_first_template_that_a_webhook_ch
     mutated = template_history.read(KEY, live(created, own("2")), stored, "", 9.0).proof
     assert mutated is not None
     assert mutated.template == identity("2")
+    rolled = TemplateHistory(proof("1"), template("1"))
+    assert template_history.read(KEY, live(created, own("2")), rolled, "", 9.0).proof == proof("1")
     created["metadata"]["managedFields"][0] |= {"manager": "kubectl", "operation": "Update"}
     assert template_history.read(KEY, live(created, own("2")), stored, "", 9.0).proof == first
 
@@ -143,12 +145,21 @@ def test_a_proof_that_was_copied_to_a_revision_of_another_template_proves_nothin
     assert read.earlier == ()
 
 
+def test_without_a_state_proofs_of_other_revisions_are_earlier_ones() -> None:
+    revisions = [own("1"), own("2", 2)]
+    for tag, one in zip("12", revisions, strict=True):
+        one.raw["metadata"].setdefault("annotations", {})[names.PROOF] = proofs.encoded(proof(tag))
+    read = template_history.read(KEY, live(stated("1", proof("1")), *revisions), NOTHING, "", 9.0)
+    assert [one.template for one in read.earlier] == [identity("2")]
+
+
 def test_a_completed_rollout_is_in_force_and_released() -> None:
     before = TemplateHistory(proof("1"), template("1"))
     assert template_history.completed(before, target("2")) == before
     after = template_history.completed(before, target("2", proven=True))
     assert after.proof is not None
     assert (after.proof.template, after.template) == (identity("2"), template("2"))
+    assert after.proof.until == 0.0
     assert [one.template for one in after.earlier] == [identity("1")]
 
 

@@ -1,5 +1,5 @@
 """Upstream's integration tests once more, those whose point is what a real API server does; the
-others are in tests/simulated.
+others are in tests/simulator.
 """
 
 from __future__ import annotations
