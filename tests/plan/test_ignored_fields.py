@@ -129,6 +129,15 @@ def test_a_value_of_another_shape_in_the_cluster_is_not_kept() -> None:
     assert ignore_differences.applied(wanted, live, [rule]) == wanted
 
 
+def test_an_item_of_a_list_that_is_owned_as_a_whole_keeps_its_live_value() -> None:
+    live = live_object(5, HPA)
+    live["spec"]["args"], live["spec"]["empty"] = ["theirs", "b"], [{"x": 1}, "b"]
+    live["metadata"]["managedFields"][0]["fieldsV1"]["f:spec"] |= {"f:args": {}, "f:empty": {}}
+    rule = IgnoreRule(("/spec/args/0", "/spec/empty/0"))
+    found = ignore_differences.applied(body(args=["ours", "b"], empty=[{}, "b"]), live, [rule])
+    assert (found["spec"]["args"], found["spec"]["empty"]) == (["theirs", "b"], [{"x": 1}, "b"])
+
+
 def test_a_mapping_that_is_empty_then_is_left_out() -> None:
     live = live_object(5, HPA)
     only = {**KIND, "metadata": NAME, "spec": {"replicas": 2}}
