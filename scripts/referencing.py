@@ -131,13 +131,9 @@ def promises() -> str:
 def commands() -> str:
     """The table of all commands, in the order of `--help`."""
     rows = [
-        (
-            title if name == names[0] else "",
-            f"[`{name}`](commands/{name}.md)",
-            cli.COMMANDS[name][1],
-        )
-        for title, names in cli.GROUPS.items()
-        for name in names
+        (title if at == 0 else "", f"[`{name}`](commands/{name}.md)", summary)
+        for title, group in cli.GROUPS.items()
+        for at, (name, (_, summary)) in enumerate(group.items())
     ]
     return table(("group", "command", "description"), rows)
 

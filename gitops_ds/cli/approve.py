@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from gitops_ds.cli import requests
-from gitops_ds.cli.parameters import candidates, options
+from gitops_ds.cli.parameters import candidates, commit_options, options
 
 if TYPE_CHECKING:  # --help imports none of these
     from gitops_ds.commands.rollout_approvals import StageRequest
@@ -31,7 +31,7 @@ def _what(_: click.Context, __: click.Parameter, value: str) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ApproveArgs(requests.ServiceArgs):
+class ApproveArgs(commit_options.OutputArgs, requests.ServiceArgs):
     """The arguments and options of `gitops-ds approve`."""
 
     what: str
@@ -39,7 +39,6 @@ class ApproveArgs(requests.ServiceArgs):
     namespace: str
     hash: str
     commit: bool
-    push: bool
     branch: str | None
 
 
@@ -58,10 +57,7 @@ class ApproveArgs(requests.ServiceArgs):
     help="Approve by a signed, empty commit, for the approvers of the repository.",
 )
 @options.option("--push", is_flag=True, help="Push the commit to the branch.")
-@options.option(
-    "--branch",
-    help="The branch to push to; default: the checked-out branch, or the server's default.",
-)
+@commit_options.branch
 @requests.service
 @options.typed(ApproveArgs)
 async def approve(args: ApproveArgs) -> int:
@@ -109,7 +105,6 @@ def _stage_request(args: ApproveArgs) -> StageRequest:
 
 
 async def _commit_approval(args: ApproveArgs) -> int:
-    from gitops_ds.cli.parameters import commit_options
     from gitops_ds.commands import rollout_approvals
     from gitops_ds.commands.commits import git_commit
     from gitops_ds.commands.commits.git_commit import Proposal

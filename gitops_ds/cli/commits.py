@@ -26,7 +26,6 @@ class RollbackArgs(
     commit_options.CommitArgs,
     options.CommitTargetArgs,
     options.ConnectionArgs,
-    options.CommonArgs,
 ):
     """The arguments and options of `gitops-ds rollback`."""
 
@@ -35,7 +34,6 @@ class RollbackArgs(
     to_commit: str | None
     wait: bool
     timeout: float
-    output: str
 
 
 @click.command()
@@ -120,11 +118,10 @@ async def _wait(args: RollbackArgs, agent: Agent, named: RepositoryRef, commit: 
 
 
 @dataclass(frozen=True, kw_only=True)
-class RestartArgs(commit_options.CommitArgs, options.CommitTargetArgs, options.CommonArgs):
+class RestartArgs(commit_options.CommitArgs, options.CommitTargetArgs):
     """The arguments and options of `gitops-ds restart`."""
 
     name: str
-    output: str
 
 
 @click.command()
@@ -154,34 +151,18 @@ async def restart(args: RestartArgs) -> int:
 
 
 @dataclass(frozen=True, kw_only=True)
-class DriftArgs(
-    commit_options.CommitArgs,
-    options.CommitTargetArgs,
-    options.ConnectionArgs,
-    options.CommonArgs,
-):
+class DriftArgs(commit_options.CommitArgs, options.CommitTargetArgs, options.ConnectionArgs):
     """The arguments and options of `gitops-ds drift`."""
 
     name: str | None
     exit_code: bool
-    output: str
 
 
 @click.command()
 @click.argument("name", required=False, shell_complete=candidates.daemonsets)
 @options.option("--push", is_flag=True, help="Push the commit that keeps the drift.")
 @options.option("--print", "only_print", is_flag=True, help="Print that commit.")
-@options.option(
-    "--branch",
-    help="The branch to push to; default: the checked-out branch, or the server's default.",
-)
-@options.option("--reason", default="", help="The reason, for the commit message.")
-@options.option(
-    "--author",
-    metavar="'NAME <MAIL>'",
-    help="The author of the commit; default: Git's user.name and user.email.",
-)
-@commit_options.signoff
+@commit_options.written
 @options.option("--exit-code", is_flag=True, help="Exit 1 if there is drift.")
 @options.written_to
 @options.connection

@@ -13,8 +13,9 @@ from collections.abc import Awaitable, Callable
 import msgspec
 
 from gitops_ds.model.events.base import Emit, TaskRestarted
+from gitops_ds.model.rate_limits import Backoff
 
-FIRST_RESTART, LONGEST_RESTART = 1.0, 60.0  # seconds
+RESTARTS = Backoff(1.0, 60.0)
 HEALTHY_AFTER = 300.0  # seconds; after a run of this length earlier failures no longer count
 
 
@@ -31,19 +32,17 @@ class Supervisor(msgspec.Struct, frozen=True):
         return asyncio.create_task(self._keep(name, run), name=name)
 
     async def _keep(self, name: str, run: Callable[[], Awaitable[None]]) -> None:
-        loop, wait = asyncio.get_running_loop(), FIRST_RESTART
+        loop, failures = asyncio.get_running_loop(), 0
         while True:
             began = loop.time()
             try:
                 await run()
             except Exception as error:
-                if loop.time() - began >= HEALTHY_AFTER:
-                    wait = FIRST_RESTART
-                self.emit(
-                    TaskRestarted(self.clock(), name, f"{type(error).__name__}: {error}", wait)
-                )
+                failures = 1 if loop.time() - began >= HEALTHY_AFTER else failures + 1
+                wait = RESTARTS.delay(failures)
+                reason = f"{type(error).__name__}: {error}"
+                self.emit(TaskRestarted(self.clock(), name, reason, wait))
                 await asyncio.sleep(wait)
-                wait = min(wait * 2, LONGEST_RESTART)
             else:
                 return
 

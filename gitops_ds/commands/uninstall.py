@@ -231,9 +231,11 @@ async def clear(cluster: Cluster, namespace: str) -> None:
     await conflict_probe.remove(cluster, namespace)
 
 
-async def _delete(cluster: Cluster, resource: Resource, namespace: str, name: str) -> None:
+async def _delete(
+    cluster: Cluster, resource: Resource, namespace: str, name: str, uid: str = ""
+) -> None:
     with contextlib.suppress(errors.NotFound):
-        await cluster.delete(resource, namespace, name)
+        await cluster.delete(resource, namespace, name, uid=uid)
 
 
 _DEFAULT = {"type": "RollingUpdate"}
@@ -265,14 +267,14 @@ async def remove(cluster: Cluster, namespace: str, daemonsets: Collection[Key]) 
         if revision is None or owner is None or target_revisions.is_promoted(revision):
             continue
         if _key(namespace, owner.name) in daemonsets:
-            await _delete_revision(cluster, CONTROLLER_REVISION, body)
+            await _delete(cluster, CONTROLLER_REVISION, namespace, revision.name, revision.uid)
     pinned = await cluster.list(POD, Selection(namespace=namespace, labels=names.ROLLOUT))
     for body in pinned.items:
         pod = pods.pod_of(body)
         if pod.owner is None or _key(namespace, pod.owner.name) not in daemonsets:
             continue
         if pod.gated:
-            await _delete_revision(cluster, POD, body)
+            await _delete(cluster, POD, namespace, pod.name, pod.uid)
             continue
         removed = {"labels": {names.ROLLOUT: None}, "annotations": {names.RELEASED: None}}
         with contextlib.suppress(errors.NotFound):
@@ -282,11 +284,3 @@ async def remove(cluster: Cluster, namespace: str, daemonsets: Collection[Key]) 
 
 def _key(namespace: str, name: str) -> Key:
     return Key(DAEMONSET.group, DAEMONSET.kind, namespace, name)
-
-
-async def _delete_revision(cluster: Cluster, resource: Resource, body: Body) -> None:
-    metadata = body["metadata"]
-    with contextlib.suppress(errors.NotFound):
-        await cluster.delete(
-            resource, str(metadata["namespace"]), str(metadata["name"]), uid=str(metadata["uid"])
-        )

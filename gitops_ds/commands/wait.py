@@ -68,49 +68,18 @@ async def wait_for_rollout(
             say(message)
 
     await cluster.version()  # an unreachable API server is an error at once
+    wait = _Wait(cluster, state_namespace, options, report, _Includes(options.includes))
     try:
         async with asyncio.timeout(options.seconds):
             try:
                 async with watched_agents.watching(cluster, options.clock, report) as watched:
-                    return await watched.unless_failed(
-                        _wait(cluster, state_namespace, options, (watched, report))
-                    )
+                    return await watched.unless_failed(wait.on_watches(watched))
             except errors.Forbidden:
-                return await _wait_by_status(cluster, state_namespace, options, report)
+                return await wait.by_status()
     except TimeoutError:
         raise errors.TimedOut(
             f"not done after {options.seconds:g} seconds: {last or 'the cluster was not read'}"
         ) from None
-
-
-async def _wait_by_status(
-    cluster: Cluster, state_namespace: str, options: WaitOptions, report: Callable[[str], None]
-) -> Agent:
-    """The agent at the end of its rollout, for an account that may not list nodes: only by the
-    status of the DaemonSet, like `kubectl rollout status`. Raises Forbidden without another
-    permission.
-    """
-    key = await _key_at_commit(cluster, state_namespace, options, report)
-    await rollout_waiter.wait_for_rollouts(
-        cluster, [key], None, RolloutListener(report, options.progress, options.clock)
-    )
-    fleet = await agents.list_agents(cluster, state_namespace, options.clock())
-    return agents.find_agent(fleet, options.name, options.namespace)
-
-
-async def _key_at_commit(
-    cluster: Cluster, state_namespace: str, options: WaitOptions, report: Callable[[str], None]
-) -> Key:
-    """The DaemonSet, as soon as the awaited commit is applied to it."""
-    wait = (options, _Includes(options.includes))
-    async for fleet in watched_agents.polled_agents(
-        cluster, state_namespace, options.clock, report
-    ):
-        missing = options.commit and await _missing(cluster, state_namespace, wait, fleet)
-        if not missing:
-            return agents.find_agent(fleet, options.name, options.namespace).key
-        report(missing)
-    raise AssertionError("endless")
 
 
 async def follow(
@@ -161,43 +130,6 @@ async def _follow(
                     pass
 
 
-async def _wait(
-    cluster: Cluster,
-    state_namespace: str,
-    options: WaitOptions,
-    watch: tuple[watched_agents.WatchedAgents, Callable[[str], None]],
-) -> Agent:
-    watched, report = watch
-    tracker, version, includes = watched.tracker, 0, _Includes(options.includes)
-    await watched_agents.synced(watched)
-    while options.commit:
-        try:
-            fleet = tracker.agents()
-            missing = await _missing(cluster, state_namespace, (options, includes), fleet)
-            if not missing:
-                # the watch may still have the object before the commit
-                version = await _version(
-                    cluster,
-                    agents.find_agent(tracker.agents(), options.name, options.namespace).key,
-                )
-                break
-            report(missing)
-        except errors.GitopsError as error:
-            if not error.retryable:
-                raise
-            report(f"{error}; retrying")
-        await asyncio.sleep(POLL_SECONDS)
-    return await _rolled_out(tracker, options, report, version)
-
-
-async def _version(cluster: Cluster, key: Key) -> int:
-    """The version of the DaemonSet after the apply, read from the API server. The start of a staged
-    rollout changes only annotations, not the generation.
-    """
-    body = await cluster.get(DAEMONSET, key.namespace, key.name)
-    return version_number(str(body["metadata"].get("resourceVersion") or ""))
-
-
 class _Includes:
     """Whether a commit contains the awaited one, read from Git once for each commit."""
 
@@ -214,55 +146,106 @@ class _Includes:
         return self._known[commit]
 
 
-async def _missing(
-    cluster: Cluster,
-    state_namespace: str,
-    wait: tuple[WaitOptions, _Includes],
-    fleet: tuple[Agent, ...],
-) -> str:
-    """Why the DaemonSet is not at the commit; empty if the commit, or one that contains it, was
-    applied.
-    """
-    options, includes = wait
-    try:
-        agent = agents.find_agent(fleet, options.name, options.namespace)
-    except errors.NoMatch as error:
-        return str(error)
-    owner, carries = (
-        agents.owner(agent.seen),
-        agent.seen.daemonset.annotations.get(names.COMMIT, ""),
-    )
-    state = await state_store.load(cluster, state_namespace, owner) if owner else None
-    applied = state.last_good if state else None
-    if carries.startswith(options.commit) or (applied and applied.startswith(options.commit)):
-        return ""
-    if applied and await includes.has(applied):
-        return ""
-    return (
-        f"{agent.key} is at commit {short(applied or carries) or 'none'}, and "
-        f"{short(options.commit)} is not applied yet"
-    )
+class _Wait(msgspec.Struct, frozen=True):
+    """A wait on a cluster. `report` receives each message."""
 
+    cluster: Cluster
+    state_namespace: str
+    options: WaitOptions
+    report: Callable[[str], None]
+    includes: _Includes
 
-async def _rolled_out(
-    tracker: StatusTracker, options: WaitOptions, report: Callable[[str], None], version: int
-) -> Agent:
-    """The agent when its DaemonSet is rolled out, at that version of it or a later one."""
-    changes = tracker.changed()
-    while True:
-        agent = agents.find_agent(tracker.agents(), options.name, options.namespace)
-        if version_number(agent.seen.daemonset.version) < version:
+    def _agent(self, fleet: tuple[Agent, ...]) -> Agent:
+        return agents.find_agent(fleet, self.options.name, self.options.namespace)
+
+    async def on_watches(self, watched: watched_agents.WatchedAgents) -> Agent:
+        """The agent at the end of its rollout."""
+        tracker, version = watched.tracker, 0
+        await watched_agents.synced(watched)
+        while self.options.commit:
+            try:
+                missing = await self._missing(tracker.agents())
+                if not missing:
+                    # the watch may still have the object before the commit
+                    version = await self._version(self._agent(tracker.agents()).key)
+                    break
+                self.report(missing)
+            except errors.GitopsError as error:
+                if not error.retryable:
+                    raise
+                self.report(f"{error}; retrying")
+            await asyncio.sleep(POLL_SECONDS)
+        return await self._rolled_out(tracker, version)
+
+    async def by_status(self) -> Agent:
+        """The agent at the end of its rollout, for an account that may not list nodes: only by the
+        status of the DaemonSet, like `kubectl rollout status`. Raises Forbidden without another
+        permission.
+        """
+        options = self.options
+        key = await self._key_at_commit()
+        listener = RolloutListener(self.report, options.progress, options.clock)
+        await rollout_waiter.wait_for_rollouts(self.cluster, [key], None, listener)
+        return self._agent(
+            await agents.list_agents(self.cluster, self.state_namespace, options.clock())
+        )
+
+    async def _key_at_commit(self) -> Key:
+        """The DaemonSet, as soon as the awaited commit is applied to it."""
+        async for fleet in watched_agents.polled_agents(
+            self.cluster, self.state_namespace, self.options.clock, self.report
+        ):
+            missing = self.options.commit and await self._missing(fleet)
+            if not missing:
+                return self._agent(fleet).key
+            self.report(missing)
+        raise AssertionError("endless")
+
+    async def _version(self, key: Key) -> int:
+        """The version of the DaemonSet after the apply, read from the API server. The start of a
+        staged rollout changes only annotations, not the generation.
+        """
+        body = await self.cluster.get(DAEMONSET, key.namespace, key.name)
+        return version_number(str(body["metadata"].get("resourceVersion") or ""))
+
+    async def _missing(self, fleet: tuple[Agent, ...]) -> str:
+        """Why the DaemonSet is not at the commit; empty if the commit, or one that contains it, was
+        applied.
+        """
+        try:
+            agent = self._agent(fleet)
+        except errors.NoMatch as error:
+            return str(error)
+        commit, owner = self.options.commit, agents.owner(agent.seen)
+        carries = agent.seen.daemonset.annotations.get(names.COMMIT, "")
+        state = await state_store.load(self.cluster, self.state_namespace, owner) if owner else None
+        applied = state.last_good if state else None
+        if carries.startswith(commit) or (applied and applied.startswith(commit)):
+            return ""
+        if applied and await self.includes.has(applied):
+            return ""
+        return (
+            f"{agent.key} is at commit {short(applied or carries) or 'none'}, and "
+            f"{short(commit)} is not applied yet"
+        )
+
+    async def _rolled_out(self, tracker: StatusTracker, version: int) -> Agent:
+        """The agent when its DaemonSet is rolled out, at that version of it or a later one."""
+        changes = tracker.changed()
+        while True:
+            agent = self._agent(tracker.agents())
+            if version_number(agent.seen.daemonset.version) < version:
+                await anext(changes)
+                continue
+            self.options.progress(agent.key, agents.nodes_done(agent))
+            self.report(f"{agent.health.state}: {agent.health.message}")
+            if agent.health.state is HealthState.FAILED:
+                raise errors.FailedRollout(f"{agent.key}: {agent.health.message}")
+            # Under OnDelete an agent is healthy with old pods; the wait for a commit ends with the
+            # last of them. The counters are those of the DaemonSet's own template, which a staged
+            # rollout sets at its end.
+            counts = agent.seen.daemonset.counts or Counts()
+            updated = counts.updated >= counts.desired or not self.options.commit
+            if agent.health.state is HealthState.HEALTHY and updated:
+                return agent
             await anext(changes)
-            continue
-        options.progress(agent.key, agents.nodes_done(agent))
-        report(f"{agent.health.state}: {agent.health.message}")
-        if agent.health.state is HealthState.FAILED:
-            raise errors.FailedRollout(f"{agent.key}: {agent.health.message}")
-        # Under OnDelete an agent is healthy with old pods; the wait for a commit ends with the last
-        # of them. The counters are those of the DaemonSet's own template, which a staged rollout
-        # sets at its end.
-        counts = agent.seen.daemonset.counts or Counts()
-        updated = counts.updated >= counts.desired or not options.commit
-        if agent.health.state is HealthState.HEALTHY and updated:
-            return agent
-        await anext(changes)

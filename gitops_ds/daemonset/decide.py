@@ -66,17 +66,19 @@ def moves(seen: Observation) -> tuple[PodChanges, RevisionHistory]:
     """All pods that a decision would create or delete, without a limit, and the resulting history;
     for previews.
     """
-    claim = claims.claim(seen)
-    revisions = history.construct(seen.daemonset, claim, seen.namesake)
-    layout = _laid_out(seen, claim, revisions)
+    layout, revisions = _settled(seen)
     return one_pod_per_node.changes(layout) or rolling_update.changes(layout), revisions
 
 
 def layout(seen: Observation) -> NodePodLayout:
     """The pods by node as in `decide`, for read-only use."""
+    return _settled(seen)[0]
+
+
+def _settled(seen: Observation) -> tuple[NodePodLayout, RevisionHistory]:
     claim = claims.claim(seen)
     revisions = history.construct(seen.daemonset, claim, seen.namesake)
-    return _laid_out(seen, claim, revisions)
+    return _laid_out(seen, claim, revisions), revisions
 
 
 def _laid_out(seen: Observation, claim: Claim, revisions: RevisionHistory) -> NodePodLayout:

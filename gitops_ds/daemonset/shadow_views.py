@@ -8,8 +8,7 @@ from collections.abc import Container, Iterable, Mapping
 
 import msgspec
 
-from gitops_ds.daemonset import decide, one_pod_per_node, rolling_update
-from gitops_ds.daemonset.pod_changes import PodChanges
+from gitops_ds.daemonset import decide
 from gitops_ds.model.daemonset import Pod
 from gitops_ds.model.decision import Observation
 from gitops_ds.model.values import replace
@@ -50,18 +49,13 @@ def nodes_of_ended_pods(before: Observation, pods: Iterable[Pod]) -> set[str]:
     return {pod.node for pod in pods if pod.ended and pod.uid not in known}
 
 
-def _moves(seen: Observation) -> PodChanges:
-    """All pods that ours would create or delete, without a limit."""
-    layout = decide.layout(seen)
-    return one_pod_per_node.changes(layout) or rolling_update.changes(layout)
-
-
 def nodes_to_create(seen: Observation) -> set[str]:
     """The nodes for which ours would create a pod."""
-    moves = _moves(seen)
+    moves, _ = decide.moves(seen)
     return {action.node for action in moves.creates} | {*moves.later}
 
 
 def uids_to_delete(seen: Observation) -> set[str]:
     """The pods that ours would delete."""
-    return {action.uid for action in _moves(seen).deletes}
+    moves, _ = decide.moves(seen)
+    return {action.uid for action in moves.deletes}

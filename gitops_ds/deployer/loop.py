@@ -35,7 +35,7 @@ from gitops_ds.model.events.base import Emit
 from gitops_ds.model.objects import CommitId, Key
 from gitops_ds.model.rollouts.cluster_report import ClusterOrder
 from gitops_ds.model.rollouts.halted_rollout import AppliedRollouts
-from gitops_ds.model.sources.bundle import ClusterFacts, Manifest, Pool
+from gitops_ds.model.sources.bundle import Bundle, ClusterFacts, Manifest, Pool
 from gitops_ds.model.sources.source_status import SourceStatus
 from gitops_ds.plan.options import ApplyOptions
 
@@ -106,26 +106,28 @@ class Loop:
     @property
     def manifests(self) -> Mapping[Key, Manifest]:
         """The manifests of the applied commit; none before the first reconciliation."""
-        prepared = self._reconciler.selected.prepared if self._reconciler.selected else None
-        return prepared.bundle.manifests if prepared else {}
+        return bundle.manifests if (bundle := self._bundle) else {}
 
     @property
     def pools(self) -> Sequence[Pool]:
         """The node pools in the file of the cluster."""
-        prepared = self._reconciler.selected.prepared if self._reconciler.selected else None
-        return tuple(prepared.bundle.cluster.pools) if prepared else ()
+        return tuple(bundle.cluster.pools) if (bundle := self._bundle) else ()
 
     @property
     def cluster(self) -> ClusterFacts | None:
         """The facts of the applied commit about the cluster; None before one is selected."""
-        prepared = self._reconciler.selected.prepared if self._reconciler.selected else None
-        return prepared.bundle.cluster if prepared else None
+        return bundle.cluster if (bundle := self._bundle) else None
 
     @property
     def orders(self) -> Mapping[str, ClusterOrder]:
         """The places of all clusters of the repository, by the applied commit."""
-        prepared = self._reconciler.selected.prepared if self._reconciler.selected else None
-        return prepared.bundle.orders if prepared else {}
+        return bundle.orders if (bundle := self._bundle) else {}
+
+    @property
+    def _bundle(self) -> Bundle | None:
+        """The applied commit, rendered; None before one is selected."""
+        selected = self._reconciler.selected
+        return selected.prepared.bundle if selected and selected.prepared else None
 
     @property
     def idle(self) -> bool:

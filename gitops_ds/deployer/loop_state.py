@@ -36,39 +36,7 @@ from enum import Enum
 import msgspec
 
 from gitops_ds import errors
-from gitops_ds.deployer.loop_inputs import (
-    CancelReconciliation,
-    ClusterChanged,
-    CourseInput,
-    DriftReverted,
-    ForgetDeployerState,
-    ForgetReports,
-    GitFailed,
-    Input,
-    LeadershipGained,
-    LeadershipLost,
-    LookRequested,
-    LoopEffect,
-    PlanApplied,
-    Prefetched,
-    Publish,
-    PushExpected,
-    PushReported,
-    ReconcileRequested,
-    ReconciliationEnded,
-    ReconciliationFailed,
-    Replanned,
-    RevisionSelected,
-    SetTimer,
-    Settled,
-    StopRequested,
-    Succeeded,
-    TimerFired,
-    TipReceived,
-    TipRequested,
-    Wake,
-    Woken,
-)
+from gitops_ds.deployer import loop_inputs
 from gitops_ds.model.events.deployer import ReconcileFailed
 from gitops_ds.model.events.requests import PushForwarded
 from gitops_ds.model.objects import CommitId, Key
@@ -193,33 +161,35 @@ class LoopTransition(msgspec.Struct, frozen=True):
     """The next state, and the effects in their order."""
 
     state: LoopState
-    effects: tuple[LoopEffect, ...] = ()
+    effects: tuple[loop_inputs.LoopEffect, ...] = ()
 
 
-def step(state: LoopState, input: Input, now: Moment) -> LoopTransition:
+def step(state: LoopState, input: loop_inputs.Input, now: Moment) -> LoopTransition:
     """The next state and the effects of an input."""
     match input:
-        case LookRequested():
+        case loop_inputs.LookRequested():
             return _request(replace(state, tip_due=0.0))
-        case PushExpected(commit=commit):
+        case loop_inputs.PushExpected(commit=commit):
             return _expect(state, commit, now)
-        case PushReported():
+        case loop_inputs.PushReported():
             return _push_reported(state, input, now)
-        case ClusterChanged():
+        case loop_inputs.ClusterChanged():
             return _cluster_changed(state, now)
-        case TimerFired() | ReconcileRequested():
+        case loop_inputs.TimerFired() | loop_inputs.ReconcileRequested():
             return _request(state)
-        case StopRequested():
+        case loop_inputs.StopRequested():
             return _request(replace(state, stopping=True))
-        case LeadershipGained():
-            forget = (ForgetDeployerState(), ForgetReports())
+        case loop_inputs.LeadershipGained():
+            forget = (loop_inputs.ForgetDeployerState(), loop_inputs.ForgetReports())
             leading = replace(state, leading=True, in_sync=None, tip_due=0.0)
             return _after(LoopTransition(leading, forget), _request)
-        case LeadershipLost():
-            return LoopTransition(replace(state, leading=False), (CancelReconciliation(),))
-        case Woken():
+        case loop_inputs.LeadershipLost():
+            return LoopTransition(
+                replace(state, leading=False), (loop_inputs.CancelReconciliation(),)
+            )
+        case loop_inputs.Woken():
             return _woken(state)
-        case ReconciliationEnded():
+        case loop_inputs.ReconciliationEnded():
             return _ended(state, now)
         case _:
             return _course(state, input, now)
@@ -227,37 +197,37 @@ def step(state: LoopState, input: Input, now: Moment) -> LoopTransition:
 
 def _course(
     state: LoopState,
-    input: CourseInput,
+    input: loop_inputs.CourseInput,
     now: Moment,
 ) -> LoopTransition:
     match input:
-        case TipRequested():
+        case loop_inputs.TipRequested():
             return LoopTransition(replace(state, tip_due=math.inf))
-        case TipReceived(tip=tip):
+        case loop_inputs.TipReceived(tip=tip):
             return _look_again(replace(state, git_failing=False), tip, now)
-        case GitFailed():
+        case loop_inputs.GitFailed():
             return LoopTransition(replace(state, git_failing=True))
-        case Replanned():
+        case loop_inputs.Replanned():
             skipped = replace(state.skipped, due=math.inf)
             return LoopTransition(replace(state, in_sync=None, skipped=skipped))
-        case RevisionSelected():
+        case loop_inputs.RevisionSelected():
             skipped = replace(state.skipped, attempts=0, not_before=0.0)
             return LoopTransition(replace(state, skipped=skipped))
-        case DriftReverted(key=key):
+        case loop_inputs.DriftReverted(key=key):
             rows = drift.rows_after(state.drift, (key,), now.loop, state.damping)
             return LoopTransition(replace(state, drift=rows))
-        case Settled(tip=tip, generation=generation):
+        case loop_inputs.Settled(tip=tip, generation=generation):
             return LoopTransition(replace(state, in_sync=InSync(tip, generation)))
-        case PlanApplied():
+        case loop_inputs.PlanApplied():
             return _applied(state, input, now)
-        case Prefetched(tip=tip, generation=generation):
+        case loop_inputs.Prefetched(tip=tip, generation=generation):
             # Leadership gained during the prefetch: nothing is settled before a reconciliation.
             in_sync = None if state.leading else InSync(tip, generation)
             return LoopTransition(replace(_recovered(state), in_sync=in_sync))
-        case Succeeded():
+        case loop_inputs.Succeeded():
             succeeded = replace(state, failures=replace(state.failures, held_off_until=0.0))
             return LoopTransition(succeeded if state.git_failing else _recovered(succeeded))
-        case ReconciliationFailed():
+        case loop_inputs.ReconciliationFailed():
             return _failed(state, input, now)
 
 
@@ -270,14 +240,14 @@ def _after(
 
 
 def _request(state: LoopState) -> LoopTransition:
-    return LoopTransition(replace(state, requested=True), (Wake(),))
+    return LoopTransition(replace(state, requested=True), (loop_inputs.Wake(),))
 
 
 def _wake_at(state: LoopState, at: float) -> LoopTransition:
     """Sets the timer to this time, unless an earlier one is set."""
     if state.timer <= at:
         return LoopTransition(state)
-    return LoopTransition(replace(state, timer=at), (SetTimer(at),))
+    return LoopTransition(replace(state, timer=at), (loop_inputs.SetTimer(at),))
 
 
 def _expect(state: LoopState, commit: CommitId | None, now: Moment) -> LoopTransition:
@@ -285,14 +255,16 @@ def _expect(state: LoopState, commit: CommitId | None, now: Moment) -> LoopTrans
     return _request(replace(state, expected=expected, tip_due=0.0))
 
 
-def _push_reported(state: LoopState, report: PushReported, now: Moment) -> LoopTransition:
+def _push_reported(
+    state: LoopState, report: loop_inputs.PushReported, now: Moment
+) -> LoopTransition:
     """A push that another replica received. The annotation at the first reconciliation is older
     than this replica's own read of Git.
     """
     noted = replace(state, last_push=report.annotation)
     if state.last_push is None or report.annotation in ("", state.last_push):
         return LoopTransition(noted)
-    event = Publish(PushForwarded(now.unix, report.commit))
+    event = loop_inputs.Publish(PushForwarded(now.unix, report.commit))
     return _after(LoopTransition(noted, (event,)), lambda after: _expect(after, report.commit, now))
 
 
@@ -309,7 +281,7 @@ def _woken(state: LoopState) -> LoopTransition:
     phase = LoopPhase.RECONCILING if state.leading else LoopPhase.PREFETCHING
     phase = LoopPhase.STOPPED if state.stopping else phase
     served = replace(state, phase=phase, requested=False, timer=math.inf)
-    return LoopTransition(served, (SetTimer(math.inf),))
+    return LoopTransition(served, (loop_inputs.SetTimer(math.inf),))
 
 
 def _ended(state: LoopState, now: Moment) -> LoopTransition:
@@ -340,7 +312,9 @@ def _recovered(state: LoopState) -> LoopState:
     return replace(state, failures=replace(state.failures, count=0, message=""))
 
 
-def _failed(state: LoopState, failed: ReconciliationFailed, now: Moment) -> LoopTransition:
+def _failed(
+    state: LoopState, failed: loop_inputs.ReconciliationFailed, now: Moment
+) -> LoopTransition:
     """Schedules a retry if time may help; the same message is published once, not at each
     attempt.
     """
@@ -360,14 +334,14 @@ def _failed(state: LoopState, failed: ReconciliationFailed, now: Moment) -> Loop
         held_off = now.loop + (wait or state.retry.delay(count, failed.chance))
     effects = [*transition.effects]
     if str(error) != before.message:
-        effects.append(Publish(ReconcileFailed(now.unix, str(error), wait)))
+        effects.append(loop_inputs.Publish(ReconcileFailed(now.unix, str(error), wait)))
     failures = FailureStreak(count, str(error), away, held_off)
     return LoopTransition(
-        replace(transition.state, failures=failures), (*effects, ForgetDeployerState())
+        replace(transition.state, failures=failures), (*effects, loop_inputs.ForgetDeployerState())
     )
 
 
-def _applied(state: LoopState, applied: PlanApplied, now: Moment) -> LoopTransition:
+def _applied(state: LoopState, applied: loop_inputs.PlanApplied, now: Moment) -> LoopTransition:
     """Schedules the next comparison: after writes, when the watches have returned them."""
     skipped = _retry_skipped(state, applied, now)
     after = replace(
@@ -381,7 +355,7 @@ def _applied(state: LoopState, applied: PlanApplied, now: Moment) -> LoopTransit
     return LoopTransition(replace(after, in_sync=InSync(applied.tip, applied.generation)))
 
 
-def _retry_skipped(state: LoopState, applied: PlanApplied, now: Moment) -> SkippedRetry:
+def _retry_skipped(state: LoopState, applied: loop_inputs.PlanApplied, now: Moment) -> SkippedRetry:
     """Schedules the retry of skipped objects: soon for those that wait for others, with back-off
     for refused ones.
     """

@@ -12,10 +12,11 @@ import msgspec
 
 from gitops_ds import errors
 from gitops_ds.controller import pod_warnings
+from gitops_ds.controller.controller import Controller
 from gitops_ds.fleet import agent_healths, agents, staged_rollouts
 from gitops_ds.fleet.agents import Agent
 from gitops_ds.fleet.status_writer import StatusWriter
-from gitops_ds.fleet.tracker import StatusTracker, WatchedController
+from gitops_ds.fleet.tracker import StatusTracker
 from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.deployer_state import DeployerState
 from gitops_ds.model.events.base import Emit, Event
@@ -57,7 +58,7 @@ class StatusReporter:
     seconds_without_progress = 0.0
 
     def __init__(
-        self, home: StatusTarget, controller: WatchedController, inputs: ReporterInput, emit: Emit
+        self, home: StatusTarget, controller: Controller, inputs: ReporterInput, emit: Emit
     ) -> None:
         self._ages = inputs.ages
         self._emit, self._leading = emit, asyncio.Event()

@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Set
 from dataclasses import dataclass, field
-from typing import Protocol
 from weakref import WeakSet
 
+from gitops_ds.controller.controller import Controller
 from gitops_ds.daemonset import competing_controller
 from gitops_ds.errors import BadRequest, ClusterError, Forbidden, Invalid
 from gitops_ds.fleet import agents as fleet_agents
@@ -23,7 +23,6 @@ from gitops_ds.fleet.lost_nodes import Lost
 from gitops_ds.fleet.rollout_tracker import RolloutView, TrackedRollout
 from gitops_ds.fleet.staged_rollouts import StagedRollout
 from gitops_ds.model import names
-from gitops_ds.model.daemonset import PodCause
 from gitops_ds.model.decision import CreatePod, Observation
 from gitops_ds.model.deployer_state import DeployerState
 from gitops_ds.model.events.agents import CoverageLost, HealthChanged
@@ -37,7 +36,6 @@ from gitops_ds.model.events.base import (
 from gitops_ds.model.events.deployer import Reconciled, SourceChanged
 from gitops_ds.model.health import Health, NodeLoss
 from gitops_ds.model.objects import DAEMONSET, CommitId, Key
-from gitops_ds.model.rollouts.staged_rollout import StageInputs
 from gitops_ds.model.sources.source_status import SourceStatus
 from gitops_ds.model.values import replace
 
@@ -47,31 +45,6 @@ OLDEST_PICTURE = 660.0  # seconds
 SHARE = 0.05  # the maximum share of a core while all agents change
 NOTHING = DeployerState()
 AT_A_TIME = 0.02  # seconds of work until other tasks may run
-
-
-class WatchedController(Protocol):
-    """The part of the controller that is read (`gitops_ds.controller.controller.Controller`)."""
-
-    @property
-    def keys(self) -> tuple[Key, ...]:
-        """The DaemonSets of the cluster, sorted."""
-        ...
-
-    def observe(self, key: Key) -> Observation | None:
-        """The present observation of a DaemonSet."""
-        ...
-
-    def stage_inputs(self, seen: Observation) -> StageInputs | None:
-        """The inputs of a DaemonSet's staged rollout, None without one."""
-        ...
-
-    def warnings(self, seen: Observation) -> Mapping[str, PodCause]:
-        """The newest warning events of the pods that are not well, by their UID."""
-        ...
-
-    def listen(self, moved: Callable[[Set[Key]], None]) -> None:
-        """`moved` receives the keys whose observation changed."""
-        ...
 
 
 class Changes:
@@ -120,7 +93,7 @@ class StatusTracker:
 
     def __init__(
         self,
-        controller: WatchedController,
+        controller: Controller,
         states: Callable[[], Mapping[str, DeployerState]],
         clock: Callable[[], float],
         emit: Emit = lambda _: None,

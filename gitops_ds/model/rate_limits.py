@@ -12,7 +12,7 @@ _MOST_DOUBLINGS = 30  # the float stays finite, however often a request has fail
 
 
 class Backoff(msgspec.Struct, frozen=True):
-    """Delays in seconds: `first`, then each one `factor` times the one before, up to `longest`.
+    """Delays in seconds: `first`, then each one twice the one before, up to `longest`.
 
     `jitter` is the share of the delay that chance adds at most, so that many clients do not retry
     at the same instant.
@@ -20,7 +20,6 @@ class Backoff(msgspec.Struct, frozen=True):
 
     first: float
     longest: float
-    factor: float = 2.0
     jitter: float = 0.0
 
     def delay(self, failures: int, chance: float = 0.0) -> float:
@@ -29,7 +28,7 @@ class Backoff(msgspec.Struct, frozen=True):
         `chance` is a number in [0, 1).
         """
         exponent = min(failures - 1, _MOST_DOUBLINGS)
-        return min(self.first * self.factor**exponent, self.longest) * (1 + self.jitter * chance)
+        return min(self.first * 2.0**exponent, self.longest) * (1 + self.jitter * chance)
 
 
 class TokenBucket:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from gitops_ds.apimachinery import node_pools
 from gitops_ds.checks.engine import check
-from gitops_ds.checks.engine.contexts import ClusterContext
+from gitops_ds.checks.engine.contexts import ChangeSides, ClusterContext
 from gitops_ds.checks.schema.error_messages import TYPE
 from gitops_ds.model.finding import Finding
 from gitops_ds.model.live import Census, Live
@@ -19,10 +18,7 @@ from gitops_ds.model.sources.source_tree import SourceTree
 from gitops_ds.model.values import replace
 from gitops_ds.render import bundle as rendering
 from gitops_ds.telemetry import spans
-from gitops_ds.yaml.libyaml import AMBIGUOUS
-
-if TYPE_CHECKING:
-    from gitops_ds.checks.engine.contexts import ChangeSides
+from gitops_ds.yaml.documents import AMBIGUOUS
 
 
 class Prepared(msgspec.Struct, frozen=True):

@@ -23,28 +23,13 @@ from gitops_ds.model.sources.source_status import SourceStatus
 from gitops_ds.model.values import replace
 from gitops_ds.service.http import EventBus
 from gitops_ds.service.rollouts.gate_meter import HttpGateMeter
-from gitops_ds.service.runnable import DeployerPart, Runnable
+from gitops_ds.service.runnable import DeployerPart, ServiceParts
 from gitops_ds.settings.service import Service
 
 if TYPE_CHECKING:
     from gitops_ds.service.git.git_deployer import GitDeployer
     from gitops_ds.service.notifications.dispatcher import NotificationDispatcher
     from gitops_ds.service.template_deployer import TemplateDeployer
-
-
-class ServiceParts(msgspec.Struct, frozen=True):
-    """The parts of a service. The deployers of repositories follow that of templates."""
-
-    deployers: Sequence[GitDeployer | TemplateDeployer]
-    controller: Controller
-    status: reporter.StatusReporter
-    notifications: NotificationDispatcher | None
-
-    @property
-    def runnables(self) -> Sequence[Runnable]:
-        """All parts, in the order of their start."""
-        notifications = [self.notifications] if self.notifications else []
-        return [*self.deployers, self.controller, self.status, *notifications]
 
 
 class PartsContext(msgspec.Struct, frozen=True):

@@ -13,19 +13,13 @@ import msgspec
 
 from gitops_ds.client.leader_lease import Election
 from gitops_ds.client.transport import RequestCounter
-from gitops_ds.controller.controller import Controller
-from gitops_ds.fleet import reporter
 from gitops_ds.model.events.base import Emit, Event
 from gitops_ds.model.sources.source_status import EFFECTS
-from gitops_ds.service.runnable import DeployerPart, Runnable
+from gitops_ds.service.runnable import DeployerPart, Runnable, ServiceParts
 from gitops_ds.settings.listen import Readiness
 from gitops_ds.settings.service import Service
 
 if TYPE_CHECKING:
-    from aiohttp import web
-
-    from gitops_ds.service.git.git_deployer import GitDeployer
-    from gitops_ds.service.template_deployer import TemplateDeployer
     from gitops_ds.web.server import Routes
 
 STUCK = 300.0  # seconds without any progress
@@ -79,43 +73,44 @@ class Probes(msgspec.Struct, frozen=True):
         return ""
 
 
-class MetricsInputs(msgspec.Struct, frozen=True):
-    """The sources of gauges; counters follow from events."""
-
-    observed: reporter.StatusReporter
-    controller: Controller
-    tally: RequestCounter
-    deployers: Sequence[DeployerPart] = ()
-
-
 @contextlib.asynccontextmanager
 async def served(
-    service: Service, events: EventBus, probes: Probes, inputs: MetricsInputs, shown: Routes
+    service: Service,
+    events: EventBus,
+    parts: ServiceParts,
+    election: Election | None,
+    tally: RequestCounter,
 ) -> AsyncIterator[None]:
     """Serves at the addresses of the settings meanwhile. The address of the probes has a separate
     connection limit.
     """
+    if not (service.listen.address or service.listen.probes):
+        yield
+        return
     # Web pages and metrics take 3 MiB, which a service without an address does not need.
     from gitops_ds.telemetry import metrics
     from gitops_ds.web import server
 
+    controller, deployers = parts.controller, parts.deployers
+    probes = Probes(parts.runnables, election, service.listen.readiness)
     source = metrics.MetricsSource(
-        agents=inputs.observed.lines,
-        requests=lambda: inputs.tally.answered,
-        waiting=lambda: inputs.controller.waiting,
-        ages=lambda: inputs.controller.ages,
-        waiting_nodes=inputs.controller.startup_taints.counts,
-        sources=lambda: [status for one in inputs.deployers if (status := one.status) is not None],
+        agents=parts.status.lines,
+        requests=lambda: tally.answered,
+        waiting=lambda: controller.waiting,
+        ages=lambda: controller.ages,
+        waiting_nodes=controller.startup_taints.counts,
+        sources=lambda: [status for one in deployers if (status := one.status) is not None],
     )
     counters = metrics.Metrics(source)
-    events.subscribers.append(counters.handle)
-    faces = [
-        server.probes(probes.stuck, probes.unready),
-        server.exposition(counters),
-        _hooks(service, events.publish, probes.parts),
-        shown,
-    ]
     async with contextlib.AsyncExitStack() as stack:
+        shown = await stack.enter_async_context(_page(service, events, parts))
+        events.subscribers.append(counters.handle)
+        faces = [
+            server.probes(probes.stuck, probes.unready),
+            server.exposition(counters),
+            _hooks(service, events.publish, deployers),
+            shown,
+        ]
         if service.listen.address:
             runner = await server.serve(service.listen.address, *faces)
             stack.push_async_callback(runner.cleanup)
@@ -128,12 +123,7 @@ async def served(
 
 
 @contextlib.asynccontextmanager
-async def page(
-    service: Service,
-    events: EventBus,
-    observed: reporter.StatusReporter,
-    parts: tuple[Controller, Sequence[GitDeployer | TemplateDeployer]],
-) -> AsyncIterator[Routes]:
+async def _page(service: Service, events: EventBus, parts: ServiceParts) -> AsyncIterator[Routes]:
     """The routes of the page; none if it is disabled."""
     settings = service.listen.page.served_at(service.listen.address)
     if settings is None:
@@ -141,10 +131,8 @@ async def page(
         return
     from gitops_ds.service import page_view
 
-    controller, deployers = parts
-
     def followed() -> Iterable[page_view.RepositoryView]:
-        for one in deployers:
+        for one in parts.deployers:
             if one.loop is not None:
                 yield page_view.RepositoryView(
                     one.loop.manifests,
@@ -157,15 +145,13 @@ async def page(
                 yield page_view.RepositoryView(status=one.status)
 
     name = service.cluster.name or "cluster"
-    shown = page_view.Shown(name, observed.tracker, followed, lists=controller)
+    shown = page_view.Shown(name, parts.status.tracker, followed, lists=parts.controller)
     events.subscribers.append(shown.handle)
     async with page_view.beside(settings, shown) as routes:
         yield routes
 
 
-def _hooks(
-    service: Service, emit: Emit, parts: Sequence[Runnable]
-) -> Sequence[web.AbstractRouteDef]:
+def _hooks(service: Service, emit: Emit, parts: Sequence[DeployerPart]) -> Routes:
     if not service.repositories:
         return ()
     from gitops_ds.service import webhook

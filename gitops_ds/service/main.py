@@ -19,8 +19,8 @@ from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.decision import Powers
 from gitops_ds.model.events.base import Emit
 from gitops_ds.service import assembly, event_recorder, http, leadership, otel
-from gitops_ds.service.assembly import PartsContext, ServiceParts
-from gitops_ds.service.http import EventBus, MetricsInputs, Probes
+from gitops_ds.service.assembly import PartsContext
+from gitops_ds.service.http import EventBus
 from gitops_ds.service.runnable import Runnable
 from gitops_ds.settings.service import Service
 
@@ -54,7 +54,7 @@ async def run(service: Service, emit: Emit, say: Say, *, at_desk: bool) -> None:
             PartsContext(service, cluster, unfenced, events, emit_recorded, at_desk)
         )
         election = leadership.election(service, unfenced, fence, emit_recorded)
-        await _serve(stack, service, events, (parts, election), requests)
+        await stack.enter_async_context(http.served(service, events, parts, election, requests))
         alone = election is None
         if service.controller.powers is Powers.FULL and alone:
             stack.push_async_callback(conflict_probe.remove, cluster, service.cluster.namespace)
@@ -78,25 +78,6 @@ def _require_writes(service: Service) -> None:
             "templates, or set powers pace (`gitops-ds suspend` pauses all writes; "
             "`gitops-ds plan` and `drift` only compare)"
         )
-
-
-async def _serve(
-    stack: contextlib.AsyncExitStack,
-    service: Service,
-    events: EventBus,
-    running: tuple[ServiceParts, Election | None],
-    requests: RequestCounter,
-) -> None:
-    """Serves the HTTP endpoints of the settings until the stack is closed."""
-    if not (service.listen.address or service.listen.probes):
-        return
-    parts, election = running
-    inputs = MetricsInputs(parts.status, parts.controller, requests, parts.deployers)
-    page = await stack.enter_async_context(
-        http.page(service, events, parts.status, (parts.controller, parts.deployers))
-    )
-    probes = Probes(parts.runnables, election, service.listen.readiness)
-    await stack.enter_async_context(http.served(service, events, probes, inputs, page))
 
 
 async def _before_leading(service: Service, cluster: Cluster, *, alone: bool) -> None:

@@ -10,12 +10,12 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from gitops_ds import errors
-from gitops_ds.controller.startup_taints import StartupTaints
+from gitops_ds.controller.controller import Controller
 from gitops_ds.fleet.agents import Agent
 from gitops_ds.fleet.cluster_reports import ClusterRow
 from gitops_ds.fleet.tracker import StatusTracker
@@ -35,6 +35,9 @@ from gitops_ds.web.page import access, routes
 from gitops_ds.web.page.access import AccessKind, PageGuard, PageToken
 from gitops_ds.web.page.view import PageEvent
 from gitops_ds.web.server import Routes
+
+if TYPE_CHECKING:  # a controller without repositories does not import Git
+    from gitops_ds.git.repository import Repository
 
 KEPT = 500
 
@@ -78,35 +81,11 @@ POLL_UPDATES_EVERY = 60.0  # seconds between updates of the time of the last pol
 _KEPT = 5_000  # commits whose author and subject are cached
 
 
-class History(Protocol):
-    """The commits of a repository (`gitops_ds.git.repository.Repository`)."""
-
-    async def info(self, commit: CommitId) -> CommitInfo:
-        """The metadata of a fetched commit."""
-        ...
-
-
-class FirstLists(Protocol):
-    """The first lists of the cluster (`gitops_ds.controller.controller.Controller`)."""
-
-    synced: asyncio.Event
-
-    @property
-    def unready(self) -> str:
-        """Why the cluster is not read yet; empty after the first lists."""
-        ...
-
-    @property
-    def startup_taints(self) -> StartupTaints:
-        """The nodes that wait for agents."""
-        ...
-
-
 class RepositoryView(msgspec.Struct, frozen=True):
     """One repository: the manifests of its commit, and its history if it is available."""
 
     manifests: Mapping[Key, Manifest] = msgspec.field(default_factory=dict)
-    history: History | None = None
+    history: Repository | None = None
     pools: Sequence[Pool] = ()
     status: SourceStatus | None = None
     clusters: Sequence[ClusterRow] = ()
@@ -123,7 +102,7 @@ class Shown:
         tracker: StatusTracker,
         followed: Callable[[], Iterable[RepositoryView]],
         clock: Callable[[], float] = time.time,
-        lists: FirstLists | None = None,
+        lists: Controller | None = None,
     ) -> None:
         self.now, self._lists = clock, lists
         self._watch_failure = ""

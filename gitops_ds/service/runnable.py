@@ -4,11 +4,15 @@ when they are stuck.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
+import msgspec
+
+from gitops_ds.controller.controller import Controller
 from gitops_ds.fleet.cluster_reports import ClusterRow
+from gitops_ds.fleet.reporter import StatusReporter
 from gitops_ds.fleet.tracker import StatusTracker
 from gitops_ds.model.sources.source_status import SourceStatus
 
@@ -46,7 +50,7 @@ class Runnable(Protocol):
         ...
 
 
-class DeployerPart(ABC):
+class DeployerPart(Runnable):
     """A part with one deployer loop, which may start later. `tracker` is the status of agents."""
 
     tracker: StatusTracker | None = None
@@ -101,3 +105,18 @@ class DeployerPart(ABC):
         self._leading = False
         if self._loop is not None:
             self._loop.stop_leading()
+
+
+class ServiceParts(msgspec.Struct, frozen=True):
+    """The parts of a service. The deployers of repositories follow that of templates."""
+
+    deployers: Sequence[DeployerPart]
+    controller: Controller
+    status: StatusReporter
+    notifications: Runnable | None
+
+    @property
+    def runnables(self) -> Sequence[Runnable]:
+        """All parts, in the order of their start."""
+        notifications = [self.notifications] if self.notifications else []
+        return [*self.deployers, self.controller, self.status, *notifications]

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 import msgspec
 
 from gitops_ds.errors import SettingsError
+from gitops_ds.forges.contract import ForgeKind
 from gitops_ds.model.duration import Duration
 from gitops_ds.model.rollouts.staged_rollout import Approver
 from gitops_ds.model.sources.signatures import Mode
@@ -23,7 +24,6 @@ from gitops_ds.settings.base import (
     describe,
 )
 from gitops_ds.settings.listen import RepositoryWebhookSettings
-from gitops_ds.settings.notify import ForgeSettings
 
 ApproverName = Annotated[str, msgspec.Meta(pattern=r"^[^\s,]+$")]
 
@@ -210,6 +210,24 @@ class AuthorSettings(SettingsGroup, frozen=True):
         ),
     ] = ""
     format: Annotated[Literal["ssh", "openpgp"], describe("The kind of that key.")] = "ssh"
+
+
+class ForgeSettings(SettingsGroup, frozen=True):
+    """The forge of a repository; unset keys follow from the repository's address."""
+
+    kind: Annotated[ForgeKind, describe("Its kind.")]
+    token_file: Annotated[
+        NonEmptyText, describe("A file with a token that may set the status of commits.")
+    ]
+    url: Annotated[
+        str, describe("Its address, or that of its API. Default: that of the repository.")
+    ] = ""
+    project: Annotated[
+        str, describe("OWNER/NAME of the repository there. Default: the path of its address.")
+    ] = ""
+    allow_http: Annotated[
+        bool, describe("Whether the token may be sent over http, in a private network.")
+    ] = False
 
 
 class RepositorySettings(SettingsGroup, frozen=True):

@@ -20,18 +20,26 @@ from gitops_ds.deployer.templates.template_selector import TemplateSelector
 from gitops_ds.errors import SettingsError
 from gitops_ds.model.decision import Powers
 from gitops_ds.model.duration import Duration
+from gitops_ds.model.events.definition import Topic
 from gitops_ds.model.objects import CONFIG_MAP, SECRET
 from gitops_ds.model.sources import repository_limits
 from gitops_ds.model.sources.repository_limits import AllowedRenderers
 from gitops_ds.model.values import replace
 from gitops_ds.plan.options import ApplyOptions
 from gitops_ds.settings.apply import ApplySettings
-from gitops_ds.settings.base import NonEmptyText, SettingsGroup, decode, default_duration, describe
+from gitops_ds.settings.base import (
+    NonEmptyText,
+    Positive,
+    SettingsGroup,
+    decode,
+    default_duration,
+    describe,
+)
 from gitops_ds.settings.listen import ListenSettings
 from gitops_ds.settings.metrics import MetricsSettings
-from gitops_ds.settings.notify import ReceiverSettings
 from gitops_ds.settings.repository import RepositorySettings
 from gitops_ds.settings.startup_taints import StartupTaintSettings
+from gitops_ds.telemetry.notifications import MessageFormat
 
 
 class TemplateKind(StrEnum):
@@ -177,6 +185,22 @@ class HealthSettings(SettingsGroup, frozen=True):
     progress_deadline: Annotated[
         Duration, describe("The time without progress after which a rollout has failed.")
     ] = default_duration("10m")
+
+
+class ReceiverSettings(SettingsGroup, frozen=True):
+    """A receiver of notifications; address and secret are in files."""
+
+    name: Annotated[str, describe("The name of the receiver.")]
+    url_file: Annotated[str, describe("A file with the address.")]
+    format: Annotated[MessageFormat, describe("The format of the body.")] = MessageFormat.JSON
+    topics: Annotated[
+        frozenset[Annotated[Topic, describe("A topic.")]],
+        describe("The topics that are sent. Default: all."),
+    ] = msgspec.field(name="on", default_factory=lambda: frozenset(Topic))
+    secret_file: Annotated[str, describe("A file with the secret that signs the body.")] = ""
+    per_minute: Annotated[Positive, describe("The maximum number of messages in a minute.")] = (
+        msgspec.field(name="maxPerMinute", default=10)
+    )
 
 
 class LogSettings(SettingsGroup, frozen=True):

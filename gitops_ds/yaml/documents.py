@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from gitops_ds.model.finding import Finding
+
+# The rule of a plain scalar that parsers read differently.
+AMBIGUOUS: Final = "DS007"
 
 
 class Document(msgspec.Struct, frozen=True):

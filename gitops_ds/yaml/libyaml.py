@@ -23,7 +23,7 @@ from gitops_ds.model.finding import Finding, Fix, Mend, Place, Severity, refusal
 from gitops_ds.model.objects import Path
 from gitops_ds.model.values import replace
 from gitops_ds.yaml import nodes, scalars
-from gitops_ds.yaml.documents import Document, Parsed
+from gitops_ds.yaml.documents import AMBIGUOUS, Document, Parsed
 from gitops_ds.yaml.nodes import MAX_DEPTH, MAX_NODES
 
 MAX_BYTES: Final = 10 * 1024 * 1024
@@ -32,7 +32,6 @@ MAX_BYTES: Final = 10 * 1024 * 1024
 _ALIASED, _ALIASED_AT_LEAST = 10, 10_000
 
 DUPLICATE: Final = "DS002"
-AMBIGUOUS: Final = "DS007"
 
 
 def read(file: str, data: bytes) -> Parsed:

@@ -19,10 +19,6 @@ def test_each_delay_is_twice_the_one_before_up_to_the_longest(
     assert Backoff(5.0, 300.0, jitter=0.1).delay(failures, chance) == seconds
 
 
-def test_another_factor() -> None:
-    assert [Backoff(1.0, 100.0, factor=3.0).delay(count) for count in (1, 2, 3)] == [1.0, 3.0, 9.0]
-
-
 @given(st.integers(1, 10**6), st.floats(0, 1, exclude_max=True), st.floats(0, 1))
 def test_no_delay_is_shorter_than_the_first_or_longer_than_the_longest_with_its_jitter(
     failures: int, chance: float, jitter: float

@@ -1,5 +1,5 @@
-"""What the pages don't show of the rules about containers and hosts: references to images, what is
-a secret, how loud for whom.
+"""What the pages don't show of the rules about one agent: images and their registries, secrets,
+host paths, severities, workloads that another kind runs better.
 """
 
 from __future__ import annotations
@@ -8,10 +8,13 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.checks.advice import host_access, images, unwanted_content
+from gitops_ds.checks.advice import host_access, images, unwanted_content, workload_kind
 from gitops_ds.checks.advice.images import Reference
 from gitops_ds.checks.engine import rule_table
 from gitops_ds.model.finding import Severity
+from gitops_ds.pipeline import prepare
+from tests.agent_manifest import agent
+from tests.render import snapshots
 
 DIGEST = "sha256:" + "0" * 64
 
@@ -150,3 +153,116 @@ def test_how_loud_a_rule_is_depends_on_the_class(
 ) -> None:
     findings = loud(agent_class, PRIVILEGED, profile)
     assert {rule: findings[rule].value for rule in expected} == expected
+
+
+def shell(script: str) -> dict[str, Any]:
+    return {"name": "c", "image": "busybox:1.37", "command": ["sh", "-c", script]}
+
+
+PAUSE = {"name": "pause", "image": "registry.k8s.io/pause:3.10.1"}
+INIT = [{"name": "init", "image": "busybox:1.37", "command": ["sysctl", "-w", "a=b"]}]
+
+
+@pytest.mark.parametrize(
+    ("containers", "more", "expected"),
+    [
+        ([PAUSE], {}, False),
+        ([PAUSE], {"initContainers": INIT}, True),
+        ([PAUSE, shell("serve")], {"initContainers": INIT}, False),
+        ([{"name": "c", "image": "x/pause-windows:1"}], {"initContainers": INIT}, True),
+        (
+            [{"name": "c", "image": "x/pause:1", "command": ["serve"]}],
+            {"initContainers": INIT},
+            False,
+        ),
+        ([shell("sleep infinity")], {}, False),
+        ([shell("exec sleep infinity")], {}, False),
+        ([shell("sleep infinity")], {"initContainers": INIT}, True),
+        ([shell("sysctl -w a=b; sleep infinity")], {}, True),
+        ([shell("prepare\nexec /bin/sleep infinity")], {}, True),
+        ([shell("prepare && tail -f /dev/null")], {}, True),
+        ([shell("serve & sleep 5")], {}, False),
+        ([shell("while true; do prepare; sleep 3600; done")], {}, False),
+        ([{"name": "c", "image": "x", "command": ["/bin/sleep"], "args": ["inf"]}], {}, False),
+        ([{"name": "c", "image": "x"}], {"initContainers": INIT}, False),
+        ([], {"initContainers": INIT}, False),
+    ],
+)
+def test_only_a_pod_that_idles_after_its_work_is_reported(
+    containers: list[dict[str, Any]], more: dict[str, Any], expected: bool
+) -> None:
+    result = list(workload_kind.one_time_work(pod(containers=containers, **more)))
+    assert bool(result) is expected
+
+
+@pytest.mark.parametrize(
+    ("image", "expected"),
+    [
+        ("registry.k8s.io/etcd:3.6.5-0", True),
+        ("etcd", True),
+        ("localhost:5000/kubelet@sha256:" + "a" * 64, True),
+        ("quay.io/etcd-io/etcd-backup:1", False),
+        ("registry.k8s.io/kube-scheduler-simulator:1", False),
+        ("registry.example.com/etcd/exporter:1", False),
+        ("", False),
+    ],
+)
+def test_a_component_is_known_by_the_last_part_of_its_image(image: str, expected: bool) -> None:
+    body = pod(containers=[{"name": "c", "image": image}])
+    assert bool(list(workload_kind.needed_before_pods(body))) is expected
+    assert not list(workload_kind.needed_before_pods({**body, "kind": "Deployment"}))
+
+
+ALLOWED = "{registries: [registry.example.com, ghcr.io/acme/, localhost:5000]}"
+
+
+def violations(switch: str, image: str) -> list[tuple[str, str]]:
+    """The rules that have something against the settings, and what DS413 has against the image."""
+    files = {
+        "gitops-ds.yaml": f"version: v1\nmanifests: [agent.yaml]\nrules: {{DS413: {switch}}}\n",
+        "agent.yaml": agent(image=image),
+    }
+    findings = prepare.prepare(snapshots.of_texts(files)).findings
+    return [
+        (one.rule, one.message)
+        for one in findings
+        if one.rule in ("DS413", "DS004", "DS003", "DS005", "DS006")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("image", "fine"),
+    [
+        ("registry.example.com/agent:1", True),
+        ("registry.example.com/team/agent:1", True),
+        ("ghcr.io/acme/agent:1", True),
+        ("localhost:5000/agent@sha256:" + "0" * 64, True),
+        ("ghcr.io/acme-corp/agent:1", False),
+        ("ghcr.io/other/agent:1", False),
+        ("registry.example.com.evil.org/agent:1", False),
+        ("agent:1", False),
+    ],
+)
+def test_images_are_from_the_allowed_registries(image: str, fine: bool) -> None:
+    assert [rule for rule, _ in violations(ALLOWED, image)] == ([] if fine else ["DS413"])
+
+
+def test_the_message_lists_the_allowed_registries() -> None:
+    ((_, message),) = violations(ALLOWED, "quay.io/agent:1")
+    assert message.endswith(
+        "not from a registry that gitops-ds.yaml allows: registry.example.com, ghcr.io/acme, "
+        "localhost:5000"
+    )
+
+
+def test_without_registries_every_image_is_allowed_and_a_disabled_rule_requires_none() -> None:
+    assert violations("true", "quay.io/agent:1") == []
+    assert [rule for rule, _ in violations("true", "agent:1")] == ["DS413"]
+    assert violations("false", "agent:1") == []
+
+
+@pytest.mark.parametrize(
+    "switch", ["{}", "{registries: []}", "{registry: [a]}", "yes please", "{registries: a}"]
+)
+def test_settings_that_mean_nothing_are_refused(switch: str) -> None:
+    assert {rule for rule, _ in violations(switch, "registry.example.com/agent:1")} - {"DS413"}

@@ -8,8 +8,6 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
-from tests.deploy import containerfile
-
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -36,11 +34,6 @@ def template(**inputs: str) -> tuple[Any, str]:
             f"$[[ inputs.{name} ]]", str(value).lower() if isinstance(value, bool) else value
         )
     return spec, text
-
-
-def instructions() -> list[tuple[str, str]]:
-    """The Containerfile's instructions, lines joined, with the defaults of its arguments."""
-    return containerfile.instructions()
 
 
 LOCK = ROOT / "requirements-runtime.lock"

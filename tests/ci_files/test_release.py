@@ -22,6 +22,7 @@ import pytest
 import gitops_ds
 from tests import renderers
 from tests.ci_files import files
+from tests.deploy import containerfile
 
 VERSION = gitops_ds.__version__
 DIGEST = f"sha256:{'a' * 64}"
@@ -173,7 +174,7 @@ def test_build_requirements_are_not_in_the_lock_of_the_plugin() -> None:
     left = set(re.findall(r"(?m)^([a-z0-9.-]+)==", releasing.runtime_lock(lock)))
     assert names - left == set(releasing.BUILD_ONLY)
     # The image removes the same packages, pip, and what environments of Python 3.11 bring.
-    steps = " ".join(rest for word, rest in files.instructions() if word == "RUN")
+    steps = " ".join(rest for word, rest in containerfile.instructions() if word == "RUN")
     removed = re.search(r"pip uninstall --yes --quiet ([\w -]+?) pip ", steps)
     assert removed
     assert set(removed[1].split()) == {*releasing.BUILD_ONLY, "setuptools"}

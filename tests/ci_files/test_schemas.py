@@ -15,6 +15,7 @@ from click.testing import CliRunner
 
 from gitops_ds import __version__
 from tests.ci_files import files
+from tests.deploy import containerfile
 from tests.docs import pages
 
 SCAFFOLD = files.ROOT / "gitops_ds/commands/init/repository"
@@ -96,7 +97,7 @@ def test_no_input_becomes_a_part_of_a_script() -> None:
 
 
 def test_the_images_run_as_an_unprivileged_user_from_pinned_parts() -> None:
-    steps = files.instructions()
+    steps = containerfile.instructions()
     bases = {rest.split()[-1]: rest.split()[0] for word, rest in steps if word == "FROM"}
     assert all(
         base in bases or re.search(r"/python:\d+\.\d+-slim$|/golang:\d+\.\d+$", base)
@@ -114,7 +115,7 @@ def test_the_images_run_as_an_unprivileged_user_from_pinned_parts() -> None:
 
 def test_the_images_have_the_labels_of_the_specification() -> None:
     """https://specs.opencontainers.org/image-spec/annotations/"""
-    (labels,) = [rest for word, rest in files.instructions() if word == "LABEL"]
+    (labels,) = [rest for word, rest in containerfile.instructions() if word == "LABEL"]
     values = dict(re.findall(r'org\.opencontainers\.image\.(\w+)="([^"]+)"', labels))
     assert {"title", "description", "source", "licenses", "version", "revision"} <= set(values)
     workflow = (files.ROOT / ".github/workflows/release.yml").read_text()
@@ -140,7 +141,11 @@ def test_the_runtime_lock_is_a_subset_of_the_other_and_holds_the_requirements_of
 
 INSTALLS = [
     *(step["run"] for step in files.action()["runs"]["steps"] if "pip" in step["run"]),
-    *(rest for word, rest in files.instructions() if word == "RUN" and "pip install" in rest),
+    *(
+        rest
+        for word, rest in containerfile.instructions()
+        if word == "RUN" and "pip install" in rest
+    ),
 ]
 
 

@@ -16,7 +16,7 @@ from gitops_ds import simulator
 from gitops_ds.apimachinery import timestamps
 from gitops_ds.commands.doctor import repositories
 from gitops_ds.commands.doctor import service as doctor_service
-from gitops_ds.commands.doctor.result import CheckVerdict, Line
+from gitops_ds.commands.doctor.result import CheckVerdict
 from gitops_ds.model.objects import LEASE, NAMESPACE
 from gitops_ds.settings import service
 from gitops_ds.settings.base import decode
@@ -189,31 +189,19 @@ def test_the_forge_of_a_repository_is_looked_at(
         ({"leaseDurationSeconds": 1, "renewTime": -600}, CheckVerdict.WARNING, "has no holder"),
     ],
 )
-def test_the_leader_and_its_state_are_reported(
+async def test_the_leader_and_its_state_are_reported(
     spec: dict[str, Any] | None, verdict: CheckVerdict, words: str
 ) -> None:
-    async def scene() -> Line:
-        async with simulator.SimulatedCluster() as cluster:
-            clock = simulator.virtual_time.clock()
-            await cluster.create(
-                NAMESPACE,
-                {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "gitops-ds"}},
-            )
-            if spec is not None:
-                held = {**spec, "renewTime": timestamps.micros(clock() + spec["renewTime"])}
-                metadata = {"namespace": "gitops-ds", "name": "gitops-ds"}
-                await cluster.create(
-                    LEASE,
-                    {
-                        "apiVersion": LEASE.api_version,
-                        "kind": "Lease",
-                        "metadata": metadata,
-                        "spec": held,
-                    },
-                )
-            return await doctor_service.election(cluster, service.parse({}), clock())
-
-    found = simulator.virtual_time.run(scene())
+    async with simulator.SimulatedCluster() as cluster:
+        clock = simulator.virtual_time.clock()
+        namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "gitops-ds"}}
+        await cluster.create(NAMESPACE, namespace)
+        if spec is not None:
+            held = {**spec, "renewTime": timestamps.micros(clock() + spec["renewTime"])}
+            metadata = {"namespace": "gitops-ds", "name": "gitops-ds"}
+            head = {"apiVersion": LEASE.api_version, "kind": "Lease"}
+            await cluster.create(LEASE, {**head, "metadata": metadata, "spec": held})
+        found = await doctor_service.election(cluster, service.parse({}), clock())
     assert (found.name, found.verdict, words in found.message) == ("election", verdict, True)
     assert bool(found.advice) == (verdict is not CheckVerdict.OK)
 

@@ -7,13 +7,14 @@ from __future__ import annotations
 import json
 import os
 import stat
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import click
 import pytest
 from click.testing import Result
 
 from gitops_ds import errors
+from gitops_ds.git import atomic_write
 from tests.cli.commands import invoked
 from tests.gitservers import git
 
@@ -239,15 +240,6 @@ def ready(whether: bool) -> list[dict[str, str]]:
     return [{"type": "Ready", "status": str(whether)}]
 
 
-def test_a_second_run_changes_nothing(fleet: Path) -> None:
-    check(fleet, "--fix-unsafe")
-    once = contents(fleet)
-    done = check(fleet, "--fix-unsafe")
-    assert contents(fleet) == once
-    assert "0 fixed in 0 files\n" in done.stderr
-    assert "can be fixed" not in done.stdout
-
-
 def test_proposals_are_written_on_request(fleet: Path) -> None:
     done = check(fleet, "--fix-unsafe", "-o", "json")
     report = json.loads(done.stdout)
@@ -322,17 +314,6 @@ def test_what_was_known_before_is_not_fixed(
     check(fleet, "-o", f"json={known}")
     assert "0 fixed" in check(fleet, "--fix", "--baseline", known).stderr
     assert contents(fleet) == {"agent.yaml": AGENT.encode()}
-
-
-def test_a_link_is_not_written_through(
-    fleet: Path, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    outside = tmp_path_factory.mktemp("outside") / "agent.yaml"
-    outside.write_text(AGENT)
-    (fleet / "link.yaml").symlink_to(outside)
-    (fleet / "agent.yaml").unlink()
-    check(fleet, "--fix")
-    assert outside.read_text() == AGENT
 
 
 def templated(most: str, files: dict[str, str] | None = None) -> dict[str, str]:
@@ -472,10 +453,6 @@ def test_with_a_base_the_pods_that_a_change_restarts_are_mended_too(fleet: Path)
 def test_a_file_that_changes_meanwhile_is_not_written_and_neither_are_the_others(
     tmp_path: Path,
 ) -> None:
-    from pathlib import PurePosixPath
-
-    from gitops_ds.git import atomic_write
-
     one, two = PurePosixPath("one.yaml"), PurePosixPath("two.yaml")
     for name in (one, two):
         (tmp_path / name).write_bytes(b"a: 1\n")
@@ -489,10 +466,6 @@ def test_a_file_that_changes_meanwhile_is_not_written_and_neither_are_the_others
     "name", ["../outside.yaml", "linked/a.yaml", "link.yaml", "gone.yaml", "folder"]
 )
 def test_only_plain_files_of_the_tree_are_written(tmp_path: Path, name: str) -> None:
-    from pathlib import PurePosixPath
-
-    from gitops_ds.git import atomic_write
-
     root, outside = tmp_path / "root", tmp_path / "elsewhere"
     for directory in (root / "folder", outside):
         directory.mkdir(parents=True)

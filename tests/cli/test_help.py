@@ -14,11 +14,6 @@ from tests.cluster.program import in_this_process
 LINES = [line for pairs in examples.EXAMPLES.values() for _, line in pairs]
 
 
-def test_every_command_is_in_one_group() -> None:
-    grouped = [name for names in cli.GROUPS.values() for name in names]
-    assert sorted(grouped) == sorted(cli.COMMANDS)
-
-
 def test_every_command_has_examples_of_its_own() -> None:
     assert set(examples.EXAMPLES) == set(cli.COMMANDS)
     for command, pairs in examples.EXAMPLES.items():

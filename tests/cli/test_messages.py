@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 import subprocess
@@ -16,6 +15,7 @@ from gitops_ds.model.events import requests
 from gitops_ds.model.objects import CommitId
 from gitops_ds.model.values import replace
 from tests.cluster import program
+from tests.cluster.test_bad_input import kubeconfig
 from tests.plan.world import daemonset
 
 
@@ -127,14 +127,7 @@ def test_a_closed_port_of_the_api_server_is_named_in_words(tmp_path: Path) -> No
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         server = f"http://127.0.0.1:{closed.getsockname()[1]}"
-        cluster = {"name": "a", "cluster": {"server": server}}
-        context = {"name": "a", "context": {"cluster": "a", "user": "a"}}
-        config = {
-            "clusters": [cluster],
-            "contexts": [context],
-            "users": [{"name": "a", "user": {}}],
-        }
-        at.kubeconfig.write_text(json.dumps({**config, "current-context": "a"}))
+        kubeconfig(tmp_path, server)
         ended = at.run("wait", "ds/agent", "--timeout", "5s")
     assert ended.code == 3
     assert f"the API server {server} can't be reached: connection refused; is " in ended.err

@@ -1,5 +1,5 @@
 """Git's words for a revision, in the clones that people have: of a path, of a URL, and put together
-manually.
+manually; and which repository `-C` means where a bare one lies in a work tree.
 """
 
 from __future__ import annotations
@@ -154,3 +154,22 @@ def test_hold_release_and_wait_take_the_same_words_and_an_id_without_a_repositor
         assert (
             asyncio.run(open_repository.commit_named(id, str(tmp_path / "nowhere"))) == id.lower()
         )
+
+
+@pytest.fixture
+def bare(tmp_path: Path) -> Path:
+    git(tmp_path, "init", "--quiet")
+    git(tmp_path, "init", "--quiet", "--bare", "agents")
+    return tmp_path / "agents"
+
+
+def test_it_is_the_repository_that_was_named(bare: Path) -> None:
+    named = open_repository.named(str(bare))
+    assert (named.display, named.path, named.directory) == (str(bare), "", None)
+
+
+def test_one_that_the_work_tree_holds_is_files_of_the_work_tree_like_others(bare: Path) -> None:
+    (bare / "objects/kept").touch()
+    git(bare.parent, "add", "agents")
+    named = open_repository.named(str(bare))
+    assert (named.display, named.path, named.directory) == (str(bare.parent), "agents", bare.parent)

@@ -58,6 +58,12 @@ def test_help_imports_no_heavy_package(arguments: list[str]) -> None:
     assert not names & HEAVY
 
 
+def test_a_check_of_plain_files_imports_no_yaml_library(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text("apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\n")
+    code, names = modules_after("check", str(tmp_path))
+    assert (code, "ruamel" in names) == (0, False)
+
+
 def test_no_error_is_a_command_to_the_runner_that_reads_it(tmp_path: Path) -> None:
     command = ("check", tmp_path, "--baseline", "no\n::error::such\n##[add-path]file")
     done = program.in_this_process(command, tmp_path, os.environ)

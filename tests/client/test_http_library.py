@@ -48,7 +48,7 @@ from gitops_ds.forges.client import Forge
 from gitops_ds.forges.contract import ForgeKind
 from gitops_ds.service.notifications import sender
 from gitops_ds.service.rollouts import gate_http
-from gitops_ds.settings.notify import ReceiverSettings
+from gitops_ds.settings.service import ReceiverSettings
 from gitops_ds.telemetry.notifications import MessageFormat, NotificationBatch
 from aiohttp import web  # after ours: its own contexts are empty
 

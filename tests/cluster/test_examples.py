@@ -49,6 +49,7 @@ def test_the_examples_are_applied_whole_and_once(name: str, on_api_server: Play)
                 place, first, options, lambda _: None, lambda: 0.0
             )
             assert (done.ended.refusals, done.ended.writes) == ((), len(bundle.manifests))
+            assert cluster.writes >= len(bundle.manifests)
             cluster.sent.clear()
             again = await prepared_plan.draft(place, bundle, COMMIT, options)
             live, context = again.applier.live, again.applier.context

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from gitops_ds import errors
+from gitops_ds.apimachinery import timestamps
 from gitops_ds.commands import rollout_waiter, wait, watched_agents
 from gitops_ds.commands.rollout_waiter import RolloutListener
 from gitops_ds.commands.wait import WaitOptions
@@ -19,11 +20,12 @@ from gitops_ds.fleet.agents import Agent
 from gitops_ds.model import names
 from gitops_ds.model.deployer_state import DeployerState
 from gitops_ds.model.health import HealthState
-from gitops_ds.model.objects import DAEMONSET, NODE, POD, CommitId, Key
+from gitops_ds.model.objects import DAEMONSET, NODE, POD, CommitId, Key, Resource
 from gitops_ds.model.rollouts.rollout_progress import RolloutProgress
 from gitops_ds.model.values import replace
-from gitops_ds.simulator import virtual_time
+from gitops_ds.simulator import Client, virtual_time
 from gitops_ds.simulator.faults import SimulatedRequest, failure
+from tests.apimachinery.kubelet_pods import container
 from tests.simulator.setup import KEY, Setup, daemonset, set_up
 
 OLD, NEW, LATER = (CommitId(letter * 40) for letter in "abc")
@@ -170,26 +172,23 @@ async def test_a_late_watch_ends_no_wait_before_a_staged_rollout_that_keeps_the_
         assert (await waiting).health.state is HealthState.HEALTHY
 
 
-def without_pods(request: SimulatedRequest) -> errors.ClusterError | None:
-    listing = (request.verb, request.resource) == ("list", POD)
-    return (
-        errors.Forbidden('User "x" cannot list resource "pods"', 403, "Forbidden")
-        if listing
-        else None
-    )
+def blind(there: Setup, resource: Resource) -> Client:
+    """A client that may not list the objects of a resource."""
+
+    def deny(request: SimulatedRequest) -> errors.ClusterError | None:
+        message = f'User "x" cannot list resource "{resource.plural}"'
+        denied = (request.verb, request.resource) == ("list", resource)
+        return errors.Forbidden(message, 403, "Forbidden") if denied else None
+
+    return there.cluster.client("blind", faults=deny)
 
 
 async def test_a_missing_permission_to_read_is_an_error_at_once() -> None:
     async with set_up(3) as there:
-        blind = there.cluster.client("blind", faults=without_pods)
-        began = asyncio.get_running_loop().time()
+        client, began = blind(there, POD), asyncio.get_running_loop().time()
+        awaited = WaitOptions("ds/agent", clock=virtual_time.clock())
         with pytest.raises(errors.Forbidden):
-            await wait.wait_for_rollout(
-                blind,
-                "gitops-ds",
-                WaitOptions("ds/agent", clock=virtual_time.clock()),
-                lambda _: None,
-            )
+            await wait.wait_for_rollout(client, "gitops-ds", awaited, lambda _: None)
         assert asyncio.get_running_loop().time() - began < 5
 
 
@@ -208,22 +207,11 @@ async def test_git_is_read_once_for_each_commit_that_is_applied_meanwhile() -> N
         assert commits == [OLD]
 
 
-def without_nodes(request: SimulatedRequest) -> errors.ClusterError | None:
-    listing = (request.verb, request.resource) == ("list", NODE)
-    return (
-        errors.Forbidden(
-            'nodes is forbidden: User "x" cannot list resource "nodes"', 403, "Forbidden"
-        )
-        if listing
-        else None
-    )
-
-
 async def test_a_viewer_without_a_right_to_nodes_gets_the_counts_of_the_daemonset_status() -> None:
     async with set_up(3) as there:
         there.begin()
         await attend(there)
-        viewer, messages = there.cluster.client("viewer", faults=without_nodes), list[str]()
+        viewer, messages = blind(there, NODE), list[str]()
         [agent] = await agents.list_agents(
             viewer, "gitops-ds", virtual_time.clock()(), messages.append
         )
@@ -238,7 +226,7 @@ async def test_a_viewer_without_a_right_to_nodes_gets_the_counts_of_the_daemonse
 
 async def test_a_viewer_without_a_right_to_nodes_waits_by_the_status_of_the_daemonset() -> None:
     async with set_up(3) as there:
-        viewer, messages = there.cluster.client("viewer", faults=without_nodes), list[str]()
+        viewer, messages = blind(there, NODE), list[str]()
         awaited = WaitOptions("ds/agent", seconds=120, clock=virtual_time.clock())
         waiting = asyncio.create_task(
             wait.wait_for_rollout(viewer, "gitops-ds", awaited, messages.append)
@@ -258,7 +246,7 @@ async def test_a_viewer_without_a_right_to_nodes_waits_for_a_commit_and_follows_
     async with set_up(3) as there:
         there.begin()
         await apply_by(there, OLD)
-        viewer, messages = there.cluster.client("viewer", faults=without_nodes), list[str]()
+        viewer, messages = blind(there, NODE), list[str]()
         awaited = WaitOptions("ds/agent", commit=NEW, seconds=600, clock=virtual_time.clock())
         shown = list[Agent | str]()
         fleets = list[tuple[Agent, ...]]()
@@ -301,6 +289,12 @@ async def test_a_watched_status_follows_by_watches_and_lists_no_pods_again() -> 
         assert person.count.by["list", "pods"] == 1
 
 
+async def rolled_out(client: Client, seconds: float = 120, key: Key = KEY, **listener: Any) -> None:
+    """The wait of an apply."""
+    listens = RolloutListener(**{"report": lambda _: None, **listener})
+    await rollout_waiter.wait_for_rollouts(client, [key], seconds, listens)
+
+
 @pytest.mark.parametrize("status", [500, 503, 0])
 async def test_an_apply_that_waits_outlasts_an_api_server_that_is_away_for_a_minute(
     status: int,
@@ -315,12 +309,7 @@ async def test_an_apply_that_waits_outlasts_an_api_server_that_is_away_for_a_min
             return failure(status) if status else errors.ClusterUnreachable("connection refused")
 
         messages: list[str] = []
-        await rollout_waiter.wait_for_rollouts(
-            there.cluster.client("person", faults=away),
-            [KEY],
-            120,
-            RolloutListener(messages.append),
-        )
+        await rolled_out(there.cluster.client("person", faults=away), report=messages.append)
         assert messages[0].endswith("retrying")
         assert messages[-1].endswith("all 3 pods are available")
 
@@ -328,25 +317,15 @@ async def test_an_apply_that_waits_outlasts_an_api_server_that_is_away_for_a_min
 async def test_an_apply_that_waits_ends_at_once_for_a_deleted_object() -> None:
     async with set_up(3) as there:
         with pytest.raises(errors.NotFound):
-            await rollout_waiter.wait_for_rollouts(
-                there.people,
-                [Key("apps", "DaemonSet", "default", "gone")],
-                120,
-                RolloutListener(lambda _: None),
-            )
+            await rolled_out(there.people, key=replace(KEY, name="gone"))
 
 
 async def test_an_apply_that_waits_reads_each_daemonset_once_and_then_watches() -> None:
     async with set_up(3) as there:
         requests: list[SimulatedRequest] = []
 
-        def record(request: SimulatedRequest) -> None:
-            requests.append(request)
-
-        client = there.cluster.client("person", faults=record)
-        waiting = asyncio.create_task(
-            rollout_waiter.wait_for_rollouts(client, [KEY], 120, RolloutListener(lambda _: None))
-        )
+        client = there.cluster.client("person", faults=requests.append)
+        waiting = asyncio.create_task(rolled_out(client))
         await asyncio.sleep(30)
         assert len(requests) <= 3  # get, list, watch
         there.begin()
@@ -358,14 +337,8 @@ async def test_an_apply_that_waits_ends_when_a_daemonset_is_deleted_and_names_wh
 ):
     async with set_up(3) as there:
         with pytest.raises(errors.TimedOut, match=r"not rolled out after 20 seconds: .*agent"):
-            await rollout_waiter.wait_for_rollouts(
-                there.people, [KEY], 20, RolloutListener(lambda _: None)
-            )
-        waiting = asyncio.create_task(
-            rollout_waiter.wait_for_rollouts(
-                there.people, [KEY], 120, RolloutListener(lambda _: None)
-            )
-        )
+            await rolled_out(there.people, 20)
+        waiting = asyncio.create_task(rolled_out(there.people))
         await asyncio.sleep(5)
         await there.people.delete(DAEMONSET, "default", "agent")
         with pytest.raises(errors.NotFound, match="agent"):
@@ -378,8 +351,7 @@ async def test_an_apply_that_waits_reports_the_nodes_that_are_done() -> None:
         await attend(there)
         await there.edit("agent:2")
         shown: list[RolloutProgress] = []
-        listener = RolloutListener(lambda _: None, lambda _, now: shown.append(now))
-        await rollout_waiter.wait_for_rollouts(there.people, [KEY], 600, listener)
+        await rolled_out(there.people, 600, progress=lambda _, now: shown.append(now))
         assert shown[0] == RolloutProgress(0, 5)
         assert {one.done for one in shown} == {0, 1, 2, 3, 4, 5}
         assert [one.done for one in shown] == sorted(one.done for one in shown)
@@ -392,3 +364,40 @@ async def test_a_wait_reports_the_nodes_that_are_done() -> None:
         shown: list[RolloutProgress] = []
         await attend(there, progress=lambda _, now: shown.append(now))
         assert shown[-1] == RolloutProgress(4, 4)
+
+
+async def restarted(there: Setup, restarts: int) -> None:
+    """The only agent ran for 20 seconds before a failed liveness probe, and is ready again."""
+    now = virtual_time.clock()()
+    end = {
+        "exitCode": 137,
+        "reason": "Error",
+        "startedAt": timestamps.text(now - 21),
+        "finishedAt": timestamps.text(now - 1),
+    }
+    running = {"running": {"startedAt": timestamps.text(now)}}
+    status = container(running, {"terminated": end}, ready=True, restarts=restarts)
+    [pod] = (await there.people.list(POD)).items
+    name, patch = pod["metadata"]["name"], {"status": {"containerStatuses": [status]}}
+    await there.people.patch(POD, "default", name, patch, subresource="status")
+
+
+@pytest.mark.parametrize("restarts", [1, 5])
+async def test_a_wait_ends_when_a_restarted_agent_has_settled(restarts: int) -> None:
+    async with set_up(1) as there:
+        there.begin()
+        await asyncio.sleep(30)
+        await restarted(there, restarts)
+        clock, messages = asyncio.get_running_loop().time, list[str]()
+        began, options = clock(), WaitOptions("ds/agent", clock=virtual_time.clock())
+        waiting = wait.wait_for_rollout(there.people, "gitops-ds", options, messages.append)
+        if restarts > 1:
+            with pytest.raises(errors.FailedRollout, match="CrashLoopBackOff"):
+                await waiting
+            await asyncio.sleep(70)
+            await wait.wait_for_rollout(there.people, "gitops-ds", options, messages.append)
+        else:
+            await waiting
+            assert 59 <= clock() - began <= 65
+            assert messages[0].startswith("Progressing")
+        assert messages[-1] == "Healthy: 1 of 1 nodes available"

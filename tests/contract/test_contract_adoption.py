@@ -18,7 +18,7 @@ from gitops_ds import errors
 from gitops_ds.apimachinery import daemonsets, pods, revisions
 from gitops_ds.client.fence import Fence, Fenced
 from gitops_ds.controller import executor
-from gitops_ds.daemonset import decide
+from gitops_ds.daemonset import decide, pod_changes
 from gitops_ds.daemonset.cache import Cache
 from gitops_ds.model import names
 from gitops_ds.model.cluster import Cluster, Selection
@@ -138,17 +138,9 @@ async def orphan(turns: Turns, name: str, node: str, hash: str) -> Body:
 
 
 def pods_of(stage: Stage, node: str) -> dict[str, Any]:
-    term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
-    affinity = {
-        "nodeAffinity": {
-            "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}
-        }
-    }
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "spec": {"containers": [{"name": "c", "image": "nginx:0"}], "affinity": affinity},
-    }
+    containers = [{"name": "c", "image": "nginx:0"}]
+    spec = {"containers": containers, "affinity": pod_changes.pinned_to({}, node)}
+    return {"apiVersion": "v1", "kind": "Pod", "spec": spec}
 
 
 async def there(stage: Stage) -> dict[str, Body]:
@@ -248,6 +240,21 @@ async def test_an_orphan_that_changes_before_its_adoption_causes_no_deletion_of_
         assert not [action for action in turns.done if isinstance(action, DeletePod)]
     assert ours <= set(await there(stage)) or event is is_replaced
     assert not [action for action in decision.actions if isinstance(action, CreatePod)]
+
+
+async def test_a_pod_that_takes_the_name_of_one_to_delete_stays(stage: Stage, /) -> None:
+    turns = await made(stage)
+    name = next(
+        pod.name for pod in map(pods.pod_of, (await there(stage)).values()) if pod.node == "far-1"
+    )
+    failed = {"status": {"phase": "Failed"}}
+    await stage.cluster.patch(POD, stage.namespace, name, failed, subresource="status")
+    turns.between = lambda: is_replaced(stage, name)
+    decision = await turns.turn()
+    assert [action.key.name for action in decision.actions if isinstance(action, DeletePod)] == [
+        name
+    ]
+    assert name in {body["metadata"]["name"] for body in (await there(stage)).values()}
 
 
 @pytest.mark.parametrize("answer", ANSWERS)

@@ -171,12 +171,3 @@ def test_a_controller_that_counts_after_our_start_competes(
     again = Rivals(patience=1)
     again.listed([scene])
     assert again.listed([news]) == rival  # seen by a list, after the watch was lost
-
-
-def test_a_controller_that_counts_the_probe_is_reported_and_one_stray_count_is_not() -> None:
-    probed = {**body("p", ("kcm", "t2", NUMBERS))}
-    probed["metadata"]["labels"] = {"gitops-ds.io/probe": "true"}
-    rivals = Rivals()
-    rivals.listed([])
-    assert rivals.changed(body("one", ("e2e.test", "t2", NUMBERS))) == ""
-    assert rivals.changed(probed) == "kcm"

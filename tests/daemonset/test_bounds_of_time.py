@@ -28,43 +28,25 @@ def test_a_failed_pod_doubles_the_delay_up_to_15_minutes_and_for_half_an_hour(
     assert memory.next_backoff(None, 5.0) == FailedPodBackoff(5.0, 1.0)
 
 
-def test_the_same_target_is_futile_after_its_fifth_write_within_a_minute() -> None:
+# Writes of targets: their time, how often, and whether each is futile.
+@pytest.mark.parametrize(
+    "writes",
+    [
+        [("a", 100, 5, False), ("b", 110, 1, False), ("ab", 159.9, 1, True), ("a", 160, 1, False)],
+        [("a", 1000 + WINDOW * number, 1, False) for number in range(3 * OFTEN)],
+        [("a", 30, 5, False), ("a", 65, 1, True)],  # others are swept
+        [("a", 30, 1, False), ("b", 60, 1, False), ("a", 90, 5, False), ("a", 90, 1, True)],
+        [("b", 100, 1, False), ("a", 120, 5, False), ("b", 160, 1, False), ("a", 180, 1, False)],
+        [("a", 100, 1, False), ("a", 160, 5, False), ("a", 160, 1, True)],  # from one again
+    ],
+)
+def test_a_target_is_futile_after_five_writes_in_the_minute_after_its_first(
+    writes: list[tuple[str, float, int, bool]],
+) -> None:
     assert (OFTEN, WINDOW) == (5, 60.0)
-    writes = Repetition()
-    assert not any(writes.note(["a"], 100.0 + number) for number in range(OFTEN))
-    assert not writes.note(["b"], 110.0)
-    assert writes.note(["a", "b"], 100.0 + WINDOW - 0.1)
-    assert not writes.note(["a"], 100.0 + WINDOW)
-    assert not writes.note([], 100.0 + WINDOW)
-
-
-def test_writes_that_are_a_minute_apart_are_never_futile() -> None:
-    writes = Repetition()
-    assert not any(writes.note(["a"], 1000.0 + WINDOW * number) for number in range(3 * OFTEN))
-
-
-def test_a_target_is_counted_from_its_first_write_while_others_are_swept() -> None:
-    writes = Repetition()
-    for number in range(OFTEN):
-        assert not writes.note(["a"], 30.0 + number)
-    assert writes.note(["a"], WINDOW + 5.0)
-
-
-def test_a_target_is_counted_again_a_minute_after_its_first_write_between_two_sweeps() -> None:
-    writes = Repetition()
-    writes.note(["a"], WINDOW / 2)
-    writes.note(["b"], WINDOW)
-    again = WINDOW / 2 + WINDOW
-    assert not any(writes.note(["a"], again) for _ in range(OFTEN))
-    assert writes.note(["a"], again)
-
-
-def test_a_target_is_counted_again_a_minute_after_its_first_write() -> None:
-    writes = Repetition()
-    writes.note(["b"], 100.0)
-    assert not any(writes.note(["a"], 120.0) for _ in range(OFTEN))
-    writes.note(["b"], 100.0 + WINDOW)
-    assert not writes.note(["a"], 120.0 + WINDOW)
+    repetition = Repetition()
+    for targets, at, number, futile in writes:
+        assert [repetition.note(targets, at) for _ in range(number)] == [futile] * number
 
 
 def counted(uid: str, *times: int, probe: bool = False) -> dict[str, object]:
@@ -214,10 +196,3 @@ def test_the_other_objects_of_an_owner_remain_when_one_is_dropped() -> None:
     owned.drop("b")
     owned.put("a")
     assert sorted(owned.candidates("owner", "ns")) == ["a", "c"]
-
-
-def test_a_target_counts_from_one_after_its_minute() -> None:
-    writes = Repetition()
-    writes.note(["a"], 100.0)
-    assert not any(writes.note(["a"], 100.0 + WINDOW) for _ in range(OFTEN))
-    assert writes.note(["a"], 100.0 + WINDOW)

@@ -10,6 +10,7 @@ import pytest
 
 from gitops_ds.daemonset import decide
 from gitops_ds.daemonset.cache import Cache
+from gitops_ds.daemonset.indexes import PodsByNode
 from gitops_ds.model import names
 from gitops_ds.model.cluster import EventType
 from gitops_ds.model.decision import CreatePod, Observation
@@ -83,6 +84,14 @@ def test_the_cache_shows_what_the_world_holds() -> None:
         expected.pods,
         expected.revisions,
     )
+
+
+def test_the_index_of_nodes_has_the_pods_of_the_last_list() -> None:
+    cache = Cache()
+    cache.by_node = PodsByNode()
+    for listed in ([pod()], []):
+        cache.replace(POD, listed, "100")
+        assert [one.name for one in cache.by_node.on("node-0")] == ["p" for _ in listed]
 
 
 def test_nothing_is_shown_before_all_four_lists() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -34,76 +35,61 @@ def name_for(body: Body) -> str:
     return revisions.name_for(daemonsets.daemonset_of(body))
 
 
-def with_a_foreign_namesake() -> tuple[Cache, dict[str, Any]]:
-    world = settled()
-    cache = filled(world)
-    foreign = revision(**FOREIGN, name=name_for(world.body))
-    cache.apply(CONTROLLER_REVISION, EventType.ADDED, foreign, "200")
-    return cache, world.body
+def namesake(cache: Cache) -> str:
+    """The UID of the foreign revision with our name, empty without one."""
+    found = observe(cache).namesake
+    return found.uid if found is not None else ""
 
 
-def test_a_foreign_revision_with_one_of_our_names_is_observed() -> None:
-    cache, _ = with_a_foreign_namesake()
-    for _ in range(2):
-        namesake = observe(cache).namesake
-        assert namesake is not None
-        assert namesake.uid == "r"
+NewsOf = Callable[[dict[str, Any]], list[tuple[Any, EventType, dict[str, Any]]]]
 
 
-def test_an_own_revision_and_a_selected_orphan_are_not_namesakes() -> None:
-    world = settled()
-    for owner in ({}, ORPHAN):
-        cache = filled(world)
-        own = revision(**owner, name=name_for(world.body))
-        cache.apply(CONTROLLER_REVISION, EventType.ADDED, own, "200")
-        assert observe(cache).namesake is None
+def named(body: Body, uid: str = "r") -> dict[str, Any]:
+    return revision(**FOREIGN, name=name_for(body), uid=uid)
 
 
-def test_a_collision_count_gives_another_name_to_the_revision_of_the_same_template() -> None:
-    cache, body = with_a_foreign_namesake()
-    assert observe(cache).namesake is not None
-    cache.apply(DAEMONSET, MODIFIED, {**body, "status": {"collisionCount": 1}}, "201")
-    assert observe(cache).namesake is None
-
-
-def test_another_template_gives_another_name_to_the_revision() -> None:
-    cache, body = with_a_foreign_namesake()
-    assert observe(cache).namesake is not None
-    changed = copy.deepcopy(body)
+def edited(body: Body) -> dict[str, Any]:
+    changed = copy.deepcopy(dict(body))
     changed["spec"]["template"]["spec"]["containers"][0]["image"] = "agent:2"
-    cache.apply(DAEMONSET, MODIFIED, changed, "201")
-    assert observe(cache).namesake is None
+    return changed
 
 
-def test_a_revision_that_we_wrote_is_observed_before_its_watch_shows_it() -> None:
+NAMESAKES: dict[str, tuple[NewsOf, str]] = {
+    "seen": (lambda body: [], "r"),
+    "a collision count": (
+        lambda body: [(DAEMONSET, MODIFIED, {**body, "status": {"collisionCount": 1}})],
+        "",
+    ),
+    "another template": (lambda body: [(DAEMONSET, MODIFIED, edited(body))], ""),
+    "deleted": (lambda body: [(CONTROLLER_REVISION, DELETED, named(body))], ""),
+    "an earlier one is deleted": (
+        lambda body: [
+            (CONTROLLER_REVISION, EventType.ADDED, named(body, "later")),
+            (CONTROLLER_REVISION, DELETED, named(body)),
+        ],
+        "later",
+    ),
+}
+
+
+@pytest.mark.parametrize(("news", "uid"), NAMESAKES.values(), ids=NAMESAKES)
+def test_a_foreign_revision_with_our_name_is_observed(news: NewsOf, uid: str) -> None:
     world = settled()
     cache = filled(world)
-    foreign = revision(**FOREIGN, name=name_for(world.body), resourceVersion="200")
-    cache.wrote(CONTROLLER_REVISION, foreign, START)
-    namesake = observe(cache).namesake
-    assert namesake is not None
-    assert namesake.uid == "r"
-    cache.wrote(CONTROLLER_REVISION, revision(uid="own", name="x", resourceVersion="201"), START)
-    assert "own" in {one.uid for one in observe(cache).revisions}
-    cache.apply(CONTROLLER_REVISION, EventType.BOOKMARK, {}, "201")
-    assert "own" not in {one.uid for one in observe(cache).revisions}
+    cache.apply(CONTROLLER_REVISION, EventType.ADDED, named(world.body), "200")
+    assert (namesake(cache), namesake(cache)) == ("r", "r")
+    for number, event in enumerate(news(world.body)):
+        cache.apply(*event, str(201 + number))
+    assert namesake(cache) == uid
 
 
-def test_a_deleted_revision_does_not_reserve_its_name() -> None:
-    cache, body = with_a_foreign_namesake()
-    foreign = revision(**FOREIGN, name=name_for(body))
-    cache.apply(CONTROLLER_REVISION, DELETED, foreign, "201")
-    assert observe(cache).namesake is None
-
-
-def test_the_deletion_of_an_earlier_revision_does_not_hide_a_later_one_of_the_same_name() -> None:
-    cache, body = with_a_foreign_namesake()
-    later = revision(**FOREIGN, name=name_for(body), uid="later")
-    cache.apply(CONTROLLER_REVISION, EventType.ADDED, later, "201")
-    cache.apply(CONTROLLER_REVISION, DELETED, revision(**FOREIGN, name=name_for(body)), "202")
-    namesake = observe(cache).namesake
-    assert namesake is not None
-    assert namesake.uid == "later"
+@pytest.mark.parametrize("owner", [{}, ORPHAN])
+def test_an_own_revision_and_a_selected_orphan_are_not_namesakes(owner: dict[str, Any]) -> None:
+    world = settled()
+    cache = filled(world)
+    own = revision(**owner, name=name_for(world.body))
+    cache.apply(CONTROLLER_REVISION, EventType.ADDED, own, "200")
+    assert namesake(cache) == ""
 
 
 def a_pod_vanished(cache: Cache) -> None:

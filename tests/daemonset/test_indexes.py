@@ -16,8 +16,9 @@ from tests.daemonset.test_cache import revision
 from tests.daemonset.world import daemonset, node
 
 
-def test_the_busy_nodes_are_those_with_pods_of_no_daemonset() -> None:
+def test_a_list_of_the_cache_gives_the_busy_nodes_and_the_pods_of_daemonsets() -> None:
     cache = Cache()
+    cache.by_node = index = PodsByNode()
     cache.replace(DAEMONSET, [daemonset()], "1")
     cache.replace(NODE, [node("a")], "1")
     bodies = [
@@ -30,6 +31,7 @@ def test_the_busy_nodes_are_those_with_pods_of_no_daemonset() -> None:
     ]
     cache.replace(POD, bodies, "1")
     assert cache.busy_nodes == {"a", "d"}
+    assert [pod.name for pod in index.on("b")] == ["agent"]
 
 
 def test_the_busy_nodes_of_the_cache_follow_its_events() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from gitops_ds.fleet import health
-from gitops_ds.model import names
 from gitops_ds.model.health import Blame, HealthState
 from tests.daemonset.world import World, daemonset, node, rolling
 
@@ -82,28 +81,6 @@ def test_a_bad_image_is_the_templates_fault() -> None:
     )
 
 
-def test_an_image_that_runs_elsewhere_is_the_nodes_fault() -> None:
-    world = settled()
-    pod = next(body for body in world.pods.values() if body["spec"]["nodeName"] == "node-1")
-    world.start(pod, ready=False)
-    judged = health.judge(world.observe())
-    assert judged.state is HealthState.DEGRADED
-    assert [(n.node, n.blame) for n in judged.nodes] == [("node-1", Blame.NODE)]
-
-
-def test_a_dead_node_is_the_cause_regardless_of_what_its_pod_reports() -> None:
-    world = settled()
-    world.nodes[2] = node("node-2", ready=False)
-    for pod in world.pods.values():
-        if pod["spec"]["nodeName"] == "node-2":
-            pod["status"]["conditions"][0]["status"] = "False"
-    judged = health.judge(world.observe())
-    assert judged.state is HealthState.DEGRADED
-    assert [(n.node, n.reason, n.blame) for n in judged.nodes] == [
-        ("node-2", "NodeNotReady", Blame.NODE)
-    ]
-
-
 @pytest.mark.parametrize(("waited", "reason"), [(60.0, "Starting"), (601.0, "NotReady")])
 def test_a_pod_that_is_never_ready_becomes_a_failure(waited: float, reason: str) -> None:
     world = World(daemonset(), 1)
@@ -126,12 +103,6 @@ def test_on_delete_is_healthy_with_earlier_pods_and_reports_them() -> None:
     judged = health.judge(world.observe())
     assert judged.state is HealthState.HEALTHY
     assert "2 run an earlier revision" in judged.message
-
-
-def test_a_suspended_rollout_is_reported() -> None:
-    world = settled()
-    world.body["metadata"]["annotations"][names.SUSPEND] = "true"
-    assert health.judge(world.observe()).state is HealthState.SUSPENDED
 
 
 def test_a_number_of_unavailable_nodes_that_is_wrong_alone_is_written_again() -> None:

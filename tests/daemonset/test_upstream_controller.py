@@ -19,7 +19,9 @@ can't be stale |
 (test_cache.py) |
 | NumberReadyStatus, ObservedGeneration | test_status_and_health.py |
 
-Its integration tests (test/integration/daemonset) are Kubernetes' own end-to-end tests with our
+Those of the rolling update (update_test.go) are tables of all states of nodes here
+(test_replaced_pods.py), and properties of whole rollouts (test_rollout.py). Its integration tests
+(test/integration/daemonset) are Kubernetes' own end-to-end tests with our
 controller (tests/conformance), and in virtual time tests/simulator/test_scenarios.py.
 """
 
@@ -30,6 +32,7 @@ from typing import Any
 
 import pytest
 
+from gitops_ds.daemonset import pod_changes
 from gitops_ds.model import names
 from gitops_ds.model.decision import CreatePod, DeletePod
 from tests.daemonset.world import World, daemonset, node, rolling
@@ -72,12 +75,7 @@ def holding(
 def pending_on(world: World, on: str) -> World:
     """A pod that waits for a node."""
     pod = holding(world, {on: 1}).pods["pod-0"]
-    term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [on]}]}
-    pod["spec"]["affinity"] = {
-        "nodeAffinity": {
-            "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}
-        }
-    }
+    pod["spec"]["affinity"] = pod_changes.pinned_to({}, on)
     del pod["spec"]["nodeName"]
     pod["status"] = {"phase": "Pending"}
     return world
@@ -379,22 +377,3 @@ def test_one_turn_with_surge_as_upstream(
     world: Callable[[], World], creates: int, deletes: int
 ) -> None:
     assert counted(world()) == (creates, deletes)
-
-
-def test_a_failed_pod_is_left_until_its_delay_is_over() -> None:
-    world = holding(fleet(1), {"node-0": 1}, phase="Failed")
-    assert counted(world) == (0, 1)
-    delay = world.backoffs["node-0"]
-    world.pods.clear()
-    holding(world, {"node-0": 1}, phase="Failed")
-    assert counted(world) == (0, 0)
-    assert world.backoffs["node-0"] == delay
-    world.now = delay.until
-    assert counted(world) == (0, 1)
-
-
-def test_a_hundred_pods_are_pinned_to_a_hundred_nodes() -> None:
-    world = fleet(100)
-    world.turn()
-    assert {pod.node for pod in world.parsed()} == {f"node-{i}" for i in range(100)}
-    assert not any(body["spec"].get("nodeName") for body in world.pods.values())

@@ -33,9 +33,9 @@ def test_the_length_is_the_number_of_waiting_keys() -> None:
 
 def test_a_key_added_during_its_processing_is_processed_again() -> None:
     queue: WorkQueue[str] = WorkQueue()
-    queue.add("a", 0.0)
+    assert queue.add("a", 0.0)
     assert queue.take(0.0) == "a"
-    queue.add("a", 0.0)
+    assert not queue.add("a", 0.0)
     assert queue.next_due() is None
     queue.done("a", 0.004)
     due = queue.next_due()

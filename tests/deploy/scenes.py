@@ -49,43 +49,26 @@ def live(plane: controlplane.ControlPlane, path: str) -> dict[str, Any] | None:
 
 def companions(space: str, text: str) -> list[dict[str, Any]]:
     """One object of each kind that a repository can contain beside DaemonSets."""
-    there = {"namespace": space}
+
+    def one(version: str, kind: str, **fields: Any) -> dict[str, Any]:
+        there = {} if kind == "PriorityClass" else {"namespace": space}
+        metadata = {"name": "agent", **there, "labels": {"text": text}}
+        return {"apiVersion": version, "kind": kind, "metadata": metadata, **fields}
+
+    headless = {"clusterIP": "None", "selector": {"app": "agent"}}
+    closed = {"podSelector": {}, "policyTypes": ["Ingress"]}
     return [
-        {
-            "apiVersion": "v1",
-            "kind": "Namespace",
-            "metadata": {"name": space, "labels": {"text": text}},
-        },
-        {
-            "apiVersion": "v1",
-            "kind": "ConfigMap",
-            "metadata": {"name": "agent", **there},
-            "data": {"text": text},
-        },
-        {
-            "apiVersion": "v1",
-            "kind": "ServiceAccount",
-            "metadata": {"name": "agent", **there, "labels": {"text": text}},
-        },
-        {
-            "apiVersion": "v1",
-            "kind": "Service",
-            "metadata": {"name": "agent", **there, "labels": {"text": text}},
-            "spec": {"clusterIP": "None", "selector": {"app": "agent"}},
-        },
-        {
-            "apiVersion": "networking.k8s.io/v1",
-            "kind": "NetworkPolicy",
-            "metadata": {"name": "agent", **there, "labels": {"text": text}},
-            "spec": {"podSelector": {}, "policyTypes": ["Ingress"]},
-        },
-        {
-            "apiVersion": "scheduling.k8s.io/v1",
-            "kind": "PriorityClass",
-            "metadata": {"name": "agent", "labels": {"text": text}},
-            "value": 1000,
-        },
+        namespace(space, text=text),
+        one("v1", "ConfigMap", data={"text": text}),
+        one("v1", "ServiceAccount"),
+        one("v1", "Service", spec=headless),
+        one("networking.k8s.io/v1", "NetworkPolicy", spec=closed),
+        one("scheduling.k8s.io/v1", "PriorityClass", value=1000),
     ]
+
+
+def namespace(name: str, **labels: str) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
 
 
 def agents(tag: int, text: str, space: str = "fleet") -> dict[str, str | bytes | None]:
@@ -130,9 +113,11 @@ def a_fleet_lives(
     program.rolled_out(plane, "fleet", "agent")
 
 
-def _runs(plane: controlplane.ControlPlane, tag: int) -> None:
+def _runs(
+    plane: controlplane.ControlPlane, tag: int, space: str = "fleet", name: str = "agent"
+) -> None:
     def runs() -> str:
-        body = live(plane, f"{APPS}/fleet/daemonsets/agent") or {}
+        body = live(plane, f"{APPS}/{space}/daemonsets/{name}") or {}
         return str(body and body["spec"]["template"]["spec"]["containers"][0]["image"])
 
     program.eventually(runs, lambda value: value == image(tag), PATIENCE)
@@ -185,15 +170,11 @@ def a_staged_rollout(
     )
     service.wait_for_log(f"PromoteRevision {space}/base")
 
-    def runs() -> str:
-        body = live(plane, f"{APPS}/{space}/daemonsets/base") or {}
-        return str(body and body["spec"]["template"]["spec"]["containers"][0]["image"])
-
-    program.eventually(runs, lambda value: value == image(3), PATIENCE)
+    _runs(plane, 3, space, "base")
     # Without a policy the built-in controller rolls it back at once.
     first = documents(daemonset("base", image(1), space))
     upstream.commit({"agents/base/rollout.yaml": None, name: first})
-    program.eventually(runs, lambda value: value == image(1), PATIENCE)
+    _runs(plane, 1, space, "base")
     program.rolled_out(plane, space, "base")
 
 
@@ -242,9 +223,8 @@ def it_leaves_git(
     one DaemonSet is deleted after the other.
     """
     gone = {"agents/agent/agent.yaml": None, "agents/agent/config/agent.conf": None}
-    namespace = documents({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "kept"}})
     gone |= {f"agents/{name}/daemonset.json": None for name in ("agent", "base")}
-    upstream.commit({**gone, "shared/more.json": namespace})
+    upstream.commit({**gone, "shared/more.json": documents(namespace("kept"))})
     service.wait_for_log("created Namespace kept")
     _approve(plane, service)
     for name in ("agent", "base"):
@@ -301,7 +281,7 @@ def powerful(space: str, text: str) -> list[dict[str, Any]]:
     ]
     subjects = [{"kind": "ServiceAccount", "name": "agent", "namespace": space}]
     found = [
-        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": space}},
+        namespace(space),
         secret(space, "agent", {"text": text}),
     ]
     for kind, there in (("ClusterRole", {}), ("Role", {"namespace": space})):
@@ -362,23 +342,10 @@ def a_template_goes(plane: controlplane.ControlPlane, service: Replicas) -> None
 def deployers(space: str) -> list[dict[str, Any]]:
     """Scene B12: an account for a namespace, and one for cluster-scoped objects."""
     group, every = "rbac.authorization.k8s.io", ["get", "create", "patch", "delete"]
-    found: list[dict[str, Any]] = [
-        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": space}}
-    ]
+    found: list[dict[str, Any]] = [namespace(space)]
+    of_agents = "configmaps controllerrevisions daemonsets networkpolicies serviceaccounts services"
     for kind, name, home, resources in (
-        (
-            "Role",
-            "deployer",
-            space,
-            [
-                "configmaps",
-                "controllerrevisions",
-                "daemonsets",
-                "networkpolicies",
-                "serviceaccounts",
-                "services",
-            ],
-        ),
+        ("Role", "deployer", space, of_agents.split()),
         ("ClusterRole", "cluster", NAMESPACE, ["namespaces", "priorityclasses"]),
     ):
         there = {"namespace": home} if kind == "Role" else {}

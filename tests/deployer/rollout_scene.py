@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
@@ -40,7 +40,6 @@ from gitops_ds.simulator import Faults, NodeSpec, PodFault, virtual_time
 from gitops_ds.simulator import faults as simulator_faults
 from gitops_ds.simulator.client import Habits
 from gitops_ds.simulator.faults import RequestFault, SimulatedRequest
-from tests.deployer.processes import Processes
 from tests.deployer.test_loop import AGENT, History, loop_on
 
 NODES = 10
@@ -78,6 +77,28 @@ class NoRollouts(Rollouts):
 
     def gated(self, seen: Observation) -> tuple[Action, ...]:
         return ()
+
+
+@dataclass(kw_only=True)
+class Processes:
+    """The processes of a simulated world: the tasks that `begin` started last."""
+
+    tasks: list[asyncio.Task[None]] = field(default_factory=list)
+
+    def begin(self, *runs: Coroutine[Any, Any, None]) -> None:
+        """Starts them."""
+        self.tasks = [asyncio.ensure_future(run) for run in runs]
+
+    def kill(self) -> None:
+        """Ends all of them at once, at any point."""
+        for task in self.tasks:
+            task.cancel()
+
+    def check(self) -> None:
+        """Raises the error that ended one of them."""
+        for task in self.tasks:
+            if task.done() and not task.cancelled():
+                task.result()
 
 
 @dataclass

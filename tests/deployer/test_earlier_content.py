@@ -85,28 +85,20 @@ def test_a_policy_is_content_too() -> None:
     assert not is_earlier(files(1), files(2), files(1, policy=policy))
 
 
-def test_a_commit_is_compared_once() -> None:
+async def test_a_commit_is_compared_once() -> None:
     repository = Repository(files(1), files(2), files(1))
     content = EarlierContent(repository.find, repository.prepared)
-
-    async def main() -> None:
-        for _ in range(3):
-            assert await content.has(TIP, STATE)
-        assert repository.rendered == 3
-        assert not await content.has(TIP, DeployerState())
-
-    asyncio.run(main())
+    for _ in range(3):
+        assert await content.has(TIP, STATE)
+    assert repository.rendered == 3
+    assert not await content.has(TIP, DeployerState())
 
 
-def test_a_commit_that_cannot_be_rendered_is_not_a_revert() -> None:
+async def test_a_commit_that_cannot_be_rendered_is_not_a_revert() -> None:
     repository = Repository(files(1), files(2), files(1))
     content = EarlierContent(repository.find, repository.prepared)
-
-    async def main() -> None:
-        repository.error = errors.SourceUnreachable("no answer")
-        with pytest.raises(errors.SourceUnreachable):
-            await content.has(TIP, STATE)
-        repository.error = errors.CommitTooHeavy("too heavy")
-        assert not await content.has(TIP, STATE)
-
-    asyncio.run(main())
+    repository.error = errors.SourceUnreachable("no answer")
+    with pytest.raises(errors.SourceUnreachable):
+        await content.has(TIP, STATE)
+    repository.error = errors.CommitTooHeavy("too heavy")
+    assert not await content.has(TIP, STATE)

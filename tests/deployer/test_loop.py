@@ -39,8 +39,8 @@ from gitops_ds.plan.options import ApplyOptions
 from gitops_ds.simulator import NodeSpec, virtual_time
 from gitops_ds.simulator.faults import Silence, SimulatedRequest, failure
 from gitops_ds.yaml import parser
-from tests.deployer.test_custom_kinds import DEFINITION as PROBES
-from tests.deployer.test_custom_kinds import PROBE as ONE_PROBE
+from tests.deployer.test_live_state import DEFINITION as PROBES
+from tests.deployer.test_live_state import PROBE as ONE_PROBE
 
 AGENT = """\
 apiVersion: apps/v1

@@ -201,26 +201,23 @@ def test_the_name_of_another_repository_is_refused_with_the_way_out() -> None:
         dataclasses.replace(moved, elsewhere=(FORK,)).find()
 
 
-def test_the_invalid_state_of_another_owner_changes_nothing() -> None:
-    async def main() -> None:
-        async with simulator.SimulatedCluster() as cluster:
-            client = cluster.client()
-            await state_store.save(client, "gitops-ds", *legacy(LAPTOP))
-            name = state_store.config_map_name("other")
-            data = {"state.json.gz": "bm90aGluZw=="}
-            labels = {"app.kubernetes.io/managed-by": "gitops-ds"}
-            metadata = {"name": name, "namespace": "gitops-ds", "labels": labels}
-            body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
-            await client.create(CONFIG_MAP, {**body, "binaryData": data})
+async def test_the_invalid_state_of_another_owner_changes_nothing() -> None:
+    async with simulator.SimulatedCluster() as cluster:
+        client = cluster.client()
+        await state_store.save(client, "gitops-ds", *legacy(LAPTOP))
+        name = state_store.config_map_name("other")
+        data = {"state.json.gz": "bm90aGluZw=="}
+        labels = {"app.kubernetes.io/managed-by": "gitops-ds"}
+        metadata = {"name": name, "namespace": "gitops-ds", "labels": labels}
+        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
+        await client.create(CONFIG_MAP, {**body, "binaryData": data})
 
-            async def contains(commit: CommitId) -> bool:
-                return True
+        async def contains(commit: CommitId) -> bool:
+            return True
 
-            evidence = Evidence(contains, lambda _: False, NOW)
-            found = await owner_identity.find(client, "gitops-ds", KEY, evidence)
-            assert found == FoundOwner(LAPTOP_ID)
-
-    asyncio.run(main())
+        evidence = Evidence(contains, lambda _: False, NOW)
+        found = await owner_identity.find(client, "gitops-ds", KEY, evidence)
+        assert found == FoundOwner(LAPTOP_ID)
 
 
 def test_a_directory_is_elsewhere_while_it_is_another_repository(tmp_path: Path) -> None:

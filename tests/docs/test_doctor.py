@@ -23,6 +23,11 @@ def checks(report: str) -> dict[str, dict[str, Any]]:
     return {check["name"]: check for check in document["checks"]}
 
 
+def diagnosed(run: Run, *words: str, **more: Any) -> dict[str, dict[str, Any]]:
+    """The checks of `doctor` by their names."""
+    return checks(run("gitops-ds", "doctor", "-o", "json", *words, **more).stdout)
+
+
 def repository(run: Run, tmp_path: Path) -> Path:
     """A committed repository."""
     made = tmp_path / "desk" / "repository"
@@ -79,13 +84,11 @@ def test_the_repository_of_the_settings_is_looked_at_with_their_credentials(
     url = repository(run, tmp_path).as_uri()
     settings = tmp_path / "desk" / "settings.yaml"
     settings.write_text(f"repository: {{url: '{url}', branch: main, allowLocal: true}}\n")
-    found = checks(run("gitops-ds", "doctor", "--settings", "settings.yaml", "-o", "json").stdout)
+    found = diagnosed(run, "--settings", "settings.yaml")
     assert (found["settings"]["verdict"], found["repository"]["verdict"]) == ("ok", "ok")
-    settings.write_text(
-        f"repository: {{url: '{url}', branch: main, allowLocal: true, credentials: {{tokenFile: "
-        f"/nowhere}}}}\n"
-    )
-    found = checks(run("gitops-ds", "doctor", "--settings", "settings.yaml", "-o", "json").stdout)
+    token = "credentials: {tokenFile: /nowhere}"
+    settings.write_text(f"repository: {{url: '{url}', branch: main, allowLocal: true, {token}}}\n")
+    found = diagnosed(run, "--settings", "settings.yaml")
     assert "tokenFile: /nowhere" in found["repository"]["message"]
 
 
@@ -93,36 +96,30 @@ def test_a_repository_without_an_object_is_a_warning(run: Run, tmp_path: Path) -
     made = repository(run, tmp_path)
     run("git", "rm", "-q", "-r", "agents", "shared", cwd=made)
     run("git", "commit", "-q", "-m", "No agents", cwd=made)
-    line = checks(run("gitops-ds", "doctor", "-o", "json", cwd=made).stdout)["manifests"]
+    line = diagnosed(run, cwd=made)["manifests"]
     assert (line["verdict"], line["message"]) == ("warning", "0 objects can be applied")
 
 
 def test_what_prevents_a_deploy_is_bad(run: Run, tmp_path: Path) -> None:
     made = repository(run, tmp_path)
-    assert (
-        checks(run("gitops-ds", "doctor", "-o", "json", cwd=made).stdout)["manifests"]["message"]
-        == "2 objects can be applied"
-    )
+    assert diagnosed(run, cwd=made)["manifests"]["message"] == "2 objects can be applied"
     (made / "clusters" / "other.yaml").write_text("kubernetes: ['1.36']\n")
     (made / "agents" / "node-exporter" / "odd.yaml").write_text(
         "apiVersion: v1\nkind: Service\nmetadata: {nam: x}\n"
     )
     run("git", "add", ".", cwd=made)
     run("git", "commit", "-q", "-m", "Two clusters", cwd=made)
-    unnamed = checks(run("gitops-ds", "doctor", "-o", "json", cwd=made).stdout)["manifests"]
+    unnamed = diagnosed(run, cwd=made)["manifests"]
     assert (unnamed["verdict"], "choose one with --cluster: main, other" in unnamed["message"]) == (
         "bad",
         True,
     )
-    wrong = checks(run("gitops-ds", "doctor", "-o", "json", "--cluster", "main", cwd=made).stdout)[
-        "manifests"
-    ]
+    wrong = diagnosed(run, "--cluster", "main", cwd=made)["manifests"]
     assert (wrong["verdict"], "must be fixed first" in wrong["message"]) == ("bad", True)
 
 
 def test_a_repository_that_is_not_there_is_bad(run: Run) -> None:
-    done = run("gitops-ds", "doctor", "-C", "file:///nowhere", "-o", "json")
-    assert checks(done.stdout)["repository"]["verdict"] == "bad"
+    assert diagnosed(run, "-C", "file:///nowhere")["repository"]["verdict"] == "bad"
 
 
 @pytest.mark.parametrize(
@@ -160,26 +157,14 @@ def test_the_versions_of_kubernetes_that_were_tested_are_ok(
 
 
 def test_the_required_rights_are_in_the_namespaces_of_the_objects() -> None:
-    rights = {
-        str(right)
-        for right in doctor_checks.applying(
-            [Key("apps", "DaemonSet", "logging", "x"), Key("", "Namespace", "", "logging")]
-        )
-    }
-    assert {
-        "patch daemonsets.apps in logging",
-        "create namespaces",
-        "list daemonsets.apps",
-    } <= rights
-    assert {
-        str(right) for right in doctor_checks.pruning([Key("", "Namespace", "", "logging")])
-    } == {
-        "delete configmaps",
-        "delete daemonsets.apps",
-    }
-    assert all(
-        right.resource in builtin_resources.RESOURCES.values() for right in doctor_checks.looking()
-    )
+    namespace = Key("", "Namespace", "", "logging")
+    applying = doctor_checks.applying([Key("apps", "DaemonSet", "logging", "x"), namespace])
+    wanted = {"patch daemonsets.apps in logging", "create namespaces", "list daemonsets.apps"}
+    assert wanted <= set(map(str, applying))
+    pruning = set(map(str, doctor_checks.pruning([namespace])))
+    assert pruning == {"delete configmaps", "delete daemonsets.apps"}
+    known = builtin_resources.RESOURCES.values()
+    assert all(right.resource in known for right in doctor_checks.looking())
 
 
 @pytest.mark.controlplane

@@ -16,7 +16,7 @@ import pytest
 from tests import controlplane, gitservers
 from tests.faults.conftest import NODES
 from tests.faults.fleets import agents, image, images, there
-from tests.service.test_service import running, until
+from tests.service.test_service import following, running, settings, until
 
 pytestmark = [
     pytest.mark.slow,
@@ -126,17 +126,10 @@ def test_a_cluster_that_is_restored_from_a_backup_is_brought_up_to_date(
     tmp_path: Path, plane: controlplane.ControlPlane, space: str
 ) -> None:
     upstream = gitservers.Upstream(tmp_path / "fleet")
-    settings = tmp_path / "settings.yaml"
-    settings.write_text(
-        json.dumps(
-            {
-                "repository": {"url": str(upstream.path), "interval": "1s", "allowLocal": True},
-                "controller": {"powers": "full", "scheduling": "direct"},
-            }
-        )
-    )
+    direct = {"powers": "full", "scheduling": "direct"}
+    options = settings(tmp_path, repository=following(upstream), controller=direct)
     upstream.commit(agents(space, 2))
-    with running(tmp_path, plane, "--settings", str(settings)) as (process, log):
+    with running(tmp_path, plane, *options) as (process, log):
         until(lambda: pods(plane, space) == everywhere(2), log.read_text)
         plane.backup(tmp_path / "backup")
         for tag in range(2, 7):  # so that the world gets well ahead of its backup

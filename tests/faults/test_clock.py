@@ -6,11 +6,7 @@ from __future__ import annotations
 
 import asyncio
 
-import pytest
-
 from gitops_ds.model.duration import Duration
-from gitops_ds.model.events import deployer
-from gitops_ds.plan.options import ApplyOptions
 from gitops_ds.service.git import git_schedule
 from gitops_ds.settings.base import Ratio
 from gitops_ds.settings.repository import RepositorySettings
@@ -36,23 +32,6 @@ def test_drift_is_corrected_and_commits_are_applied_independently_of_the_clock()
             assert scene.client.count.total < 60  # a minute
 
     test_loop.play(script, skew=skew)
-
-
-@pytest.mark.sampled
-@pytest.mark.parametrize("hours", JUMPS)
-def test_a_cluster_in_which_nothing_moves_is_compared_as_often_as_before(hours: float) -> None:
-    skew = [0.0]
-
-    async def script(scene: Scene) -> None:
-        await scene.settle()
-        skew[0] = hours * 3600
-        scene.events.clear()
-        for _ in range(20):
-            await scene.settle()
-        compared = [event for event in scene.events if isinstance(event, deployer.Reconciled)]
-        assert 3 <= len(compared) <= 5
-
-    test_loop.play(script, ApplyOptions(patience=0.0, compare_every=300.0), skew=skew)
 
 
 async def test_a_schedule_ticks_at_once_when_the_clock_jumped_and_not_otherwise() -> None:

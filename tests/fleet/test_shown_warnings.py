@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from typing import Any
 
 from gitops_ds import errors
 from gitops_ds.apimachinery import timestamps
-from gitops_ds.fleet import agents
+from gitops_ds.fleet import agent_healths, agents
 from gitops_ds.model.cluster import EVERYTHING, Listing, Selection
 from gitops_ds.model.health import Health
 from gitops_ds.model.objects import EVENT, POD, Body, Resource
+from gitops_ds.model.values import replace
 from gitops_ds.simulator import Behaviour, Client, PodFault, Trouble, virtual_time
 from tests.apimachinery.kubelet_pods import READINESS
+from tests.controller.test_pod_warnings import EventServer, unready
 from tests.fleet.tracked import tracked
 from tests.simulator.setup import Setup, set_up
 
@@ -90,3 +93,17 @@ async def test_a_command_without_permission_to_list_events_shows_the_status() ->
         client: Any = Account(there.people, may=False)
         [listed] = await agents.list_agents(client, "gitops-ds", virtual_time.clock()())
         assert message(listed.health) == "NotReady: containers with unready status"
+
+
+def test_each_of_many_failing_agents_has_its_warning_before_a_second_pod_of_any() -> None:
+    number, server, seen = 15, EventServer(), unready(5).observe()
+    failing = [
+        replace(seen, pods=tuple(replace(pod, uid=f"{agent}-{pod.uid}") for pod in seen.pods))
+        for agent in range(number)
+    ]
+    cluster: Any = server
+    asyncio.run(agent_healths.read(cluster, failing, has_nodes=True))
+    read = Counter(fields.partition("=")[2].partition("-")[0] for _, fields in server.read)
+    assert len(read) == number
+    assert read.total() == 40
+    assert max(read.values()) <= 3

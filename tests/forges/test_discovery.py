@@ -45,6 +45,7 @@ def test_each_forge_gets_its_own_form_of_request(
     with pytest.raises(KeyError):
         api.read_url({})
     assert api.required_permission(RequestPurpose.OPEN_PULL_REQUEST, of_job=False)
+    assert any("a-token" in value for value in api.headers("a-token", of_job=False).values())
 
 
 @pytest.mark.parametrize(

@@ -18,8 +18,7 @@ from gitops_ds.model.objects import CommitId
 from gitops_ds.model.rollouts.staged_rollout import StageApproval
 from gitops_ds.model.values import replace
 from gitops_ds.service.rollouts.review_approvals import ForgeReviews
-from gitops_ds.settings.notify import ForgeSettings
-from gitops_ds.settings.repository import ApproverSettings
+from gitops_ds.settings.repository import ApproverSettings, ForgeSettings
 from tests.forges.gitea import Clone, Gitea
 from tests.forges.test_reviews import STAGE
 

@@ -23,15 +23,11 @@ class Hostile:
     """One repository: `make` commits it into an empty one."""
 
     name: str
-    make: Callable[[Upstream], None]
+    make: Callable[[Upstream], object]
 
 
-def _files(make: Callable[[], Files]) -> Callable[[Upstream], None]:
-    return lambda upstream: _commit(upstream, make())
-
-
-def _commit(upstream: Upstream, files: Files) -> None:
-    upstream.commit(files)
+def _files(make: Callable[[], Files]) -> Callable[[Upstream], object]:
+    return lambda upstream: upstream.commit(make())
 
 
 def _agent(schema: dict[str, Any], **more: str | bytes) -> Files:

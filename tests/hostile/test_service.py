@@ -32,7 +32,7 @@ pytestmark = [
 DEPLOYMENT = Path(__file__).parents[2] / "deploy/base/deployment.yaml"
 PROBE_SECONDS = 5.0  # the kubelet's timeout
 # The time of a chart that never ends, which uses a core for as long; tests/service/
-# test_render_timeout.py checks the default.
+# test_prepare_process.py checks the default.
 RENDER_TIMEOUT = "5s"
 # Of the hostile repositories. Each fetch of some takes a second of a core, for the limit of memory.
 INTERVAL, RETRY_INTERVAL = "60s", "10s"

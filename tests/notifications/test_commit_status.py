@@ -29,7 +29,7 @@ from gitops_ds.service.notifications.commit_status import (
     StatusRepository,
 )
 from gitops_ds.service.notifications.outbox import Outbox
-from gitops_ds.settings.notify import ForgeSettings
+from gitops_ds.settings.repository import ForgeSettings
 from tests.forges import servers
 from tests.forges.servers import Fault
 from tests.notifications.test_commit_progress import ROLLING, WELL

@@ -19,7 +19,7 @@ from aiohttp import web
 from gitops_ds.model.events.definition import Topic
 from gitops_ds.model.events.notifications import Notification
 from gitops_ds.service.notifications import sender
-from gitops_ds.settings.notify import ReceiverSettings
+from gitops_ds.settings.service import ReceiverSettings
 from gitops_ds.telemetry.notifications import MessageFormat, NotificationBatch
 from tests import gitservers
 

@@ -26,9 +26,8 @@ from gitops_ds.model.objects import CONFIG_MAP, NAMESPACE, CommitId
 from gitops_ds.service.notifications.dispatcher import NotificationDispatcher
 from gitops_ds.service.notifications.outbox import BATCH_SIZE, WAITING
 from gitops_ds.service.notifications.sender import DeliveryFailed, SenderContext
-from gitops_ds.settings.notify import ReceiverSettings
 from gitops_ds.settings.repository import RepositorySettings
-from gitops_ds.settings.service import Service
+from gitops_ds.settings.service import ReceiverSettings, Service
 from gitops_ds.simulator import faults as simulator_faults
 from gitops_ds.simulator import virtual_time
 from gitops_ds.simulator.faults import RequestFault, SimulatedRequest, failure

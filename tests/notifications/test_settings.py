@@ -14,7 +14,8 @@ from gitops_ds.model.events.definition import Topic
 from gitops_ds.service.git import forge_discovery
 from gitops_ds.settings import service
 from gitops_ds.settings.base import decode
-from gitops_ds.settings.notify import ForgeSettings, ReceiverSettings
+from gitops_ds.settings.repository import ForgeSettings
+from gitops_ds.settings.service import ReceiverSettings
 from gitops_ds.telemetry.notifications import MessageFormat
 
 

@@ -376,82 +376,6 @@ def test_a_controller_that_acts_otherwise_is_reported(
     assert all(comparison.differences for comparison in there.compared)
 
 
-def test_a_second_pod_on_a_node_is_one_too_many() -> None:
-    there = scene()
-    double(there)
-    there.theirs = without(lambda action: isinstance(action, DeletePod))
-    there.look()
-    there.rest()
-    assert next((difference.what, difference.theirs) for difference in there.differences) == (
-        DifferenceKind.CREATE,
-        "made agent-double",
-    )
-
-
-def test_an_interval_without_differences_reports_the_actions() -> None:
-    there = scene(nodes=5, updateStrategy=world.rolling(2))
-    there.edit("agent:2")
-    there.look()
-    while there.theirs(there.world.observe()).actions or there.kubelets():
-        there.act()
-        there.look()
-    there.rest()
-    (comparison,) = there.compared
-    once = {f"node-{index}": 1 for index in range(5)}
-    assert (
-        comparison.created,
-        comparison.deleted,
-        comparison.replaced,
-        comparison.at_risk,
-        comparison.elsewhere,
-    ) == (
-        once,
-        once,
-        5,
-        2,
-        {},
-    )
-    assert comparison.since < comparison.at
-
-
-def test_pods_deleted_by_others_are_counted_separately() -> None:
-    there = scene()
-    there.end("node-1")
-    there.rest()
-    (comparison,) = there.compared
-    assert (comparison.created, comparison.deleted, comparison.elsewhere) == (
-        {"node-1": 1},
-        {},
-        {"node-1": 1},
-    )
-
-
-def test_a_failed_pod_deleted_between_two_comparisons_was_deleted_for_its_failure() -> None:
-    there = scene()
-    there.fail("node-1")
-    there.rest()
-    (comparison,) = there.compared
-    assert (comparison.created, comparison.deleted, comparison.elsewhere) == (
-        {"node-1": 1},
-        {"node-1": 1},
-        {},
-    )
-
-
-def test_an_act_whose_cause_is_seen_late_is_not_a_difference() -> None:
-    """The watch of pods may run ahead of that of nodes."""
-    there = scene()
-    nodes = there.world.nodes
-    there.world.nodes = [*nodes, world.node("late")]
-    there.act()
-    there.kubelets()
-    there.world.nodes, after = nodes, there.world.nodes
-    there.look()
-    there.world.nodes = after
-    there.rest()
-    assert (there.differences, len(there.compared)) == ([], 1)
-
-
 @pytest.mark.parametrize(
     "change", [{"deletionTimestamp": "2026-01-01T00:00:00Z"}, {"uid": "another"}]
 )
@@ -497,32 +421,6 @@ def test_a_difference_is_reported_once_and_no_comparison_lasts_indefinitely() ->
     assert [comparison.differences for comparison in there.compared] == [1, 0]
 
 
-def test_one_of_two_simultaneous_pods_is_superfluous() -> None:
-    there = scene()
-    there.end("node-2")
-    there.look()
-    there.kubelets()
-    there.act()
-    double(there)
-    there.theirs = without(lambda action: isinstance(action, DeletePod))
-    there.rest()
-    assert DifferenceKind.CREATE in {difference.what for difference in there.differences}
-
-
-def test_an_action_before_its_cause_ended_is_not_a_difference() -> None:
-    """Replaced between two looks, on a node that gets a taint before the second."""
-    there = scene(nodes=1)
-    there.edit("agent:2")
-    there.look()
-    for _ in range(3):
-        there.act()
-        there.kubelets()
-    there.taint(0, "NoSchedule")
-    there.look()
-    there.rest()
-    assert there.differences == []
-
-
 @pytest.mark.parametrize(("seconds", "elsewhere"), [(5.0, {}), (6.0, {"node-1": 1})])
 def test_a_pod_that_went_for_a_rollout_that_was_just_undone_is_not_a_difference(
     seconds: float, elsewhere: dict[str, int]
@@ -554,42 +452,7 @@ def test_all_pods_of_a_new_daemonset_are_counted_as_created() -> None:
     assert comparison.created == {"node-0": 1, "node-1": 1, "node-2": 1}
 
 
-def test_a_comparison_begins_with_its_first_change() -> None:
-    there = scene()
-    for image in ("agent:2", "agent:3"):
-        there.world.now += 10_000
-        begin = there.world.now
-        there.edit(image)
-        there.look()
-        there.rest()
-        assert there.compared[-1].since >= begin
-    assert len(there.compared) == 2
-
-
-@pytest.mark.parametrize(("image", "stalls"), [("agent:2", False), ("bad", True)])
-def test_an_interval_ends_soon_without_a_rollout_and_later_with_a_stalled_one(
-    image: str, stalls: bool
-) -> None:
-    there = scene()
-    there.world.bad_images = {"bad"}
-    begin = there.world.now
-    there.edit(image)
-    there.look()
-    there.rest()
-    assert (there.compared[-1].at - begin >= shadow.STALLED) == stalls
-
-
 def test_many_things_are_named_by_the_first_five_and_their_number() -> None:
     assert shadow._listed(list("abcde")) == "a, b, c, d, e"
     assert shadow._listed(list("abcdef")) == "a, b, c, d, e and 1 more"
     assert shadow._listed(list("abcdefg")) == "a, b, c, d, e and 2 more"
-
-
-def test_a_missing_action_is_judged_after_two_minutes_and_again_after_the_longest_backoff() -> None:
-    there = scene()
-    there.fail("node-0")
-    there.look()
-    assert there.wake_after == shadow.STANDSTILL
-    there.world.now += shadow.STANDSTILL
-    there.look()
-    assert there.wake_after == shadow.LONGEST_BACKOFF - shadow.STANDSTILL

@@ -284,49 +284,38 @@ def test_the_streams_of_one_address_leave_connections_for_pages() -> None:
     asyncio.run(_with_client(PageGuard(), fleets.story(), talk))
 
 
-def test_a_page_changes_only_by_version() -> None:
+async def test_a_page_changes_only_by_version() -> None:
     """Fifty people who look at the same page cost one drawing."""
-
-    async def done() -> None:
-        show = fleets.story(20)
-        book = Book(show)
-        one = await book.page("agents/logging/fluent-bit", {})
-        assert await book.page("agents/logging/fluent-bit", {}) is one
-        show.version += 1
-        assert await book.page("agents/logging/fluent-bit", {}) is not one
-
-    asyncio.run(done())
+    show = fleets.story(20)
+    book = Book(show)
+    one = await book.page("agents/logging/fluent-bit", {})
+    assert await book.page("agents/logging/fluent-bit", {}) is one
+    show.version += 1
+    assert await book.page("agents/logging/fluent-bit", {}) is not one
 
 
-def test_links_lead_home_from_every_depth() -> None:
+async def test_links_lead_home_from_every_depth() -> None:
     """The page may be below a path of a proxy, so nothing on it begins with a slash."""
-
-    async def done() -> None:
-        book = Book(fleets.story(20))
-        for path in (
-            "",
-            "nodes",
-            "agents/logging/fluent-bit",
-            "agents/logging/fluent-bit/nodes",
-            f"commits/{fleets.NEW}",
-        ):
-            html = (await book.page(path, {})).html.decode()
-            found = re.findall(r'(?:href|src|action|data-live)="([^"]*)"', html)
-            assert found
-            assert not [link for link in found if link.startswith("/")]
-            assert "../" * path.count("/") + rendering.PATHS["css"] in found
-
-    asyncio.run(done())
+    book = Book(fleets.story(20))
+    for path in (
+        "",
+        "nodes",
+        "agents/logging/fluent-bit",
+        "agents/logging/fluent-bit/nodes",
+        f"commits/{fleets.NEW}",
+    ):
+        html = (await book.page(path, {})).html.decode()
+        found = re.findall(r'(?:href|src|action|data-live)="([^"]*)"', html)
+        assert found
+        assert not [link for link in found if link.startswith("/")]
+        assert "../" * path.count("/") + rendering.PATHS["css"] in found
 
 
 @pytest.mark.slow
-def test_a_map_of_5000_nodes_is_small() -> None:
-    async def done() -> None:
-        drawn = await Book(fleets.story(5000)).page("agents/logging/fluent-bit", {})
-        assert len(drawn.html) < 300_000
-        assert len(drawn.small) < 60_000
-
-    asyncio.run(done())
+async def test_a_map_of_5000_nodes_is_small() -> None:
+    drawn = await Book(fleets.story(5000)).page("agents/logging/fluent-bit", {})
+    assert len(drawn.html) < 300_000
+    assert len(drawn.small) < 60_000
 
 
 def test_wrong_tokens_of_one_address_lock_out_no_other_address(tmp_path: Path) -> None:

@@ -1,4 +1,6 @@
-"""The installed service shows on its page what it applied to a real cluster."""
+"""The installed service shows on its page what it applied to a real cluster, and the reports of all
+clusters.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from gitops_ds.model.rollouts import cluster_report
+from gitops_ds.model.rollouts.cluster_report import ClusterState
 from tests import controlplane, gitservers
 from tests.plan.world import daemonset
-from tests.service.test_service import read, running, until
+from tests.service.test_service import following, read, running, settings, until
 
 pytestmark = [pytest.mark.controlplane, pytest.mark.system]
 
@@ -43,3 +47,37 @@ def test_the_page_shows_what_the_service_applied(
         line = r'Applied</span></td>\s*<td><a [^>]*>shown</a></td><td class="words">created</td>'
         assert re.search(line, read(f"{home}/events"))
         assert "shown" in read(f"{home}/commits/{commit}")
+
+
+FILES = {
+    "gitops-ds.yaml": "version: v1\nname: cluster-page\nmanifests: [manifests/]\n",
+    "clusters/staging.yaml": "namespace: default\n",
+    "clusters/eu-1.yaml": "namespace: default\nafter: {clusters: [staging], soak: 1h}\n",
+    "manifests/settings.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: cluster-page}\n",
+}
+URL = "https://staging.example.com/ds/"
+
+
+def test_the_page_of_a_service_shows_the_reports_of_all_clusters(
+    tmp_path: Path, api_server: controlplane.ControlPlane
+) -> None:
+    upstream = gitservers.Upstream(tmp_path / "fleet")
+    commit = upstream.commit(FILES)
+    port = controlplane.free_port()
+    options = settings(
+        tmp_path,
+        repository=following(upstream, push=True),
+        cluster={"name": "staging"},
+        listen={"address": f"127.0.0.1:{port}", "page": {"url": URL}},
+    )
+    with running(tmp_path, api_server, *options) as (process, log):
+        until(lambda: commit[:12] in read(f"http://127.0.0.1:{port}/clusters"), log.read_text)
+        html = read(f"http://127.0.0.1:{port}/clusters")
+        assert process.poll() is None
+        assert "Traceback" not in log.read_text()
+    assert f'<a href="{URL}" rel="noreferrer">staging</a>' in html
+    assert ">staging, soak 1h</td>" in html
+    assert "no report was published" in html
+    text = upstream.git("show", "refs/gitops-ds/clusters/staging:cluster.json")
+    report = cluster_report.decode(text.encode())
+    assert (report.state, report.applied, report.url) == (ClusterState.PROVED, commit, URL)

@@ -11,13 +11,7 @@ from gitops_ds.apimachinery.rollouts import rollout_annotations
 from gitops_ds.model import names
 from gitops_ds.model.change import FieldChange
 from gitops_ds.model.objects import ListMember
-from gitops_ds.plan import (
-    diff,
-    drift,
-    field_managers,
-    object_changes,
-    ownership,
-)
+from gitops_ds.plan import diff, drift, field_managers, object_changes, ownership
 from gitops_ds.plan.options import ApplyOptions
 
 
@@ -82,6 +76,7 @@ def test_a_list_is_compared_by_its_names_if_they_are_unique(
     [
         {"annotations": {names.TEMPLATE_GENERATION: "2"}},
         {"annotations": {}, "labels": {}},
+        {"labels": {}},
         {"labels": None},
     ],
 )
@@ -120,10 +115,6 @@ def test_the_owner_of_a_value_is_that_of_the_deepest_owned_field(
     )
     live["metadata"]["finalizers"] = ["x", "y"]
     assert [one.manager for one in field_managers.owners(live, path)] == ([owner] if owner else [])
-
-
-def test_no_labels_are_the_same_as_an_empty_mapping() -> None:
-    assert diff.compare({"metadata": {"labels": {}}}, {"metadata": {}}) == ()
 
 
 @pytest.mark.parametrize(

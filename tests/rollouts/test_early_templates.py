@@ -1,4 +1,6 @@
-"""Rollouts whose DaemonSet gets the template before the end, and nodes that join meanwhile."""
+"""Rollouts whose DaemonSet gets the template before the end, nodes that join meanwhile, and which
+platforms are proved.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +9,17 @@ from typing import Any
 import pytest
 
 from gitops_ds.apimachinery import timestamps
+from gitops_ds.daemonset import decide
 from gitops_ds.model import names
 from gitops_ds.model.rollouts import rollout_policy
-from gitops_ds.model.rollouts.staged_rollout import StageState
+from gitops_ds.model.rollouts.staged_rollout import NodeProgress, NodeStep, StageState
+from gitops_ds.model.values import replace
+from gitops_ds.rollouts import node_selection
+from gitops_ds.rollouts.failures import AttributedNodes
+from gitops_ds.rollouts.staged_nodes import StagedNodes
 from tests.daemonset.world import node
 from tests.rollouts.rollout_world import SECOND, RolloutWorld, both
+from tests.rollouts.test_stages import FAST
 
 LATE: dict[str, Any] = {
     "stages": [
@@ -210,3 +218,51 @@ def test_nodes_that_join_in_a_freeze_get_the_proven_template() -> None:
     for _ in range(6):
         world.pass_time()
     assert not [name for name in world.on(SECOND) if name.startswith("new")]
+
+
+STEPS = {
+    "W": NodeStep.WAITING,
+    "P": NodeStep.PROVED,
+    "S": NodeStep.SOAKING,
+    "N": NodeStep.SET_ASIDE,
+    "B": NodeStep.PARKED,
+}
+
+
+@pytest.mark.parametrize(
+    ("amd", "arm", "proved"),
+    [
+        ("P", "P", True),
+        ("PW", "P", True),
+        ("P", "W", False),
+        ("P", "S", False),
+        ("W", "W", False),
+        ("P", "", True),
+        ("P", "B", True),  # no node of it can be proved
+        ("P", "N", True),
+        ("P", "NW", False),
+        ("P", "-", True),  # the rollout has no node of it
+        ("B", "N", False),
+    ],
+)
+def test_every_platform_with_a_healthy_node_has_a_proved_one(
+    amd: str, arm: str, proved: bool
+) -> None:
+    letters = {
+        f"{arch}-{index}": (arch, letter)
+        for arch, some in (("amd64", amd), ("arm64", arm))
+        for index, letter in enumerate(some)
+    }
+    nodes = [node(name, {"kubernetes.io/arch": arch}) for name, (arch, _) in letters.items()]
+    world = RolloutWorld(FAST, nodes)
+    world.commit(SECOND)
+    inputs = world.inputs()
+    assert inputs is not None
+    fleet = StagedNodes.of(decide.layout(world.observe()), inputs)
+    progress = {
+        name: NodeProgress(name, "canary", STEPS[letter])
+        for name, (_, letter) in letters.items()
+        if letter in STEPS
+    }
+    fleet = replace(fleet, attributed=AttributedNodes(progress))
+    assert node_selection.every_platform_is_proved(fleet) is proved

@@ -1,4 +1,6 @@
-"""A halt has the cause in Kubernetes' own words: in its message, its nodes, and its revert."""
+"""A halt has the cause in Kubernetes' own words: in its message, its nodes, and its revert; it may
+wait for the batch.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from gitops_ds.fleet import health
 from gitops_ds.model.daemonset import PodCause
 from gitops_ds.model.objects import CommitId, Digest, Key
 from gitops_ds.model.rollouts.halted_rollout import HaltedRollout
-from gitops_ds.model.rollouts.rollout_policy import Revert
+from gitops_ds.model.rollouts.rollout_policy import OnFailure, Revert
 from gitops_ds.model.rollouts.staged_rollout import Halt, StageInputs
 from gitops_ds.model.values import replace
 from gitops_ds.plan.rollouts import rollout_reverts
@@ -25,7 +27,7 @@ from tests.apimachinery.kubelet_pods import (
     end,
     running,
 )
-from tests.rollouts.rollout_world import SECOND, RolloutWorld
+from tests.rollouts.rollout_world import SECOND, RolloutWorld, both
 
 CREATING = kubelet_pods.pod(container(kubelet_pods.waiting("ContainerCreating")), phase="Pending")
 # The pod of the second image, its event, and the cause in the halt.
@@ -146,3 +148,54 @@ def test_the_cause_has_no_secret() -> None:
     for text in (halt.message, halt.nodes[0].message, *(one.message for one in judged.nodes)):
         assert "hunter2" not in text
     assert "db.example.com" in halt.message
+
+
+def policy(halt: str) -> dict[str, Any]:
+    return {
+        "stages": [
+            {"name": "wide", "nodes": {"count": 6}, "soak": "60s", "pace": {"start": 6, "max": 6}},
+            {"name": "rest"},
+        ],
+        "limits": {"atRisk": {"cluster": "80%"}},
+        "onFailure": {"halt": halt},
+    }
+
+
+def failed(world: RolloutWorld) -> set[str]:
+    """Four of six pods fail at once; the two others do not start before they are permitted to."""
+    slow = {"node-004", "node-005"}
+    world.slow_nodes |= slow
+    world.bad_images.add(SECOND)
+    world.commit(SECOND)
+    for _ in range(6):
+        world.pass_time()
+    assert slow < world.on(SECOND)
+    assert len(world.on(SECOND)) == 6
+    return slow
+
+
+@both
+def test_a_halted_rollout_waits_for_starting_pods_and_takes_no_node(owned: bool) -> None:
+    world = RolloutWorld(policy("after-batch"), 10, owned=owned)
+    slow = failed(world)
+    assert world.stages.halt is None
+    assert world.hold.startswith("halts after this batch: ImagePullBackOff on ")
+    assert world.stages.take == ()
+    world.slow_nodes -= slow
+    for _ in range(60):
+        world.pass_time()
+        assert len(world.on(SECOND)) <= 6
+    halt = world.stages.halt
+    assert halt is not None
+    assert halt.stage == "wide"
+
+
+@both
+def test_at_once_does_not_wait(owned: bool) -> None:
+    world = RolloutWorld(policy("at-once"), 10, owned=owned)
+    failed(world)
+    assert world.stages.halt is not None
+
+
+def test_the_default_is_at_once() -> None:
+    assert OnFailure().halt == "at-once"

@@ -22,7 +22,7 @@ from gitops_ds.model.rollouts.cluster_report import ClusterReport, ClusterState
 from tests import controlplane, gitservers
 from tests.cluster import program
 from tests.service import staged
-from tests.service.test_service import running
+from tests.service.test_service import running, settings
 from tests.service.test_service import until as poll
 
 pytestmark = [pytest.mark.controlplane, pytest.mark.system]
@@ -153,11 +153,11 @@ def world(tmp_path: Path) -> Iterator[World]:
         def place(name: str) -> Place:
             directory = tmp_path / name
             directory.mkdir()
-            file = directory / "settings.yaml"
             # The last cluster of the order needs no right to push.
-            file.write_text(json.dumps(settings(server, tmp_path, name, push=name != "eu-2")))
+            groups = settings_of(server, tmp_path, name, push=name != "eu-2")
+            _, file = settings(directory, **groups)
             plane = stack.enter_context(staged.plane_with(directory, NODES))
-            return Place(name, plane, directory, str(file))
+            return Place(name, plane, directory, file)
 
         # A control plane ends with the thread that started it.
         pool = stack.enter_context(ThreadPoolExecutor(len(ORDER)))
@@ -167,7 +167,7 @@ def world(tmp_path: Path) -> Iterator[World]:
         yield World(server, server.repository("fleet"), {one.name: one for one in places})
 
 
-def settings(
+def settings_of(
     server: gitservers.HttpServer, directory: Path, name: str, *, push: bool
 ) -> dict[str, Any]:
     return {

@@ -46,7 +46,7 @@ from gitops_ds.service.rollouts.cluster_report_publisher import (
 )
 from gitops_ds.settings.repository import RepositorySettings
 from gitops_ds.simulator import Behaviour, NodeSpec, PodFault, Trouble, virtual_time
-from tests.deployer.processes import Processes
+from tests.deployer.rollout_scene import Processes
 from tests.deployer.test_loop import AGENT, History
 
 ORDER = {

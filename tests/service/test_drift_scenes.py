@@ -20,7 +20,7 @@ from gitops_ds.plan.options import ApplyOptions
 from tests import controlplane, gitservers
 from tests.cluster.program import in_this_process
 from tests.plan.world import World, daemonset
-from tests.service.test_service import running, until
+from tests.service.test_service import following, running, settings, until
 
 pytestmark = [
     pytest.mark.controlplane,
@@ -166,22 +166,11 @@ def test_a_restart_by_kubectl_is_never_fought(
 def test_the_service_detects_drift_within_seconds_and_a_commit_adds_it_to_git(
     tmp_path: Path, control_plane: controlplane.ControlPlane, space: str
 ) -> None:
-    repository = tmp_path / "fleet"
-    repository.mkdir()
-
-    def git(*words: str) -> None:
-        subprocess.run(["git", "-C", str(repository), *words], check=True, capture_output=True)
-
-    (repository / "agent.yaml").write_text(yaml(space))
-    git("init", "-q", "-b", "main")
-    git("config", "user.name", "Ada")
-    git("config", "user.email", "ada@example.com")
-    git("add", ".")
-    git("commit", "-q", "-m", "One agent")
-    settings = tmp_path / "settings.yaml"
-    url = {"url": str(repository), "allowLocal": True, "interval": "1h"}
-    settings.write_text(json.dumps({"repository": url, "apply": {"drift": "hold"}}))
-    with running(tmp_path, control_plane, "--settings", str(settings)) as (_, log):
+    upstream = gitservers.Upstream(tmp_path / "fleet")
+    upstream.commit({"agent.yaml": yaml(space)})
+    repository = following(upstream, interval="1h")
+    options = settings(tmp_path, repository=repository, apply={"drift": "hold"})
+    with running(tmp_path, control_plane, *options) as (_, log):
         until(lambda: "is applied" in log.read_text(), log.read_text)
         control_plane.kubectl(
             "-n", space, "set", "image", "ds/agent", "agent=registry.example.com/agent:9"
@@ -201,7 +190,7 @@ def test_the_service_detects_drift_within_seconds_and_a_commit_adds_it_to_git(
             lambda: '"state": "Held"' in program("get", "-n", space, "-o", "json", *connection),
             log.read_text,
         )
-        where = ("-C", str(repository), *connection)
+        where = ("-C", str(upstream.path), *connection)
         shown = program("drift", "ds/agent", *where)
         assert "kubectl set image" in shown
         assert (

@@ -18,7 +18,7 @@ from gitops_ds.model import names
 from gitops_ds.model.startup_taints import OWN
 from tests import controlplane, gitservers
 from tests.plan.world import daemonset
-from tests.service.test_service import running, until
+from tests.service.test_service import following, running, settings, until
 
 pytestmark = pytest.mark.controlplane
 SPACE = "joining"
@@ -73,11 +73,8 @@ def test_a_workload_starts_after_the_last_agent_of_its_node_and_not_before(
     files = {f"{name}.json": agent(name, s, "1", {"joins": ""}) for name, s in AGENTS.items()}
     files["never.json"] = agent("never", 0, "broken", {"broken": ""})
     upstream.commit(files)
-    settings = tmp_path / "settings.yaml"
-    repository = {"url": str(upstream.path), "allowLocal": True, "interval": "1s"}
-    groups = {"repository": repository, "startupTaints": {"reportAfter": "5s"}}
-    settings.write_text(json.dumps(groups))
-    words = ("--settings", str(settings))
+    taints = {"reportAfter": "5s"}
+    words = settings(tmp_path, repository=following(upstream), startupTaints=taints)
     with running(tmp_path, plane, *words) as (process, log):
         until(lambda: "created DaemonSet joining/never" in log.read_text(), log.read_text)
         # the API server's plugin TaintNodesByCondition adds the first one, which the laboratory
@@ -112,11 +109,8 @@ def test_continuous_taints_a_node_whose_agent_fails_later_and_a_restart_releases
 ) -> None:
     upstream = gitservers.Upstream(tmp_path / "fleet")
     upstream.commit({"agent.json": agent("fast", 0, "1", {"later": ""})})
-    settings = tmp_path / "settings.yaml"
-    repository = {"url": str(upstream.path), "allowLocal": True, "interval": "1s"}
     continuous = {"enforce": "continuous", "maxTainted": 1, "notReadyFor": "3s"}
-    settings.write_text(json.dumps({"repository": repository, "startupTaints": continuous}))
-    words = ("--settings", str(settings))
+    words = settings(tmp_path, repository=following(upstream), startupTaints=continuous)
     plane.add_nodes([controlplane.node(name, {"later": ""}) for name in LATER])
     with running(tmp_path, plane, *words) as (process, log):
         until(lambda: len(ready_on(plane)) == len(LATER), log.read_text)

@@ -14,7 +14,7 @@ import json
 import signal
 import subprocess
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -204,89 +204,74 @@ async def rolling(plane: controlplane.ControlPlane, directory: Path) -> AsyncIte
                 await asyncio.sleep(0.1)
 
 
-def test_a_leader_that_is_killed_is_followed(
-    plane: controlplane.ControlPlane, tmp_path: Path
+def play(
+    script: Callable[[Scene], Awaitable[None]], plane: controlplane.ControlPlane, tmp_path: Path
 ) -> None:
-    async def play() -> None:
+    async def main() -> None:
         async with rolling(plane, tmp_path) as scene:
-            died = time.time()
-            scene.leader.process.kill()
-            assert await scene.first_write(scene.other, died) < 15
-            await scene.ends_well()
-            assert scene.watcher.running(image(scene.tag)) == NODES
+            await script(scene)
 
-    asyncio.run(play())
+    asyncio.run(main())
 
 
-def test_a_paused_leader_writes_nothing_when_it_resumes(
-    plane: controlplane.ControlPlane, tmp_path: Path
+async def test_a_leader_that_is_killed_is_followed(
+    scene: Scene, /, plane: controlplane.ControlPlane, tmp_path: Path
 ) -> None:
-    async def play() -> None:
-        async with rolling(plane, tmp_path) as scene:
-            scene.leader.process.send_signal(signal.SIGSTOP)
-            stopped = time.time()
-            assert await scene.first_write(scene.other, stopped) < 15
-            scene.leader.process.send_signal(signal.SIGCONT)  # still in mid-rollout
-            await scene.until(lambda: scene.leader.count_in_log("on standby: "))
-            await scene.ends_well()
-            assert scene.writes(scene.leader, await scene.lease_taken()) == []
-            assert scene.leader.count_in_log("lost leadership") == 1
-            assert scene.leader.process.poll() is None
-
-    asyncio.run(play())
+    died = time.time()
+    scene.leader.process.kill()
+    assert await scene.first_write(scene.other, died) < 15
+    await scene.ends_well()
+    assert scene.watcher.running(image(scene.tag)) == NODES
 
 
-def test_a_leader_that_is_stopped_releases_the_lease(
-    plane: controlplane.ControlPlane, tmp_path: Path
+async def test_a_paused_leader_writes_nothing_when_it_resumes(
+    scene: Scene, /, plane: controlplane.ControlPlane, tmp_path: Path
 ) -> None:
-    async def play() -> None:
-        async with rolling(plane, tmp_path) as scene:
-            stopped_at = time.time()
-            ending = asyncio.create_task(
-                asyncio.to_thread(asked_to_stop, scene.leader.process, scene.leader.log)
-            )
-            assert await scene.first_write(scene.other, stopped_at) < 3
-            assert await ending == 0
-            assert max(scene.writes(scene.leader), default=0) < min(scene.writes(scene.other))
-            await scene.ends_well()
-
-    asyncio.run(play())
+    scene.leader.process.send_signal(signal.SIGSTOP)
+    stopped = time.time()
+    assert await scene.first_write(scene.other, stopped) < 15
+    scene.leader.process.send_signal(signal.SIGCONT)  # still in mid-rollout
+    await scene.until(lambda: scene.leader.count_in_log("on standby: "))
+    await scene.ends_well()
+    assert scene.writes(scene.leader, await scene.lease_taken()) == []
+    assert scene.leader.count_in_log("lost leadership") == 1
+    assert scene.leader.process.poll() is None
 
 
-def test_a_leader_whose_lease_is_stolen_stops(
-    plane: controlplane.ControlPlane, tmp_path: Path
+async def test_a_leader_that_is_stopped_releases_the_lease(
+    scene: Scene, /, plane: controlplane.ControlPlane, tmp_path: Path
 ) -> None:
-    async def play() -> None:
-        async with rolling(plane, tmp_path) as scene:
-            await scene.cluster.patch(
-                LEASE, SPACE, "gitops-ds", {"spec": {"holderIdentity": "a-thief"}}
-            )
-            await scene.until(lambda: scene.leader.count_in_log("a-thief holds it"))
-            stopped = time.time()
-            await scene.until(
-                lambda: (
-                    sum(one.count_in_log("became leader") for one in (scene.leader, scene.other))
-                    >= 2
-                )
-            )
-            led = await scene.lease_taken()
-            for replica in (scene.leader, scene.other):
-                assert not [at for at in scene.writes(replica, stopped) if at < led]
-            await scene.ends_well()
-
-    asyncio.run(play())
+    stopped_at = time.time()
+    ending = asyncio.create_task(
+        asyncio.to_thread(asked_to_stop, scene.leader.process, scene.leader.log)
+    )
+    assert await scene.first_write(scene.other, stopped_at) < 3
+    assert await ending == 0
+    assert max(scene.writes(scene.leader), default=0) < min(scene.writes(scene.other))
+    await scene.ends_well()
 
 
-def test_a_leader_whose_lease_is_deleted_creates_it_again_and_continues(
-    plane: controlplane.ControlPlane, tmp_path: Path
+async def test_a_leader_whose_lease_is_stolen_stops(
+    scene: Scene, /, plane: controlplane.ControlPlane, tmp_path: Path
 ) -> None:
-    async def play() -> None:
-        async with rolling(plane, tmp_path) as scene:
-            await scene.cluster.delete(LEASE, SPACE, "gitops-ds")
-            await scene.ends_well()
-            assert (await scene.cluster.get(LEASE, SPACE, "gitops-ds"))["spec"][
-                "holderIdentity"
-            ] == scene.leader.me
-            assert scene.writes(scene.other) == []
+    await scene.cluster.patch(LEASE, SPACE, "gitops-ds", {"spec": {"holderIdentity": "a-thief"}})
+    await scene.until(lambda: scene.leader.count_in_log("a-thief holds it"))
+    stopped = time.time()
+    await scene.until(
+        lambda: sum(one.count_in_log("became leader") for one in (scene.leader, scene.other)) >= 2
+    )
+    led = await scene.lease_taken()
+    for replica in (scene.leader, scene.other):
+        assert not [at for at in scene.writes(replica, stopped) if at < led]
+    await scene.ends_well()
 
-    asyncio.run(play())
+
+async def test_a_leader_whose_lease_is_deleted_creates_it_again_and_continues(
+    scene: Scene, /, plane: controlplane.ControlPlane, tmp_path: Path
+) -> None:
+    await scene.cluster.delete(LEASE, SPACE, "gitops-ds")
+    await scene.ends_well()
+    assert (await scene.cluster.get(LEASE, SPACE, "gitops-ds"))["spec"][
+        "holderIdentity"
+    ] == scene.leader.me
+    assert scene.writes(scene.other) == []

@@ -15,7 +15,7 @@ import pytest
 from tests import controlplane, gitservers
 from tests.cluster import program
 from tests.plan.world import daemonset
-from tests.service.test_service import running, until
+from tests.service.test_service import running, settings, until
 
 pytestmark = pytest.mark.controlplane
 _numbers = itertools.count()
@@ -199,13 +199,12 @@ def test_a_template_that_a_newer_api_server_shows_with_more_fields_restarts_no_p
 def test_placed_directly_pods_need_no_scheduler(
     tmp_path: Path, plane: controlplane.ControlPlane, space: str
 ) -> None:
-    settings = tmp_path / "settings.yaml"
-    settings.write_text("controller: {powers: full, scheduling: direct}\n")
+    direct = {"powers": "full", "scheduling": "direct"}
     body = daemonset("agent", image(1), space)
     body["spec"]["template"]["spec"]["containers"][0]["ports"] = [
         {"containerPort": 9100, "hostPort": 9100}
     ]
-    with running(tmp_path, plane, "--settings", str(settings)):
+    with running(tmp_path, plane, *settings(tmp_path, controller=direct)):
         plane.request("POST", f"/apis/apps/v1/namespaces/{space}/daemonsets", body)
         program.rolled_out(plane, space, "agent")
         plane.kubectl("-n", space, "set", "image", "ds/agent", f"agent={image(2)}")

@@ -25,6 +25,7 @@ from tests.forges.test_gitea import BOT_SCOPES, Review
 from tests.plan.world import daemonset
 from tests.server_thread import ServerThread
 from tests.service.test_service import PROGRAM, running, until
+from tests.service.test_service import settings as service_settings
 from tests.thread_loop import ThreadLoop
 
 pytestmark = [
@@ -112,22 +113,16 @@ class Team:
             (directory / name).write_text(text + "\n")
         _, _, authority = gitservers._certificates()
         forge = {"url": self.gitea.url, "tokenFile": str(directory / "forge-token")}
-        document = {
-            "repository": {
-                "url": self.url,
-                "credentials": {
-                    "tokenFile": str(directory / "git-token"),
-                    "caFile": str(authority),
-                },
-                "forge": {"kind": "gitea", **forge},
-                **repository,
-            },
-            "cluster": {"name": "eu-1"},
-            **groups,
+        credentials = {"tokenFile": str(directory / "git-token"), "caFile": str(authority)}
+        group = {
+            "url": self.url,
+            "credentials": credentials,
+            "forge": {"kind": "gitea", **forge},
+            **repository,
         }
-        file = directory / "settings.yaml"
-        file.write_text(json.dumps(document))
-        return str(file)
+        return service_settings(
+            directory, **{"cluster": {"name": "eu-1"}, **groups}, repository=group
+        )[1]
 
     def add_webhook(self, port: int) -> None:
         """A webhook for pushes, to the service on this port."""

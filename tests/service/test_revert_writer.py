@@ -29,8 +29,7 @@ from gitops_ds.pipeline import prepare
 from gitops_ds.pipeline.prepare import Prepared
 from gitops_ds.plan.rollouts import staging
 from gitops_ds.service.rollouts.revert_writer import RevertContext, RevertWriter
-from gitops_ds.settings.notify import ForgeSettings
-from gitops_ds.settings.repository import RepositorySettings
+from gitops_ds.settings.repository import ForgeSettings, RepositorySettings
 from tests import gitservers
 from tests.plan.world import daemonset
 from tests.server_thread import ServerThread

@@ -19,7 +19,7 @@ from gitops_ds.model import names
 from gitops_ds.model.rollouts.staged_rollout import FailedNode, Halt, RolloutRecord
 from tests import controlplane, gitservers
 from tests.plan.world import daemonset
-from tests.service.test_service import running, until
+from tests.service.test_service import running, settings, until
 
 pytestmark = [pytest.mark.controlplane, pytest.mark.system]
 _numbers = itertools.count()
@@ -53,9 +53,7 @@ class Fleet:
             "credentials": self.server.credentials(self.directory),
             **more,
         }
-        file = self.directory / "settings.yaml"
-        file.write_text(json.dumps({"repository": repository}))
-        return str(file)
+        return settings(self.directory, repository=repository)[1]
 
     def image(self) -> str:
         items = self.plane.items(self.space, "daemonsets")

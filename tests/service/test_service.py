@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import signal
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -34,6 +36,18 @@ def read(url: str) -> str:
             return str(reply.read().decode())
     except OSError:
         return ""
+
+
+def settings(directory: Path, **groups: Any) -> tuple[str, str]:
+    """The options for a settings file of these groups."""
+    file = directory / "settings.yaml"
+    file.write_text(json.dumps(groups))
+    return "--settings", str(file)
+
+
+def following(upstream: gitservers.Upstream, **more: Any) -> dict[str, Any]:
+    """The settings of a repository of this machine."""
+    return {"url": str(upstream.path), "allowLocal": True, "interval": "1s", **more}
 
 
 def command(plane: controlplane.ControlPlane, *options: str) -> tuple[str, ...]:
@@ -81,13 +95,10 @@ def test_wrong_credentials_end_the_start(
 ) -> None:
     with gitservers.http_git_server(tmp_path / "git") as server:
         server.repository("fleet").commit({"a.yaml": "{}"})
-        (tmp_path / "ca").write_bytes(server.authority)
-        (tmp_path / "token").write_text("wrong")
-        settings = tmp_path / "settings.yaml"
-        settings.write_text(
-            f"repository: {{url: '{server.url}/fleet', credentials: {{tokenFile: "
-            f"{tmp_path}/token, caFile: {tmp_path}/ca}}}}\n"
-        )
-        with running(tmp_path, api_server, "--settings", str(settings)) as (process, log):
+        credentials = server.credentials(tmp_path)
+        Path(str(credentials["tokenFile"])).write_text("wrong")
+        repository = {"url": f"{server.url}/fleet", "credentials": credentials}
+        options = settings(tmp_path, repository=repository)
+        with running(tmp_path, api_server, *options) as (process, log):
             assert process.wait(30) == 3, log.read_text()
             assert "\nerror: " in log.read_text()

@@ -13,24 +13,12 @@ import pytest
 from tests import controlplane
 from tests.cluster import program
 from tests.plan.world import daemonset
-from tests.service.test_service import running, until
+from tests.service.test_service import running, settings, until
 
 pytestmark = [
     pytest.mark.controlplane,
     pytest.mark.system,
 ]
-
-
-def settings(directory: Path, space: str, **groups: object) -> tuple[str, str]:
-    """The options for a service that looks in this namespace only, with a state of its own."""
-    document = {
-        "templates": {"namespaces": [space]},
-        "cluster": {"name": space},
-        "apply": {"prune": True, "guards": {"maxNodesLost": "100%", "maxDeletes": "100%"}},
-        **groups,
-    }
-    (directory / "settings.yaml").write_text(json.dumps(document))
-    return "--settings", str(directory / "settings.yaml")
 
 
 def put(
@@ -100,7 +88,13 @@ def test_a_configmap_and_a_secret_are_rolled_out_when_created_changed_and_delete
     def put_agent(name: str, image: str, kind: str = "configmap") -> None:
         put(control_plane, tmp_path, space, name, daemonset(name, image, space), kind)
 
-    with running(tmp_path, control_plane, *settings(tmp_path, space)) as (_, log):
+    options = settings(
+        tmp_path,
+        templates={"namespaces": [space]},
+        cluster={"name": space},
+        apply={"prune": True, "guards": {"maxNodesLost": "100%", "maxDeletes": "100%"}},
+    )
+    with running(tmp_path, control_plane, *options) as (_, log):
         put_agent("plain", "example.com/plain:1")
         put_agent("hidden", "example.com/hush-hush:1", "secret")
         runs("plain", "example.com/plain:1")

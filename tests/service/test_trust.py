@@ -8,23 +8,13 @@ import pytest
 
 from tests import controlplane, signing
 from tests.gitservers import Upstream
-from tests.service.test_service import running, until
+from tests.service.test_service import following, running, settings, until
 
 pytestmark = [pytest.mark.controlplane, pytest.mark.system]
 OBJECT = (
     "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: signed, namespace: default}\ndata: {level: "
     "%s}\n"
 )
-
-
-def settings_of(upstream: Upstream, allowed: Path, directory: Path) -> Path:
-    """A settings file for a repository whose commits must be signed by the allowed signers."""
-    file = directory / "settings.yaml"
-    file.write_text(
-        f"repository:\n  url: {upstream.path}\n  allowLocal: true\n  interval: 1s\n  branch: main\n"
-        f"  verify: {{mode: all, allowedSignersFile: {allowed}}}\n"
-    )
-    return file
 
 
 def drift(api_server: controlplane.ControlPlane) -> None:
@@ -43,7 +33,9 @@ def test_only_signed_commits_are_applied_and_an_unsigned_one_leaves_the_last_goo
     )
     allowed = tmp_path / "allowed_signers"
     allowed.write_bytes(ada.allowed())
-    settings = settings_of(upstream, allowed, tmp_path)
+    verify = {"mode": "all", "allowedSignersFile": str(allowed)}
+    repository = following(upstream, branch="main", verify=verify)
+    options = settings(tmp_path, repository=repository)
 
     def commit(level: str, *config: str) -> str:
         (upstream.work / "agent.yaml").write_text(OBJECT % level)
@@ -58,7 +50,7 @@ def test_only_signed_commits_are_applied_and_an_unsigned_one_leaves_the_last_goo
         return [event["message"] for event in body]
 
     commit("before", *ada.config())
-    with running(tmp_path, api_server, "--settings", str(settings)) as (_, log):
+    with running(tmp_path, api_server, *options) as (_, log):
         until(lambda: level() == "before", log.read_text)
         good = commit("good", *ada.config())
         until(lambda: level() == "good", log.read_text)
@@ -84,7 +76,7 @@ def test_only_signed_commits_are_applied_and_an_unsigned_one_leaves_the_last_goo
         assert log.read_text().count("is not signed") == 1
     # A service that starts while the tip is bad continues from the last good one, too.
     drift(api_server)
-    with running(tmp_path, api_server, "--settings", str(settings)) as (_, log):
+    with running(tmp_path, api_server, *options) as (_, log):
         until(lambda: level() == "good", log.read_text)
         # The line without the bad commit, signed by a stranger, who is then trusted: no restart.
         upstream.git("reset", "--quiet", "--hard", good)

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from gitops_ds import simulator
+from gitops_ds.daemonset import pod_changes
 from gitops_ds.model.objects import POD, Body
 from gitops_ds.simulator import virtual_time
 
@@ -38,19 +39,13 @@ def play(
 
 def pod(name: str, node: str = "", image: str = "agent:1", **spec: Any) -> dict[str, Any]:
     """A pod as a DaemonSet's: bound to a node by its name."""
-    term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
-    affinity = {
-        "nodeAffinity": {
-            "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}
-        }
-    }
     return {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"name": name, "namespace": "default"},
         "spec": {
             "containers": [{"name": "c", "image": image}],
-            **({"affinity": affinity} if node else {}),
+            **({"affinity": pod_changes.pinned_to({}, node)} if node else {}),
             **spec,
         },
     }

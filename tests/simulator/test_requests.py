@@ -49,30 +49,6 @@ async def test_a_watch_without_a_version_begins_with_the_existing_objects(
     ]
 
 
-@pytest.mark.play(history=4)
-async def test_a_watch_from_before_the_kept_history_is_expired(
-    cluster: simulator.SimulatedCluster, /
-) -> None:
-    start = (await cluster.list(CONFIG_MAP)).version
-    for i in range(9):
-        await cluster.create(CONFIG_MAP, _map(f"c{i}"))
-    with pytest.raises(errors.Expired, match="too old resource version") as caught:
-        await _all(cluster, start)
-    assert caught.value.status == 410
-    now = (await cluster.list(CONFIG_MAP)).version
-    assert {e.type for e in await _all(cluster, now)} == {EventType.BOOKMARK}
-
-
-async def test_compaction_expires_every_earlier_version(
-    cluster: simulator.SimulatedCluster, /
-) -> None:
-    start = (await cluster.list(CONFIG_MAP)).version
-    await cluster.create(CONFIG_MAP, _map("a"))
-    cluster.compact()
-    with pytest.raises(errors.Expired):
-        await _all(cluster, start)
-
-
 async def test_a_watch_from_the_future_is_silent(cluster: simulator.SimulatedCluster, /) -> None:
     async def later() -> None:
         await asyncio.sleep(10)
@@ -135,14 +111,6 @@ async def test_a_fault_is_raised_and_nothing_is_changed(
     assert caught.value.status == status
     await client.create(CONFIG_MAP, _map("b"))
     assert [b["metadata"]["name"] for b in (await cluster.list(CONFIG_MAP)).items] == ["b"]
-
-
-async def test_a_fault_at_a_watch_is_raised_too(cluster: simulator.SimulatedCluster, /) -> None:
-    client = cluster.client(
-        faults=lambda r: simulator_faults.failure(410) if r.verb == "watch" else None
-    )
-    with pytest.raises(errors.Expired):
-        await _all(client, "")
 
 
 @pytest.mark.parametrize("done", [False, True])

@@ -18,8 +18,13 @@ TEXTS = (
     r"|-a|+1|12:30:45|1:60|2026-01-01|2026-01-01T00:00:00Z|2026-1-1 10:00:00|v1.9.1|a: b|a:b|a #b"
     r"|a#b|#a|&a|*a|!a|%a|@a|`a|{a}|[a]|a,b|'a'|a\b| a|a |é☺|über|😀|--web.listen=:9100"
     r"|http://[::1]:80/|?|? a|:|,|>|>a||"
+    r"|No|TRUE| |0644|0o17|2027-01-01|- a|a:|:a|---|...|#|https://x:80/y|é"
 )
-LINES = ("a\nb", "a\nb\n", "\na", "a\n\n", " a\nb", "a \nb", "\t", "a\tb", "\xa0", "\ufeff", "\x07")
+LINES = (
+    *("a\nb", "a\nb\n", "\na", "a\n\n", "a\n\n\n", " a\nb", "a \nb", "a\n b\n", "\n", "a\r\nb"),
+    *("a\t\nb ", "a\n---\nb\n", "k\n  indented: |\n    text\n", "a\u2028b\nc", "😀\n😀"),
+    *("\t", "a\tb", "\xa0", "\ufeff", "\x00", "\x07"),
+)
 
 
 def texts() -> list[str]:

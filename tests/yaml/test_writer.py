@@ -11,80 +11,9 @@ from hypothesis import strategies as st
 from ruamel.yaml import YAML
 
 from gitops_ds.yaml import parser, writer
+from tests.yaml.test_kubectl_format import LINES, TEXTS
 
-TRICKY = [
-    *(
-        "yes",
-        "No",
-        "on",
-        "y",
-        "null",
-        "~",
-        "",
-        " ",
-        "0644",
-        "0o17",
-        "1_000",
-        "12:30:45",
-        "1e3",
-        ".5",
-        ".inf",
-        "2027-01-01",
-        "=",
-        "<<",
-    ),
-    *(
-        "a: b",
-        "a #b",
-        "- a",
-        "-a",
-        "{a}",
-        "[a]",
-        "*a",
-        "&a",
-        "!a",
-        "|",
-        ">",
-        "%a",
-        "@a",
-        "`a",
-        "'a'",
-        '"a"',
-        "a:",
-        ":a",
-        "?",
-        "? a",
-    ),
-    *(
-        "a\nb",
-        "a\nb\n",
-        "a\n\n\n",
-        "\na",
-        " a\nb",
-        "a\n b\n",
-        "a\t\nb ",
-        "\n",
-        "a\r\nb",
-        "a\u2028b\nc",
-        "\ufeffa",
-        "\x00",
-        "\x85",
-        "é",
-        "😀\n😀",
-    ),
-    *(
-        "x" * 200,
-        "a" + " b" * 100,
-        "k\n  indented: |\n    text\n",
-        "---",
-        "...",
-        "a\n---\nb\n",
-        "#",
-        "https://x:80/y",
-        "true",
-        "TRUE",
-    ),
-]
+TRICKY = [*TEXTS.split("|"), *LINES, "|", '"a"', "\x85", "\ufeffa", "x" * 200, "a" + " b" * 100]
 VALUES = st.recursive(
     st.none()
     | st.booleans()

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING
 
 from gitops_ds.checks.engine import phrases, repository_rules, rule_table
-from gitops_ds.checks.engine.contexts import ClusterContext
+from gitops_ds.checks.engine.contexts import ChangeSides, ClusterContext, ClusterStep
 from gitops_ds.checks.engine.rule import Context, Rule, Violation, class_of, softened
 from gitops_ds.checks.schema import custom_rules, error_messages, manifests, repository_files
 from gitops_ds.checks.schema.error_messages import TYPE, SchemaViolation
@@ -19,9 +18,6 @@ from gitops_ds.model.sources.source_tree import Files, SourceTree
 from gitops_ds.model.values import replace
 from gitops_ds.yaml import parser, scalars
 from gitops_ds.yaml.provenance import lookup
-
-if TYPE_CHECKING:
-    from gitops_ds.checks.engine.contexts import ChangeSides, ClusterStep
 
 SETTINGS = "gitops-ds.yaml"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,29 +15,32 @@ if TYPE_CHECKING:
     from gitops_ds.commands.commits.git_commit import Proposal, Proposed
     from gitops_ds.service.git.forge_discovery import NamedForge
 
-signoff = options.option(
-    "-s",
-    "--signoff",
-    is_flag=True,
-    help="Add a Signed-off-by line to the message, as git commit --signoff; default: "
-    "format.signOff of Git.",
+branch = options.option(
+    "--branch",
+    help="The branch to push to; default: the checked-out branch, or the server's default.",
 )
-proposal = options.together(
-    options.option("--push", is_flag=True, help="Push the commit to the branch."),
-    options.option(
-        "--print", "only_print", is_flag=True, help="Print the commit only (the default)."
-    ),
-    options.option(
-        "--branch",
-        help="The branch to push to; default: the checked-out branch, or the server's default.",
-    ),
+written = options.together(
+    branch,
     options.option("--reason", default="", help="The reason, for the commit message."),
     options.option(
         "--author",
         metavar="'NAME <MAIL>'",
         help="The author of the commit; default: Git's user.name and user.email.",
     ),
-    signoff,
+    options.option(
+        "-s",
+        "--signoff",
+        is_flag=True,
+        help="Add a Signed-off-by line to the message, as git commit --signoff; default: "
+        "format.signOff of Git.",
+    ),
+)
+proposal = options.together(
+    options.option("--push", is_flag=True, help="Push the commit to the branch."),
+    options.option(
+        "--print", "only_print", is_flag=True, help="Print the commit only (the default)."
+    ),
+    written,
 )
 
 pull_request = options.together(
@@ -69,10 +72,17 @@ pull_request = options.together(
 
 
 @dataclass(frozen=True, kw_only=True)
-class CommitArgs:
-    """The options of a command that writes a commit."""
+class OutputArgs(options.CommonArgs):
+    """The options of the output of a commit."""
 
     push: bool
+    output: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommitArgs(OutputArgs):
+    """The options of a command that writes a commit."""
+
     only_print: bool
     branch: str | None
     reason: str
@@ -108,22 +118,6 @@ class PullRequestArgs:
             return None
         kind = ForgeKind(self.forge) if self.forge else None
         return forge_discovery.NamedForge(kind, self.url, self.project, self.allow_http)
-
-
-class OutputArgs(Protocol):
-    """The options of the output of a commit."""
-
-    @property
-    def push(self) -> bool:
-        """Whether the commit is pushed."""
-
-    @property
-    def output(self) -> str:
-        """`text` or `json`."""
-
-    @property
-    def quiet(self) -> bool:
-        """Whether only results and errors are printed."""
 
 
 def show(args: OutputArgs, kind: str, done: Proposed, where: str, **more: Any) -> None:

@@ -18,7 +18,7 @@ from gitops_ds import __version__, errors
 from gitops_ds.apimachinery import builtin_resources, kubernetes_types, kubernetes_versions
 from gitops_ds.checks.schema import manifests
 from gitops_ds.client import connect
-from gitops_ds.commands.doctor import repositories
+from gitops_ds.commands.doctor import repositories, result
 from gitops_ds.commands.doctor import service as doctor_service
 from gitops_ds.commands.doctor.result import CheckVerdict, DoctorOptions, Line
 from gitops_ds.git import hardening
@@ -73,17 +73,14 @@ async def examine(options: DoctorOptions) -> AsyncIterator[Line]:
 
 
 def _versions() -> Line:
-    return Line(
-        "versions", CheckVerdict.OK, f"gitops-ds {__version__}, Python {platform.python_version()}"
-    )
+    return result.ok("versions", f"gitops-ds {__version__}, Python {platform.python_version()}")
 
 
 def _yaml() -> Line:
     if nodes.c_parser_present():
-        return Line("yaml", CheckVerdict.OK, "the C parser is installed")
-    return Line(
+        return result.ok("yaml", "the C parser is installed")
+    return result.warning(
         "yaml",
-        CheckVerdict.WARNING,
         "no C parser: parsing is many times slower",
         "install the extra: pip install 'ruamel.yaml[oldlibyaml]'",
     )
@@ -96,15 +93,11 @@ def _schemas() -> Line:
             for version in kubernetes_versions.VERSIONS
         }
     except (OSError, ValueError, KeyError) as error:
-        return Line(
-            "schemas",
-            CheckVerdict.BAD,
-            f"the Kubernetes schemas can't be read: {error}",
-            "reinstall gitops-ds",
+        return result.bad(
+            "schemas", f"the Kubernetes schemas can't be read: {error}", "reinstall gitops-ds"
         )
-    return Line(
+    return result.ok(
         "schemas",
-        CheckVerdict.OK,
         "Kubernetes "
         + ", ".join(f"{version} ({count} kinds)" for version, count in counts.items()),
     )
@@ -114,11 +107,7 @@ def _settings(options: DoctorOptions) -> tuple[Line, DoctorOptions, Service | No
     """The line; the options, with those of the file as defaults; and the settings of the file."""
     if options.settings is None:
         return (
-            Line(
-                "settings",
-                CheckVerdict.OK,
-                "no file named: options and GITOPS_DS_… variables count",
-            ),
+            result.ok("settings", "no file named: options and GITOPS_DS_… variables count"),
             options,
             None,
         )
@@ -126,9 +115,8 @@ def _settings(options: DoctorOptions) -> tuple[Line, DoctorOptions, Service | No
         service = settings.read(options.settings)
     except errors.SettingsError as error:
         return (
-            Line(
+            result.bad(
                 "settings",
-                CheckVerdict.BAD,
                 str(error),
                 "fix the file; docs/reference/settings.md lists the settings",
             ),
@@ -140,18 +128,18 @@ def _settings(options: DoctorOptions) -> tuple[Line, DoctorOptions, Service | No
         ours.kubeconfig or theirs.kubeconfig, ours.context or theirs.context, theirs.namespace
     )
     merged = replace(options, cluster=options.cluster or theirs.name, connection=connection)
-    return Line("settings", CheckVerdict.OK, f"{options.settings} is right"), merged, service
+    return result.ok("settings", f"{options.settings} is right"), merged, service
 
 
 def _git(version: tuple[int, ...] | None) -> Line:
     advice = f"install git {'.'.join(map(str, OLDEST_GIT))} or newer"
     if version is None:
-        return Line("git", CheckVerdict.BAD, "git is not on the PATH", advice)
+        return result.bad("git", "git is not on the PATH", advice)
     text = f"git {'.'.join(map(str, version))}"
     return (
-        Line("git", CheckVerdict.OK, text)
+        result.ok("git", text)
         if version >= OLDEST_GIT
-        else Line("git", CheckVerdict.BAD, f"{text} is too old", advice)
+        else result.bad("git", f"{text} is too old", advice)
     )
 
 
@@ -159,27 +147,17 @@ def _kustomize() -> Line:
     program = expand.program()
     if program is None:
         advice = "install kustomize or kubectl if a repository has a kustomization.yaml"
-        return Line(
-            "kustomize",
-            CheckVerdict.WARNING,
-            "neither kustomize nor kubectl is on the PATH",
-            advice,
-        )
+        return result.warning("kustomize", "neither kustomize nor kubectl is on the PATH", advice)
     if (way := process.isolation()) == "none":
         advice = (
             "allow seccomp filters or user namespaces; until then URLs are refused wherever a "
             "kustomization could fetch them"
         )
-        return Line(
-            "kustomize",
-            CheckVerdict.WARNING,
-            f"{program[0]} can't be isolated from the network here",
-            advice,
+        return result.warning(
+            "kustomize", f"{program[0]} can't be isolated from the network here", advice
         )
-    return Line(
-        "kustomize",
-        CheckVerdict.OK,
-        f"kustomizations are built by {program[0]}, without a network ({way})",
+    return result.ok(
+        "kustomize", f"kustomizations are built by {program[0]}, without a network ({way})"
     )
 
 
@@ -199,9 +177,8 @@ async def _live(
             if service is not None and service.election.enabled is not False:
                 yield await doctor_service.election(cluster, service, time.time())
     except (errors.ClusterError, errors.UsageError) as error:
-        yield Line(
+        yield result.bad(
             "cluster",
-            CheckVerdict.BAD,
             str(error),
             "`kubectl version` with the same kubeconfig and context should answer",
         )
@@ -210,16 +187,13 @@ async def _live(
 def _version(version: str) -> Line:
     minor = ".".join(version.removeprefix("v").split(".")[:2])
     if minor in kubernetes_versions.VERSIONS:
-        return Line("cluster", CheckVerdict.OK, f"Kubernetes {version}")
+        return result.ok("cluster", f"Kubernetes {version}")
     advice = (
         f"its manifests are checked by the schemas of {manifests.nearest_version(minor)}; "
         f"supported are {kubernetes_versions.RANGE}"
     )
-    return Line(
-        "cluster",
-        CheckVerdict.WARNING,
-        f"Kubernetes {version} is not one that this version was tested with",
-        advice,
+    return result.warning(
+        "cluster", f"Kubernetes {version} is not one that this version was tested with", advice
     )
 
 
@@ -330,7 +304,7 @@ async def rights(cluster: Cluster, keys: Iterable[Key], namespace: str) -> Async
 async def startup_taints(cluster: Cluster) -> Line:
     """Whether the startup taints of nodes may be removed. Raises ClusterError."""
     advice = "add the component rights/startup-taints"
-    denied = Line("rights to remove startup taints", CheckVerdict.BAD, "", advice)
+    denied = result.bad("rights to remove startup taints", "", advice)
     return await _granted_line(cluster, (Right("patch", NODE),), denied)
 
 
@@ -340,7 +314,7 @@ async def _granted_line(cluster: Cluster, rights: Sequence[Right], denied: Line)
     missing = [right for right, allowed in zip(rights, answers, strict=True) if not allowed]
     if missing:
         return replace(denied, message=f"may not {_list(missing)}")
-    return Line(denied.name, CheckVerdict.OK, _granted(len(rights)))
+    return result.ok(denied.name, _granted(len(rights)))
 
 
 def _granted(number: int) -> str:

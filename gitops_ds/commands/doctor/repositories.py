@@ -68,7 +68,7 @@ async def examine(
         try:
             named = open_repository.named(options.repository, options.path)
         except errors.UsageError as error:
-            yield Line("repository", CheckVerdict.BAD, str(error), _UNREAD)
+            yield result.bad("repository", str(error), _UNREAD)
             return
         look = open_repository.snapshot(named, None, committed=named.where is not None)
         async for line in _read(named.display, look, options.cluster, bundles):
@@ -89,18 +89,15 @@ async def _followed(
                 cluster = await stack.enter_async_context(connect.opened(options.connection))
                 secrets = git_auth.ClusterSecrets(cluster, service.cluster.namespace, time.time)
         except errors.ClusterError as error:
-            yield Line(
-                "credentials",
-                CheckVerdict.BAD,
-                f"a Secret can't be read: {error}",
-                "see the line of the cluster",
+            yield result.bad(
+                "credentials", f"a Secret can't be read: {error}", "see the line of the cluster"
             )
         for settings in service.repositories:
             try:
                 where = address.parse(settings.url, allow_local=settings.allow_local)
                 one = _Followed(settings, git_auth.Keyring(settings, where, secrets), service)
             except errors.GitopsError as error:
-                yield Line("repository", CheckVerdict.BAD, str(error), _ADVICE)
+                yield result.bad("repository", str(error), _ADVICE)
                 continue
             async for line in one.trusted():
                 yield line
@@ -162,21 +159,20 @@ async def _read(
     try:
         snapshot = await look
     except errors.GitopsError as error:
-        yield Line("repository", CheckVerdict.BAD, str(error), _UNREAD)
+        yield result.bad("repository", str(error), _UNREAD)
         return
     if snapshot.commit is None:
         advice = "only commits are applied: git init, git add, git commit"
-        yield Line("repository", CheckVerdict.WARNING, f"{display} is not in Git", advice)
+        yield result.warning("repository", f"{display} is not in Git", advice)
     else:
-        yield Line(
+        yield result.ok(
             "repository",
-            CheckVerdict.OK,
             f"{display} at {short(snapshot.commit.id)}, {counted(len(snapshot.files), 'file')}",
         )
     try:
         prepared = prepare.prepare(snapshot, cluster=cluster)
     except errors.GitopsError as error:
-        yield Line("manifests", CheckVerdict.BAD, str(error))
+        yield result.bad("manifests", str(error))
         return
     bundles.append(prepared.bundle)
     if prepared.deployable:
@@ -190,9 +186,8 @@ async def _read(
         )
     else:
         refused = sum(finding.refused for finding in prepared.findings)
-        yield Line(
+        yield result.bad(
             "manifests",
-            CheckVerdict.BAD,
             f"{counted(refused, 'finding')} must be fixed first",
             "`gitops-ds check` lists them",
         )
@@ -204,48 +199,32 @@ async def key_lines(settings: RepositorySettings, display: str, now: float) -> l
         trust = git_auth.trust_of(settings)
         openpgp = await asyncio.to_thread(signatures.openpgp_keys, trust.openpgp)
     except errors.GitopsError as error:
-        return [
-            Line(
-                _NAME,
-                CheckVerdict.BAD,
-                str(error),
-                "docs/repository-access.md describes each setting",
-            )
-        ]
+        return [result.bad(_NAME, str(error), "docs/repository-access.md describes each setting")]
     troubles = list(_of_signers(trust))
     ends = [end for _, end in _signers(trust)] + [key.expires for key in openpgp if not key.revoked]
     valid = sum(end is None or end > now for end in ends)
     past = len(ends) - valid + sum(key.revoked for key in openpgp)
     if not valid:
         troubles.append(
-            Line(
-                _NAME,
-                CheckVerdict.BAD,
-                f"{display}: no key is valid: all {past} are expired or revoked",
-                _RENEW,
+            result.bad(
+                _NAME, f"{display}: no key is valid: all {past} are expired or revoked", _RENEW
             )
         )
     elif past:
         troubles.append(
-            Line(
-                _NAME,
-                CheckVerdict.WARNING,
-                f"{display}: {past} of {past + valid} keys are expired or revoked",
-                _RENEW,
+            result.warning(
+                _NAME, f"{display}: {past} of {past + valid} keys are expired or revoked", _RENEW
             )
         )
-    return troubles or [Line(_NAME, CheckVerdict.OK, f"{display}: {valid} keys are valid")]
+    return troubles or [result.ok(_NAME, f"{display}: {valid} keys are valid")]
 
 
 def _of_signers(trust: Trust) -> Iterator[Line]:
     numbers = {number for number, _ in _signers(trust)}
     for number, _ in _written(trust):
         if number not in numbers:
-            yield Line(
-                _NAME,
-                CheckVerdict.BAD,
-                f"repository.verify.allowedSignersFile: line {number} names no key",
-                _WRITE,
+            yield result.bad(
+                _NAME, f"repository.verify.allowedSignersFile: line {number} names no key", _WRITE
             )
 
 
@@ -307,16 +286,16 @@ async def gate_lines(settings: MetricsSettings, bundles: Iterable[Bundle]) -> As
         problem = await gate_meter.problem(settings)
         text = f"gate {first.name} of {first.agent} cannot be measured: {problem}"
         yield (
-            Line("gates", CheckVerdict.BAD, text, _GATES)
+            result.bad("gates", text, _GATES)
             if problem
-            else Line("gates", CheckVerdict.OK, "the Prometheus server answers queries")
+            else result.ok("gates", "the Prometheus server answers queries")
         )
     for one in used:
         if one.kind is not ProbeKind.WEBHOOK or one.gate.webhook is None:
             continue
         if refused := gate_meter.refused(settings.webhooks, one.gate.webhook.url):
             text = f"gate {one.name} of {one.agent} cannot be measured: {refused}"
-            yield Line("gates", CheckVerdict.BAD, text, _GATES)
+            yield result.bad("gates", text, _GATES)
 
 
 def _used(bundle: Bundle) -> Iterator[_Used]:

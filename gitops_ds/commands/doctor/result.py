@@ -28,6 +28,21 @@ class Line(msgspec.Struct, frozen=True):
     advice: str = ""
 
 
+def ok(name: str, message: str, advice: str = "") -> Line:
+    """The line of a check without a problem."""
+    return Line(name, CheckVerdict.OK, message, advice)
+
+
+def warning(name: str, message: str, advice: str) -> Line:
+    """The line of a check with a problem that an apply survives."""
+    return Line(name, CheckVerdict.WARNING, message, advice)
+
+
+def bad(name: str, message: str, advice: str = "") -> Line:
+    """The line of a check that failed."""
+    return Line(name, CheckVerdict.BAD, message, advice)
+
+
 class DoctorOptions(msgspec.Struct, frozen=True):
     """The options: the repository (None: that of the current directory), a settings file, the
     cluster and its name in `clusters/`.
@@ -46,8 +61,4 @@ async def probe(name: str, well: str, looking: Awaitable[str], advice: str) -> L
         trouble = await looking
     except errors.GitopsError as error:
         trouble = str(error)
-    return (
-        Line(name, CheckVerdict.BAD, trouble, advice)
-        if trouble
-        else Line(name, CheckVerdict.OK, well)
-    )
+    return bad(name, trouble, advice) if trouble else ok(name, well)

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from gitops_ds import errors
 from gitops_ds.apimachinery import timestamps
-from gitops_ds.commands.doctor.result import CheckVerdict, Line
+from gitops_ds.commands.doctor import result
+from gitops_ds.commands.doctor.result import Line
 from gitops_ds.git import address
 from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.objects import LEASE
@@ -44,9 +45,8 @@ def _webhooks(service: Service) -> Iterator[Line]:
             place = "repository" if len(service.repositories) == 1 else f"repositories[{number}]"
             named[f"{place}.webhook.secretFile"] = one.webhook.secret_file
     if named and not service.listen.address:
-        yield Line(
+        yield result.warning(
             "webhook",
-            CheckVerdict.WARNING,
             "webhook secrets are configured, but no address to listen on",
             "set listen.address, or use --listen",
         )
@@ -54,18 +54,17 @@ def _webhooks(service: Service) -> Iterator[Line]:
         try:
             secrets = SecretFile(setting, file)()
         except errors.SettingsError as error:
-            yield Line("webhook", CheckVerdict.BAD, str(error), _MAKE)
+            yield result.bad("webhook", str(error), _MAKE)
             continue
         short = sum(len(secret) < _SHORTEST for secret in secrets)
         if short:
-            yield Line(
+            yield result.warning(
                 "webhook",
-                CheckVerdict.WARNING,
                 f"{setting}: {short} of {counted(len(secrets), 'secret')} can be guessed",
                 _MAKE,
             )
         else:
-            yield Line("webhook", CheckVerdict.OK, f"{setting}: {counted(len(secrets), 'secret')}")
+            yield result.ok("webhook", f"{setting}: {counted(len(secrets), 'secret')}")
 
 
 def _page(service: Service) -> Iterator[Line]:
@@ -79,11 +78,9 @@ def _page(service: Service) -> Iterator[Line]:
         if served.access == AccessKind.TOKEN.value:
             PageToken(Path(served.token_file)).value()
     except errors.UsageError as error:
-        yield Line("page", CheckVerdict.BAD, str(error), advice)
+        yield result.bad("page", str(error), advice)
         return
-    yield Line(
-        "page", CheckVerdict.OK, f"served at {service.listen.address}, access by {served.access}"
-    )
+    yield result.ok("page", f"served at {service.listen.address}, access by {served.access}")
 
 
 def _receivers(service: Service) -> Iterator[Line]:
@@ -92,17 +89,16 @@ def _receivers(service: Service) -> Iterator[Line]:
         try:
             url, _ = sender.target(one)
         except sender.DeliveryFailed as error:
-            yield Line("notify", CheckVerdict.BAD, f"{one.name}: {error}", _NEWS)
+            yield result.bad("notify", f"{one.name}: {error}", _NEWS)
             continue
         if url.startswith("http:"):
-            yield Line(
+            yield result.warning(
                 "notify",
-                CheckVerdict.WARNING,
                 f"{one.name}: notifications are sent over http, which others can read and modify",
                 "use https",
             )
         else:
-            yield Line("notify", CheckVerdict.OK, f"{one.name}: its files can be read")
+            yield result.ok("notify", f"{one.name}: its files can be read")
 
 
 def _forges(service: Service) -> Iterator[Line]:
@@ -113,12 +109,10 @@ def _forges(service: Service) -> Iterator[Line]:
             where = address.parse(one.url, allow_local=one.allow_local)
             forge = forge_discovery.access_of(where, one.forge)
         except errors.UsageError as error:
-            yield Line("forge", CheckVerdict.BAD, str(error), _NEWS)
+            yield result.bad("forge", str(error), _NEWS)
         else:
-            yield Line(
-                "forge",
-                CheckVerdict.OK,
-                f"the status of commits goes to {forge.project} at {forge.url}",
+            yield result.ok(
+                "forge", f"the status of commits goes to {forge.project} at {forge.url}"
             )
 
 
@@ -130,13 +124,10 @@ async def election(cluster: Cluster, service: Service, now: float) -> Line:
     try:
         spec = (await cluster.get(LEASE, space, name)).get("spec") or {}
     except errors.NotFound:
-        return Line(
-            "election", CheckVerdict.OK, f"no Lease {space}/{name} yet: no replica has been leader"
-        )
+        return result.ok("election", f"no Lease {space}/{name} yet: no replica has been leader")
     except errors.Forbidden as error:
-        return Line(
+        return result.warning(
             "election",
-            CheckVerdict.WARNING,
             str(error),
             "a service with an election needs get, create and update on leases",
         )
@@ -145,11 +136,8 @@ async def election(cluster: Cluster, service: Service, now: float) -> Line:
         timestamps.seconds(str(spec.get("renewTime") or "")),
     )
     if not holder:
-        return Line(
-            "election",
-            CheckVerdict.WARNING,
-            f"the Lease {space}/{name} has no holder",
-            "does the service run?",
+        return result.warning(
+            "election", f"the Lease {space}/{name} has no holder", "does the service run?"
         )
     silent = now - renewed if renewed is not None else 0.0
     if silent > 2 * service.election.timing.duration:
@@ -157,10 +145,7 @@ async def election(cluster: Cluster, service: Service, now: float) -> Line:
             f"{holder} holds the Lease {space}/{name}, and did not renew it for "
             f"{timestamps.elapsed(silent)}"
         )
-        return Line(
-            "election",
-            CheckVerdict.WARNING,
-            words,
-            "does the service run, and may it update leases? See its log",
+        return result.warning(
+            "election", words, "does the service run, and may it update leases? See its log"
         )
-    return Line("election", CheckVerdict.OK, f"{holder} leads by the Lease {space}/{name}")
+    return result.ok("election", f"{holder} leads by the Lease {space}/{name}")

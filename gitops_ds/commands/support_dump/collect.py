@@ -10,10 +10,10 @@ import asyncio
 import importlib.metadata
 import platform
 import re
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import msgspec
 
@@ -44,12 +44,8 @@ _TAIL: Final = 5_000  # lines of a log
 _PODS: Final = 10  # of the service, whose logs and metrics are read
 
 
-class Raw(Protocol):
-    """Reads at most that many bytes of the API server's response at a path; raises ClusterError."""
-
-    def __call__(self, path: str, query: Mapping[str, str], most: int) -> Awaitable[str]:
-        """The text."""
-        ...
+# Reads at most that many bytes of the API server's response at a path; raises ClusterError.
+Raw = Callable[[str, Mapping[str, str], int], Awaitable[str]]
 
 
 class DumpOptions(msgspec.Struct, frozen=True):

@@ -17,7 +17,7 @@ from gitops_ds.git.address import Address, Scheme
 from gitops_ds.settings import base
 
 if TYPE_CHECKING:  # commands import this module without the settings of the service
-    from gitops_ds.settings.notify import ForgeSettings
+    from gitops_ds.settings.repository import ForgeSettings
 
 _TOKEN = "repository.forge.tokenFile"  # noqa: S105  the name of a setting
 

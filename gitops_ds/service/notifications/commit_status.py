@@ -29,7 +29,7 @@ from gitops_ds.service.notifications.commit_progress import (
     CommitTracker,
 )
 from gitops_ds.service.notifications.outbox import Outbox
-from gitops_ds.settings.notify import ForgeSettings
+from gitops_ds.settings.repository import ForgeSettings
 
 GATHER = 1.0  # seconds in which changes are combined
 PATIENCE = 60.0  # seconds for one status

@@ -11,12 +11,10 @@ import asyncio
 import time
 from collections.abc import Sequence
 from functools import partial
-from typing import Protocol
 
 import orjson
 
 from gitops_ds import errors
-from gitops_ds.deployer.loop import Loop
 from gitops_ds.fleet.tracker import StatusTracker
 from gitops_ds.git import address
 from gitops_ds.model import names
@@ -34,6 +32,7 @@ from gitops_ds.service.notifications.commit_status import (
 )
 from gitops_ds.service.notifications.outbox import Outbox
 from gitops_ds.service.notifications.sender import Sender, SenderContext
+from gitops_ds.service.runnable import DeployerPart
 from gitops_ds.settings.repository import RepositorySettings
 from gitops_ds.settings.service import Service
 from gitops_ds.telemetry.notifications import NotificationBuilder
@@ -42,15 +41,6 @@ _KEY = "news.json"
 SETTLE = 2.0  # seconds from a change to the write, which includes the changes meanwhile
 RETRY = 15.0  # seconds
 PENDING = 1_000  # notifications in memory while the outbox is not loaded
-
-
-class ReadDeployer(Protocol):
-    """The part of a deployer that is read (`gitops_ds.service.git.git_deployer.GitDeployer`)."""
-
-    @property
-    def loop(self) -> Loop | None:
-        """The loop, when it has started."""
-        ...
 
 
 class NotificationDispatcher:
@@ -103,7 +93,7 @@ class NotificationDispatcher:
 
         return emit_and_handle
 
-    def watch(self, tracker: StatusTracker, deployers: Sequence[ReadDeployer]) -> None:
+    def watch(self, tracker: StatusTracker, deployers: Sequence[DeployerPart]) -> None:
         """Sets the status of agents, and the deployers of the settings' repositories, in order."""
         self._tracker = tracker
         for number, publisher in self._publishers.items():
@@ -233,7 +223,7 @@ class NotificationDispatcher:
         self._last_failure = message
 
 
-def _followed(deployer: ReadDeployer) -> FollowedCommits | None:
+def _followed(deployer: DeployerPart) -> FollowedCommits | None:
     loop = deployer.loop
     if loop is None:
         return None

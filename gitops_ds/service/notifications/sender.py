@@ -24,7 +24,7 @@ from gitops_ds.model.events.notifications import NotificationFailed, Notificatio
 from gitops_ds.model.rate_limits import Backoff
 from gitops_ds.service.notifications.outbox import GIVE_UP, Outbox, ReceiverQueue
 from gitops_ds.settings import base
-from gitops_ds.settings.notify import ReceiverSettings
+from gitops_ds.settings.service import ReceiverSettings
 from gitops_ds.telemetry import notifications
 from gitops_ds.telemetry.notifications import NotificationBatch
 

@@ -20,7 +20,7 @@ from gitops_ds.model.rollouts.staged_rollout import Approver, StageApproval, Wai
 from gitops_ds.plan.rollouts import applied_rollouts
 from gitops_ds.service.git import forge_discovery
 from gitops_ds.service.rollouts.approval_writer import ApprovalRepository
-from gitops_ds.settings.notify import ForgeSettings
+from gitops_ds.settings.repository import ForgeSettings
 
 PATIENCE = 60.0  # seconds for the forge
 MOST_COMMITS = 50  # since the last applied commit without the template

@@ -1,4 +1,6 @@
-"""Objects of kinds that only the cluster knows get the default namespace where they need one."""
+"""Live objects of a plan: the default namespace of kinds that only the cluster knows, and the
+objects of a missing namespace.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +8,12 @@ import pytest
 
 from gitops_ds import simulator
 from gitops_ds.apimachinery.builtin_resources import RESOURCES
+from gitops_ds.deployer import live_state
+from gitops_ds.model.objects import CONFIG_MAP, NAMESPACE, Key
 from gitops_ds.model.skip_reasons import SkipReason
+from gitops_ds.simulator.faults import SimulatedRequest
 from gitops_ds.yaml import parser
-from tests.plan.world import World
+from tests.plan.world import World, config_map
 
 DEFINITION = """\
 apiVersion: apiextensions.k8s.io/v1
@@ -55,3 +60,30 @@ async def test_an_object_with_the_default_namespace_is_not_replaced_silently_by_
     [refusal] = plan.refusals
     assert (refusal.reason, refusal.key) == (SkipReason.NAMED_TWICE, change.key)
     assert "without a namespace in a.yaml" in refusal.message
+
+
+async def test_objects_of_a_namespace_that_does_not_exist_are_not_requested() -> None:
+    reads: list[str] = []
+
+    def recorded(request: SimulatedRequest) -> None:
+        if request.verb == "get" and request.resource is not None:
+            reads.append(f"{request.resource.kind} {request.namespace}/{request.name}")
+
+    resources = {
+        Key("", "Namespace", "", "absent"): NAMESPACE,
+        Key("", "ConfigMap", "absent", "one"): CONFIG_MAP,
+        Key("", "Namespace", "", "default"): NAMESPACE,
+        Key("", "ConfigMap", "default", "two"): CONFIG_MAP,
+        Key("", "ConfigMap", "other", "three"): CONFIG_MAP,
+    }
+    async with simulator.SimulatedCluster() as cluster:
+        client = cluster.client(faults=recorded)
+        await client.create(CONFIG_MAP, config_map("two"))
+        live = await live_state.read(client, resources, "owner")
+    assert sorted(map(str, live.objects)) == ["ConfigMap default/two", "Namespace default"]
+    assert reads == [
+        "Namespace /absent",
+        "Namespace /default",
+        "ConfigMap default/two",
+        "ConfigMap other/three",
+    ]

@@ -1,7 +1,10 @@
-"""The time limit of helm and kustomize in the service, and that of a commit around them."""
+"""Limits of the preparation of a commit: the time of helm and kustomize in it, and attempts that
+ended the process.
+"""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -14,6 +17,7 @@ from gitops_ds.model.values import replace
 from gitops_ds.pipeline import open_repository
 from gitops_ds.renderers.process import RENDER
 from gitops_ds.sandbox import memory
+from gitops_ds.service import prepare_process
 from gitops_ds.service.prepare_process import Preparing
 from gitops_ds.service.prepare_worker import Job
 from gitops_ds.settings import service
@@ -50,3 +54,20 @@ def test_the_renders_of_a_commit_end_before_its_preparation(seconds: float, long
         clean={},
     )
     assert Preparing(memory.UNLIMITED).attempts(job) == (15, longest)
+
+
+def test_the_third_attempt_is_refused_until_one_ends_or_an_hour_is_over(tmp_path: Path) -> None:
+    notes = tmp_path / "attempts"
+    assert [prepare_process.begin_attempt(notes, "a") for _ in range(3)] == [True, True, False]
+    assert prepare_process.begin_attempt(notes, "b")
+    prepare_process.end_attempt(notes, "a")
+    assert prepare_process.begin_attempt(notes, "a")
+    assert prepare_process.begin_attempt(notes, "a")
+    os.utime(notes / "a", (0, 0))
+    assert prepare_process.begin_attempt(notes, "a")
+
+
+def test_notes_that_cannot_be_written_hold_up_nothing(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    assert prepare_process.begin_attempt(tmp_path / "file" / "attempts", "a")
+    prepare_process.end_attempt(tmp_path / "file" / "attempts", "a")
