@@ -108,6 +108,13 @@ def test_a_daemonset_that_was_never_changed_has_its_first_template(
     assert proven.how is how
 
 
+def test_an_adopted_template_has_the_commit_of_its_daemonset() -> None:
+    cluster = live(live_object("1", annotations={names.COMMIT: "c7"}), own("1"))
+    read = template_history.read(KEY, cluster, NOTHING, "", 9.0)
+    assert read.proof is not None
+    assert read.proof.commit == "c7"
+
+
 def test_the_stored_proof_outlives_the_daemonset_its_revisions_and_an_edit() -> None:
     stored = TemplateHistory(proof("1"), template("1"), uid="u0")
     for cluster in (live(None), live(stated("2", proof("1"))), live(live_object("2"), own("2"))):
