@@ -87,7 +87,8 @@ def applied(body: Body, live: Body, rules: Sequence[IgnoreRule]) -> Body:
             or (managers and not others & {*managers})
         ):
             continue
-        if others:
+        # no item of a list can be left out: the others would move
+        if others and not isinstance(path[-1], int):
             result = _without(result, path)
         elif there != value_at(result, path):
             result, adopted = _with(result, path, there), True

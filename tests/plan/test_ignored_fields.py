@@ -123,10 +123,20 @@ def test_an_ignored_field_is_left_to_its_owner_or_keeps_its_live_value(
 
 
 def test_a_value_of_another_shape_in_the_cluster_is_not_kept() -> None:
-    live = {**live_object(5, HPA), "spec": {"containers": "text"}}
-    wanted = body(containers=CPU)
-    rule = IgnoreRule(("/spec/containers/0/cpu",))
+    live = {**live_object(5, HPA), "spec": {"containers": "text", "args": "text"}}
+    wanted = body(containers=CPU, args=["a"])
+    rule = IgnoreRule(("/spec/containers/0/cpu", "/spec/args/0"))
     assert ignore_differences.applied(wanted, live, [rule]) == wanted
+
+
+def test_an_item_of_a_list_that_is_owned_as_a_whole_keeps_its_live_value() -> None:
+    live = live_object(5, HPA)
+    live["spec"]["args"], live["spec"]["empty"] = ["theirs", "b"], [{"x": 1}, "b"]
+    live["metadata"]["managedFields"][0]["fieldsV1"]["f:spec"] |= {"f:args": {}, "f:empty": {}}
+    rule = IgnoreRule(("/spec/args/0", "/spec/args/2", "/spec/empty/0"))
+    wanted = body(args=["ours", "b", "new"], empty=[{}, "b"])
+    found = ignore_differences.applied(wanted, live, [rule])["spec"]
+    assert (found["args"], found["empty"]) == (["theirs", "b", "new"], [{"x": 1}, "b"])
 
 
 def test_a_mapping_that_is_empty_then_is_left_out() -> None:

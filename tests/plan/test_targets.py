@@ -23,7 +23,7 @@ from gitops_ds.model.rollouts.proven_templates import (
 from gitops_ds.model.rollouts.rollout_policy import Rollback
 from gitops_ds.model.rollouts.staged_rollout import Halt, RolloutRecord
 from gitops_ds.plan.rollouts import staging, targets
-from gitops_ds.plan.rollouts.targets import TargetKind, TargetView, WantedTemplate
+from gitops_ds.plan.rollouts.targets import Target, TargetKind, TargetView, WantedTemplate
 from tests.plan.staged_objects import live_object, manifest, own, template
 from tests.plan.staged_objects import target as target_revision
 
@@ -52,7 +52,7 @@ KEEP = Rollback(stages="keep")
         ("2", Rollback(), TargetKind.ROLLBACK),  # proven earlier, within rollback.within
         ("2", KEEP, TargetKind.FORWARD),
         ("3", Rollback(), TargetKind.FORWARD),  # proven earlier, too long ago
-        ("3", Rollback(within=Duration(9 * DAY)), TargetKind.ROLLBACK),
+        ("3", Rollback(within=Duration(8 * DAY)), TargetKind.ROLLBACK),
         ("4", Rollback(), TargetKind.HELD),
         ("9", Rollback(), TargetKind.FORWARD),  # edited, undone, unstaged, or new
     ],
@@ -138,6 +138,8 @@ def test_a_template_that_exists_as_a_revision_only_was_never_proven() -> None:
     assert words.endswith("this template was rolled out without stages, but never proven")
     unknown = TemplateHistory()
     assert targets.words_of(target, wanted, unknown, Rollback(), view) == ""
+    at_rest = Target(TargetKind.NONE, TemplateProof(proofs.identity(template("1"))))
+    assert targets.words_of(at_rest, wanted, unknown, Rollback(), view) == ""
     assert ProofKind.ADOPTED is HISTORY.earlier[0].how
 
 

@@ -10,10 +10,16 @@ from typing import Any
 
 import pytest
 
+from gitops_ds.apimachinery import revisions
 from gitops_ds.apimachinery.rollouts import proofs
 from gitops_ds.model import names
 from gitops_ds.model.live import Live
-from gitops_ds.model.rollouts.proven_templates import ProofKind, TemplateHistory, TemplateProof
+from gitops_ds.model.rollouts.proven_templates import (
+    HaltedTemplate,
+    ProofKind,
+    TemplateHistory,
+    TemplateProof,
+)
 from gitops_ds.model.rollouts.staged_rollout import Halt, RolloutRecord
 from gitops_ds.model.values import replace
 from gitops_ds.plan.rollouts import template_history
@@ -84,6 +90,7 @@ def test_a_cluster_of_an_earlier_version_is_adopted(
     read = template_history.read(KEY, cluster, NOTHING, "", 9.0)
     assert read.proof is not None
     assert (read.proof.template, read.proof.how) == (identity(proven), ProofKind.ADOPTED)
+    assert read.proof.hash == own(proven).hash
     assert proofs.identity(read.template) == identity(proven)
     assert bool(read.halted) == halted
     again = template_history.read(KEY, cluster, read, "", 10.0)
@@ -99,6 +106,13 @@ def test_a_daemonset_that_was_never_changed_has_its_first_template(
     proven = template_history.read(KEY, live(body, own("1")), NOTHING, "", 9.0).proof
     assert proven is not None
     assert proven.how is how
+
+
+def test_an_adopted_template_has_the_commit_of_its_daemonset() -> None:
+    cluster = live(live_object("1", annotations={names.COMMIT: "c7"}), own("1"))
+    read = template_history.read(KEY, cluster, NOTHING, "", 9.0)
+    assert read.proof is not None
+    assert read.proof.commit == "c7"
 
 
 def test_the_stored_proof_outlives_the_daemonset_its_revisions_and_an_edit() -> None:
@@ -128,7 +142,7 @@ def test_a_newer_proof_on_the_daemonset_replaces_the_stored_one() -> None:
     assert read.proof is not None
     assert read.proof.template == identity("2")
     assert [one.template for one in read.earlier] == [identity("1")]
-    older = template_history.read(KEY, live(stated("2", proof("2", 0.5))), stored, "", 9.0)
+    older = template_history.read(KEY, live(stated("2", proof("2", 1.0))), stored, "", 9.0)
     assert older.proof == stored.proof
     unknown = template_history.read(KEY, live(stated("3", proof("3", 5.0))), stored, "", 9.0)
     assert unknown == replace(stored, uid="u1")
@@ -150,16 +164,17 @@ def test_without_a_state_proofs_of_other_revisions_are_earlier_ones() -> None:
     for tag, one in zip("12", revisions, strict=True):
         one.raw["metadata"].setdefault("annotations", {})[names.PROOF] = proofs.encoded(proof(tag))
     read = template_history.read(KEY, live(stated("1", proof("1")), *revisions), NOTHING, "", 9.0)
-    assert [one.template for one in read.earlier] == [identity("2")]
+    assert [(one.template, one.until) for one in read.earlier] == [(identity("2"), 1.0)]
 
 
 def test_a_completed_rollout_is_in_force_and_released() -> None:
-    before = TemplateHistory(proof("1"), template("1"))
+    halted = tuple(HaltedTemplate(tag, "c", 1.0, template=identity(tag)) for tag in "23")
+    before = TemplateHistory(proof("1"), template("1"), halted=halted)
     assert template_history.completed(before, target("2")) == before
     after = template_history.completed(before, target("2", proven=True))
     assert after.proof is not None
     assert (after.proof.template, after.template) == (identity("2"), template("2"))
-    assert after.proof.until == 0.0
+    assert (after.proof.until, after.halted) == (0.0, halted[1:])
     assert [one.template for one in after.earlier] == [identity("1")]
 
 
@@ -168,6 +183,27 @@ def test_an_earlier_target_that_a_person_named_again_is_not_completed_again() ->
     earlier.raw["metadata"].setdefault("annotations", {})[names.PROOF] = proofs.encoded(proof("1"))
     history = TemplateHistory(proof("2", 5.0), template("2"))
     assert template_history.completed(history, earlier) == history
+
+
+@pytest.mark.parametrize(
+    ("hash", "source", "ended", "expected"),
+    [
+        ("", "s", "", "c9"),
+        ("other", "s", "", ""),  # the halted template of another rollout
+        ("", "new", "", ""),  # Git still has it
+        ("", "", "", ""),
+        ("", "s", "c8", "c8"),
+    ],
+)
+def test_a_halted_template_ends_with_the_commit_that_replaces_it(
+    hash: str, source: str, ended: str, expected: str
+) -> None:
+    current = target("2")
+    hash = hash or revisions.labels_of(current)[names.ROLLOUT]
+    history = TemplateHistory(halted=(HaltedTemplate(hash, "c", 1.0, source=source, ended=ended),))
+    assert template_history.ended(history, None, "new", "c9") == history
+    (found,) = template_history.ended(history, current, "new", "c9").halted
+    assert found.ended == expected
 
 
 def test_a_restart_is_not_another_template() -> None:
