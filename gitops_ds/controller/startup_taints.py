@@ -41,7 +41,7 @@ SHOWN_WITHIN = 30.0  # seconds until the watch must have shown a patch
 REPORTED_AT = 3  # failures of one node in a row; the first ones may be races
 REPORTED_EVERY = 300.0  # seconds between two reports of one kind of error
 APPLIED_EVERY = 1.0  # seconds between two looks while no commit is applied
-_RETRIES = Backoff(first=1.0, longest=60.0)
+_BACKOFF = Backoff(first=1.0, longest=60.0)
 
 
 class StartupInputs(msgspec.Struct, frozen=True):
@@ -381,11 +381,11 @@ class StartupTaints:
         """Retries later, or when the watch shows other taints, whichever is first."""
         held, now = self._held.get(change.node), self._in.clock()
         failures = (held.failures if held is not None else 0) + 1
-        until, cause = now + _RETRIES.delay(failures), f"its taints are not changed: {error}"
+        until, cause = now + _BACKOFF.delay(failures), f"its taints are not changed: {error}"
         self._held[change.node] = _HeldPatch(change, until, failures, cause)
         if isinstance(error, errors.Forbidden | errors.Unauthorized):
             failures = self._denial.failures + 1
-            self._denial = _Denial(failures, now + _RETRIES.delay(failures), cause, change.node)
+            self._denial = _Denial(failures, now + _BACKOFF.delay(failures), cause, change.node)
         is_race = isinstance(error, errors.Invalid | errors.Conflict)
         reported_at = self._failed_at.get(type(error), -REPORTED_EVERY)
         if failures == (REPORTED_AT if is_race else 1) and now >= reported_at + REPORTED_EVERY:

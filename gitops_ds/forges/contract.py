@@ -155,8 +155,10 @@ class ForgeApi(Protocol):
 
     A reader raises LookupError, TypeError or ValueError for an answer that is not the forge's.
     `path` is that of the API on a server, `public` the address of the public server,
-    `token_variables` are the variables with a token, of which the first one set is used, and
-    `permissions` are those that a token needs, for messages.
+    `token_variables` are the variables with a token, of which the first one set is used,
+    `job_token_variables` further ones in a job with the variables of GitHub Actions, and
+    `permissions` are those that a token needs, for messages. A host whose name contains the kind
+    is one of a forge with a public server.
     """
 
     name: str
@@ -164,6 +166,7 @@ class ForgeApi(Protocol):
     path: str
     public: str = ""
     token_variables: tuple[str, ...]
+    job_token_variables: tuple[str, ...] = ()
     permissions: Mapping[RequestPurpose, str]
 
     def headers(self, token: str, *, of_job: bool) -> Mapping[str, str]:

@@ -42,13 +42,11 @@ class ForgeAccess(msgspec.Struct, frozen=True):
 
 
 def token(kind: ForgeKind, environ: Mapping[str, str]) -> ForgeToken:
-    """The token for that forge. Raises UsageError if it is missing or malformed.
-
-    Jobs of Gitea and Forgejo have their token in GITHUB_TOKEN; otherwise that variable is GitHub's.
-    """
-    names = (OWN_VARIABLE, *api(kind).token_variables)
-    if kind in (ForgeKind.GITEA, ForgeKind.FORGEJO) and environ.get("GITHUB_REPOSITORY"):
-        names += ("GITHUB_TOKEN",)
+    """The token for that forge. Raises UsageError if it is missing or malformed."""
+    forge = api(kind)
+    names = (OWN_VARIABLE, *forge.token_variables)
+    if environ.get("GITHUB_REPOSITORY"):
+        names += forge.job_token_variables
     for name in names:
         if value := environ.get(name, "").strip():
             if not value.isascii() or not value.isprintable() or " " in value:

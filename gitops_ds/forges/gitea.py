@@ -28,6 +28,8 @@ class Gitea(GitHub):
     path = "/api/v1"
     public = ""
     token_variables: tuple[str, ...] = ("GITEA_TOKEN",)
+    # Elsewhere this variable is GitHub's.
+    job_token_variables = ("GITHUB_TOKEN",)
     # https://docs.gitea.com/development/oauth2-provider#scopes
     permissions: Mapping[RequestPurpose, str] = {
         RequestPurpose.GET_USER: "the scope `read:user`, to identify our own comment",

@@ -16,7 +16,7 @@ from typing import Final
 from gitops_ds.model.rate_limits import Backoff
 
 BACKOFF: Final = Backoff(1.0, 16.0)
-_OF_LIMITS: Final = Backoff(60.0, math.inf)
+_RATE_LIMIT_BACKOFF: Final = Backoff(60.0, math.inf)
 _LIMITED: Final = ("rate limit", "abuse detection")
 
 
@@ -34,7 +34,7 @@ def wait(
         seconds = _retry_after(headers, now)
     else:
         return None
-    backoff = _OF_LIMITS if status == 403 else BACKOFF
+    backoff = _RATE_LIMIT_BACKOFF if status == 403 else BACKOFF
     return backoff.delay(attempt + 1) if seconds is None else seconds
 
 

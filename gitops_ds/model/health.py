@@ -125,6 +125,6 @@ class AgentStatus(msgspec.Struct, frozen=True):
     suspended: bool
     commit: str
     tally: NodeCounts
-    losses: tuple[NodeLoss, ...] = ()
-    rollout: RolloutCounts | None = None
-    hold: str = ""
+    losses: tuple[NodeLoss, ...]
+    rollout: RolloutCounts | None
+    hold: str

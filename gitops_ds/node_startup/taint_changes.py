@@ -157,7 +157,7 @@ def _plain(taints: Iterable[Taint]) -> set[Taint]:
 
 FORGOTTEN_AFTER = 600.0  # seconds after a removal; later ones count as the first
 CONTESTED_AT = 3  # removals in a row; the first ones may be races
-_PAUSES = Backoff(first=1.0, longest=60.0)
+_BACKOFF = Backoff(first=1.0, longest=60.0)
 
 
 class _Removals(msgspec.Struct, frozen=True):
@@ -211,7 +211,7 @@ class TaintHistory:
         client adds them again.
         """
         earlier = self._of(name, uid, now)
-        return earlier.at + _PAUSES.delay(earlier.count) if earlier else now
+        return earlier.at + _BACKOFF.delay(earlier.count) if earlier else now
 
     def is_contested(self, name: str, uid: str, now: float) -> bool:
         """Whether another client adds the taint of a node again and again."""

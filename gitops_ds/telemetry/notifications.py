@@ -91,21 +91,21 @@ class NotificationBatch(msgspec.Struct, frozen=True):
     cluster: str = ""
 
 
-def body(format: MessageFormat, letter: NotificationBatch) -> bytes:
+def body(format: MessageFormat, batch: NotificationBatch) -> bytes:
     """The body of the request."""
     match format:
         case MessageFormat.JSON:
-            return orjson.dumps(_document(letter))
+            return orjson.dumps(_document(batch))
         case MessageFormat.SLACK:
-            return orjson.dumps(_chat(letter))
+            return orjson.dumps(_chat(batch))
 
 
-def _chat(letter: NotificationBatch) -> Mapping[str, Any]:
+def _chat(batch: NotificationBatch) -> Mapping[str, Any]:
     """https://docs.slack.dev/messaging/formatting-message-text; Mattermost, Rocket.Chat and Discord
     (`/slack`) take it as well.
     """
-    lines = [_line(item, letter.cluster) for item in letter.items[:LINES]]
-    more = letter.omitted + max(len(letter.items) - LINES, 0)
+    lines = [_line(item, batch.cluster) for item in batch.items[:LINES]]
+    more = batch.omitted + max(len(batch.items) - LINES, 0)
     return {"text": "\n".join([*lines, *([f"and {more} more"] if more else [])])}
 
 
@@ -120,7 +120,7 @@ def _escaped(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
-def _document(letter: NotificationBatch) -> Mapping[str, Any]:
+def _document(batch: NotificationBatch) -> Mapping[str, Any]:
     items = [
         {
             "id": item.id,
@@ -132,13 +132,13 @@ def _document(letter: NotificationBatch) -> Mapping[str, Any]:
             "commit": item.commit,
             "agent": item.agent,
         }
-        for item in letter.items
+        for item in batch.items
     ]
     return {
         "apiVersion": "gitops-ds.io/v1",
         "kind": "News",
-        "cluster": letter.cluster,
-        "omitted": letter.omitted,
+        "cluster": batch.cluster,
+        "omitted": batch.omitted,
         "items": items,
     }
 

@@ -202,7 +202,7 @@ def _same(value: str, expected: bytes | str) -> bool:
     return hmac.compare_digest(value.encode("utf-8", "surrogateescape"), right)
 
 
-def news(headers: Mapping[str, str], body: bytes) -> PushEvent:
+def push_event(headers: Mapping[str, str], body: bytes) -> PushEvent:
     """The push in a body of any forge. Raises Malformed for a body that is not a JSON object, or a
     field of another type.
     """

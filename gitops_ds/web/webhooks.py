@@ -188,22 +188,22 @@ class Hooks:
         if not self._known.take(now):
             return WebhookResponse(429, WebhookResult.LIMITED, "too many deliveries", proof.forge)
         try:
-            news = webhook_payloads.news(headers, body)
+            push = webhook_payloads.push_event(headers, body)
         except webhook_payloads.Malformed as error:
             return WebhookResponse(400, WebhookResult.MALFORMED, str(error), proof.forge)
         if not self._memory.is_new(proof.seen_as, now):
             return WebhookResponse(
                 409, WebhookResult.REPLAYED, "this delivery is a replay", proof.forge
             )
-        if news.ping:
+        if push.ping:
             return WebhookResponse(202, WebhookResult.PING, "ping received", proof.forge)
         believers = [target for target, _ in targets if target.id in proofs]
         meant = [
-            target for target in believers if webhook_payloads.means(news, target.addresses)
+            target for target in believers if webhook_payloads.means(push, target.addresses)
         ] or believers
         for target in meant:
             target.wake(
-                Push(news.commit if webhook_payloads.concerns(news, target.branch) else None)
+                Push(push.commit if webhook_payloads.concerns(push, target.branch) else None)
             )
         return WebhookResponse(
             202,

@@ -77,7 +77,7 @@ def test_an_example_declares_supported_versions(file: str) -> None:
 
 def test_the_control_plane_and_the_simulator_are_of_the_newest_release() -> None:
     modules = (ROOT / "tests/controlplane/go.mod").read_text()
-    assert f"\tk8s.io/kubernetes v{RELEASE} " in modules
+    assert f"\tk8s.io/kubernetes v{RELEASE} " in modules, "change tests/controlplane/go.mod"
     assert f"v{RELEASE}" == client.VERSION
 
 

@@ -72,7 +72,8 @@ def test_a_rule_brings_the_fixes_that_it_should(rule: str) -> None:
         if any(fix.safe is safe for fix in fixes)
     ]
     wished = [word for word, some in SHOULD.items() if rule in some.split()]
-    assert ", ".join(offered) == OTHERWISE.get(rule, (", ".join(wished), ""))[0]
+    listed = OTHERWISE.get(rule, (", ".join(wished), ""))[0]
+    assert ", ".join(offered) == listed, f"list {rule} in SHOULD or OTHERWISE of this file"
 
 
 def test_every_wish_is_one_of_a_rule_that_is_tried_here() -> None:

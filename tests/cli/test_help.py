@@ -15,7 +15,7 @@ LINES = [line for pairs in examples.EXAMPLES.values() for _, line in pairs]
 
 
 def test_every_command_has_examples_of_its_own() -> None:
-    assert set(examples.EXAMPLES) == set(cli.COMMANDS)
+    assert set(examples.EXAMPLES) == set(cli.COMMANDS), "gitops_ds/cli/examples.py has them"
     for command, pairs in examples.EXAMPLES.items():
         for _, line in pairs:
             assert f"gitops-ds {command}" in line

@@ -9,8 +9,11 @@ from pathlib import Path
 import click
 import pytest
 
+from gitops_ds.forges import forge_access
+from gitops_ds.forges.contract import ForgeKind
 from gitops_ds.model import names
 from gitops_ds.settings import service
+from gitops_ds.telemetry.notifications import MessageFormat
 from tests.cli.commands import COMMANDS, OPTIONS
 from tests.docs import pages
 from tests.docs.pages import ROOT
@@ -59,6 +62,15 @@ def test_every_variable_that_is_named_is_read() -> None:
     for page in pages.PAGES:
         for name in set(re.findall(r"GITOPS_DS_[A-Z_]*[A-Z]", page.read_text("utf-8"))):
             assert name in of_options or f'"{name}"' in source, f"{pages.name(page)}: {name}"
+
+
+def test_every_forge_and_format_of_notifications_is_documented() -> None:
+    checks = (ROOT / "docs/checks.md").read_text("utf-8")
+    notifications = (ROOT / "docs/notifications.md").read_text("utf-8")
+    for kind in ForgeKind:
+        assert f"\n| {forge_access.api(kind).name} | " in checks, f"{kind}: docs/checks.md"
+    for format in MessageFormat:
+        assert f"- `format: {format}` " in notifications, f"{format}: docs/notifications.md"
 
 
 def test_every_label_and_annotation_is_documented_and_no_other() -> None:

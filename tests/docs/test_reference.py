@@ -28,6 +28,14 @@ def test_every_command_has_a_page_and_no_other() -> None:
 
 
 @pytest.mark.parametrize("name", list(cli.COMMANDS))
+def test_the_page_of_a_command_describes_it_and_has_an_example(name: str) -> None:
+    text = (REFERENCE / f"commands/{name}.md").read_text("utf-8")
+    description = text.partition("<!-- end: usage -->")[2].partition("\n## ")[0]
+    assert description.strip(), f"describe {name} after its usage in docs/reference/commands/"
+    assert "\n## Example" in text, f"add an example to docs/reference/commands/{name}.md"
+
+
+@pytest.mark.parametrize("name", list(cli.COMMANDS))
 def test_an_option_that_the_text_of_a_page_names_exists(name: str) -> None:
     text = (REFERENCE / f"commands/{name}.md").read_text("utf-8")
     table = set(re.findall(r"`(-[\w-]+)[ `]", text.partition("generated: options")[2]))

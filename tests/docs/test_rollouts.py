@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
 import pytest
 
 from gitops_ds.checks.schema import repository_files
@@ -51,6 +52,15 @@ def test_most_keys_have_a_default() -> None:
 @pytest.mark.parametrize(("explicit", "absent"), CASES, ids=[str(one) for one, _ in CASES])
 def test_a_default_of_the_schema_is_that_of_the_policy(explicit: Any, absent: Any) -> None:
     assert rollout_policy.decode(explicit) == rollout_policy.decode(absent)
+
+
+def test_the_schema_has_the_keys_of_a_policy_and_of_a_gate() -> None:
+    for type, group in (
+        (rollout_policy.RolloutPolicy, SCHEMA),
+        (rollout_policy.Gate, SCHEMA["properties"]["gates"]["additionalProperties"]),
+    ):
+        keys = {field.encode_name for field in msgspec.structs.fields(type)}
+        assert group["properties"].keys() == keys, "change schemas/rollout.schema.json"
 
 
 def test_each_row_of_the_comparison_names_a_test() -> None:

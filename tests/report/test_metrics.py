@@ -34,7 +34,17 @@ ROLLOUT = RolloutCounts(2, 3, 1, 4, 10, halted=True)
 
 def agent(name: str = "agent") -> AgentStatus:
     return AgentStatus(
-        "logging", name, False, HealthState.DEGRADED, "Synced", True, COMMIT, TALLY, LOSSES, ROLLOUT
+        "logging",
+        name,
+        False,
+        HealthState.DEGRADED,
+        "Synced",
+        True,
+        COMMIT,
+        TALLY,
+        LOSSES,
+        ROLLOUT,
+        "",
     )
 
 

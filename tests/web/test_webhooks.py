@@ -295,7 +295,7 @@ def test_two_secrets_in_a_file_are_both_right() -> None:
 
 @pytest.mark.parametrize("payload", PAYLOADS)
 def test_the_repository_and_its_commit_are_found_in_every_forges_payload(payload: str) -> None:
-    news = webhook_payloads.news(CIMultiDict(), body_of(PAYLOADS[payload]))
+    news = webhook_payloads.push_event(CIMultiDict(), body_of(PAYLOADS[payload]))
     assert news.commit == COMMIT
     assert webhook_payloads.concerns(news, "main")
     assert not webhook_payloads.concerns(news, "release")
@@ -339,7 +339,7 @@ def test_a_host_that_the_payload_names_must_be_ours_unless_the_payload_has_only_
     ],
 )
 def test_the_commit_of_a_payload(payload: Any, commit: str | None) -> None:
-    assert webhook_payloads.news(CIMultiDict(), body_of(payload)).commit == commit
+    assert webhook_payloads.push_event(CIMultiDict(), body_of(payload)).commit == commit
 
 
 WRONG = [
@@ -435,7 +435,7 @@ def test_garbage_is_refused(body: bytes, headers: dict[str, str]) -> None:
 
 
 def test_a_name_with_any_letters_is_compared_as_it_is() -> None:
-    news = webhook_payloads.news(
+    news = webhook_payloads.push_event(
         CIMultiDict(),
         body_of(
             {

@@ -55,8 +55,8 @@ def find(where: Address, named: NamedForge) -> DiscoveredForge:
     kind = named.kind or next(
         (
             kind
-            for kind in (ForgeKind.GITHUB, ForgeKind.GITLAB)
-            if kind.value in (at.hostname or "")
+            for kind in ForgeKind
+            if forge_access.api(kind).public and kind.value in (at.hostname or "")
         ),
         None,
     )
