@@ -5,7 +5,7 @@ Pure.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -72,7 +72,7 @@ def refusals(losses: Losses, live: Live, context: PlanContext, hash: str) -> tup
         return (*skipped, *(() if approved else _nodes_lost(losses, [], live, context, advice)))
     skipped += [_in_use(key, losses.in_use[key]) for key in rest if key in losses.in_use]
     rest = [key for key in rest if key not in losses.in_use]
-    going = {key for key in rest if not _is_container_of_others(key, leaving[key], rest)}
+    going = {key for key in rest if not takes_others(leaving[key], rest)}
     new = [
         key
         for key in rest
@@ -162,7 +162,10 @@ def _nodes_lost(
         )
 
 
-def _is_container_of_others(key: Key, one: Leaving, rest: Sequence[Key]) -> bool:
+def takes_others(one: Leaving, rest: Collection[Key]) -> bool:
+    """Whether a deletion deletes objects besides the `rest` that leaves Git. An approval of it is
+    valid for its plan only: further objects may be created inside.
+    """
     return bool(one.unlisted or set(one.takes) - set(rest))
 
 
@@ -187,13 +190,6 @@ def _in_use(key: Key, still: Sequence[Key]) -> Skipped:
         f"{'is' if len(still) == 1 else 'are'} still in Git"
     )
     return Skipped(SkipReason.IN_USE, f"{message}. Restore it in Git, or remove these too", key)
-
-
-def is_for_one_approval(key: Key, one: Leaving, rest: Iterable[Key]) -> bool:
-    """Whether an approval of the deletion is valid for its plan only: other objects may be created
-    inside.
-    """
-    return _is_container_of_others(key, one, tuple(rest))
 
 
 def shown(some: Iterable[object]) -> str:

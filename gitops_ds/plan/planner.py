@@ -143,9 +143,7 @@ def _deletes(
     agreed = context.state.approved & orphans.keys()
     if guard_limits.covers(context.options.approved, hash):
         agreed = frozenset(
-            key
-            for key in doomed
-            if not guard_limits.is_for_one_approval(key, orphans[key], orphans)
+            key for key in doomed if not guard_limits.takes_others(orphans[key], orphans)
         )
     held_back = frozenset(
         key

@@ -13,7 +13,7 @@ from gitops_ds.model.live import Contents, Live, Node, Revision
 from gitops_ds.model.objects import Key
 from gitops_ds.model.sources.bundle import Bundle
 from gitops_ds.model.values import replace
-from gitops_ds.plan import deletions
+from gitops_ds.plan import deletions, planner
 from gitops_ds.plan.deletions import Leaving
 from gitops_ds.plan.object_owner import Stamp
 from gitops_ds.plan.options import ApplyOptions, Guards, OtherOwners, PlanContext, Policy
@@ -87,6 +87,16 @@ def test_a_namespace_takes_its_objects_and_their_agents_along() -> None:
     objects[KEY]["metadata"]["annotations"] = {names.PRUNE: "orphan"}
     assert of(objects, nodes=nodes)[0][KEY] == Leaving(Policy.ORPHAN)
     assert of(objects)[0][SPACE].lost == ()
+
+
+def test_an_approval_of_objects_of_others_is_for_its_plan_only() -> None:
+    listed = Contents({KEY: agent(), CONFIG: there(CONFIG)})
+    context = replace(PRUNING, inventory=frozenset({SPACE, CONFIG}))
+    objects = {SPACE: there(SPACE), CONFIG: there(CONFIG)}
+    cluster = Live(objects, contents={SPACE: listed})
+    hash = planner.plan(NOTHING, cluster, context).hash
+    approved = replace(context, options=replace(context.options, approved=hash))
+    assert planner.plan(NOTHING, cluster, approved).approved == {CONFIG}
 
 
 def test_a_definition_takes_the_objects_of_its_kind_along() -> None:

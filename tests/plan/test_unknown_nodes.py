@@ -12,9 +12,11 @@ import jsonschema
 import pytest
 
 from gitops_ds import errors, simulator
-from gitops_ds.model.live import NodeImpact
-from gitops_ds.model.objects import NODE
-from gitops_ds.plan import printers
+from gitops_ds.model.change import Change, Operation
+from gitops_ds.model.live import Live, NodeImpact
+from gitops_ds.model.objects import NODE, Key
+from gitops_ds.model.values import replace
+from gitops_ds.plan import guard_limits, printers
 from gitops_ds.plan.options import ApplyOptions
 from gitops_ds.simulator.faults import SimulatedRequest
 from tests.plan import world
@@ -86,6 +88,13 @@ async def test_a_plan_shows_what_changes_and_an_apply_writes_nothing(
     ):
         await viewer.carry_out(draft, options)
     assert client.count.writes == 0
+
+
+def test_an_update_of_a_namespace_affects_no_node() -> None:
+    update = Change(Operation.UPDATE, Key("", "Namespace", "", "logs"), None)
+    live = Live(unlisted="nodes is forbidden")
+    assert guard_limits.unknown_nodes([update], live) == ()
+    assert guard_limits.unknown_nodes([replace(update, operation=Operation.DELETE)], live) != ()
 
 
 async def test_changes_without_pod_restarts_are_applied_without_that_right(
