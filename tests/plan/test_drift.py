@@ -216,6 +216,19 @@ async def test_ignored_drift_is_reported_once_and_remembered(
     assert (done.guards, done.state.drift) == ([], {})
 
 
+@pytest.mark.parametrize("choice", [DriftPolicy.REPORT, DriftPolicy.HOLD])
+async def test_the_annotation_in_git_has_precedence_over_the_option(
+    deployer: World, cluster: simulator.SimulatedCluster, /, choice: DriftPolicy
+) -> None:
+    body = daemonset(image="ours:1")
+    body["metadata"]["annotations"] = {names.DRIFT: choice.value}
+    for writes, guards in ((1, []), (0, ["drift"])):
+        done = await deployer.apply({"agent.yaml": body}, options=options(DriftPolicy.CORRECT))
+        assert (done.writes, done.guards) == (writes, guards)
+        await change(cluster)
+    assert await image(cluster) == "changed:1"
+
+
 async def test_a_new_commit_to_the_object_wins_over_what_was_left(
     deployer: World, cluster: simulator.SimulatedCluster, /
 ) -> None:
