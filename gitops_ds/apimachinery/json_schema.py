@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from itertools import islice
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from gitops_ds.model.objects import Path
+if TYPE_CHECKING:  # `--help` imports this module, and shall not import the model
+    from gitops_ds.model.objects import Path
 
 # The schema for the URI of a `$ref`; None if unknown.
 Resolve = Callable[[str], Mapping[str, Any] | None]
