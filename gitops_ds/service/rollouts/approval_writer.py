@@ -27,7 +27,7 @@ from gitops_ds.model.sources.signatures import Mode, Trust, Unverified, Verified
 from gitops_ds.model.values import replace
 from gitops_ds.plan.rollouts import applied_rollouts
 from gitops_ds.service.git import git_auth, git_source
-from gitops_ds.service.timed_attempts import TimedAttempts
+from gitops_ds.service.runnable import TimedAttempts
 from gitops_ds.settings.repository import RepositorySettings
 
 EVERY = 60.0  # seconds between two reads of Git and the forge, without a new commit

@@ -23,7 +23,7 @@ from gitops_ds.model.rate_limits import Backoff, TokenBucket
 from gitops_ds.model.rollouts import cluster_report
 from gitops_ds.model.rollouts.cluster_report import ClusterOrder, ClusterReport
 from gitops_ds.service.git import git_auth
-from gitops_ds.service.rollouts import cluster_report_reader, commit_author
+from gitops_ds.service.rollouts import cluster_report_reader
 from gitops_ds.service.rollouts.cluster_report_reader import ReportRepository
 from gitops_ds.settings.repository import RepositorySettings
 
@@ -131,7 +131,7 @@ class ReportPublisher:
             return None if due is None else due - now
         data = cluster_report.encode(current)
         ref = ReportRef(current.cluster, CommitId(""), data)
-        by = commit_author.signature(context.settings, now)
+        by = git_auth.commit_signature(context.settings, now)
         path = context.settings.path
         self._commit = await context.repository.publish_report(path, ref, self._commit, by)
         self._published = current
