@@ -12,7 +12,7 @@ from gitops_ds.pipeline import open_repository
 from gitops_ds.pipeline.open_repository import RepositoryRef
 from gitops_ds.render import bundle
 from gitops_ds.service.git import git_auth
-from gitops_ds.service.rollouts import cluster_report_reader
+from gitops_ds.service.rollouts import published_reports
 from gitops_ds.settings import service
 
 NO_TRUST = Trust(Mode.NONE)
@@ -43,10 +43,10 @@ async def look(repository: RepositoryRef, trust: Trust = NO_TRUST) -> tuple[Clus
     async with open_repository.opened(_on_server(repository)) as repo:
         tree = await open_repository.unexpanded(repo, None, repository.path)
         names = bundle.clusters(tree)
-        read = await cluster_report_reader.read(repo, repository.path, names, trust)
+        read = await published_reports.read(repo, repository.path, names, trust)
         verified = trust.mode is not Mode.NONE
         signed = not verified and any([await repo.is_signed(one.ref.commit) for one in read])
-    rows = cluster_reports.rows(names, bundle.cluster_orders(tree), cluster_report_reader.of(read))
+    rows = cluster_reports.rows(names, bundle.cluster_orders(tree), published_reports.of(read))
     return tuple(
         replace(
             row,

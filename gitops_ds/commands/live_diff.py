@@ -20,7 +20,7 @@ from gitops_ds import errors
 from gitops_ds.apimachinery import defaults
 from gitops_ds.commands import plan as plan_command
 from gitops_ds.commands.plan import PlanRequest
-from gitops_ds.deployer.apply import dry_runs
+from gitops_ds.deployer.apply import prepared_plan
 from gitops_ds.deployer.apply.prepared_plan import PreparedPlan
 from gitops_ds.model.change import Change, Operation
 from gitops_ds.model.live import Live
@@ -73,7 +73,7 @@ async def of(request: PlanRequest) -> PlanDiff:
 async def _of_plan(draft: PreparedPlan) -> list[ObjectDiff]:
     """The changes of a plan, including those held back, by dry runs in the cluster."""
     changes = (*draft.plan.writes, *draft.plan.held)
-    results = await dry_runs.dry_run(
+    results = await prepared_plan.dry_run(
         draft.applier, (change.manifest for change in changes if change.manifest is not None)
     )
     return list(

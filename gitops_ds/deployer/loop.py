@@ -27,7 +27,7 @@ from gitops_ds.deployer.loop_state import LoopPhase
 from gitops_ds.deployer.object_claims import Claims, Rank
 from gitops_ds.deployer.reconcile_schedule import LoopTiming, ReconcileSchedule
 from gitops_ds.deployer.reconciler import Reconciler
-from gitops_ds.deployer.report_once import LeaderEmitter
+from gitops_ds.deployer.reports import LeaderEmitter
 from gitops_ds.deployer.revision_selector import RevisionSource
 from gitops_ds.deployer.target import DeployTarget
 from gitops_ds.model.deployer_state import DeployerState

@@ -18,23 +18,21 @@ from gitops_ds.deployer import (
     live_state,
     loop_inputs,
     loop_state,
-    observed_source,
-    report_once,
+    reports,
     revision_selector,
+    source_requests,
     source_status_store,
     state_store,
-    tip_lookup,
 )
-from gitops_ds.deployer.apply import plan_execution, prepared_plan, state_update
+from gitops_ds.deployer.apply import plan_execution, prepared_plan
 from gitops_ds.deployer.apply.plan_execution import Reconciliation
 from gitops_ds.deployer.object_claims import Claimant, Claims, Rank
 from gitops_ds.deployer.reconcile_schedule import ReconcileSchedule
-from gitops_ds.deployer.report_once import DeduplicatingEmitter, LeaderEmitter
+from gitops_ds.deployer.reports import DeduplicatingEmitter, LeaderEmitter, StatusKeeper
 from gitops_ds.deployer.requests import Requests, pushed_commit
 from gitops_ds.deployer.revision_selector import RevisionSelector, RevisionSource, SelectedRevision
-from gitops_ds.deployer.status_keeper import StatusKeeper
+from gitops_ds.deployer.source_requests import TipAnswer, TipLookup
 from gitops_ds.deployer.target import DeployTarget
-from gitops_ds.deployer.tip_lookup import TipAnswer, TipLookup
 from gitops_ds.deployer.watch_cache import WatchCache
 from gitops_ds.model.deployer_state import DeployerState, Steering
 from gitops_ds.model.events.base import Event
@@ -79,7 +77,7 @@ class Reconciler:
         """Nothing is read until `start`."""
         self._options, self._schedule, self._emit = options, schedule, emit
         self._clock = schedule.clock
-        source = observed_source.observed(source, emit, schedule.clock)
+        source = source_requests.observed(source, emit, schedule.clock)
         self._selector = RevisionSelector(source, emit, schedule.clock)
         self._reports = DeduplicatingEmitter(emit, schedule.clock)
         self._lookup = TipLookup(source.tip, self.request_now, always=source.watched)
@@ -162,9 +160,9 @@ class Reconciler:
         """
         generation = self._schedule.state.generation
         try:
-            answer = await tip_lookup.request_when_due(self._lookup, self._schedule, self._tip)
+            answer = await source_requests.request_when_due(self._lookup, self._schedule, self._tip)
             if answer.error is not None or answer.tip is None:
-                raise answer.error or tip_lookup.no_answer()
+                raise answer.error or source_requests.no_answer()
             tip = answer.tip
             if self._schedule.state.in_sync == loop_state.InSync(tip, generation):
                 return
@@ -217,7 +215,7 @@ class Reconciler:
         """Keeps the tip applied as far as it is known. Raises the error of Git, or the one that
         only a person can fix, after the cluster is in sync with the last good commit.
         """
-        answer = await tip_lookup.request_when_due(
+        answer = await source_requests.request_when_due(
             self._lookup, self._schedule, None if self.selected is None else self._tip
         )
         if answer.current:
@@ -247,7 +245,7 @@ class Reconciler:
         is_open = is_open and (answer.received or self._stored is None)
         stored = self._stored or self._store(await state_store.load_or_create(self.target))
         if is_unknown and stored.last_attempted is None:
-            raise answer.error or tip_lookup.no_answer()
+            raise answer.error or source_requests.no_answer()
         tip = stored.last_attempted if is_unknown and stored.last_attempted else tip
         hold = revision_selector.hold_reason(tip, steering)
         if selected is None or (selected.tip, selected.held) != (tip, hold) or is_open:
@@ -330,7 +328,7 @@ class Reconciler:
             waiting = applied_rollouts.waiting(draft.bundle, draft.applier.live)
             self.applied = AppliedRollouts(snapshot.commit.id, tuple(halts), tuple(waiting))
         done = await self._apply(draft, options, steering, tip)
-        due = state_update.next_comparison(done.state, options, self._clock())
+        due = plan_execution.next_comparison(done.state, options, self._clock())
         self._schedule.feed(
             loop_inputs.PlanApplied(
                 tip,
@@ -364,7 +362,7 @@ class Reconciler:
         approved = guard_limits.covers(steering.approved, draft.plan.hash)
         is_request = approved and options.approved == steering.approved
         self._outcome = Outcome(
-            report_once.outcome(tip, result), approval_used=is_request and bool(result.writes)
+            reports.outcome(tip, result), approval_used=is_request and bool(result.writes)
         )
         return done
 

@@ -1,5 +1,10 @@
 """A ConfigMap with the status of each agent, in the namespace of the state, for `kubectl wait` and
 other tools; written when the status changes.
+
+Its conditions are Ready, Reconciling and Stalled, with the reasons of Flux; the last two exist only
+while they are true.
+https://github.com/kubernetes-sigs/cli-utils/blob/master/pkg/kstatus/README.md and
+https://fluxcd.io/flux/components/kustomize/kustomizations/
 """
 
 from __future__ import annotations
@@ -7,20 +12,21 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import orjson
 
 from gitops_ds import errors
+from gitops_ds.apimachinery import timestamps
 from gitops_ds.fleet import agents
 from gitops_ds.fleet.agents import Agent
 from gitops_ds.fleet.tracker import StatusTracker
 from gitops_ds.model import names
 from gitops_ds.model.cluster import Cluster, Selection
 from gitops_ds.model.deployer_state import DeployerState
+from gitops_ds.model.health import Health, HealthState
 from gitops_ds.model.objects import CONFIG_MAP, Body, Key
-from gitops_ds.telemetry import kstatus
 
 OF = f"{names.DOMAIN}/status-of"  # label: the ID of the owner of the agent
 EVERY = 5.0  # minimum seconds between two writes of an object
@@ -173,7 +179,7 @@ def status_of(agent: Agent, before: Mapping[str, Any], now: float) -> dict[str, 
         "health": health.state.value,
         "sync": sync,
         "nodes": {**nodes, **faults},
-        "conditions": kstatus.conditions(
+        "conditions": conditions(
             health,
             why if sync == "OutOfSync" else "",
             now,
@@ -203,3 +209,61 @@ def _data(status: Mapping[str, Any]) -> dict[str, str]:
         "message": ready["message"],
         "status.json": orjson.dumps(status, option=orjson.OPT_SORT_KEYS).decode(),
     }
+
+
+SUCCEEDED, FAILED, PROGRESSING, RETRYING = (
+    "ReconciliationSucceeded",
+    "HealthCheckFailed",
+    "Progressing",
+    "ProgressingWithRetry",
+)
+
+_READY: Mapping[HealthState, tuple[str, str]] = {
+    HealthState.HEALTHY: ("True", SUCCEEDED),
+    HealthState.PROGRESSING: ("Unknown", PROGRESSING),
+    HealthState.DEGRADED: ("False", FAILED),
+    HealthState.FAILED: ("False", FAILED),
+    HealthState.MISSING: ("False", "Missing"),
+    HealthState.SUSPENDED: ("Unknown", "Suspended"),
+}
+_BESIDE: Mapping[HealthState, tuple[str, str]] = {
+    HealthState.PROGRESSING: ("Reconciling", PROGRESSING),
+    HealthState.DEGRADED: ("Reconciling", RETRYING),
+    HealthState.MISSING: ("Reconciling", RETRYING),
+    HealthState.FAILED: ("Stalled", FAILED),
+}
+
+
+def conditions(
+    health: Health,
+    unapplied: str,
+    now: float,
+    before: Iterable[Mapping[str, Any]] = (),
+) -> list[dict[str, Any]]:
+    """The conditions; one that is unchanged from `before` keeps its time.
+
+    `unapplied` is the reason why the wanted commit is not applied as a whole, else empty.
+    """
+    ready, message = _READY[health.state], health.message
+    if unapplied and health.state is HealthState.HEALTHY:
+        ready, message = ("False", "ReconciliationFailed"), unapplied
+    rows = [("Ready", *ready, message)]
+    if health.state in _BESIDE:
+        type, reason = _BESIDE[health.state]
+        rows.append((type, "True", reason, health.message))
+    elif unapplied:
+        rows.append(("Reconciling", "True", RETRYING, unapplied))
+    since = {
+        (old.get("type"), old.get("status")): str(old.get("lastTransitionTime") or "")
+        for old in before
+    }
+    return [
+        {
+            "type": type,
+            "status": status,
+            "reason": reason,
+            "message": message[:1024],
+            "lastTransitionTime": since.get((type, status)) or timestamps.text(now),
+        }
+        for type, status, reason, message in rows
+    ]

@@ -5,14 +5,17 @@ enable them.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Iterable, Sequence
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from gitops_ds.client.leader_lease import Election
 from gitops_ds.client.transport import RequestCounter
+from gitops_ds.errors import SettingsError
 from gitops_ds.model.events.base import Emit, Event
 from gitops_ds.model.sources.source_status import EFFECTS
 from gitops_ds.service.runnable import DeployerPart, Runnable, ServiceParts
@@ -20,7 +23,9 @@ from gitops_ds.settings.listen import Readiness
 from gitops_ds.settings.service import Service
 
 if TYPE_CHECKING:
+    from gitops_ds.service.git.git_deployer import GitDeployer
     from gitops_ds.web.server import Routes
+
 
 STUCK = 300.0  # seconds without any progress
 
@@ -108,7 +113,7 @@ async def served(
         faces = [
             server.probes(probes.stuck, probes.unready),
             server.exposition(counters),
-            _hooks(service, events.publish, deployers),
+            _webhook_routes(service, events.publish, deployers),
             shown,
         ]
         if service.listen.address:
@@ -151,12 +156,75 @@ async def _page(service: Service, events: EventBus, parts: ServiceParts) -> Asyn
         yield routes
 
 
-def _hooks(service: Service, emit: Emit, parts: Sequence[DeployerPart]) -> Routes:
+def _webhook_routes(service: Service, emit: Emit, parts: Sequence[DeployerPart]) -> Routes:
+    """The webhook's routes; none without a secret. Raises SettingsError for a secret that cannot be
+    read.
+    """
     if not service.repositories:
         return ()
-    from gitops_ds.service import webhook
-    from gitops_ds.service.git import git_deployer
+    from gitops_ds.service.git.git_deployer import GitDeployer
+    from gitops_ds.web import webhooks
 
-    return webhook.routes(
-        service, [part for part in parts if isinstance(part, git_deployer.GitDeployer)], emit
+    settings = service.listen.webhook
+    deployers = tuple(part for part in parts if isinstance(part, GitDeployer))
+    common = (
+        SecretFile("listen.webhook.secretFile", settings.secret_file)
+        if settings.secret_file
+        else None
     )
+    own = {
+        deployer: SecretFile("repository.webhook.secretFile", deployer.settings.webhook.secret_file)
+        for deployer in deployers
+        if deployer.settings.webhook.secret_file
+    }
+    if common is None and not own:
+        return ()
+
+    def secrets_of(deployer: GitDeployer) -> Callable[[], Sequence[bytes]]:
+        files = [file for file in (own.get(deployer), common) if file is not None]
+        return lambda: [secret for file in files for secret in file()]
+
+    secrets = {deployer: secrets_of(deployer) for deployer in deployers}
+
+    def targets() -> list[webhooks.WebhookTarget]:
+        return [
+            webhooks.WebhookTarget(
+                one.id, one.addresses, one.settings.branch, secrets[one], one.wake
+            )
+            for one in deployers
+            if one.loop is not None
+        ]
+
+    hooks = webhooks.Hooks(targets, emit, time.time, max_bytes=settings.max_bytes)
+    return hooks.routes(settings.path)
+
+
+class SecretFile:
+    """The lines of a file, read again when it changes; none while it cannot be read."""
+
+    def __init__(self, setting: str, file: str) -> None:
+        """`setting` is the file's key. Raises SettingsError for a file without a secret."""
+        self._file = Path(file)
+        self._seen: tuple[int, int, int] | None
+        try:
+            self._seen, self._lines = self._mark(), self._read()
+        except OSError as error:
+            raise SettingsError(f"{setting}: {file}: {error.strerror}") from None
+        if not self._lines:
+            raise SettingsError(f"{setting}: {file}: empty; a line with a secret is expected")
+
+    def __call__(self) -> Sequence[bytes]:
+        """The current secrets."""
+        try:
+            if (mark := self._mark()) != self._seen:
+                self._lines, self._seen = self._read(), mark
+        except OSError:
+            self._lines, self._seen = (), None
+        return self._lines
+
+    def _mark(self) -> tuple[int, int, int]:
+        stat = self._file.stat()
+        return stat.st_ino, stat.st_mtime_ns, stat.st_size
+
+    def _read(self) -> tuple[bytes, ...]:
+        return tuple(line.strip() for line in self._file.read_bytes().splitlines() if line.strip())

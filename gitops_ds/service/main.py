@@ -1,24 +1,30 @@
-"""The service: starts and stops the deployers, the controller and the HTTP endpoints together."""
+"""The service: starts and stops the deployers, the controller and the HTTP endpoints together. A
+single service leads from the start, a replica while it holds the lease.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import random
 import signal
+import socket
 import time
-from collections.abc import Callable, Sequence
+import uuid
+from collections.abc import Awaitable, Callable, Sequence
 
 from gitops_ds import errors
 from gitops_ds.client import connect
 from gitops_ds.client.connect import Connection
 from gitops_ds.client.fence import Fence
-from gitops_ds.client.leader_lease import Election
+from gitops_ds.client.leader_election import Candidate
+from gitops_ds.client.leader_lease import Clocks, Election
 from gitops_ds.client.transport import RequestCounter
 from gitops_ds.controller import conflict_probe
 from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.decision import Powers
 from gitops_ds.model.events.base import Emit
-from gitops_ds.service import assembly, event_recorder, http, leadership, otel
+from gitops_ds.service import assembly, event_recorder, http, otel
 from gitops_ds.service.assembly import PartsContext
 from gitops_ds.service.http import EventBus
 from gitops_ds.service.runnable import Runnable
@@ -27,6 +33,8 @@ from gitops_ds.settings.service import Service
 Say = Callable[[str], None]
 GRACE = 2.0  # seconds in which a reconciliation may end
 GRACE_AMONG_REPLICAS = 1.0  # another replica continues at once
+SETTLE = 0.3  # seconds in which watches deliver the last writes of the previous leader
+AGAIN = 1.0  # seconds between attempts to begin
 
 
 async def run(service: Service, emit: Emit, say: Say, *, at_desk: bool) -> None:
@@ -37,7 +45,7 @@ async def run(service: Service, emit: Emit, say: Say, *, at_desk: bool) -> None:
     """
     _require_writes(service)
     stopping, events = _stop_signal(), EventBus([emit])
-    fence, requests = Fence(leadership.steady), RequestCounter()
+    fence, requests = Fence(steady), RequestCounter()
     settings = service.cluster
     connection = Connection(settings.kubeconfig, settings.context, settings.namespace)
     async with contextlib.AsyncExitStack() as stack:
@@ -53,12 +61,12 @@ async def run(service: Service, emit: Emit, say: Say, *, at_desk: bool) -> None:
         parts = assembly.assemble(
             PartsContext(service, cluster, unfenced, events, emit_recorded, at_desk)
         )
-        election = leadership.election(service, unfenced, fence, emit_recorded)
+        election = _election(service, unfenced, fence, emit_recorded)
         await stack.enter_async_context(http.served(service, events, parts, election, requests))
         alone = election is None
         if service.controller.powers is Powers.FULL and alone:
             stack.push_async_callback(conflict_probe.remove, cluster, service.cluster.namespace)
-        callbacks = leadership.LeaderCallbacks(
+        callbacks = LeaderCallbacks(
             parts.runnables, lambda: _before_leading(service, cluster, alone=alone)
         )
         await _until(
@@ -83,7 +91,7 @@ def _require_writes(service: Service) -> None:
 async def _before_leading(service: Service, cluster: Cluster, *, alone: bool) -> None:
     """Runs before this replica leads. Raises Refused if another DaemonSet controller is active."""
     if not alone:
-        await asyncio.sleep(leadership.SETTLE)
+        await asyncio.sleep(SETTLE)
     if service.controller.powers is Powers.FULL:
         await conflict_probe.only_one(cluster, service.cluster.namespace, time.time)
 
@@ -99,7 +107,7 @@ def _stop_signal() -> asyncio.Event:
 async def _until(
     stopping: asyncio.Event,
     parts: Sequence[Runnable],
-    leadership_of: tuple[leadership.LeaderCallbacks, Election | None],
+    leadership_of: tuple[LeaderCallbacks, Election | None],
     started: Callable[[], None],
 ) -> None:
     """Runs the parts until `stopping` is set, and releases the lease after their end.
@@ -137,3 +145,48 @@ def _ready(service: Service, version: str) -> str:
         else "without a repository"
     )
     return f"ready: {follows}, powers {service.controller.powers}, Kubernetes {version}"
+
+
+def steady() -> float:
+    """Seconds of a monotonic clock that includes the time of system sleep, if available."""
+    clock = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+    return time.clock_gettime(clock)
+
+
+def _election(service: Service, cluster: Cluster, fence: Fence, emit: Emit) -> Election | None:
+    """The election of the settings; without one the fence is open."""
+    settings = service.election
+    if not settings.held:
+        fence.move(float("inf"))
+        return None
+    me = f"{socket.gethostname()}_{uuid.uuid4()}"
+    candidate = Candidate(service.cluster.namespace, settings.lease, me, settings.timing)
+    return Election(cluster, candidate, fence, emit, Clocks(steady, time.time, random.random))
+
+
+class LeaderCallbacks:
+    """Starts and stops the parts with the leadership; `first` is awaited before each start."""
+
+    def __init__(self, parts: Sequence[Runnable], first: Callable[[], Awaitable[None]]) -> None:
+        self._parts, self._first = parts, first
+        self._beginning: asyncio.Task[None] | None = None
+
+    def on_change(self, leading: bool, group: asyncio.TaskGroup) -> None:
+        """Starts or stops leading. An error of `first` ends the group."""
+        if self._beginning is not None:
+            self._beginning.cancel()
+        if leading:
+            self._beginning = group.create_task(self._begin())
+        else:
+            for part in self._parts:
+                part.stop_leading()
+
+    async def _begin(self) -> None:
+        while True:
+            try:
+                await self._first()
+                break
+            except errors.ClusterError:
+                await asyncio.sleep(AGAIN)
+        for part in self._parts:
+            part.start_leading()

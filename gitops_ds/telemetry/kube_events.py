@@ -25,9 +25,9 @@ from gitops_ds.model.events.drift import DriftEvent
 from gitops_ds.model.events.leader_election import LeaderElected
 from gitops_ds.model.events.rollouts import RolloutProgressed
 from gitops_ds.model.events.startup_taints import NodeEvent
-from gitops_ds.model.objects import DAEMONSET, LEASE, NODE, Key
+from gitops_ds.model.objects import DAEMONSET, LEASE, NODE, Key, short
 from gitops_ds.model.values import replace
-from gitops_ds.telemetry import rejections
+from gitops_ds.redaction import report
 
 ALIKE = 10  # different messages of one reason, before the next ones are combined
 ALIKE_WITHIN = 600.0  # seconds
@@ -107,10 +107,12 @@ def kube_event(event: Event, state: InvolvedObject | None) -> KubeEvent | None:
     about = _involved(event, state)
     if about is None or not event.kube_reason:
         return None
-    message = (
-        rejections.kube_text(event) if isinstance(event, CommitRejected) else event.kube_text()
-    )
+    message = _rejection(event) if isinstance(event, CommitRejected) else event.kube_text()
     return KubeEvent(about, event.kube_reason, message, event.kube_warning)
+
+
+def _rejection(event: CommitRejected) -> str:
+    return f"{short(event.commit)} is not applied: {report.line_of(event.findings[0])}"
 
 
 def _involved(event: Event, state: InvolvedObject | None) -> InvolvedObject | None:

@@ -9,16 +9,23 @@ from gitops_ds.apimachinery import timestamps
 from gitops_ds.model.events.base import Event
 from gitops_ds.model.events.commits import CommitRejected
 from gitops_ds.model.events.definition import Level
-from gitops_ds.redaction import texts
-from gitops_ds.telemetry import rejections
+from gitops_ds.model.objects import short, template_of
+from gitops_ds.redaction import report, texts
 
 LEVELS = tuple(Level)
 
 
 def line(event: Event) -> str | None:
     """The text of the event, redacted; None for an event only for programs."""
-    text = rejections.text(event) if isinstance(event, CommitRejected) else event.text()
+    text = _rejection(event) if isinstance(event, CommitRejected) else event.text()
     return texts.words(text) if text else None
+
+
+def _rejection(event: CommitRejected) -> str:
+    findings = event.findings
+    more = f" and {len(findings) - 1} more" if len(findings) > 1 else ""
+    what = template_of(event.commit or "") or f"commit {short(event.commit)}"
+    return f"{what} is not applied: {report.line_of(findings[0])}{more}"
 
 
 def matters(event: Event, least: str) -> bool:

@@ -20,12 +20,14 @@ from gitops_ds.model.events.commits import CommitRejected
 from gitops_ds.model.events.definition import Notice
 from gitops_ds.model.events.deployer import ReconcileFailed, ReconcileTimed
 from gitops_ds.model.events.notifications import Notification
-from gitops_ds.redaction import texts
-from gitops_ds.telemetry import log_lines, rejections
+from gitops_ds.model.objects import short
+from gitops_ds.redaction import report, texts
+from gitops_ds.telemetry import log_lines
 
 PATIENCE = 300.0  # seconds without a successful reconciliation before a failure is reported
 LONGEST = 1_000  # characters of one notification
 LINES = 20  # of a message to a chat
+_QUOTED = 3  # findings of a rejected commit
 
 
 @dataclass(slots=True)
@@ -57,9 +59,16 @@ class NotificationBuilder:
         return waiting if waiting and event.at - waiting.at >= PATIENCE else None
 
 
+def _rejection(event: CommitRejected) -> str:
+    findings = event.findings
+    quoted = "; ".join(map(report.line_of, findings[:_QUOTED]))
+    more = f"; and {len(findings) - _QUOTED} more" if len(findings) > _QUOTED else ""
+    return f"commit {short(event.commit)} is not applied: {quoted}{more}"
+
+
 def _notification(event: Event, notice: Notice, repository: str) -> Notification:
     """The notification; one without its own mark differs from others by its text."""
-    rejected = rejections.notification(event) if isinstance(event, CommitRejected) else ""
+    rejected = _rejection(event) if isinstance(event, CommitRejected) else ""
     text = rejected or notice.text or log_lines.line(event) or ""
     text = plain_text.shortened(texts.words(" ".join(text.split())), LONGEST)
     key = notice.key

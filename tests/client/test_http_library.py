@@ -47,7 +47,7 @@ from gitops_ds.forges.forge_access import ForgeAccess, ForgeToken
 from gitops_ds.forges.client import Forge
 from gitops_ds.forges.contract import ForgeKind
 from gitops_ds.service.notifications import sender
-from gitops_ds.service.rollouts import gate_http
+from gitops_ds.service.rollouts import gate_meter
 from gitops_ds.settings.service import ReceiverSettings
 from gitops_ds.telemetry.notifications import MessageFormat, NotificationBatch
 from aiohttp import web  # after ours: its own contexts are empty
@@ -64,7 +64,7 @@ async def to_a_receiver(url):
     await sender.post(receiver, NotificationBatch([], 0, "eu-1"))
 
 async def to_metrics(url):
-    await gate_http.send(gate_http.GateCall(url, 30.0))
+    await gate_meter.send(gate_meter.GateCall(url, 30.0))
 
 async def to_a_forge(url):
     access = ForgeAccess(ForgeKind.GITEA, url, ForgeToken("TOKEN", "a-token"), "acme/agents")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gitops_ds.deployer.report_once import DeduplicatingEmitter
+from gitops_ds.deployer.reports import DeduplicatingEmitter
 from gitops_ds.model.events.base import Event
 from gitops_ds.model.events.deployer import Reconciled
 from gitops_ds.model.objects import CommitId, Key

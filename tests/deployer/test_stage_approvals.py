@@ -15,7 +15,7 @@ from gitops_ds.model.events.rollouts import RolloutHeld, StageApproved
 from gitops_ds.model.objects import CONTROLLER_REVISION, CommitId
 from gitops_ds.model.sources.signatures import Trust, Unverified, Verified
 from gitops_ds.plan.options import ApplyOptions
-from gitops_ds.service.rollouts.approval_writer import ApprovalContext, ApprovalWriter
+from gitops_ds.service.rollouts.approvals import ApprovalContext, ApprovalWriter
 from gitops_ds.settings.repository import ApproverSettings, RepositorySettings, VerifySettings
 from tests.deployer import rollout_scene
 from tests.deployer.rollout_scene import POLICY, Scene

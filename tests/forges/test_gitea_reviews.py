@@ -17,7 +17,7 @@ from gitops_ds.git.repository import Repository
 from gitops_ds.model.objects import CommitId
 from gitops_ds.model.rollouts.staged_rollout import StageApproval
 from gitops_ds.model.values import replace
-from gitops_ds.service.rollouts.review_approvals import ForgeReviews
+from gitops_ds.service.rollouts.approvals import ForgeReviews
 from gitops_ds.settings.repository import ApproverSettings, ForgeSettings
 from tests.forges.gitea import Clone, Gitea
 from tests.forges.test_reviews import STAGE

@@ -20,7 +20,7 @@ from gitops_ds.forges.reviews import ApprovingReview, ReviewReader
 from gitops_ds.git.branch_history import ChangedFiles
 from gitops_ds.model.objects import CommitId, Key
 from gitops_ds.model.rollouts.staged_rollout import Approver, StageApproval, WaitingStage
-from gitops_ds.service.rollouts import review_approvals
+from gitops_ds.service.rollouts import approvals
 from tests.forges import servers
 
 T = TypeVar("T")
@@ -226,7 +226,7 @@ def test_a_review_by_an_approver_of_every_commit_approves(
 ) -> None:
     answers = github([review("ada")])
     reader = ReviewReader(answers, forge_access.api(ForgeKind.GITHUB), "a/b")
-    approval = asyncio.run(review_approvals.approval(reader, STAGE, (approver,), commits))
+    approval = asyncio.run(approvals.approval_by_reviews(reader, STAGE, (approver,), commits))
     assert approval == (
         StageApproval("gpu", "5d9f", "team-gpu", expected, "review of #7") if expected else None
     )
@@ -247,7 +247,7 @@ def test_the_commits_that_changed_the_template_must_be_reviewed(
     commits = [
         ChangedFiles(id, frozenset(some)) for id, some in zip((COMMIT, OTHER), files, strict=False)
     ]
-    assert review_approvals.to_review(commits, STAGE, "") == ids
+    assert approvals.commits_to_review(commits, STAGE, "") == ids
 
 
 def test_a_user_missing_at_the_forge_is_not_a_member_and_a_refusal_is_an_error() -> None:

@@ -16,7 +16,7 @@ from multidict import CIMultiDict
 from gitops_ds.errors import SettingsError, UsageError
 from gitops_ds.settings.base import decode
 from gitops_ds.settings.listen import PageSettings
-from gitops_ds.web import connection_limits
+from gitops_ds.web import server
 from gitops_ds.web.page import access, rendering, routes
 from gitops_ds.web.page.access import AccessKind, AccessVerdict, PageGuard, PageRequest, PageToken
 from gitops_ds.web.page.pages import Book
@@ -272,7 +272,7 @@ def test_the_streams_of_one_address_leave_connections_for_pages() -> None:
         statuses = sorted(stream.status for stream in streams)
         assert statuses == [200] * routes.STREAMS_PER_PEER + [503] * 10
         assert (await client.get("/")).status == 200
-        assert routes.STREAMS_PER_PEER < connection_limits.PER_PEER
+        assert routes.STREAMS_PER_PEER < server.PER_PEER
         for stream in streams:
             stream.close()
         # Long before the next write to the streams that were left.

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gitops_ds import errors, simulator
-from gitops_ds.deployer.apply import state_update
+from gitops_ds.deployer.apply import plan_execution
 from gitops_ds.model import names
 from gitops_ds.model.change import Author, Drifted, FieldChange
 from gitops_ds.model.cluster import PatchType
@@ -257,7 +257,7 @@ async def test_held_drift_is_corrected_when_its_time_is_over_also_by_another_pro
     second = World(cluster.client(), clock=lambda: now[0])
     now[0] = 3 * HOUR - 1
     assert (await second.apply(FILES, options=terms)).guards == ["drift"]
-    assert state_update.next_comparison(await second.state(), terms, now[0]) == 3 * HOUR
+    assert plan_execution.next_comparison(await second.state(), terms, now[0]) == 3 * HOUR
     now[0] = 3 * HOUR
     done = await second.apply(FILES, options=terms)
     assert (done.writes, done.guards, done.state.drift) == (1, [], {})

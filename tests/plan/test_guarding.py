@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gitops_ds import simulator
-from gitops_ds.deployer import report_once
+from gitops_ds.deployer import reports
 from gitops_ds.model import names
 from gitops_ds.model.cluster import PatchType
 from gitops_ds.model.events.deployer import Reconciled
@@ -193,5 +193,5 @@ async def test_an_incomplete_reconciliation_is_reported(
     await deployer.apply({**KEPT, "space.yaml": world.namespace("tools")}, options=options)
     [ended] = [event for event in deployer.records if isinstance(event, Reconciled)]
     assert [refusal.reason for refusal in ended.failed] == ["impersonation"]
-    assert report_once.outcome(ended.commit or CommitId(""), ended).startswith("failure: commit")
+    assert reports.outcome(ended.commit or CommitId(""), ended).startswith("failure: commit")
     assert "is applied in part: 1 written, 1 not: " in (log_lines.line(ended) or "")

@@ -26,7 +26,7 @@ from gitops_ds.model.rollouts.rollout_gates import (
     WebhookRequest,
 )
 from gitops_ds.model.values import replace
-from gitops_ds.service.rollouts import gate_http, gate_meter
+from gitops_ds.service.rollouts import gate_meter
 from gitops_ds.service.rollouts.gate_meter import HttpGateMeter, Series
 from gitops_ds.settings import service as settings_of_service
 from tests.rollouts import prometheus
@@ -365,7 +365,7 @@ def test_texts_that_no_request_can_contain_count_as_no_data() -> None:
 
 def test_the_address_of_an_error_is_not_in_its_message() -> None:
     with pytest.raises(NoResponse) as raised:
-        asyncio.run(gate_http.send(gate_http.GateCall("http://secret.invalid/token", 5.0)))
+        asyncio.run(gate_meter.send(gate_meter.GateCall("http://secret.invalid/token", 5.0)))
     assert "secret" not in str(raised.value)
 
 

@@ -29,7 +29,7 @@ from gitops_ds.model.rollouts.halted_rollout import AppliedRollouts
 from gitops_ds.model.rollouts.staged_rollout import RolloutTarget, WaitingStage
 from gitops_ds.model.values import replace
 from gitops_ds.pipeline import open_repository
-from gitops_ds.service.rollouts.approval_writer import ApprovalContext, ApprovalWriter
+from gitops_ds.service.rollouts.approvals import ApprovalContext, ApprovalWriter
 from gitops_ds.settings.repository import ApproverSettings, RepositorySettings, VerifySettings
 from tests import signing
 from tests.gitservers import Upstream

@@ -20,7 +20,7 @@ from gitops_ds.model.rollouts.cluster_report import ClusterReport, ClusterState
 from gitops_ds.model.sources.signatures import Mode, Trust
 from gitops_ds.model.values import replace
 from gitops_ds.plan.rollouts.cluster_waves import ClusterReports
-from gitops_ds.service.rollouts import cluster_report_reader
+from gitops_ds.service.rollouts import published_reports
 from tests import signing
 from tests.gitservers import Upstream
 
@@ -50,8 +50,8 @@ def published(
                     path, ref, before, replace(BY, signing=key)
                 )
                 names = ["staging", "eu-1"]
-                read = await cluster_report_reader.read(repository, path, names, trust)
-                received.append(cluster_report_reader.of(read))
+                read = await published_reports.read(repository, path, names, trust)
+                received.append(published_reports.of(read))
         return received
 
     return asyncio.run(run())

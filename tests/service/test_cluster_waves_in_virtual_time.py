@@ -38,8 +38,8 @@ from gitops_ds.model.sources.source_status import Condition, SourceStatus
 from gitops_ds.model.values import replace
 from gitops_ds.plan.options import ApplyOptions
 from gitops_ds.plan.rollouts.cluster_waves import ClusterReports
-from gitops_ds.service.rollouts import cluster_report_reader
-from gitops_ds.service.rollouts.cluster_report_publisher import (
+from gitops_ds.service.rollouts import published_reports
+from gitops_ds.service.rollouts.published_reports import (
     OwnPlace,
     PublisherContext,
     ReportPublisher,
@@ -197,8 +197,8 @@ class Service(Processes):
             self.publisher.wake()
 
     async def _reports(self, order: ClusterOrder) -> ClusterReports:
-        return cluster_report_reader.of(
-            await cluster_report_reader.read(self.refs, "", order.after, Trust(Mode.NONE))
+        return published_reports.of(
+            await published_reports.read(self.refs, "", order.after, Trust(Mode.NONE))
         )
 
     def _place(self) -> OwnPlace | None:

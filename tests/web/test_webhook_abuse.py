@@ -16,7 +16,7 @@ from gitops_ds.model.deployer_state import Push
 from gitops_ds.model.events.base import Event
 from gitops_ds.model.events.requests import WebhookReceived, WebhookResult
 from gitops_ds.model.rate_limits import TokenBucket
-from gitops_ds.web import connection_limits, webhook_payloads, webhooks
+from gitops_ds.web import server, webhook_payloads, webhooks
 from tests.web.test_webhooks import GITHUB, SECRET, body_of, headers_of
 
 CAP = 4096
@@ -25,7 +25,7 @@ CAP = 4096
 @dataclass
 class Scene:
     port: int
-    door: connection_limits.ConnectionLimiter
+    door: server.ConnectionLimiter
     hooks: webhooks.Hooks
     events: list[Event] = field(default_factory=list)
     woken: list[Push] = field(default_factory=list)
@@ -102,12 +102,12 @@ async def served(connections: int, patience: float) -> AsyncIterator[Scene]:
         max_bytes=CAP,
         body_seconds=patience,
     )
-    door = connection_limits.ConnectionLimiter(connections, patience)
+    door = server.ConnectionLimiter(connections, patience)
     app = web.Application(middlewares=[door.middleware])
     app.add_routes(hooks.routes())
     runner = web.AppRunner(app, access_log=None, lingering_time=0.2)
     await runner.setup()
-    site = connection_limits.Site(runner, door, "127.0.0.1", 0)
+    site = server.Site(runner, door, "127.0.0.1", 0)
     await site.start()
     try:
         yield Scene(site.port, door, hooks, events, woken)
@@ -275,8 +275,8 @@ def test_each_distinct_secret_hashes_a_body_once_and_none_does_without_a_signatu
 
 
 def test_one_address_cannot_take_all_connections() -> None:
-    door = connection_limits.ConnectionLimiter(connections=10, per_peer=3)
-    guards = [connection_limits._Guarded(asyncio.Protocol(), door) for _ in range(4)]
+    door = server.ConnectionLimiter(connections=10, per_peer=3)
+    guards = [server._Guarded(asyncio.Protocol(), door) for _ in range(4)]
     for guard in guards[:3]:
         assert door.admits("10.0.0.1")
         door.enter(guard, "10.0.0.1")

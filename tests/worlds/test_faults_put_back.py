@@ -91,7 +91,7 @@ FAULTS: dict[str, dict[str, tuple[str, ...]]] = {
         ),
     },
     "while Git is away nothing is healed": {
-        "gitops_ds.deployer.tip_lookup": (
+        "gitops_ds.deployer.source_requests": (
             "            return TipAnswer(last_tip, received=True, error=error)",
             "            raise error",
             "if last_tip is not None and (not is_due):",
@@ -102,7 +102,10 @@ FAULTS: dict[str, dict[str, tuple[str, ...]]] = {
         "gitops_ds.plan.drift": ("if now < row.at + row.wait)", "if False)"),
     },
     "a change in the cluster asks Git": {
-        "gitops_ds.deployer.tip_lookup": ("if last_tip is not None and (not is_due):", "if False:"),
+        "gitops_ds.deployer.source_requests": (
+            "if last_tip is not None and (not is_due):",
+            "if False:",
+        ),
     },
     "a watch that ends with an internal error is not started again": {
         "gitops_ds.client.supervisor": ("await asyncio.sleep(wait)", "return"),

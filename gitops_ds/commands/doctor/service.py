@@ -16,8 +16,8 @@ from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.objects import LEASE
 from gitops_ds.model.plain_text import counted
 from gitops_ds.service.git import forge_discovery
+from gitops_ds.service.http import SecretFile
 from gitops_ds.service.notifications import sender
-from gitops_ds.service.webhook import SecretFile
 from gitops_ds.settings.service import Service
 from gitops_ds.web.page.access import AccessKind, PageToken
 

@@ -1,27 +1,26 @@
 """Applies a plan: server-side applies in order, a few at once, then deletions. Each object has its
-own outcome.
+own outcome. A change waits for its dependencies: ready agents, and the end of deleted DaemonSets.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
 import msgspec
 
 from gitops_ds import errors
-from gitops_ds.apimachinery import builtin_resources
-from gitops_ds.deployer.apply.dependencies import Dependencies
+from gitops_ds.apimachinery import builtin_resources, daemonsets
 from gitops_ds.model import names
 from gitops_ds.model.change import Change, Operation
 from gitops_ds.model.cluster import ApplyResult, Cluster, PatchType, Propagation
 from gitops_ds.model.live import Live
-from gitops_ds.model.objects import Body, Key, Resource
+from gitops_ds.model.objects import DAEMONSET, Body, Key, Resource
 from gitops_ds.model.skip_reasons import Skipped, SkipReason
-from gitops_ds.model.sources.bundle import Manifest
+from gitops_ds.model.sources.bundle import Bundle, Manifest
 from gitops_ds.plan import (
     apply_order,
     deletions,
@@ -35,6 +34,7 @@ from gitops_ds.plan.options import FieldConflict, PlanContext, Policy
 
 AT_ONCE = 16
 DEFINITION_SECONDS, DEFINITION_PAUSE = 10.0, 0.2
+POLL_SECONDS = 1.0
 
 
 class AppliedObject(msgspec.Struct, frozen=True):
@@ -307,3 +307,70 @@ async def _delete(applier: Applier, change: Change, *, visibly: bool) -> Applied
             applier.resources[key], key.namespace, key.name, uid=uid, propagation=propagation
         )
     return AppliedObject(change, None)
+
+
+class Dependencies(msgspec.Struct, frozen=True):
+    """Waits, with a time limit, for agents to be ready and for DaemonSets to be gone.
+
+    Each method returns the reasons of a failure, or an empty string.
+    """
+
+    agents: Callable[[Sequence[str]], Awaitable[str]]
+    ends: Callable[[Sequence[Key]], Awaitable[str]]
+
+
+def dependencies_of(cluster: Cluster, bundle: Bundle, patience: float) -> Dependencies:
+    """The dependencies within a bundle; `patience` is the time limit in seconds."""
+
+    async def agents(needed: Sequence[str]) -> str:
+        keys = [
+            key
+            for key, manifest in bundle.manifests.items()
+            if manifest.agent in needed and key.kind == "DaemonSet"
+        ]
+        return await _wait(patience, keys, lambda key: _not_ready(cluster, key))
+
+    async def ends(keys: Sequence[Key]) -> str:
+        return await _wait(patience, keys, lambda key: _not_gone(cluster, key))
+
+    return Dependencies(agents, ends)
+
+
+async def _wait(
+    patience: float, keys: Sequence[Key], reason: Callable[[Key], Awaitable[str]]
+) -> str:
+    """The remaining reasons at the time limit; empty as soon as no key has one."""
+    deadline = asyncio.get_running_loop().time() + patience
+    while True:
+        reasons = [text for key in keys if (text := await _retryable(reason, key))]
+        if not reasons or asyncio.get_running_loop().time() >= deadline:
+            return "; ".join(reasons)
+        await asyncio.sleep(POLL_SECONDS)
+
+
+async def _retryable(reason: Callable[[Key], Awaitable[str]], key: Key) -> str:
+    """As `reason`; a retryable error is a reason to wait, as long as this replica leads."""
+    try:
+        return await reason(key)
+    except errors.NotLeading:
+        raise
+    except errors.ClusterError as error:
+        if not error.retryable:
+            raise
+        return f"{key}: {error}"
+
+
+async def _not_gone(cluster: Cluster, key: Key) -> str:
+    try:
+        await cluster.get(DAEMONSET, key.namespace, key.name)
+    except errors.NotFound:
+        return ""
+    return f"the pods of {key} are not gone yet"
+
+
+async def _not_ready(cluster: Cluster, key: Key) -> str:
+    try:
+        status = daemonsets.rollout_status(await cluster.get(DAEMONSET, key.namespace, key.name))
+    except errors.NotFound:
+        return f"{key} does not exist"
+    return "" if status.done else f"{key}: {status.message}"

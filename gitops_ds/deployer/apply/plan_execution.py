@@ -7,19 +7,20 @@ the state of the cluster.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Set
 
 import msgspec
 
 from gitops_ds import errors
-from gitops_ds.deployer import state_store
-from gitops_ds.deployer.apply import applier, dependencies, other_owners, state_update
-from gitops_ds.deployer.apply.applier import AppliedObject
+from gitops_ds.deployer import owner_identity, state_store
+from gitops_ds.deployer.apply import applier
+from gitops_ds.deployer.apply.applier import AppliedObject, ApplyOutcome
 from gitops_ds.deployer.apply.prepared_plan import PreparedPlan
 from gitops_ds.deployer.target import DeployTarget
 from gitops_ds.git import address
-from gitops_ds.model.change import Operation
-from gitops_ds.model.deployer_state import DeployerState
+from gitops_ds.model import names
+from gitops_ds.model.change import Change, Operation, Plan
+from gitops_ds.model.deployer_state import DeployerState, Generation
 from gitops_ds.model.events.base import Emit
 from gitops_ds.model.events.deployer import (
     Applied,
@@ -29,8 +30,11 @@ from gitops_ds.model.events.deployer import (
     RepositoryMoved,
 )
 from gitops_ds.model.events.drift import DriftCorrected
+from gitops_ds.model.objects import DAEMONSET, CommitId, Key
+from gitops_ds.model.rollouts.proven_templates import TemplateHistory
+from gitops_ds.model.skip_reasons import LEFT_GIT, DriftPolicy
 from gitops_ds.model.values import replace
-from gitops_ds.plan import drift
+from gitops_ds.plan import deletions, drift
 from gitops_ds.plan.options import ApplyOptions
 
 _SAVE_ATTEMPTS = 5
@@ -72,14 +76,14 @@ async def carry_out(
     base = prepared.state
     taken = _taken_over(target, prepared)
     prepared = await _announce(target, prepared)
-    waits = dependencies.of(target.cluster, prepared.bundle, options.patience)
+    waits = applier.dependencies_of(target.cluster, prepared.bundle, options.patience)
     outcome = await applier.apply_changes(prepared.applier, plan.changes, waits, report)
     for change, refusal in outcome.refused:
         emit(NotApplied(clock(), refusal, change))
-    state = _rebased(base, state_update.after_apply(prepared, outcome, target), prepared.state)
+    state = _rebased(base, after_apply(prepared, outcome, target), prepared.state)
     if state != prepared.state:
         state = await _save(target, base, state)
-        await other_owners.forget_unused(target, taken | target.unused, state.inventory, clock())
+        await owner_identity.forget_unused(target, taken | target.unused, state.inventory, clock())
     refusals = (*plan.refusals, *(refusal for _, refusal in outcome.refused))
     ended = Reconciled(clock(), plan.commit, len(outcome.written), refusals)
     emit(ended)
@@ -89,7 +93,7 @@ async def carry_out(
 def _taken_over(target: DeployTarget, prepared: PreparedPlan) -> frozenset[str]:
     """The other owners of the objects that the plan writes."""
     objects = prepared.applier.live.objects
-    return other_owners.of(
+    return owner_identity.others_of(
         (objects.get(change.key, {}) for change in prepared.plan.writes), target.owner
     )
 
@@ -104,7 +108,7 @@ async def compare(
     _publish_plan(prepared, emit, clock)
     state = replace(
         prepared.state,
-        waiting=frozenset(change.key for change in plan.writes) | state_update.suspended(plan),
+        waiting=frozenset(change.key for change in plan.writes) | suspended(plan),
         drift=drift.standing(plan.drifted, context.state.drift, context.now),
     )
     return state if state == prepared.state else await _save(target, prepared.state, state)
@@ -172,3 +176,159 @@ def _rebased(base: DeployerState, state: DeployerState, stored: DeployerState) -
     if stored.last_attempted == base.last_attempted or state.last_attempted != base.last_attempted:
         return state
     return replace(state, last_good=stored.last_good, last_attempted=stored.last_attempted)
+
+
+def suspended(plan: Plan) -> frozenset[Key]:
+    """The objects that a suspension keeps unchanged."""
+    return frozenset(
+        refusal.key for refusal in plan.refusals if refusal.key and refusal.reason.effect.suspended
+    )
+
+
+def _kept(plan: Plan) -> frozenset[Key]:
+    """The objects that left Git and are not deleted."""
+    kept = [one for one in plan.refusals if one.reason in LEFT_GIT]
+    return frozenset(key for one in kept for key in (*one.held, *((one.key,) if one.key else ())))
+
+
+def after_apply(
+    prepared: PreparedPlan, outcome: ApplyOutcome, target: DeployTarget
+) -> DeployerState:
+    """The state after a reconciliation. An object leaves the inventory when its deletion was
+    accepted, or when it does not exist.
+
+    An object whose creation was refused stays in the inventory: otherwise each attempt would add
+    and remove it, and each write of the state would cause the next reconciliation.
+    """
+    old, plan = prepared.state, prepared.plan
+    gone = {done.change.key for done in outcome.written if done.body is None}
+    written = {done.change.key: done.change for done in outcome.written if done.change.manifest}
+    settled = {
+        change.key: change for change in plan.changes if change.operation is Operation.KEEP
+    } | written
+    refused = {change.key for change, _ in outcome.refused}
+    gone |= old.inventory - settled.keys() - refused - prepared.applier.live.objects.keys()
+    digests = {key: digest for key, digest in old.digests.items() if key not in gone}
+    context = prepared.applier.context
+    standing = drift.standing(plan.drifted, context.state.drift, context.now)
+    digests |= {key: change.manifest.digest for key, change in settled.items() if change.manifest}
+    clean = not outcome.refused and all(
+        refusal.reason.effect.keeps_commit_good for refusal in plan.refusals
+    )
+    return replace(
+        old,
+        repository=target.repository,
+        path=target.path,
+        cluster=plan.cluster,
+        last_attempted=plan.commit,
+        last_good=plan.commit if clean else old.last_good,
+        inventory=(inventory := (old.inventory | settled.keys() | _recovered(prepared)) - gone),
+        agents=_agents(old, settled.values(), inventory),
+        digests=digests,
+        generations=_generations(prepared, outcome, gone),
+        templates=_templates(prepared, settled.keys(), inventory),
+        revisions=_revisions(prepared, gone),
+        waiting=suspended(plan),
+        kept=_kept(plan) - gone,
+        drift={key: left for key, left in standing.items() if key not in written},
+        approved=plan.approved - gone,
+    )
+
+
+def _generations(
+    prepared: PreparedPlan, outcome: ApplyOutcome, gone: set[Key]
+) -> Mapping[Key, Generation]:
+    """The generation of every DaemonSet that matches the plan; for others the stored one."""
+    kept = [change.key for change in prepared.plan.changes if change.operation is Operation.KEEP]
+    bodies = {key: prepared.applier.live.objects.get(key) for key in kept}
+    bodies |= {done.change.key: done.body for done in outcome.written}
+    generations = {key: one for key, one in prepared.state.generations.items() if key not in gone}
+    for key, body in bodies.items():
+        metadata = (body or {}).get("metadata") or {}
+        commit = (metadata.get("annotations") or {}).get(names.COMMIT)
+        if key.kind == DAEMONSET.kind and commit and metadata.get("generation"):
+            generations[key] = Generation(int(metadata["generation"]), CommitId(commit))
+    return generations
+
+
+def _templates(
+    prepared: PreparedPlan, settled: Set[Key], inventory: Set[Key]
+) -> Mapping[Key, TemplateHistory]:
+    """What is proven about the templates of DaemonSets with a policy. Without one the templates are
+    not staged, so that only the halted ones are kept.
+    """
+    before, after = prepared.state.templates, prepared.histories
+    kept = {
+        key: TemplateHistory(halted=history.halted, uid=history.uid)
+        for key, history in before.items()
+        if key not in after and key in inventory and history.halted
+    }
+    kept |= {key: before[key] for key in after.keys() & before.keys()}
+    return kept | {key: history for key, history in after.items() if key in settled}
+
+
+def _recovered(prepared: PreparedPlan) -> frozenset[Key]:
+    """Our objects after a lost inventory, including those that a guard keeps."""
+    if prepared.applier.context.inventory is not None:
+        return frozenset()
+    return frozenset(
+        deletions.of(prepared.bundle, prepared.applier.live, prepared.applier.context)[0]
+    )
+
+
+def _agents(
+    old: DeployerState, settled: Iterable[Change], inventory: frozenset[Key]
+) -> Mapping[Key, str]:
+    agents = {key: agent for key, agent in old.agents.items() if key in inventory}
+    for change in settled:
+        if change.manifest is not None:
+            agents.pop(change.key, None)
+            agents |= (
+                {change.key: change.manifest.agent}
+                if change.manifest.agent and change.key in inventory
+                else {}
+            )
+    return agents
+
+
+def _revisions(prepared: PreparedPlan, gone: set[Key]) -> Mapping[Key, Mapping[int, CommitId]]:
+    by_daemonset = {
+        key: dict(commits) for key, commits in prepared.state.revisions.items() if key not in gone
+    }
+    for change in prepared.plan.changes:
+        rollout, commit = change.rollout, _commit(prepared.plan, change)
+        if rollout is None or commit is None or change.operation is Operation.DELETE:
+            continue
+        kept = {revision.number for revision in prepared.applier.live.revisions.get(change.key, ())}
+        # a higher number was predicted, and its revision follows
+        newest = max(kept, default=0)
+        commits = {
+            number: commit
+            for number, commit in by_daemonset.get(change.key, {}).items()
+            if number in kept or number > newest
+        }
+        moved = rollout.old is None or rollout.old != rollout.new
+        if change.operation is not Operation.KEEP and moved:
+            commits[rollout.becomes] = commit
+        elif rollout.current is not None:
+            commits.setdefault(
+                rollout.current, by_daemonset.get(change.key, {}).get(rollout.current, commit)
+            )
+        by_daemonset[change.key] = commits
+    return by_daemonset
+
+
+def _commit(plan: Plan, change: Change) -> CommitId | None:
+    """The source of a change: its own template object, else the plan's commit."""
+    holder = change.manifest.holder if change.manifest else None
+    return holder.commit if holder else plan.commit
+
+
+def next_comparison(state: DeployerState, options: ApplyOptions, now: float) -> float:
+    """When an unchanged cluster is compared again, in seconds since 1970."""
+    ends = (
+        left.since + options.hold_for
+        for left in state.drift.values()
+        if left.choice is DriftPolicy.HOLD
+    )
+    return min([now + options.compare_every, *(end for end in ends if end > now)])

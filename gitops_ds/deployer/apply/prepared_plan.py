@@ -1,34 +1,45 @@
-"""The plan of one reconciliation, from the live objects and the dry runs."""
+"""The plan of one reconciliation, from the live objects and the dry runs: applies without a write,
+with the same conflicts and refusals.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+import contextlib
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
 import msgspec
 
 from gitops_ds import errors
 from gitops_ds.apimachinery import daemonsets, pods
-from gitops_ds.deployer import live_state, state_store
-from gitops_ds.deployer.apply import dry_runs, other_owners
-from gitops_ds.deployer.apply.applier import Applier
+from gitops_ds.deployer import live_state, owner_identity, state_store
+from gitops_ds.deployer.apply.applier import AT_ONCE, Applier, conflicts_of
 from gitops_ds.deployer.live_state import LocatedBundle
 from gitops_ds.deployer.target import DeployTarget
+from gitops_ds.model import names
 from gitops_ds.model.change import Plan
 from gitops_ds.model.cluster import Cluster, Selection
 from gitops_ds.model.daemonset import DaemonSet
 from gitops_ds.model.decision import Observation
 from gitops_ds.model.deployer_state import DeployerState
 from gitops_ds.model.live import Live
-from gitops_ds.model.objects import CONTROLLER_REVISION, POD, Key, Resource
+from gitops_ds.model.objects import CONTROLLER_REVISION, POD, Body, Key, Resource
 from gitops_ds.model.rollouts.proven_templates import TemplateHistory
-from gitops_ds.model.sources.bundle import Bundle
+from gitops_ds.model.sources.bundle import Bundle, Manifest
 from gitops_ds.model.sources.source_tree import CommitInfo
 from gitops_ds.model.values import replace
-from gitops_ds.plan import deletions, ignore_differences, planner, refusals
+from gitops_ds.plan import (
+    deletions,
+    drift,
+    ignore_differences,
+    object_changes,
+    object_owner,
+    planner,
+    refusals,
+)
 from gitops_ds.plan.object_owner import Stamp
-from gitops_ds.plan.options import ApplyOptions, PlanContext
+from gitops_ds.plan.options import ApplyOptions, DryRunResult, FieldConflict, PlanContext
 from gitops_ds.plan.rollouts import staging, targets
 from gitops_ds.plan.rollouts.staging import StagedBundle
 
@@ -78,8 +89,8 @@ async def draft_located(
     context = _context(target, located, options, state)
     if not options.adopt:
         wanted = (live.objects.get(key, {}) for key in located.bundle.manifests)
-        foreign = other_owners.of(wanted, target.owner) - options.other_owners.behind
-        context = replace(context, owners=await other_owners.described(target, foreign))
+        foreign = owner_identity.others_of(wanted, target.owner) - options.other_owners.behind
+        context = replace(context, owners=await owner_identity.describe_others(target, foreign))
     served = {key: m for key, m in located.bundle.manifests.items() if key in resources}
     staged = await _staged(
         Applier(target.cluster, resources, live, context), replace(located.bundle, manifests=served)
@@ -101,7 +112,7 @@ async def draft_located(
 async def _staged(applier: Applier, bundle: Bundle) -> StagedBundle:
     """The bundle with the target revisions of its rollouts."""
     unknown = staging.to_ask(bundle, applier.live, applier.context)
-    answers = await dry_runs.dry_run(applier, unknown)
+    answers = await dry_run(applier, unknown)
     return staging.staged(bundle, applier.live, applier.context, answers)
 
 
@@ -149,7 +160,7 @@ async def _with_deletions(
 async def _plan(applier: Applier, bundle: Bundle) -> Plan:
     live, context = applier.live, applier.context
     undecided = planner.undecided(bundle, live, context)
-    answers = await dry_runs.dry_run(applier, undecided)
+    answers = await dry_run(applier, undecided)
     kept = bundle.manifests.keys() - {manifest.key for manifest in undecided}
     plan = planner.plan(bundle, live, context, answers, kept=kept)
     if moving := planner.moving(plan):
@@ -218,3 +229,81 @@ def _selector(daemonset: DaemonSet) -> str:
         if requirement.operator == "In" and len(requirement.values) == 1
     ]
     return ",".join(f"{requirement.key}={requirement.values[0]}" for requirement in one)
+
+
+async def dry_run(applier: Applier, manifests: Iterable[Manifest]) -> Mapping[Key, DryRunResult]:
+    """The results of dry runs of these manifests, some at once."""
+    requested = list(manifests)
+    turn = asyncio.Semaphore(AT_ONCE)
+
+    async def one(manifest: Manifest) -> DryRunResult:
+        async with turn:
+            return await _dry_run_one(applier, manifest)
+
+    results = await asyncio.gather(*map(one, requested))
+    return {manifest.key: result for manifest, result in zip(requested, results, strict=True)}
+
+
+async def _dry_run_one(applier: Applier, manifest: Manifest) -> DryRunResult:
+    live = applier.live.objects.get(manifest.key)
+    try:
+        cluster = applier.acting(manifest.key, manifest.agent)
+        if live is None:
+            return await _create(cluster, applier, manifest)
+        body = object_changes.probe(manifest, live, applier.context)
+        return await _update(
+            cluster,
+            applier.resources[manifest.key],
+            body,
+            lambda conflicts: _may_force(applier, manifest, live, conflicts),
+        )
+    except (
+        errors.Invalid,
+        errors.BadRequest,
+        errors.Forbidden,
+        errors.NotPermitted,
+        errors.ServerFault,
+    ) as error:
+        return DryRunResult(refused=str(error))
+
+
+async def _create(cluster: Cluster, applier: Applier, manifest: Manifest) -> DryRunResult:
+    """The dry run of a new object. NotFound is not a refusal: the same plan may create the
+    namespace or the definition.
+    """
+    body = object_owner.stamped(manifest, object_owner.stamp_of(manifest, applier.context.stamp))
+    with contextlib.suppress(errors.NotFound, errors.Conflict):
+        result = await cluster.apply(
+            applier.resources[manifest.key], body, manager=names.FIELD_MANAGER, dry_run=True
+        )
+        return DryRunResult(result.body)
+    return DryRunResult()
+
+
+async def _update(
+    cluster: Cluster,
+    resource: Resource,
+    body: Body,
+    may_force: Callable[[tuple[FieldConflict, ...]], bool],
+) -> DryRunResult:
+    """The dry run of an existing object, repeated with force if the conflicts permit it."""
+    try:
+        result = await cluster.apply(resource, body, manager=names.FIELD_MANAGER, dry_run=True)
+    except errors.Conflict as error:
+        conflicts = conflicts_of(error)
+        if not may_force(conflicts):
+            return DryRunResult(conflicts=conflicts)
+        result = await cluster.apply(
+            resource, body, manager=names.FIELD_MANAGER, force=True, dry_run=True
+        )
+    return DryRunResult(result.body)
+
+
+def _may_force(
+    applier: Applier, manifest: Manifest, live: Body, conflicts: tuple[FieldConflict, ...]
+) -> bool:
+    """Whether the dry run forces fields of other managers; for drift that is only reported, the
+    result is the correction.
+    """
+    reported = drift.is_left(manifest, live, applier.context)
+    return reported or planner.may_force(manifest, live, conflicts, applier.context)

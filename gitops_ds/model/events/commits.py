@@ -60,7 +60,7 @@ class NewCommit(Event, frozen=True):
 class CommitRejected(Event, frozen=True):
     """Blocking findings of a commit; the last good commit stays applied.
 
-    `gitops_ds.telemetry.rejections` writes the texts: they quote findings, which needs redaction.
+    `gitops_ds.telemetry` writes the texts: they quote findings, which needs redaction.
     """
 
     definition = EventDefinition(

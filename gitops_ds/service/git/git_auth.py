@@ -1,5 +1,5 @@
-"""The credentials of a repository and the keys of its signatures, from the files and Secrets in the
-settings.
+"""The credentials of a repository, the keys of its signatures and the author of commits, from the
+files and Secrets in the settings.
 
 Files are read each time: the content of a mounted Secret changes under the same name.
 """
@@ -10,10 +10,12 @@ import base64
 import ssl
 import time
 from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
 
 from gitops_ds import errors
 from gitops_ds.git import verification_keys
 from gitops_ds.git.address import Address, Scheme
+from gitops_ds.git.commit_writer import Signature
 from gitops_ds.git.credentials import credential_scope, github_app
 from gitops_ds.git.credentials.credential_values import (
     ANONYMOUS,
@@ -24,6 +26,7 @@ from gitops_ds.git.credentials.credential_values import (
     Password,
     SshKey,
 )
+from gitops_ds.git.signing import KeyFormat, SigningKey
 from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.objects import SECRET
 from gitops_ds.model.sources.signatures import Trust
@@ -264,3 +267,21 @@ def _text(data: bytes) -> str:
         raise errors.SettingsError(
             "repository.credentials: a password or token is not UTF-8 text"
         ) from None
+
+
+def commit_signature(settings: RepositorySettings, at: float) -> Signature:
+    """The author of the service's commits at a time in seconds since 1970, with the present
+    signing key in its file.
+
+    Raises SettingsError for a file that can't be read.
+    """
+    author = settings.author
+    key = (
+        SigningKey(
+            base.read_file("repository.author.signingKeyFile", author.signing_key_file),
+            KeyFormat(author.format),
+        )
+        if author.signing_key_file
+        else None
+    )
+    return Signature(author.name, author.email, datetime.fromtimestamp(int(at), UTC), key)

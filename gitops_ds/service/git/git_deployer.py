@@ -34,15 +34,15 @@ from gitops_ds.service.git import git_auth, git_schedule, git_source
 from gitops_ds.service.git.git_schedule import PollInterval
 from gitops_ds.service.git.git_source import GitSource
 from gitops_ds.service.git.git_startup import Startup
-from gitops_ds.service.rollouts.approval_writer import ApprovalContext, ApprovalWriter
-from gitops_ds.service.rollouts.cluster_report_publisher import (
+from gitops_ds.service.rollouts.approvals import ApprovalContext, ApprovalWriter, ForgeReviews
+from gitops_ds.service.rollouts.published_reports import (
+    ClusterWatch,
     OwnPlace,
     PublisherContext,
     ReportPublisher,
+    WatchContext,
 )
-from gitops_ds.service.rollouts.cluster_report_reader import ClusterWatch, WatchContext
 from gitops_ds.service.rollouts.revert_writer import RevertContext, RevertWriter
-from gitops_ds.service.rollouts.review_approvals import ForgeReviews
 from gitops_ds.settings.repository import RepositorySettings
 from gitops_ds.telemetry.kube_events import InvolvedObject
 

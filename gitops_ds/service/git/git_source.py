@@ -25,7 +25,7 @@ from gitops_ds.plan.rollouts.cluster_waves import ClusterReports
 from gitops_ds.service import prepare_process
 from gitops_ds.service.git import git_auth
 from gitops_ds.service.prepare_worker import Job
-from gitops_ds.service.rollouts import cluster_report_reader
+from gitops_ds.service.rollouts import published_reports
 from gitops_ds.settings.repository import RepositorySettings
 
 
@@ -112,8 +112,8 @@ class GitSource:
         """The reports of the clusters before this one."""
         trust = git_auth.trust_of(self._settings)
         path = self._settings.path
-        return cluster_report_reader.of(
-            await cluster_report_reader.read(self.repository, path, order.after, trust)
+        return published_reports.of(
+            await published_reports.read(self.repository, path, order.after, trust)
         )
 
     async def _earlier(

@@ -1,6 +1,7 @@
 """Measures the gates of rollouts: queries of Prometheus, webhooks, and values of the cluster.
 
-No method raises: without a result a reading has the reason.
+No method of the meter raises: without a result a reading has the reason. An address can be a
+secret, so messages contain none.
 """
 
 from __future__ import annotations
@@ -12,13 +13,15 @@ import ssl
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, NamedTuple
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
+import msgspec
 import orjson
+import yarl
 
-from gitops_ds import errors
+from gitops_ds import errors, http_library
 from gitops_ds.controller.gate_pods import PodGates
-from gitops_ds.http_library import NoResponse
+from gitops_ds.http_library import HttpRequest, NoResponse
 from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.objects import Key
 from gitops_ds.model.plain_text import line
@@ -31,11 +34,11 @@ from gitops_ds.model.rollouts.rollout_gates import (
     Reading,
     WebhookRequest,
 )
-from gitops_ds.service.rollouts import gate_http
-from gitops_ds.service.rollouts.gate_http import GateCall
 from gitops_ds.settings import base
 from gitops_ds.settings.metrics import GateWebhookSettings, MetricsSettings, PrometheusSettings
 
+MOST_BYTES = 1 << 20  # of a response
+_LONGEST_URL = 2000  # characters; a longer query is sent in the body
 NO_SERVER = "no Prometheus server: set metrics.prometheus.url in the settings of the service"
 _LONGEST_REASON = 200  # characters
 # A node's name, a domain and a port: a longer label names no node, and each of its dots would cost
@@ -45,6 +48,45 @@ _NAME = ("__name__",)
 _OF_SCRAPE = (*_NAME, "instance", "job")  # labels that a new pod changes
 _TOKEN, _CA = "metrics.prometheus.tokenFile", "metrics.prometheus.caFile"
 _WEBHOOK_TOKEN = "metrics.webhooks.tokenFile"  # noqa: S105
+
+
+class GateCall(msgspec.Struct, frozen=True):
+    """One request: a form (sent as the query of a GET if it is short), or a JSON body. `seconds` is
+    the time for all of it.
+    """
+
+    url: str
+    seconds: float
+    form: Mapping[str, str] = msgspec.field(default_factory=dict)
+    body: bytes = b""
+    headers: Mapping[str, str] = msgspec.field(default_factory=dict)
+    trust: ssl.SSLContext | None = None
+
+
+async def send(call: GateCall) -> tuple[int, bytes]:
+    """The status of the response and its body. Raises NoResponse."""
+    headers = {"Accept": "application/json", **call.headers}
+    method, url, body = "POST", call.url, call.body
+    if call.form:
+        words = urlencode(call.form)
+        if len(words) < _LONGEST_URL:
+            method, url = "GET", f"{call.url}?{words}"
+        else:
+            headers["Content-Type"] = "application/x-www-form-urlencoded"
+            body = words.encode()
+    request = HttpRequest(
+        method,
+        yarl.URL(url, encoded=True),
+        call.seconds,
+        headers,
+        body,
+        call.trust,
+        most_bytes=MOST_BYTES,
+    )
+    response = await http_library.send(request)
+    if 300 <= response.status < 400:
+        raise NoResponse(f"HTTP {response.status}: redirects are not followed")
+    return response.status, response.body
 
 
 class Series(NamedTuple):
@@ -86,7 +128,7 @@ async def _series(
         headers=headers,
         trust=_trust(server.ca_file),
     )
-    status, body = await gate_http.send(call)
+    status, body = await send(call)
     return series_of(status, body)
 
 
@@ -203,7 +245,7 @@ class HttpGateMeter:
         }
         seconds = min(request.timeout, _MOST_SECONDS)
         call = GateCall(request.url, seconds, body=orjson.dumps(document), headers=headers)
-        status, body = await gate_http.send(call)
+        status, body = await send(call)
         passes, reason = verdict_of(status, body)
         return Reading(at, nodes, passes=passes, reason=reason)
 

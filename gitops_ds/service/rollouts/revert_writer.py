@@ -32,9 +32,8 @@ from gitops_ds.model.rollouts.halted_rollout import AppliedRollouts, HaltedRollo
 from gitops_ds.pipeline.prepare import Prepared
 from gitops_ds.plan.rollouts import rollout_reverts, staging
 from gitops_ds.plan.rollouts.rollout_reverts import BranchHistory, NoRevert, RevertCommits
-from gitops_ds.service.git import forge_discovery, git_source
-from gitops_ds.service.rollouts import commit_author
-from gitops_ds.service.timed_attempts import TimedAttempts
+from gitops_ds.service.git import forge_discovery, git_auth, git_source
+from gitops_ds.service.runnable import TimedAttempts
 from gitops_ds.settings.repository import RepositorySettings
 
 PATIENCE = 60.0  # seconds for the forge
@@ -255,7 +254,7 @@ class RevertWriter(TimedAttempts[HaltedRollout]):
         """The author, and the time at which the revert was due: so every replica creates the same
         commit.
         """
-        return commit_author.signature(self._context.settings, halted.due)
+        return git_auth.commit_signature(self._context.settings, halted.due)
 
     def _forge(self) -> ForgeAccess:
         """Raises Refused without a forge, and SettingsError for an invalid one."""

@@ -1,5 +1,5 @@
-"""Every page as HTML, from one version of the view. Rendered pages are cached until the view
-changes.
+"""Every page as HTML, from one version of the view, and the format of its values. Rendered pages
+are cached until the view changes.
 
 A page has live pieces, each between two comments and one element with an id; the stream sends
 changed ones. No value can contain such a comment, since all values are escaped.
@@ -14,6 +14,7 @@ import re
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import cached_property, lru_cache
 from importlib import resources
 from typing import Any
@@ -24,11 +25,44 @@ from markupsafe import Markup
 
 from gitops_ds import __version__
 from gitops_ds.fleet.agents import Agent
+from gitops_ds.model.health import HealthState
 from gitops_ds.model.objects import short
 from gitops_ds.redaction import texts
-from gitops_ds.web.page import formatting, node_map, rows
+from gitops_ds.web.page import node_map, rows
 from gitops_ds.web.page.node_map import FleetMap, NodeGroup
 from gitops_ds.web.page.view import View
+
+# A state is never shown only by colour.
+GLYPHS: Mapping[str, str] = {
+    HealthState.HEALTHY: "✓",
+    HealthState.PROGRESSING: "↻",
+    HealthState.DEGRADED: "!",
+    HealthState.FAILED: "✕",
+    HealthState.SUSPENDED: "‖",
+    HealthState.MISSING: "?",
+    "Proved": "✓",
+    "Synced": "✓",
+    "OutOfSync": "≠",
+    "Held": "‖",
+    "Unknown": "?",
+    "good": "✓",
+    "bad": "✕",
+    "warn": "!",
+    "plain": "·",
+}
+_HUMP = re.compile(r"(?<=[a-z])(?=[A-Z])")
+
+
+def spaced(word: str) -> str:
+    """`ImagePullBackOff` as `Image pull back off`; other words unchanged."""
+    parts = _HUMP.split(word)
+    return " ".join([parts[0], *(part if part.isupper() else part.lower() for part in parts[1:])])
+
+
+def at(seconds: float) -> str:
+    """A moment in UTC, to the second."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
 
 _TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 
@@ -91,11 +125,11 @@ def _jinja() -> jinja2.Environment:
         trim_blocks=True,
         auto_reload=False,
     )
-    environment.filters |= {"spaced": formatting.spaced, "hidden": texts.words}
+    environment.filters |= {"spaced": spaced, "hidden": texts.words}
     environment.globals |= {
-        "glyphs": formatting.GLYPHS,
+        "glyphs": GLYPHS,
         "short": short,
-        "at": formatting.at,
+        "at": at,
         "cells": cells,
         "squares": squares,
         "node_names": node_names,

@@ -13,7 +13,7 @@ import orjson
 from aiohttp import web
 
 from gitops_ds import errors
-from gitops_ds.web import connection_limits
+from gitops_ds.web import server
 from gitops_ds.web.page import access
 from gitops_ds.web.page.access import AccessKind, AccessVerdict, PageGuard, PageRequest
 from gitops_ds.web.page.pages import Book
@@ -42,7 +42,7 @@ BEAT = 20.0  # seconds without a change after which a stream sends the time
 LONGEST_STREAM = 3600.0  # seconds, after which the browser connects and is authorized again
 STREAMS = 200  # at once
 # Of one address, which may be a proxy: the other connections are for pages, webhooks and metrics.
-STREAMS_PER_PEER = connection_limits.PER_PEER // 2
+STREAMS_PER_PEER = server.PER_PEER // 2
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 

@@ -24,7 +24,7 @@ from gitops_ds.model.objects import Body, Key, show_path
 from gitops_ds.model.values import replace
 from gitops_ds.plan import diff, side_by_side_diff
 from gitops_ds.redaction import objects, report, texts
-from gitops_ds.web.page import formatting, node_map, rollout_panel
+from gitops_ds.web.page import node_map, rendering, rollout_panel
 from gitops_ds.web.page.rendering import Pages
 from gitops_ds.web.page.rows import row
 from gitops_ds.web.page.view import PageEvent, View
@@ -399,7 +399,7 @@ def events(view: View, parameters: Mapping[str, str]) -> dict[str, Any]:
         for event in lines
         if all(
             term
-            in f"{formatting.spaced(event.kind)} {event.key or ''} {event.commit} "
+            in f"{rendering.spaced(event.kind)} {event.key or ''} {event.commit} "
             f"{event.words}".lower()
             for term in terms
         )

@@ -1,7 +1,8 @@
-"""Requests for the tip of the branch that block no other work if the Git server is unreachable or
-hangs.
+"""The requests of a deployer to its source. They count as progress of the reconciliation, and those
+to Git are timed.
 
-A reconciliation waits a short time for the response, then continues with the known tip; the
+A request for the tip of the branch blocks no other work if the Git server is unreachable or hangs:
+a reconciliation waits a short time for the response, then continues with the known tip; the
 response starts the next one.
 """
 
@@ -9,16 +10,24 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import ParamSpec, TypeVar
 
 import msgspec
 
 from gitops_ds import errors
 from gitops_ds.deployer import loop_inputs, loop_state
 from gitops_ds.deployer.reconcile_schedule import ReconcileSchedule
+from gitops_ds.deployer.reports import LeaderEmitter
+from gitops_ds.deployer.revision_selector import RevisionSource
+from gitops_ds.model.events.deployer import GitTimed
 from gitops_ds.model.objects import CommitId
+from gitops_ds.model.values import replace
+from gitops_ds.telemetry import spans
 
 # seconds that a reconciliation waits for the response while it has a commit to keep applied
 PATIENCE = 5.0
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class TipAnswer(msgspec.Struct, frozen=True):
@@ -105,3 +114,57 @@ async def request_when_due(
 def no_answer() -> errors.SourceUnreachable:
     """The error before the first response of a Git server."""
     return errors.SourceUnreachable("the Git server has not responded yet")
+
+
+def observed(
+    source: RevisionSource, emit: LeaderEmitter, clock: Callable[[], float]
+) -> RevisionSource:
+    """The same source."""
+
+    def reading(request: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
+        return _reading(request, emit)
+
+    def timed(of: str, request: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
+        return _reading(_timed(of, request, emit, clock), emit)
+
+    return replace(
+        source,
+        tip=timed("tip", source.tip),
+        snapshot=timed("snapshot", source.snapshot),
+        movement=reading(source.movement),
+        prepare=reading(source.prepare),
+        verify=reading(source.verify),
+        verify_kept=reading(source.verify_kept),
+    )
+
+
+def _reading(request: Callable[P, Awaitable[T]], emit: LeaderEmitter) -> Callable[P, Awaitable[T]]:
+    """The same request, which counts as progress while it runs."""
+
+    async def reading(*args: P.args, **kwargs: P.kwargs) -> T:
+        with emit.reading():
+            return await request(*args, **kwargs)
+
+    return reading
+
+
+def _timed(
+    of: str,
+    request: Callable[P, Awaitable[T]],
+    emit: LeaderEmitter,
+    clock: Callable[[], float],
+) -> Callable[P, Awaitable[T]]:
+    """The same request to Git; its duration is published."""
+
+    async def timed(*args: P.args, **kwargs: P.kwargs) -> T:
+        began, succeeded = asyncio.get_running_loop().time(), False
+        try:
+            with spans.span("git", of=of):
+                answer = await request(*args, **kwargs)
+            succeeded = True
+            return answer
+        finally:
+            seconds = asyncio.get_running_loop().time() - began
+            emit.always(GitTimed(clock(), seconds, succeeded))
+
+    return timed
