@@ -10,7 +10,7 @@ from contextvars import ContextVar
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-if TYPE_CHECKING:  # `--help` imports this module, and shall not import the model
+if TYPE_CHECKING:  # `--help` imports this module, and does not import the model
     from gitops_ds.model.objects import Path
 
 # The schema for the URI of a `$ref`; None if unknown.
