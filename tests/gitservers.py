@@ -21,7 +21,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from tests.server_thread import ServerThread
+from tests.http_servers import ServerThread
 
 GIT_ENVIRONMENT = {
     "PATH": f"{os.environ['PATH']}:/usr/sbin:/sbin",

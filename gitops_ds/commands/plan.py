@@ -28,7 +28,7 @@ from gitops_ds.model.events.base import Emit
 from gitops_ds.model.events.deployer import Reconciled
 from gitops_ds.model.live import Live
 from gitops_ds.model.objects import CommitId, Key, short
-from gitops_ds.model.plain_text import counted
+from gitops_ds.model.plain_text import counted, listed
 from gitops_ds.model.sources.bundle import Bundle
 from gitops_ds.model.sources.source_tree import SourceTree
 from gitops_ds.model.values import replace
@@ -232,10 +232,7 @@ class Uncommitted(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         """The files, the first by name."""
-        shown = ", ".join(self.files[:_SHOWN])
-        return (
-            shown if len(self.files) <= _SHOWN else f"{shown} and {len(self.files) - _SHOWN} more"
-        )
+        return listed(self.files, _SHOWN)
 
 
 async def uncommitted(

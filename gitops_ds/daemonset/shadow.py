@@ -63,6 +63,7 @@ from gitops_ds.model.events.base import (
     Event,
 )
 from gitops_ds.model.objects import Key
+from gitops_ds.model.plain_text import listed
 from gitops_ds.model.values import replace
 
 QUIET = 5.0  # seconds without a change, after which a DaemonSet with healthy pods has settled
@@ -407,13 +408,9 @@ def _wishes(decision: Decision, *, failed: bool) -> str:
         for action in others
         if failed or not (isinstance(action, DeletePod) and action.cause is DeleteCause.FAILED)
     ]
-    parts = [f"pods on {_listed(creates)}"] if creates else []
+    parts = [f"pods on {listed(creates, 5)}"] if creates else []
     if others:
-        parts.append(_listed([f"{type(action).__name__} {action.key.name}" for action in others]))
+        parts.append(listed((f"{type(action).__name__} {action.key.name}" for action in others), 5))
     if decision.status is not None:
         parts.append(f"the status {decision.status.counts}")
     return ", and ".join(parts)
-
-
-def _listed(words: list[str]) -> str:
-    return ", ".join(words[:5]) + (f" and {len(words) - 5} more" if len(words) > 5 else "")

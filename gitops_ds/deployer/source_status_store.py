@@ -23,7 +23,7 @@ from gitops_ds.model.cluster import Cluster, Selection
 from gitops_ds.model.deployer_state import DeployerState, Steering
 from gitops_ds.model.events.deployer import Reconciled
 from gitops_ds.model.objects import CONFIG_MAP, CommitId, short
-from gitops_ds.model.plain_text import counted
+from gitops_ds.model.plain_text import counted, listed
 from gitops_ds.model.sources.source_status import Condition, SourceStatus
 from gitops_ds.model.values import replace
 from gitops_ds.redaction import texts
@@ -81,14 +81,11 @@ def judge(facts: Facts) -> tuple[Condition, str]:
     if failed and not any(refusal.reason.effect.notifies for refusal in failed):
         return Condition.PROGRESSING, f"commit {tip} is being applied: {failed[0].message}"
     if failed:
-        more = f" and {len(failed) - 1} more" if len(failed) > 1 else ""
-        return (
-            Condition.PARTLY_APPLIED,
-            f"commit {tip} is applied in part: {failed[0].message}{more}",
-        )
+        named = listed((refusal.message for refusal in failed), 1)
+        return Condition.PARTLY_APPLIED, f"commit {tip} is applied in part: {named}"
     if waiting:
-        more = f" and {len(waiting) - 1} more" if len(waiting) > 1 else ""
-        return Condition.SUSPENDED, f"commit {tip} is applied in part: {waiting[0].message}{more}"
+        named = listed((refusal.message for refusal in waiting), 1)
+        return Condition.SUSPENDED, f"commit {tip} is applied in part: {named}"
     if choice.prepared is None or good != choice.tip:
         return Condition.UNKNOWN, f"commit {tip} is not applied yet"
     if ended and ended.deletions_held:

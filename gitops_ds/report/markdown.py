@@ -18,7 +18,7 @@ from urllib.parse import quote
 import msgspec
 
 from gitops_ds.model.finding import Finding, Severity
-from gitops_ds.model.plain_text import counted
+from gitops_ds.model.plain_text import counted, listed
 from gitops_ds.report import printable
 from gitops_ds.report.findings import Report, ReportContext, ReportedChange, severity_counts
 
@@ -190,9 +190,7 @@ def _item(finding: Finding, clusters: Sequence[str], report: Report, about: Repo
         code(str(finding.object)) if named else "",
     ]
     fix = f". Fix: {prose(finding.fix.words)}" if finding.fix else ""
-    shown = ", ".join(map(code, clusters[:5])) + (
-        f" and {len(clusters) - 5} more" if len(clusters) > 5 else ""
-    )
+    shown = listed(map(code, clusters), 5)
     return (
         f"- {' '.join(filter(None, parts))}: "
         f"{prose(finding.message)}{fix}{f' (on {shown})' if clusters else ''}\n"

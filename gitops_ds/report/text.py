@@ -12,7 +12,7 @@ from functools import lru_cache
 import msgspec
 
 from gitops_ds.model.finding import Finding, Severity
-from gitops_ds.model.plain_text import counted
+from gitops_ds.model.plain_text import counted, listed
 from gitops_ds.redaction.report import quotable
 from gitops_ds.report import findings, printable
 from gitops_ds.report.findings import SEVERITY_ORDER, Report, ReportedChange, severity_counts
@@ -192,8 +192,8 @@ class FindingGroup(msgspec.Struct, frozen=True):
         """
         if len(self.findings) == 1 and not several:
             return ""
-        clusters = f"in {_names(self.clusters)}" if self.clusters else ""
-        objects = _names(self.objects) if len(self.objects) > 1 else ""
+        clusters = f"in {listed(self.clusters, SHOWN_NAMES)}" if self.clusters else ""
+        objects = listed(self.objects, SHOWN_NAMES) if len(self.objects) > 1 else ""
         return ": ".join(filter(None, (clusters, objects)))
 
 
@@ -214,9 +214,3 @@ def by_rule(groups: Iterable[FindingGroup]) -> list[list[FindingGroup]]:
         rules.setdefault((SEVERITY_ORDER[group.first.severity], group.first.rule), []).append(group)
     order = sorted(rules.items(), key=lambda item: (item[0][0], -len(item[1]), item[0][1]))
     return [same for _, same in order]
-
-
-def _names(names: Sequence[str]) -> str:
-    shown = names[:SHOWN_NAMES]
-    more = f" and {len(names) - len(shown)} more" if len(names) > len(shown) else ""
-    return ", ".join(shown) + more

@@ -18,7 +18,7 @@ from typing import TypeGuard
 
 import msgspec
 
-from gitops_ds.model.plain_text import counted, line
+from gitops_ds.model.plain_text import counted, line, listed
 from gitops_ds.model.rollouts.rollout_gates import GateSample, ProbeKind, Reading, Verdict
 from gitops_ds.model.rollouts.rollout_policy import Gate, PercentChange
 from gitops_ds.model.values import replace
@@ -110,9 +110,8 @@ def _is_base(value: float | None) -> TypeGuard[float]:
 def _lacking(nodes: Sequence[str], reading: Reading) -> str:
     if reading.samples and not any(one.node for one in reading.samples):
         return "no series names its node: use sum by (node), or set dataOf: 0%"
-    total, more = len(reading.about), len(nodes) - _SHOWN
-    names = ", ".join(nodes[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
-    return f"{len(nodes)} of {counted(total, 'node')} without a value: {names}"
+    total = counted(len(reading.about), "node")
+    return f"{len(nodes)} of {total} without a value: {listed(nodes, _SHOWN)}"
 
 
 def _exceeded(exceeded: Sequence[_Compared]) -> Assessment:

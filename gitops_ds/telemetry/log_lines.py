@@ -10,6 +10,7 @@ from gitops_ds.model.events.base import Event
 from gitops_ds.model.events.commits import CommitRejected
 from gitops_ds.model.events.definition import Level
 from gitops_ds.model.objects import short, template_of
+from gitops_ds.model.plain_text import listed
 from gitops_ds.redaction import report, texts
 
 LEVELS = tuple(Level)
@@ -22,10 +23,9 @@ def line(event: Event) -> str | None:
 
 
 def _rejection(event: CommitRejected) -> str:
-    findings = event.findings
-    more = f" and {len(findings) - 1} more" if len(findings) > 1 else ""
+    first = listed(map(report.line_of, event.findings), 1)
     what = template_of(event.commit or "") or f"commit {short(event.commit)}"
-    return f"{what} is not applied: {report.line_of(findings[0])}{more}"
+    return f"{what} is not applied: {first}"
 
 
 def matters(event: Event, least: str) -> bool:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import urlsplit
 
-from tests.server_thread import ServerThread
+from tests.http_servers import Reply, http_server
 
 Objects = Mapping[str, Sequence[Mapping[str, Any]]]
 
@@ -33,22 +33,13 @@ def serving(objects: Objects, *denied: str) -> Iterator[str]:
     `denied` path, is refused.
     """
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            where = urlsplit(self.path)
-            known = where.path in objects and "watch=" not in where.query
-            code, reason = (403, "Forbidden") if where.path in denied else (404, "NotFound")
-            status = listing(objects[where.path]) if known else absent(code, reason)
-            body = json.dumps(status).encode()
-            self.send_response(200 if known else code)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+    def answer(request: BaseHTTPRequestHandler, _: bytes) -> Reply:
+        where = urlsplit(request.path)
+        known = where.path in objects and "watch=" not in where.query
+        code, reason = (403, "Forbidden") if where.path in denied else (404, "NotFound")
+        status = listing(objects[where.path]) if known else absent(code, reason)
+        body = json.dumps(status).encode()
+        return Reply(body, 200 if known else code, {"Content-Type": "application/json"})
 
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    with ServerThread(server):
-        yield f"http://127.0.0.1:{server.server_port}"
+    with http_server(answer) as url:
+        yield url

@@ -25,7 +25,7 @@ from gitops_ds.client import config as client_config
 from gitops_ds.client import kubeconfig, rest
 from gitops_ds.client.config import ClientConfig
 from gitops_ds.client.kubeconfig import KubeconfigEntry
-from tests.server_thread import ServerThread
+from tests.http_servers import Reply, ServerThread, http_handler
 
 SECRET = "a-secret-that-no-other-user-sees"
 
@@ -567,18 +567,10 @@ class Server:
 def server(authority: Authority) -> Iterator[Server]:
     made = Server()
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            subject = self.connection.getpeercert()["subject"]
-            made.came.append(dict(pair for (pair,) in subject)["commonName"])
-            body = b'{"gitVersion": "v1.34.0"}'
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, format: str, *args: object) -> None:
-            pass
+    def answer(request: BaseHTTPRequestHandler, _: bytes) -> Reply:
+        subject = request.connection.getpeercert()["subject"]
+        made.came.append(dict(pair for (pair,) in subject)["commonName"])
+        return Reply(b'{"gitVersion": "v1.34.0"}')
 
     class Quiet(ThreadingHTTPServer):
         def handle_error(self, request: object, client_address: object) -> None:
@@ -589,7 +581,7 @@ def server(authority: Authority) -> Iterator[Server]:
     )
     tls.load_cert_chain(authority.directory / "server.pem", authority.directory / "server.key")
     tls.verify_mode = ssl.CERT_REQUIRED
-    served = Quiet(("127.0.0.1", 0), Handler)
+    served = Quiet(("127.0.0.1", 0), http_handler(answer))
     served.socket = tls.wrap_socket(served.socket, server_side=True)
     made.url = f"https://127.0.0.1:{served.server_port}"
     with ServerThread(served):

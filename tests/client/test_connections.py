@@ -20,6 +20,7 @@ from gitops_ds.client.rest import HttpCluster
 from gitops_ds.client.supervisor import Supervisor
 from gitops_ds.deployer.watch_cache import WatchCache
 from gitops_ds.model.objects import CONFIG_MAP, Body, Key, Resource
+from tests.http_servers import serving
 
 # seconds; a request that waits for a connection waits for REQUEST_SECONDS, which is 30
 PROMPT = 5.0
@@ -69,18 +70,12 @@ async def connected(
 ) -> AsyncIterator[tuple[Server, HttpCluster]]:
     server, app = Server(), web.Application()
     app.router.add_route("*", "/{path:.*}", server.answer)
-    runner = web.AppRunner(app, shutdown_timeout=1)
-    await runner.setup()
-    try:
-        site = web.TCPSite(runner, "127.0.0.1", 0)
-        await site.start()
-        entry = KubeconfigEntry(f"http://127.0.0.1:{runner.addresses[0][1]}", None)
+    async with serving(app, shutdown_timeout=1) as url:
+        entry = KubeconfigEntry(url, None)
         config = ClientConfig("a test", None, entry, lambda: entry)
         async with HttpCluster(config, guard=guard) as cluster:
             yield server, cluster
             server.ended.set()
-    finally:
-        await runner.cleanup()
 
 
 async def until(done: Callable[[], bool]) -> None:

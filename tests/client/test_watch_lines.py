@@ -20,6 +20,7 @@ from gitops_ds.client.kubeconfig import KubeconfigEntry
 from gitops_ds.client.rest import READ_BYTES, HttpCluster
 from gitops_ds.model.objects import CONFIG_MAP
 from tests import gitservers
+from tests.http_servers import serving
 
 Loop = Callable[[], asyncio.AbstractEventLoop]
 
@@ -65,18 +66,12 @@ async def received(stream: bytes, write: int, tls: bool) -> list[int]:
 
     app = web.Application()
     app.router.add_route("GET", "/{path:.*}", answer)
-    runner = web.AppRunner(app, shutdown_timeout=1)
-    await runner.setup()
-    try:
-        context = gitservers.tls_context() if tls else None
-        await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context).start()
-        scheme = "https" if tls else "http"
-        entry = KubeconfigEntry(f"{scheme}://127.0.0.1:{runner.addresses[0][1]}", None)
+    context = gitservers.tls_context() if tls else None
+    async with serving(app, context, shutdown_timeout=1) as url:
+        entry = KubeconfigEntry(url, None)
         config = ClientConfig("a test", _client() if tls else None, entry, lambda: entry)
         async with HttpCluster(config) as cluster:
             bodies = [event.object async for event in cluster.watch(CONFIG_MAP, "0")]
-    finally:
-        await runner.cleanup()
     assert [int(body["metadata"]["name"]) for body in bodies] == list(range(len(bodies)))
     return [len(body["data"]["text"]) for body in bodies]
 

@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,8 @@ import pytest
 from tests.cluster import program
 from tests.cluster.program import Desk
 from tests.controlplane import free_port
+from tests.http_servers import Reply, http_server
 from tests.plan.world import config_map, daemonset
-from tests.server_thread import ServerThread
 
 
 @dataclass
@@ -34,24 +34,11 @@ class Wrong:
 
 @contextmanager
 def answering(wrong: Wrong) -> Iterator[Wrong]:
-    class Handler(BaseHTTPRequestHandler):
-        def answer(self) -> None:
-            self.rfile.read(int(self.headers.get("Content-Length", "0")))
-            wrong.requests.append(f"{self.command} {self.path}")
-            self.send_response(wrong.status)
-            for name, value in {**wrong.headers, "Content-Length": str(len(wrong.body))}.items():
-                self.send_header(name, value)
-            self.end_headers()
-            self.wfile.write(wrong.body)
+    def answer(request: BaseHTTPRequestHandler, _: bytes) -> Reply:
+        wrong.requests.append(f"{request.command} {request.path}")
+        return Reply(wrong.body, wrong.status, wrong.headers)
 
-        do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = answer  # noqa: N815  the names of http.server
-
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    wrong.url = f"http://127.0.0.1:{server.server_port}"
-    with ServerThread(server):
+    with http_server(answer) as wrong.url:
         yield wrong
 
 

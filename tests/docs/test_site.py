@@ -20,8 +20,8 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.docs.pages import ROOT
+from tests.http_servers import ServerThread
 from tests.page.conftest import Looker, browser, looker
-from tests.server_thread import ServerThread
 
 __all__ = ["browser", "looker"]  # fixtures
 pytestmark = pytest.mark.xdist_group("site")

@@ -4,15 +4,16 @@ failures on demand.
 
 from __future__ import annotations
 
-import asyncio
 import json
-import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from aiohttp import web
+
+from tests.http_servers import serving
+from tests.thread_loop import ThreadLoop
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 ALL = frozenset({"read", "comment", "status"})
@@ -85,35 +86,18 @@ class Server:
 
         app = web.Application(middlewares=[answer])
         self.routes(app.router)
-        runner = web.AppRunner(app, access_log=None)
-        await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        host, port = runner.addresses[0][:2]
-        self.url = f"http://{host}:{port}"
-        try:
+        async with serving(app) as self.url:
             yield self
-        finally:
-            await runner.cleanup()
 
     @contextmanager
     def in_a_thread(self) -> Iterator[Server]:
         """As `running`, for a test without an event loop."""
-        ready, end, loop = threading.Event(), asyncio.Event(), asyncio.new_event_loop()
-
-        async def serve() -> None:
-            async with self.running():
-                ready.set()
-                await end.wait()
-
-        thread = threading.Thread(target=lambda: loop.run_until_complete(serve()))
-        thread.start()
-        ready.wait()
+        loop, running = ThreadLoop(), self.running()
         try:
-            yield self
+            yield loop.do(running.__aenter__())
         finally:
-            loop.call_soon_threadsafe(end.set)
-            thread.join()
-            loop.close()
+            loop.do(running.__aexit__(None, None, None))
+            loop.stop()
 
     def add(self, author: User, body: str) -> Comment:
         made = Comment(1000 + len(self.comments), author, body)

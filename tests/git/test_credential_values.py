@@ -36,7 +36,7 @@ from gitops_ds.settings.base import decode
 from gitops_ds.settings.repository import CredentialSettings, RepositorySettings
 from tests import gitservers
 from tests.gitservers import HttpServer
-from tests.server_thread import ServerThread
+from tests.http_servers import Reply, ServerThread, http_handler
 
 MAIN = Branch("main")
 
@@ -481,29 +481,17 @@ def app_key(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def github(app_key: Path, tmp_path: Path) -> Iterator[GitHub]:
     key = shutil.copytree(app_key.parent, tmp_path / "github") / app_key.name
 
-    class Handler(BaseHTTPRequestHandler):
-        owner: GitHub
+    def answer(request: BaseHTTPRequestHandler, body: bytes) -> Reply:
+        if owner.redirect:
+            return Reply(b"", 307, {"Location": owner.redirect + request.path})
+        status, found = owner.answer(request.path, request.headers, body)  # type: ignore[arg-type]
+        return Reply(json.dumps(found).encode(), status)
 
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers.get("Content-Length", "0")))
-            if self.owner.redirect:
-                self.send_response(307)
-                self.send_header("Location", self.owner.redirect + self.path)
-                self.end_headers()
-                return
-            status, answer = self.owner.answer(self.path, self.headers, body)  # type: ignore[arg-type]
-            self.send_response(status)
-            self.end_headers()
-            self.wfile.write(json.dumps(answer).encode())
-
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
-    server = gitservers._TlsServer(("127.0.0.1", 0), Handler)
+    server = gitservers._TlsServer(("127.0.0.1", 0), http_handler(answer))
     server.context = gitservers.tls_context()
-    Handler.owner = GitHub(f"https://localhost:{server.server_port}", key)
+    owner = GitHub(f"https://localhost:{server.server_port}", key)
     with ServerThread(server):
-        yield Handler.owner
+        yield owner
 
 
 def app_of(

@@ -22,6 +22,7 @@ from gitops_ds.service.notifications import sender
 from gitops_ds.settings.service import ReceiverSettings
 from gitops_ds.telemetry.notifications import MessageFormat, NotificationBatch
 from tests import gitservers
+from tests.http_servers import serving
 
 LETTER = NotificationBatch(
     [Notification(Topic.COMMIT, 0.0, "new commit <!here> & more", "m", "fleet", "c" * 40)],
@@ -35,14 +36,8 @@ Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 async def receiver(answer: Answer, context: ssl.SSLContext | None = None) -> AsyncIterator[str]:
     app = web.Application()
     app.router.add_route("*", "/{any:.*}", answer)
-    runner = web.AppRunner(app, access_log=None, handler_cancellation=True)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context)
-    await site.start()
-    try:
-        yield f"{'https' if context else 'http'}://127.0.0.1:{runner.addresses[0][1]}/services/T0/B0/the-secret-part"
-    finally:
-        await runner.cleanup()
+    async with serving(app, context, handler_cancellation=True) as url:
+        yield f"{url}/services/T0/B0/the-secret-part"
 
 
 def settings(

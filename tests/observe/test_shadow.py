@@ -15,7 +15,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gitops_ds.apimachinery import daemonsets, pods, timestamps
-from gitops_ds.daemonset import decide, shadow
+from gitops_ds.daemonset import decide
 from gitops_ds.daemonset.shadow import Shadow
 from gitops_ds.model.daemonset import Counts, RollingUpdate, Share
 from gitops_ds.model.decision import (
@@ -450,9 +450,3 @@ def test_all_pods_of_a_new_daemonset_are_counted_as_created() -> None:
     there.rest()
     (comparison,) = there.compared
     assert comparison.created == {"node-0": 1, "node-1": 1, "node-2": 1}
-
-
-def test_many_things_are_named_by_the_first_five_and_their_number() -> None:
-    assert shadow._listed(list("abcde")) == "a, b, c, d, e"
-    assert shadow._listed(list("abcdef")) == "a, b, c, d, e and 1 more"
-    assert shadow._listed(list("abcdefg")) == "a, b, c, d, e and 2 more"

@@ -17,6 +17,7 @@ from gitops_ds.settings.listen import PageSettings
 from gitops_ds.web.page import access, routes
 from gitops_ds.web.page.access import AccessKind, PageGuard
 from tests.docs import pages
+from tests.http_servers import serving
 from tests.page import fleets
 
 PAGE = pages.ROOT / "docs" / "page.md"
@@ -42,13 +43,6 @@ async def served(show: fleets.Show) -> AsyncIterator[tuple[str, str]]:
     """The addresses of the page and of a proxy, which replaces the header of its clients."""
     async with contextlib.AsyncExitStack() as cleanup:
 
-        async def serve(app: web.Application) -> str:
-            runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
-            await runner.setup()
-            cleanup.push_async_callback(runner.cleanup)
-            await web.TCPSite(runner, "127.0.0.1", 0).start()
-            return f"http://127.0.0.1:{runner.addresses[0][1]}"
-
         async def forward(request: web.Request) -> web.StreamResponse:
             async with session.get(page + request.rel_url.path_qs, headers=USER) as inner:
                 answer = web.StreamResponse(status=inner.status)
@@ -61,8 +55,10 @@ async def served(show: fleets.Show) -> AsyncIterator[tuple[str, str]]:
         apps = web.Application(), web.Application()
         apps[0].add_routes(routes.routes(show, documented_guard()))
         apps[1].add_routes([web.get("/{_:.*}", forward)])
-        page = await serve(apps[0])
-        yield page, await serve(apps[1])
+        page, proxy = [
+            await cleanup.enter_async_context(serving(app, shutdown_timeout=0.1)) for app in apps
+        ]
+        yield page, proxy
 
 
 def test_the_proxy_passes_the_header_that_the_settings_name() -> None:

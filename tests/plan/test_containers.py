@@ -8,7 +8,7 @@ import pytest
 
 from gitops_ds import errors, simulator
 from gitops_ds.deployer import deletion_contents
-from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, NAMESPACE, Key, Resource
+from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, NAMESPACE, Key
 from gitops_ds.plan.options import ApplyOptions, Limit
 from gitops_ds.simulator.faults import SimulatedRequest, failure
 from tests.plan import world
@@ -17,7 +17,6 @@ from tests.plan.world import KEPT, World, config_map, daemonset, namespace, prun
 play = world.play
 
 SPACE = Key("", "Namespace", "", "tools")
-PROBE_KIND = Resource("example.com", "v1", "Probe", "probes", namespaced=True)
 PROBE = {
     "apiVersion": "example.com/v1",
     "kind": "Probe",

@@ -9,15 +9,15 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
 
 from gitops_ds.model.sources.repository_limits import AllowedRenderers
 from tests import renderers
+from tests.http_servers import Reply, http_server
 from tests.renderers import test_helm as local
-from tests.server_thread import ServerThread
 
 pytestmark = pytest.mark.renderers
 
@@ -44,26 +44,14 @@ class Server:
 def serving(pages: dict[str, tuple[str, bytes]]) -> Iterator[Server]:
     here = Server(pages=pages)
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            here.requests.append(self.path)
-            kind, body = here.pages.get(self.path, ("text/plain", b""))
-            self.send_response(200 if self.path in here.pages else 404)
-            self.send_header("Content-Type", kind)
-            self.send_header("Content-Length", str(len(body)))
-            self.send_header("Docker-Content-Digest", digest(body))
-            self.end_headers()
-            if self.command == "GET":
-                self.wfile.write(body)
+    def answer(request: BaseHTTPRequestHandler, _: bytes) -> Reply:
+        here.requests.append(request.path)
+        kind, body = here.pages.get(request.path, ("text/plain", b""))
+        headers = {"Content-Type": kind, "Docker-Content-Digest": digest(body)}
+        return Reply(body, 200 if request.path in here.pages else 404, headers)
 
-        do_HEAD = do_GET  # noqa: N815  the name is http.server's
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    here.url = f"127.0.0.1:{server.server_address[1]}"
-    with ServerThread(server):
+    with http_server(answer) as url:
+        here.url = url.removeprefix("http://")
         yield here
 
 

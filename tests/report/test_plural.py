@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import gitops_ds
-from gitops_ds.model.plain_text import counted
+from gitops_ds.model.plain_text import counted, listed
 from gitops_ds.pipeline import outlook
 from gitops_ds.pipeline.outlook import Cost
 
@@ -25,6 +25,16 @@ from gitops_ds.pipeline.outlook import Cost
 )
 def test_the_noun_follows_the_number(words: str, expected: str) -> None:
     assert words == expected
+
+
+def test_of_many_things_the_first_are_named_and_the_others_counted() -> None:
+    assert [listed("abcd"[:size], 2) for size in range(5)] == [
+        "",
+        "a",
+        "a, b",
+        "a, b and 1 more",
+        "a, b and 2 more",
+    ]
 
 
 def test_counts_at_the_start_of_messages_use_one_function() -> None:

@@ -49,7 +49,6 @@ class GatedWorld(RolloutWorld):
     ) -> None:
         self.measure: Measure = measure
         self.readings: dict[Probe, Reading] = {}
-        self.firsts: dict[Probe, float] = {}
         self.asked: list[GateRequest] = []
         super().__init__(policy, nodes)
 

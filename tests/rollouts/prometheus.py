@@ -5,16 +5,15 @@ that it scrapes each second.
 from __future__ import annotations
 
 import contextlib
-import http.server
 import json
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from tests.http_servers import Reply, http_server
 from tests.local_server import LocalServer, program
-from tests.server_thread import ServerThread
 
 CONFIGURATION = """\
 global: {{scrape_interval: 1s, scrape_timeout: 1s}}
@@ -24,36 +23,16 @@ scrape_configs:
 """
 
 
+@dataclass
 class Exporter:
-    """An HTTP server of metrics: `text` returns what it serves next, by default nothing."""
+    """Metrics on an HTTP server: `text` returns what it serves next, by default nothing."""
 
-    def __init__(self) -> None:
-        self.text: Callable[[], str] = str
-        exporter = self
+    text: Callable[[], str] = str
 
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                body = exporter.text().encode()
-                self.send_response(200)
-                self.send_header("Content-Type", "text/plain; version=0.0.4")
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, format: str, *args: Any) -> None:
-                pass
-
-        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._thread = ServerThread(self._server)
-
-    @property
-    def target(self) -> str:
-        """HOST:PORT."""
-        return f"127.0.0.1:{self._server.server_address[1]}"
-
-    def stop(self) -> None:
-        """Ends it."""
-        self._thread.stop()
+    def answer(self, *_: object) -> Reply:
+        """The metrics, in the text format."""
+        headers = {"Content-Type": "text/plain; version=0.0.4"}
+        return Reply(self.text().encode(), headers=headers)
 
 
 class Prometheus(LocalServer):
@@ -96,9 +75,9 @@ class Prometheus(LocalServer):
 def scraped(directory: Path) -> Iterator[tuple[Prometheus, Exporter]]:
     """A server and the exporter that it scrapes."""
     exporter = Exporter()
-    server = Prometheus(directory, exporter.target)
-    try:
-        yield server.start(), exporter
-    finally:
-        server.stop()
-        exporter.stop()
+    with http_server(exporter.answer) as url:
+        server = Prometheus(directory, url.removeprefix("http://"))
+        try:
+            yield server.start(), exporter
+        finally:
+            server.stop()

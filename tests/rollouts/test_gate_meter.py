@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import http.server
+import contextlib
 import json
 import math
 import threading
 from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
@@ -29,11 +30,10 @@ from gitops_ds.model.values import replace
 from gitops_ds.service.rollouts import gate_meter
 from gitops_ds.service.rollouts.gate_meter import HttpGateMeter, Series
 from gitops_ds.settings import service as settings_of_service
+from tests.http_servers import Answer, Reply, http_server
 from tests.rollouts import prometheus
-from tests.server_thread import ServerThread
 
 KEY = Key(DAEMONSET.group, DAEMONSET.kind, "agents", "agent")
-Answer = Callable[[http.server.BaseHTTPRequestHandler, bytes], None]
 
 
 class Server:
@@ -42,55 +42,34 @@ class Server:
     def __init__(self, answer: Answer) -> None:
         self.seen: list[tuple[str, str, dict[str, str], bytes]] = []
         self.release = threading.Event()
-        outer = self
+        self.url = ""
+        self._answer = answer
 
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-                outer.seen.append((self.command, self.path, dict(self.headers), body))
-                try:
-                    answer(self, body)
-                except OSError:
-                    self.close_connection = True
+    @property
+    def host(self) -> str:
+        return self.url.removeprefix("http://")
 
-            do_GET = do_POST  # noqa: N815
-
-            def log_message(self, format: str, *args: Any) -> None:
-                pass
-
-        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._thread = ServerThread(server)
-        self.host = f"127.0.0.1:{server.server_address[1]}"
-        self.url = f"http://{self.host}"
-
-    def stop(self) -> None:
-        self.release.set()
-        self._thread.stop()
+    def answer(self, request: BaseHTTPRequestHandler, body: bytes) -> Reply | None:
+        self.seen.append((request.command, request.path, dict(request.headers), body))
+        return self._answer(request, body)
 
 
 @pytest.fixture
 def serve() -> Iterator[Callable[[Answer], Server]]:
-    servers: list[Server] = []
+    with contextlib.ExitStack() as servers:
 
-    def started(answer: Answer) -> Server:
-        servers.append(Server(answer))
-        return servers[-1]
+        def started(answer: Answer) -> Server:
+            server = Server(answer)
+            server.url = servers.enter_context(http_server(server.answer))
+            servers.callback(server.release.set)
+            return server
 
-    yield started
-    for server in servers:
-        server.stop()
+        yield started
 
 
 def reply(status: int, body: bytes, **headers: str) -> Answer:
-    def answer(handler: http.server.BaseHTTPRequestHandler, _: bytes) -> None:
-        handler.send_response(status)
-        for name, value in headers.items():
-            handler.send_header(name.replace("_", "-"), value)
-        handler.send_header("Content-Length", str(len(body)))
-        handler.end_headers()
-        handler.wfile.write(body)
-
-    return answer
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return lambda *_: Reply(body, status, named)
 
 
 def subject(kind: ProbeKind) -> Subject:
@@ -194,11 +173,12 @@ def test_redirects_compression_and_an_endless_response_count_as_no_data(
     packed = serve(reply(200, b"\x1f\x8b\x08\x00", Content_Encoding="gzip"))
     assert "not a JSON" in measure(query(), prometheus={"url": packed.url}).reason
 
-    def endless(handler: http.server.BaseHTTPRequestHandler, _: bytes) -> None:
-        handler.send_response(200)
-        handler.end_headers()
-        while True:
-            handler.wfile.write(b" " * 65536)
+    def endless(request: BaseHTTPRequestHandler, _: bytes) -> None:
+        request.send_response(200)
+        request.end_headers()
+        with contextlib.suppress(OSError):
+            while True:
+                request.wfile.write(b" " * 65536)
 
     reading = measure(query(), prometheus={"url": serve(endless).url})
     assert "larger than 1 MiB" in reading.reason
@@ -207,7 +187,7 @@ def test_redirects_compression_and_an_endless_response_count_as_no_data(
 def test_a_slow_server_counts_as_no_data_after_the_timeout(
     serve: Callable[[Answer], Server],
 ) -> None:
-    def slow(handler: http.server.BaseHTTPRequestHandler, _: bytes) -> None:
+    def slow(*_: object) -> None:
         slow_server.release.wait(60)
 
     slow_server = serve(slow)
@@ -370,9 +350,9 @@ def test_the_address_of_an_error_is_not_in_its_message() -> None:
 
 
 def test_a_missing_series_counts_as_no_data(serve: Callable[[Answer], Server]) -> None:
-    def by_time(handler: http.server.BaseHTTPRequestHandler, body: bytes) -> None:
-        name = "old" if "time=" in handler.path else "new"
-        reply(200, vector(({"pod": name}, "1")))(handler, body)
+    def by_time(request: BaseHTTPRequestHandler, _: bytes) -> Reply:
+        name = "old" if "time=" in request.path else "new"
+        return Reply(vector(({"pod": name}, "1")))
 
     reading = measure(query(before=1.0), prometheus={"url": serve(by_time).url})
     assert 'series {pod="old"} of before is gone' in reading.reason
@@ -397,9 +377,9 @@ def test_each_series_belongs_to_the_node_that_a_label_names(
 def test_a_node_whose_series_of_before_is_gone_has_no_value(
     serve: Callable[[Answer], Server],
 ) -> None:
-    def by_time(handler: http.server.BaseHTTPRequestHandler, body: bytes) -> None:
-        node_b = [({"node": "b"}, "1")] if "time=" in handler.path else []
-        reply(200, vector(({"node": "a"}, "1"), *node_b))(handler, body)
+    def by_time(request: BaseHTTPRequestHandler, _: bytes) -> Reply:
+        node_b = [({"node": "b"}, "1")] if "time=" in request.path else []
+        return Reply(vector(({"node": "a"}, "1"), *node_b))
 
     request = query(before=1.0, about=("a", "b"))
     reading = measure(request, prometheus={"url": serve(by_time).url})

@@ -13,7 +13,7 @@ import os
 import subprocess
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +22,8 @@ import pytest
 from tests import controlplane, gitservers
 from tests.forges.gitea import Clone, Gitea
 from tests.forges.test_gitea import BOT_SCOPES, Review
+from tests.http_servers import Reply, http_server
 from tests.plan.world import daemonset
-from tests.server_thread import ServerThread
 from tests.service.test_service import PROGRAM, running, until
 from tests.service.test_service import settings as service_settings
 from tests.thread_loop import ThreadLoop
@@ -71,21 +71,14 @@ def receiver() -> Iterator[tuple[str, list[dict[str, Any]]]]:
     """A receiver of notifications: its address, and the items with a valid signature."""
     news: list[dict[str, Any]] = []
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            right = "sha256=" + hmac.new(SECRET.encode(), body, hashlib.sha256).hexdigest()
-            if hmac.compare_digest(self.headers["X-Signature"], right):
-                news.extend(json.loads(body)["items"])
-            self.send_response(204)
-            self.end_headers()
+    def answer(request: BaseHTTPRequestHandler, body: bytes) -> Reply:
+        right = "sha256=" + hmac.new(SECRET.encode(), body, hashlib.sha256).hexdigest()
+        if hmac.compare_digest(request.headers["X-Signature"], right):
+            news.extend(json.loads(body)["items"])
+        return Reply(status=204)
 
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    with ServerThread(server):
-        yield f"http://127.0.0.1:{server.server_port}/hook-of-a-receiver", news
+    with http_server(answer) as url:
+        yield f"{url}/hook-of-a-receiver", news
 
 
 @dataclass

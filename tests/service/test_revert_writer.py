@@ -7,9 +7,8 @@ import json
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 
@@ -31,8 +30,8 @@ from gitops_ds.plan.rollouts import staging
 from gitops_ds.service.rollouts.revert_writer import RevertContext, RevertWriter
 from gitops_ds.settings.repository import ForgeSettings, RepositorySettings
 from tests import gitservers
+from tests.http_servers import Reply, http_server
 from tests.plan.world import daemonset
-from tests.server_thread import ServerThread
 
 AGENT = Key("apps", "DaemonSet", "default", "agent")
 FILE = "agents/agent/agent-ds.yaml"
@@ -142,24 +141,14 @@ async def test_two_clusters_write_one_revert(
     ]
 
 
-class _Forge(BaseHTTPRequestHandler):
-    """Refuses the first pull request."""
-
-    bodies: ClassVar[list[str]] = []
-
-    def do_POST(self) -> None:
-        self.bodies.append(json.loads(self.rfile.read(int(self.headers["Content-Length"])))["body"])
-        answer = json.dumps({"html_url": "https://git.example.com/pulls/1"}).encode()
-        self.send_response(403 if len(self.bodies) == 1 else 201)
-        self.send_header("Content-Length", str(len(answer)))
-        self.end_headers()
-        self.wfile.write(answer)
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Nothing is logged."""
-
-
 def test_a_pull_request_that_the_forge_refused_is_opened_later(tmp_path: Path) -> None:
+    bodies: list[str] = []
+
+    def refuses_the_first(_: object, body: bytes) -> Reply:
+        bodies.append(json.loads(body)["body"])
+        answer = json.dumps({"html_url": "https://git.example.com/pulls/1"}).encode()
+        return Reply(answer, 403 if len(bodies) == 1 else 201)
+
     async def script(upstream: gitservers.Upstream, one: Writer, two: Writer) -> None:
         since = upstream.commit(files(1))
         bad = upstream.commit(files(2), "Agent 2")
@@ -175,16 +164,14 @@ def test_a_pull_request_that_the_forge_refused_is_opened_later(tmp_path: Path) -
         assert isinstance(failed, RevertFailed)
         assert isinstance(proposed, RevertProposed)
         assert proposed.url == "https://git.example.com/pulls/1"
-        first, *_, last = _Forge.bodies[1].splitlines()
+        first, *_, last = bodies[1].splitlines()
         assert (first, last) == ("```text", "```")
 
     (tmp_path / "token").write_text("token")
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Forge)
-    url = f"http://127.0.0.1:{server.server_address[1]}"
-    forge = ForgeSettings(
-        ForgeKind.GITEA, str(tmp_path / "token"), url, "team/fleet", allow_http=True
-    )
-    with ServerThread(server):
+    with http_server(refuses_the_first) as url:
+        forge = ForgeSettings(
+            ForgeKind.GITEA, str(tmp_path / "token"), url, "team/fleet", allow_http=True
+        )
         play(script, tmp_path, forge=forge)
 
 

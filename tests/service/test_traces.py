@@ -10,7 +10,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +26,8 @@ from gitops_ds.simulator import virtual_time
 from gitops_ds.telemetry import spans
 from tests import controlplane, gitservers
 from tests.deployer.test_loop import AGENT, History, loop_on
+from tests.http_servers import Reply, http_server
 from tests.plan.world import daemonset
-from tests.server_thread import ServerThread
 from tests.service.test_service import running, until
 
 
@@ -133,27 +133,17 @@ def test_without_a_collector_opentelemetry_is_not_imported() -> None:
     )
 
 
-class Collector(BaseHTTPRequestHandler):
-    """Takes what an OTLP exporter posts."""
-
-    taken: list[tuple[str, bytes]]
-
-    def do_POST(self) -> None:
-        self.taken.append((self.path, self.rfile.read(int(self.headers["Content-Length"]))))
-        self.send_response(200)
-        self.end_headers()
-
-    def log_message(self, *_: object) -> None:
-        """Logs nothing."""
-
-
 @contextlib.contextmanager
-def collecting() -> Iterator[tuple[int, list[tuple[str, bytes]]]]:
+def collecting() -> Iterator[tuple[str, list[tuple[str, bytes]]]]:
+    """The URL of a collector, and what an OTLP exporter posted to it, by path."""
     taken: list[tuple[str, bytes]] = []
-    handler = type("Taking", (Collector,), {"taken": taken})
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    with ServerThread(server):
-        yield server.server_port, taken
+
+    def answer(request: BaseHTTPRequestHandler, body: bytes) -> Reply:
+        taken.append((request.path, body))
+        return Reply()
+
+    with http_server(answer) as url:
+        yield url, taken
 
 
 @pytest.mark.controlplane
@@ -165,9 +155,9 @@ def test_the_installed_service_sends_its_passes_to_a_collector(
     upstream.commit(
         {"agent.json": json.dumps(daemonset("agent", "registry.example.com/agent:1", "traced"))}
     )
-    with collecting() as (port, taken):
+    with collecting() as (url, taken):
         variables = {
-            "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{port}",
+            "OTEL_EXPORTER_OTLP_ENDPOINT": url,
             "OTEL_BSP_SCHEDULE_DELAY": "200",
         }
         with running(

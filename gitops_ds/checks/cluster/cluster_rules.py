@@ -28,6 +28,7 @@ from gitops_ds.checks.engine.contexts import (
 from gitops_ds.checks.engine.rule import POD, Violation, advice, certain, items, section
 from gitops_ds.model.finding import Severity
 from gitops_ds.model.objects import Body, Key, Path
+from gitops_ds.model.plain_text import listed
 from gitops_ds.model.sources.bundle import Manifest, Requirement
 
 _PRIORITY_CLASS: Final[Path] = (*POD, "priorityClassName")
@@ -132,10 +133,9 @@ def selectors_apart(fleet: ClusterContext) -> Iterator[Violation]:
             ]
         claimed = sorted({other.key for other in others if _claims(one, other, selector)}, key=str)
         if claimed:
-            more = f" and {len(claimed) - 1} more" if len(claimed) > 1 else ""
             message = (
-                f"the selector also matches the pods of {claimed[0]}{more}: both controllers would "
-                f"claim them"
+                f"the selector also matches the pods of {listed(claimed, 1)}: both controllers "
+                "would claim them"
             )
             yield Violation(("spec", "selector"), message, object=one.key, related=claimed[0])
 

@@ -34,6 +34,7 @@ from gitops_ds.model.objects import (
     Key,
     Resource,
 )
+from gitops_ds.model.plain_text import listed
 from gitops_ds.model.sources.bundle import Bundle
 from gitops_ds.model.values import replace
 from gitops_ds.renderers import expand, process
@@ -313,17 +314,12 @@ async def _granted_line(cluster: Cluster, rights: Sequence[Right], denied: Line)
     answers = await asyncio.gather(*(_may(cluster, right) for right in rights))
     missing = [right for right, allowed in zip(rights, answers, strict=True) if not allowed]
     if missing:
-        return replace(denied, message=f"may not {_list(missing)}")
+        return replace(denied, message=f"may not {listed(missing, 6)}")
     return result.ok(denied.name, _granted(len(rights)))
 
 
 def _granted(number: int) -> str:
     return f"all {number} are granted" if number > 1 else "granted"
-
-
-def _list(missing: list[Right]) -> str:
-    shown = ", ".join(map(str, missing[:6]))
-    return shown + (f" and {len(missing) - 6} more" if len(missing) > 6 else "")
 
 
 async def _may(cluster: Cluster, right: Right) -> bool:

@@ -26,7 +26,7 @@ from gitops_ds.git.object_reader import BranchMovement
 from gitops_ds.model.cluster import Cluster, Selection, WatchEvent
 from gitops_ds.model.events.commits import CommitRejected
 from gitops_ds.model.objects import CommitId, Key, digest_of
-from gitops_ds.model.plain_text import counted
+from gitops_ds.model.plain_text import counted, listed
 from gitops_ds.model.skip_reasons import Skipped, SkipReason
 from gitops_ds.model.sources.bundle import Bundle, ClusterFacts, Manifest
 from gitops_ds.model.sources.source_tree import CommitInfo, SourceTree
@@ -183,9 +183,8 @@ class Templates:
             for commit in self._before
             if (gone := commit.partition("@")[0]) not in self._held
         }
-        changes = [f"{source} {what}" for source, what in sorted(moved.items())]
-        more = f" and {len(changes) - NAMED_AT_MOST} more" if len(changes) > NAMED_AT_MOST else ""
-        return ", ".join(changes[:NAMED_AT_MOST]) + more
+        changes = (f"{source} {what}" for source, what in sorted(moved.items()))
+        return listed(changes, NAMED_AT_MOST)
 
 
 def _tip(holders: Iterable[TemplateObject]) -> CommitId:
