@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 
 from gitops_ds.apimachinery import defaults
+from gitops_ds.model import names
 from gitops_ds.model.change import Drifted, Operation
 from gitops_ds.model.deployer_state import DeployerState, KnownDrift
 from gitops_ds.model.live import Live, Node
 from gitops_ds.model.objects import Key
 from gitops_ds.model.skip_reasons import DriftPolicy, SkipReason
+from gitops_ds.model.startup_taints import OWN
 from gitops_ds.model.values import replace
 from gitops_ds.plan import object_changes, refusals
 from gitops_ds.plan.object_changes import ObjectPlanner
@@ -155,6 +157,15 @@ def test_only_a_rolling_update_restarts_pods(
     found = rollout_impact.impact(live_object("1"), new, [Node("a")], rolls=rolls)
     assert (found.gained, found.lost, found.restarted) == ((), (), restarted)
     assert rollout_impact.impact(None, new, [Node("a")], rolls=rolls).gained == ("a",)
+
+
+def test_an_agent_that_becomes_required_names_the_nodes_that_wait_for_it() -> None:
+    one = manifest("1")
+    one.body["metadata"].setdefault("annotations", {})[names.REQUIRED_FOR_WORK] = "true"
+    live = Live({}, nodes=(Node("a", taints=(OWN,)),))
+    change = ObjectPlanner(bundle(one), live, CONTEXT).outcome(one, None, in_sync=False).change
+    assert change is not None
+    assert change.nodes.waiting == ("a",)
 
 
 def test_another_kind_has_no_revision() -> None:

@@ -126,6 +126,7 @@ def decision(letters: str, **more: Any) -> StagesDecision:
         ("SW", {}, {"cap": 1}, 185),
         ("WW", {"pace": {"start": 2, "max": 2}}, {}, 135),
         ("WW", {"pace": {"start": 1, "max": 1, "every": "60s"}}, {}, 195),
+        ("W", {"pace": {"start": 1, "max": 1, "every": "600s"}}, {}, 135),  # no batch follows
         ("WWW", {"pace": {"start": 2, "factor": 1, "max": 2}}, {}, 170),
         ("NW", {}, {}, 135),
         ("W", {}, {"hold": StageHold("a window", 1300.0, kind=HoldKind.WINDOW)}, 435),
