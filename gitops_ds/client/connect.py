@@ -43,20 +43,19 @@ async def fenced(
     """
     from gitops_ds import __version__
     from gitops_ds.client import config, rest
-    from gitops_ds.client.fence import Fenced
 
     access = config.access(connection.kubeconfig, connection.context)
     async with (
         rest.HttpCluster(
             access,
             f"gitops-ds/{__version__}",
-            guard=fence.check,
+            fence=fence,
             tally=tally,
             brief_replies=brief_replies,
         ) as cluster,
         rest.HttpCluster(access, f"gitops-ds/{__version__} leader-election") as free,
     ):
-        yield Fenced(cluster, fence), free
+        yield cluster, free
 
 
 @asynccontextmanager

@@ -6,6 +6,7 @@ Lists are read in pages, watches as a stream of lines.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import copy
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -18,6 +19,7 @@ import orjson
 from gitops_ds import errors
 from gitops_ds.client import received_bodies, wire
 from gitops_ds.client.config import ClientConfig
+from gitops_ds.client.fence import Fence
 from gitops_ds.client.received_bodies import BodyCache
 from gitops_ds.client.transport import REQUEST_SECONDS, Request, RequestCounter, Transport
 from gitops_ds.http_library import aiohttp
@@ -52,15 +54,17 @@ class HttpCluster:
         access: ClientConfig,
         user_agent: str = "gitops-ds",
         *,
-        guard: Callable[[], None] = lambda: None,
+        fence: Fence | None = None,
         tally: RequestCounter | None = None,
         brief_replies: bool = False,
     ) -> None:
-        """Sends nothing yet. `guard` is called right before a write is sent, and may raise; `tally`
-        counts the requests. `brief_replies`: the reply to a write of a pod has only the fields of a
-        `Selection` that is brief.
+        """Sends nothing yet. Writes and dry runs pass the fence, and raise NotLeading as well;
+        `tally` counts the requests. `brief_replies`: the reply to a write of a pod has only the
+        fields of a `Selection` that is brief.
         """
         self._who = access.who
+        self._fence = fence
+        guard = fence.check if fence else lambda: None
         self._transport = Transport(access, user_agent, guard, tally or RequestCounter())
         self._resources: Mapping[tuple[str, str], Resource] | None = None
         self._acting: Sequence[tuple[str, str]] = ()
@@ -236,13 +240,10 @@ class HttpCluster:
         if dry_run:
             query["dryRun"] = "All"
         path = wire.path_of(resource, wire.namespace_of(body), str(body["metadata"]["name"]))
-        async with await self._send(
+        applied, warnings = await self._answer(
             Request("PATCH", path, body, query, {"Content-Type": _APPLY})
-        ) as reply:
-            return ApplyResult(
-                await self._parsed(reply),
-                tuple(wire.warning_text(text) for text in reply.headers.getall("Warning", ())),
-            )
+        )
+        return ApplyResult(applied, tuple(map(wire.warning_text, warnings)))
 
     async def patch(
         self,
@@ -305,19 +306,22 @@ class HttpCluster:
     async def _json(
         self, request: Request, decode: received_bodies.Decode = orjson.loads
     ) -> dict[str, Any]:
-        async with await self._send(request) as reply:
-            return await self._parsed(reply, decode)
+        return (await self._answer(request, decode))[0]
 
-    async def _parsed(
-        self, reply: aiohttp.ClientResponse, decode: received_bodies.Decode = orjson.loads
-    ) -> dict[str, Any]:
-        try:
-            content = decode(await self._transport.whole(reply))
-        except orjson.JSONDecodeError as error:
-            raise self._transport.garbage() from error
+    async def _answer(
+        self, request: Request, decode: received_bodies.Decode = orjson.loads
+    ) -> tuple[dict[str, Any], Sequence[str]]:
+        """The object in the response, and its warnings. A request other than GET is a write."""
+        fence = self._fence if request.method != "GET" else None
+        passing = fence.passing() if fence else contextlib.nullcontext()
+        async with passing, await self._send(request) as reply:
+            try:
+                content = decode(await self._transport.whole(reply))
+            except orjson.JSONDecodeError as error:
+                raise self._transport.garbage() from error
         if not isinstance(content, dict):
             raise self._transport.garbage()
-        return content
+        return content, reply.headers.getall("Warning", ())
 
 
 async def _lines(reply: aiohttp.ClientResponse) -> AsyncIterator[bytes]:

@@ -15,10 +15,12 @@ from aiohttp import web
 
 from gitops_ds import errors
 from gitops_ds.client.config import ClientConfig
+from gitops_ds.client.fence import Fence
 from gitops_ds.client.kubeconfig import KubeconfigEntry
 from gitops_ds.client.rest import HttpCluster
 from gitops_ds.client.supervisor import Supervisor
 from gitops_ds.deployer.watch_cache import WatchCache
+from gitops_ds.model.cluster import Identity
 from gitops_ds.model.objects import CONFIG_MAP, Body, Key, Resource
 from tests.http_servers import serving
 
@@ -31,18 +33,21 @@ class Server:
     """Answers lists with nothing and keeps watches open; `watches` counts those.
 
     The next `refusals` requests get 429 with `retry_after` seconds. `writes` are the methods of the
-    requests with a body.
+    requests with a body; they get no response while `silent`.
     """
 
     watches: int = 0
     writes: list[str] = field(default_factory=list)
     refusals: int = 0
     retry_after: str = "0.05"
+    silent: bool = False
     ended: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         if await request.read():
             self.writes.append(request.method)
+            if self.silent:
+                await self.ended.wait()
         if self.refusals:
             self.refusals -= 1
             return web.Response(status=429, headers={"Retry-After": self.retry_after})
@@ -66,14 +71,14 @@ class Server:
 
 @contextlib.asynccontextmanager
 async def connected(
-    guard: Callable[[], None] = lambda: None,
+    fence: Fence | None = None,
 ) -> AsyncIterator[tuple[Server, HttpCluster]]:
     server, app = Server(), web.Application()
     app.router.add_route("*", "/{path:.*}", server.answer)
     async with serving(app, shutdown_timeout=1) as url:
         entry = KubeconfigEntry(url, None)
         config = ClientConfig("a test", None, entry, lambda: entry)
-        async with HttpCluster(config, guard=guard) as cluster:
+        async with HttpCluster(config, fence=fence) as cluster:
             yield server, cluster
             server.ended.set()
 
@@ -118,26 +123,57 @@ WRITES: dict[str, Callable[[HttpCluster], Awaitable[object]]] = {
 
 
 @pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
-def test_a_write_is_sent_only_if_its_guard_passes_and_a_read_in_any_case(
+def test_a_write_is_sent_only_before_its_fence_closes_and_a_read_in_any_case(
     write: Callable[[HttpCluster], Awaitable[object]],
 ) -> None:
-    leads = False
+    checked, closes_at = 0, 0
 
-    def guard() -> None:
-        if not leads:
-            raise errors.NotLeading("the lease is lost")
+    class Counted(Fence):
+        def check(self) -> None:
+            nonlocal checked
+            checked += 1
+            if checked == closes_at:
+                self.close()
+            super().check()
 
     async def scene() -> None:
-        nonlocal leads
-        async with connected(guard) as (server, cluster):
+        nonlocal closes_at
+        fence = Counted(lambda: 0.0)
+        async with connected(fence) as (server, cluster):
             await prompt(cluster.get(CONFIG_MAP, "a", "one"))
+            for client in (cluster, cluster.acting_as(Identity("somebody"))):
+                with pytest.raises(errors.NotLeading):
+                    await write(client)
+                assert server.writes == []
+            fence.move(1.0)
+            closes_at = checked + 2  # the first is before the request, the second before its bytes
             with pytest.raises(errors.NotLeading):
                 await write(cluster)
-            assert server.writes == []
-            leads = True
+            assert (server.writes, checked) == ([], closes_at)
+            fence.move(1.0)
             await write(cluster)
             assert len(server.writes) == 1
+            fence.close()
             await prompt(cluster.get(CONFIG_MAP, "a", "one"))
+
+    asyncio.run(scene())
+
+
+@pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
+def test_a_write_that_is_pending_when_its_fence_closes_is_cancelled(
+    write: Callable[[HttpCluster], Awaitable[object]],
+) -> None:
+    async def scene() -> None:
+        fence = Fence(lambda: 0.0)
+        fence.move(600.0)
+        async with connected(fence) as (server, cluster):
+            server.silent = True
+            pending = asyncio.ensure_future(write(cluster))
+            await until(lambda: bool(server.writes))
+            fence.close()
+            with pytest.raises(errors.NotLeading, match="its outcome is unknown"):
+                async with asyncio.timeout(PROMPT):
+                    await pending
 
     asyncio.run(scene())
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import pytest
 
 from gitops_ds import errors, simulator
-from gitops_ds.client.fence import Fence, Fenced
+from gitops_ds.client.fence import Fence
 from gitops_ds.client.leader_election import Candidate, LeaseTiming
 from gitops_ds.client.leader_lease import Clocks, Election
 from gitops_ds.model.events.base import Event
@@ -30,7 +30,7 @@ class One:
         self.events: list[Event] = []
         self.turns: list[bool] = []
         self.fence = Fence(clock)
-        self.cluster = Fenced(there.cluster, self.fence)
+        self.cluster = there.cluster
         clocks = Clocks(clock, clock, lambda: 0.5)
         candidate = Candidate("default", "lease", name, LeaseTiming(10, 7, 2))
         self.election = Election(there.cluster, candidate, self.fence, self.events.append, clocks)
@@ -39,14 +39,15 @@ class One:
     async def writes(self) -> bool:
         try:
             name = f"written-{next(_numbers)}"
-            await self.cluster.create(
-                CONFIG_MAP,
-                {
-                    "apiVersion": "v1",
-                    "kind": "ConfigMap",
-                    "metadata": {"namespace": "default", "name": name},
-                },
-            )
+            async with self.fence.passing():
+                await self.cluster.create(
+                    CONFIG_MAP,
+                    {
+                        "apiVersion": "v1",
+                        "kind": "ConfigMap",
+                        "metadata": {"namespace": "default", "name": name},
+                    },
+                )
         except errors.NotLeading:
             return False
         return True

@@ -6,8 +6,6 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import math
-import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,7 +14,6 @@ import pytest
 
 from gitops_ds import errors
 from gitops_ds.apimachinery import daemonsets, pods, revisions
-from gitops_ds.client.fence import Fence, Fenced
 from gitops_ds.controller import executor
 from gitops_ds.daemonset import decide, pod_changes
 from gitops_ds.daemonset.cache import Cache
@@ -49,14 +46,14 @@ class Answer:
     done: bool = False
 
 
-class Refusing(Fenced):
-    """Answers some adoptions otherwise, and forwards the rest through an open fence."""
+class Refusing:
+    """Answers some adoptions otherwise, and forwards the rest."""
 
     def __init__(self, cluster: Cluster, answer: Answer | None) -> None:
-        fence = Fence(time.monotonic)
-        fence.move(math.inf)
-        super().__init__(cluster, fence)
-        self._answer = answer
+        self._cluster, self._answer = cluster, answer
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._cluster, name)
 
     async def patch(
         self, resource: Resource, namespace: str, name: str, patch: Any, **how: Any
@@ -64,7 +61,7 @@ class Refusing(Fenced):
         answer = self._answer if is_adoption(patch) else None
         if answer is not None and not answer.done:
             raise answer.error
-        reply = await super().patch(resource, namespace, name, patch, **how)
+        reply = await self._cluster.patch(resource, namespace, name, patch, **how)
         if answer is not None:
             raise answer.error
         return reply
