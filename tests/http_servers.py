@@ -56,7 +56,7 @@ class Reply:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-# The response to a request and its body; None: the function wrote one itself, or there is none.
+# The response to a request and its body; None: the function wrote one itself, or sends none.
 Answer = Callable[[BaseHTTPRequestHandler, bytes], Reply | None]
 
 

@@ -141,7 +141,7 @@ def test_a_write_is_sent_only_before_its_fence_closes_and_a_read_in_any_case(
         fence = Counted(lambda: 0.0)
         async with connected(fence) as (server, cluster):
             await prompt(cluster.get(CONFIG_MAP, "a", "one"))
-            for client in (cluster, cluster.acting_as(Identity("somebody"))):
+            for client in (cluster, cluster.acting_as(Identity("deployer"))):
                 with pytest.raises(errors.NotLeading):
                     await write(client)
                 assert server.writes == []
