@@ -4,8 +4,10 @@ a terminal, an event or a table. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Callable, Iterable
+from typing import Final, TypeVar
+
+T = TypeVar("T")
 
 
 def counted(number: int, noun: str, plural: str = "") -> str:
@@ -13,11 +15,11 @@ def counted(number: int, noun: str, plural: str = "") -> str:
     return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
 
 
-def listed(items: Iterable[object], most: int) -> str:
-    """`a, b and 3 more`: at most that many of them, and the number of the others."""
-    every = [str(one) for one in items]
+def listed(items: Iterable[T], most: int, text: Callable[[T], str] = str) -> str:
+    """`a, b and 3 more`: the texts of at most that many of them, and the number of the others."""
+    every = list(items)
     more = f" and {len(every) - most} more" if len(every) > most else ""
-    return ", ".join(every[:most]) + more
+    return ", ".join(map(text, every[:most])) + more
 
 
 LONGEST: Final = 500

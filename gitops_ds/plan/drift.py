@@ -223,7 +223,7 @@ def words(drifted: Drifted) -> str:
         if drifted.by
         else ""
     )
-    where = plain_text.listed((show_path(change.path) for change in drifted.fields), SHOWN)
+    where = plain_text.listed(drifted.fields, SHOWN, lambda change: show_path(change.path))
     return f"changed by {drifted.looks_like}{who}: {where}"
 
 

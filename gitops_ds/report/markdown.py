@@ -190,7 +190,7 @@ def _item(finding: Finding, clusters: Sequence[str], report: Report, about: Repo
         code(str(finding.object)) if named else "",
     ]
     fix = f". Fix: {prose(finding.fix.words)}" if finding.fix else ""
-    shown = listed(map(code, clusters), 5)
+    shown = listed(clusters, 5, code)
     return (
         f"- {' '.join(filter(None, parts))}: "
         f"{prose(finding.message)}{fix}{f' (on {shown})' if clusters else ''}\n"

@@ -23,7 +23,7 @@ def line(event: Event) -> str | None:
 
 
 def _rejection(event: CommitRejected) -> str:
-    first = listed(map(report.line_of, event.findings), 1)
+    first = listed(event.findings, 1, report.line_of)
     what = template_of(event.commit or "") or f"commit {short(event.commit)}"
     return f"{what} is not applied: {first}"
 

@@ -23,6 +23,7 @@ from playwright.sync_api import (
 
 from gitops_ds.web.page import routes
 from gitops_ds.web.page.access import PageGuard
+from tests import http_servers
 from tests.page import chromium
 from tests.page.fleets import Show, story
 from tests.thread_loop import ThreadLoop
@@ -48,17 +49,11 @@ class Served:
 
     def __init__(self, show: Show, door: PageGuard) -> None:
         self.show = show
-        self._loop = ThreadLoop()
-        self._runner = self._loop.do(self._start(door))
-        self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}"
-
-    async def _start(self, door: PageGuard) -> web.AppRunner:
         app = web.Application()
-        app.add_routes(routes.routes(self.show, door))
-        runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
-        await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        return runner
+        app.add_routes(routes.routes(show, door))
+        self._loop = ThreadLoop()
+        self._serving = http_servers.serving(app, shutdown_timeout=0.1)
+        self.url = self._loop.do(self._serving.__aenter__())
 
     def change(self, change: Callable[[Show], None]) -> None:
         """Changes the view in the thread that reads it."""
@@ -69,7 +64,7 @@ class Served:
         self._loop.do(done())
 
     def stop(self) -> None:
-        self._loop.do(self._runner.cleanup())
+        self._loop.do(self._serving.__aexit__(None, None, None))
         self._loop.stop()  # streams wait for news; here nothing else ends them
 
 

@@ -37,6 +37,16 @@ def test_of_many_things_the_first_are_named_and_the_others_counted() -> None:
     ]
 
 
+def test_of_many_things_only_the_named_ones_are_written() -> None:
+    written: list[str] = []
+
+    def text(one: str) -> str:
+        written.append(one)
+        return one.upper()
+
+    assert (listed("abc", 1, text), written) == ("A and 2 more", ["a"])
+
+
 def test_counts_at_the_start_of_messages_use_one_function() -> None:
     """What a sum is of may be one: `f"{len(x)} files"` is wrong for it. `3 of {n} nodes` names a
     total.
