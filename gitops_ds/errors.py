@@ -4,6 +4,7 @@
     ├── UsageError (2)        wrong option or argument
     │   └── SettingsError     wrong settings file
     ├── Refused (1)           a guard blocked the work; nothing was changed
+    │   └── OwnerRefused      retry: the name of a repository is invalid, or that of another one
     ├── TimedOut (1)          a wait reached its time limit
     ├── FailedRollout (1)     the awaited rollout cannot succeed: the template fails
     ├── NoMatch (3)           no object, page, commit or service of that name in what was read
@@ -16,6 +17,7 @@
     │   ├── SourceUntrusted   retry: no readable commit has a trusted signature
     │   ├── SourceTooLarge    over a cap of size or number
     │   │   └── CommitTooHeavy  retry: the preparation of a commit exceeds its limits
+    │   ├── CommitRefused     retry: a commit does not have the cluster of the settings
     │   ├── HistoryRewound    the branch went backwards; needs consent
     │   ├── PushRejected      retry: another push was first
     │   └── ExpansionFailed   kustomize or helm
@@ -65,6 +67,15 @@ class Refused(GitopsError):
     """A guard stopped the work before anything was changed."""
 
     exit_code = 1
+
+
+class OwnerRefused(Refused):
+    """The name that a repository gives itself is invalid, or is that of another repository.
+
+    Retryable: the next commit may have another name.
+    """
+
+    retryable = True
 
 
 class TimedOut(GitopsError):
@@ -126,6 +137,12 @@ class SourceTooLarge(SourceError):
 
 class CommitTooHeavy(SourceTooLarge):
     """The preparation of a commit exceeds the limits of time and memory; the next one may not."""
+
+    retryable = True
+
+
+class CommitRefused(SourceError):
+    """A commit does not have the cluster that the settings name; the next one may."""
 
     retryable = True
 

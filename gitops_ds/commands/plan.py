@@ -199,7 +199,7 @@ def _evidence(request: PlanRequest) -> owner_identity.Evidence:
 
     return owner_identity.Evidence(
         contains,
-        lambda other: owner_identity.is_elsewhere(other, repository.identity),
+        lambda other, _: owner_identity.is_elsewhere(other, repository.identity),
         time.time(),
         adopt=request.options.adopt,
     )

@@ -66,9 +66,11 @@ class Claims:
     members: list[Claimant] = field(default_factory=list)
 
     def join(self, owner: str, rank: Rank, on_change: Callable[[], None]) -> Claimant:
-        """Adds a deployer; `on_change` requests a reconciliation of it."""
+        """Adds a deployer, in place of an earlier one of the same owner; `on_change` requests a
+        reconciliation of it.
+        """
         member = Claimant(self, owner, rank, on_change)
-        self.members.append(member)
+        self.members = [other for other in self.members if other.owner != owner] + [member]
         return member
 
     def others(self, member: Claimant) -> list[Claimant]:

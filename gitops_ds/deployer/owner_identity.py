@@ -11,8 +11,11 @@ evidence for a repository at another address:
 
 A fork has that commit too. So the second is enough only if the repository is not elsewhere: its
 address was a directory without a repository now, or whose remote is this address; or this very
-service followed it, and its settings have another address instead. Else a person decides, with
-`apply --adopt`.
+service followed it, and its settings have another address instead; or both have the same name. Else
+a person decides, with `apply --adopt`.
+
+The name is written by the authors of a repository, so it is no evidence alone: the id belongs to
+the address that has it in its state, and a second repository with the name is refused.
 
 Messages describe the other owners of live objects. Those without objects are forgotten.
 """
@@ -53,10 +56,18 @@ class OwnerKey(msgspec.Struct, frozen=True):
 
     def new_id(self, attempt: int = 0) -> str:
         """The id of a new owner. Later attempts are for an address whose former repository has
-        moved with its id.
+        moved with its id. Raises OwnerRefused for a name that cannot be an id.
         """
         path = f"{self.path}\0{attempt}" if attempt else self.path
         return state_store.identity(self.hint, self.repository, path, self.cluster)
+
+    @property
+    def own_id(self) -> str:
+        """The id of a new owner; empty for a name that cannot be an id."""
+        try:
+            return self.new_id()
+        except errors.OwnerRefused:
+            return ""
 
     def is_of(self, id: str, state: DeployerState) -> bool:
         """Whether a state is of this directory and cluster. States of earlier versions have no
@@ -64,7 +75,7 @@ class OwnerKey(msgspec.Struct, frozen=True):
         """
         if state.path is not None:
             return (state.path, state.cluster) == (self.path, self.cluster)
-        return replace(self, hint="", repository=state.repository).new_id() == id
+        return id in (self.own_id, replace(self, hint="", repository=state.repository).new_id())
 
     def is_at(self, state: DeployerState) -> bool:
         """Whether a state is of this address."""
@@ -75,24 +86,26 @@ class Evidence(msgspec.Struct, frozen=True):
     """What is known beside the states.
 
     `contains`: whether a commit is in the history. `elsewhere`: whether another repository is at an
-    address. `now`: seconds since 1970. `is_service`: a service asks, which knows the repositories
-    that it followed. `adopt`: a person has decided.
+    address, or another followed one at an address and path. `now`: seconds since 1970.
+    `is_service`: a service asks, which knows the repositories that it followed. `adopt`: a person
+    has decided.
     """
 
     contains: Contains
-    elsewhere: Callable[[str], bool]
+    elsewhere: Callable[[str, str], bool]
     now: float
     is_service: bool = False
     adopt: bool = False
 
 
 class KnownOwner(msgspec.Struct, frozen=True):
-    """The state of an owner of the same directory and cluster; `moved`: the evidence is that its
-    repository has another address now, which is ours.
+    """The state of an owner; `moved`: the evidence is that its repository has another address now,
+    which is ours. `abandoned`: it has no objects, and no repository uses it.
     """
 
     state: DeployerState
     moved: bool = False
+    abandoned: bool = False
 
 
 class FoundOwner(msgspec.Struct, frozen=True):
@@ -103,30 +116,50 @@ class FoundOwner(msgspec.Struct, frozen=True):
 
 
 def choose(key: OwnerKey, known: Mapping[str, KnownOwner]) -> FoundOwner:
-    """The owner's id among the known owners of the directory and cluster. Pure.
+    """The owner's id among the known owners: those of the directory and cluster, and the one with
+    our name. Pure.
 
-    An owner at the address precedes one that has moved here, one with objects precedes both.
+    An owner at the address precedes one that has moved here, one with objects precedes both. Raises
+    OwnerRefused if the name is that of another repository.
     """
 
     def most(ids: Iterable[str]) -> str:
         return min(ids, key=lambda one: (-len(known[one].state.inventory), one), default="")
 
-    here = {id for id, one in known.items() if key.is_at(one.state)}
+    here = {id for id, one in known.items() if key.is_at(one.state) and key.is_of(id, one.state)}
     with_objects = {id for id in here if known[id].state.inventory}
     moved = {id for id, one in known.items() if one.moved}
-    own = key.new_id()
+    own = key.own_id
     id = own if own in with_objects else most(with_objects) or most(moved)
     id = id or (own if own in here else most(here))
-    attempt = 0
-    while not id:
-        candidate = key.new_id(attempt)
-        id, attempt = "" if candidate in known else candidate, attempt + 1
-    return FoundOwner(id, frozenset(here - with_objects - {id}))
+    return FoundOwner(id or _new_id(key, known), frozenset(here - with_objects - {id}))
+
+
+def _new_id(key: OwnerKey, known: Mapping[str, KnownOwner]) -> str:
+    if key.hint:
+        id = key.new_id()
+        if id in known and not known[id].abandoned:
+            raise _taken(key, known[id].state)
+        return id
+    # the ids of the attempts differ
+    return next(id for attempt in range(len(known) + 1) if (id := key.new_id(attempt)) not in known)
+
+
+def _taken(key: OwnerKey, state: DeployerState) -> errors.OwnerRefused:
+    path = f" (path {state.path})" if state.path else ""
+    last = state.last_attempted
+    return errors.OwnerRefused(
+        f"the name {key.hint} in gitops-ds.yaml of {key.repository} is that of {state.repository}"
+        f"{path}, whose last applied commit is {short(last) if last else 'unknown'}: write another "
+        "name, or if it is the same repository, take over its objects with `gitops-ds apply "
+        "--adopt`"
+    )
 
 
 async def find(cluster: Cluster, namespace: str, key: OwnerKey, evidence: Evidence) -> FoundOwner:
     """The owner's id of a repository, by its address if the states can't be read: what needs them
-    reports that. Raises Refused for the name of another repository, and a retryable ClusterError.
+    reports that. Raises OwnerRefused for an invalid name and for that of another repository, and a
+    retryable ClusterError.
     """
     try:
         return await _find(cluster, namespace, key, evidence)
@@ -137,18 +170,21 @@ async def find(cluster: Cluster, namespace: str, key: OwnerKey, evidence: Eviden
 
 
 async def _find(cluster: Cluster, namespace: str, key: OwnerKey, evidence: Evidence) -> FoundOwner:
-    own = await state_store.load(cluster, namespace, key.new_id())
-    if own.inventory and (key.hint or key.is_at(own)):
-        if key.hint and not key.is_at(own):
-            await _refuse_fork(cluster, namespace, (key, own), evidence)
-        return FoundOwner(key.new_id())
+    own_id = key.own_id
+    own = await state_store.load(cluster, namespace, own_id) if own_id else DeployerState()
+    if own.inventory and key.is_at(own) and key.is_of(own_id, own):
+        return FoundOwner(own_id)
     states = await _states(cluster, namespace)
-    here = {id: state for id, state in states.items() if key.is_of(id, state)}
+    here = {id: state for id, state in states.items() if id == own_id or key.is_of(id, state)}
     followed = await _followed(cluster, namespace, evidence) if here else frozenset()
     return choose(
         key,
         {
-            id: KnownOwner(state, await _has_moved(key, state, evidence, id in followed))
+            id: KnownOwner(
+                state,
+                await _has_moved(key, id, state, evidence, id in followed),
+                _is_abandoned(key, state, evidence, id in followed),
+            )
             for id, state in here.items()
         },
     )
@@ -166,38 +202,38 @@ async def _states(cluster: Cluster, namespace: str) -> Mapping[str, DeployerStat
     return states
 
 
-async def _has_moved(key: OwnerKey, state: DeployerState, evidence: Evidence, seen: bool) -> bool:
+async def _has_moved(
+    key: OwnerKey, id: str, state: DeployerState, evidence: Evidence, seen: bool
+) -> bool:
     """Whether the repository of a state is now at our address; `seen`: a service followed it, and
-    for a command still does.
+    for a command still does. With our name it may have another path now.
     """
-    if key.is_at(state) or not state.inventory or evidence.elsewhere(state.repository):
+    is_named = bool(key.hint) and id == key.own_id
+    is_at, is_of = key.is_at(state), key.is_of(id, state)
+    if not state.inventory or (is_at and is_of) or not (is_named or (is_of and not is_at)):
         return False
-    is_local = address.is_local(state.repository)
-    can_move = seen or is_local if evidence.is_service else is_local and not seen
+    if is_named and evidence.adopt:
+        return True
+    if _is_elsewhere(key, state, evidence):
+        return False
+    can_move = address.is_local(state.repository) or is_named
+    can_move = can_move or seen if evidence.is_service else can_move and not seen
     return can_move and await _descends(state, evidence)
+
+
+def _is_elsewhere(key: OwnerKey, state: DeployerState, evidence: Evidence) -> bool:
+    path = key.path if state.path is None else state.path
+    return evidence.elsewhere(state.repository, path)
+
+
+def _is_abandoned(key: OwnerKey, state: DeployerState, evidence: Evidence, seen: bool) -> bool:
+    """Whether an owner has no objects, and no known repository uses it."""
+    in_use = _is_elsewhere(key, state, evidence) or (seen and not evidence.is_service)
+    return not state.inventory and (evidence.adopt or not in_use)
 
 
 async def _descends(state: DeployerState, evidence: Evidence) -> bool:
     return state.last_attempted is not None and await evidence.contains(state.last_attempted)
-
-
-async def _refuse_fork(
-    cluster: Cluster, namespace: str, named: tuple[OwnerKey, DeployerState], evidence: Evidence
-) -> None:
-    """Raises Refused if another repository on a server has the name: a fork has the file too."""
-    key, own = named
-    if evidence.adopt or address.is_local(own.repository) or address.is_local(key.repository):
-        return
-    seen = key.new_id() in await _followed(cluster, namespace, evidence)
-    if evidence.is_service and seen and not evidence.elsewhere(own.repository):
-        return
-    if await _descends(own, evidence):
-        return
-    raise errors.Refused(
-        f"the name {key.hint} in gitops-ds.yaml is that of {own.repository}, and its last applied "
-        f"commit {short(own.last_attempted)} is not in the history of {key.repository}: write "
-        "another name, or take over its objects with `gitops-ds apply --adopt`"
-    )
 
 
 async def _followed(cluster: Cluster, namespace: str, evidence: Evidence) -> frozenset[str]:

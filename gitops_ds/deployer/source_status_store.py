@@ -103,8 +103,12 @@ def of_error(error: errors.GitopsError) -> Condition:
             return Condition.REWOUND
         case errors.SourceUntrusted():
             return Condition.UNVERIFIED
+        case errors.CommitRefused():
+            return Condition.REJECTED
         case errors.SourceError():
             return Condition.UNREACHABLE
+        case errors.OwnerRefused():
+            return Condition.REFUSED
         case _:
             return Condition.FAILED
 
@@ -220,6 +224,12 @@ def body(namespace: str, status: SourceStatus) -> dict[str, Any]:
         "metadata": metadata,
         "data": {**flat, "status.json": whole},
     }
+
+
+async def forget(cluster: Cluster, namespace: str, id: str) -> None:
+    """Deletes the status of an id that no repository has. Raises ClusterError."""
+    with contextlib.suppress(errors.NotFound):
+        await cluster.delete(CONFIG_MAP, namespace, config_map_name(id))
 
 
 async def load_all(cluster: Cluster, namespace: str, now: float) -> Mapping[str, SourceStatus]:

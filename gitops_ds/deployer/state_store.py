@@ -15,6 +15,7 @@ import base64
 import contextlib
 import gzip
 import hashlib
+import re
 import zlib
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -40,12 +41,29 @@ _KEY = "state.json.gz"
 _PARTS = f"{names.DOMAIN}/parts"
 
 
+# The name of a repository: a DNS label, in the name of its state. Excluded are the names of other
+# ConfigMaps of the service: parts of states, the status of agents, the parameters of the admission
+# policy. The same as `name` in schemas/gitops-ds.schema.json.
+NAME = re.compile(
+    "^(?!startup-taints$|status-|.*-[0-9a-f]{12}$)[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"
+)
+_ID = re.compile("[a-z0-9]([-.a-z0-9]{0,61}[a-z0-9])?")  # also the value of a label
+
+
 def identity(hint: str, repository: str, path: str, cluster: str) -> str:
     """The owner id of objects: the repository's own name with the cluster's, else a hash of
-    repository, path and cluster.
+    repository, path and cluster. Raises OwnerRefused for a name that cannot be an id.
     """
     if hint:
-        return f"{hint}.{cluster}" if cluster else hint
+        id = f"{hint}.{cluster}" if cluster else hint
+        if not NAME.fullmatch(hint) or not _ID.fullmatch(id):
+            raise errors.OwnerRefused(
+                f"name: {id!r} in gitops-ds.yaml of {repository} cannot be the id of an owner: "
+                "write lower-case letters, digits and dashes, with the name of the cluster at most "
+                "63; startup-taints, status-… and names that end with 12 hexadecimal digits are "
+                "reserved"
+            )
+        return id
     return hashlib.sha256("\0".join((repository, path, cluster)).encode()).hexdigest()[:12]
 
 

@@ -19,6 +19,7 @@ from gitops_ds.client.connect import Connection
 from gitops_ds.client.fence import Fence
 from gitops_ds.client.leader_election import Candidate
 from gitops_ds.client.leader_lease import Clocks, Election
+from gitops_ds.client.supervisor import Supervisor
 from gitops_ds.client.transport import RequestCounter
 from gitops_ds.controller import conflict_probe
 from gitops_ds.model.cluster import Cluster
@@ -70,7 +71,7 @@ async def run(service: Service, emit: Emit, say: Say, *, at_desk: bool) -> None:
             parts.runnables, lambda: _before_leading(service, cluster, alone=alone)
         )
         await _until(
-            stopping,
+            (stopping, Supervisor(events.publish, time.time, _is_final)),
             parts.runnables,
             (callbacks, election),
             lambda: say(_ready(service, version)),
@@ -104,21 +105,33 @@ def _stop_signal() -> asyncio.Event:
     return stopping
 
 
+def _is_final(error: Exception) -> bool:
+    """Whether an error of a part ends the service: one for its user. An internal error, which
+    content of one repository or of the cluster may cause, ends no other part.
+    """
+    if isinstance(error, ExceptionGroup):
+        return any(map(_is_final, error.exceptions))
+    return isinstance(error, errors.GitopsError)
+
+
 async def _until(
-    stopping: asyncio.Event,
+    supervision: tuple[asyncio.Event, Supervisor],
     parts: Sequence[Runnable],
     leadership_of: tuple[LeaderCallbacks, Election | None],
     started: Callable[[], None],
 ) -> None:
-    """Runs the parts until `stopping` is set, and releases the lease after their end.
+    """Runs the parts until the event of a stop, and releases the lease after their end.
 
     A part that does not end in time is cancelled: the next start continues its work.
     """
+    stopping, supervisor = supervision
     callbacks, election = leadership_of
     async with asyncio.TaskGroup() as group:
         for part in parts:
             part.stop_leading()
-        tasks = [group.create_task(part.run()) for part in parts]
+        tasks = [
+            group.create_task(supervisor.keep(type(part).__name__, part.run)) for part in parts
+        ]
         if election is None:
             callbacks.on_change(True, group)
         else:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import git
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gitops_ds import errors, simulator
 from gitops_ds.deployer import owner_identity, source_status_store, state_store
@@ -19,10 +22,12 @@ from gitops_ds.model.objects import CONFIG_MAP, CommitId, Key
 from gitops_ds.model.sources.source_status import SourceStatus
 from gitops_ds.model.values import replace
 
+SCHEMAS = Path(__file__).resolve().parents[2] / "schemas"
 LAST, NOW = CommitId("1" * 40), 1000.0
 HTTPS, SSH = "https://git.example.com/team/agents", "git@git.example.com:team/agents.git"
 FORK, LAPTOP = "https://git.example.com/dana/agents", "/home/dana/agents"
 KEY = OwnerKey("", HTTPS, "nodes", "prod")
+NAMED = replace(KEY, hint="agents")
 
 
 def state(repository: str, objects: int = 1, path: str | None = "nodes") -> DeployerState:
@@ -113,7 +118,7 @@ class Case:
     states: Iterable[tuple[str, DeployerState]]
     followed: Mapping[str, bool] = dataclasses.field(default_factory=dict)
     descends: bool = True
-    elsewhere: tuple[str, ...] = ()
+    elsewhere: tuple[str | tuple[str, str], ...] = ()
     service: bool = True
     adopt: bool = False
     key: OwnerKey = KEY
@@ -133,9 +138,10 @@ class Case:
                     assert commit == LAST
                     return self.descends
 
-                evidence = Evidence(
-                    contains, self.elsewhere.__contains__, NOW, self.service, self.adopt
-                )
+                def elsewhere(repository: str, path: str) -> bool:
+                    return not {repository, (repository, path)}.isdisjoint(self.elsewhere)
+
+                evidence = Evidence(contains, elsewhere, NOW, self.service, self.adopt)
                 return await owner_identity.find(client, "gitops-ds", self.key, evidence)
 
         return asyncio.run(main())
@@ -178,27 +184,80 @@ LAPTOP_ID, FORK_ID, SSH_ID = (legacy(one)[0] for one in (LAPTOP, FORK, SSH))
         (Case([("agents.prod", state(HTTPS))], key=replace(KEY, hint="other")), "agents.prod"),
         # a name moves with the repository, and is that of every clone
         (Case([("agents.prod", state(FORK))], key=replace(KEY, hint="agents")), "agents.prod"),
+        (Case([("agents.prod", state(LAPTOP))], key=NAMED), "agents.prod"),
+        # so do an id that has no objects and no repository, and a folder that is renamed
+        (Case([("agents.prod", state(FORK, 0))], descends=False, key=NAMED), "agents.prod"),
+        (Case([("agents.prod", state(HTTPS, path="old"))], key=NAMED), "agents.prod"),
+        # an address keeps its id, whatever its commits write
+        (Case([("agents.prod", state(HTTPS, path=None))], key=NAMED), "agents.prod"),
         (
-            Case([("agents.prod", state(LAPTOP))], descends=False, key=replace(KEY, hint="agents")),
-            "agents.prod",
+            Case([("agents.prod", state(FORK)), ("own", state(HTTPS))], key=NAMED),
+            "own",
         ),
+        (Case([("own", state(HTTPS))], key=replace(KEY, hint="Agents")), "own"),
+        (Case([("own", state(HTTPS, 0))], key=replace(KEY, hint="startup-taints")), "own"),
     ],
 )
 def test_the_evidence_decides_about_another_address(case: Case, id: str) -> None:
     assert case.find().id == id
 
 
-def test_the_name_of_another_repository_is_refused_with_the_way_out() -> None:
-    case = Case([("agents.prod", state(FORK))], descends=False, key=replace(KEY, hint="agents"))
-    with pytest.raises(errors.Refused) as refused:
+@pytest.mark.parametrize(
+    "case",
+    [
+        Case([("agents.prod", state(FORK))], descends=False, key=NAMED),
+        Case([("agents.prod", state(LAPTOP))], descends=False, key=NAMED),
+        Case([("agents.prod", state(FORK))], {"agents.prod": True}, descends=False, key=NAMED),
+        # a fork has the commit, and its repository is followed as well
+        Case([("agents.prod", state(FORK))], elsewhere=(FORK,), key=NAMED),
+        Case([("agents.prod", state(LAPTOP))], elsewhere=(LAPTOP,), service=False, key=NAMED),
+        Case([("agents.prod", state(FORK))], {"agents.prod": True}, service=False, key=NAMED),
+        # before the first apply of the other repository
+        Case([("agents.prod", state(FORK, 0))], elsewhere=(FORK,), key=NAMED),
+        # another followed folder of the same repository
+        Case([("agents.prod", state(HTTPS, path="b"))], elsewhere=((HTTPS, "b"),), key=NAMED),
+    ],
+)
+def test_the_name_of_another_repository_is_refused_with_the_way_out(case: Case) -> None:
+    with pytest.raises(errors.OwnerRefused) as refused:
         case.find()
-    for words in (FORK, HTTPS, "111111111111 is not in the history", "apply --adopt"):
+    for words in ("the name agents", HTTPS, "commit is 111111111111", "apply --adopt"):
         assert words in str(refused.value)
     assert dataclasses.replace(case, adopt=True).find().id == "agents.prod"
-    moved = dataclasses.replace(case, followed={"agents.prod": True})
-    assert moved.find().id == "agents.prod"
-    with pytest.raises(errors.Refused):
-        dataclasses.replace(moved, elsewhere=(FORK,)).find()
+
+
+@pytest.mark.parametrize(
+    "hint",
+    ["Agents", "a_b", "-a", "a" * 64, "a" * 60, "startup-taints", "status-a", "a-0123456789ab"],
+)
+def test_a_name_that_cannot_be_an_id_is_refused_before_it_names_an_object(hint: str) -> None:
+    case = Case([], key=replace(KEY, hint=hint))
+    with pytest.raises(errors.OwnerRefused, match="cannot be the id of an owner"):
+        case.find()
+
+
+def test_the_check_of_a_commit_accepts_the_names_that_an_id_can_have() -> None:
+    schema = json.loads((SCHEMAS / "gitops-ds.schema.json").read_text())
+    assert schema["properties"]["name"]["pattern"] == state_store.NAME.pattern
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["", "a", "b"]), st.sampled_from([HTTPS, FORK, LAPTOP])),
+        max_size=6,
+    )
+)
+def test_two_repositories_never_get_the_same_id(starts: list[tuple[str, str]]) -> None:
+    """Each start of a repository with its present name; an id that is found has a state."""
+    states = dict[str, KnownOwner]()
+    for hint, repository in starts:
+        key = OwnerKey(hint, repository, "nodes", "prod")
+        try:
+            found = owner_identity.choose(key, states)
+        except errors.OwnerRefused:
+            continue
+        before = states.setdefault(found.id, KnownOwner(state(repository)))
+        assert same_place(before.state.repository, repository)
 
 
 async def test_the_invalid_state_of_another_owner_changes_nothing() -> None:
@@ -215,7 +274,7 @@ async def test_the_invalid_state_of_another_owner_changes_nothing() -> None:
         async def contains(commit: CommitId) -> bool:
             return True
 
-        evidence = Evidence(contains, lambda _: False, NOW)
+        evidence = Evidence(contains, lambda *_: False, NOW)
         found = await owner_identity.find(client, "gitops-ds", KEY, evidence)
         assert found == FoundOwner(LAPTOP_ID)
 

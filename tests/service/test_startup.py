@@ -12,9 +12,14 @@ from pathlib import Path
 import pytest
 
 from gitops_ds import errors
+from gitops_ds.checks.engine.contexts import ClusterContext
+from gitops_ds.deployer.owner_identity import FoundOwner
 from gitops_ds.git import address
 from gitops_ds.git.repository import Repository
 from gitops_ds.model.duration import Duration
+from gitops_ds.model.objects import CommitId
+from gitops_ds.model.sources.bundle import Bundle, ClusterFacts
+from gitops_ds.model.sources.source_status import Condition
 from gitops_ds.pipeline.prepare import Prepared
 from gitops_ds.sandbox import memory
 from gitops_ds.service import prepare_process
@@ -45,7 +50,7 @@ class _Unreachable(GitSource):
 
     attempts: Attempts
 
-    async def newest(self) -> Prepared:
+    async def newest(self) -> CommitId:
         self.attempts.times.append(asyncio.get_running_loop().time())
         raise errors.SourceUnreachable("the server refuses the connection")
 
@@ -70,6 +75,78 @@ async def starting(
         finally:
             startup.stop()
             assert await running is None
+
+
+class _Named(GitSource):
+    """A repository whose newest commit has a name for itself; empty: not the cluster."""
+
+    written: str
+
+    async def newest(self) -> CommitId:
+        return CommitId("1" * 40)
+
+    async def identified(self, commit: CommitId) -> Prepared:
+        if not self.written:
+            raise errors.UsageError("cluster prod is unknown")
+        bundle = Bundle(commit, ClusterFacts("prod"), {}, owner_hint=self.written)
+        return Prepared(bundle, (), ClusterContext({}))
+
+    async def contains(self, commit: CommitId) -> bool:
+        return True
+
+
+@contextlib.asynccontextmanager
+async def named(cache: Path, *names: str) -> AsyncIterator[tuple[list[_Named], list[Startup]]]:
+    """The repositories of one service, each with its name, and their starts."""
+    async with contextlib.AsyncExitStack() as stack:
+        cluster = await stack.enter_async_context(SimulatedCluster())
+        urls = [f"{URL}-{number}" for number in range(len(names))]
+        each = [
+            RepositorySettings(url, interval=Duration(60.0), retry_interval=Duration(1.0))
+            for url in urls
+        ]
+        context = ServiceContext(
+            Service(repositories=tuple(each)), cluster, cluster, lambda _: None, at_desk=False
+        )
+        sources, starts = [], []
+        for settings, written in zip(each, names, strict=True):
+            where = address.parse(settings.url)
+            repository = await stack.enter_async_context(Repository(where, cache))
+            source = _Named(repository, settings, "prod", context.preparing)
+            source.written = written
+            sources.append(source)
+            starts.append(Startup(context, settings, where))
+        yield sources, starts
+
+
+async def test_a_second_repository_with_a_name_is_refused_until_it_has_its_own(
+    tmp_path: Path,
+) -> None:
+    async with named(tmp_path, "agents", "agents") as (sources, (first, second)):
+        assert await first.run(sources[0], lambda: True) == FoundOwner("agents.prod")
+        running = asyncio.create_task(second.run(sources[1], lambda: True))
+        await asyncio.sleep(10)
+        status = second.status
+        assert status is not None
+        assert (status.condition, status.id != "agents.prod") == (Condition.REFUSED, True)
+        assert f"that of {URL}-0, also followed by this service" in status.message
+        sources[1].written = "logs"
+        assert await running == FoundOwner("logs.prod")
+
+
+@pytest.mark.parametrize(
+    ("written", "condition"), [("teamA", Condition.REFUSED), ("", Condition.REJECTED)]
+)
+async def test_content_of_the_only_repository_never_ends_its_service(
+    tmp_path: Path, written: str, condition: Condition
+) -> None:
+    async with named(tmp_path, written) as ([source], [start]):
+        running = asyncio.create_task(start.run(source, lambda: True))
+        await asyncio.sleep(10)
+        assert start.status is not None
+        assert start.status.condition is condition
+        source.written = "agents"
+        assert await running == FoundOwner("agents.prod")
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ class Condition(StrEnum):
     UNREACHABLE = "Unreachable"
     FAILED = "Failed"
     REJECTED = "Rejected"
+    REFUSED = "Refused"
     UNVERIFIED = "Unverified"
     REWOUND = "Rewound"
     PARTLY_APPLIED = "PartlyApplied"
@@ -90,6 +91,7 @@ EFFECTS: Mapping[Condition, Effect] = {
     Condition.UNREACHABLE: Effect("Unknown", "bad", "warning", "PassFailed"),
     Condition.FAILED: Effect("Unknown", "bad", "warning", "PassFailed"),
     Condition.REJECTED: Effect("OutOfSync", "bad", "error", "CommitRejected"),
+    Condition.REFUSED: Effect("OutOfSync", "bad", "error", "PassFailed"),
     Condition.UNVERIFIED: Effect("OutOfSync", "bad", "error", "VerificationFailed"),
     Condition.REWOUND: Effect("OutOfSync", "bad", "error", "PassFailed"),
     Condition.PARTLY_APPLIED: Effect("OutOfSync", "bad", "warning", "PartlyApplied"),

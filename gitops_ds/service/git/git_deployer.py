@@ -180,14 +180,8 @@ class GitDeployer(runnable.DeployerPart):
     async def _loop_of(
         self, source: GitSource, owner: FoundOwner
     ) -> AsyncIterator[deployer_loop.Loop]:
-        """The loop of an owner. Raises SettingsError for a second repository with the same id."""
+        """The loop of an owner."""
         context, settings, id = self._context, self._settings, owner.id
-        full_name = " ".join((source.name, settings.path)).strip()
-        if context.owners.setdefault(id, full_name) != full_name:
-            raise errors.SettingsError(
-                f"{full_name} and {context.owners[id]} have the same name, {id}: an object has "
-                "only one owner"
-            )
         context.claim(id)
         target = DeployTarget(
             context.cluster,

@@ -64,17 +64,19 @@ class GitSource:
             waves=WaveSource(self._reports, self._earlier),
         )
 
-    async def newest(self) -> Prepared:
-        """The newest trusted commit, without its manifests.
+    async def newest(self) -> CommitId:
+        """The newest trusted commit, fetched.
 
-        Raises SourceUntrusted, CommitTooHeavy, and the errors of reading a repository.
+        Raises SourceUntrusted, and the errors of reading a repository.
         """
         commit = await self._newest_trusted()
         await self.repository.fetch(commit)
-        return await self.identified(commit)
+        return commit
 
     async def identified(self, commit: CommitId) -> Prepared:
-        """A fetched commit without its manifests, for the owner's id. Raises CommitTooHeavy."""
+        """A fetched commit without its manifests, for the owner's id. Raises CommitTooHeavy, and
+        UsageError for one without the cluster of the settings.
+        """
         self._newest = commit
         prepared = await self._preparing.prepared(replace(self._job(commit), identity_only=True))
         rule = prepare_process.RULE

@@ -21,6 +21,7 @@ from gitops_ds.model.objects import CommitId, short
 from gitops_ds.model.rate_limits import Backoff
 from gitops_ds.model.sources.signatures import Unverified
 from gitops_ds.model.sources.source_status import SourceStatus
+from gitops_ds.model.values import replace
 from gitops_ds.pipeline.prepare import Prepared
 from gitops_ds.service.context import ServiceContext
 from gitops_ds.service.git.git_source import GitSource, followed
@@ -30,7 +31,8 @@ from gitops_ds.settings.repository import RepositorySettings
 class Startup:
     """Attempts to read the owner's id of one repository until one succeeds.
 
-    The id needs the repository's own name for its objects, so this precedes the loop.
+    The id needs the repository's own name for its objects, so this precedes the loop. A name that
+    is refused is read again from each newer commit, and the status has the reason meanwhile.
     """
 
     def __init__(
@@ -76,14 +78,21 @@ class Startup:
         Raises GitopsError if a retry cannot help and the service has only one repository.
         """
         message, failures, backoff = "", 0, _backoff(self._settings)
+        refused = ""
         async with self._saver() as saver:
             while not self._stopping:
                 self._wake.clear()
                 try:
-                    return await self._newest_or_applied(source)
+                    owner = await self._newest_or_applied(source)
+                    if refused:
+                        await self._forget(saver, refused)
+                    return owner
                 except errors.GitopsError as error:
                     if self._is_final(error):
                         raise
+                    refused = (
+                        self._applied[0] if isinstance(error, errors.OwnerRefused) else refused
+                    )
                     is_new, message, self._error = str(error) != message, str(error), error
                 failures += 1
                 wait = backoff.delay(failures, random.random())
@@ -105,7 +114,7 @@ class Startup:
         commit.
         """
         try:
-            newest = await source.newest()
+            newest = await self._identified(source, await source.newest())
         except errors.SourceError as error:
             if self._is_final(error):
                 raise
@@ -114,14 +123,22 @@ class Startup:
             raise
         return await self._owner(source, newest)
 
+    async def _identified(self, source: GitSource, commit: CommitId) -> Prepared:
+        """A fetched commit without its manifests. Raises CommitTooHeavy and CommitRefused."""
+        try:
+            return await source.identified(commit)
+        except errors.UsageError as error:
+            raise errors.CommitRefused(f"commit {short(commit)}: {error}") from error
+
     async def _owner(self, source: GitSource, prepared: Prepared) -> FoundOwner:
         """The owner of the objects of a commit, also of one at a former address."""
 
-        def is_elsewhere(repository: str) -> bool:
+        def is_elsewhere(repository: str, path: str) -> bool:
             others = (one for one in self._context.service.repositories if one != self._settings)
+            if same_place(repository, source.name) and path == self._settings.path:
+                return False
             return owner_identity.is_elsewhere(repository, source.name) or any(
-                same_place(one.url, repository) and one.path == self._settings.path
-                for one in others
+                same_place(one.url, repository) and one.path == path for one in others
             )
 
         evidence = owner_identity.Evidence(
@@ -129,7 +146,29 @@ class Startup:
         )
         key, context = source.owner_key(prepared), self._context
         namespace = context.service.cluster.namespace
-        return await owner_identity.find(context.cluster, namespace, key, evidence)
+        try:
+            owner = await owner_identity.find(context.cluster, namespace, key, evidence)
+            self._claim(owner.id, " ".join((source.name, self._settings.path)).strip())
+        except errors.OwnerRefused:
+            self._applied = (replace(key, hint="").new_id(), None)
+            raise
+        return owner
+
+    def _claim(self, id: str, repository: str) -> None:
+        """Claims the id among the repositories of this service. Raises OwnerRefused."""
+        first = self._context.owners.setdefault(id, repository)
+        if first != repository:
+            raise errors.OwnerRefused(
+                f"the name of {repository} in gitops-ds.yaml is that of {first}, also followed by "
+                f"this service (owner {id}): write another name"
+            )
+
+    async def _forget(self, saver: source_status_store.Saver, id: str) -> None:
+        """Deletes the status of a repository that has an owner's id now."""
+        saver.stop()
+        with contextlib.suppress(errors.ClusterError):
+            namespace = self._context.service.cluster.namespace
+            await source_status_store.forget(self._context.cluster, namespace, id)
 
     async def _last_applied(
         self, source: GitSource, error: errors.SourceError
