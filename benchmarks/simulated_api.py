@@ -92,12 +92,9 @@ class SimulatedApi:
                 )
 
     async def _apply(self, query: Mapping[str, str], resource: Resource, body: Body) -> Any:
-        return await self.cluster.apply(
-            resource,
-            body,
-            manager=query["fieldManager"],
-            force=query["force"] == "true",
-            dry_run="dryRun" in query,
+        send = self.cluster.dry_run if "dryRun" in query else self.cluster.apply
+        return await send(
+            resource, body, manager=query["fieldManager"], force=query["force"] == "true"
         )
 
     async def _page(self, query: Mapping[str, str], target: Target) -> dict[str, Any]:

@@ -111,7 +111,7 @@ async def _wait(args: ApplyArgs, result: AppliedCommit) -> None:
     keys = plan_command.applied(result.plan)
     estimates = partial(plan_command.estimates, result.plan, result.bundle, result.live)
     connection = args.connection().naming(args.cluster)
-    async with connect.opened(connection, result.bundle.cluster) as cluster:
+    async with connect.reading(connection, result.bundle.cluster) as cluster:
         with rollout_display.shown(quiet=args.quiet, estimates=estimates) as display:
             listener = rollout_waiter.RolloutListener(display.report, display.progress)
             await rollout_waiter.wait_for_rollouts(cluster, keys, args.timeout, listener)

@@ -80,7 +80,7 @@ async def _approve_stage(args: ApproveArgs) -> int:
     from gitops_ds.commands import rollout_approvals
     from gitops_ds.model.objects import short
 
-    async with args.open_cluster() as cluster:
+    async with args.open_for_writes() as cluster:
         approval = await rollout_approvals.approve(cluster, _stage_request(args))
     if args.output == "json":
         fields = {

@@ -16,7 +16,7 @@ from gitops_ds.model.objects import short
 
 if TYPE_CHECKING:  # --help imports none of these
     from gitops_ds.commands.service_requests import StateObject, Where
-    from gitops_ds.model.cluster import Cluster
+    from gitops_ds.model.cluster import Cluster, ClusterReader
     from gitops_ds.model.objects import Body
 
     Work = Callable[[Cluster, Where, StateObject], Awaitable[tuple[Body, str]]]
@@ -53,7 +53,7 @@ async def ask(args: ServiceArgs, work: Work) -> Body:
     from gitops_ds.report import printable
 
     where = service_requests.Where(args.state_namespace, args.id, args.directory)
-    async with args.open_cluster() as cluster:
+    async with args.open_for_writes() as cluster:
         target = await service_requests.find(cluster, where)
         body, words = await work(cluster, where, target)
     if args.output == "json":
@@ -105,7 +105,7 @@ async def reconcile(args: ReconcileArgs) -> int:
     return 1 if args.wait and not outcome.startswith("success") else 0
 
 
-async def _message_of(cluster: Cluster, where: Where, id: str) -> str:
+async def _message_of(cluster: ClusterReader, where: Where, id: str) -> str:
     """The message of the repository's status, empty without one."""
     from gitops_ds import errors
     from gitops_ds.deployer import source_status_store
@@ -166,7 +166,7 @@ async def _suspend_agent(args: SuspendArgs, agent: str, *, suspended: bool) -> i
     from gitops_ds.commands import service_requests
     from gitops_ds.model.objects import key_of
 
-    async with args.open_cluster() as cluster:
+    async with args.open_for_writes() as cluster:
         done = await service_requests.suspend_agent(
             cluster, agent, args.namespace, suspended=suspended
         )

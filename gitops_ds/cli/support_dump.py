@@ -48,7 +48,7 @@ async def support_dump(args: SupportDumpArgs) -> int:
     report; secrets are redacted.
     """
     from gitops_ds import errors
-    from gitops_ds.client.rest import HttpCluster
+    from gitops_ds.client.rest import HttpReader
     from gitops_ds.commands.support_dump import archive, collect
 
     now = time.time()
@@ -58,7 +58,7 @@ async def support_dump(args: SupportDumpArgs) -> int:
     dump = await collect.local(dump_options)
     try:
         async with args.open_cluster() as cluster:
-            raw = cluster.text if args.logs and isinstance(cluster, HttpCluster) else None
+            raw = cluster.text if args.logs and isinstance(cluster, HttpReader) else None
             await collect.cluster(dump, cluster, dump_options, raw)
     except errors.ClusterError as error:
         dump.missing.append(f"cluster: {error}")

@@ -43,11 +43,12 @@ async def uninstall(args: UninstallArgs) -> int:
     from gitops_ds.commands import uninstall as commands_uninstall
 
     namespace = args.state_namespace
-    async with args.open_cluster() as cluster:
+    if args.dry_run:
+        async with args.open_cluster() as reader:
+            _show(args, await commands_uninstall.look(reader, namespace, args.owner), handed_back=0)
+        return 0
+    async with args.open_for_writes() as cluster:
         what = await commands_uninstall.look(cluster, namespace, args.owner)
-        if args.dry_run:
-            _show(args, what, handed_back=0)
-            return 0
         if len(what.owners) > 1 and not args.all_owners:
             owners = ", ".join(sorted(what.owners))
             raise click.UsageError(

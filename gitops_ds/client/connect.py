@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from gitops_ds import errors
 from gitops_ds.client.fence import Fence
 from gitops_ds.client.transport import RequestCounter
-from gitops_ds.model.cluster import Cluster
+from gitops_ds.model.cluster import Cluster, ClusterReader
 from gitops_ds.model.sources.bundle import ClusterFacts
 from gitops_ds.model.values import replace
+
+if TYPE_CHECKING:
+    from gitops_ds.client.config import ClientConfig
 
 
 class Connection(msgspec.Struct, frozen=True):
@@ -59,23 +63,41 @@ async def fenced(
 
 
 @asynccontextmanager
-async def opened(
+async def reading(
     connection: Connection, facts: ClusterFacts | None = None
-) -> AsyncIterator[Cluster]:
-    """The cluster. Without a context in the command line, the context is that of the cluster's
-    file, if the user chose that cluster or the kubeconfig's current context is the same.
+) -> AsyncIterator[ClusterReader]:
+    """The cluster, for reads. Without a context in the command line, the context is that of the
+    cluster's file, if the user chose that cluster or the kubeconfig's current context is the same.
 
     Raises UsageError for a context that only a file of the repository chooses: it may come from an
     untrusted change.
     """
+    from gitops_ds.client import rest
+
+    access, user_agent = _access(connection, facts)
+    async with rest.HttpReader(access, user_agent) as cluster:
+        yield cluster
+
+
+@asynccontextmanager
+async def writing(
+    connection: Connection, facts: ClusterFacts | None = None
+) -> AsyncIterator[Cluster]:
+    """As `reading`, for writes as well."""
+    from gitops_ds.client import rest
+
+    access, user_agent = _access(connection, facts)
+    async with rest.HttpCluster(access, user_agent) as cluster:
+        yield cluster
+
+
+def _access(connection: Connection, facts: ClusterFacts | None) -> tuple[ClientConfig, str]:
+    """The configuration and the user agent."""
     from gitops_ds import __version__
-    from gitops_ds.client import config, rest
+    from gitops_ds.client import config
 
     context = connection.context or _of_file(connection, facts)
-    async with rest.HttpCluster(
-        config.access(connection.kubeconfig, context), f"gitops-ds/{__version__}"
-    ) as cluster:
-        yield cluster
+    return config.access(connection.kubeconfig, context), f"gitops-ds/{__version__}"
 
 
 def _of_file(connection: Connection, facts: ClusterFacts | None) -> str | None:

@@ -2,7 +2,8 @@
 
 The fence holds the end of the leadership. It compares a clock before each write, and again right
 before the bytes are sent, because a process may be stopped in between. A write that is pending when
-the time ends is cancelled. `HttpCluster` has its writes and dry runs pass; reads are not limited.
+the time ends is cancelled. `HttpCluster` has its writes, dry runs and access
+reviews pass; other reads are not limited.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ from collections.abc import Awaitable, Callable
 import msgspec
 
 from gitops_ds.errors import ClusterError, Expired, ServerFault, TooManyRequests
-from gitops_ds.model.cluster import Cluster, Listing, Selection, WatchEvent
+from gitops_ds.model.cluster import ClusterReader, Listing, Selection, WatchEvent
 from gitops_ds.model.objects import Resource
 from gitops_ds.model.rate_limits import Backoff
 from gitops_ds.model.values import replace
@@ -171,7 +171,7 @@ def _after_watch(state: InformerState, ended: WatchEnded, chance: float) -> Tran
 
 
 async def run(
-    cluster: Cluster,
+    cluster: ClusterReader,
     resource: Resource,
     which: Selection,
     sink: Sink,
@@ -228,7 +228,7 @@ class _Source:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: ClusterReader,
         resource: Resource,
         which: Selection,
         before_list: Callable[[], None],
@@ -263,7 +263,7 @@ class _Source:
         return _WatchResult(version, WatchEnded(now - began, error, now - self._proved, had_events))
 
 
-async def _world_version(cluster: Cluster, resource: Resource, which: Selection) -> str:
+async def _world_version(cluster: ClusterReader, resource: Resource, which: Selection) -> str:
     namespace = (which.namespace or "default") if resource.namespaced else ""
     return (await cluster.list(resource, Selection(namespace, fields=_NO_SUCH))).version
 

@@ -1,4 +1,5 @@
-"""A real API server behind the `Cluster` protocol: JSON over aiohttp, unmodified bodies.
+"""A real API server behind the `ClusterReader` and `Cluster` protocols: JSON over aiohttp,
+unmodified bodies.
 
 Lists are read in pages, watches as a stream of lines.
 """
@@ -34,7 +35,7 @@ from gitops_ds.model.cluster import (
     Selection,
     WatchEvent,
 )
-from gitops_ds.model.objects import Body, Resource
+from gitops_ds.model.objects import ACCESS_REVIEW, Body, Resource
 
 PAGE = 500
 # The lines of a watch that arrive within this time are read together, unless they are many: so the
@@ -43,11 +44,12 @@ READ_SECONDS, READ_BYTES = 0.025, 65536
 CHUNK = 50  # objects that are decoded at a time
 _APPLY = "application/apply-patch+yaml"  # with a JSON body; `+json` answers 415
 _DISCOVERY = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+_DRY_RUN: Mapping[str, str] = {"dryRun": "All"}
 _AS_US: Mapping[str, str] = {"fieldManager": names.FIELD_MANAGER}
 
 
-class HttpCluster:
-    """One API server. Use it as an async context manager."""
+class HttpReader:
+    """One API server, without a method that writes. Use it as an async context manager."""
 
     def __init__(
         self,
@@ -56,11 +58,9 @@ class HttpCluster:
         *,
         fence: Fence | None = None,
         tally: RequestCounter | None = None,
-        brief_replies: bool = False,
     ) -> None:
-        """Sends nothing yet. Writes and dry runs pass the fence, and raise NotLeading as well;
-        `tally` counts the requests. `brief_replies`: the reply to a write of a pod has only the
-        fields of a `Selection` that is brief.
+        """Sends nothing yet. Access reviews, dry runs and the writes of a subclass pass the fence,
+        and raise NotLeading as well; `tally` counts the requests.
         """
         self._who = access.who
         self._fence = fence
@@ -69,7 +69,6 @@ class HttpCluster:
         self._resources: Mapping[tuple[str, str], Resource] | None = None
         self._acting: Sequence[tuple[str, str]] = ()
         self._bodies = BodyCache()
-        self._replies = Selection(brief=brief_replies)
 
     async def __aenter__(self) -> Self:
         """Opens the pools."""
@@ -90,7 +89,7 @@ class HttpCluster:
         """The number of requests so far, watches and impersonated requests included."""
         return self._transport.tally.sent
 
-    def acting_as(self, who: Identity) -> HttpCluster:
+    def acting_as(self, who: Identity) -> Self:
         """The same connections, with impersonation headers."""
         view = copy.copy(self)
         view._acting = (  # noqa: SLF001  our own
@@ -212,6 +211,85 @@ class HttpCluster:
             raise self._transport.garbage()
         return body
 
+    async def may(self, verb: str, resource: Resource, namespace: str = "") -> bool:
+        """Whether a SelfSubjectAccessReview allows it."""
+        body = wire.access_review(verb, resource, namespace)
+        path = wire.path_of(ACCESS_REVIEW, "")
+        reviewed = await self._json(Request("POST", path, body))
+        return bool((reviewed.get("status") or {}).get("allowed"))
+
+    async def dry_run(
+        self, resource: Resource, body: Body, *, manager: str, force: bool = False
+    ) -> ApplyResult:
+        """The object after a server-side apply that is not stored, with the warnings."""
+        return await self._applied(resource, body, {**_apply_query(manager, force), **_DRY_RUN})
+
+    async def text(self, path: str, query: Mapping[str, str], most: int) -> str:
+        """At most `most` bytes of the response at a path that is not an object: a log, a page
+        behind a proxy.
+        """
+        async with await self._send(Request("GET", path, query=query)) as reply:
+            data = bytearray()
+            try:
+                async for piece in reply.content.iter_any():
+                    data += piece
+                    if len(data) >= most:
+                        break
+            except (aiohttp.ClientError, TimeoutError, OSError) as error:
+                raise self._transport.unreachable(error) from error
+            return data[:most].decode("utf-8", "replace")
+
+    def _send(self, request: Request) -> Awaitable[aiohttp.ClientResponse]:
+        return self._transport.send(request, self._acting)
+
+    async def _applied(
+        self, resource: Resource, body: Body, query: Mapping[str, str]
+    ) -> ApplyResult:
+        path = wire.path_of(resource, wire.namespace_of(body), str(body["metadata"]["name"]))
+        applied, warnings = await self._answer(
+            Request("PATCH", path, body, query, {"Content-Type": _APPLY})
+        )
+        return ApplyResult(applied, tuple(map(wire.warning_text, warnings)))
+
+    async def _json(
+        self, request: Request, decode: received_bodies.Decode = orjson.loads
+    ) -> dict[str, Any]:
+        return (await self._answer(request, decode))[0]
+
+    async def _answer(
+        self, request: Request, decode: received_bodies.Decode = orjson.loads
+    ) -> tuple[dict[str, Any], Sequence[str]]:
+        """The object in the response, and its warnings. A request other than GET is a write."""
+        fence = self._fence if request.method != "GET" else None
+        passing = fence.passing() if fence else contextlib.nullcontext()
+        async with passing, await self._send(request) as reply:
+            try:
+                content = decode(await self._transport.whole(reply))
+            except orjson.JSONDecodeError as error:
+                raise self._transport.garbage() from error
+        if not isinstance(content, dict):
+            raise self._transport.garbage()
+        return content, reply.headers.getall("Warning", ())
+
+
+class HttpCluster(HttpReader):
+    """One API server, with the methods that write."""
+
+    def __init__(
+        self,
+        access: ClientConfig,
+        user_agent: str = "gitops-ds",
+        *,
+        fence: Fence | None = None,
+        tally: RequestCounter | None = None,
+        brief_replies: bool = False,
+    ) -> None:
+        """As that of a reader. `brief_replies`: the reply to a write of a pod has only the fields
+        of a `Selection` that is brief.
+        """
+        super().__init__(access, user_agent, fence=fence, tally=tally)
+        self._replies = Selection(brief=brief_replies)
+
     async def create(self, resource: Resource, body: Body) -> Body:
         """The created object."""
         path = wire.path_of(resource, wire.namespace_of(body))
@@ -227,23 +305,10 @@ class HttpCluster:
         )
 
     async def apply(
-        self,
-        resource: Resource,
-        body: Body,
-        *,
-        manager: str,
-        force: bool = False,
-        dry_run: bool = False,
+        self, resource: Resource, body: Body, *, manager: str, force: bool = False
     ) -> ApplyResult:
         """The object after a server-side apply, with the warnings of the reply."""
-        query = {"fieldManager": manager, "force": str(force).lower(), "fieldValidation": "Strict"}
-        if dry_run:
-            query["dryRun"] = "All"
-        path = wire.path_of(resource, wire.namespace_of(body), str(body["metadata"]["name"]))
-        applied, warnings = await self._answer(
-            Request("PATCH", path, body, query, {"Content-Type": _APPLY})
-        )
-        return ApplyResult(applied, tuple(map(wire.warning_text, warnings)))
+        return await self._applied(resource, body, _apply_query(manager, force))
 
     async def patch(
         self,
@@ -282,46 +347,12 @@ class HttpCluster:
             resource, Request("DELETE", wire.path_of(resource, namespace, name), options)
         )
 
-    async def text(self, path: str, query: Mapping[str, str], most: int) -> str:
-        """At most `most` bytes of the response at a path that is not an object: a log, a page
-        behind a proxy.
-        """
-        async with await self._send(Request("GET", path, query=query)) as reply:
-            data = bytearray()
-            try:
-                async for piece in reply.content.iter_any():
-                    data += piece
-                    if len(data) >= most:
-                        break
-            except (aiohttp.ClientError, TimeoutError, OSError) as error:
-                raise self._transport.unreachable(error) from error
-            return data[:most].decode("utf-8", "replace")
-
-    def _send(self, request: Request) -> Awaitable[aiohttp.ClientResponse]:
-        return self._transport.send(request, self._acting)
-
     def _written(self, resource: Resource, request: Request) -> Awaitable[dict[str, Any]]:
         return self._json(request, wire.decoder(received_bodies.REPLIES, resource, self._replies))
 
-    async def _json(
-        self, request: Request, decode: received_bodies.Decode = orjson.loads
-    ) -> dict[str, Any]:
-        return (await self._answer(request, decode))[0]
 
-    async def _answer(
-        self, request: Request, decode: received_bodies.Decode = orjson.loads
-    ) -> tuple[dict[str, Any], Sequence[str]]:
-        """The object in the response, and its warnings. A request other than GET is a write."""
-        fence = self._fence if request.method != "GET" else None
-        passing = fence.passing() if fence else contextlib.nullcontext()
-        async with passing, await self._send(request) as reply:
-            try:
-                content = decode(await self._transport.whole(reply))
-            except orjson.JSONDecodeError as error:
-                raise self._transport.garbage() from error
-        if not isinstance(content, dict):
-            raise self._transport.garbage()
-        return content, reply.headers.getall("Warning", ())
+def _apply_query(manager: str, force: bool) -> Mapping[str, str]:
+    return {"fieldManager": manager, "force": str(force).lower(), "fieldValidation": "Strict"}
 
 
 async def _lines(reply: aiohttp.ClientResponse) -> AsyncIterator[bytes]:

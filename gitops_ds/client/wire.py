@@ -19,7 +19,7 @@ from gitops_ds import errors
 from gitops_ds.apimachinery import revisions
 from gitops_ds.client import received_bodies
 from gitops_ds.model.cluster import EventType, Selection, WatchEvent
-from gitops_ds.model.objects import CONTROLLER_REVISION, Body, Resource
+from gitops_ds.model.objects import ACCESS_REVIEW, CONTROLLER_REVISION, Body, Resource
 
 _EVENT_TYPES = {str(type): type for type in EventType}
 
@@ -59,6 +59,22 @@ def as_stored(resource: Resource, body: Body) -> Body:
 def namespace_of(body: Body) -> str:
     """The namespace of a body, empty for a cluster-scoped object."""
     return str(body["metadata"].get("namespace") or "")
+
+
+def access_review(verb: str, resource: Resource, namespace: str) -> Body:
+    """The question whether that is permitted in the namespace (empty: in all)."""
+    attributes = {
+        "verb": verb,
+        "group": resource.group,
+        "resource": resource.plural,
+        "namespace": namespace,
+    }
+    return {
+        "apiVersion": ACCESS_REVIEW.api_version,
+        "kind": ACCESS_REVIEW.kind,
+        "metadata": {},
+        "spec": {"resourceAttributes": attributes},
+    }
 
 
 def query_of(which: Selection) -> dict[str, str]:

@@ -21,7 +21,7 @@ from gitops_ds.apimachinery import builtin_resources, defaults
 from gitops_ds.checks.cluster import references
 from gitops_ds.checks.engine.rule import pod, section, template
 from gitops_ds.model import names
-from gitops_ds.model.cluster import Cluster, Selection
+from gitops_ds.model.cluster import ClusterReader, Selection
 from gitops_ds.model.objects import DAEMONSET, Body, Key, key_of
 from gitops_ds.plan import object_owner
 from gitops_ds.yaml import writer
@@ -113,7 +113,7 @@ class _Found:
         self.objects[key_of(body)] = body
 
 
-async def adopt(cluster: Cluster, namespaces: Collection[str]) -> Adopted:
+async def adopt(cluster: ClusterReader, namespaces: Collection[str]) -> Adopted:
     """The DaemonSets of these namespaces (none: all), with the objects that they need. Raises
     ClusterError, and Refused without a DaemonSet.
     """
@@ -241,7 +241,9 @@ def _note(result: _Found, body: Body) -> None:
         )
 
 
-async def _listed(cluster: Cluster, kinds: Sequence[tuple[str, str]], namespace: str) -> list[Body]:
+async def _listed(
+    cluster: ClusterReader, kinds: Sequence[tuple[str, str]], namespace: str
+) -> list[Body]:
     """All objects of these kinds; kinds that may not be listed are skipped."""
 
     async def one(kind: tuple[str, str]) -> Collection[Body]:

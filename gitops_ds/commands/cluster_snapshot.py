@@ -20,7 +20,7 @@ from gitops_ds import errors
 from gitops_ds.apimachinery import builtin_resources, capacity
 from gitops_ds.client import connect
 from gitops_ds.deployer import live_state
-from gitops_ds.model.cluster import Cluster
+from gitops_ds.model.cluster import ClusterReader
 from gitops_ds.model.live import Live
 from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, NODE, Body, Resource, key_of
 from gitops_ds.model.sources.bundle import ClusterFacts
@@ -143,7 +143,7 @@ def _bodies(document: Any) -> Iterator[Body]:
         yield document
 
 
-async def survey(cluster: Cluster) -> list[Body]:
+async def survey(cluster: ClusterReader) -> list[Body]:
     """The objects from the API server. Optional kinds are omitted if the account may not list them.
 
     Raises ClusterError if nodes, DaemonSets or ControllerRevisions can't be listed.
@@ -163,19 +163,19 @@ async def clusters(
     unread: dict[str, errors.GitopsError] = {}
     for name, facts in by_name.items():
         try:
-            async with connect.opened(connection, facts) as cluster:
+            async with connect.reading(connection, facts) as cluster:
                 seen[name] = assemble(await survey(cluster))
         except (errors.ClusterError, errors.UsageError) as error:
             unread[name] = error
     return seen, unread
 
 
-async def _listed(cluster: Cluster, resource: Resource) -> list[Body]:
+async def _listed(cluster: ClusterReader, resource: Resource) -> list[Body]:
     kind = {"apiVersion": resource.api_version, "kind": resource.kind}
     return [{**kind, **body} for body in (await cluster.list(resource)).items]
 
 
-async def _if_allowed(cluster: Cluster, resource: Resource) -> list[Body]:
+async def _if_allowed(cluster: ClusterReader, resource: Resource) -> list[Body]:
     try:
         return await _listed(cluster, resource)
     except errors.Forbidden:

@@ -17,7 +17,7 @@ from gitops_ds.apimachinery import timestamps
 from gitops_ds.client import informer
 from gitops_ds.errors import Expired
 from gitops_ds.fleet import agents
-from gitops_ds.model.cluster import Cluster, EventType, Listing, Selection, WatchEvent
+from gitops_ds.model.cluster import ClusterReader, EventType, Listing, Selection, WatchEvent
 from gitops_ds.model.objects import EVENT, Body, Key, group_of
 from gitops_ds.service import event_recorder
 
@@ -44,7 +44,7 @@ class Happening(msgspec.Struct, frozen=True):
         return "Warning" if self.warning else "Normal"
 
 
-async def read(cluster: Cluster, state_namespace: str) -> list[Happening]:
+async def read(cluster: ClusterReader, state_namespace: str) -> list[Happening]:
     """Events of DaemonSets, from any source, and those on the service's own objects; newest last.
     Raises ClusterError.
     """
@@ -59,7 +59,7 @@ def _is_shown(one: Happening, state_namespace: str) -> bool:
 
 
 async def follow(
-    cluster: Cluster,
+    cluster: ClusterReader,
     state_namespace: str,
     show: Callable[[list[Happening]], None],
     say: Callable[[str], None],

@@ -66,7 +66,7 @@ async def of(request: PlanRequest) -> PlanDiff:
         changes = (*made.plan.writes, *made.plan.held)
         diffs = list(_differing(changes, made.live, made.context, {}))
         return PlanDiff(diffs, made.plan.refusals)
-    async with plan_command.drafted(request) as (_, draft):
+    async with plan_command.drafted(request) as draft:
         return PlanDiff(await _of_plan(draft), draft.plan.refusals)
 
 
@@ -74,13 +74,13 @@ async def _of_plan(draft: PreparedPlan) -> list[ObjectDiff]:
     """The changes of a plan, including those held back, by dry runs in the cluster."""
     changes = (*draft.plan.writes, *draft.plan.held)
     results = await prepared_plan.dry_run(
-        draft.applier, (change.manifest for change in changes if change.manifest is not None)
+        draft.inputs, (change.manifest for change in changes if change.manifest is not None)
     )
     return list(
         _differing(
             changes,
-            draft.applier.live,
-            draft.applier.context,
+            draft.inputs.live,
+            draft.inputs.context,
             {key: result.body for key, result in results.items()},
         )
     )

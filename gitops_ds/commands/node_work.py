@@ -11,7 +11,7 @@ import msgspec
 from gitops_ds.apimachinery import timestamps
 from gitops_ds.daemonset import cache
 from gitops_ds.daemonset.indexes import PodsByNode
-from gitops_ds.model.cluster import Cluster
+from gitops_ds.model.cluster import ClusterReader
 from gitops_ds.model.decision import Observation
 from gitops_ds.model.live import Node
 from gitops_ds.model.startup_taints import AgentWait, NodeWait, StartupTaintPolicy
@@ -32,7 +32,9 @@ class NodeWork(msgspec.Struct, frozen=True):
         return "Yes" if not self.taints else "Waiting" if self.wait is not None else "Released"
 
 
-async def read(cluster: Cluster, policy: StartupTaintPolicy, now: float) -> tuple[NodeWork, ...]:
+async def read(
+    cluster: ClusterReader, policy: StartupTaintPolicy, now: float
+) -> tuple[NodeWork, ...]:
     """All nodes, sorted by name. Raises ClusterError."""
     content = cache.Cache()
     by_node = content.by_node = PodsByNode()

@@ -21,15 +21,15 @@ from gitops_ds.deployer import owner_identity, source_status_store
 from gitops_ds.deployer.apply import prepared_plan
 from gitops_ds.deployer.apply.prepared_plan import PreparedPlan
 from gitops_ds.deployer.owner_identity import OwnerKey
-from gitops_ds.deployer.target import DeployTarget
+from gitops_ds.deployer.target import PlanTarget
 from gitops_ds.model.change import Operation, Plan
-from gitops_ds.model.cluster import Cluster
+from gitops_ds.model.cluster import ClusterReader
 from gitops_ds.model.events.base import Emit
 from gitops_ds.model.events.deployer import Reconciled
 from gitops_ds.model.live import Live
 from gitops_ds.model.objects import CommitId, Key, short
 from gitops_ds.model.plain_text import counted, listed
-from gitops_ds.model.sources.bundle import Bundle
+from gitops_ds.model.sources.bundle import Bundle, ClusterFacts
 from gitops_ds.model.sources.source_tree import SourceTree
 from gitops_ds.model.values import replace
 from gitops_ds.pipeline import open_repository, prepare
@@ -112,24 +112,36 @@ def owner_key(prepared_commit: Prepared, repository: open_repository.RepositoryR
 
 
 @asynccontextmanager
-async def drafted(request: PlanRequest) -> AsyncIterator[tuple[DeployTarget, PreparedPlan]]:
-    """A plan for a live cluster, with its inputs for the apply. Raises Refused for a bundle that
-    can't be deployed.
+async def drafted(request: PlanRequest) -> AsyncIterator[PreparedPlan]:
+    """A plan for a live cluster, which is open inside. Raises Refused for a bundle that can't be
+    deployed.
     """
-    prepared_commit, target = deployable(_with_content(request)), request.target
-    bundle = prepared_commit.bundle
-    async with connect.opened(target.connection.naming(target.cluster), bundle.cluster) as cluster:
-        key = owner_key(prepared_commit, request.repository)
-        place = await _place(cluster, key, target, _evidence(request))
-        commit = request.snapshot.commit
-        yield place, await prepared_plan.draft(place, bundle, commit, request.options)
+    prepared_commit = deployable(_with_content(request))
+    async with connect.reading(*_connection(request, prepared_commit)) as cluster:
+        yield (await _draft(cluster, request, prepared_commit))[1]
+
+
+def _connection(
+    request: PlanRequest, prepared_commit: Prepared
+) -> tuple[connect.Connection, ClusterFacts]:
+    target = request.target
+    return target.connection.naming(target.cluster), prepared_commit.bundle.cluster
+
+
+async def _draft(
+    cluster: ClusterReader, request: PlanRequest, prepared_commit: Prepared
+) -> tuple[PlanTarget, PreparedPlan]:
+    key = owner_key(prepared_commit, request.repository)
+    place = await _place(cluster, key, request.target, _evidence(request))
+    bundle, commit = prepared_commit.bundle, request.snapshot.commit
+    return place, await prepared_plan.draft(place, bundle, commit, request.options)
 
 
 async def plan(request: PlanRequest) -> Plan:
     """The changes of an apply; without a cluster, for a cluster snapshot or generated nodes."""
     if request.target.is_live:
-        async with drafted(request) as (_, draft):
-            return with_stages(draft.plan, draft.bundle, draft.applier.live)
+        async with drafted(request) as draft:
+            return with_stages(draft.plan, draft.bundle, draft.inputs.live)
     made = planned(request)
     return with_stages(made.plan, made.bundle, made.live)
 
@@ -206,11 +218,11 @@ def _evidence(request: PlanRequest) -> owner_identity.Evidence:
 
 
 async def _place(
-    cluster: Cluster, key: OwnerKey, target: ApplyTarget, evidence: owner_identity.Evidence
-) -> DeployTarget:
+    cluster: ClusterReader, key: OwnerKey, target: ApplyTarget, evidence: owner_identity.Evidence
+) -> PlanTarget:
     namespace = target.connection.state_namespace
     owner = await owner_identity.find(cluster, namespace, key, evidence)
-    return DeployTarget(
+    return PlanTarget(
         cluster,
         namespace,
         owner.id,
@@ -286,13 +298,16 @@ async def apply(request: PlanRequest, emit: Emit) -> AppliedCommit:
     """
     from gitops_ds.deployer.apply import plan_execution
 
-    async with drafted(request) as (place, draft):
+    prepared_commit = deployable(_with_content(request))
+    async with connect.writing(*_connection(request, prepared_commit)) as cluster:
+        planned_for, draft = await _draft(cluster, request, prepared_commit)
+        place = planned_for.for_writes(cluster)
         if not request.target.force_local:
             await refuse_beside_a_service(place, request.snapshot)
         if not request.options.go_back:
             await _refuse_going_back(request.repository, draft)
         done = await plan_execution.carry_out(place, draft, request.options, emit, time.time)
-        return AppliedCommit(draft.plan, done.ended, draft.bundle, draft.applier.live)
+        return AppliedCommit(draft.plan, done.ended, draft.bundle, draft.inputs.live)
 
 
 def applied(plan: Plan) -> list[Key]:
@@ -325,7 +340,7 @@ def estimates(plan: Plan, bundle: Bundle, live: Live) -> dict[Key, float]:
     return durations
 
 
-async def refuse_beside_a_service(place: DeployTarget, snapshot: SourceTree) -> None:
+async def refuse_beside_a_service(place: PlanTarget, snapshot: SourceTree) -> None:
     """Raises Refused if a running service would replace the commit: it follows the repository and
     applies another commit.
 

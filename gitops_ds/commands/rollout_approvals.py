@@ -17,7 +17,7 @@ from gitops_ds.commands.commits import git_commit
 from gitops_ds.commands.commits.git_commit import Proposal, Proposed
 from gitops_ds.fleet import agents
 from gitops_ds.model import names
-from gitops_ds.model.cluster import Cluster
+from gitops_ds.model.cluster import Cluster, ClusterReader
 from gitops_ds.model.daemonset import DaemonSet
 from gitops_ds.model.live import Revision
 from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, CommitId, Key, short
@@ -71,7 +71,7 @@ async def approve(cluster: Cluster, request: StageRequest) -> ApprovedStage:
     return ApprovedStage(daemonset.key, request.stage, target)
 
 
-async def waiting(cluster: Cluster, request: StageRequest) -> ApprovedStage:
+async def waiting(cluster: ClusterReader, request: StageRequest) -> ApprovedStage:
     """The stage and its target, for an approval by a commit. Raises the errors of `approve`."""
     daemonset, target, _ = await _rollout(cluster, request)
     if not target.commit:
@@ -80,7 +80,7 @@ async def waiting(cluster: Cluster, request: StageRequest) -> ApprovedStage:
 
 
 async def _rollout(
-    cluster: Cluster, request: StageRequest
+    cluster: ClusterReader, request: StageRequest
 ) -> tuple[DaemonSet, RolloutTarget, list[Revision]]:
     daemonset = await _daemonset(cluster, request.name, request.namespace)
     _check_stage(daemonset, request.stage)
@@ -100,7 +100,7 @@ async def _rollout(
     return daemonset, target, own_revisions
 
 
-async def _daemonset(cluster: Cluster, name: str, namespace: str) -> DaemonSet:
+async def _daemonset(cluster: ClusterReader, name: str, namespace: str) -> DaemonSet:
     short = agents.name_of(name)
     matches = [
         one

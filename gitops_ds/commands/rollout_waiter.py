@@ -19,7 +19,13 @@ from gitops_ds.client import informer
 from gitops_ds.commands import watched_agents
 from gitops_ds.fleet import agents, health
 from gitops_ds.model import names
-from gitops_ds.model.cluster import Cluster, EventType, Listing, Selection, WatchEvent
+from gitops_ds.model.cluster import (
+    ClusterReader,
+    EventType,
+    Listing,
+    Selection,
+    WatchEvent,
+)
 from gitops_ds.model.objects import (
     CONTROLLER_REVISION,
     DAEMONSET,
@@ -48,7 +54,7 @@ class RolloutListener(msgspec.Struct, frozen=True):
 
 
 async def wait_for_rollouts(
-    cluster: Cluster, keys: Sequence[Key], seconds: float | None, listener: RolloutListener
+    cluster: ClusterReader, keys: Sequence[Key], seconds: float | None, listener: RolloutListener
 ) -> None:
     """Returns when each DaemonSet is rolled out at its current generation.
 
@@ -89,7 +95,7 @@ async def wait_for_rollouts(
 
 
 async def _follow_stages(
-    cluster: Cluster, pending: _PendingRollouts, listener: RolloutListener
+    cluster: ClusterReader, pending: _PendingRollouts, listener: RolloutListener
 ) -> None:
     """Reports the stages of the pending rollouts. Without permission to list nodes and pods, only
     the status is followed.
@@ -136,7 +142,7 @@ class _PendingRollouts:
         """The last message of each DaemonSet."""
         return "; ".join(f"{key}: {message}" for key, message in self.messages.items())
 
-    async def read(self, cluster: Cluster, key: Key) -> None:
+    async def read(self, cluster: ClusterReader, key: Key) -> None:
         """Reads a DaemonSet once: a watch may still have the object before the apply."""
         try:
             self._judge(await cluster.get(DAEMONSET, key.namespace, key.name))

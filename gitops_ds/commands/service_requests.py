@@ -24,7 +24,7 @@ from gitops_ds.apimachinery.rollouts import halted_templates, target_revisions
 from gitops_ds.deployer import live_state, requests, source_status_store, state_store
 from gitops_ds.git import address
 from gitops_ds.model import names
-from gitops_ds.model.cluster import Cluster, PatchType, Selection
+from gitops_ds.model.cluster import Cluster, ClusterReader, PatchType, Selection
 from gitops_ds.model.deployer_state import DeployerState
 from gitops_ds.model.live import Revision
 from gitops_ds.model.objects import CONFIG_MAP, CONTROLLER_REVISION, DAEMONSET, Body, Key, key_of
@@ -59,7 +59,7 @@ class StateObject(msgspec.Struct, frozen=True):
     state: DeployerState
 
 
-async def find(cluster: Cluster, where: Where) -> StateObject:
+async def find(cluster: ClusterReader, where: Where) -> StateObject:
     """The selected state. Raises NotFound without one, UsageError for several."""
     there = await state_store.load_all(cluster, where.namespace)
     if where.id:
@@ -132,7 +132,9 @@ async def request(cluster: Cluster, where: Where, id: str) -> tuple[Body, str]:
     return await annotate(cluster, where, id, lambda _: {names.REQUESTED_AT: value}), value
 
 
-async def answered(cluster: Cluster, where: Where, id: str, value: str, seconds: float) -> Body:
+async def answered(
+    cluster: ClusterReader, where: Where, id: str, value: str, seconds: float
+) -> Body:
     """The ConfigMap after the response. Raises TimedOut."""
     try:
         async with asyncio.timeout(seconds):
@@ -239,7 +241,9 @@ async def release(cluster: Cluster, where: Where, id: str, commit: str) -> Body:
     return await annotate(cluster, where, id, change)
 
 
-async def is_waiting(cluster: Cluster, where: Where, id: str, commit: str, now: float) -> bool:
+async def is_waiting(
+    cluster: ClusterReader, where: Where, id: str, commit: str, now: float
+) -> bool:
     """Whether the commit waits for other clusters: it is the newest one of a Waiting repository."""
     status = (await source_status_store.load_all(cluster, where.namespace, now)).get(id)
     if status is None or status.condition is not Condition.WAITING:

@@ -8,14 +8,14 @@ from typing import Any
 
 from gitops_ds.apimachinery import timestamps
 from gitops_ds.deployer import source_status_store, state_store
-from gitops_ds.model.cluster import Cluster
+from gitops_ds.model.cluster import ClusterReader
 from gitops_ds.model.sources.source_status import Condition, SourceStatus
 from gitops_ds.model.values import replace
 
 NONE = "no running service follows this repository"
 
 
-async def look(cluster: Cluster, namespace: str, now: float) -> tuple[SourceStatus, ...]:
+async def look(cluster: ClusterReader, namespace: str, now: float) -> tuple[SourceStatus, ...]:
     """Every repository with a status or a state, sorted by id; Unknown without a running service.
     Raises ClusterError.
     """

@@ -22,7 +22,7 @@ from gitops_ds.controller import conflict_probe
 from gitops_ds.deployer import live_state, source_status_store, state_store
 from gitops_ds.fleet import status_writer
 from gitops_ds.model import names
-from gitops_ds.model.cluster import Cluster, PatchType, Selection
+from gitops_ds.model.cluster import Cluster, ClusterReader, PatchType, Selection
 from gitops_ds.model.deployer_state import DeployerState
 from gitops_ds.model.events.notifications import CONFIG_MAP_NAME
 from gitops_ds.model.objects import (
@@ -56,7 +56,7 @@ class Handover(msgspec.Struct, frozen=True):
     elsewhere: Mapping[Key, str] = msgspec.field(default_factory=dict)
 
 
-async def look(cluster: Cluster, namespace: str, owner: str) -> Handover:
+async def look(cluster: ClusterReader, namespace: str, owner: str) -> Handover:
     """All owners with a state in the namespace, or a single one, found by its label if its state is
     gone.
 
@@ -90,7 +90,7 @@ async def look(cluster: Cluster, namespace: str, owner: str) -> Handover:
     )
 
 
-async def _labelled(cluster: Cluster, owner: str) -> Mapping[Key, Resource]:
+async def _labelled(cluster: ClusterReader, owner: str) -> Mapping[Key, Resource]:
     """The objects with the owner's label, of every kind that may be listed. Raises ClusterError if
     the API server is unreachable.
     """
@@ -106,7 +106,7 @@ async def _labelled(cluster: Cluster, owner: str) -> Mapping[Key, Resource]:
     return resources
 
 
-async def must_be_stopped(cluster: Cluster, namespace: str) -> None:
+async def must_be_stopped(cluster: ClusterReader, namespace: str) -> None:
     """Raises Refused while a service renews its lease there: it would restore everything at
     once.
     """

@@ -23,7 +23,7 @@ from gitops_ds.fleet import agents
 from gitops_ds.fleet.agents import Agent
 from gitops_ds.fleet.tracker import StatusTracker
 from gitops_ds.model import names
-from gitops_ds.model.cluster import Cluster
+from gitops_ds.model.cluster import ClusterReader
 from gitops_ds.model.daemonset import Counts
 from gitops_ds.model.health import HealthState
 from gitops_ds.model.objects import DAEMONSET, CommitId, Key, short, version_number
@@ -51,7 +51,7 @@ class WaitOptions(msgspec.Struct, frozen=True):
 
 
 async def wait_for_rollout(
-    cluster: Cluster, state_namespace: str, options: WaitOptions, say: Callable[[str], None]
+    cluster: ClusterReader, state_namespace: str, options: WaitOptions, say: Callable[[str], None]
 ) -> Agent:
     """The agent at the end of its rollout. Repeated messages are printed once.
 
@@ -83,7 +83,7 @@ async def wait_for_rollout(
 
 
 async def follow(
-    cluster: Cluster,
+    cluster: ClusterReader,
     state_namespace: str,
     options: WaitOptions,
     show: Callable[[Agent | str], None],
@@ -105,7 +105,7 @@ async def follow(
 
 
 async def _follow(
-    cluster: Cluster,
+    cluster: ClusterReader,
     state_namespace: str,
     options: WaitOptions,
     watch: tuple[watched_agents.WatchedAgents, Callable[[Agent | str], None]],
@@ -149,7 +149,7 @@ class _Includes:
 class _Wait(msgspec.Struct, frozen=True):
     """A wait on a cluster. `report` receives each message."""
 
-    cluster: Cluster
+    cluster: ClusterReader
     state_namespace: str
     options: WaitOptions
     report: Callable[[str], None]

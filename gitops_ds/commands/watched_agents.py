@@ -15,15 +15,14 @@ from typing import Any, TypeVar
 import msgspec
 
 from gitops_ds import errors
-from gitops_ds.controller.controller import Controller
+from gitops_ds.controller.observer import Observer
 from gitops_ds.daemonset import competing_controller
 from gitops_ds.deployer import source_status_store
 from gitops_ds.fleet import agents
 from gitops_ds.fleet import agents as fleet_agents
 from gitops_ds.fleet.agents import Agent, Owners
 from gitops_ds.fleet.tracker import StatusTracker
-from gitops_ds.model.cluster import Cluster
-from gitops_ds.model.decision import Powers
+from gitops_ds.model.cluster import ClusterReader
 from gitops_ds.model.events.base import Event, WatchFailed
 
 T = TypeVar("T")
@@ -44,7 +43,7 @@ class WatchedAgents(msgspec.Struct, frozen=True):
     """
 
     tracker: StatusTracker
-    controller: Controller
+    observer: Observer
     failure: asyncio.Future[None]
 
     async def unless_failed(self, work: Awaitable[T]) -> T:
@@ -63,7 +62,7 @@ class WatchedAgents(msgspec.Struct, frozen=True):
 
 @asynccontextmanager
 async def watching(
-    cluster: Cluster, clock: Callable[[], float], say: Callable[[str], None]
+    cluster: ClusterReader, clock: Callable[[], float], say: Callable[[str], None]
 ) -> AsyncIterator[WatchedAgents]:
     """The agents, watched while the context is open. `say` receives errors that are retried."""
     failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -79,13 +78,13 @@ async def watching(
         if not task.cancelled() and not failure.done() and (error := task.exception()) is not None:
             failure.set_exception(error)
 
-    controller = Controller(cluster, Powers.PACE, receive, clock=clock, chance=random.random)
-    tracker = StatusTracker(controller, dict, clock)
-    tasks = [asyncio.create_task(controller.run()), asyncio.create_task(tracker.run())]
+    observer = Observer(cluster, receive, clock=clock, chance=random.random)
+    tracker = StatusTracker(observer, dict, clock)
+    tasks = [asyncio.create_task(observer.run()), asyncio.create_task(tracker.run())]
     for task in tasks:
         task.add_done_callback(finished)
     try:
-        yield WatchedAgents(tracker, controller, failure)
+        yield WatchedAgents(tracker, observer, failure)
     finally:
         for task in tasks:
             task.cancel()
@@ -96,9 +95,9 @@ async def watching(
 async def synced(watched: WatchedAgents) -> None:
     """Returns when the status of every agent is known."""
     changes = watched.tracker.changed()
-    await watched.controller.synced.wait()
+    await watched.observer.synced.wait()
     while len(watched.tracker.agents()) < sum(
-        key.name != competing_controller.PROBE for key in watched.controller.keys
+        key.name != competing_controller.PROBE for key in watched.observer.keys
     ):
         await anext(changes)
 
@@ -107,7 +106,10 @@ POLL_SECONDS = 2.0  # between two reads
 
 
 async def polled_agents(
-    cluster: Cluster, state_namespace: str, clock: Callable[[], float], say: Callable[[str], None]
+    cluster: ClusterReader,
+    state_namespace: str,
+    clock: Callable[[], float],
+    say: Callable[[str], None],
 ) -> AsyncIterator[tuple[Agent, ...]]:
     """The agents, read every few seconds. `say` receives each message once.
 
@@ -142,7 +144,7 @@ class WatchOptions(msgspec.Struct, frozen=True):
 
 
 async def follow(
-    cluster: Cluster, options: WatchOptions, show: Callable[[tuple[Agent, ...]], None]
+    cluster: ClusterReader, options: WatchOptions, show: Callable[[tuple[Agent, ...]], None]
 ) -> None:
     """Shows all agents at the start and after each change (without permission to watch nodes, after
     each read), until cancelled. Raises ClusterError for a permanent error.
@@ -159,7 +161,7 @@ async def follow(
 
 
 async def _follow(
-    cluster: Cluster,
+    cluster: ClusterReader,
     options: WatchOptions,
     watched: WatchedAgents,
     show: Callable[[tuple[Agent, ...]], None],

@@ -1,5 +1,4 @@
-"""The controller: four watches feed the cache, and each key of the queue is observed, decided and
-executed.
+"""The controller: each DaemonSet that the observer reports is queued, decided and executed.
 
 It needs no stored state: it can be stopped at any time, and the next one starts from lists and
 continues.
@@ -8,31 +7,24 @@ continues.
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Collection
 
 from gitops_ds.apimachinery import pods
-from gitops_ds.client import informer
-from gitops_ds.client.informer import Failing, InformerEvent, WorldVersion
+from gitops_ds.client.informer import InformerEvent
 from gitops_ds.controller import conflict_probe, executor
 from gitops_ds.controller.executor import ExecutionOutcome
-from gitops_ds.controller.gate_pods import PodGates
-from gitops_ds.controller.pod_warnings import PodWarnings
-from gitops_ds.controller.rollouts import GateMeter, GatePoller, Rollouts
+from gitops_ds.controller.observer import Observer, ObserverHooks
 from gitops_ds.controller.startup_taints import StartupInputs, StartupTaints
 from gitops_ds.daemonset import decide
-from gitops_ds.daemonset.cache import WATCHED, Cache
 from gitops_ds.daemonset.competing_controller import Rivals
 from gitops_ds.daemonset.memory import Repetition
-from gitops_ds.daemonset.node_room import NodeCapacity
 from gitops_ds.daemonset.shadow import Shadow
 from gitops_ds.daemonset.workqueue import WorkQueue
 from gitops_ds.model import names
-from gitops_ds.model.cluster import Cluster, EventType, Listing, Selection, WatchEvent
-from gitops_ds.model.daemonset import PodCause
+from gitops_ds.model.cluster import Cluster, EventType, Listing, WatchEvent
 from gitops_ds.model.decision import Action, Decision, Observation, Powers
-from gitops_ds.model.events.base import Decided, Emit, Listed, WatchFailed
-from gitops_ds.model.objects import DAEMONSET, NODE, POD, Body, Key, Resource
+from gitops_ds.model.events.base import Decided, Emit
+from gitops_ds.model.objects import DAEMONSET, POD, Key, Resource
 from gitops_ds.model.rollouts.staged_rollout import StageInputs
 from gitops_ds.model.values import replace
 from gitops_ds.rollouts import pinned_pods
@@ -41,8 +33,6 @@ from gitops_ds.rollouts.pinned_pods import StagedDecision
 TURNS_AT_ONCE = 8
 REQUESTS_AT_ONCE = 16
 GATHERED = 0.001  # seconds: an event within this time is covered by the same reconciliation
-# seconds: interval of a list of the nodes and a reconciliation of every DaemonSet, without events
-LIST_NODES_AGAIN = 300.0
 
 
 class Controller:
@@ -61,93 +51,34 @@ class Controller:
         clock: Callable[[], float],
         chance: Callable[[], float],
     ) -> None:
-        self._cluster, self._powers, self._emit = cluster, powers, emit
-        self._clock, self._chance = clock, chance
-        self._cache = Cache()
+        self._cluster, self._powers, self._emit, self._clock = cluster, powers, emit, clock
+        hooks = ObserverHooks(self._received, self._wake, self._handled)
+        self.observer = Observer(cluster, emit, clock=clock, chance=chance, hooks=hooks)
         self._rivals = Rivals()
-        self._rooms: NodeCapacity | None = None
-        self._own_node = ""
         self._queue: WorkQueue[Key] = WorkQueue()
         self._shadow = Shadow()
-        self._gates = GatePoller(PodGates(cluster, clock), lambda key: self._wake({key}))
-        self._warnings = PodWarnings(cluster, clock, self._warned)
-        self.rollouts = Rollouts(
-            emit,
-            clock,
-            lambda: filter(None, map(self.observe, self.keys)),
-            rollouts=lambda: self._cache.rollouts,
-            busy_nodes=lambda: self._cache.busy_nodes,
-            gates=self._gates,
-            warnings=self._warnings.of,
-        )
         writes = powers is not Powers.OBSERVE
-        inputs = StartupInputs(clock, emit, self._warnings.known, writes=writes)
-        self.startup_taints = StartupTaints(cluster, self._cache, inputs)
+        inputs = StartupInputs(clock, emit, self.observer.pod_warnings.known, writes=writes)
+        self.startup_taints = StartupTaints(cluster, self.observer.cache, inputs)
         self._refused: dict[Key, tuple[Action, ...]] = {}
         self._repetitions: dict[Key, Repetition] = {}
         self._wakeup = asyncio.Event()
-        self._listeners: list[Callable[[Set[Key]], None]] = []
-        self._event_times: dict[Resource, float] = {}
         self._stopping = False
+        self._is_started = False
         self._leading = True
         self._claimed: frozenset[str] | None = None
         self._turns: dict[asyncio.Task[None], float] = {}
-        self.synced = asyncio.Event()
-
-    def place_directly(self) -> None:
-        """Makes the controller bind pods to their nodes itself, if they fit: for clusters without a
-        scheduler. Before `run`.
-        """
-        self._rooms = NodeCapacity()
-
-    def runs_on(self, node: str) -> None:
-        """Sets our own node, whose pods are replaced last. Before `run`."""
-        self._own_node = node
-
-    def measure_with(self, meter: GateMeter) -> None:
-        """Sets the meter of the gates of rollouts. Before `run`."""
-        self._gates.meter = meter
 
     def claim(self, *owners: str) -> None:
         """Limits the rollouts to DaemonSets of these owners and of those claimed before: another
         service paces the others. Without any claim the rollouts of all owners are paced.
         """
         self._claimed = (self._claimed or frozenset()) | frozenset(owners)
-        self._wake(set(self.keys))
+        self._wake(self.observer.keys)
 
     def _is_claimed(self, seen: Observation) -> bool:
         labels = (seen.daemonset.raw.get("metadata") or {}).get("labels") or {}
         return self._claimed is None or labels.get(names.OWNER_LABEL) in self._claimed
-
-    def observe(self, key: Key) -> Observation | None:
-        """The observation of a DaemonSet; None if it does not exist, or the lists were not read
-        yet.
-        """
-        seen = self._cache.observe(key, self._clock())
-        if seen is None or not (self._own_node or self._rooms is not None):
-            return seen
-        return replace(
-            seen, own_node=self._own_node, rooms=None if self._rooms is None else self._rooms.look()
-        )
-
-    def stage_inputs(self, seen: Observation) -> StageInputs | None:
-        """The inputs of a DaemonSet's staged rollout, None without one."""
-        return self.rollouts.inputs(seen)
-
-    def warnings(self, seen: Observation) -> Mapping[str, PodCause]:
-        """The newest warning events of the pods of a DaemonSet that are not well, by their UID."""
-        return self._warnings.of(seen)
-
-    @property
-    def keys(self) -> tuple[Key, ...]:
-        """The DaemonSets of the cluster, sorted."""
-        return self._cache.keys
-
-    def listen(self, moved: Callable[[Set[Key]], None]) -> None:
-        """Subscribes `moved` to the keys of DaemonSets whose observation changed; it must return
-        fast.
-        """
-        self._listeners.append(moved)
 
     @property
     def waiting(self) -> int:
@@ -155,22 +86,14 @@ class Controller:
         return len(self._queue)
 
     @property
-    def ages(self) -> Mapping[str, float]:
-        """The seconds since the last event of each watch, by the plural of its kind; bookmarks
-        arrive about every minute.
-        """
-        now = asyncio.get_running_loop().time()
-        return {resource.plural: now - at for resource, at in self._event_times.items()}
-
-    @property
     def unready(self) -> str:
         """Why the state of DaemonSets is unknown; empty when everything was listed once."""
-        return "" if self.synced.is_set() else "the first lists are not read"
+        return self.observer.unready
 
     def start_leading(self) -> None:
         """Starts reconciliations, for every DaemonSet; the initial state."""
         self._leading = True
-        self._wake(set(self.keys))
+        self._wake(self.observer.keys)
         self._wakeup.set()
         self.startup_taints.start_leading()
 
@@ -179,7 +102,7 @@ class Controller:
         continue.
         """
         self._leading = False
-        self._gates.clear()
+        self.observer.gates.clear()
         self.startup_taints.stop_leading()
         for turn in self._turns:
             turn.cancel()
@@ -199,69 +122,30 @@ class Controller:
         controller appears with powers full.
         """
         async with asyncio.TaskGroup() as group:
-            watches = [group.create_task(self._watch(resource)) for resource in WATCHED]
-            beside = (self._gates, self._warnings, self.startup_taints)
-            watches += (group.create_task(one.run()) for one in beside)
+            beside = [
+                group.create_task(part.run()) for part in (self.observer, self.startup_taints)
+            ]
             await self._start_reconciliations()
-            for task in watches:
+            for task in beside:
                 task.cancel()
 
-    async def _watch(self, resource: Resource) -> None:
-        def handle(event: InformerEvent) -> None:
-            self._handle(resource, event)
-
-        def asking() -> None:
-            self._cache.asks(resource)
-
-        which = Selection(brief=self._rooms is None)
-        while True:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(LIST_NODES_AGAIN if resource == NODE else None):
-                    await informer.run(
-                        self._cluster,
-                        resource,
-                        which,
-                        handle,
-                        random=self._chance,
-                        before_list=asking,
-                    )
-
-    def _handle(self, resource: Resource, event: InformerEvent) -> None:
+    def _received(self, resource: Resource, event: InformerEvent) -> None:
+        """Handles an event before it changes an observation."""
         if isinstance(event, Listing | WatchEvent) and (rival := self._rival(resource, event)):
             raise conflict_probe.refusal(rival)
-        if not isinstance(event, Failing):
-            self._event_times[resource] = asyncio.get_running_loop().time()
         match event:
-            case Listing(items=items, version=version):
-                self._emit(Listed(self._clock()))
-                if self._rooms is not None:
-                    self._wake(self._rooms.replace(resource, items, version))
-                self._wake(self._cache.replace(resource, items, version))
-                if self._cache.synced:
-                    self.synced.set()
-                    self._wakeup.set()
-            case WatchEvent(type=type, object=body, version=version):
-                if self._powers is Powers.OBSERVE and resource == POD and type is EventType.DELETED:
-                    self._shadow.gone(pods.pod_of(body))
-                if self._rooms is not None:
-                    self._wake(self._rooms.apply(resource, type, body, version))
-                self._wake(self._cache.apply(resource, type, body, version))
-            case WorldVersion(version=version):
-                self._wake(self._cache.answered(resource, version))
-            case Failing(error=error, retry_in=retry_in):
-                self._emit(WatchFailed(self._clock(), resource, error, retry_in))
-        self._publish_changes()
+            case WatchEvent(type=EventType.DELETED, object=body) if (
+                self._powers is Powers.OBSERVE and resource == POD
+            ):
+                self._shadow.gone(pods.pod_of(body))
+            case _:
+                pass
 
-    def _warned(self, key: Key) -> None:
-        self._wake({key})
-        for listener in self._listeners:
-            listener({key})
-
-    def _publish_changes(self) -> None:
+    def _handled(self) -> None:
+        """Handles the end of an event."""
         self.startup_taints.wake()
-        if self._cache.synced and (moved := self._cache.take_moved()):
-            for listener in self._listeners:
-                listener(moved)
+        if not self._is_started:
+            self._wakeup.set()
 
     def _rival(self, resource: Resource, event: Listing | WatchEvent) -> str:
         """The field manager of another DaemonSet controller, which no controller with powers full
@@ -270,7 +154,7 @@ class Controller:
         is_watched = resource == DAEMONSET and self._powers is Powers.FULL
         return self._rivals.handle(event) if is_watched else ""
 
-    def _wake(self, keys: set[Key]) -> None:
+    def _wake(self, keys: Collection[Key]) -> None:
         if not keys:
             return
         due = asyncio.get_running_loop().time() + GATHERED
@@ -287,7 +171,7 @@ class Controller:
             stage = executor.ExecutionContext(
                 self._cluster,
                 self._clock,
-                self._remember,
+                self.observer.wrote,
                 self._emit,
                 asyncio.Semaphore(REQUESTS_AT_ONCE),
             )
@@ -305,9 +189,10 @@ class Controller:
                 await self._wait_for_wakeup(self._queue.next_due() if self._leading else None)
 
     async def _first_lists(self) -> None:
-        while not self._cache.synced and not self._stopping:
+        while not self.observer.cache.synced and not self._stopping:
             self._wakeup.clear()
             await self._wakeup.wait()
+        self._is_started = True
 
     async def _wait_for_wakeup(self, until: float | None) -> None:
         if self._stopping:
@@ -330,19 +215,18 @@ class Controller:
         """One reconciliation; returns whether it failed, in whole or in part, and must be retried,
         with increasing delays.
         """
-        seen = self.observe(key)
+        seen = self.observer.observe(key)
         if seen is None:
             self._queue.forget(key)
             self._shadow.forget(key)
             self._refused.pop(key, None)
             self._repetitions.pop(key, None)
-            self.rollouts.forget(key)
-            self._warnings.forget(key)
+            self.observer.forget(key)
             return False
         if self._powers is Powers.OBSERVE:
             self._compare(seen)
             return False
-        inputs = self.rollouts.inputs_of_turn(seen) if self._is_claimed(seen) else None
+        inputs = self.observer.rollouts.inputs_of_turn(seen) if self._is_claimed(seen) else None
         if inputs is None:
             return await self._reconcile_unpaced(stage, seen)
         is_owned = self._powers is Powers.FULL
@@ -355,7 +239,7 @@ class Controller:
         """
         is_full = self._powers is Powers.FULL
         decision = decide.decide(seen) if is_full else Decision()
-        if self._is_claimed(seen) and (gated := self.rollouts.gated(seen)):
+        if self._is_claimed(seen) and (gated := self.observer.rollouts.gated(seen)):
             decision = replace(decision, steps=(*decision.steps, gated))
         if not (is_full or decision.steps):
             return False
@@ -372,17 +256,21 @@ class Controller:
     ) -> bool:
         """A turn of a DaemonSet with a rollout policy."""
         staged = decide_staged(seen, inputs)
-        if not await self.rollouts.admitted(self._cluster, seen, inputs, staged.stages.take):
-            inputs = self.rollouts.inputs(seen) or inputs
+        if not await self.observer.rollouts.admitted(
+            self._cluster, seen, inputs, staged.stages.take
+        ):
+            inputs = self.observer.rollouts.inputs(seen) or inputs
             staged = decide_staged(seen, inputs)
-        elif nodes := self.rollouts.halting_nodes(seen.daemonset.key, inputs, staged.stages):
-            warnings = await self._warnings.newest(seen.daemonset.key, nodes)
+        elif nodes := self.observer.rollouts.halting_nodes(
+            seen.daemonset.key, inputs, staged.stages
+        ):
+            warnings = await self.observer.pod_warnings.newest(seen.daemonset.key, nodes)
             inputs = replace(inputs, warnings=warnings)
             staged = decide_staged(seen, inputs)
-        self.rollouts.decided(seen, inputs, staged)
+        self.observer.rollouts.decided(seen, inputs, staged)
         self._emit(Decided(seen.now, seen.daemonset.key, staged.decision, True, seen))
         outcome, failed = await self._perform(stage, seen, staged.decision)
-        self.rollouts.performed(seen.daemonset.key, staged.decision, outcome)
+        self.observer.rollouts.performed(seen.daemonset.key, staged.decision, outcome)
         return failed
 
     async def _perform(
@@ -390,9 +278,7 @@ class Controller:
     ) -> tuple[ExecutionOutcome, bool]:
         """The outcome of a decision, and whether it failed."""
         key = seen.daemonset.key
-        self._cache.remember(seen.daemonset, decision)
-        if self._rooms is not None:
-            self._rooms.remember(key, decision)
+        self.observer.remember(seen.daemonset, decision)
         outcome = await executor.perform(
             stage, seen.daemonset, decision, self._refused.pop(key, ())
         )
@@ -435,9 +321,3 @@ class Controller:
             self._queue.add(key, now)
         elif wake_after is not None:
             self._queue.add(key, now + wake_after)
-
-    def _remember(self, resource: Resource, body: Body) -> None:
-        if self._rooms is not None and resource == POD:
-            self._rooms.wrote(body)
-        self._cache.wrote(resource, body, self._clock())
-        self._publish_changes()

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from gitops_ds.apimachinery import pod_cause, pods, quantities
 from gitops_ds.errors import ClusterError
 from gitops_ds.model import names
-from gitops_ds.model.cluster import Cluster, Selection
+from gitops_ds.model.cluster import ClusterReader, Selection
 from gitops_ds.model.daemonset import Pod
 from gitops_ds.model.objects import POD, Body, Key, Resource
 from gitops_ds.model.rollouts.rollout_gates import (
@@ -48,7 +48,7 @@ class _Neighbours:
 class PodGates:
     """Measures values of the cluster itself. It reads only pods of touched nodes."""
 
-    def __init__(self, cluster: Cluster, clock: Callable[[], float]) -> None:
+    def __init__(self, cluster: ClusterReader, clock: Callable[[], float]) -> None:
         self._cluster, self._clock = cluster, clock
         self._looks: dict[Key, dict[str, _Neighbours]] = {}
 

@@ -15,8 +15,8 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from gitops_ds import errors
-from gitops_ds.apimachinery import builtin_resources, pod_cause
-from gitops_ds.model.cluster import Cluster, Selection
+from gitops_ds.apimachinery import pod_cause
+from gitops_ds.model.cluster import ClusterReader, Selection
 from gitops_ds.model.daemonset import Pod, PodCause
 from gitops_ds.model.decision import Observation
 from gitops_ds.model.objects import EVENT, Key
@@ -27,7 +27,6 @@ AT_ONCE = 10  # pods of one round
 OF_ONE = 20  # pods of one DaemonSet; a halt and its revert commit name no more nodes
 FIRST, LONGEST = 10.0, 300.0  # seconds until the first read of a pod, between later ones at most
 SECONDS, AT_HALT = 10.0, 2.0  # for one round, and for the read that a halt waits for
-_REVIEW = builtin_resources.RESOURCES["authorization.k8s.io", "SelfSubjectAccessReview"]
 
 
 @dataclass(slots=True)
@@ -49,7 +48,7 @@ class PodWarnings:
     """
 
     def __init__(
-        self, cluster: Cluster, clock: Callable[[], float], changed: Callable[[Key], None]
+        self, cluster: ClusterReader, clock: Callable[[], float], changed: Callable[[Key], None]
     ) -> None:
         self._cluster, self._clock, self._changed = cluster, clock, changed
         self._followed: dict[Key, dict[str, _UnwellPod]] = {}
@@ -146,7 +145,7 @@ def first_read(pod: Pod) -> float:
     return 0.0 if pod.trouble or pod.restarts else failures.started(pod) + FIRST
 
 
-async def read(cluster: Cluster, pods: Iterable[Pod]) -> Mapping[str, PodCause]:
+async def read(cluster: ClusterReader, pods: Iterable[Pod]) -> Mapping[str, PodCause]:
     """The newest warnings of pods, by their UID. Raises ClusterError."""
     causes = {}
     for pod in pods:
@@ -157,20 +156,8 @@ async def read(cluster: Cluster, pods: Iterable[Pod]) -> Mapping[str, PodCause]:
     return causes
 
 
-async def may_list(cluster: Cluster) -> bool:
+async def may_list(cluster: ClusterReader) -> bool:
     """Whether listing events is allowed. The access review avoids a refused request in the audit
     log. Raises ClusterError.
     """
-    body = {
-        "apiVersion": _REVIEW.api_version,
-        "kind": _REVIEW.kind,
-        "metadata": {},
-        "spec": {
-            "resourceAttributes": {
-                "verb": "list",
-                "group": EVENT.group,
-                "resource": EVENT.plural,
-            }
-        },
-    }
-    return bool(((await cluster.create(_REVIEW, body)).get("status") or {}).get("allowed"))
+    return await cluster.may("list", EVENT)

@@ -12,7 +12,7 @@ from typing import Protocol
 from gitops_ds.controller.executor import ExecutionOutcome
 from gitops_ds.errors import ClusterError
 from gitops_ds.model import names
-from gitops_ds.model.cluster import Cluster
+from gitops_ds.model.cluster import ClusterReader
 from gitops_ds.model.daemonset import PodCause
 from gitops_ds.model.decision import Action, CreatePod, Decision, Observation
 from gitops_ds.model.events.base import Emit
@@ -234,7 +234,7 @@ class Rollouts:
         return max(0, int(bucket.held(now)))
 
     async def admitted(
-        self, cluster: Cluster, seen: Observation, inputs: StageInputs, take: Sequence[str]
+        self, cluster: ClusterReader, seen: Observation, inputs: StageInputs, take: Sequence[str]
     ) -> bool:
         """Whether the API server admits the pods of the target, by a dry run before the first pod
         is deleted; a refusal (a policy, a quota) holds the rollout for a while.
@@ -244,7 +244,7 @@ class Rollouts:
             return True
         body = pinned_pods.trial_pod(seen, inputs, take[0])
         try:
-            await cluster.apply(POD, body, manager=names.FIELD_MANAGER, dry_run=True)
+            await cluster.dry_run(POD, body, manager=names.FIELD_MANAGER)
         except ClusterError as error:
             self._refused[key] = str(error), self._clock() + REFUSED_FOR
             return False

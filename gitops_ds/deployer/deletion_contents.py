@@ -13,7 +13,7 @@ from typing import Any
 
 from gitops_ds import errors
 from gitops_ds.deployer import live_state
-from gitops_ds.model.cluster import Cluster, Selection
+from gitops_ds.model.cluster import ClusterReader, Selection
 from gitops_ds.model.live import Contents, Live
 from gitops_ds.model.objects import Body, Key, Resource, key_of
 from gitops_ds.model.values import replace
@@ -36,10 +36,10 @@ _IGNORED = frozenset(
     )
 )
 
-Read = Callable[[Cluster, Live, Collection[Key]], Awaitable[Live]]
+Read = Callable[[ClusterReader, Live, Collection[Key]], Awaitable[Live]]
 
 
-async def read(cluster: Cluster, seen: Live, containers: Collection[Key]) -> Live:
+async def read(cluster: ClusterReader, seen: Live, containers: Collection[Key]) -> Live:
     """The live objects with the contents of these containers."""
     if not containers:
         return seen
@@ -58,7 +58,7 @@ class ContentsCache:
         self._clock = clock
         self._known: dict[Key, tuple[float, str, Contents]] = {}
 
-    async def read(self, cluster: Cluster, seen: Live, containers: Collection[Key]) -> Live:
+    async def read(self, cluster: ClusterReader, seen: Live, containers: Collection[Key]) -> Live:
         """As `read`."""
         now = self._clock()
         cached = {
@@ -80,7 +80,7 @@ def _uid(body: Body) -> str:
 
 
 async def _listed(
-    cluster: Cluster, container: Key, body: Body, served: Iterable[Resource]
+    cluster: ClusterReader, container: Key, body: Body, served: Iterable[Resource]
 ) -> Contents:
     if container.kind == "Namespace":
         kinds = [one for one in served if one.namespaced and (one.group, one.kind) not in _IGNORED]

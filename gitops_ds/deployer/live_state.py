@@ -15,7 +15,7 @@ from gitops_ds import errors
 from gitops_ds.apimachinery import builtin_resources, nodes, revisions
 from gitops_ds.apimachinery.rollouts import target_revisions
 from gitops_ds.model import names
-from gitops_ds.model.cluster import Cluster, Selection
+from gitops_ds.model.cluster import ClusterReader, Selection
 from gitops_ds.model.live import Live, Node, Revision
 from gitops_ds.model.objects import (
     CONTROLLER_REVISION,
@@ -50,7 +50,10 @@ class LocatedBundle(msgspec.Struct, frozen=True):
 
 
 async def locate(
-    cluster: Cluster, bundle: Bundle, inventory: Iterable[Key], commit: CommitInfo | None = None
+    cluster: ClusterReader,
+    bundle: Bundle,
+    inventory: Iterable[Key],
+    commit: CommitInfo | None = None,
 ) -> LocatedBundle:
     """Resolves the resources of a bundle and of the inventory. Raises ClusterError."""
     bundle = await with_namespaces(cluster, bundle)
@@ -59,7 +62,7 @@ async def locate(
 
 
 async def resources_of(
-    cluster: Cluster, bundle: Bundle, others: Iterable[Key] = ()
+    cluster: ClusterReader, bundle: Bundle, others: Iterable[Key] = ()
 ) -> tuple[Mapping[Key, Resource], list[Skipped]]:
     """The resource of each object, and a refusal for each kind that the cluster does not serve.
 
@@ -103,7 +106,7 @@ async def resources_of(
 
 
 async def _served(
-    cluster: Cluster, kinds: Set[tuple[str, str]]
+    cluster: ClusterReader, kinds: Set[tuple[str, str]]
 ) -> Mapping[tuple[str, str], Resource]:
     """The served ones of these kinds; discovery is repeated, as a definition may be new."""
     if not kinds:
@@ -114,7 +117,7 @@ async def _served(
     return {kind: served[kind] for kind in kinds & served.keys()}
 
 
-async def with_namespaces(cluster: Cluster, bundle: Bundle) -> Bundle:
+async def with_namespaces(cluster: ClusterReader, bundle: Bundle) -> Bundle:
     """The bundle with the default namespace on objects whose scope only discovery shows; of two
     that are the same object then, the one with a namespace, and a refusal of the other.
     """
@@ -182,7 +185,7 @@ def defined_by(body: Body) -> dict[tuple[str, str], Resource]:
     return defined
 
 
-async def read(cluster: Cluster, resources: Mapping[Key, Resource], owner: str) -> Live:
+async def read(cluster: ClusterReader, resources: Mapping[Key, Resource], owner: str) -> Live:
     """The wanted objects, all others with our label, the revisions of DaemonSets, and the nodes if
     they may be listed.
     """
@@ -208,7 +211,7 @@ async def read(cluster: Cluster, resources: Mapping[Key, Resource], owner: str) 
     return replace(live, nodes=None, unlisted=unlisted) if unlisted else live
 
 
-async def _existing(cluster: Cluster, missing: Mapping[Key, Resource]) -> dict[Key, Body]:
+async def _existing(cluster: ClusterReader, missing: Mapping[Key, Resource]) -> dict[Key, Body]:
     """The existing ones of objects outside of all lists. Namespaces come first: missing ones
     contain no objects.
     """
@@ -228,7 +231,7 @@ def targets_of(all_revisions: Iterable[Body], owner: str) -> list[Body]:
     return [body for body in all_revisions if label(body) == owner]
 
 
-async def _nodes(cluster: Cluster) -> tuple[Collection[Body], str]:
+async def _nodes(cluster: ClusterReader) -> tuple[Collection[Body], str]:
     """The nodes, or the error of a Forbidden list, as with the ClusterRole view."""
     try:
         return (await cluster.list(NODE)).items, ""
@@ -236,14 +239,14 @@ async def _nodes(cluster: Cluster) -> tuple[Collection[Body], str]:
         return (), error.server_message
 
 
-async def _listed(cluster: Cluster, resource: Resource, which: Selection) -> Collection[Body]:
+async def _listed(cluster: ClusterReader, resource: Resource, which: Selection) -> Collection[Body]:
     try:
         return (await cluster.list(resource, which)).items
     except errors.NotFound:  # a kind whose definition is part of this apply
         return ()
 
 
-async def single(cluster: Cluster, resources: Mapping[Key, Resource]) -> dict[Key, Body]:
+async def single(cluster: ClusterReader, resources: Mapping[Key, Resource]) -> dict[Key, Body]:
     """The existing ones of these objects, one request each, some at once."""
     turn = asyncio.Semaphore(AT_ONCE)
 
@@ -288,7 +291,9 @@ def assemble(
     return Live(dict(objects), history, tuple(sorted_nodes), targets=rollouts)
 
 
-async def with_config_maps_in_use(cluster: Cluster, live: Live, leaving: Collection[Key]) -> Live:
+async def with_config_maps_in_use(
+    cluster: ClusterReader, live: Live, leaving: Collection[Key]
+) -> Live:
     """Adds the names of ConfigMaps that pods use; lists pods only if a content-named ConfigMap is
     deleted.
     """

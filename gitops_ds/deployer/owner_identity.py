@@ -30,10 +30,10 @@ import msgspec
 
 from gitops_ds import errors
 from gitops_ds.deployer import source_status_store, state_store
-from gitops_ds.deployer.target import DeployTarget
+from gitops_ds.deployer.target import DeployTarget, PlanTarget
 from gitops_ds.git import address
 from gitops_ds.model import names
-from gitops_ds.model.cluster import Cluster
+from gitops_ds.model.cluster import Cluster, ClusterReader
 from gitops_ds.model.deployer_state import DeployerState
 from gitops_ds.model.objects import CONFIG_MAP, Body, CommitId, Key, short
 from gitops_ds.model.values import replace
@@ -156,7 +156,9 @@ def _taken(key: OwnerKey, state: DeployerState) -> errors.OwnerRefused:
     )
 
 
-async def find(cluster: Cluster, namespace: str, key: OwnerKey, evidence: Evidence) -> FoundOwner:
+async def find(
+    cluster: ClusterReader, namespace: str, key: OwnerKey, evidence: Evidence
+) -> FoundOwner:
     """The owner's id of a repository, by its address if the states can't be read: what needs them
     reports that. Raises OwnerRefused for an invalid name and for that of another repository, and a
     retryable ClusterError.
@@ -169,7 +171,9 @@ async def find(cluster: Cluster, namespace: str, key: OwnerKey, evidence: Eviden
         return FoundOwner(key.new_id())
 
 
-async def _find(cluster: Cluster, namespace: str, key: OwnerKey, evidence: Evidence) -> FoundOwner:
+async def _find(
+    cluster: ClusterReader, namespace: str, key: OwnerKey, evidence: Evidence
+) -> FoundOwner:
     own_id = key.own_id
     own = await state_store.load(cluster, namespace, own_id) if own_id else DeployerState()
     if own.inventory and key.is_at(own) and key.is_of(own_id, own):
@@ -190,7 +194,7 @@ async def _find(cluster: Cluster, namespace: str, key: OwnerKey, evidence: Evide
     )
 
 
-async def _states(cluster: Cluster, namespace: str) -> Mapping[str, DeployerState]:
+async def _states(cluster: ClusterReader, namespace: str) -> Mapping[str, DeployerState]:
     """The states of a namespace, without those whose content is invalid."""
     states = {}
     for id in await state_store.owners(cluster, namespace):
@@ -236,7 +240,7 @@ async def _descends(state: DeployerState, evidence: Evidence) -> bool:
     return state.last_attempted is not None and await evidence.contains(state.last_attempted)
 
 
-async def _followed(cluster: Cluster, namespace: str, evidence: Evidence) -> frozenset[str]:
+async def _followed(cluster: ClusterReader, namespace: str, evidence: Evidence) -> frozenset[str]:
     """The ids that a service followed; for a command those that one follows now."""
     statuses = await source_status_store.load_all(cluster, namespace, evidence.now)
     return frozenset(id for id, one in statuses.items() if evidence.is_service or one.active)
@@ -273,12 +277,12 @@ def others_of(bodies: Iterable[Body], own: str) -> frozenset[str]:
     return frozenset(map(object_owner.owner_of, bodies)) - {"", own}
 
 
-async def describe_others(target: DeployTarget, ids: Set[str]) -> Mapping[str, str]:
+async def describe_others(target: PlanTarget, ids: Set[str]) -> Mapping[str, str]:
     """A description of each owner, by its state."""
     return {id: await _described(target, id) for id in sorted(ids)}
 
 
-async def _described(target: DeployTarget, id: str) -> str:
+async def _described(target: PlanTarget, id: str) -> str:
     try:
         state = await state_store.load(target.cluster, target.namespace, id)
     except errors.ClusterError:

@@ -19,7 +19,7 @@ import orjson
 from gitops_ds import errors
 from gitops_ds.apimachinery import timestamps
 from gitops_ds.model import names
-from gitops_ds.model.cluster import Cluster, Selection
+from gitops_ds.model.cluster import Cluster, ClusterReader, Selection
 from gitops_ds.model.deployer_state import DeployerState, Steering
 from gitops_ds.model.events.deployer import Reconciled
 from gitops_ds.model.objects import CONFIG_MAP, CommitId, short
@@ -232,7 +232,9 @@ async def forget(cluster: Cluster, namespace: str, id: str) -> None:
         await cluster.delete(CONFIG_MAP, namespace, config_map_name(id))
 
 
-async def load_all(cluster: Cluster, namespace: str, now: float) -> Mapping[str, SourceStatus]:
+async def load_all(
+    cluster: ClusterReader, namespace: str, now: float
+) -> Mapping[str, SourceStatus]:
     """The status of each repository by the owner's id; not `active` if it is too old. Raises
     ClusterError.
     """

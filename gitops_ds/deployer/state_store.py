@@ -26,7 +26,7 @@ import orjson
 from gitops_ds import errors
 from gitops_ds.git import address
 from gitops_ds.model import names
-from gitops_ds.model.cluster import Cluster, Selection
+from gitops_ds.model.cluster import Cluster, ClusterReader, Selection
 from gitops_ds.model.deployer_state import DeployerState, Generation, KnownDrift
 from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, NAMESPACE, Body, CommitId, Digest, Key
 from gitops_ds.model.rollouts.proven_templates import TemplateHistory
@@ -67,7 +67,7 @@ def identity(hint: str, repository: str, path: str, cluster: str) -> str:
     return hashlib.sha256("\0".join((repository, path, cluster)).encode()).hexdigest()[:12]
 
 
-async def load(cluster: Cluster, namespace: str, id: str) -> DeployerState:
+async def load(cluster: ClusterReader, namespace: str, id: str) -> DeployerState:
     """The stored state, or an empty one. Raises ClusterError, also for an unreadable state."""
     name = config_map_name(id)
     try:
@@ -263,7 +263,7 @@ def _daemonset(text: str) -> Key:
     return Key(DAEMONSET.group, DAEMONSET.kind, namespace, name)
 
 
-async def config_maps(cluster: Cluster, namespace: str, id: str) -> list[str]:
+async def config_maps(cluster: ClusterReader, namespace: str, id: str) -> list[str]:
     """The ConfigMaps with the state of an owner, the first one first; empty without a state."""
     try:
         first = await cluster.get(CONFIG_MAP, namespace, config_map_name(id))
@@ -272,12 +272,12 @@ async def config_maps(cluster: Cluster, namespace: str, id: str) -> list[str]:
     return [config_map_name(id), *_parts(first)]
 
 
-async def load_all(cluster: Cluster, namespace: str) -> Mapping[str, DeployerState]:
+async def load_all(cluster: ClusterReader, namespace: str) -> Mapping[str, DeployerState]:
     """All states of a namespace, by the owner's id. Raises ClusterError."""
     return {id: await load(cluster, namespace, id) for id in await owners(cluster, namespace)}
 
 
-async def owners(cluster: Cluster, namespace: str, repository: str = "") -> list[str]:
+async def owners(cluster: ClusterReader, namespace: str, repository: str = "") -> list[str]:
     """The ids of the owners with a state in the namespace, or of those of a repository. Raises
     ClusterError.
     """

@@ -1,4 +1,6 @@
-"""The target of a deployer: a cluster, the location of the state, and the owner of the objects."""
+"""The target of a plan and of a deployer: a cluster, the location of the state, and the owner of
+the objects.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +10,11 @@ from collections.abc import Awaitable, Callable
 import msgspec
 
 from gitops_ds.deployer import deletion_contents
-from gitops_ds.model.cluster import Cluster
+from gitops_ds.model.cluster import Cluster, ClusterReader
 from gitops_ds.model.objects import CommitId, Key
 
 
-class DeployTarget(msgspec.Struct, frozen=True):
+class PlanTarget(msgspec.Struct, frozen=True):
     """The cluster, the namespace of the state, the owner id of the objects, and the clock there.
 
     `wrote` is called for each written object with its version, "" for a deletion. `contents` lists
@@ -20,7 +22,7 @@ class DeployTarget(msgspec.Struct, frozen=True):
     history of the repository. `unused` are former ids of the owner without objects.
     """
 
-    cluster: Cluster
+    cluster: ClusterReader
     namespace: str
     owner: str
     repository: str
@@ -30,3 +32,13 @@ class DeployTarget(msgspec.Struct, frozen=True):
     contents: deletion_contents.Read = deletion_contents.read
     contains: Callable[[CommitId], Awaitable[bool]] | None = None
     unused: frozenset[str] = frozenset()
+
+    def for_writes(self, cluster: Cluster) -> DeployTarget:
+        """The same target, with the cluster as one that may be written."""
+        return DeployTarget(**{**msgspec.structs.asdict(self), "cluster": cluster})
+
+
+class DeployTarget(PlanTarget, frozen=True):
+    """The target of an apply: a cluster that may be written."""
+
+    cluster: Cluster

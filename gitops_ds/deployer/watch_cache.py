@@ -23,7 +23,7 @@ from gitops_ds.client.received_bodies import EqualBodies
 from gitops_ds.client.supervisor import Supervisor, ended
 from gitops_ds.deployer import live_state
 from gitops_ds.model import names
-from gitops_ds.model.cluster import Cluster, EventType, Listing, Selection, WatchEvent
+from gitops_ds.model.cluster import ClusterReader, EventType, Listing, Selection, WatchEvent
 from gitops_ds.model.live import Live
 from gitops_ds.model.objects import (
     CONTROLLER_REVISION,
@@ -50,7 +50,7 @@ class WatchCache:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: ClusterReader,
         owner: str,
         on_change: Callable[[], None],
         chance: Callable[[], float],

@@ -19,7 +19,7 @@ from gitops_ds.apimachinery import daemonsets, pod_cause
 from gitops_ds.controller import pod_warnings
 from gitops_ds.fleet import health, staged_rollouts
 from gitops_ds.fleet.staged_rollouts import Assemble, StagedRollout
-from gitops_ds.model.cluster import Cluster, Selection
+from gitops_ds.model.cluster import ClusterReader, Selection
 from gitops_ds.model.daemonset import PodCause
 from gitops_ds.model.decision import Observation
 from gitops_ds.model.health import Health, HealthState
@@ -36,7 +36,7 @@ class AgentHealths(msgspec.Struct, frozen=True):
 
 
 async def read(
-    cluster: Cluster,
+    cluster: ClusterReader,
     seen: Sequence[Observation],
     *,
     has_nodes: bool,
@@ -61,7 +61,7 @@ def _by_status(seen: Observation) -> Health:
     return Health(HealthState.HEALTHY if status.done else HealthState.PROGRESSING, status.message)
 
 
-async def _warnings(cluster: Cluster, seen: Sequence[Observation]) -> Mapping[str, PodCause]:
+async def _warnings(cluster: ClusterReader, seen: Sequence[Observation]) -> Mapping[str, PodCause]:
     """The newest warning events of some pods that are not well, of each DaemonSet before further
     ones; none without permission.
     """
@@ -81,7 +81,7 @@ async def _warnings(cluster: Cluster, seen: Sequence[Observation]) -> Mapping[st
 
 
 async def _healths(
-    cluster: Cluster,
+    cluster: ClusterReader,
     seen: Sequence[Observation],
     assemble: Assemble,
     warnings: Mapping[str, PodCause],
@@ -109,7 +109,7 @@ def waits_for_pods(health: Health) -> bool:
     return any(node.reason in _WAITS for node in health.nodes)
 
 
-async def refused_pods(cluster: Cluster, now: float) -> Mapping[str, str]:
+async def refused_pods(cluster: ClusterReader, now: float) -> Mapping[str, str]:
     """The last message about each DaemonSet, by its UID; empty without permission to list events.
     Raises ClusterError.
     """

@@ -18,7 +18,7 @@ from gitops_ds.deployer import source_status_store, state_store
 from gitops_ds.fleet import agent_healths, health, staged_rollouts
 from gitops_ds.fleet.staged_rollouts import StagedRollout
 from gitops_ds.model import names
-from gitops_ds.model.cluster import Cluster
+from gitops_ds.model.cluster import ClusterReader
 from gitops_ds.model.daemonset import Counts, DaemonSet
 from gitops_ds.model.decision import Observation
 from gitops_ds.model.deployer_state import DeployerState
@@ -110,7 +110,10 @@ class Agent(msgspec.Struct, frozen=True):
 
 
 async def list_agents(
-    cluster: Cluster, state_namespace: str, now: float, say: Callable[[str], None] = lambda _: None
+    cluster: ClusterReader,
+    state_namespace: str,
+    now: float,
+    say: Callable[[str], None] = lambda _: None,
 ) -> tuple[Agent, ...]:
     """The agents, from lists of DaemonSets, revisions, nodes and pods, and the states of their
     owners. Raises ClusterError.
@@ -167,7 +170,7 @@ class Owners(msgspec.Struct, frozen=True):
 
 
 async def read_owners(
-    cluster: Cluster, state_namespace: str, seen: Sequence[Observation], now: float
+    cluster: ClusterReader, state_namespace: str, seen: Sequence[Observation], now: float
 ) -> Owners:
     """The owners of these DaemonSets. Raises ClusterError."""
     ids = sorted({owner(one) for one in seen} - {""})
@@ -176,14 +179,16 @@ async def read_owners(
     return Owners(dict(zip(ids, states, strict=True)), sources)
 
 
-async def _sources(cluster: Cluster, namespace: str, now: float) -> Mapping[str, SourceStatus]:
+async def _sources(
+    cluster: ClusterReader, namespace: str, now: float
+) -> Mapping[str, SourceStatus]:
     try:
         return await source_status_store.load_all(cluster, namespace, now)
     except (errors.Forbidden, errors.Invalid, errors.BadRequest):
         return {}
 
 
-async def _state(cluster: Cluster, namespace: str, id: str) -> DeployerState:
+async def _state(cluster: ClusterReader, namespace: str, id: str) -> DeployerState:
     try:
         return await state_store.load(cluster, namespace, id)
     except (errors.Forbidden, errors.Invalid, errors.BadRequest):
@@ -191,7 +196,7 @@ async def _state(cluster: Cluster, namespace: str, id: str) -> DeployerState:
         return DeployerState()
 
 
-async def with_state(cluster: Cluster, state_namespace: str, agent: Agent) -> Agent:
+async def with_state(cluster: ClusterReader, state_namespace: str, agent: Agent) -> Agent:
     """The agent with the state of its owner and the status of its repository. Raises
     ClusterError.
     """

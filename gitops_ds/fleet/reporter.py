@@ -12,12 +12,12 @@ import msgspec
 
 from gitops_ds import errors
 from gitops_ds.controller import pod_warnings
-from gitops_ds.controller.controller import Controller
+from gitops_ds.controller.observer import Observer
 from gitops_ds.fleet import agent_healths, agents, staged_rollouts
 from gitops_ds.fleet.agents import Agent
 from gitops_ds.fleet.status_writer import StatusWriter
 from gitops_ds.fleet.tracker import StatusTracker
-from gitops_ds.model.cluster import Cluster
+from gitops_ds.model.cluster import Cluster, ClusterReader
 from gitops_ds.model.deployer_state import DeployerState
 from gitops_ds.model.events.base import Emit, Event
 from gitops_ds.model.health import AgentStatus, HealthState, NodeLoss
@@ -58,14 +58,14 @@ class StatusReporter:
     seconds_without_progress = 0.0
 
     def __init__(
-        self, home: StatusTarget, controller: Controller, inputs: ReporterInput, emit: Emit
+        self, home: StatusTarget, observer: Observer, inputs: ReporterInput, emit: Emit
     ) -> None:
         self._ages = inputs.ages
         self._emit, self._leading = emit, asyncio.Event()
         self._leading.set()
         self._stopping = asyncio.Event()
         self.tracker = StatusTracker(
-            controller,
+            observer,
             inputs.states,
             time.time,
             self._publish,
@@ -156,7 +156,7 @@ class PodCreateFailureWatcher:
     """
 
     def __init__(
-        self, cluster: Cluster, tracker: StatusTracker, clock: Callable[[], float]
+        self, cluster: ClusterReader, tracker: StatusTracker, clock: Callable[[], float]
     ) -> None:
         self._cluster, self._tracker, self._clock = cluster, tracker, clock
 

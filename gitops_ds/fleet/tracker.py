@@ -1,4 +1,4 @@
-"""The status of every agent, updated from the watches of the controller: without requests, and with
+"""The status of every agent, updated from the watches of an observer: without requests, and with
 work only for changed agents.
 
 The page, the status ConfigMaps, the metrics and the events are derived from it.
@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Set
 from dataclasses import dataclass, field
 from weakref import WeakSet
 
-from gitops_ds.controller.controller import Controller
+from gitops_ds.controller.observer import Observer
 from gitops_ds.daemonset import competing_controller
 from gitops_ds.errors import BadRequest, ClusterError, Forbidden, Invalid
 from gitops_ds.fleet import agents as fleet_agents
@@ -93,7 +93,7 @@ class StatusTracker:
 
     def __init__(
         self,
-        controller: Controller,
+        observer: Observer,
         states: Callable[[], Mapping[str, DeployerState]],
         clock: Callable[[], float],
         emit: Emit = lambda _: None,
@@ -102,8 +102,8 @@ class StatusTracker:
         sources: Callable[[], Mapping[str, SourceStatus]] = dict,
     ) -> None:
         self._sources = sources
-        self._controller, self._states, self._clock, self._emit, self._deadline = (
-            controller,
+        self.observer, self._states, self._clock, self._emit, self._deadline = (
+            observer,
             states,
             clock,
             emit,
@@ -115,11 +115,11 @@ class StatusTracker:
         self._sorted: tuple[Agent, ...] | None = ()
         self._unplaced = frozenset[Key]()
         self._stale = ""
-        self._due: set[Key] = set(controller.keys)
+        self._due: set[Key] = set(observer.keys)
         self._news = asyncio.Event()
         self._alarms: dict[Key, asyncio.TimerHandle] = {}
         self._changes: WeakSet[Changes] = WeakSet()
-        controller.listen(self.wake)
+        observer.listen(self.wake)
         self._news.set()
 
     def agents(self) -> tuple[Agent, ...]:
@@ -228,14 +228,14 @@ class StatusTracker:
         """Updates an agent; returns its key in a set if it changed, else an empty set."""
         if (alarm := self._alarms.pop(key, None)) is not None:
             alarm.cancel()
-        before, seen, states = self._agents.get(key), self._controller.observe(key), self._states()
+        before, seen, states = self._agents.get(key), self.observer.observe(key), self._states()
         # the probe for another controller is not an agent
         if seen is not None and competing_controller.is_probe(seen.daemonset.raw):
             return set()
         agent: Agent | None = None
         if seen is not None:
             owner = fleet_agents.owner(seen)
-            rollout = staged_rollouts.read(seen, self._controller.stage_inputs)
+            rollout = staged_rollouts.read(seen, self.observer.stage_inputs)
             agent = Agent(
                 seen,
                 self._judged(before, seen, rollout),
@@ -261,7 +261,7 @@ class StatusTracker:
     ) -> Health:
         key = seen.daemonset.key
         memory = self._memory(key)
-        warnings = self._controller.warnings(seen)
+        warnings = self.observer.warnings(seen)
         scope = FaultScope(self._deadline, memory.refused, rollout, warnings)
         judged = health.follow(memory.course, seen, scope)
         memory.course = judged.course

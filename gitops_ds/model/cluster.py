@@ -98,10 +98,10 @@ class Identity(msgspec.Struct, frozen=True):
             raise ValueError("an identity needs a user")
 
 
-class Cluster(Protocol):
-    """The requests to a cluster."""
+class ClusterReader(Protocol):
+    """The requests that change nothing in a cluster. A writer is one as well: `Cluster`."""
 
-    def acting_as(self, who: Identity) -> Cluster:
+    def acting_as(self, who: Identity) -> ClusterReader:
         """The same cluster, with impersonated requests; each raises Forbidden without the
         permission to impersonate.
         """
@@ -133,6 +133,30 @@ class Cluster(Protocol):
         """One object."""
         ...
 
+    async def may(self, verb: str, resource: Resource, namespace: str = "") -> bool:
+        """Whether that is permitted in the namespace (empty: in all), by an access review.
+
+        https://kubernetes.io/docs/reference/access-authn-authz/authorization/#checking-api-access
+        """
+        ...
+
+    async def dry_run(
+        self, resource: Resource, body: Body, *, manager: str, force: bool = False
+    ) -> ApplyResult:
+        """The result of a server-side apply, with its errors and warnings; nothing is stored.
+
+        https://kubernetes.io/docs/reference/using-api/api-concepts/#dry-run
+        """
+        ...
+
+
+class Cluster(ClusterReader, Protocol):
+    """All requests to a cluster."""
+
+    def acting_as(self, who: Identity) -> Cluster:
+        """As that of a reader."""
+        ...
+
     async def create(self, resource: Resource, body: Body) -> Body:
         """A new object, with its server-made fields."""
         ...
@@ -142,13 +166,7 @@ class Cluster(Protocol):
         ...
 
     async def apply(
-        self,
-        resource: Resource,
-        body: Body,
-        *,
-        manager: str,
-        force: bool = False,
-        dry_run: bool = False,
+        self, resource: Resource, body: Body, *, manager: str, force: bool = False
     ) -> ApplyResult:
         """Server-side apply with strict field validation. A field of another manager raises
         Conflict with one cause a field.

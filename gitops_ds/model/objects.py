@@ -144,6 +144,13 @@ SECRET = Resource("", "v1", "Secret", "secrets", namespaced=True)
 NAMESPACE = Resource("", "v1", "Namespace", "namespaces", namespaced=False)
 EVENT = Resource("", "v1", "Event", "events", namespaced=True)
 LEASE = Resource("coordination.k8s.io", "v1", "Lease", "leases", namespaced=True)
+ACCESS_REVIEW = Resource(
+    "authorization.k8s.io",
+    "v1",
+    "SelfSubjectAccessReview",
+    "selfsubjectaccessreviews",
+    namespaced=False,
+)
 
 
 def version_number(version: str) -> int:

@@ -66,9 +66,9 @@ def assemble(context: PartsContext) -> ServiceParts:
         service.controller.powers is not Powers.FULL,
     )
     reported = reporter.ReporterInput(
-        lambda: _states(deployers), lambda: _sources(deployers), lambda: controller.ages
+        lambda: _states(deployers), lambda: _sources(deployers), lambda: controller.observer.ages
     )
-    status = reporter.StatusReporter(target, controller, reported, emit)
+    status = reporter.StatusReporter(target, controller.observer, reported, emit)
     events.subscribers.append(status.handle)
     for deployer in deployers:
         deployer.tracker = status.tracker
@@ -164,12 +164,12 @@ def _controller(service: Service, cluster: Cluster, emit: Emit) -> Controller:
     controller = Controller(
         cluster, service.controller.powers, emit, clock=time.time, chance=random.random
     )
-    controller.measure_with(
+    controller.observer.measure_with(
         HttpGateMeter(service.metrics, cluster, service.cluster.name, time.time)
     )
     if service.direct:
-        controller.place_directly()
-    controller.runs_on(service.own_node)
+        controller.observer.observe_room()
+    controller.observer.runs_on(service.own_node)
     return controller
 
 

@@ -102,7 +102,7 @@ async def served(
         agents=parts.status.lines,
         requests=lambda: tally.answered,
         waiting=lambda: controller.waiting,
-        ages=lambda: controller.ages,
+        ages=lambda: controller.observer.ages,
         waiting_nodes=controller.startup_taints.counts,
         sources=lambda: [status for one in deployers if (status := one.status) is not None],
     )
@@ -150,7 +150,8 @@ async def _page(service: Service, events: EventBus, parts: ServiceParts) -> Asyn
                 yield page_view.RepositoryView(status=one.status)
 
     name = service.cluster.name or "cluster"
-    shown = page_view.Shown(name, parts.status.tracker, followed, lists=parts.controller)
+    taints = parts.controller.startup_taints
+    shown = page_view.Shown(name, parts.status.tracker, followed, waits=lambda: taints.waits)
     events.subscribers.append(shown.handle)
     async with page_view.beside(settings, shown) as routes:
         yield routes

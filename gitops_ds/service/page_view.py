@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from gitops_ds import errors
-from gitops_ds.controller.controller import Controller
 from gitops_ds.fleet.agents import Agent
 from gitops_ds.fleet.cluster_reports import ClusterRow
 from gitops_ds.fleet.tracker import StatusTracker
@@ -93,7 +92,7 @@ class RepositoryView(msgspec.Struct, frozen=True):
 
 class Shown:
     """The view of a service; `followed` returns the current view of each repository, `clock` the
-    seconds since 1970. Without `lists` the cluster counts as read.
+    seconds since 1970, `waits` the nodes that wait for agents, by name.
     """
 
     def __init__(
@@ -102,9 +101,9 @@ class Shown:
         tracker: StatusTracker,
         followed: Callable[[], Iterable[RepositoryView]],
         clock: Callable[[], float] = time.time,
-        lists: Controller | None = None,
+        waits: Callable[[], Mapping[str, NodeWait]] = dict,
     ) -> None:
-        self.now, self._lists = clock, lists
+        self.now, self.waits = clock, waits
         self._watch_failure = ""
         self._cluster, self._tracker, self._followed = cluster, tracker, followed
         self._version, self._moved = 1, asyncio.Event()
@@ -126,7 +125,7 @@ class Shown:
     @property
     def unread(self) -> str:
         """Why the cluster is not read yet, with the error of the last watch that failed."""
-        why = self._lists.unready if self._lists else ""
+        why = self._tracker.observer.unready
         return why and (self._watch_failure or why)
 
     def agents(self) -> Sequence[Agent]:
@@ -150,10 +149,6 @@ class Shown:
     def clusters(self) -> Sequence[ClusterRow]:
         """The clusters of the first repository with an order."""
         return next((one.clusters for one in self._followed() if one.clusters), ())
-
-    def waits(self) -> Mapping[str, NodeWait]:
-        """The nodes that wait for agents, by name."""
-        return self._lists.startup_taints.waits if self._lists else {}
 
     def events(self) -> Sequence[PageEvent]:
         """The latest events, newest first."""
@@ -221,9 +216,8 @@ class Shown:
 
     async def _first_lists(self) -> None:
         """Updates the page when the cluster is read: it may have no agent whose change does."""
-        if self._lists is not None:
-            await self._lists.synced.wait()
-            self._move()
+        await self._tracker.observer.synced.wait()
+        self._move()
 
     @contextlib.asynccontextmanager
     async def followed(self) -> AsyncIterator[None]:

@@ -26,7 +26,7 @@ from gitops_ds.model.cluster import (
     Selection,
     WatchEvent,
 )
-from gitops_ds.model.objects import Body, Resource
+from gitops_ds.model.objects import ACCESS_REVIEW, Body, Resource
 from gitops_ds.simulator import api_errors, selectors
 from gitops_ds.simulator import faults as simulator_faults
 from gitops_ds.simulator.faults import (
@@ -171,6 +171,18 @@ class Client:
         await self._arrive("get", resource, (namespace, name))
         return self.server.get(resource, namespace, name)
 
+    async def may(self, verb: str, resource: Resource, namespace: str = "") -> bool:
+        """True: only `faults` reject requests, also this one."""
+        await self._arrive("create", ACCESS_REVIEW)
+        return True
+
+    async def dry_run(
+        self, resource: Resource, body: Body, *, manager: str, force: bool = False
+    ) -> ApplyResult:
+        """The object after a server-side apply that is not stored, always without warnings."""
+        async with self._write("apply", resource, _names(body), dry_run=True):
+            return ApplyResult(self.server.apply(resource, body, manager, force, dry_run=True))
+
     async def create(self, resource: Resource, body: Body) -> Body:
         """The created object. Unknown fields are dropped, as without strict validation."""
         async with self._write("create", resource, _names(body)):
@@ -182,17 +194,11 @@ class Client:
             return self.server.replace(resource, body, self.manager)
 
     async def apply(
-        self,
-        resource: Resource,
-        body: Body,
-        *,
-        manager: str,
-        force: bool = False,
-        dry_run: bool = False,
+        self, resource: Resource, body: Body, *, manager: str, force: bool = False
     ) -> ApplyResult:
         """The object after a server-side apply, always without warnings."""
-        async with self._write("apply", resource, _names(body), dry_run=dry_run):
-            return ApplyResult(self.server.apply(resource, body, manager, force, dry_run))
+        async with self._write("apply", resource, _names(body)):
+            return ApplyResult(self.server.apply(resource, body, manager, force, dry_run=False))
 
     async def patch(
         self,

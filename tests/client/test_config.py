@@ -332,7 +332,7 @@ def test_a_process_that_opened_a_cluster_never_imported_the_official_package(
 import asyncio, json, sys
 from gitops_ds.client import connect
 async def main():
-    async with connect.opened(connect.Connection(sys.argv[1])) as cluster:
+    async with connect.reading(connect.Connection(sys.argv[1])) as cluster:
         print(json.dumps(sorted({name.partition(".")[0] for name in sys.modules})))
 asyncio.run(main())
 """

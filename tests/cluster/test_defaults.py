@@ -77,7 +77,7 @@ async def _disagreements(cluster: Counting, body: dict[str, Any]) -> list[str]:
     resource = builtin_resources.RESOURCES[
         str(body["apiVersion"]).partition("/")[0] if "/" in body["apiVersion"] else "", body["kind"]
     ]
-    stored = (await cluster.apply(resource, body, manager="test", dry_run=True)).body
+    stored = (await cluster.dry_run(resource, body, manager="test")).body
     spec = {key: value for key, value in stored.items() if key not in ("metadata", "status")}
     ours = {
         key: value

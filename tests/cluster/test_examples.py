@@ -52,7 +52,7 @@ def test_the_examples_are_applied_whole_and_once(name: str, on_api_server: Play)
             assert cluster.writes >= len(bundle.manifests)
             cluster.sent.clear()
             again = await prepared_plan.draft(place, bundle, COMMIT, options)
-            live, context = again.applier.live, again.applier.context
+            live, context = again.inputs.live, again.inputs.context
             written = staging.staged(again.bundle, live, context).bundle
             assert planner.undecided(written, live, context) == ()
             assert cluster.sent.total() == 0
@@ -61,7 +61,7 @@ def test_the_examples_are_applied_whole_and_once(name: str, on_api_server: Play)
                 if change.key.kind != "Namespace":
                     with contextlib.suppress(errors.NotFound):
                         await cluster.delete(
-                            first.applier.resources[change.key],
+                            first.inputs.resources[change.key],
                             change.key.namespace,
                             change.key.name,
                         )

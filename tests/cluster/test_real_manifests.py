@@ -68,7 +68,7 @@ def test_a_real_manifest_is_applied_whole_and_a_second_reconciliation_neither_wr
             again = await deployer.draft(files, options=taking)
             dry_run_kinds = {
                 m.key.kind
-                for m in planner.undecided(again.bundle, again.applier.live, again.applier.context)
+                for m in planner.undecided(again.bundle, again.inputs.live, again.inputs.context)
             }
             assert dry_run_kinds <= DRY_RUN_KINDS
             if not first.refusals:

@@ -78,9 +78,8 @@ class Stage:
         self, body: Body, manager: str = "one", force: bool = False, dry_run: bool = False
     ) -> ApplyResult:
         resource = DAEMONSET if body["kind"] == "DaemonSet" else CONFIG_MAP
-        return await self.cluster.apply(
-            resource, body, manager=manager, force=force, dry_run=dry_run
-        )
+        send = self.cluster.dry_run if dry_run else self.cluster.apply
+        return await send(resource, body, manager=manager, force=force)
 
 
 Scene = Callable[[Stage], Awaitable[None]]

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gitops_ds.apimachinery import daemonsets, pods, revisions
-from gitops_ds.controller.controller import LIST_NODES_AGAIN
+from gitops_ds.controller.observer import LIST_NODES_AGAIN
 from gitops_ds.daemonset import pod_changes
 from gitops_ds.fleet import health
 from gitops_ds.model.cluster import Propagation
@@ -38,7 +38,7 @@ async def test_every_node_gets_a_pod_and_the_status_counts_it() -> None:
             status["numberAvailable"],
             status["observedGeneration"],
         ) == (5, 5, 1)
-        seen = controller.observe(KEY)
+        seen = controller.observer.observe(KEY)
         assert health.judge(seen).state is HealthState.HEALTHY
         assert not [
             r

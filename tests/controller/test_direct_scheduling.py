@@ -104,8 +104,8 @@ def test_a_replacement_in_place_waits_for_a_host_port_and_with_surge_reports_no_
 async def test_a_pod_that_fits_nowhere_is_the_clusters_doing_in_the_health_too() -> None:
     async with setup.set_up(1, asking("500")) as there:
         controller = there.begin(direct=True)
-        await controller.synced.wait()
-        tracker = StatusTracker(controller, dict, virtual_time.clock())
+        await controller.observer.synced.wait()
+        tracker = StatusTracker(controller.observer, dict, virtual_time.clock())
         there.subscribers.append(tracker.handle)
         watching = asyncio.create_task(tracker.run())
         await asyncio.sleep(30)

@@ -13,7 +13,7 @@ from gitops_ds.controller import pod_warnings
 from gitops_ds.controller.pod_warnings import PodWarnings
 from gitops_ds.model.cluster import Cluster, Listing, Selection
 from gitops_ds.model.daemonset import PodCause
-from gitops_ds.model.objects import EVENT, Body, Key, Resource
+from gitops_ds.model.objects import EVENT, Key, Resource
 from gitops_ds.model.values import replace
 from tests.apimachinery.kubelet_pods import MOUNT, READINESS
 from tests.daemonset.world import World, daemonset
@@ -25,14 +25,19 @@ CAUSE = PodCause("Unhealthy", READINESS["message"])
 class EventServer:
     """Counts the requests for events, and answers each list with `events`."""
 
-    def __init__(self, *events: dict[str, Any], may: bool = True) -> None:
-        self.events, self.may, self.reviews, self.read = events, may, 0, list[tuple[float, str]]()
+    def __init__(self, *events: dict[str, Any], allowed: bool = True) -> None:
+        self.events, self.allowed, self.reviews, self.read = (
+            events,
+            allowed,
+            0,
+            list[tuple[float, str]](),
+        )
         self.error: Exception | None = None
 
-    async def create(self, resource: Resource, body: Body) -> dict[str, Any]:
-        assert resource.kind == "SelfSubjectAccessReview"
+    async def may(self, verb: str, resource: Resource, namespace: str = "") -> bool:
+        assert (verb, resource, namespace) == ("list", EVENT, "")
         self.reviews += 1
-        return {"status": {"allowed": self.may}}
+        return self.allowed
 
     async def list(self, resource: Resource, which: Selection) -> Listing:
         assert (resource, which.namespace) == (EVENT, "logging")
@@ -143,7 +148,7 @@ def test_no_event_is_read_of_pods_that_are_well_gone_or_forgotten() -> None:
 
 @pytest.mark.parametrize("refusal", ["review", "list"])
 def test_a_refusal_is_not_repeated(refusal: str) -> None:
-    server, world = EventServer(READINESS, may=refusal != "review"), unready(3)
+    server, world = EventServer(READINESS, allowed=refusal != "review"), unready(3)
     if refusal == "list":
         server.error = errors.Forbidden("no", 403, "Forbidden")
 

@@ -60,7 +60,7 @@ def _alone(there: Setup) -> None:
 def _beside_another(there: Setup) -> None:
     """Powers pace, and a DaemonSet controller without rollouts that has a client of its own."""
     there.begin(Powers.PACE)
-    there.begin(client=there.cluster.client()).rollouts = NoRollouts(
+    there.begin(client=there.cluster.client()).observer.rollouts = NoRollouts(
         there.records.append, there.cluster.server.now
     )
 

@@ -131,7 +131,7 @@ class Scene(Processes):
         runs = [loop.run(), ours.run()]
         if self.powers is Powers.PACE:
             built_in = self._controller(Powers.FULL, self.cluster.client("gitops-ds"))
-            built_in.rollouts = NoRollouts(lambda _: None, self.cluster.server.now)
+            built_in.observer.rollouts = NoRollouts(lambda _: None, self.cluster.server.now)
             runs.append(built_in.run())
         self.begin(*runs)
 
@@ -155,9 +155,9 @@ class Scene(Processes):
     def observed(self) -> StagedRollout | None:
         """The rollout in progress, as the service shows it."""
         assert self.controller is not None
-        seen = self.controller.observe(self.controller.keys[0])
+        seen = self.controller.observer.observe(self.controller.observer.keys[0])
         assert seen is not None
-        return staged_rollouts.read(seen, self.controller.stage_inputs)
+        return staged_rollouts.read(seen, self.controller.observer.stage_inputs)
 
     def record(self) -> RolloutRecord:
         """The record of the rollout in the cluster; empty when it is complete."""

@@ -75,7 +75,7 @@ def test_refused_pods_are_a_hold_in_the_objects_of_the_cluster_written_once() ->
         scene.push("2")
         await asyncio.sleep(600)  # ten attempts
         assert scene.controller is not None
-        seen = scene.controller.observe(scene.controller.keys[0])
+        seen = scene.controller.observer.observe(scene.controller.observer.keys[0])
         assert seen is not None
         rollout = staged_rollouts.read(seen)
         assert rollout is not None

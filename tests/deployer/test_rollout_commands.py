@@ -37,7 +37,7 @@ async def planned(scene: Scene) -> Change:
         scene.cluster.client("plan"), "gitops-ds", "test", "memory", clock=scene.cluster.server.now
     )
     draft = await prepared_plan.draft(place, bundle, snapshot.commit, ApplyOptions())
-    plan = plan_command.with_stages(draft.plan, draft.bundle, draft.applier.live)
+    plan = plan_command.with_stages(draft.plan, draft.bundle, draft.inputs.live)
     return next(change for change in plan.changes if change.key.is_daemonset)
 
 

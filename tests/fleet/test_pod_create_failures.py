@@ -19,7 +19,7 @@ from gitops_ds.fleet.tracker import StatusTracker
 from gitops_ds.model.cluster import Listing, Selection
 from gitops_ds.model.decision import Powers
 from gitops_ds.model.health import Blame, HealthState
-from gitops_ds.model.objects import DAEMONSET, EVENT, Body, Resource
+from gitops_ds.model.objects import DAEMONSET, EVENT, Resource
 from gitops_ds.simulator import virtual_time
 from tests.fleet.tracked import tracked
 from tests.simulator.setup import Setup, set_up
@@ -33,14 +33,13 @@ REFUSED = (
 class EventRequests:
     """The requests that a cluster receives: access reviews, and lists of events."""
 
-    def __init__(self, there: Setup, *, may: bool = True) -> None:
-        self.there, self.may, self.listed, self.reviewed = there, may, 0, 0
+    def __init__(self, there: Setup, *, allowed: bool = True) -> None:
+        self.there, self.allowed, self.listed, self.reviewed = there, allowed, 0, 0
 
-    async def create(self, resource: Resource, body: Body) -> dict[str, Any]:
-        assert resource.kind == "SelfSubjectAccessReview"
-        assert body["spec"]["resourceAttributes"]["resource"] == "events"
+    async def may(self, verb: str, resource: Resource, namespace: str = "") -> bool:
+        assert (verb, resource, namespace) == ("list", EVENT, "")
         self.reviewed += 1
-        return {"status": {"allowed": self.may}}
+        return self.allowed
 
     async def list(self, resource: Resource, which: Selection) -> Listing:
         self.listed += 1
@@ -119,7 +118,7 @@ async def test_events_are_not_listed_while_no_node_waits() -> None:
 
 async def test_without_the_right_to_list_events_one_review_is_sent_and_no_list() -> None:
     async with set_up(1) as there:
-        requests = EventRequests(there, may=False)
+        requests = EventRequests(there, allowed=False)
         async with begun(there, requests) as (tracker, uid):
             await refuse(there, 1, uid)
             await asyncio.sleep(3600)

@@ -11,7 +11,7 @@ from gitops_ds.apimachinery import timestamps
 from gitops_ds.fleet import agent_healths, agents
 from gitops_ds.model.cluster import EVERYTHING, Listing, Selection
 from gitops_ds.model.health import Health
-from gitops_ds.model.objects import EVENT, POD, Body, Resource
+from gitops_ds.model.objects import EVENT, POD, Resource
 from gitops_ds.model.values import replace
 from gitops_ds.simulator import Behaviour, Client, PodFault, Trouble, virtual_time
 from tests.apimachinery.kubelet_pods import READINESS
@@ -57,10 +57,8 @@ class Account:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._client, name)
 
-    async def create(self, resource: Resource, body: Body, **more: Any) -> Any:
-        if resource.kind == "SelfSubjectAccessReview":
-            return {"status": {"allowed": self._may}}
-        return await self._client.create(resource, body, **more)
+    async def may(self, verb: str, resource: Resource, namespace: str = "") -> bool:
+        return self._may
 
     async def list(self, resource: Resource, which: Selection = EVERYTHING) -> Listing:
         if resource == EVENT and not self._may:
@@ -87,7 +85,7 @@ async def test_the_service_and_the_commands_show_the_event_of_a_probe() -> None:
 
 async def test_a_command_without_permission_to_list_events_shows_the_status() -> None:
     async with set_up(3, behaviour=NEVER_READY) as there:
-        await there.begin().synced.wait()
+        await there.begin().observer.synced.wait()
         await asyncio.sleep(700)
         await report_event(there)
         client: Any = Account(there.people, may=False)

@@ -23,8 +23,8 @@ async def tracked(
 ) -> AsyncIterator[StatusTracker]:
     """The tracker of a synced controller, by default of a new one. It runs and gets the events."""
     controller = controller or there.begin()
-    await controller.synced.wait()
-    tracker = StatusTracker(controller, states, virtual_time.clock(), **options)
+    await controller.observer.synced.wait()
+    tracker = StatusTracker(controller.observer, states, virtual_time.clock(), **options)
     there.subscribers.append(tracker.handle)
     running = asyncio.create_task(tracker.run())
     try:

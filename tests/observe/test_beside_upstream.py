@@ -125,7 +125,7 @@ class Story:
     async def _is_done(self, key: Key) -> bool:
         body = await self.cluster.get(DAEMONSET, key.namespace, key.name)
         status, generation = body.get("status") or {}, body["metadata"]["generation"]
-        seen = self.controller.observe(key)
+        seen = self.controller.observer.observe(key)
         if (
             status.get("observedGeneration") != generation
             or seen is None
@@ -226,7 +226,7 @@ async def story(plane: controlplane.ControlPlane) -> AsyncIterator[Story]:
         )
         running = asyncio.create_task(controller.run())
         try:
-            await asyncio.wait_for(controller.synced.wait(), PATIENCE)
+            await asyncio.wait_for(controller.observer.synced.wait(), PATIENCE)
             yield Story(cluster, controller, records)
         finally:
             controller.stop()

@@ -9,9 +9,8 @@ import asyncio
 import pytest
 
 from gitops_ds import errors, simulator
-from gitops_ds.controller.controller import Controller
+from gitops_ds.controller.observer import Observer
 from gitops_ds.fleet.tracker import StatusTracker
-from gitops_ds.model.decision import Powers
 from gitops_ds.model.events.base import WatchFailed
 from gitops_ds.model.events.deployer import GitTimed
 from gitops_ds.model.objects import NODE, CommitId
@@ -64,14 +63,12 @@ def test_the_overview_shows_the_time_of_the_last_fetch(looked: float, words: str
     assert ("1970-01-02T00:00:00Z" in html) == bool(looked)
 
 
-def observed() -> tuple[Shown, Controller]:
+def observed() -> tuple[Shown, Observer]:
     """The view of a service that has not read its cluster yet."""
     cluster = simulator.SimulatedCluster()
     clock = cluster.server.now
-    controller = Controller(
-        cluster.client(), Powers.OBSERVE, lambda _: None, clock=clock, chance=lambda: 0.5
-    )
-    return Shown("", StatusTracker(controller, dict, clock), tuple, lists=controller), controller
+    observer = Observer(cluster.client(), lambda _: None, clock=clock, chance=lambda: 0.5)
+    return Shown("", StatusTracker(observer, dict, clock), tuple), observer
 
 
 def test_an_open_page_shows_a_look_at_git_at_most_once_a_minute() -> None:
@@ -93,12 +90,12 @@ def test_an_open_page_shows_a_look_at_git_at_most_once_a_minute() -> None:
 
 def test_a_cluster_that_is_not_read_yet_is_not_an_empty_cluster() -> None:
     async def scene() -> tuple[str, str, bool]:
-        shown, controller = observed()
+        shown, observer = observed()
         before, version = shown.unread, shown.version
         shown.handle(WatchFailed(1.0, NODE, errors.Forbidden("nodes is forbidden"), 1.0))
         denied = shown.unread
         async with shown.followed():
-            controller.synced.set()
+            observer.synced.set()
             await shown.changed(version + 1)
         return before, denied, shown.unread == ""
 

@@ -192,7 +192,7 @@ async def test_nothing_is_listed_while_no_namespace_leaves_and_a_full_one_is_lis
     client: Any = deployer.cluster
     now = [0.0]
     memory = deletion_contents.ContentsCache(lambda: now[0])
-    seen = (await deployer.draft(KEPT, "second", options())).applier.live
+    seen = (await deployer.draft(KEPT, "second", options())).inputs.live
     counts = []
     for moment in (0.0, 30.0, 61.0):
         now[0] = moment

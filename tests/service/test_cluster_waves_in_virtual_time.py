@@ -161,7 +161,7 @@ class Service(Processes):
             client, Powers.FULL, lambda _: None, clock=clock, chance=random.Random(2).random
         )
         self.tracker = StatusTracker(
-            controller,
+            controller.observer,
             lambda: {loop.owner: loop.deployer_state} if loop.deployer_state else {},
             clock,
             deadline=300.0,

@@ -63,7 +63,7 @@ class Setup:
             chance=chance,
         )
         if direct:
-            controller.place_directly()
+            controller.observer.observe_room()
         prepare(controller)
         self.controllers.append(asyncio.create_task(controller.run()))
         return controller

@@ -159,7 +159,7 @@ async def test_requests_are_counted_by_verb_and_resource(
     assert client.count.total == 0
     await client.create(CONFIG_MAP, _map("a"))
     await client.list(CONFIG_MAP)
-    await client.apply(CONFIG_MAP, _map("a"), manager="x", dry_run=True)
+    await client.dry_run(CONFIG_MAP, _map("a"), manager="x")
     await client.apply(CONFIG_MAP, _map("a"), manager="x")
     assert client.count.of("create", "configmaps") == 1
     assert client.count.of(plural="configmaps") == 4

@@ -101,7 +101,7 @@ class StagedWorld:
         clock, chance = self.cluster.server.now, random.Random(self.chance.random()).random
         controller = self._controller(staged_oracle.SERVICE, self.powers, self._emit)
         if self.shape.gate:
-            controller.measure_with(self.meter)
+            controller.observer.measure_with(self.meter)
         self.controller = controller
         place = DeployTarget(
             self._client(staged_oracle.SERVICE), STATES, OWNER, "memory", clock=clock
@@ -125,7 +125,7 @@ class StagedWorld:
         """Starts the built-in controller, with powers pace."""
         if self.powers is Powers.PACE and staged_oracle.BUILT_IN not in self.tasks:
             built_in = self._controller(staged_oracle.BUILT_IN, Powers.FULL, _ignore)
-            built_in.rollouts = NoRollouts(_ignore, self.cluster.server.now)
+            built_in.observer.rollouts = NoRollouts(_ignore, self.cluster.server.now)
             self._begin(staged_oracle.BUILT_IN, built_in.run())
             if staged_oracle.SERVICE in self.tasks:
                 self.situation.running = self.now

@@ -167,7 +167,7 @@ def _list(ctx: click.Context, resource: Resource, namespace: str) -> list[Body]:
     connection = connect.Connection(ctx.params.get("kubeconfig"), ctx.params.get("context"))
 
     async def read() -> list[Body]:
-        async with connect.opened(connection) as cluster:
+        async with connect.reading(connection) as cluster:
             listing = await cluster.list(resource, Selection(namespace=namespace))
             return list(listing.items)
 

@@ -25,7 +25,7 @@ from gitops_ds.cli.parameters import candidates
 
 if TYPE_CHECKING:
     from gitops_ds.client.connect import Connection
-    from gitops_ds.model.cluster import Cluster
+    from gitops_ds.model.cluster import Cluster, ClusterReader
     from gitops_ds.model.sources.bundle import ClusterFacts
     from gitops_ds.model.sources.repository_limits import AllowedRenderers
     from gitops_ds.pipeline.open_repository import RepositoryRef
@@ -294,11 +294,19 @@ class AccessArgs:
 
     def open_cluster(
         self, facts: ClusterFacts | None = None
-    ) -> AbstractAsyncContextManager[Cluster]:
-        """The cluster; `facts` have the context for a command line without one."""
+    ) -> AbstractAsyncContextManager[ClusterReader]:
+        """The cluster, for reads; `facts` have the context for a command line without one."""
         from gitops_ds.client import connect
 
-        return connect.opened(self.connection(), facts)
+        return connect.reading(self.connection(), facts)
+
+    def open_for_writes(
+        self, facts: ClusterFacts | None = None
+    ) -> AbstractAsyncContextManager[Cluster]:
+        """As `open_cluster`, for writes as well."""
+        from gitops_ds.client import connect
+
+        return connect.writing(self.connection(), facts)
 
 
 connection = together(

@@ -35,7 +35,7 @@ async def look(named: open_repository.RepositoryRef, target: ApplyTarget) -> Map
     """The drift since the last apply, by object, compared with the branch's tip, without writes."""
     snapshot = await open_repository.snapshot(named, None, committed=True)
     request = plan_command.PlanRequest(named, snapshot, target, ApplyOptions())
-    async with plan_command.drafted(request) as (_, draft):
+    async with plan_command.drafted(request) as draft:
         return draft.plan.drifted
 
 

@@ -195,7 +195,7 @@ async def served_page(stage: DemoStage) -> AsyncIterator[str]:
         return [repository]
 
     clock = stage.cluster.server.now
-    tracker = StatusTracker(stage.controller, lambda: states, clock, sources=sources)
+    tracker = StatusTracker(stage.controller.observer, lambda: states, clock, sources=sources)
     shown = page_view.Shown(CLUSTER, tracker, followed, clock)
 
     async def remember() -> None:

@@ -22,7 +22,7 @@ from gitops_ds.commands.doctor import repositories, result
 from gitops_ds.commands.doctor import service as doctor_service
 from gitops_ds.commands.doctor.result import CheckVerdict, DoctorOptions, Line
 from gitops_ds.git import hardening
-from gitops_ds.model.cluster import Cluster
+from gitops_ds.model.cluster import ClusterReader
 from gitops_ds.model.objects import (
     CONFIG_MAP,
     CONTROLLER_REVISION,
@@ -43,7 +43,6 @@ from gitops_ds.settings.service import Service
 from gitops_ds.yaml import nodes
 
 OLDEST_GIT: Final = (2, 39)
-_REVIEW: Final = builtin_resources.RESOURCES["authorization.k8s.io", "SelfSubjectAccessReview"]
 _ROLES: Final = (
     "bind a ClusterRole with these permissions to the account of the kubeconfig "
     "(docs/guides/permissions.md lists them)"
@@ -166,7 +165,7 @@ async def _live(
     options: DoctorOptions, service: Service | None, bundles: Sequence[Bundle]
 ) -> AsyncIterator[Line]:
     try:
-        async with connect.opened(
+        async with connect.reading(
             options.connection.naming(options.cluster), bundles[0].cluster if bundles else None
         ) as cluster:
             yield _version(await cluster.version())
@@ -274,7 +273,9 @@ def pruning(keys: Iterable[Key]) -> tuple[Right, ...]:
     )
 
 
-async def rights(cluster: Cluster, keys: Iterable[Key], namespace: str) -> AsyncIterator[Line]:
+async def rights(
+    cluster: ClusterReader, keys: Iterable[Key], namespace: str
+) -> AsyncIterator[Line]:
     """One line for each use of permissions. `keys`: the objects of the repository, `namespace`: of
     the state. Raises ClusterError.
 
@@ -302,16 +303,18 @@ async def rights(cluster: Cluster, keys: Iterable[Key], namespace: str) -> Async
         yield await _granted_line(cluster, rights, Line(name, verdict, "", advice))
 
 
-async def startup_taints(cluster: Cluster) -> Line:
+async def startup_taints(cluster: ClusterReader) -> Line:
     """Whether the startup taints of nodes may be removed. Raises ClusterError."""
     advice = "add the component rights/startup-taints"
     denied = result.bad("rights to remove startup taints", "", advice)
     return await _granted_line(cluster, (Right("patch", NODE),), denied)
 
 
-async def _granted_line(cluster: Cluster, rights: Sequence[Right], denied: Line) -> Line:
+async def _granted_line(cluster: ClusterReader, rights: Sequence[Right], denied: Line) -> Line:
     """The line of some rights; `denied` is that of missing ones, without its message."""
-    answers = await asyncio.gather(*(_may(cluster, right) for right in rights))
+    answers = await asyncio.gather(
+        *(cluster.may(one.verb, one.resource, one.namespace) for one in rights)
+    )
     missing = [right for right, allowed in zip(rights, answers, strict=True) if not allowed]
     if missing:
         return replace(denied, message=f"may not {listed(missing, 6)}")
@@ -320,23 +323,6 @@ async def _granted_line(cluster: Cluster, rights: Sequence[Right], denied: Line)
 
 def _granted(number: int) -> str:
     return f"all {number} are granted" if number > 1 else "granted"
-
-
-async def _may(cluster: Cluster, right: Right) -> bool:
-    attributes = {
-        "verb": right.verb,
-        "group": right.resource.group,
-        "resource": right.resource.plural,
-        "namespace": right.namespace,
-    }
-    body = {
-        "apiVersion": _REVIEW.api_version,
-        "kind": _REVIEW.kind,
-        "metadata": {},
-        "spec": {"resourceAttributes": attributes},
-    }
-    review = await cluster.create(_REVIEW, body)
-    return bool((review.get("status") or {}).get("allowed"))
 
 
 def as_json(lines: Iterable[Line]) -> dict[str, Any]:

@@ -86,7 +86,7 @@ async def _followed(
                 for repository in service.repositories
                 for entry in repository.credentials
             ):
-                cluster = await stack.enter_async_context(connect.opened(options.connection))
+                cluster = await stack.enter_async_context(connect.reading(options.connection))
                 secrets = git_auth.ClusterSecrets(cluster, service.cluster.namespace, time.time)
         except errors.ClusterError as error:
             yield result.bad(

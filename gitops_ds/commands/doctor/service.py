@@ -12,7 +12,7 @@ from gitops_ds.apimachinery import timestamps
 from gitops_ds.commands.doctor import result
 from gitops_ds.commands.doctor.result import Line
 from gitops_ds.git import address
-from gitops_ds.model.cluster import Cluster
+from gitops_ds.model.cluster import ClusterReader
 from gitops_ds.model.objects import LEASE
 from gitops_ds.model.plain_text import counted
 from gitops_ds.service.git import forge_discovery
@@ -116,7 +116,7 @@ def _forges(service: Service) -> Iterator[Line]:
             )
 
 
-async def election(cluster: Cluster, service: Service, now: float) -> Line:
+async def election(cluster: ClusterReader, service: Service, now: float) -> Line:
     """The line of the holder of the lease, and whether it renews it; `now` in seconds since 1970.
     Raises ClusterError.
     """

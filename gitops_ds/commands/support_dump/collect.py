@@ -22,7 +22,7 @@ from gitops_ds.apimachinery import pods
 from gitops_ds.commands.support_dump.archive import Dump, DumpLimits, Parts
 from gitops_ds.deployer import state_store
 from gitops_ds.git import hardening
-from gitops_ds.model.cluster import Cluster, Selection
+from gitops_ds.model.cluster import ClusterReader, Selection
 from gitops_ds.model.objects import (
     CONFIG_MAP,
     CONTROLLER_REVISION,
@@ -67,7 +67,9 @@ async def local(options: DumpOptions) -> Dump:
     return dump
 
 
-async def cluster(dump: Dump, cluster: Cluster, options: DumpOptions, raw: Raw | None) -> None:
+async def cluster(
+    dump: Dump, cluster: ClusterReader, options: DumpOptions, raw: Raw | None
+) -> None:
     """Adds the parts of the cluster."""
     space = options.namespace
     await dump.read("version of Kubernetes", _kubernetes(cluster))
@@ -142,12 +144,12 @@ def _settings(file: str, data: bytes) -> Any:
     return content
 
 
-async def _kubernetes(cluster: Cluster) -> Parts:
+async def _kubernetes(cluster: ClusterReader) -> Parts:
     return {"kubernetes.json": {"version": await cluster.version()}}
 
 
 async def _listed(
-    cluster: Cluster, resource: Resource, name: str, which: Selection | None = None
+    cluster: ClusterReader, resource: Resource, name: str, which: Selection | None = None
 ) -> Parts:
     listing = await cluster.list(resource, which or Selection())
     return {f"{name}.json": [_slim(body, resource) for body in listing.items]}
@@ -165,7 +167,7 @@ def _slim(body: Body, resource: Resource) -> dict[str, Any]:
     return {**body, "apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata}
 
 
-async def _pods(cluster: Cluster) -> Parts:
+async def _pods(cluster: ClusterReader) -> Parts:
     """The pods of DaemonSets with the fields that the controller decides from; the rest of their
     specification is in their revision.
     """
@@ -191,7 +193,7 @@ async def _pods(cluster: Cluster) -> Parts:
     return {"pods.json": items}
 
 
-async def _nodes(cluster: Cluster) -> Parts:
+async def _nodes(cluster: ClusterReader) -> Parts:
     """The labels, taints and conditions of nodes, without addresses and annotations."""
     kept = {
         "metadata": ("name", "uid", "creationTimestamp", "deletionTimestamp", "labels"),
@@ -210,7 +212,7 @@ def _picked(body: Body, kept: Mapping[str, tuple[str, ...]]) -> dict[str, Any]:
     }
 
 
-async def _events(cluster: Cluster, space: str) -> Parts:
+async def _events(cluster: ClusterReader, space: str) -> Parts:
     """The events of DaemonSets, pods and nodes, and of all objects in the namespace of the service;
     newest first, because the limit drops the last ones.
     """
@@ -234,7 +236,7 @@ def _moment(event: Body) -> str:
     )
 
 
-async def _config_maps(cluster: Cluster, space: str) -> Parts:
+async def _config_maps(cluster: ClusterReader, space: str) -> Parts:
     """Our ConfigMaps, whose state is decoded separately, and those with settings."""
     items, parts = [], {}
     for body in (await cluster.list(CONFIG_MAP, Selection(namespace=space))).items:
@@ -258,7 +260,7 @@ async def _config_maps(cluster: Cluster, space: str) -> Parts:
     return {"configmaps.json": items, **parts}
 
 
-async def _states(dump: Dump, cluster: Cluster, space: str) -> None:
+async def _states(dump: Dump, cluster: ClusterReader, space: str) -> None:
     try:
         owners = await state_store.owners(cluster, space)
     except errors.ClusterError as error:
@@ -274,7 +276,7 @@ async def _states(dump: Dump, cluster: Cluster, space: str) -> None:
         await dump.read(f"state of {owner}", one(owner))
 
 
-async def _running(dump: Dump, cluster: Cluster, options: DumpOptions, raw: Raw) -> None:
+async def _running(dump: Dump, cluster: ClusterReader, options: DumpOptions, raw: Raw) -> None:
     """Logs and metrics of the service's own pods, including the logs before a restart."""
     try:
         listing = await cluster.list(POD, Selection(options.namespace, _SERVICE))

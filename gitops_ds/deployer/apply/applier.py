@@ -16,7 +16,14 @@ from gitops_ds import errors
 from gitops_ds.apimachinery import builtin_resources, daemonsets
 from gitops_ds.model import names
 from gitops_ds.model.change import Change, Operation
-from gitops_ds.model.cluster import ApplyResult, Cluster, PatchType, Propagation
+from gitops_ds.model.cluster import (
+    ApplyResult,
+    Cluster,
+    ClusterReader,
+    Identity,
+    PatchType,
+    Propagation,
+)
 from gitops_ds.model.live import Live
 from gitops_ds.model.objects import DAEMONSET, Body, Key, Resource
 from gitops_ds.model.skip_reasons import Skipped, SkipReason
@@ -56,27 +63,43 @@ class ApplyOutcome:
     refused: list[tuple[Change, Skipped]] = field(default_factory=list)
 
 
-class Applier(msgspec.Struct, frozen=True):
-    """The inputs of a write: the cluster, the resource of each object, the live objects, and the
-    context of the plan.
+class PlanInputs(msgspec.Struct, frozen=True):
+    """The inputs of a plan: the cluster, the resource of each object, the live objects, and the
+    context.
     """
 
-    cluster: Cluster
+    cluster: ClusterReader
     resources: Mapping[Key, Resource]
     live: Live
     context: PlanContext
 
-    def acting(self, key: Key, agent: str) -> Cluster:
+    def acting(self, key: Key, agent: str) -> ClusterReader:
         """The cluster, with the identity that applies this object. Raises NotPermitted if no
         account is configured.
         """
+        identity = self.identity(key, agent)
+        return self.cluster if identity is None else self.cluster.acting_as(identity)
+
+    def identity(self, key: Key, agent: str) -> Identity | None:
+        """The identity that applies this object; None: that of the connection. Raises NotPermitted
+        if no account is configured.
+        """
         who = self.context.options.impersonation
-        if who is None:
-            return self.cluster
-        identity = who.of(key, agent)
+        identity = who.of(key, agent) if who is not None else None
         if isinstance(identity, Skipped):
             raise errors.NotPermitted(identity.message)
-        return self.cluster.acting_as(identity)
+        return identity
+
+
+class Applier(PlanInputs, frozen=True):
+    """The inputs of an apply: those of a plan, with a cluster that may be written."""
+
+    cluster: Cluster
+
+    def acting(self, key: Key, agent: str) -> Cluster:
+        """As that of a plan."""
+        identity = self.identity(key, agent)
+        return self.cluster if identity is None else self.cluster.acting_as(identity)
 
 
 def conflicts_of(error: errors.Conflict) -> tuple[FieldConflict, ...]:
@@ -319,7 +342,7 @@ class Dependencies(msgspec.Struct, frozen=True):
     ends: Callable[[Sequence[Key]], Awaitable[str]]
 
 
-def dependencies_of(cluster: Cluster, bundle: Bundle, patience: float) -> Dependencies:
+def dependencies_of(cluster: ClusterReader, bundle: Bundle, patience: float) -> Dependencies:
     """The dependencies within a bundle; `patience` is the time limit in seconds."""
 
     async def agents(needed: Sequence[str]) -> str:
@@ -360,7 +383,7 @@ async def _retryable(reason: Callable[[Key], Awaitable[str]], key: Key) -> str:
         return f"{key}: {error}"
 
 
-async def _not_gone(cluster: Cluster, key: Key) -> str:
+async def _not_gone(cluster: ClusterReader, key: Key) -> str:
     try:
         await cluster.get(DAEMONSET, key.namespace, key.name)
     except errors.NotFound:
@@ -368,7 +391,7 @@ async def _not_gone(cluster: Cluster, key: Key) -> str:
     return f"the pods of {key} are not gone yet"
 
 
-async def _not_ready(cluster: Cluster, key: Key) -> str:
+async def _not_ready(cluster: ClusterReader, key: Key) -> str:
     try:
         status = daemonsets.rollout_status(await cluster.get(DAEMONSET, key.namespace, key.name))
     except errors.NotFound:

@@ -14,7 +14,7 @@ import msgspec
 from gitops_ds import errors
 from gitops_ds.deployer import owner_identity, state_store
 from gitops_ds.deployer.apply import applier
-from gitops_ds.deployer.apply.applier import AppliedObject, ApplyOutcome
+from gitops_ds.deployer.apply.applier import AppliedObject, Applier, ApplyOutcome
 from gitops_ds.deployer.apply.prepared_plan import PreparedPlan
 from gitops_ds.deployer.target import DeployTarget
 from gitops_ds.git import address
@@ -77,7 +77,7 @@ async def carry_out(
     taken = _taken_over(target, prepared)
     prepared = await _announce(target, prepared)
     waits = applier.dependencies_of(target.cluster, prepared.bundle, options.patience)
-    outcome = await applier.apply_changes(prepared.applier, plan.changes, waits, report)
+    outcome = await applier.apply_changes(_applier(target, prepared), plan.changes, waits, report)
     for change, refusal in outcome.refused:
         emit(NotApplied(clock(), refusal, change))
     state = _rebased(base, after_apply(prepared, outcome, target), prepared.state)
@@ -90,9 +90,14 @@ async def carry_out(
     return Reconciliation(ended, state)
 
 
+def _applier(target: DeployTarget, prepared: PreparedPlan) -> Applier:
+    inputs = prepared.inputs
+    return Applier(target.cluster, inputs.resources, inputs.live, inputs.context)
+
+
 def _taken_over(target: DeployTarget, prepared: PreparedPlan) -> frozenset[str]:
     """The other owners of the objects that the plan writes."""
-    objects = prepared.applier.live.objects
+    objects = prepared.inputs.live.objects
     return owner_identity.others_of(
         (objects.get(change.key, {}) for change in prepared.plan.writes), target.owner
     )
@@ -104,7 +109,7 @@ async def compare(
     """Publishes the plan without applying it, and saves the pending objects; the state from now
     on.
     """
-    plan, context = prepared.plan, prepared.applier.context
+    plan, context = prepared.plan, prepared.inputs.context
     _publish_plan(prepared, emit, clock)
     state = replace(
         prepared.state,
@@ -115,7 +120,7 @@ async def compare(
 
 
 def _publish_plan(prepared: PreparedPlan, emit: Emit, clock: Callable[[], float]) -> None:
-    plan, context = prepared.plan, prepared.applier.context
+    plan, context = prepared.plan, prepared.inputs.context
     if plan.writes or plan.refusals:
         emit(Planned(clock(), plan))
     hold_for = context.options.hold_for
@@ -207,9 +212,9 @@ def after_apply(
         change.key: change for change in plan.changes if change.operation is Operation.KEEP
     } | written
     refused = {change.key for change, _ in outcome.refused}
-    gone |= old.inventory - settled.keys() - refused - prepared.applier.live.objects.keys()
+    gone |= old.inventory - settled.keys() - refused - prepared.inputs.live.objects.keys()
     digests = {key: digest for key, digest in old.digests.items() if key not in gone}
-    context = prepared.applier.context
+    context = prepared.inputs.context
     standing = drift.standing(plan.drifted, context.state.drift, context.now)
     digests |= {key: change.manifest.digest for key, change in settled.items() if change.manifest}
     clean = not outcome.refused and all(
@@ -240,7 +245,7 @@ def _generations(
 ) -> Mapping[Key, Generation]:
     """The generation of every DaemonSet that matches the plan; for others the stored one."""
     kept = [change.key for change in prepared.plan.changes if change.operation is Operation.KEEP]
-    bodies = {key: prepared.applier.live.objects.get(key) for key in kept}
+    bodies = {key: prepared.inputs.live.objects.get(key) for key in kept}
     bodies |= {done.change.key: done.body for done in outcome.written}
     generations = {key: one for key, one in prepared.state.generations.items() if key not in gone}
     for key, body in bodies.items():
@@ -269,10 +274,10 @@ def _templates(
 
 def _recovered(prepared: PreparedPlan) -> frozenset[Key]:
     """Our objects after a lost inventory, including those that a guard keeps."""
-    if prepared.applier.context.inventory is not None:
+    if prepared.inputs.context.inventory is not None:
         return frozenset()
     return frozenset(
-        deletions.of(prepared.bundle, prepared.applier.live, prepared.applier.context)[0]
+        deletions.of(prepared.bundle, prepared.inputs.live, prepared.inputs.context)[0]
     )
 
 
@@ -299,7 +304,7 @@ def _revisions(prepared: PreparedPlan, gone: set[Key]) -> Mapping[Key, Mapping[i
         rollout, commit = change.rollout, _commit(prepared.plan, change)
         if rollout is None or commit is None or change.operation is Operation.DELETE:
             continue
-        kept = {revision.number for revision in prepared.applier.live.revisions.get(change.key, ())}
+        kept = {revision.number for revision in prepared.inputs.live.revisions.get(change.key, ())}
         # a higher number was predicted, and its revision follows
         newest = max(kept, default=0)
         commits = {

@@ -14,12 +14,12 @@ import msgspec
 from gitops_ds import errors
 from gitops_ds.apimachinery import daemonsets, pods
 from gitops_ds.deployer import live_state, owner_identity, state_store
-from gitops_ds.deployer.apply.applier import AT_ONCE, Applier, conflicts_of
+from gitops_ds.deployer.apply.applier import AT_ONCE, PlanInputs, conflicts_of
 from gitops_ds.deployer.live_state import LocatedBundle
-from gitops_ds.deployer.target import DeployTarget
+from gitops_ds.deployer.target import PlanTarget
 from gitops_ds.model import names
 from gitops_ds.model.change import Plan
-from gitops_ds.model.cluster import Cluster, Selection
+from gitops_ds.model.cluster import ClusterReader, Selection
 from gitops_ds.model.daemonset import DaemonSet
 from gitops_ds.model.decision import Observation
 from gitops_ds.model.deployer_state import DeployerState
@@ -52,13 +52,13 @@ class PreparedPlan(msgspec.Struct, frozen=True):
     plan: Plan
     bundle: Bundle
     commit: CommitInfo | None
-    applier: Applier
+    inputs: PlanInputs
     state: DeployerState
     histories: Mapping[Key, TemplateHistory] = msgspec.field(default_factory=dict)
 
 
 async def draft(
-    target: DeployTarget,
+    target: PlanTarget,
     bundle: Bundle,
     commit: CommitInfo | None,
     options: ApplyOptions,
@@ -76,7 +76,7 @@ async def draft(
 
 
 async def draft_located(
-    target: DeployTarget,
+    target: PlanTarget,
     located: LocatedBundle,
     options: ApplyOptions,
     *,
@@ -93,7 +93,8 @@ async def draft_located(
         context = replace(context, owners=await owner_identity.describe_others(target, foreign))
     served = {key: m for key, m in located.bundle.manifests.items() if key in resources}
     staged = await _staged(
-        Applier(target.cluster, resources, live, context), replace(located.bundle, manifests=served)
+        PlanInputs(target.cluster, resources, live, context),
+        replace(located.bundle, manifests=served),
     )
     bundle = staged.bundle
     resources = {
@@ -102,23 +103,21 @@ async def draft_located(
     }
     bundle = ignore_differences.over(bundle, live, options.ignore)
     live = await _with_deletions(target, bundle, live, context)
-    applier = Applier(target.cluster, resources, live, context)
-    plan = await _plan(applier, bundle)
+    inputs = PlanInputs(target.cluster, resources, live, context)
+    plan = await _plan(inputs, bundle)
     plan = replace(plan, changes=targets.with_words(plan.changes, staged.words))
-    plan = _without_suspended(plan, located, applier)
-    return PreparedPlan(plan, located.bundle, located.commit, applier, state, staged.histories)
+    plan = _without_suspended(plan, located, inputs)
+    return PreparedPlan(plan, located.bundle, located.commit, inputs, state, staged.histories)
 
 
-async def _staged(applier: Applier, bundle: Bundle) -> StagedBundle:
+async def _staged(inputs: PlanInputs, bundle: Bundle) -> StagedBundle:
     """The bundle with the target revisions of its rollouts."""
-    unknown = staging.to_ask(bundle, applier.live, applier.context)
-    answers = await dry_run(applier, unknown)
-    return staging.staged(bundle, applier.live, applier.context, answers)
+    unknown = staging.to_ask(bundle, inputs.live, inputs.context)
+    answers = await dry_run(inputs, unknown)
+    return staging.staged(bundle, inputs.live, inputs.context, answers)
 
 
-async def _strays(
-    target: DeployTarget, located: LocatedBundle, live: Live
-) -> Mapping[Key, Resource]:
+async def _strays(target: PlanTarget, located: LocatedBundle, live: Live) -> Mapping[Key, Resource]:
     """The resources of objects that are ours only by their label, after a lost inventory."""
     strays, _ = await live_state.resources_of(
         target.cluster,
@@ -129,7 +128,7 @@ async def _strays(
 
 
 def _context(
-    target: DeployTarget, located: LocatedBundle, options: ApplyOptions, state: DeployerState
+    target: PlanTarget, located: LocatedBundle, options: ApplyOptions, state: DeployerState
 ) -> PlanContext:
     commit = located.commit
     stamp = Stamp(
@@ -149,7 +148,7 @@ def _context(
 
 
 async def _with_deletions(
-    target: DeployTarget, bundle: Bundle, live: Live, context: PlanContext
+    target: PlanTarget, bundle: Bundle, live: Live, context: PlanContext
 ) -> Live:
     """The live objects with the inputs of the guards of deletions: ConfigMaps in use, contents."""
     leaving, _ = deletions.of(bundle, live, context)
@@ -157,24 +156,24 @@ async def _with_deletions(
     return await target.contents(target.cluster, live, deletions.to_list(leaving, live, context))
 
 
-async def _plan(applier: Applier, bundle: Bundle) -> Plan:
-    live, context = applier.live, applier.context
+async def _plan(inputs: PlanInputs, bundle: Bundle) -> Plan:
+    live, context = inputs.live, inputs.context
     undecided = planner.undecided(bundle, live, context)
-    answers = await dry_run(applier, undecided)
+    answers = await dry_run(inputs, undecided)
     kept = bundle.manifests.keys() - {manifest.key for manifest in undecided}
     plan = planner.plan(bundle, live, context, answers, kept=kept)
     if moving := planner.moving(plan):
-        live = await with_pod_previews(applier.cluster, live, moving)
+        live = await with_pod_previews(inputs.cluster, live, moving)
         plan = planner.plan(bundle, live, context, answers, kept=kept)
     return plan
 
 
-def _without_suspended(plan: Plan, located: LocatedBundle, applier: Applier) -> Plan:
+def _without_suspended(plan: Plan, located: LocatedBundle, inputs: PlanInputs) -> Plan:
     """The plan without the changes of suspended objects, and with every refusal."""
     suspended = refusals.of_suspended(
         plan.changes,
-        applier.live.objects,
-        live_annotations=applier.context.options.live_annotations,
+        inputs.live.objects,
+        live_annotations=inputs.context.options.live_annotations,
     )
     keys = {refusal.key for refusal in suspended}
     return replace(
@@ -184,7 +183,7 @@ def _without_suspended(plan: Plan, located: LocatedBundle, applier: Applier) -> 
     )
 
 
-async def with_pod_previews(cluster: Cluster, live: Live, keys: Iterable[Key]) -> Live:
+async def with_pod_previews(cluster: ClusterReader, live: Live, keys: Iterable[Key]) -> Live:
     """Adds a preview of these DaemonSets' pods after a change: one list each.
 
     A DaemonSet without a pod, or with pods that may not be listed, has a preview only by its nodes;
@@ -206,7 +205,7 @@ async def with_pod_previews(cluster: Cluster, live: Live, keys: Iterable[Key]) -
     )
 
 
-async def _observation(cluster: Cluster, live: Live, key: Key) -> Observation | None:
+async def _observation(cluster: ClusterReader, live: Live, key: Key) -> Observation | None:
     """The controller's view of a DaemonSet; None without a pod."""
     daemonset = daemonsets.daemonset_of(live.objects[key])
     try:
@@ -231,31 +230,31 @@ def _selector(daemonset: DaemonSet) -> str:
     return ",".join(f"{requirement.key}={requirement.values[0]}" for requirement in one)
 
 
-async def dry_run(applier: Applier, manifests: Iterable[Manifest]) -> Mapping[Key, DryRunResult]:
+async def dry_run(inputs: PlanInputs, manifests: Iterable[Manifest]) -> Mapping[Key, DryRunResult]:
     """The results of dry runs of these manifests, some at once."""
     requested = list(manifests)
     turn = asyncio.Semaphore(AT_ONCE)
 
     async def one(manifest: Manifest) -> DryRunResult:
         async with turn:
-            return await _dry_run_one(applier, manifest)
+            return await _dry_run_one(inputs, manifest)
 
     results = await asyncio.gather(*map(one, requested))
     return {manifest.key: result for manifest, result in zip(requested, results, strict=True)}
 
 
-async def _dry_run_one(applier: Applier, manifest: Manifest) -> DryRunResult:
-    live = applier.live.objects.get(manifest.key)
+async def _dry_run_one(inputs: PlanInputs, manifest: Manifest) -> DryRunResult:
+    live = inputs.live.objects.get(manifest.key)
     try:
-        cluster = applier.acting(manifest.key, manifest.agent)
+        cluster = inputs.acting(manifest.key, manifest.agent)
         if live is None:
-            return await _create(cluster, applier, manifest)
-        body = object_changes.probe(manifest, live, applier.context)
+            return await _create(cluster, inputs, manifest)
+        body = object_changes.probe(manifest, live, inputs.context)
         return await _update(
             cluster,
-            applier.resources[manifest.key],
+            inputs.resources[manifest.key],
             body,
-            lambda conflicts: _may_force(applier, manifest, live, conflicts),
+            lambda conflicts: _may_force(inputs, manifest, live, conflicts),
         )
     except (
         errors.Invalid,
@@ -267,43 +266,41 @@ async def _dry_run_one(applier: Applier, manifest: Manifest) -> DryRunResult:
         return DryRunResult(refused=str(error))
 
 
-async def _create(cluster: Cluster, applier: Applier, manifest: Manifest) -> DryRunResult:
+async def _create(cluster: ClusterReader, inputs: PlanInputs, manifest: Manifest) -> DryRunResult:
     """The dry run of a new object. NotFound is not a refusal: the same plan may create the
     namespace or the definition.
     """
-    body = object_owner.stamped(manifest, object_owner.stamp_of(manifest, applier.context.stamp))
+    body = object_owner.stamped(manifest, object_owner.stamp_of(manifest, inputs.context.stamp))
     with contextlib.suppress(errors.NotFound, errors.Conflict):
-        result = await cluster.apply(
-            applier.resources[manifest.key], body, manager=names.FIELD_MANAGER, dry_run=True
+        result = await cluster.dry_run(
+            inputs.resources[manifest.key], body, manager=names.FIELD_MANAGER
         )
         return DryRunResult(result.body)
     return DryRunResult()
 
 
 async def _update(
-    cluster: Cluster,
+    cluster: ClusterReader,
     resource: Resource,
     body: Body,
     may_force: Callable[[tuple[FieldConflict, ...]], bool],
 ) -> DryRunResult:
     """The dry run of an existing object, repeated with force if the conflicts permit it."""
     try:
-        result = await cluster.apply(resource, body, manager=names.FIELD_MANAGER, dry_run=True)
+        result = await cluster.dry_run(resource, body, manager=names.FIELD_MANAGER)
     except errors.Conflict as error:
         conflicts = conflicts_of(error)
         if not may_force(conflicts):
             return DryRunResult(conflicts=conflicts)
-        result = await cluster.apply(
-            resource, body, manager=names.FIELD_MANAGER, force=True, dry_run=True
-        )
+        result = await cluster.dry_run(resource, body, manager=names.FIELD_MANAGER, force=True)
     return DryRunResult(result.body)
 
 
 def _may_force(
-    applier: Applier, manifest: Manifest, live: Body, conflicts: tuple[FieldConflict, ...]
+    inputs: PlanInputs, manifest: Manifest, live: Body, conflicts: tuple[FieldConflict, ...]
 ) -> bool:
     """Whether the dry run forces fields of other managers; for drift that is only reported, the
     result is the correction.
     """
-    reported = drift.is_left(manifest, live, applier.context)
-    return reported or planner.may_force(manifest, live, conflicts, applier.context)
+    reported = drift.is_left(manifest, live, inputs.context)
+    return reported or planner.may_force(manifest, live, conflicts, inputs.context)

@@ -23,7 +23,7 @@ from gitops_ds.deployer.templates import template_object
 from gitops_ds.deployer.templates.template_object import RenderedTemplates, TemplateObject
 from gitops_ds.deployer.templates.template_selector import TemplateSelector
 from gitops_ds.git.object_reader import BranchMovement
-from gitops_ds.model.cluster import Cluster, Selection, WatchEvent
+from gitops_ds.model.cluster import ClusterReader, Selection, WatchEvent
 from gitops_ds.model.events.commits import CommitRejected
 from gitops_ds.model.objects import CommitId, Key, digest_of
 from gitops_ds.model.plain_text import counted, listed
@@ -53,7 +53,7 @@ class Templates:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: ClusterReader,
         chosen: TemplateSelector,
         discreet: RedactingEmit,
         clock: Callable[[], float],

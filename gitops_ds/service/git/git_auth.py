@@ -27,7 +27,7 @@ from gitops_ds.git.credentials.credential_values import (
     SshKey,
 )
 from gitops_ds.git.signing import KeyFormat, SigningKey
-from gitops_ds.model.cluster import Cluster
+from gitops_ds.model.cluster import ClusterReader
 from gitops_ds.model.objects import SECRET
 from gitops_ds.model.sources.signatures import Trust
 from gitops_ds.model.values import replace
@@ -70,7 +70,7 @@ SECRET_SECONDS = 30.0
 class ClusterSecrets:
     """Secrets of the cluster, cached for a while; `namespace` is the default namespace."""
 
-    def __init__(self, cluster: Cluster, namespace: str, clock: Callable[[], float]) -> None:
+    def __init__(self, cluster: ClusterReader, namespace: str, clock: Callable[[], float]) -> None:
         self._cluster, self._namespace, self._clock = cluster, namespace, clock
         self._cached: dict[tuple[str, str], tuple[float, Mapping[str, bytes]]] = {}
 

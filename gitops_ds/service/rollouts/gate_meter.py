@@ -22,7 +22,7 @@ import yarl
 from gitops_ds import errors, http_library
 from gitops_ds.controller.gate_pods import PodGates
 from gitops_ds.http_library import HttpRequest, NoResponse
-from gitops_ds.model.cluster import Cluster
+from gitops_ds.model.cluster import ClusterReader
 from gitops_ds.model.objects import Key
 from gitops_ds.model.plain_text import line
 from gitops_ds.model.rollouts.rollout_gates import (
@@ -164,7 +164,7 @@ class HttpGateMeter:
     def __init__(
         self,
         settings: MetricsSettings,
-        cluster: Cluster,
+        cluster: ClusterReader,
         cluster_name: str,
         clock: Callable[[], float],
     ) -> None:

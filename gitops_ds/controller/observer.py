@@ -1,0 +1,218 @@
+"""The observation of the DaemonSets of one cluster: four watches feed the cache, and warning events
+and gates are read beside them.
+
+It only reads. Commands, the page and the status of agents use it alone; the controller is this part
+with an executor.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Mapping, Set
+
+import msgspec
+
+from gitops_ds.client import informer
+from gitops_ds.client.informer import Failing, InformerEvent, WorldVersion
+from gitops_ds.controller.gate_pods import PodGates
+from gitops_ds.controller.pod_warnings import PodWarnings
+from gitops_ds.controller.rollouts import GateMeter, GatePoller, Rollouts
+from gitops_ds.daemonset.cache import WATCHED, Cache
+from gitops_ds.daemonset.node_room import NodeCapacity
+from gitops_ds.model.cluster import ClusterReader, Listing, Selection, WatchEvent
+from gitops_ds.model.daemonset import DaemonSet, PodCause
+from gitops_ds.model.decision import Decision, Observation
+from gitops_ds.model.events.base import Emit, Listed, WatchFailed
+from gitops_ds.model.objects import NODE, POD, Body, Key, Resource
+from gitops_ds.model.rollouts.staged_rollout import StageInputs
+from gitops_ds.model.values import replace
+
+# seconds: interval of a list of the nodes and a reconciliation of every DaemonSet, without events
+LIST_NODES_AGAIN = 300.0
+
+
+class ObserverHooks(msgspec.Struct, frozen=True):
+    """The calls to a part that acts on the observations; none may block.
+
+    `received` gets each event before it changes an observation, and may raise, which ends the
+    observer. `due` gets the DaemonSets whose decision may have changed. `handled` follows each
+    event.
+    """
+
+    received: Callable[[Resource, InformerEvent], None] = lambda _resource, _event: None
+    due: Callable[[Set[Key]], None] = lambda _keys: None
+    handled: Callable[[], None] = lambda: None
+
+
+class Observer:
+    """The observations, current while `run` runs. `clock` gives seconds since 1970; delays are the
+    event loop's.
+
+    `chance` spreads retries and gives numbers in [0, 1).
+    """
+
+    def __init__(
+        self,
+        cluster: ClusterReader,
+        emit: Emit,
+        *,
+        clock: Callable[[], float],
+        chance: Callable[[], float],
+        hooks: ObserverHooks = ObserverHooks(),  # noqa: B008  frozen
+    ) -> None:
+        self._cluster, self._emit, self._hooks = cluster, emit, hooks
+        self._clock, self._chance = clock, chance
+        self._rooms: NodeCapacity | None = None
+        self._own_node = ""
+        self._listeners: list[Callable[[Set[Key]], None]] = []
+        self._event_times: dict[Resource, float] = {}
+        self.cache = Cache()
+        self.gates = GatePoller(PodGates(cluster, clock), lambda key: hooks.due({key}))
+        self.pod_warnings = PodWarnings(cluster, clock, self._warned)
+        self.rollouts = Rollouts(
+            emit,
+            clock,
+            lambda: filter(None, map(self.observe, self.keys)),
+            rollouts=lambda: self.cache.rollouts,
+            busy_nodes=lambda: self.cache.busy_nodes,
+            gates=self.gates,
+            warnings=self.pod_warnings.of,
+        )
+        self.synced = asyncio.Event()
+
+    def observe_room(self) -> None:
+        """Adds the free capacity of nodes to observations. Before `run`."""
+        self._rooms = NodeCapacity()
+
+    def runs_on(self, node: str) -> None:
+        """Sets our own node, whose pods are replaced last. Before `run`."""
+        self._own_node = node
+
+    def measure_with(self, meter: GateMeter) -> None:
+        """Sets the meter of the gates of rollouts. Before `run`."""
+        self.gates.meter = meter
+
+    def observe(self, key: Key) -> Observation | None:
+        """The observation of a DaemonSet; None if it does not exist, or the lists were not read
+        yet.
+        """
+        seen = self.cache.observe(key, self._clock())
+        if seen is None or not (self._own_node or self._rooms is not None):
+            return seen
+        return replace(
+            seen, own_node=self._own_node, rooms=None if self._rooms is None else self._rooms.look()
+        )
+
+    def stage_inputs(self, seen: Observation) -> StageInputs | None:
+        """The inputs of a DaemonSet's staged rollout, None without one."""
+        return self.rollouts.inputs(seen)
+
+    def warnings(self, seen: Observation) -> Mapping[str, PodCause]:
+        """The newest warning events of the pods of a DaemonSet that are not well, by their UID."""
+        return self.pod_warnings.of(seen)
+
+    @property
+    def keys(self) -> tuple[Key, ...]:
+        """The DaemonSets of the cluster, sorted."""
+        return self.cache.keys
+
+    def listen(self, moved: Callable[[Set[Key]], None]) -> None:
+        """Subscribes `moved` to the keys of DaemonSets whose observation changed; it must return
+        fast.
+        """
+        self._listeners.append(moved)
+
+    @property
+    def ages(self) -> Mapping[str, float]:
+        """The seconds since the last event of each watch, by the plural of its kind; bookmarks
+        arrive about every minute.
+        """
+        now = asyncio.get_running_loop().time()
+        return {resource.plural: now - at for resource, at in self._event_times.items()}
+
+    @property
+    def unready(self) -> str:
+        """Why the state of DaemonSets is unknown; empty when everything was listed once."""
+        return "" if self.synced.is_set() else "the first lists are not read"
+
+    def forget(self, key: Key) -> None:
+        """Drops what was read beside the watches for a DaemonSet that is gone."""
+        self.rollouts.forget(key)
+        self.pod_warnings.forget(key)
+
+    def remember(self, daemonset: DaemonSet, decision: Decision) -> None:
+        """Stores a decision before it is executed: the watches show its effects later."""
+        self.cache.remember(daemonset, decision)
+        if self._rooms is not None:
+            self._rooms.remember(daemonset.key, decision)
+
+    def wrote(self, resource: Resource, body: Body) -> None:
+        """Stores an object that the API server returned to a write, until its watch has passed
+        it.
+        """
+        if self._rooms is not None and resource == POD:
+            self._rooms.wrote(body)
+        self.cache.wrote(resource, body, self._clock())
+        self._publish_changes()
+
+    async def run(self) -> None:
+        """Watches until it is cancelled. Raises the errors of the hook `received`."""
+        async with asyncio.TaskGroup() as group:
+            for resource in WATCHED:
+                group.create_task(self._watch(resource))
+            for part in (self.gates, self.pod_warnings):
+                group.create_task(part.run())
+
+    async def _watch(self, resource: Resource) -> None:
+        def handle(event: InformerEvent) -> None:
+            self._handle(resource, event)
+
+        def asking() -> None:
+            self.cache.asks(resource)
+
+        which = Selection(brief=self._rooms is None)
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LIST_NODES_AGAIN if resource == NODE else None):
+                    await informer.run(
+                        self._cluster,
+                        resource,
+                        which,
+                        handle,
+                        random=self._chance,
+                        before_list=asking,
+                    )
+
+    def _handle(self, resource: Resource, event: InformerEvent) -> None:
+        self._hooks.received(resource, event)
+        if not isinstance(event, Failing):
+            self._event_times[resource] = asyncio.get_running_loop().time()
+        match event:
+            case Listing(items=items, version=version):
+                self._emit(Listed(self._clock()))
+                if self._rooms is not None:
+                    self._hooks.due(self._rooms.replace(resource, items, version))
+                self._hooks.due(self.cache.replace(resource, items, version))
+                if self.cache.synced:
+                    self.synced.set()
+            case WatchEvent(type=type, object=body, version=version):
+                if self._rooms is not None:
+                    self._hooks.due(self._rooms.apply(resource, type, body, version))
+                self._hooks.due(self.cache.apply(resource, type, body, version))
+            case WorldVersion(version=version):
+                self._hooks.due(self.cache.answered(resource, version))
+            case Failing(error=error, retry_in=retry_in):
+                self._emit(WatchFailed(self._clock(), resource, error, retry_in))
+        self._publish_changes()
+
+    def _warned(self, key: Key) -> None:
+        self._hooks.due({key})
+        for listener in self._listeners:
+            listener({key})
+
+    def _publish_changes(self) -> None:
+        self._hooks.handled()
+        if self.cache.synced and (moved := self.cache.take_moved()):
+            for listener in self._listeners:
+                listener(moved)
