@@ -24,7 +24,7 @@ from gitops_ds.settings.service import Service
 
 if TYPE_CHECKING:
     from gitops_ds.service.git.git_deployer import GitDeployer
-    from gitops_ds.web.server import Routes
+    from gitops_ds.web.server import RouteDef, Routes
 
 
 STUCK = 300.0  # seconds without any progress
@@ -110,18 +110,24 @@ async def served(
     async with contextlib.AsyncExitStack() as stack:
         shown = await stack.enter_async_context(_page(service, events, parts))
         events.subscribers.append(counters.handle)
-        faces = [
-            server.probes(probes.stuck, probes.unready),
-            server.exposition(counters),
-            _webhook_routes(service, events.publish, deployers),
-            shown,
-        ]
+        probed = server.probes(probes.stuck, probes.unready)
         if service.listen.address:
-            runner = await server.serve(service.listen.address, *faces)
+            runner = await server.serve(
+                service.listen.address,
+                probed,
+                server.exposition(counters),
+                shown,
+                signed=_webhook_routes(service, events.publish, deployers),
+                any_host=service.listen.any_host,
+            )
             stack.push_async_callback(runner.cleanup)
         if service.listen.probes:
             alone = await server.serve(
-                service.listen.probes, faces[0], door=server.probe_door(), option="--listen-probes"
+                service.listen.probes,
+                probed,
+                any_host=True,  # nothing but a text
+                door=server.probe_door(),
+                option="--listen-probes",
             )
             stack.push_async_callback(alone.cleanup)
         yield
@@ -157,7 +163,9 @@ async def _page(service: Service, events: EventBus, parts: ServiceParts) -> Asyn
         yield routes
 
 
-def _webhook_routes(service: Service, emit: Emit, parts: Sequence[DeployerPart]) -> Routes:
+def _webhook_routes(
+    service: Service, emit: Emit, parts: Sequence[DeployerPart]
+) -> Sequence[RouteDef]:
     """The webhook's routes; none without a secret. Raises SettingsError for a secret that cannot be
     read.
     """

@@ -147,6 +147,15 @@ class ListenSettings(SettingsGroup, frozen=True):
         default_factory=WebhookSettings
     )
 
+    @property
+    def any_host(self) -> bool:
+        """Whether requests may name any host: not for what every user of the machine may read,
+        which a site could read through a DNS name for it.
+        """
+        page = self.page.served_at(self.address)
+        is_open = page is None or page.access == "open"
+        return not (is_open and is_loopback(self.address.rpartition(":")[0]))
+
 
 def is_loopback(host: str) -> bool:
     """Whether a listener on this host is reachable only from this machine."""

@@ -1,13 +1,16 @@
 """POST /hook: a forge announces a push, which triggers a poll of the repository.
 
-The endpoint is public, so limits come before authentication: requests per second and in parallel,
-the size of a body and the time of its transfer. The signature over the raw bytes is verified next,
-and then the body is parsed. A body never determines the polled address.
+The endpoint is public, so limits come before authentication: the size of a body, the time of its
+transfer, and the memory of all of them. None of them counts requests, since clients without the
+secret could exhaust that for signed deliveries. The signature over the raw bytes is verified next;
+only a signed delivery counts for the rate of its repositories, and then its body is parsed. A body
+never determines the polled address.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 
@@ -19,12 +22,11 @@ from gitops_ds.model.deployer_state import Push
 from gitops_ds.model.events.base import Emit
 from gitops_ds.model.events.requests import WebhookReceived, WebhookResult
 from gitops_ds.model.rate_limits import TokenBucket
-from gitops_ds.web import webhook_payloads
+from gitops_ds.web import request_bodies, webhook_payloads
+from gitops_ds.web.request_bodies import BodyFault, BodyRejected
 
 MAX_BYTES = 1 << 20
-BODY_SECONDS = 10.0
-AT_ONCE = 32
-BYTES_AT_ONCE, BYTES_A_SECOND = 8 << 20, 2 << 20  # concurrent hashes of bodies
+_BURST, _A_SECOND = 60, 2  # signed deliveries of one repository
 REMEMBERED, REMEMBERED_FOR = 4096, 86400.0  # deliveries, seconds
 
 
@@ -43,21 +45,22 @@ class WebhookTarget(msgspec.Struct, frozen=True):
 
 
 class DeliveryLog:
-    """The last deliveries, for a day."""
+    """The last deliveries to this process, for a day. A replay that it does not contain any more
+    has the effect of one poll.
+    """
 
     def __init__(self) -> None:
         self._seen: OrderedDict[str, float] = OrderedDict()
 
-    def is_new(self, words: Sequence[str], now: float) -> bool:
-        """Whether the delivery is not a replay; its identifiers are recorded."""
-        while self._seen and (
-            len(self._seen) >= REMEMBERED or next(iter(self._seen.values())) < now - REMEMBERED_FOR
-        ):
-            self._seen.popitem(last=False)
-        if any(word in self._seen for word in words):
-            return False
+    def is_replay(self, words: Sequence[str], now: float) -> bool:
+        """Whether one of the identifiers is recorded."""
+        return any(now - self._seen.get(word, -math.inf) <= REMEMBERED_FOR for word in words)
+
+    def record(self, words: Sequence[str], now: float) -> None:
+        """Records the identifiers of a delivery."""
         self._seen.update(dict.fromkeys(words, now))
-        return True
+        while len(self._seen) > REMEMBERED:
+            self._seen.popitem(last=False)
 
 
 class WebhookResponse(msgspec.Struct, frozen=True):
@@ -82,15 +85,12 @@ class Hooks:
         clock: Callable[[], float],
         *,
         max_bytes: int = MAX_BYTES,
-        body_seconds: float = BODY_SECONDS,
+        body_seconds: float = request_bodies.BODY_SECONDS,
     ) -> None:
         self._targets, self._emit, self._clock = targets, emit, clock
-        self._max_bytes, self._body_seconds = max_bytes, body_seconds
+        self.bodies = request_bodies.RequestBodies(max_bytes, body_seconds)
         self._memory = DeliveryLog()
-        # A client without a secret can empty only the first bucket; then polls find pushes.
-        self._unauthenticated, self._known = TokenBucket(200, 50), TokenBucket(60, 2)
-        self._bytes = TokenBucket(BYTES_AT_ONCE + max_bytes, BYTES_A_SECOND)
-        self.at_once = 0
+        self._rates: dict[str, TokenBucket] = {}
 
     def routes(self, path: str = "/hook") -> list[web.RouteDef]:
         """PATH for all repositories, PATH/ID for the one with that state."""
@@ -100,8 +100,8 @@ class Hooks:
         """Answers one request, and publishes its result."""
         try:
             response = await self._read(request)
-        except _Refused as refused:
-            response = refused.answer
+        except BodyRejected as rejected:
+            response = self._rejected(rejected.fault)
         self._emit(WebhookReceived(self._clock(), response.result, response.forge))
         body = {
             "result": response.result.value,
@@ -117,54 +117,32 @@ class Hooks:
         return reply
 
     async def _read(self, request: web.Request) -> WebhookResponse:
-        if self.at_once >= AT_ONCE:
-            return WebhookResponse(503, WebhookResult.LIMITED, "too many requests at once")
-        if not self._unauthenticated.take(self._clock()):
-            return WebhookResponse(429, WebhookResult.LIMITED, "too many requests")
-        self.at_once += 1
-        try:
-            body = await self._body(request)
-            if not self._bytes.take(self._clock(), len(body)):
-                return WebhookResponse(429, WebhookResult.LIMITED, "too many bytes")
+        if (request.content_length or 0) > self.bodies.longest:
+            raise BodyRejected(BodyFault.TOO_LARGE)
+        if request.headers.get("Content-Encoding", "identity").lower() != "identity":
+            return _COMPRESSED
+        if not webhook_payloads.may_prove(request.headers):
+            return _UNSIGNED
+        async with self.bodies.read(request) as body:
             targets, now = self._concerned(request.match_info.get("id", "")), self._clock()
             # Hashing releases the interpreter's lock.
             proofs = await asyncio.to_thread(_proofs, request.headers, body, targets, now)
-        finally:
-            self.at_once -= 1
-        return self._answer(request.headers, body, targets, proofs)
+            return self._answer(request.headers, body, targets, proofs)
 
-    async def _body(self, request: web.Request) -> bytes:
-        too_large = WebhookResponse(
-            413, WebhookResult.TOO_LARGE, f"the body is limited to {self._max_bytes} bytes"
-        )
-        if (request.content_length or 0) > self._max_bytes:
-            raise _Refused(too_large)
-        if request.headers.get("Content-Encoding", "identity").lower() != "identity":
-            raise _Refused(
-                WebhookResponse(415, WebhookResult.MALFORMED, "compressed bodies are not accepted")
-            )
-        if not webhook_payloads.may_prove(request.headers):
-            raise _Refused(_UNSIGNED)
-        data = bytearray()
-        try:
-            async with asyncio.timeout(self._body_seconds):
-                async for piece in request.content.iter_any():
-                    data += piece
-                    if len(data) > self._max_bytes:
-                        raise _Refused(too_large)
-        except TimeoutError:
-            raise _Refused(
-                WebhookResponse(
-                    408,
-                    WebhookResult.TOO_SLOW,
-                    f"the body took more than {self._body_seconds:.0f} seconds",
-                )
-            ) from None
-        except web.RequestPayloadError:
-            raise _Refused(
-                WebhookResponse(400, WebhookResult.MALFORMED, "the body is incomplete")
-            ) from None
-        return bytes(data)
+    def _rejected(self, fault: BodyFault) -> WebhookResponse:
+        longest, seconds = self.bodies.longest, self.bodies.seconds
+        match fault:
+            case BodyFault.TOO_LARGE:
+                words = f"the body is limited to {longest} bytes"
+                return WebhookResponse(413, WebhookResult.TOO_LARGE, words)
+            case BodyFault.TOO_SLOW:
+                words = f"the body took more than {seconds:.0f} seconds"
+                return WebhookResponse(408, WebhookResult.TOO_SLOW, words)
+            case BodyFault.EVICTED:
+                words = "newer bodies require the memory of this one"
+                return WebhookResponse(503, WebhookResult.LIMITED, words)
+            case BodyFault.INCOMPLETE:
+                return WebhookResponse(400, WebhookResult.MALFORMED, "the body is incomplete")
 
     def judge(self, headers: Mapping[str, str], body: bytes, id: str = "") -> WebhookResponse:
         """Evaluates a delivery by its headers and raw body, and polls its repositories."""
@@ -185,23 +163,25 @@ class Hooks:
         if not proofs:
             return _UNSIGNED
         now, proof = self._clock(), next(iter(proofs.values()))
-        if not self._known.take(now):
-            return WebhookResponse(429, WebhookResult.LIMITED, "too many deliveries", proof.forge)
         try:
             push = webhook_payloads.push_event(headers, body)
         except webhook_payloads.Malformed as error:
             return WebhookResponse(400, WebhookResult.MALFORMED, str(error), proof.forge)
-        if not self._memory.is_new(proof.seen_as, now):
+        if self._memory.is_replay(proof.seen_as, now):
             return WebhookResponse(
                 409, WebhookResult.REPLAYED, "this delivery is a replay", proof.forge
             )
-        if push.ping:
-            return WebhookResponse(202, WebhookResult.PING, "ping received", proof.forge)
         believers = [target for target, _ in targets if target.id in proofs]
         meant = [
             target for target in believers if webhook_payloads.means(push, target.addresses)
         ] or believers
-        for target in meant:
+        woken = [target for target in meant if self._rate(target.id).take(now)]
+        if not woken:
+            return WebhookResponse(429, WebhookResult.LIMITED, "too many deliveries", proof.forge)
+        self._memory.record(proof.seen_as, now)
+        if push.ping:
+            return WebhookResponse(202, WebhookResult.PING, "ping received", proof.forge)
+        for target in woken:
             target.wake(
                 Push(push.commit if webhook_payloads.concerns(push, target.branch) else None)
             )
@@ -210,11 +190,16 @@ class Hooks:
             WebhookResult.ACCEPTED,
             "poll requested",
             proof.forge,
-            tuple(target.id for target in meant),
+            tuple(target.id for target in woken),
         )
+
+    def _rate(self, id: str) -> TokenBucket:
+        """The signed deliveries of one repository: who has its secret limits no other one."""
+        return self._rates.setdefault(id, TokenBucket(_BURST, _A_SECOND))
 
 
 _UNSIGNED = WebhookResponse(401, WebhookResult.UNAUTHORIZED, "not signed with a configured secret")
+_COMPRESSED = WebhookResponse(415, WebhookResult.MALFORMED, "compressed bodies are not accepted")
 
 
 def _proofs(
@@ -230,8 +215,3 @@ def _proofs(
         for target, secrets in targets
     )
     return {id: proof for id, proof in proofs if proof}
-
-
-class _Refused(Exception):
-    def __init__(self, answer: WebhookResponse) -> None:
-        self.answer = answer

@@ -15,7 +15,7 @@ from gitops_ds.model.sources.source_status import EFFECTS, Condition, SourceStat
 from gitops_ds.service.http import STUCK, Probes
 from gitops_ds.service.runnable import DeployerPart
 from gitops_ds.settings.listen import Readiness
-from gitops_ds.web import server
+from gitops_ds.web import connections, server
 
 
 @dataclass
@@ -106,7 +106,7 @@ def test_connections_to_the_common_port_block_no_probe() -> None:
         try:
             held = [
                 await asyncio.open_connection("127.0.0.1", port_of(common))
-                for _ in range(server.CONNECTIONS + 120)
+                for _ in range(connections.CONNECTIONS + 120)
             ]
             for _, writer in held:
                 writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\n")

@@ -485,17 +485,42 @@ def test_deliveries_are_limited_and_come_through_again_later() -> None:
 
     assert [send(n) for n in range(60)] == [202] * 60
     assert send(60) == 429
+    assert send(0) == 409
     scene.now += 1
-    # what was turned away was not remembered
+    # what was turned away was not remembered, and a replay did not count
     assert [send(60), send(61), send(62)] == [202, 202, 429]
+
+
+def test_the_deliveries_of_one_repository_do_not_count_for_another() -> None:
+    """Who has the secret of one repository delays none of another one."""
+    scene = Scene()
+    for number in range(61):
+        body = body_of({"number": number})
+        answer = scene.send(headers_of("github", body, b"another secret", f"{number}"), body)
+    assert (answer.status, len(scene.woken["other"])) == (429, 60)
+    body = body_of(GITHUB)
+    assert scene.send(headers_of("github", body), body).woken == ("agents.eu",)
+
+
+def test_a_restart_and_another_replica_accept_a_delivery_once_more() -> None:
+    """Its effect is one more poll."""
+    body, pushes = body_of(GITHUB), []
+    for _ in range(2):
+        process = Scene()
+        statuses = [process.send(headers_of("github", body), body).status for _ in range(3)]
+        assert statuses == [202, 409, 409]
+        pushes.append(process.woken["agents.eu"])
+    assert pushes == [[Push(COMMIT)], [Push(COMMIT)]]  # type: ignore[arg-type]
 
 
 def test_what_is_remembered_is_bounded_and_ends_after_a_day() -> None:
     memory = webhooks.DeliveryLog()
     for number in range(3 * webhooks.REMEMBERED):
-        assert memory.is_new((f"id {number}",), NOW)
-    assert not memory.is_new((f"id {3 * webhooks.REMEMBERED - 1}",), NOW)
+        assert not memory.is_replay((f"id {number}",), NOW)
+        memory.record((f"id {number}",), NOW)
+    assert memory.is_replay(("new", f"id {3 * webhooks.REMEMBERED - 1}"), NOW)
     assert len(memory._seen) <= webhooks.REMEMBERED
-    assert memory.is_new(("id 0",), NOW)
-    assert not memory.is_new(("id 0",), NOW + webhooks.REMEMBERED_FOR - 1)
-    assert memory.is_new(("id 0",), NOW + webhooks.REMEMBERED_FOR + 1)
+    assert not memory.is_replay(("id 0",), NOW)
+    memory.record(("id 0",), NOW)
+    assert memory.is_replay(("id 0",), NOW + webhooks.REMEMBERED_FOR - 1)
+    assert not memory.is_replay(("id 0",), NOW + webhooks.REMEMBERED_FOR + 1)

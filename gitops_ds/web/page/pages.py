@@ -4,6 +4,7 @@ the view.
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from collections import OrderedDict
 from collections.abc import Mapping
@@ -76,6 +77,7 @@ class Book:
         self._drawn: OrderedDict[tuple[str, tuple[tuple[str, str], ...]], tuple[int, Drawn]] = (
             OrderedDict()
         )
+        self._drawing, self._rests_until = asyncio.Lock(), 0.0
         self._epoch = secrets.token_hex(4)  # other processes count versions separately
 
     def token(self, version: int) -> str:
@@ -85,25 +87,45 @@ class Book:
     async def page(self, path: str, parameters: Mapping[str, str]) -> Drawn:
         """The page at a path without its first slash. Raises NoMatch."""
         name = (path, tuple(sorted(parameters.items())))
-        version = self.view.version
-        kept = self._drawn.get(name)
-        if kept is None or kept[0] != version:
-            template, contents = await self._contents(path, parameters)
-            query = "?" + urlencode(parameters) if parameters else ""
-            live = f"{root_of(path)}live?" + urlencode(
-                {"of": path + query, "since": self.token(version)}
-            )
-            values = {
-                "live": live,
-                "refresh": rendering.REFRESH,
-                "may_leave": self._may_leave,
-                **contents,
-            }
-            kept = self._drawn[name] = (version, self._pages.draw(template, root_of(path), values))
+        if (kept := self._kept(name)) is not None:
+            return kept
+        clock = asyncio.get_running_loop().time
+        async with self._drawing:
+            # A page of 5,000 nodes takes a quarter of a second. Viewers leave at least half of the
+            # time to the reconciliation, however many pages they open.
+            await asyncio.sleep(self._rests_until - clock())
+            if (kept := self._kept(name)) is not None:
+                return kept
+            began = clock()
+            try:
+                version, drawn = self.view.version, await self._draw(path, parameters)
+            finally:
+                self._rests_until = clock() + (clock() - began)
+        self._drawn[name] = (version, drawn)
         self._drawn.move_to_end(name)
         while len(self._drawn) > _KEPT:
             self._drawn.popitem(last=False)
-        return kept[1]
+        return drawn
+
+    def _kept(self, name: tuple[str, tuple[tuple[str, str], ...]]) -> Drawn | None:
+        version, drawn = self._drawn.get(name, (None, None))
+        if version != self.view.version:
+            return None
+        self._drawn.move_to_end(name)
+        return drawn
+
+    async def _draw(self, path: str, parameters: Mapping[str, str]) -> Drawn:
+        token = self.token(self.view.version)
+        template, contents = await self._contents(path, parameters)
+        query = "?" + urlencode(parameters) if parameters else ""
+        live = f"{root_of(path)}live?" + urlencode({"of": path + query, "since": token})
+        values = {
+            "live": live,
+            "refresh": rendering.REFRESH,
+            "may_leave": self._may_leave,
+            **contents,
+        }
+        return self._pages.draw(template, root_of(path), values)
 
     def plain(self, template: str, values: Mapping[str, Any], path: str = "") -> Drawn:
         """A page without live updates: sign-in, an error."""

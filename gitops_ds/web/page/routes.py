@@ -13,7 +13,7 @@ import orjson
 from aiohttp import web
 
 from gitops_ds import errors
-from gitops_ds.web import server
+from gitops_ds.web import connections
 from gitops_ds.web.page import access
 from gitops_ds.web.page.access import AccessKind, AccessVerdict, PageGuard, PageRequest
 from gitops_ds.web.page.pages import Book
@@ -41,8 +41,8 @@ SETTLE = 0.25  # seconds in which changes are gathered
 BEAT = 20.0  # seconds without a change after which a stream sends the time
 LONGEST_STREAM = 3600.0  # seconds, after which the browser connects and is authorized again
 STREAMS = 200  # at once
-# Of one address, which may be a proxy: the other connections are for pages, webhooks and metrics.
-STREAMS_PER_PEER = server.PER_PEER // 2
+STREAMS_PER_PEER = 50  # of one address, which may be a proxy
+_FORM_BYTES = 4096
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -120,21 +120,18 @@ class _PageHandler:
         return _html(request, self._book.plain("login.html", {"wrong": ""}))
 
     async def _sign_in(self, request: web.Request) -> web.StreamResponse:
-        verdict, why = self._door.check(_page_request(request))
-        if verdict is AccessVerdict.DENY:
-            return self._problem(request, 403, "Not allowed", why)
-        if (request.content_length or 0) > 4096:
-            return self._problem(request, 413, "Too long", "the form is too long for a token")
-        token = dict(parse_qsl((await request.content.read(4096)).decode("utf-8", "replace"))).get(
-            "token", ""
-        )
-        peer = _page_request(request).peer
-        if not self._door.accepts(token, peer):
-            busy = self._door.busy(peer)
-            wrong = "Too many wrong tokens: wait a minute." if busy else "The token is wrong."
-            return _html(
-                request, self._book.plain("login.html", {"wrong": wrong}), 429 if busy else 401
-            )
+        try:
+            verdict, why = self._door.check(_page_request(request))
+            if verdict is AccessVerdict.DENY:
+                return self._problem(request, 403, "Not allowed", why)
+            token = await _token_of(request)
+            if token is None:
+                return self._problem(request, 413, "Too long", "the form is too long for a token")
+            if not self._door.accepts(token):
+                wrong = {"wrong": "The token is wrong."}
+                return _html(request, self._book.plain("login.html", wrong), 401)
+        except errors.UsageError as error:  # the token's file is missing now
+            return self._problem(request, 403, "Not allowed", str(error))
         answer = web.Response(status=303, headers={**HEADERS, "Location": "./"})
         _set_cookie(answer, request, self._door.cookie(), access.STAYS)
         return answer
@@ -145,7 +142,7 @@ class _PageHandler:
         return answer
 
     async def _live(self, request: web.Request) -> web.StreamResponse:
-        peer, transport = _page_request(request).peer, request.transport
+        peer, transport = connections.peer_of(request), request.transport
         if transport is None or self._is_full(peer):
             return self._problem(
                 request, 503, "Too many live pages", "reload the page from time to time instead"
@@ -250,14 +247,26 @@ def _event(name: str, id: str, data: Mapping[str, object]) -> bytes:
 
 
 def _page_request(request: web.Request) -> PageRequest:
-    peer = request.transport.get_extra_info("peername") if request.transport else None
     return PageRequest(
-        str(peer[0]) if peer else "",
+        connections.address_of(request.transport),
         request.method,
         request.host,
         request.headers,
         request.cookies.get(access.COOKIE, ""),
     )
+
+
+async def _token_of(request: web.Request) -> str | None:
+    """The token of the form; None for a form that is too long."""
+    form = bytearray()
+    try:
+        async for piece in connections.body_of(request):
+            form += piece
+            if len(form) > _FORM_BYTES:
+                return None
+    except web.RequestPayloadError:
+        return ""
+    return dict(parse_qsl(form.decode("utf-8", "replace"))).get("token", "")
 
 
 def _query(parameters: Mapping[str, str]) -> dict[str, str]:
