@@ -8,7 +8,7 @@ import asyncio
 from dataclasses import dataclass
 
 import pytest
-from aiohttp import ClientSession, TCPConnector, web
+from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
 from gitops_ds.model.sources.source_status import EFFECTS, Condition, SourceStatus
@@ -16,6 +16,7 @@ from gitops_ds.service.http import STUCK, Probes
 from gitops_ds.service.runnable import DeployerPart
 from gitops_ds.settings.listen import Readiness
 from gitops_ds.web import connections, server
+from tests.web import attacks
 
 
 @dataclass
@@ -98,28 +99,21 @@ def test_readiness_follows_the_condition_where_the_settings_say_so(condition: Co
     assert unready == ("" if EFFECTS[condition].ready else "example.com/fleet: why")
 
 
-def test_connections_to_the_common_port_block_no_probe() -> None:
+def test_connections_to_the_common_port_and_to_their_own_block_no_probe() -> None:
     async def main() -> None:
         routes = server.probes(lambda: "", lambda: "")
         common = await server.serve("127.0.0.1:0", routes)
         alone = await server.serve("127.0.0.1:0", routes, door=server.probe_door())
+        ports, start = [port_of(common), port_of(alone)], attacks.half_request()
         try:
-            held = [
-                await asyncio.open_connection("127.0.0.1", port_of(common))
-                for _ in range(connections.CONNECTIONS + 120)
-            ]
-            for _, writer in held:
-                writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\n")
-            async with ClientSession() as client:
-                for _ in range(5):
-                    async with client.get(f"http://127.0.0.1:{port_of(alone)}/healthz") as reply:
-                        assert reply.status == 200
-            # Another address of this machine finds room on the common port as well.
-            other = ClientSession(connector=TCPConnector(local_addr=("127.0.0.2", 0)))
-            async with other, other.get(f"http://127.0.0.1:{port_of(common)}/healthz") as reply:
-                assert reply.status == 200
-            for _, writer in held:
-                writer.close()
+            async with (
+                attacks.held(ports[0], ["127.0.0.1"], connections.CONNECTIONS + 120, start),
+                attacks.held(ports[1], ["127.0.0.1", "127.0.0.3"], 150, start),
+            ):
+                for port in ports * 3:
+                    for address in ("127.0.0.1", "127.0.0.2"):
+                        probe = attacks.head({}, "/healthz", "GET")
+                        assert await attacks.send(port, probe, address=address) == 200
         finally:
             await common.cleanup()
             await alone.cleanup()
