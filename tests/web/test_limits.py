@@ -200,6 +200,23 @@ async def test_only_connections_without_a_complete_request_are_closed_for_new_on
         assert not any(reader.at_eof() for reader, _ in streams)
 
 
+async def test_the_address_with_the_most_waiting_connections_loses_its_oldest(
+    scene: Scene, /
+) -> None:
+    scene.door.connections, start = 10, attacks.half_request()
+    async with (
+        attacks.held(scene.port, ["127.0.1.1"], 1, start) as slow,
+        attacks.held(scene.port, ["127.0.1.2"], 20, start) as crowd,
+    ):
+        async with asyncio.timeout(SECONDS):
+            for reader, _ in crowd[:11]:
+                with contextlib.suppress(ConnectionError):
+                    assert await reader.read() == b""
+            slow[0][1].write(b"Slow: true\r\n\r\n")
+            assert b" 200 " in await slow[0][0].readline()
+        assert not any(reader.at_eof() for reader, _ in crowd[11:])
+
+
 @pytest.mark.parametrize(
     ("peer", "share"),
     [
