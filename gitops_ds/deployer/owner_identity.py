@@ -14,7 +14,7 @@ address was a directory without a repository now, or whose remote is this addres
 service followed it, and its settings have another address instead; or both have the same name. Else
 a person decides, with `apply --adopt`.
 
-The name is written by the authors of a repository, so it is no evidence alone: the id belongs to
+The name is written by the authors of a repository, so it alone proves nothing: the id belongs to
 the address that has it in its state, and a second repository with the name is refused.
 
 Messages describe the other owners of live objects. Those without objects are forgotten.

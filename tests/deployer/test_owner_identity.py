@@ -188,7 +188,7 @@ LAPTOP_ID, FORK_ID, SSH_ID = (legacy(one)[0] for one in (LAPTOP, FORK, SSH))
         # so do an id that has no objects and no repository, and a folder that is renamed
         (Case([("agents.prod", state(FORK, 0))], descends=False, key=NAMED), "agents.prod"),
         (Case([("agents.prod", state(HTTPS, path="old"))], key=NAMED), "agents.prod"),
-        # an address keeps its id, whatever its commits write
+        # an address keeps its id, also if its commits write another name
         (Case([("agents.prod", state(HTTPS, path=None))], key=NAMED), "agents.prod"),
         (
             Case([("agents.prod", state(FORK)), ("own", state(HTTPS))], key=NAMED),
