@@ -196,11 +196,15 @@ class BodyCache:
     """
 
     def __init__(self) -> None:
-        self._held: WeakValueDictionary[tuple[str, str, str], _Held] = WeakValueDictionary()
+        self._held: WeakValueDictionary[tuple[str, str, str, bool], _Held] = WeakValueDictionary()
         self._field_set = lru_cache(FIELD_SETS)(orjson.loads)
 
-    def intern(self, body: dict[str, Any]) -> dict[str, Any]:
-        """The cached body of the same object, version and API version, or this one."""
+    def intern(
+        self, body: dict[str, Any], keep: Callable[[Body], Body] | None = None
+    ) -> dict[str, Any]:
+        """The cached body of the same object, version and API version, or this one, as `keep`
+        converts it.
+        """
         metadata = body.get("metadata")
         if (
             not isinstance(metadata, dict)
@@ -208,11 +212,12 @@ class BodyCache:
             or not (version := metadata.get("resourceVersion"))
         ):
             return body
-        key = (str(body.get("apiVersion")), uid, version)
+        kept = body if keep is None else keep(body)
+        key = (str(body.get("apiVersion")), uid, version, kept is body)
         held = self._held.get(key)
         if held is None:
-            self._share_field_sets(metadata)
-            held = self._held[key] = _Held(body)
+            held = self._held[key] = _Held(kept)
+            self._share_field_sets(held["metadata"])
         return held
 
     def _share_field_sets(self, metadata: dict[str, Any]) -> None:

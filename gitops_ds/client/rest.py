@@ -38,6 +38,7 @@ from gitops_ds.model.cluster import (
 from gitops_ds.model.objects import ACCESS_REVIEW, Body, Resource
 
 PAGE = 500
+FIRST_PAGE, PAGE_BYTES = 16, 8 * 1024 * 1024  # of a list whose bodies are converted
 # The lines of a watch that arrive within this time are read together, unless they are many: so the
 # pauses do not limit a watch to a number of events per second.
 READ_SECONDS, READ_BYTES = 0.025, 65536
@@ -131,31 +132,36 @@ class HttpReader:
     async def _list(self, resource: Resource, which: Selection) -> Listing:
         whole: list[Body] = []
         brief = received_bodies.PackedBodies()
-        query = {**wire.query_of(which), "limit": str(PAGE)}
+        # a page that is converted as it arrives is the largest part of a list in memory
+        limit = PAGE if which.keep is None else FIRST_PAGE
+        query = {**wire.query_of(which), "limit": str(limit)}
         decode = wire.decoder(received_bodies.ITEMS, resource, which)
         kind = {"apiVersion": resource.api_version, "kind": resource.kind}
 
         def take(items: Sequence[msgspec.Raw]) -> None:
-            bodies = [{**kind, **decode(memoryview(item))} for item in items]
+            bodies = ({**kind, **decode(memoryview(item))} for item in items)
             if decode is orjson.loads:
-                whole.extend(map(self._bodies.intern, bodies))
+                whole.extend(self._bodies.intern(body, which.keep) for body in bodies)
             else:
-                brief.add(bodies)
+                brief.add([*bodies])
 
         while True:
-            metadata = await self._page(
+            metadata, size = await self._page(
                 Request("GET", wire.path_of(resource, which.namespace), query=query), take
             )
             if not metadata.get("continue"):
                 version = str(metadata["resourceVersion"])
                 return Listing(tuple(whole) if decode is orjson.loads else brief, version)
             query["continue"] = metadata["continue"]
+            if which.keep is not None:
+                limit = max(1, min(PAGE, limit * PAGE_BYTES // max(1, size)))
+                query["limit"] = str(limit)
 
     async def _page(
         self, request: Request, take: Callable[[Sequence[msgspec.Raw]], None]
-    ) -> Mapping[str, Any]:
-        """The metadata of a page. `take` receives its items in chunks, because decoded objects take
-        several times the memory of their text.
+    ) -> tuple[Mapping[str, Any], int]:
+        """The metadata of a page, and the bytes of its items. `take` receives its items in chunks,
+        because decoded objects take several times the memory of their text.
         """
         page = await self._json(request, wire.list_page)
         if not wire.is_list(page):
@@ -166,8 +172,7 @@ class HttpReader:
                 take(items[start : start + CHUNK])
         except (TypeError, ValueError) as error:
             raise self._transport.garbage() from error
-        metadata: Mapping[str, Any] = page["metadata"]
-        return metadata
+        return page["metadata"], sum(len(memoryview(item)) for item in items)
 
     async def watch(
         self, resource: Resource, since: str, which: Selection = EVERYTHING
@@ -197,7 +202,7 @@ class HttpReader:
                 async for line in _lines(reply):
                     event = decode(line)
                     if decode is orjson.loads:
-                        event["object"] = self._bodies.intern(event["object"])
+                        event["object"] = self._bodies.intern(event["object"], which.keep)
                     yield wire.watch_event(event, self._who)
             except (orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:
                 raise self._transport.garbage() from error

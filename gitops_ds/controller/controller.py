@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection
 
-from gitops_ds.apimachinery import pods
+from gitops_ds.apimachinery import foreign_bodies, pods
 from gitops_ds.client.informer import InformerEvent
 from gitops_ds.controller import conflict_probe, executor
 from gitops_ds.controller.executor import ExecutionOutcome
@@ -23,7 +23,7 @@ from gitops_ds.daemonset.workqueue import WorkQueue
 from gitops_ds.model import names
 from gitops_ds.model.cluster import Cluster, EventType, Listing, WatchEvent
 from gitops_ds.model.decision import Action, Decision, Observation, Powers
-from gitops_ds.model.events.base import Decided, Emit
+from gitops_ds.model.events.base import Decided, Emit, TaskRestarted
 from gitops_ds.model.objects import DAEMONSET, POD, Key, Resource
 from gitops_ds.model.rollouts.staged_rollout import StageInputs
 from gitops_ds.model.values import replace
@@ -77,8 +77,14 @@ class Controller:
         self._wake(self.observer.keys)
 
     def _is_claimed(self, seen: Observation) -> bool:
-        labels = (seen.daemonset.raw.get("metadata") or {}).get("labels") or {}
-        return self._claimed is None or labels.get(names.OWNER_LABEL) in self._claimed
+        if self._claimed is None:
+            return True
+        # who copies the label to another DaemonSet gets no rollout: only an owned one is whole
+        body = seen.daemonset.raw
+        labels = (body.get("metadata") or {}).get("labels") or {}
+        return labels.get(names.OWNER_LABEL) in self._claimed and not foreign_bodies.is_reduced(
+            body
+        )
 
     @property
     def waiting(self) -> int:
@@ -204,12 +210,19 @@ class Controller:
             alarm.cancel()
 
     async def _turn(self, stage: executor.ExecutionContext, key: Key) -> None:
-        failed = False
+        """One turn. An internal error, which the content of a DaemonSet may cause, is retried as
+        any failure of this DaemonSet, and delays no other one.
+        """
+        failed, reason = False, ""
         try:
             failed = await self._reconcile(stage, key)
+        except Exception as error:
+            failed, reason = True, f"{key}: {type(error).__name__}: {error}"
         finally:
-            self._queue.done(key, asyncio.get_running_loop().time(), failed)
+            wait = self._queue.done(key, asyncio.get_running_loop().time(), failed)
             self._wakeup.set()
+        if reason:
+            self._emit(TaskRestarted(self._clock(), "reconciliation", reason, wait))
 
     async def _reconcile(self, stage: executor.ExecutionContext, key: Key) -> bool:
         """One reconciliation; returns whether it failed, in whole or in part, and must be retried,

@@ -15,6 +15,7 @@ import msgspec
 
 from gitops_ds.client import informer
 from gitops_ds.client.informer import Failing, InformerEvent, WorldVersion
+from gitops_ds.client.owned_bodies import OwnedBodies
 from gitops_ds.controller.gate_pods import PodGates
 from gitops_ds.controller.pod_warnings import PodWarnings
 from gitops_ds.controller.rollouts import GateMeter, GatePoller, Rollouts
@@ -67,6 +68,8 @@ class Observer:
         self._own_node = ""
         self._listeners: list[Callable[[Set[Key]], None]] = []
         self._event_times: dict[Resource, float] = {}
+        self._bodies: OwnedBodies | None = None
+        self._watches: dict[Resource, asyncio.Timeout] = {}
         self.cache = Cache()
         self.gates = GatePoller(PodGates(cluster, clock), lambda key: hooks.due({key}))
         self.pod_warnings = PodWarnings(cluster, clock, self._warned)
@@ -84,6 +87,17 @@ class Observer:
     def observe_room(self) -> None:
         """Adds the free capacity of nodes to observations. Before `run`."""
         self._rooms = NodeCapacity()
+
+    def keep_whole(self, bodies: OwnedBodies) -> None:
+        """Keeps only the bodies of owned DaemonSets and of their revisions whole. Before `run`."""
+        self._bodies = bodies
+        bodies.listen(self._list_again)
+
+    def _list_again(self, added: Set[Key]) -> None:
+        """Lists DaemonSets and revisions again if an added one was reduced."""
+        if any(self.cache.is_reduced(key) for key in added):
+            for resource in OwnedBodies.REDUCED & self._watches.keys():
+                self._watches[resource].reschedule(asyncio.get_running_loop().time())
 
     def runs_on(self, node: str) -> None:
         """Sets our own node, whose pods are replaced last. Before `run`."""
@@ -171,10 +185,13 @@ class Observer:
         def asking() -> None:
             self.cache.asks(resource)
 
-        which = Selection(brief=self._rooms is None)
+        is_reduced = self._bodies is not None and resource in OwnedBodies.REDUCED
+        keep = self._bodies.keep if self._bodies is not None and is_reduced else None
+        which = Selection(brief=self._rooms is None, keep=keep)
         while True:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(LIST_NODES_AGAIN if resource == NODE else None):
+                async with asyncio.timeout(LIST_NODES_AGAIN if resource == NODE else None) as limit:
+                    self._watches[resource] = limit
                     await informer.run(
                         self._cluster,
                         resource,

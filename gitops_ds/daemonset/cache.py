@@ -11,6 +11,7 @@ from typing import Any
 
 from gitops_ds.apimachinery import (
     daemonsets,
+    foreign_bodies,
     label_selector,
     node_eligibility,
     nodes,
@@ -70,6 +71,10 @@ class Cache:
     def has(self, key: Key) -> bool:
         """Whether the DaemonSet is known, and not being deleted."""
         return key in self._daemonsets and not self._daemonsets[key].deleting
+
+    def is_reduced(self, key: Key) -> bool:
+        """Whether the DaemonSet is known, with the fields of an object of others only."""
+        return key in self._daemonsets and foreign_bodies.is_reduced(self._daemonsets[key].raw)
 
     def take_moved(self) -> set[Key]:
         """The DaemonSets whose observation changed since the last call, for any cause.

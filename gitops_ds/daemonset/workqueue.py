@@ -68,8 +68,10 @@ class WorkQueue(Generic[K]):
         self._taken[key] = now
         return key
 
-    def done(self, key: K, now: float, failed: bool = False) -> None:
-        """Ends the reconciliation of a key; a failed one is added again for a retry."""
+    def done(self, key: K, now: float, failed: bool = False) -> float:
+        """Ends the reconciliation of a key; a failed one is added again for a retry, after the
+        returned seconds.
+        """
         cost = now - self._taken.pop(key)
         delay, wait = max(SHORTEST_DELAY, min(LONGEST_DELAY, DELAY_FACTOR * cost)), 0.0
         if failed:
@@ -86,6 +88,7 @@ class WorkQueue(Generic[K]):
             self._push(key, self._due[key])
         if failed:
             self.add(key, now + wait)
+        return wait
 
     def forget(self, key: K) -> None:
         """Drops the failures and the delay of a deleted key; a waiting or taken key remains so."""

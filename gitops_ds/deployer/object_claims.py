@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 
+from gitops_ds.client.owned_bodies import OwnedBodies
 from gitops_ds.model.objects import Key
 from gitops_ds.plan.options import OtherOwners
 
@@ -60,10 +61,13 @@ class Claimant:
 
 @dataclass(slots=True, eq=False)
 class Claims:
-    """All deployers of a service; `numbers` is the final number of deployers by rank."""
+    """All deployers of a service; `numbers` is the final number of deployers by rank, `bodies` are
+    the objects of all.
+    """
 
     numbers: Mapping[Rank, int] = field(default_factory=dict)
     members: list[Claimant] = field(default_factory=list)
+    bodies: OwnedBodies = field(default_factory=OwnedBodies)
 
     def join(self, owner: str, rank: Rank, on_change: Callable[[], None]) -> Claimant:
         """Adds a deployer, in place of an earlier one of the same owner; `on_change` requests a

@@ -121,6 +121,7 @@ class Reconciler:
     def join(self, claims: Claims, rank: Rank) -> None:
         """Joins the other deployers of a service, which never compete for an object."""
         self._claimant = claims.join(self.target.owner, rank, self.request_soon)
+        self._caches.bodies = claims.bodies
 
     def request_now(self) -> None:
         """Requests a reconciliation of the known tip."""

@@ -13,12 +13,13 @@ import math
 from collections.abc import Callable, Mapping, Set
 
 from gitops_ds import errors
-from gitops_ds.apimachinery import revisions
+from gitops_ds.apimachinery import foreign_bodies, revisions
 from gitops_ds.apimachinery.builtin_resources import RESOURCES
 from gitops_ds.apimachinery.rollouts import proofs, target_revisions
 from gitops_ds.client import informer
 from gitops_ds.client.informer import Failing
 from gitops_ds.client.informer_store import InformerStore
+from gitops_ds.client.owned_bodies import OwnedBodies
 from gitops_ds.client.received_bodies import EqualBodies
 from gitops_ds.client.supervisor import Supervisor, ended
 from gitops_ds.deployer import live_state
@@ -45,7 +46,7 @@ OLDEST_PICTURE = 660.0
 
 class WatchCache:
     """The informer stores of one deployer. `on_change` is called for a change that may affect a
-    plan.
+    plan. `bodies` are the objects that are kept whole, of all deployers of a service.
     """
 
     def __init__(
@@ -63,6 +64,8 @@ class WatchCache:
             chance,
         )
         self._supervisor = supervisor
+        self.bodies = OwnedBodies()
+        self._listed_again: set[Key] = set()
         self._stores: dict[Resource, InformerStore[Body]] = {}
         self._tasks: dict[Resource, asyncio.Task[None]] = {}
         # when a store was last known to be up to date, in the event loop's time
@@ -87,15 +90,35 @@ class WatchCache:
         for resource in sorted(kinds):
             if resource not in self._stores:
                 store = self._stores[resource] = InformerStore(_lean, self._handle_changes)
-                which = (
-                    Selection(brief=True)
-                    if resource in _WHOLE
-                    else Selection(labels=f"{names.OWNER_LABEL}={self._owner}")
-                )
+                which = self._selection(resource)
                 sink = self._sink(resource, store)
                 follow = functools.partial(informer.run, self._cluster, resource, which, sink)
                 run = functools.partial(follow, sleep=self._pause, random=self._chance)
                 self._tasks[resource] = self._supervisor.start(f"watch {resource.plural}", run)
+
+    def _selection(self, resource: Resource) -> Selection:
+        if resource == NODE:
+            return Selection(brief=True)
+        labels = "" if resource in _WHOLE else f"{names.OWNER_LABEL}={self._owner}"
+        return Selection(labels=labels, keep=self.bodies.keep)
+
+    async def _list_reduced_again(self, wanted: Set[Key]) -> None:
+        """Ends the watches of kinds with reduced bodies of wanted objects, those of others until
+        now: `_follow` starts them with a list.
+        """
+        kinds = {
+            resource
+            for resource, store in self._stores.items()
+            for key in wanted & store.objects.keys() - self._listed_again
+            if foreign_bodies.is_reduced(store.objects[key])
+        }
+        if not kinds:
+            return
+        self._listed_again |= wanted
+        kinds |= {CONTROLLER_REVISION} if DAEMONSET in kinds else set()
+        for resource in kinds & self._stores.keys():
+            del self._stores[resource]
+            await ended(self._tasks.pop(resource))
 
     async def stop(self) -> None:
         """Ends all watches."""
@@ -109,6 +132,8 @@ class WatchCache:
         Forbidden for a kind that may not be listed.
         """
         kinds = {*_WHOLE, *resources.values()}
+        self.bodies.add(resources)
+        await self._list_reduced_again(resources.keys())
         self._follow(kinds)
         await self._wait_until_current()
         for kind in sorted(kinds):

@@ -7,7 +7,7 @@ are plain JSON values; neither the caller nor the cluster may change a body that
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from enum import StrEnum
 from typing import Any, Protocol
 
@@ -65,13 +65,14 @@ class Selection(msgspec.Struct, frozen=True):
     syntax), those with fields.
 
     `brief` requests only the fields of a pod or a node that `client.received_bodies` names;
-    the rest of the body may be missing.
+    the rest of the body may be missing. `keep` converts each body as it arrives.
     """
 
     namespace: str = ""
     labels: str = ""
     fields: str = ""
     brief: bool = False
+    keep: Callable[[Body], Body] | None = None
 
 
 EVERYTHING = Selection()

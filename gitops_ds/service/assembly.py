@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -9,11 +10,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from gitops_ds import errors
 from gitops_ds.apimachinery import daemonsets
+from gitops_ds.client.owned_bodies import OwnedBodies
 from gitops_ds.controller.controller import Controller
 from gitops_ds.controller.startup_taints import GitInputs
 from gitops_ds.fleet import reporter
-from gitops_ds.model.cluster import Cluster
+from gitops_ds.model.cluster import Cluster, ClusterReader
 from gitops_ds.model.decision import Powers
 from gitops_ds.model.deployer_state import DeployerState
 from gitops_ds.model.events.base import Emit
@@ -44,6 +47,22 @@ class PartsContext(msgspec.Struct, frozen=True):
     events: EventBus
     emit_recorded: Emit
     at_desk: bool = False
+    owned: OwnedBodies | None = None
+
+
+async def owned_bodies(service: Service, cluster: ClusterReader) -> OwnedBodies | None:
+    """The objects of the stored states, whose bodies are kept whole from the first list on. None
+    for a service that reads each DaemonSet whole: it runs their pods, or has no repository.
+    """
+    deploys = service.repositories or service.templates is not None
+    if not deploys or service.controller.powers is not Powers.PACE:
+        return None
+    from gitops_ds.deployer import state_store
+
+    states = dict[str, DeployerState]()
+    with contextlib.suppress(errors.ClusterError):  # each deployer reports it, and adds its objects
+        states |= await state_store.load_all(cluster, service.cluster.namespace)
+    return OwnedBodies(key for state in states.values() for key in state.inventory)
 
 
 def assemble(context: PartsContext) -> ServiceParts:
@@ -54,6 +73,8 @@ def assemble(context: PartsContext) -> ServiceParts:
     observes = service.controller.powers is Powers.OBSERVE
     emit = events.publish if observes else context.emit_recorded
     controller = _controller(service, cluster, emit)
+    if context.owned is not None:
+        controller.observer.keep_whole(context.owned)
     deployers = list(_deployers(context, notifications, controller.claim))
     if service.startup_taints is not None:
         git = GitRequirements(lambda: deployers)
@@ -123,6 +144,8 @@ def _deployers(
     emit_of = _emit_of(context.events, notifications)
     with_templates = int(service.templates is not None)
     claims = Claims({Rank.GIT: len(service.repositories), Rank.TEMPLATES: with_templates})
+    if context.owned is not None:
+        claims.bodies = context.owned
     shared = ServiceContext(
         service,
         context.cluster,

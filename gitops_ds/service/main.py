@@ -59,8 +59,9 @@ async def run(service: Service, emit: Emit, say: Say, *, at_desk: bool) -> None:
         emit_recorded = await stack.enter_async_context(
             event_recorder.recorded(cluster, None, events.publish, of_pods=of_pods)
         )
+        owned = await assembly.owned_bodies(service, cluster)
         parts = assembly.assemble(
-            PartsContext(service, cluster, unfenced, events, emit_recorded, at_desk)
+            PartsContext(service, cluster, unfenced, events, emit_recorded, at_desk, owned)
         )
         election = _election(service, unfenced, fence, emit_recorded)
         await stack.enter_async_context(http.served(service, events, parts, election, requests))

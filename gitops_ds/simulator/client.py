@@ -27,6 +27,7 @@ from gitops_ds.model.cluster import (
     WatchEvent,
 )
 from gitops_ds.model.objects import ACCESS_REVIEW, Body, Resource
+from gitops_ds.model.values import replace
 from gitops_ds.simulator import api_errors, selectors
 from gitops_ds.simulator import faults as simulator_faults
 from gitops_ds.simulator.faults import (
@@ -110,7 +111,8 @@ class Client:
         await self._arrive("list", resource, (which.namespace, ""))
         matches = selectors.test(resource, which)
         self.server.require(resource)
-        items = tuple(body for body in self.server.store.all(resource) if matches(body))
+        keep = which.keep or (lambda body: body)
+        items = tuple(keep(body) for body in self.server.store.all(resource) if matches(body))
         return Listing(items, str(self.server.store.version))
 
     async def watch(
@@ -151,7 +153,8 @@ class Client:
                         async with asyncio.timeout(late):
                             await cut.event.wait()
                 if not cut.event.is_set():
-                    yield event
+                    keep = which.keep if event.type is not EventType.BOOKMARK else None
+                    yield replace(event, object=keep(event.object)) if keep else event
         finally:
             self._watches.pop(cut)
         if cut.error is not None:

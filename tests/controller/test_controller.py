@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import json
 from collections import Counter
 
 import pytest
@@ -20,7 +21,7 @@ from gitops_ds.model.cluster import Propagation
 from gitops_ds.model.decision import CreatePod, Powers
 from gitops_ds.model.events import base
 from gitops_ds.model.health import HealthState
-from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, NODE, POD
+from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, NODE, POD, key_of
 from gitops_ds.simulator import faults
 from tests import profiles
 from tests.daemonset import world
@@ -314,3 +315,28 @@ async def test_a_daemonset_in_deletion_adopts_nothing_before_its_watch_shows_the
             await asyncio.sleep(seconds)
             (orphan,) = (await there.people.list(POD)).items
             assert pods.pod_of(orphan).owner is None
+
+
+async def test_an_internal_error_at_one_daemonset_delays_no_other_and_is_retried() -> None:
+    other = {**daemonset(), "metadata": {"name": "other", "namespace": "default"}}
+    other["spec"] = json.loads(json.dumps(other["spec"]).replace("agent", "other"))
+    async with set_up(3) as there:
+        await there.people.create(DAEMONSET, other)
+        failing = True
+
+        def fail(event: base.Event) -> None:
+            if failing and isinstance(event, base.Decided) and event.seen.daemonset.key == KEY:
+                raise KeyError("nodes")
+
+        there.subscribers.append(fail)
+        there.expects_errors = True
+        controller = there.begin()
+        await asyncio.sleep(60)
+        seen = controller.observer.observe(key_of(other))
+        assert health.judge(seen).state is HealthState.HEALTHY
+        restarts = [one for one in there.records if isinstance(one, base.TaskRestarted)]
+        assert 1 < len(restarts) < 30
+        assert f"{KEY}: KeyError" in restarts[0].text()
+        failing = False
+        await asyncio.sleep(400)
+        assert health.judge(controller.observer.observe(KEY)).state is HealthState.HEALTHY

@@ -41,6 +41,7 @@ from gitops_ds.simulator import faults as simulator_faults
 from gitops_ds.simulator.client import Habits
 from gitops_ds.simulator.faults import RequestFault, SimulatedRequest
 from tests.deployer.test_loop import AGENT, History, loop_on
+from tests.simulator.setup import strict
 
 NODES = 10
 POLICY = """\
@@ -142,7 +143,7 @@ class Scene(Processes):
         return Controller(
             client,
             powers,
-            self.events.append if powers is self.powers else lambda _: None,
+            strict(self.events.append if powers is self.powers else lambda _: None),
             clock=self.cluster.server.now,
             chance=random.Random(2).random,
         )

@@ -39,6 +39,7 @@ from gitops_ds.simulator import NodeSpec
 from gitops_ds.simulator.faults import Faults, RequestFault, SimulatedRequest
 from gitops_ds.simulator.store import StoredChange
 from tests.deployer.rollout_scene import NoRollouts
+from tests.simulator.setup import strict
 from tests.worlds import staged_oracle
 from tests.worlds.staged_git import (
     GOOD,
@@ -153,7 +154,7 @@ class StagedWorld:
     def _controller(self, who: str, powers: Powers, emit: Callable[[Event], None]) -> Controller:
         chance = random.Random(self.chance.random()).random
         clock = self.cluster.server.now
-        return Controller(self._client(who), powers, emit, clock=clock, chance=chance)
+        return Controller(self._client(who), powers, strict(emit), clock=clock, chance=chance)
 
     def _begin(self, who: str, *runs: Any) -> None:
         self.tasks[who] = [asyncio.create_task(run) for run in runs]

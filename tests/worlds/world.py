@@ -44,6 +44,7 @@ from gitops_ds.plan.options import ApplyOptions, Guards
 from gitops_ds.simulator import NodeSpec, virtual_time
 from gitops_ds.simulator.faults import Faults, RequestFault, SimulatedRequest
 from tests.deployer.test_loop import History
+from tests.simulator.setup import strict
 
 SPACE, NAME = "tools", "agent"
 SCHEDULE = 30.0  # seconds between two looks at Git
@@ -155,7 +156,7 @@ class World:
         chance = random.Random(self.chance.random()).random
         clock = virtual_time.clock()
         self.controller = Controller(
-            self._clients[0], Powers.FULL, self._check_event, clock=clock, chance=chance
+            self._clients[0], Powers.FULL, strict(self._check_event), clock=clock, chance=chance
         )
         place = DeployTarget(self._clients[1], "gitops-ds", "test", "memory")
         source = revision_selector.RevisionSource(
