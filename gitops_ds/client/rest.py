@@ -11,6 +11,7 @@ import contextlib
 import copy
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from http import HTTPStatus
 from types import TracebackType
 from typing import Any, Self
 
@@ -251,10 +252,11 @@ class HttpReader:
         self, resource: Resource, body: Body, query: Mapping[str, str]
     ) -> ApplyResult:
         path = wire.path_of(resource, wire.namespace_of(body), str(body["metadata"]["name"]))
-        applied, warnings = await self._answer(
+        applied, warnings, status = await self._answer(
             Request("PATCH", path, body, query, {"Content-Type": _APPLY})
         )
-        return ApplyResult(applied, tuple(map(wire.warning_text, warnings)))
+        is_new = status == HTTPStatus.CREATED
+        return ApplyResult(applied, tuple(map(wire.warning_text, warnings)), created=is_new)
 
     async def _json(
         self, request: Request, decode: received_bodies.Decode = orjson.loads
@@ -263,8 +265,10 @@ class HttpReader:
 
     async def _answer(
         self, request: Request, decode: received_bodies.Decode = orjson.loads
-    ) -> tuple[dict[str, Any], Sequence[str]]:
-        """The object in the response, and its warnings. A request other than GET is a write."""
+    ) -> tuple[dict[str, Any], Sequence[str], int]:
+        """The object in the response, its warnings and the HTTP status. A request other than GET is
+        a write.
+        """
         fence = self._fence if request.method != "GET" else None
         passing = fence.passing() if fence else contextlib.nullcontext()
         async with passing, await self._send(request) as reply:
@@ -274,7 +278,7 @@ class HttpReader:
                 raise self._transport.garbage() from error
         if not isinstance(content, dict):
             raise self._transport.garbage()
-        return content, reply.headers.getall("Warning", ())
+        return content, reply.headers.getall("Warning", ()), reply.status
 
 
 class HttpCluster(HttpReader):

@@ -325,7 +325,8 @@ class Reconciler:
             self._schedule.feed(loop_inputs.LookRequested())
             return
         if snapshot.commit is not None:
-            halts = applied_rollouts.halted(draft.bundle, draft.inputs.live)
+            histories = draft.histories
+            halts = applied_rollouts.halted(draft.bundle, draft.inputs.live, histories)
             waiting = applied_rollouts.waiting(draft.bundle, draft.inputs.live)
             self.applied = AppliedRollouts(snapshot.commit.id, tuple(halts), tuple(waiting))
         done = await self._apply(draft, options, steering, tip)

@@ -79,10 +79,13 @@ EVERYTHING = Selection()
 
 
 class ApplyResult(msgspec.Struct, frozen=True):
-    """The object after a server-side apply, and the warnings that came with the reply."""
+    """The object after a server-side apply, and the warnings that came with the reply. `created`:
+    the apply created the object (HTTP status 201), so no other writer has a part in it.
+    """
 
     body: Body
     warnings: tuple[str, ...] = ()
+    created: bool = False
 
 
 class Identity(msgspec.Struct, frozen=True):

@@ -153,12 +153,14 @@ class FieldConflict(msgspec.Struct, frozen=True):
 
 class DryRunResult(msgspec.Struct, frozen=True):
     """The result of a dry run: the resulting object, the fields in conflict, or the reason of a
-    refusal.
+    refusal. `created` is the object as a creation would store it, without fields of other writers;
+    None if that is unknown.
     """
 
     body: Body | None = None
     conflicts: tuple[FieldConflict, ...] = ()
     refused: str = ""
+    created: Body | None = None
 
 
 NO_ANSWERS: Mapping[Key, DryRunResult] = {}

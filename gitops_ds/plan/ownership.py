@@ -179,16 +179,6 @@ def would_change_nothing(live: Body, body: Body) -> bool:
     return _same(fields, desired, stored, live, ()) and not diff.order_differs(live, body)
 
 
-def holds_part(live: Body, body: Body, path: Path) -> bool:
-    """As `would_change_nothing`, for the part of the object at a path."""
-    fields = _at(owned_fields(live) or {}, [f"f:{step}" for step in path])
-    if fields is None:
-        return False
-    stored = cache(lambda: _at(defaults.defaulted(body), path))
-    same = _same(fields, _at(body, path), stored, _at(live, path), path)
-    return same and not diff.order_differs(live, body)
-
-
 def owned_part(live: Body, path: Path) -> Any:
     """The fields below a path that we own (after a migration), with their live values; None without
     any.

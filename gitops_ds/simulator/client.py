@@ -184,7 +184,16 @@ class Client:
     ) -> ApplyResult:
         """The object after a server-side apply that is not stored, always without warnings."""
         async with self._write("apply", resource, _names(body), dry_run=True):
-            return ApplyResult(self.server.apply(resource, body, manager, force, dry_run=True))
+            return self._applied(resource, body, manager, force=force, dry_run=True)
+
+    def _applied(
+        self, resource: Resource, body: Body, manager: str, *, force: bool, dry_run: bool = False
+    ) -> ApplyResult:
+        namespace, name = _names(body)
+        where = namespace if resource.namespaced else ""
+        is_new = self.server.store.get(resource, where, name) is None
+        done = self.server.apply(resource, body, manager, force, dry_run)
+        return ApplyResult(done, created=is_new)
 
     async def create(self, resource: Resource, body: Body) -> Body:
         """The created object. Unknown fields are dropped, as without strict validation."""
@@ -201,7 +210,7 @@ class Client:
     ) -> ApplyResult:
         """The object after a server-side apply, always without warnings."""
         async with self._write("apply", resource, _names(body)):
-            return ApplyResult(self.server.apply(resource, body, manager, force, dry_run=False))
+            return self._applied(resource, body, manager, force=force)
 
     async def patch(
         self,

@@ -40,6 +40,10 @@ _KEPT = (
 _LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 
 
+# A mutating admission webhook: the object to store, of one that is new (True) or changed.
+Mutate = Callable[[Resource, Body, bool], Body]
+
+
 class Server:
     """The state of one simulated cluster. `now` returns seconds since 1970, `seed` determines the
     uids, `history` changes of a kind are kept.
@@ -51,6 +55,7 @@ class Server:
         self.schema = Schema(self.structures)
         self._seed, self._made = seed, 0
         self._custom: set[tuple[str, str]] = set()
+        self.mutate: Mutate = lambda _resource, body, _is_new: body
 
     def begin(self) -> None:
         """Creates the namespaces of every cluster."""
@@ -121,6 +126,7 @@ class Server:
         if self.store.get(resource, namespace, name) is not None:
             raise api_errors.already_exists(resource, name)
         now = timestamps.text(self.now())
+        body = dict(self.mutate(resource, body, True))
         made = registry_strategy.on_create(resource, body, self._has_status(resource), now)
         metadata = {**made["metadata"], "uid": self._uid(), "creationTimestamp": now}
         if registry_strategy.counts_changes(resource, self._is_custom(resource)):
@@ -302,7 +308,7 @@ class Server:
         made = registry_strategy.on_update(
             resource,
             old,
-            {**new, "metadata": metadata},
+            self.mutate(resource, {**new, "metadata": metadata}, False),
             self._has_status(resource),
             write.manager.subresource,
         )

@@ -50,6 +50,13 @@ def test_a_halt_is_remembered_after_its_revision_is_deleted() -> None:
     assert halted_templates.hold_reason(annotations, wanted("", "b")) == ""
 
 
+def test_an_annotation_puts_a_template_on_hold_and_states_no_halt() -> None:
+    forged = HaltedTemplate("a", "c", 5.0, since="b", halt=Halt(5.0, "canary", "forged"))
+    text = msgspec.json.encode((forged,)).decode()
+    (held,) = halted_templates.remembered({"annotations": {names.HALTED: text}}, (), NOTHING)
+    assert (held.hash, held.halt, held.since) == ("a", None, "")
+
+
 def test_a_halted_template_is_held_by_its_content_too() -> None:
     kept = halted_templates.remembered({}, [target("a", 5.0)], NOTHING)
     annotations = {names.HALTED: halted_templates.encoded(kept)}

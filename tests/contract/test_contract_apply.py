@@ -50,6 +50,12 @@ async def test_an_apply_creates_and_owns_what_it_states(stage: Stage, /) -> None
     }
 
 
+async def test_an_apply_reports_whether_it_created_the_object(stage: Stage, /) -> None:
+    for dry_run, created in ((True, True), (False, True), (False, False), (True, False)):
+        done = await stage.apply(stage.daemonset(), dry_run=dry_run)
+        assert done.created is created
+
+
 async def test_the_same_again_changes_nothing(stage: Stage, /) -> None:
     first = (await stage.apply(stage.daemonset())).body
     again = (await stage.apply(stage.daemonset())).body

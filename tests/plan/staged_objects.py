@@ -20,7 +20,7 @@ from gitops_ds.model.sources.bundle import (
     Origin,
     Pointer,
 )
-from gitops_ds.plan.rollouts import staging
+from gitops_ds.plan.rollouts import git_template
 
 KEY = Key("apps", "DaemonSet", "infra", "agent")
 FILE = Pointer("agents/agent/daemonset.yaml", 0, ())
@@ -112,7 +112,7 @@ def target(
     metadata = body["metadata"]
     metadata["uid"] = f"uid-{tag}"
     metadata["annotations"] |= {
-        names.TEMPLATE_DIGEST: staging.template_digest(manifest(tag)),
+        names.TEMPLATE_DIGEST: git_template.digest(manifest(tag)),
         **({names.ROLLOUT_RECORD: target_revisions.encoded(record)} if record else {}),
         **annotations,
     }

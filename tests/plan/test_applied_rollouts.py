@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from gitops_ds.apimachinery import revisions
-from gitops_ds.apimachinery.rollouts import rollout_annotations
+from gitops_ds.apimachinery.rollouts import proofs, rollout_annotations
 from gitops_ds.model import names
 from gitops_ds.model.live import Live, Revision
 from gitops_ds.model.objects import CommitId, Digest, Key, Path
 from gitops_ds.model.rollouts.halted_rollout import HaltedRollout
+from gitops_ds.model.rollouts.proven_templates import RecordedTemplate, TemplateHistory
 from gitops_ds.model.rollouts.rollout_policy import Revert
 from gitops_ds.model.rollouts.staged_rollout import (
     Approver,
@@ -25,36 +26,55 @@ from gitops_ds.model.rollouts.staged_rollout import (
 from gitops_ds.model.sources.bundle import ManifestOrigin, Origin, Pointer
 from gitops_ds.model.sources.signatures import Verified
 from gitops_ds.model.values import replace
-from gitops_ds.plan.rollouts import applied_rollouts, staging
-from tests.plan.staged_objects import KEY, bundle, live, live_object, manifest, own, target
+from gitops_ds.plan.rollouts import applied_rollouts, git_template
+from tests.plan.staged_objects import (
+    KEY,
+    bundle,
+    live,
+    live_object,
+    manifest,
+    own,
+    target,
+    template,
+)
 
 HALT = Halt(1000.0, "canary", "CrashLoopBackOff on n1")
 HALTED = RolloutRecord(halt=HALT)
 KNOWN = {names.COMMIT: "c2", names.SINCE: "c1"}
+IDENTITY = proofs.identity(template("2"))
+SOURCE = git_template.digest(manifest("2"))
+RECORDED = {KEY: TemplateHistory(target=RecordedTemplate(IDENTITY, SOURCE, "c2", "c1"))}
 HOLDER = ManifestOrigin(CommitId("c"), "u", "an object of the cluster")
 FILES = frozenset({"agents/agent", "agents/agent/daemonset.yaml"})
 GATED = {"stages": [{"name": "canary"}, {"name": "gpu", "approval": {"from": ["team-a"]}}, "rest"]}
 
 
 def test_a_halted_rollout_of_the_template_in_git_is_found() -> None:
-    halted = target("2", HALTED, annotations=KNOWN)
+    halted = target("2", HALTED, annotations={names.COMMIT: "f2", names.SINCE: "f1"})
     one = bundle(manifest("2"), onFailure={"revert": {"how": "pull-request"}})
-    assert list(applied_rollouts.halted(one, live(live_object("1"), halted))) == [
+    assert list(applied_rollouts.halted(one, live(live_object("1"), halted), RECORDED)) == [
         HaltedRollout(
             daemonset=KEY,
             uid="u1",
             commit=CommitId("c2"),
             since="c1",
-            template=Digest(staging.template_digest(manifest("2"))),
+            template=Digest(git_template.digest(manifest("2"))),
             files=FILES,
             halt=HALT,
             revert=Revert(how="pull-request"),
             cluster="main",
         )
     ]
-    bare = target("2", HALTED)
-    (found,) = applied_rollouts.halted(one, live(None, bare))
-    assert (found.uid, found.commit, found.since) == ("", "", "")
+    (found,) = applied_rollouts.halted(one, live(None, halted), RECORDED)
+    assert found.uid == ""
+
+
+def test_a_halt_of_a_template_that_the_deployer_did_not_record_does_not_count() -> None:
+    one, cluster = bundle(manifest("2")), live(live_object("1"), target("2", HALTED))
+    assert len(list(applied_rollouts.halted(one, cluster, RECORDED))) == 1
+    assert list(applied_rollouts.halted(one, cluster, {})) == []
+    forged = target("3", HALTED, annotations={names.TEMPLATE_DIGEST: SOURCE})
+    assert list(applied_rollouts.halted(one, live(live_object("1"), forged), RECORDED)) == []
 
 
 @pytest.mark.parametrize(
@@ -69,7 +89,7 @@ def test_other_rollouts_are_not_halted(
     git: str, holder: ManifestOrigin | None, known: Revision
 ) -> None:
     one = bundle(replace(manifest(git), holder=holder))
-    assert list(applied_rollouts.halted(one, live(live_object("1"), known))) == []
+    assert list(applied_rollouts.halted(one, live(live_object("1"), known), RECORDED)) == []
 
 
 @pytest.mark.parametrize(

@@ -7,18 +7,24 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.apimachinery.rollouts import target_revisions
+from gitops_ds.apimachinery.rollouts import proofs, target_revisions
 from gitops_ds.model import names
 from gitops_ds.model.deployer_state import DeployerState
 from gitops_ds.model.live import Live, Revision
-from gitops_ds.model.objects import CommitId, Key, digest_of
+from gitops_ds.model.objects import CommitId, Digest, Key, digest_of
+from gitops_ds.model.rollouts.proven_templates import (
+    ProofKind,
+    RecordedTemplate,
+    TemplateHistory,
+    TemplateProof,
+)
 from gitops_ds.model.rollouts.staged_rollout import Halt, RolloutRecord
 from gitops_ds.model.skip_reasons import SkipReason
 from gitops_ds.model.sources.bundle import Manifest
 from gitops_ds.model.values import replace
 from gitops_ds.plan.object_owner import Stamp
 from gitops_ds.plan.options import ApplyOptions, DryRunResult, FieldConflict, PlanContext
-from gitops_ds.plan.rollouts import staging
+from gitops_ds.plan.rollouts import git_template, staging
 from gitops_ds.plan.rollouts.staging import StagedBundle
 from tests.plan.staged_objects import (
     KEY,
@@ -50,6 +56,15 @@ def answer(tag: str, **spec: str) -> dict[Key, DryRunResult]:
     body = template(tag)
     body["spec"] |= spec
     return {KEY: DryRunResult({"spec": {"template": body}})}
+
+
+def identity(tag: str) -> str:
+    return proofs.identity(template(tag))
+
+
+PROVEN_ONE = TemplateHistory(TemplateProof(identity("1"), "c1"), template("1"), uid="u1")
+FIRST = TemplateProof(identity("1"), "c1", how=ProofKind.FIRST)
+ANNOUNCED_ONE = TemplateHistory(FIRST, template("1"))
 
 
 def written(bundle: StagedBundle) -> tuple[Manifest, Manifest | None]:
@@ -195,12 +210,7 @@ def test_without_a_dry_run_the_daemonset_stays_as_it_is_and_the_reason_is_report
         ("1", live(None), False),
         ("1", live(live_object("1"), ONE), False),
         ("2", live(live_object("1"), ONE), True),
-        ("2", live(live_object("1", TWO.name), ONE, TWO), False),
-        (
-            "1",
-            live(live_object("1", fields={"f:metadata": {}}), ONE),
-            True,
-        ),  # another owner has the fields
+        ("1", live(live_object("1", fields={"f:metadata": {}}), ONE), False),  # of another owner
     ],
 )
 def test_an_unknown_template_needs_a_dry_run(git: str, cluster: Live, requested: bool) -> None:
@@ -208,16 +218,50 @@ def test_an_unknown_template_needs_a_dry_run(git: str, cluster: Live, requested:
     assert staging.to_ask(bundle(one), cluster, CONTEXT) == ((one,) if requested else ())
 
 
-def test_the_target_has_the_defaults_of_the_dry_run() -> None:
-    staged = staging.staged(
-        bundle(manifest("2")),
-        live(live_object("1"), ONE),
-        CONTEXT,
-        answer("2", dnsPolicy="Default"),
-    )
-    _, revision = written(staged)
-    assert revision is not None
-    assert revision.body["data"]["spec"]["template"]["spec"]["dnsPolicy"] == "Default"
+def recorded(history: TemplateHistory, digest: str = "") -> PlanContext:
+    """The context of a state that has a history of the DaemonSet."""
+    digests = {KEY: Digest(digest)} if digest else {}
+    return replace(CONTEXT, state=DeployerState(templates={KEY: history}, digests=digests))
+
+
+@pytest.mark.parametrize(
+    ("context", "requested"),
+    [
+        (recorded(PROVEN_ONE), False),
+        (recorded(TemplateHistory(applied=RecordedTemplate(identity("1")))), False),
+        (recorded(TemplateHistory(applied=RecordedTemplate(identity("3")))), True),
+        (recorded(ANNOUNCED_ONE), False),
+        (recorded(replace(ANNOUNCED_ONE, uid="u1")), False),
+        (recorded(replace(ANNOUNCED_ONE, proof=replace(FIRST, template="other"))), True),
+        (CONTEXT, True),  # nothing is recorded, and the live template is not that of Git
+    ],
+)
+def test_a_dry_run_shows_what_is_proven_if_the_state_does_not(
+    context: PlanContext, requested: bool
+) -> None:
+    cluster, one = live(live_object("1", TWO.name), ONE, TWO), manifest("2")
+    assert bool(staging.to_ask(bundle(one), cluster, context)) == requested
+
+
+def test_the_target_has_what_admission_adds_and_nothing_of_other_writers() -> None:
+    def templates(answers: DryRunResult) -> tuple[str, str]:
+        cluster, one = live(live_object("1"), ONE), bundle(manifest("2"))
+        staged = staging.staged(one, cluster, recorded(PROVEN_ONE), {KEY: answers})
+        _, revision = written(staged)
+        assert revision is not None
+        target = staged.histories[KEY].target
+        template = dict(revision.body["data"]["spec"]["template"])
+        del template["$patch"]
+        assert target is not None
+        assert target.template == proofs.identity(template)
+        spec = template["spec"]
+        return spec.get("dnsPolicy", ""), spec.get("nodeName", "")
+
+    updated = answer("2", dnsPolicy="Default", nodeName="edited")[KEY].body
+    created = answer("2", dnsPolicy="Default")[KEY].body
+    assert templates(DryRunResult(updated, created=created)) == ("Default", "")
+    assert templates(DryRunResult(updated)) == ("ClusterFirst", "")  # the text of Git
+    assert templates(answer("2")[KEY]) == ("", "")
 
 
 def test_only_daemonsets_of_agents_with_a_policy_are_staged() -> None:
@@ -287,7 +331,7 @@ def facts(cluster: Live, context: PlanContext = CONTEXT, **metadata: Any) -> dic
     _, revision = written(staging.staged(bundle(one), cluster, context, answer("2")))
     assert revision is not None
     found = annotated(revision)
-    assert found.pop(names.TEMPLATE_DIGEST) == staging.template_digest(one)
+    assert found.pop(names.TEMPLATE_DIGEST) == git_template.digest(one)
     return found
 
 
@@ -389,11 +433,17 @@ def test_without_a_commit_the_target_revision_names_none() -> None:
 
 def test_a_target_is_known_by_the_template_in_git() -> None:
     one = manifest("2")
-    assert staging.known_target(one, live(live_object("1"), ONE, THREE, TWO)) == TWO
-    assert staging.known_target(one, live(live_object("1"), ONE, THREE)) is None
+    nothing = TemplateHistory()
+    assert git_template.known_target(one, live(live_object("1"), ONE, THREE, TWO), nothing) == TWO
+    assert git_template.known_target(one, live(live_object("1"), ONE, THREE), nothing) is None
+    digest = git_template.digest(one)
+    forged = target("3", annotations={names.TEMPLATE_DIGEST: digest})
+    assert git_template.known_target(one, live(live_object("1"), forged), nothing) is None
+    changed = TemplateHistory(target=RecordedTemplate(identity("3"), digest))  # by admission
+    assert git_template.known_target(one, live(live_object("1"), forged), changed) == forged
     assert not target_revisions.is_promoted(TWO)
     with_strategy = manifest("2", updateStrategy={"type": "OnDelete"})
-    assert staging.known_target(with_strategy, live(live_object("1"), TWO)) == TWO
+    assert git_template.known_target(with_strategy, live(live_object("1"), TWO), nothing) == TWO
 
 
 def test_a_target_that_a_person_named_is_emptied_then_removed() -> None:

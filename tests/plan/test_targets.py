@@ -22,7 +22,7 @@ from gitops_ds.model.rollouts.proven_templates import (
 )
 from gitops_ds.model.rollouts.rollout_policy import Rollback
 from gitops_ds.model.rollouts.staged_rollout import Halt, RolloutRecord
-from gitops_ds.plan.rollouts import staging, targets
+from gitops_ds.plan.rollouts import git_template, targets
 from gitops_ds.plan.rollouts.targets import Target, TargetKind, TargetView, WantedTemplate
 from tests.plan.staged_objects import live_object, manifest, own, template
 from tests.plan.staged_objects import target as target_revision
@@ -148,7 +148,7 @@ TWO, THREE = target_revision("2"), target_revision("3")
 HALTED = target_revision("2", RolloutRecord(halt=Halt(1000.0, "canary", "no")))
 HASH = revisions.labels_of(TWO)[names.ROLLOUT]
 HELD = {names.HALTED: f'[{{"hash":"{HASH}","commit":"c","at":1.0}}]'}
-SOURCE = staging.template_digest(manifest("2"))
+SOURCE = git_template.digest(manifest("2"))
 HELD_BY_SOURCE = {names.HALTED: f'[{{"hash":"x","commit":"c","at":1.0,"source":"{SOURCE}"}}]'}
 
 

@@ -5,7 +5,6 @@ earlier version paced; and the template that is applied during a rollout.
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -13,17 +12,28 @@ import pytest
 from gitops_ds.apimachinery import revisions
 from gitops_ds.apimachinery.rollouts import proofs
 from gitops_ds.model import names
-from gitops_ds.model.live import Live
+from gitops_ds.model.live import Live, Revision
 from gitops_ds.model.rollouts.proven_templates import (
     HaltedTemplate,
     ProofKind,
+    RecordedTemplate,
     TemplateHistory,
     TemplateProof,
 )
 from gitops_ds.model.rollouts.staged_rollout import Halt, RolloutRecord
 from gitops_ds.model.values import replace
-from gitops_ds.plan.rollouts import template_history
-from tests.plan.staged_objects import KEY, OWNED, live, live_object, own, target, template
+from gitops_ds.plan.rollouts import git_template, template_history
+from gitops_ds.plan.rollouts.git_template import GitTemplate
+from tests.plan.staged_objects import (
+    KEY,
+    OWNED,
+    live,
+    live_object,
+    manifest,
+    own,
+    target,
+    template,
+)
 
 HALTED = RolloutRecord(halt=Halt(5.0, "canary", "CrashLoopBackOff on n1"))
 EARLY = RolloutRecord(early=True)
@@ -39,13 +49,10 @@ def proof(tag: str, since: float = 1.0) -> TemplateProof:
     return TemplateProof(identity(tag), "c" * 40, since, ProofKind.ROLLOUT, since=since)
 
 
-def stated(tag: str, proven: TemplateProof) -> dict[str, Any]:
-    """A DaemonSet that has a template, and the proof of the one in force."""
-    annotations: Mapping[str, str] = {names.PROVEN: proofs.encoded(proven)}
-    body = live_object(tag, annotations=annotations)
-    owned = {"f:annotations": {f"f:{names.PROVEN}": {}}}
-    body["metadata"]["managedFields"][0]["fieldsV1"]["f:metadata"] = owned
-    return body
+def in_git(tag: str) -> GitTemplate:
+    return GitTemplate(
+        git_template.digest(manifest(tag)), template(tag), frozenset({identity(tag)}), "c9"
+    )
 
 
 @pytest.mark.parametrize(
@@ -87,102 +94,183 @@ def stated(tag: str, proven: TemplateProof) -> dict[str, Any]:
 def test_a_cluster_of_an_earlier_version_is_adopted(
     cluster: Live, proven: str, halted: bool
 ) -> None:
-    read = template_history.read(KEY, cluster, NOTHING, "", 9.0)
+    read = template_history.read(KEY, cluster, NOTHING, in_git("9"), 9.0)
     assert read.proof is not None
+    assert read.proof.commit == ""
     assert (read.proof.template, read.proof.how) == (identity(proven), ProofKind.ADOPTED)
     assert read.proof.hash == own(proven).hash
     assert proofs.identity(read.template) == identity(proven)
     assert bool(read.halted) == halted
-    again = template_history.read(KEY, cluster, read, "", 10.0)
+    again = template_history.read(KEY, cluster, read, in_git("9"), 10.0)
     assert again == read, "it is adopted once"
 
 
-@pytest.mark.parametrize(("generation", "how"), [(1, ProofKind.FIRST), (2, ProofKind.ADOPTED)])
-def test_a_daemonset_that_was_never_changed_has_its_first_template(
-    generation: int, how: ProofKind
+def forged(tag: str, **metadata: Any) -> dict[str, Any]:
+    """A DaemonSet with a template, which names us as the manager of its fields and states that it
+    is new.
+    """
+    proven = TemplateProof(identity(tag), "f" * 40, 9e12, since=9e12)
+    body = live_object(
+        tag, annotations={names.PROVEN: proofs.encoded(proven), names.COMMIT: "f" * 40}
+    )
+    owned = {"f:annotations": {f"f:{names.PROVEN}": {}, f"f:{names.COMMIT}": {}}}
+    body["metadata"]["managedFields"][0]["fieldsV1"]["f:metadata"] = owned
+    body["metadata"] |= {"generation": 1, "uid": "u9", **metadata}
+    return body
+
+
+def with_proof(revision: Revision, proven: TemplateProof) -> Revision:
+    revision.raw["metadata"].setdefault("annotations", {})[names.PROOF] = proofs.encoded(proven)
+    return revision
+
+
+def applied(tag: str, commit: str = "c1") -> TemplateHistory:
+    """A state in which the template was applied without a policy."""
+    source = git_template.digest(manifest(tag))
+    record = RecordedTemplate(identity(tag), source, commit, body=template(tag))
+    return TemplateHistory(applied=record, uid="u1")
+
+
+STORED = TemplateHistory(proof("1"), template("1"), (proof("3", 0.2),), uid="u0")
+FIRST = replace(proof("1"), how=ProofKind.FIRST, source=in_git("1").source)
+
+
+@pytest.mark.parametrize(
+    "cluster",
+    [
+        live(None),
+        live(forged("1"), own("1")),  # created again with the proven template
+        live(forged("2"), own("2")),  # and with another one
+        live(forged("2", uid="u0"), own("2")),
+        live(forged("3"), with_proof(own("3"), proof("3", 9e12))),  # one that was proven earlier
+        live(forged("2"), with_proof(own("2"), proof("2", 9e12))),
+    ],
+)
+def test_only_the_state_has_a_proof(cluster: Live) -> None:
+    for stored in (STORED, replace(STORED, proof=replace(FIRST, since=1.0))):
+        read = template_history.read(KEY, cluster, stored, in_git("1"), 9.0)
+        assert read == replace(stored, uid=read.uid)
+        again = template_history.read(KEY, cluster, read, in_git("2"), 9.0)
+        assert again == read
+
+
+@pytest.mark.parametrize("generation", [1, 2])
+@pytest.mark.parametrize(("tag", "commit"), [("1", "c9"), ("2", "")])
+def test_the_template_in_force_without_a_record_has_a_commit_only_if_git_has_it(
+    tag: str, commit: str, generation: int
 ) -> None:
-    body = live_object("1")
-    body["metadata"]["generation"] = generation
-    proven = template_history.read(KEY, live(body, own("1")), NOTHING, "", 9.0).proof
-    assert proven is not None
-    assert proven.how is how
-
-
-def test_an_adopted_template_has_the_commit_of_its_daemonset() -> None:
-    cluster = live(live_object("1", annotations={names.COMMIT: "c7"}), own("1"))
-    read = template_history.read(KEY, cluster, NOTHING, "", 9.0)
+    body = forged(tag, generation=generation)
+    read = template_history.read(KEY, live(body, own(tag)), NOTHING, in_git("1"), 9.0)
     assert read.proof is not None
-    assert read.proof.commit == "c7"
-
-
-def test_the_stored_proof_outlives_the_daemonset_its_revisions_and_an_edit() -> None:
-    stored = TemplateHistory(proof("1"), template("1"), uid="u0")
-    for cluster in (live(None), live(stated("2", proof("1"))), live(live_object("2"), own("2"))):
-        read = template_history.read(KEY, cluster, stored, "", 9.0)
-        assert (read.proof, read.template) == (stored.proof, stored.template)
-
-
-def test_only_a_daemonset_that_we_created_has_a_first_template_that_a_webhook_changed() -> None:
-    first = replace(proof("1"), how=ProofKind.FIRST)
-    stored = TemplateHistory(first, template("1"))
-    created = live_object("2")
-    created["metadata"]["generation"] = 1
-    mutated = template_history.read(KEY, live(created, own("2")), stored, "", 9.0).proof
-    assert mutated is not None
-    assert mutated.template == identity("2")
-    rolled = TemplateHistory(proof("1"), template("1"))
-    assert template_history.read(KEY, live(created, own("2")), rolled, "", 9.0).proof == proof("1")
-    created["metadata"]["managedFields"][0] |= {"manager": "kubectl", "operation": "Update"}
-    assert template_history.read(KEY, live(created, own("2")), stored, "", 9.0).proof == first
-
-
-def test_a_newer_proof_on_the_daemonset_replaces_the_stored_one() -> None:
-    stored = TemplateHistory(proof("1"), template("1"), (proof("2", 0.2),))
-    read = template_history.read(KEY, live(stated("2", proof("2", 5.0))), stored, "", 9.0)
-    assert read.proof is not None
-    assert read.proof.template == identity("2")
-    assert [one.template for one in read.earlier] == [identity("1")]
-    older = template_history.read(KEY, live(stated("2", proof("2", 1.0))), stored, "", 9.0)
-    assert older.proof == stored.proof
-    unknown = template_history.read(KEY, live(stated("3", proof("3", 5.0))), stored, "", 9.0)
-    assert unknown == replace(stored, uid="u1")
-    edited = stated("2", proof("2", 5.0))
-    edited["metadata"]["managedFields"][0]["manager"] = "kubectl-edit"
-    assert template_history.read(KEY, live(edited), stored, "", 9.0).proof == stored.proof
-
-
-def test_a_proof_that_was_copied_to_a_revision_of_another_template_proves_nothing() -> None:
-    edited = own("2", 2)
-    edited.raw["metadata"].setdefault("annotations", {})[names.PROOF] = proofs.encoded(proof("1"))
-    assert proofs.proof_in(edited) is None
-    read = template_history.read(KEY, live(stated("1", proof("1")), edited), NOTHING, "", 9.0)
+    assert (read.proof.template, read.proof.commit) == (identity(tag), commit)
+    assert read.proof.how is ProofKind.ADOPTED
+    assert read.proof.source == (in_git("1").source if commit else "")
     assert read.earlier == ()
 
 
-def test_without_a_state_proofs_of_other_revisions_are_earlier_ones() -> None:
-    revisions = [own("1"), own("2", 2)]
-    for tag, one in zip("12", revisions, strict=True):
-        one.raw["metadata"].setdefault("annotations", {})[names.PROOF] = proofs.encoded(proof(tag))
-    read = template_history.read(KEY, live(stated("1", proof("1")), *revisions), NOTHING, "", 9.0)
-    assert [(one.template, one.until) for one in read.earlier] == [(identity("2"), 1.0)]
+@pytest.mark.parametrize(
+    ("cluster", "git", "body"),
+    [
+        (live(live_object("1")), "1", "1"),
+        (live(live_object("1")), "2", "1"),  # the policy came with another template
+        # edited before the policy was added, also as a new object
+        (live(forged("9"), own("1"), own("9", 2)), "2", "1"),
+        (live(forged("9")), "1", "1"),
+        (live(forged("9"), own("9")), "2", "1"),  # and only the state has the template
+    ],
+)
+def test_a_new_policy_adopts_the_template_that_was_applied_with_its_commit(
+    cluster: Live, git: str, body: str
+) -> None:
+    read = template_history.read(KEY, cluster, applied("1"), in_git(git), 9.0)
+    assert read.proof is not None
+    assert (read.proof.template, read.proof.commit) == (identity("1"), "c1")
+    assert proofs.identity(read.template) == identity(body)
+
+
+def test_a_state_without_records_adopts_the_template_of_the_manifest_that_was_applied_last() -> (
+    None
+):
+    git = replace(in_git("1"), is_recorded=True)
+    read = template_history.read(KEY, live(forged("9"), own("9")), NOTHING, git, 9.0)
+    assert read.proof is not None
+    assert (read.proof.template, read.proof.commit) == (identity("1"), "c9")
+
+
+@pytest.mark.parametrize("live_tag", ["1", "2", "9"])
+def test_a_creation_without_an_answer_is_confirmed_by_what_admission_makes_of_git(
+    live_tag: str,
+) -> None:
+    """The process ended between the creation and the write of the state. Admission makes 2 of 1."""
+    announced = TemplateHistory(FIRST, template("1"))
+    git = replace(in_git("1"), body=template("2"))
+    read = template_history.read(KEY, live(forged(live_tag)), announced, git, 9.0)
+    assert read.proof is not None
+    assert read.proof.template == identity("2")
+    assert (read.template, read.uid) == (template("2"), "u9")
+    newer = template_history.read(KEY, live(forged(live_tag)), announced, in_git("3"), 9.0)
+    assert newer.proof == FIRST
+    never = template_history.read(KEY, live(None), announced, in_git("3"), 9.0)
+    assert never == NOTHING
+
+
+def test_the_answer_to_a_creation_is_the_template_in_force() -> None:
+    announced = TemplateHistory(FIRST, template("1"))
+    created = template_history.created(announced, forged("2"))
+    assert created.proof == replace(FIRST, template=identity("2"))
+    assert (created.template, created.uid, created.is_announced) == (template("2"), "u9", False)
+
+
+def test_an_applied_template_has_the_first_commit_that_brought_it() -> None:
+    first = template_history.recorded(NOTHING, in_git("1"), "u1")
+    one = RecordedTemplate(identity("1"), in_git("1").source, "c9", body=template("1"))
+    assert first.applied == one
+    again = template_history.recorded(first, replace(in_git("1"), commit="c10"), "u2")
+    assert again == replace(first, uid="u2")
+    other = template_history.recorded(again, replace(in_git("2"), commit="c11"), "u2")
+    two = RecordedTemplate(identity("2"), in_git("2").source, "c11", body=template("2"))
+    assert other.applied == two
+
+
+def test_without_a_policy_the_template_in_force_is_the_applied_one() -> None:
+    left = template_history.without_policy(STORED)
+    expected = RecordedTemplate(identity("1"), "", "c" * 40, body=template("1"))
+    assert left == TemplateHistory(uid="u0", applied=expected)
+    assert template_history.without_policy(TemplateHistory(FIRST, template("1"))) == NOTHING
 
 
 def test_a_completed_rollout_is_in_force_and_released() -> None:
     halted = tuple(HaltedTemplate(tag, "c", 1.0, template=identity(tag)) for tag in "23")
-    before = TemplateHistory(proof("1"), template("1"), halted=halted)
-    assert template_history.completed(before, target("2")) == before
-    after = template_history.completed(before, target("2", proven=True))
+    recorded = RecordedTemplate(identity("2"), "s2", "c2")
+    before = TemplateHistory(proof("1"), template("1"), halted=halted, target=recorded)
+    assert template_history.completed(before, target("2"), in_git("4")) == before
+    done = target("2", proven=True)
+    after = template_history.completed(before, done, in_git("4"))
     assert after.proof is not None
     assert (after.proof.template, after.template) == (identity("2"), template("2"))
     assert (after.proof.until, after.halted) == (0.0, halted[1:])
+    assert (after.proof.commit, after.proof.source) == ("c2", "s2")
     assert [one.template for one in after.earlier] == [identity("1")]
+    unknown = replace(before, target=None)
+    assert template_history.completed(unknown, done, in_git("4")) == unknown
+    of_git = template_history.completed(unknown, done, in_git("2")).proof
+    assert of_git is not None
+    assert (of_git.template, of_git.commit) == (identity("2"), "c9")
+
+
+@pytest.mark.parametrize("tag", ["2", "9"])
+def test_a_revision_that_is_not_the_recorded_target_completes_no_rollout(tag: str) -> None:
+    """Annotations of the DaemonSet name it, and annotations of the revision state a proof."""
+    recorded = RecordedTemplate(identity("3"), "s3", "c3")
+    history = TemplateHistory(proof("1"), template("1"), target=recorded)
+    named = with_proof(own(tag), proof(tag, 9e12))
+    assert template_history.completed(history, named, in_git("3")) == history
 
 
 def test_an_earlier_target_that_a_person_named_again_is_not_completed_again() -> None:
-    earlier = own("1")
-    earlier.raw["metadata"].setdefault("annotations", {})[names.PROOF] = proofs.encoded(proof("1"))
+    earlier = with_proof(own("1"), proof("1"))
     history = TemplateHistory(proof("2", 5.0), template("2"))
-    assert template_history.completed(history, earlier) == history
+    assert template_history.completed(history, earlier, in_git("1")) == history
 
 
 @pytest.mark.parametrize(

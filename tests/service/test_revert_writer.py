@@ -26,7 +26,7 @@ from gitops_ds.model.rollouts.staged_rollout import Halt
 from gitops_ds.model.values import replace
 from gitops_ds.pipeline import prepare
 from gitops_ds.pipeline.prepare import Prepared
-from gitops_ds.plan.rollouts import staging
+from gitops_ds.plan.rollouts import git_template
 from gitops_ds.service.rollouts.revert_writer import RevertContext, RevertWriter
 from gitops_ds.settings.repository import ForgeSettings, RepositorySettings
 from tests import gitservers
@@ -63,7 +63,7 @@ class Writer:
             uid="u",
             commit=CommitId(bad),
             since=since,
-            template=Digest(staging.template_digest(manifest)),
+            template=Digest(git_template.digest(manifest)),
             files=frozenset({FILE, "agents/agent"}),
             halt=Halt(1767225600.0, "canary", "CrashLoopBackOff on n1"),
             revert=Revert(after=Duration(60)),

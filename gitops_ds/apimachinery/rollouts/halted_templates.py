@@ -54,7 +54,8 @@ def remembered(
     known = {one.hash: one for one in history.halted}
     if metadata and history.uid in ("", str(metadata.get("uid"))):
         stated = parse(metadata.get("annotations") or {})
-        by_hash = {one.hash: _merged(known.get(one.hash, one), one) for one in stated}
+        unknown = {one.hash: replace(one, halt=None, since="") for one in stated}  # a hold
+        by_hash = {one.hash: _merged(known.get(one.hash, unknown[one.hash]), one) for one in stated}
     else:
         by_hash = known
     for target in targets:

@@ -45,14 +45,18 @@ POLL_SECONDS = 1.0
 
 
 class AppliedObject(msgspec.Struct, frozen=True):
-    """An object after its write (None: deleted), with the API server's warnings."""
+    """An object after its write (None: deleted), with the API server's warnings. `created`: the
+    write created it.
+    """
 
     change: Change
     body: Body | None
     warnings: tuple[str, ...] = ()
+    created: bool = False
 
 
 Report = Callable[[AppliedObject], None]
+Record = Callable[[Sequence[AppliedObject]], Awaitable[None]]
 
 
 @dataclass(slots=True)
@@ -116,12 +120,17 @@ def _manager(message: str) -> str:
 
 
 async def apply_changes(
-    applier: Applier, changes: Sequence[Change], waits: Dependencies, report: Report
+    applier: Applier,
+    changes: Sequence[Change],
+    waits: Dependencies,
+    report: Report,
+    record: Record,
 ) -> ApplyOutcome:
     """Writes the changes in their order, those of one kind and wave together; deletions come last,
-    and only if no change was refused. `report` is called for every write at once.
+    and only if no change was refused. `report` is called for every write at once, `record` with the
+    written objects before anything waits for them.
     """
-    run = _ApplyRun(applier, waits, report)
+    run = _ApplyRun(applier, waits, report, record)
     await run.apply(changes)
     return run.outcome
 
@@ -133,7 +142,9 @@ class _ApplyRun:
     applier: Applier
     waits: Dependencies
     report: Report
+    record: Record
     outcome: ApplyOutcome = field(default_factory=ApplyOutcome)
+    recorded: int = 0  # how many of the written objects are recorded
     missing: dict[tuple[str, ...], str] = field(default_factory=lambda: {(): ""})
 
     async def apply(self, changes: Sequence[Change]) -> None:
@@ -147,12 +158,18 @@ class _ApplyRun:
         writes = (change for change in changes if change.operation is not Operation.KEEP)
         for (deletes, _, _), together in groupby(writes, key=group):
             some = list(together)
+            await self._record()
             if deletes and self.outcome.refused:
                 self.outcome.refused += [(change, _kept(change.key)) for change in some]
             elif deletes and some[0].key.is_daemonset:
                 await self._delete_in_stages(some)
             else:
                 await self._write([change for change in some if await self._is_free(change)])
+
+    async def _record(self) -> None:
+        if new := self.outcome.written[self.recorded :]:
+            self.recorded += len(new)
+            await self.record(new)
 
     async def _is_free(self, change: Change) -> bool:
         """Whether the dependencies of a change are ready; each set of dependencies is waited for
@@ -272,7 +289,7 @@ async def _write(applier: Applier, change: Change, manifest: Manifest) -> Applie
         done = await cluster.apply(resource, body, manager=names.FIELD_MANAGER, force=True)
     if object_changes.lost_empty(done.body, body):
         done = await _apply(cluster, resource, body)
-    return AppliedObject(change, done.body, done.warnings)
+    return AppliedObject(change, done.body, done.warnings, done.created)
 
 
 async def _apply(cluster: Cluster, resource: Resource, body: Body) -> ApplyResult:

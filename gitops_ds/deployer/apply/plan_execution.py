@@ -7,13 +7,13 @@ the state of the cluster.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 
 import msgspec
 
 from gitops_ds import errors
 from gitops_ds.deployer import owner_identity, state_store
-from gitops_ds.deployer.apply import applier
+from gitops_ds.deployer.apply import applied_templates, applier
 from gitops_ds.deployer.apply.applier import AppliedObject, Applier, ApplyOutcome
 from gitops_ds.deployer.apply.prepared_plan import PreparedPlan
 from gitops_ds.deployer.target import DeployTarget
@@ -36,8 +36,10 @@ from gitops_ds.model.skip_reasons import LEFT_GIT, DriftPolicy
 from gitops_ds.model.values import replace
 from gitops_ds.plan import deletions, drift
 from gitops_ds.plan.options import ApplyOptions
+from gitops_ds.plan.rollouts import template_history
 
 _SAVE_ATTEMPTS = 5
+NOTHING = TemplateHistory()
 
 
 class Reconciliation(msgspec.Struct, frozen=True):
@@ -77,9 +79,21 @@ async def carry_out(
     taken = _taken_over(target, prepared)
     prepared = await _announce(target, prepared)
     waits = applier.dependencies_of(target.cluster, prepared.bundle, options.patience)
-    outcome = await applier.apply_changes(_applier(target, prepared), plan.changes, waits, report)
+
+    async def record(written: Sequence[AppliedObject]) -> None:
+        nonlocal prepared
+        if histories := await applied_templates.of(prepared, written):
+            templates = {**prepared.state.templates, **histories}
+            state = await _save(target, base, replace(prepared.state, templates=templates))
+            prepared = replace(prepared, state=state, histories={**prepared.histories, **histories})
+
+    outcome = await applier.apply_changes(
+        _applier(target, prepared), plan.changes, waits, report, record
+    )
     for change, refusal in outcome.refused:
         emit(NotApplied(clock(), refusal, change))
+    histories = await applied_templates.of(prepared, outcome.written)
+    prepared = replace(prepared, histories={**prepared.histories, **histories})
     state = _rebased(base, after_apply(prepared, outcome, target), prepared.state)
     if state != prepared.state:
         state = await _save(target, base, state)
@@ -129,15 +143,23 @@ def _publish_plan(prepared: PreparedPlan, emit: Emit, clock: Callable[[], float]
 
 
 async def _announce(target: DeployTarget, prepared: PreparedPlan) -> PreparedPlan:
-    """Saves the objects to create and the approved deletions before the first write: so a killed
-    process loses none of them.
+    """Saves the objects to create, with the first templates of staged DaemonSets, and the approved
+    deletions before the first write: so a killed process loses none of them.
     """
     state, plan = prepared.state, prepared.plan
     inventory = state.inventory | {
         change.key for change in plan.changes if change.operation is Operation.CREATE
     }
     approved = state.approved | plan.approved
-    if (inventory, approved) == (state.inventory, state.approved):
+    first = {
+        change.key: history
+        for change in plan.changes
+        if change.operation is Operation.CREATE
+        and (history := prepared.histories.get(change.key)) is not None
+        and history.is_announced
+        and not history.announces(state.templates.get(change.key))
+    }
+    if not first and (inventory, approved) == (state.inventory, state.approved):
         return prepared
     announced = replace(
         state,
@@ -146,6 +168,7 @@ async def _announce(target: DeployTarget, prepared: PreparedPlan) -> PreparedPla
         cluster=plan.cluster,
         inventory=inventory,
         approved=approved,
+        templates={**state.templates, **first},
     )
     return replace(prepared, state=await _save(target, state, announced))
 
@@ -259,17 +282,19 @@ def _generations(
 def _templates(
     prepared: PreparedPlan, settled: Set[Key], inventory: Set[Key]
 ) -> Mapping[Key, TemplateHistory]:
-    """What is proven about the templates of DaemonSets with a policy. Without one the templates are
-    not staged, so that only the halted ones are kept.
+    """What is known about the templates of DaemonSets. Without a policy they are not staged, so
+    that only the halted and the applied ones are kept.
     """
-    before, after = prepared.state.templates, prepared.histories
+    before = prepared.state.templates
+    after = {**applied_templates.unchanged(prepared), **prepared.histories}
     kept = {
-        key: TemplateHistory(halted=history.halted, uid=history.uid)
+        key: template_history.without_policy(history)
         for key, history in before.items()
-        if key not in after and key in inventory and history.halted
+        if key not in after and key in inventory
     }
     kept |= {key: before[key] for key in after.keys() & before.keys()}
-    return kept | {key: history for key, history in after.items() if key in settled}
+    kept |= {key: history for key, history in after.items() if key in settled}
+    return {key: history for key, history in kept.items() if history != NOTHING}
 
 
 def _recovered(prepared: PreparedPlan) -> frozenset[Key]:

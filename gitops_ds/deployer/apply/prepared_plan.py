@@ -24,8 +24,9 @@ from gitops_ds.model.daemonset import DaemonSet
 from gitops_ds.model.decision import Observation
 from gitops_ds.model.deployer_state import DeployerState
 from gitops_ds.model.live import Live
-from gitops_ds.model.objects import CONTROLLER_REVISION, POD, Body, Key, Resource
+from gitops_ds.model.objects import CONTROLLER_REVISION, POD, Body, Key, Resource, digest_of
 from gitops_ds.model.rollouts.proven_templates import TemplateHistory
+from gitops_ds.model.skip_reasons import Skipped
 from gitops_ds.model.sources.bundle import Bundle, Manifest
 from gitops_ds.model.sources.source_tree import CommitInfo
 from gitops_ds.model.values import replace
@@ -40,7 +41,7 @@ from gitops_ds.plan import (
 )
 from gitops_ds.plan.object_owner import Stamp
 from gitops_ds.plan.options import ApplyOptions, DryRunResult, FieldConflict, PlanContext
-from gitops_ds.plan.rollouts import staging, targets
+from gitops_ds.plan.rollouts import git_template, staging, targets
 from gitops_ds.plan.rollouts.staging import StagedBundle
 
 
@@ -92,11 +93,14 @@ async def draft_located(
         foreign = owner_identity.others_of(wanted, target.owner) - options.other_owners.behind
         context = replace(context, owners=await owner_identity.describe_others(target, foreign))
     served = {key: m for key, m in located.bundle.manifests.items() if key in resources}
-    staged = await _staged(
+    staged, failed = await _staged(
         PlanInputs(target.cluster, resources, live, context),
         replace(located.bundle, manifests=served),
     )
     bundle = staged.bundle
+    if failed:
+        options = replace(options, deferred={**failed, **options.deferred})
+        context = replace(context, options=options)
     resources = {
         **resources,
         **dict.fromkeys(bundle.manifests.keys() - resources.keys(), CONTROLLER_REVISION),
@@ -110,11 +114,25 @@ async def draft_located(
     return PreparedPlan(plan, located.bundle, located.commit, inputs, state, staged.histories)
 
 
-async def _staged(inputs: PlanInputs, bundle: Bundle) -> StagedBundle:
-    """The bundle with the target revisions of its rollouts."""
+async def _staged(inputs: PlanInputs, bundle: Bundle) -> tuple[StagedBundle, Mapping[Key, Skipped]]:
+    """The bundle with the target revisions of its rollouts, and the DaemonSets that wait because
+    the API server can't answer what admission makes of them.
+    """
     unknown = staging.to_ask(bundle, inputs.live, inputs.context)
-    answers = await dry_run(inputs, unknown)
-    return staging.staged(bundle, inputs.live, inputs.context, answers)
+    answers, failed = dict(await dry_run(inputs, unknown)), dict[Key, Skipped]()
+    for manifest in unknown:
+        answer = answers[manifest.key]
+        if answer.body is not None and git_template.is_of_git(answer.body, manifest):
+            continue
+        try:
+            created = await creation(inputs, manifest)
+            answers[manifest.key] = replace(answer, created=created)
+        except errors.ServerFault as error:
+            failed[manifest.key] = refusals.rejected(manifest.key, str(error))
+    known = {key: one for key, one in bundle.manifests.items() if key not in failed}
+    staged = staging.staged(replace(bundle, manifests=known), inputs.live, inputs.context, answers)
+    whole = replace(staged.bundle, manifests={**bundle.manifests, **staged.bundle.manifests})
+    return (replace(staged, bundle=whole) if failed else staged), failed
 
 
 async def _strays(target: PlanTarget, located: LocatedBundle, live: Live) -> Mapping[Key, Resource]:
@@ -277,6 +295,30 @@ async def _create(cluster: ClusterReader, inputs: PlanInputs, manifest: Manifest
         )
         return DryRunResult(result.body)
     return DryRunResult()
+
+
+async def creation(inputs: PlanInputs, manifest: Manifest) -> Body | None:
+    """The object as a creation would store it, with what admission adds: a dry run under another
+    name, because the existing object has fields of other writers. None if it is refused. Raises
+    ClusterError if the API server can't answer.
+    """
+    body = object_owner.stamped(manifest, object_owner.stamp_of(manifest, inputs.context.stamp))
+    name = f"{manifest.key.name[:200]}-{digest_of([inputs.context.stamp.owner, body])[:10]}"
+    body["metadata"] = {**body["metadata"], "name": name}
+    with contextlib.suppress(
+        errors.Invalid,
+        errors.BadRequest,
+        errors.Forbidden,
+        errors.NotFound,
+        errors.Conflict,
+        errors.NotPermitted,
+    ):
+        result = await inputs.acting(manifest.key, manifest.agent).dry_run(
+            inputs.resources[manifest.key], body, manager=names.FIELD_MANAGER
+        )
+        if result.created:
+            return result.body
+    return None
 
 
 async def _update(

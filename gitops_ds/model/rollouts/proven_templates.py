@@ -18,7 +18,7 @@ MOST_PROOFS = 20  # earlier templates of one DaemonSet
 
 class ProofKind(StrEnum):
     """ROLLOUT: a staged rollout of the template was complete. ADOPTED: it was in force when its
-    rollout policy was first applied. FIRST: the DaemonSet was created with it.
+    rollout policy was first applied. FIRST: we created the DaemonSet with it.
     """
 
     ROLLOUT = "rollout"
@@ -64,13 +64,29 @@ class HaltedTemplate(msgspec.Struct, frozen=True, omit_defaults=True):
     ended: str = ""
 
 
+class RecordedTemplate(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The template that a template in Git is by an answer of the API server, to our write or to a
+    dry run: its identity (`template`), the digest of its text in Git (`source`), the commit that
+    brought it, and the last applied commit without it (`since`). `body` is the complete template of
+    an applied one: who may write the DaemonSet may delete all others.
+    """
+
+    template: str
+    source: str = ""
+    commit: str = ""
+    since: str = ""
+    body: Body = {}
+
+
 class TemplateHistory(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is proven about the templates of a DaemonSet, independent of its objects: it survives
-    their deletion.
+    """What is known about the templates of a DaemonSet, independent of its objects: it survives
+    their deletion, and who may write them can't write it.
 
     `proof` is that of the proven template in force, None if none is, and `template` its body.
-    `earlier` are the proofs of others, newest first. `uid` is that of the DaemonSet at that time:
-    the annotations of a DaemonSet with another uid contain nothing yet.
+    `earlier` are the proofs of others, newest first. `applied` is the last template that was
+    applied without a rollout policy, `target` that of the target revision. `uid` is that of the
+    DaemonSet at that time: the annotations of a DaemonSet with another uid contain nothing yet, and
+    a first template without a uid is not confirmed by an answer of the API server.
     """
 
     proof: TemplateProof | None = None
@@ -78,3 +94,21 @@ class TemplateHistory(msgspec.Struct, frozen=True, omit_defaults=True):
     earlier: tuple[TemplateProof, ...] = ()
     halted: tuple[HaltedTemplate, ...] = ()
     uid: str = ""
+    applied: RecordedTemplate | None = None
+    target: RecordedTemplate | None = None
+
+    @property
+    def is_announced(self) -> bool:
+        """Whether the first template was announced before its creation, and nothing is known about
+        the creation.
+        """
+        return self.proof is not None and self.proof.how is ProofKind.FIRST and not self.uid
+
+    def announces(self, other: TemplateHistory | None) -> bool:
+        """Whether both announce the same first template."""
+        if other is None or not other.is_announced or self.proof is None or other.proof is None:
+            return False
+        return (self.proof.template, self.proof.source) == (
+            other.proof.template,
+            other.proof.source,
+        )

@@ -11,9 +11,10 @@ from gitops_ds.apimachinery import daemonsets, revisions
 from gitops_ds.apimachinery.rollouts import rollout_annotations, target_revisions
 from gitops_ds.model import names
 from gitops_ds.model.live import Live
-from gitops_ds.model.objects import CommitId, Digest
+from gitops_ds.model.objects import CommitId, Digest, Key
 from gitops_ds.model.rollouts import rollout_policy
 from gitops_ds.model.rollouts.halted_rollout import HaltedRollout
+from gitops_ds.model.rollouts.proven_templates import TemplateHistory
 from gitops_ds.model.rollouts.rollout_policy import RolloutPolicy, Stage
 from gitops_ds.model.rollouts.staged_rollout import (
     Approver,
@@ -23,29 +24,34 @@ from gitops_ds.model.rollouts.staged_rollout import (
 )
 from gitops_ds.model.sources.bundle import Bundle, Manifest
 from gitops_ds.model.sources.signatures import Verified
-from gitops_ds.plan.rollouts import staging
+from gitops_ds.plan.rollouts import git_template, staging
 
 
-def halted(bundle: Bundle, live: Live) -> Iterator[HaltedRollout]:
-    """The halted rollouts of templates that the bundle has.
+def halted(
+    bundle: Bundle, live: Live, histories: Mapping[Key, TemplateHistory]
+) -> Iterator[HaltedRollout]:
+    """The halted rollouts of templates that the bundle has, and that the deployer recorded as the
+    target with their commits.
 
     A template from an object of the cluster has no commit, and a halted rollout of it is not
     listed.
     """
     for manifest in staging.with_policy(bundle):
-        target = staging.known_target(manifest, live)
+        history = histories.get(manifest.key, TemplateHistory())
+        target, recorded = git_template.known_target(manifest, live, history), history.target
         halt = target_revisions.record_in(target).halt if target else None
-        if target is None or halt is None or manifest.holder is not None:
+        if target is None or recorded is None or halt is None or manifest.holder is not None:
             continue
-        annotations = revisions.annotations_of(target)
+        if recorded.source != git_template.digest(manifest):
+            continue
         old = live.objects.get(manifest.key) or {}
         policy = rollout_policy.decode(bundle.rollouts[manifest.agent])
         yield HaltedRollout(
             daemonset=manifest.key,
             uid=str((old.get("metadata") or {}).get("uid") or ""),
-            commit=CommitId(str(annotations.get(names.COMMIT) or "")),
-            since=str(annotations.get(names.SINCE) or ""),
-            template=Digest(staging.template_digest(manifest)),
+            commit=CommitId(recorded.commit),
+            since=recorded.since,
+            template=Digest(git_template.digest(manifest)),
             files=files_of(manifest),
             halt=halt,
             revert=policy.on_failure.revert,

@@ -26,14 +26,20 @@ from gitops_ds.model import names
 from gitops_ds.model.live import Live, Revision
 from gitops_ds.model.objects import CONTROLLER_REVISION, Body, Key, annotations_of, digest_of
 from gitops_ds.model.rollouts import rollout_policy
-from gitops_ds.model.rollouts.proven_templates import ProofKind, TemplateHistory, TemplateProof
+from gitops_ds.model.rollouts.proven_templates import (
+    ProofKind,
+    RecordedTemplate,
+    TemplateHistory,
+    TemplateProof,
+)
 from gitops_ds.model.rollouts.rollout_policy import RolloutPolicy
 from gitops_ds.model.skip_reasons import Skipped
 from gitops_ds.model.sources.bundle import Bundle, Manifest
 from gitops_ds.model.values import replace
-from gitops_ds.plan import ownership, refusals
+from gitops_ds.plan import refusals
 from gitops_ds.plan.options import NO_ANSWERS, DryRunResult, PlanContext
-from gitops_ds.plan.rollouts import targets, template_history
+from gitops_ds.plan.rollouts import git_template, targets, template_history
+from gitops_ds.plan.rollouts.git_template import GitTemplate
 from gitops_ds.plan.rollouts.targets import TargetKind, TargetView, WantedTemplate
 
 
@@ -100,7 +106,9 @@ class _Staging(msgspec.Struct, frozen=True, dict=True):
     context: PlanContext
     manifest: Manifest
     history: TemplateHistory
+    git: GitTemplate
     answer: DryRunResult | None = None
+    is_open: bool = False  # only a dry run shows what is proven
 
     @classmethod
     def of(
@@ -114,16 +122,19 @@ class _Staging(msgspec.Struct, frozen=True, dict=True):
         """The staging of a manifest, with what is proven before it."""
         key, old = manifest.key, live.objects.get(manifest.key)
         stored = context.state.templates.get(key, TemplateHistory())
-        source = template_digest(manifest) if old is not None and _holds(old, manifest) else ""
-        history = template_history.read(key, live, stored, source, context.now)
+        git = git_template.read(manifest, answer, context)
+        history = template_history.read(key, live, stored, git, context.now)
         name = targets.name_of(old) if old is not None else ""
         every = (*live.targets.get(key, ()), *live.revisions.get(key, ()))
         current = next((one for one in every if one.name == name), None)
         history = template_history.ended(
-            history, current, template_digest(manifest), context.stamp.commit
+            history, current, git_template.digest(manifest), context.stamp.commit
         )
-        history = template_history.completed(history, current)
-        return cls(bundle, live, context, manifest, history, answer)
+        history = template_history.completed(history, current, git)
+        is_open = old is not None and template_history.is_open(old, stored, git)
+        return cls(
+            bundle, live, context, manifest, history, git, answer, is_open and answer is None
+        )
 
     @cached_property
     def _old(self) -> Body | None:
@@ -131,7 +142,7 @@ class _Staging(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def _known(self) -> Revision | None:
-        return known_target(self.manifest, self.live)
+        return git_template.known_target(self.manifest, self.live, self.history, self.git)
 
     @cached_property
     def _wanted(self) -> WantedTemplate:
@@ -140,9 +151,9 @@ class _Staging(msgspec.Struct, frozen=True, dict=True):
         if self._known is not None:
             template = self._known.template
         elif self.answer is not None and self.answer.body is not None:
-            template = _template_of(self.answer.body)
+            template = self.git.body
         identity = proofs.identity(template) if template is not None else ""
-        return WantedTemplate(template_digest(self.manifest), identity)
+        return WantedTemplate(git_template.digest(self.manifest), identity)
 
     @cached_property
     def _target(self) -> targets.Target:
@@ -152,7 +163,8 @@ class _Staging(msgspec.Struct, frozen=True, dict=True):
     @property
     def is_unknown(self) -> bool:
         """Whether only a dry run returns the complete template."""
-        return self._old is not None and self._known is None and self._target.proof is None
+        is_missing = self._known is None and self._target.proof is None
+        return self._old is not None and (self.is_open or is_missing)
 
     @cached_property
     def words(self) -> str:
@@ -174,7 +186,7 @@ class _Staging(msgspec.Struct, frozen=True, dict=True):
     @cached_property
     def after(self) -> TemplateHistory:
         """What is proven after the apply."""
-        history, source = self.history, self._wanted.source
+        history, source = replace(self.history, target=self._recorded_target), self._wanted.source
         match self._target.kind:
             case TargetKind.NONE if history.proof is not None:
                 return replace(history, proof=replace(history.proof, source=source))
@@ -197,6 +209,8 @@ class _Staging(msgspec.Struct, frozen=True, dict=True):
             ProofKind.FIRST,
             self._wanted.source,
         )
+        # Without a uid: until the API server has answered, it is announced only.
+        history = replace(history, uid="", target=None)
         return template_history.in_force(history, proof, template, self.context.now)
 
     def _body_of(self, proof: TemplateProof) -> Body:
@@ -263,13 +277,20 @@ class _Staging(msgspec.Struct, frozen=True, dict=True):
         return template_history.kept_template(old, self._template, self.history.template)
 
     def _current(self, old: Body) -> Revision | None:
-        """The target revision of the rollout in progress."""
+        """The target revision of the rollout in progress: the DaemonSet names it, and the deployer
+        recorded its template.
+        """
         known, name = self.live.targets.get(self.manifest.key, ()), targets.name_of(old)
-        return next((one for one in known if one.name == name), None)
+        found = next((revision for revision in known if revision.name == name), None)
+        target = self.history.target
+        if found is None or target is None:
+            return found
+        recorded = {target.template, *self.git.identities}
+        return found if proofs.identity(found.template) in recorded else None
 
     @property
     def _template(self) -> Body:
-        return _template_of(self.manifest.body)
+        return git_template.template_of(self.manifest.body)
 
     def _daemonset(self, target: str, template: Body) -> Manifest:
         policy, body = self.bundle.rollouts[self.manifest.agent], self.manifest.body
@@ -323,12 +344,8 @@ class _Staging(msgspec.Struct, frozen=True, dict=True):
 
     def _target_revision(self, old: Body) -> Manifest:
         known, stamp = self._known, self.context.stamp
-        if known is not None:
-            template = known.template
-        else:
-            assert self.answer is not None
-            template = _template_of(self.answer.body or {})
-        commit = (known and _annotation(known, names.COMMIT)) or stamp.commit
+        template = known.template if known is not None else self.git.body
+        commit = self._target_commit(known)
         # as the built-in controller copies it, for kubectl rollout history
         cause = (known and _annotation(known, names.CHANGE_CAUSE)) or stamp.subject
         cause = annotations_of(self.manifest.body).get(names.CHANGE_CAUSE) or cause
@@ -338,7 +355,7 @@ class _Staging(msgspec.Struct, frozen=True, dict=True):
             body["metadata"]["name"] = known.name
         since = self._since(old, known, commit)
         body["metadata"]["annotations"] |= {
-            names.TEMPLATE_DIGEST: template_digest(self.manifest),
+            names.TEMPLATE_DIGEST: git_template.digest(self.manifest),
             **({names.SINCE: since} if since else {}),
             **({names.CHANGE_CAUSE: cause} if cause else {}),
         }
@@ -357,46 +374,38 @@ class _Staging(msgspec.Struct, frozen=True, dict=True):
 
     def _since(self, old: Body, revision: Revision | None, commit: str) -> str:
         """The last commit without this template and without that of a replaced rollout."""
-        revision = revision or self._current(old)
-        since = (
-            revision and _annotation(revision, names.SINCE)
-        ) or self.context.state.last_attempted
+        revision, target = revision or self._current(old), self.history.target
+        since = target.since if target is not None else ""
+        if revision is not None and target is None:  # of a version that recorded none
+            since = _annotation(revision, names.SINCE)
+        since = (revision and since) or self.context.state.last_attempted or ""
         return since if since and since != commit else ""
 
+    def _target_commit(self, known: Revision | None) -> str:
+        """The commit that brought the template of the target revision."""
+        target = self.history.target
+        if target is not None and target.source == self.git.source:
+            return target.commit
+        is_earlier = known is not None and target is None  # of a version that recorded none
+        return (known and is_earlier and _annotation(known, names.COMMIT)) or self.git.commit
 
-def known_target(manifest: Manifest, live: Live) -> Revision | None:
-    """The target revision in the cluster that was made from this manifest's template."""
-    digest = template_digest(manifest)
-    return next(
-        (
-            one
-            for one in live.targets.get(manifest.key, ())
-            if _annotation(one, names.TEMPLATE_DIGEST) == digest
-        ),
-        None,
-    )
+    @cached_property
+    def _recorded_target(self) -> RecordedTemplate | None:
+        """The record of the target revision that the DaemonSet has after the apply."""
+        old = self._old
+        if old is None or self._target.kind in (TargetKind.NONE, TargetKind.ROLLBACK):
+            return None
+        current = self._current(old)
+        waits = targets.finishing_first(old, self._known, current, self._policy) is not None
+        if waits or not self._wanted.template:
+            return self.history.target
+        commit = self._target_commit(self._known)
+        since = self._since(old, self._known, commit)
+        return RecordedTemplate(self._wanted.template, self._wanted.source, commit, since)
 
 
 def _annotation(revision: Revision, name: str) -> str:
     return str(revisions.annotations_of(revision).get(name) or "")
-
-
-def _holds(old: Body, manifest: Manifest) -> bool:
-    """Whether the live DaemonSet certainly has the manifest's template: we own exactly its fields,
-    with its values.
-    """
-    spec = {**old["spec"], "template": _template_of(manifest.body)}
-    return ownership.holds_part(old, {**old, "spec": spec}, ("spec", "template"))
-
-
-def _template_of(body: Body) -> Body:
-    template: Body = (body.get("spec") or {}).get("template") or {}
-    return template
-
-
-def template_digest(manifest: Manifest) -> str:
-    """The digest of the template in Git, without the defaults of the API server."""
-    return digest_of(_template_of(manifest.body))[:16]
 
 
 def _rewritten(manifest: Manifest, body: dict[str, Any]) -> Manifest:

@@ -1,8 +1,11 @@
-"""What is proven about the templates of a DaemonSet, from the stored state and its objects, and the
-template that it keeps during a staged rollout. Pure.
+"""What is proven about the templates of a DaemonSet, from the stored state and from answers of the
+API server to dry runs of the template in Git; and the template that a DaemonSet keeps during a
+staged rollout. Pure.
 
-The state survives the deletion of the objects, and the annotations of the objects the loss of the
-state. Without either, the template in force is adopted: nothing else can be known about it.
+Who may write a DaemonSet also writes its generation, annotations, labels and the names of its field
+managers: they find objects, and prove nothing. A live template is judged by its content only: it is
+the recorded one, the one of Git, or an edit. Without a record, of a DaemonSet that the service
+never applied, the template in force is the baseline.
 """
 
 from __future__ import annotations
@@ -12,37 +15,55 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from gitops_ds.apimachinery import revisions
-from gitops_ds.apimachinery.rollouts import halted_templates, proofs, rollout_annotations
+from gitops_ds.apimachinery.rollouts import halted_templates, proofs
 from gitops_ds.model import names
 from gitops_ds.model.live import Live, Revision
 from gitops_ds.model.objects import Body, Key, annotations_of
 from gitops_ds.model.rollouts.proven_templates import (
     MOST_PROOFS,
     ProofKind,
+    RecordedTemplate,
     TemplateHistory,
     TemplateProof,
 )
 from gitops_ds.model.values import replace
 from gitops_ds.plan import field_managers, ownership
 from gitops_ds.plan.field_managers import Fields
+from gitops_ds.plan.rollouts.git_template import GitTemplate
 
 
-def read(key: Key, live: Live, stored: TemplateHistory, source: str, now: float) -> TemplateHistory:
-    """The history of a DaemonSet that has a rollout policy.
-
-    `source` is the digest of the template in Git if the DaemonSet certainly has it, else empty.
-    """
+def read(
+    key: Key, live: Live, stored: TemplateHistory, git: GitTemplate, now: float
+) -> TemplateHistory:
+    """The history of a DaemonSet that has a rollout policy."""
     old = live.objects.get(key)
     metadata: Body = (old or {}).get("metadata") or {}
-    own, targets = live.revisions.get(key, ()), live.targets.get(key, ())
+    targets = live.targets.get(key, ())
     history = stored
-    if old is not None:
-        history = _from_objects(old, (*own, *targets), stored)
-        if history.proof is None or _is_mutated(old, history.proof):
-            history = _adopted(old, own, targets, history, source, now)
+    if old is None and stored.is_announced:  # never created
+        history = replace(stored, proof=None, template={})
+    elif old is not None:
+        if history.is_announced:
+            history = _confirmed(history, git)
+        if history.proof is None:
+            history = _adopted(old, (*live.revisions.get(key, ()), *targets), history, git, now)
         history = replace(history, uid=str(metadata.get("uid") or ""))
     halted = halted_templates.remembered(metadata, targets, replace(history, uid=stored.uid))
     return replace(history, halted=halted)
+
+
+def is_open(old: Body, stored: TemplateHistory, git: GitTemplate) -> bool:
+    """Whether only a dry run of the template in Git shows what is proven: the live one is neither
+    the recorded one nor, by its text, that of Git.
+    """
+    known = {*git.identities}
+    if stored.is_announced and stored.proof is not None:
+        known.add(stored.proof.template)
+    elif stored.proof is not None:
+        return False
+    if stored.applied is not None:
+        known.add(stored.applied.template)
+    return proofs.identity(old["spec"]["template"]) not in known
 
 
 def in_force(
@@ -62,17 +83,61 @@ def in_force(
     )
 
 
-def completed(history: TemplateHistory, target: Revision | None) -> TemplateHistory:
+def completed(
+    history: TemplateHistory, current: Revision | None, git: GitTemplate
+) -> TemplateHistory:
     """The history after the rollout of a target revision that is proven; unchanged before, and for
     an earlier one, which a person named again.
+
+    The annotations name a revision and state its proof; it counts for the template that the
+    deployer recorded as the target, or that Git has.
     """
-    proof = _proof_in(target) if target is not None else None
-    known = history.proof
-    if target is None or proof is None or (known and known.template == proof.template):
+    proof = proofs.proof_in(current) if current is not None else None
+    known, target = history.proof, history.target
+    if current is None or proof is None or (known and known.template == proof.template):
+        return history
+    if target is not None and target.template == proof.template:
+        proof = replace(proof, commit=target.commit, source=target.source)
+    elif proof.template in git.identities:
+        proof = replace(proof, commit=git.commit, source=git.source)
+    else:
         return history
     if known is not None and 0.0 < proof.since < known.since:
         return history
-    return in_force(history, proof, target.template, proof.since)
+    return in_force(history, proof, current.template, proof.since)
+
+
+def created(history: TemplateHistory, answer: Body) -> TemplateHistory:
+    """The history after our write created the DaemonSet with the template in force: its template is
+    the answer of the API server, which admission may have changed.
+    """
+    template, uid = answer["spec"]["template"], str(answer["metadata"].get("uid") or "")
+    if history.proof is None:
+        return replace(history, uid=uid)
+    proof = replace(history.proof, template=proofs.identity(template))
+    return replace(history, proof=proof, template=template, uid=uid)
+
+
+def recorded(history: TemplateHistory, git: GitTemplate, uid: str) -> TemplateHistory:
+    """The history of a DaemonSet without a policy, which has the template in Git: the halted
+    templates and the one that was applied. A template that was applied before has its first commit.
+    """
+    applied = RecordedTemplate(git.identity, git.source, git.commit, body=git.body)
+    before = without_policy(history).applied
+    if before is not None and before.template == applied.template:
+        applied = replace(before, source=git.source, body=git.body)
+    return TemplateHistory(halted=history.halted, uid=uid, applied=applied)
+
+
+def without_policy(history: TemplateHistory) -> TemplateHistory:
+    """The history without what is only known in staged rollouts; the template in force was
+    applied.
+    """
+    applied, proof = history.applied, history.proof
+    if proof is not None and not history.is_announced:
+        body = history.template
+        applied = RecordedTemplate(proof.template, proof.source, proof.commit, body=body)
+    return TemplateHistory(halted=history.halted, uid=history.uid, applied=applied)
 
 
 def ended(
@@ -93,93 +158,62 @@ def ended(
     return replace(history, halted=halted)
 
 
-def _from_objects(old: Body, own: Iterable[Revision], stored: TemplateHistory) -> TemplateHistory:
-    """The stored history, or a newer one of the objects: a process may have ended between the write
-    of a DaemonSet and that of the state. Proofs of other revisions are earlier ones.
-
-    The DaemonSet alone proves no template that the state does not know: who may write DaemonSets
-    may also call the field manager as ours.
+def _confirmed(history: TemplateHistory, git: GitTemplate) -> TemplateHistory:
+    """The history with the first template as admission makes it of the one in Git: a process ended
+    between the creation and the write of the state. A live template that differs is an edit.
     """
-    all_proofs = {
-        proof.template: (proof, one.template)
-        for one in own
-        if (proof := _proof_in(one)) is not None
-    }
-    is_ours = not any(rollout_annotations.foreign(old, (names.PROVEN,)))
-    stated = proofs.in_force(annotations_of(old)) if is_ours else None
-    history = stored
-    if stated is not None and (history.proof is None or stated.since > history.proof.since):
-        live: Body = old["spec"]["template"]
-        if stated.template in all_proofs:
-            history = in_force(history, stated, all_proofs[stated.template][1], stated.since)
-        elif proofs.identity(live) == stated.template and (
-            history.proof is None or stated.template in {one.template for one in history.earlier}
-        ):
-            history = in_force(history, stated, live, stated.since)
-    known = {one.template for one in (*history.earlier, *filter(None, (history.proof,)))}
-    further = [
-        replace(proof, until=proof.until or proof.at)
-        for proof, _ in all_proofs.values()
-        if proof.template not in known and stored.proof is None
-    ]
-    if not further or history.proof is None:
+    proof = history.proof
+    if proof is None or proof.source != git.source:
         return history
-    newest = sorted((*history.earlier, *further), key=lambda one: -one.until)
-    return replace(history, earlier=tuple(newest[:MOST_PROOFS]))
-
-
-def _proof_in(revision: Revision) -> TemplateProof | None:
-    """The proof that we wrote to a revision. A DaemonSet controller copies annotations of the
-    DaemonSet to its revisions.
-    """
-    is_foreign = any(rollout_annotations.foreign(revision.raw, (names.PROOF,)))
-    return None if is_foreign else proofs.proof_in(revision)
-
-
-def _is_mutated(old: Body, proof: TemplateProof) -> bool:
-    """Whether the template of a DaemonSet that we created was changed meanwhile, by a webhook; its
-    generation shows that it was not changed since. One that a person created is edited.
-    """
-    is_new = proof.how is ProofKind.FIRST and old["metadata"].get("generation") == 1
-    is_ours = "f:template" in ((field_managers.owned_fields(old) or {}).get("f:spec") or {})
-    return is_new and is_ours and proofs.identity(old["spec"]["template"]) != proof.template
+    return replace(history, proof=replace(proof, template=git.identity), template=git.body)
 
 
 def _adopted(
-    old: Body,
-    own: Iterable[Revision],
-    targets: Iterable[Revision],
-    history: TemplateHistory,
-    source: str,
-    now: float,
+    old: Body, known: Iterable[Revision], history: TemplateHistory, git: GitTemplate, now: float
 ) -> TemplateHistory:
-    """The history with the present template as the proven one. In a rollout of a version without
-    proofs it is the one that its target revision names.
+    """The history with a policy that is new: the recorded template is proven; without a record the
+    baseline, which has a commit only if it is the template in Git.
     """
-    metadata, template = old["metadata"], old["spec"]["template"]
-    annotations: Mapping[str, str] = metadata.get("annotations") or {}
-    target = annotations.get(names.TARGET, "")
+    live, every, applied = old["spec"]["template"], list(known), history.applied
+    if applied is None:
+        live = live if git.is_recorded else _baseline(old, every)
+        identity = proofs.identity(live)
+        if identity in git.identities:
+            applied = RecordedTemplate(identity, git.source, git.commit, body=live)
+        elif git.is_recorded:
+            applied = RecordedTemplate(git.identity, git.source, git.commit, body=git.body)
+        else:
+            applied = RecordedTemplate(identity, body=live)
+    same = (one.hash for one in every if proofs.identity(one.template) == applied.template)
+    hash = next(filter(None, same), "")
+    source = git.source if applied.template in git.identities else applied.source
+    proof = TemplateProof(
+        applied.template, applied.commit, now, ProofKind.ADOPTED, source, hash, since=now
+    )
+    return replace(history, proof=proof, template=applied.body)
+
+
+def _baseline(old: Body, known: Iterable[Revision]) -> Body:
+    """The template in force of a DaemonSet that the service never applied, or whose state was lost:
+    that of the revision that its annotations name, else its own one.
+    """
+    every = list(known)
+    target = annotations_of(old).get(names.TARGET, "")
     noted = next(
         (
             str(revisions.annotations_of(one).get(names.PROVEN_REVISION) or "")
-            for one in targets
-            if one.name == target
+            for one in every
+            if target and one.name == target
         ),
         "",
     )
-    before = next((one for one in own if one.name == noted), None)
-    if before is not None:
-        template = before.template
-    identity = proofs.identity(template)
-    hash = next((one.hash for one in own if proofs.identity(one.template) == identity), "")
-    is_first = not target and metadata.get("generation") == 1
-    how = ProofKind.FIRST if is_first else ProofKind.ADOPTED
-    commit = str(annotations.get(names.COMMIT) or "")
-    return replace(
-        history,
-        proof=TemplateProof(identity, commit, now, how, "" if before else source, hash, since=now),
-        template=template,
-    )
+    stated = proofs.in_force(annotations_of(old))
+    for revision in every:
+        is_stated = stated is not None and proofs.identity(revision.template) == stated.template
+        if is_stated or (noted and revision.name == noted):
+            return revision.template
+    template: Body = old["spec"]["template"]
+    return template
 
 
 _PATH = ("spec", "template")

@@ -30,7 +30,7 @@ from gitops_ds.model.objects import CommitId, short
 from gitops_ds.model.rate_limits import Backoff
 from gitops_ds.model.rollouts.halted_rollout import AppliedRollouts, HaltedRollout, RolloutIdentity
 from gitops_ds.pipeline.prepare import Prepared
-from gitops_ds.plan.rollouts import rollout_reverts, staging
+from gitops_ds.plan.rollouts import git_template, rollout_reverts
 from gitops_ds.plan.rollouts.rollout_reverts import BranchHistory, NoRevert, RevertCommits
 from gitops_ds.service.git import forge_discovery, git_auth, git_source
 from gitops_ds.service.runnable import TimedAttempts
@@ -234,7 +234,7 @@ class RevertWriter(TimedAttempts[HaltedRollout]):
         manifest = prepared.bundle.manifests.get(halted.daemonset)
         if manifest is None:
             raise errors.Refused(f"the revert would delete {halted.daemonset}")
-        if staging.template_digest(manifest) == halted.template:
+        if git_template.digest(manifest) == halted.template:
             raise errors.Refused(
                 f"the revert of commit {short(halted.commit)} keeps the halted template: another "
                 "file sets it"
