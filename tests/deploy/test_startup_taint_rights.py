@@ -25,6 +25,8 @@ from tests.service.test_service import until
 
 SPACE = "joining"
 OWN_TAINT = {"key": OWN.key, "effect": OWN.effect}
+CONFIG = {"namespace": "gitops-ds", "name": "c", "kubeletConfigKey": "kubelet"}
+OWNER = {"apiVersion": "v1", "kind": "Node", "name": "other", "uid": "u"}
 FOREIGN = {"key": "example.com/foreign", "effect": "NoSchedule"}
 
 
@@ -69,6 +71,21 @@ def test_the_service_removes_startup_taints_and_may_change_nothing_else(
         plane.kubectl("delete", kind, "gitops-ds-startup-taints")
 
 
+# One of each field of a node that the API server stores; `configSource` is a former one, which the
+# former types of API servers still have.
+OTHER_FIELDS: tuple[dict[str, Any], ...] = (
+    {"spec": {"unschedulable": True}},
+    {"spec": {"providerID": "other://node"}},
+    {"spec": {"podCIDR": "10.9.0.0/24", "podCIDRs": ["10.9.0.0/24"]}},
+    {"spec": {"configSource": {"configMap": CONFIG}}},
+    {"metadata": {"labels": {"pool": "other"}}},
+    {"metadata": {"labels": None}},
+    {"metadata": {"annotations": {"a": "b"}}},
+    {"metadata": {"finalizers": ["example.com/kept"]}},
+    {"metadata": {"ownerReferences": [OWNER]}},
+)
+
+
 async def refusals(account: Path) -> None:
     """The patches that the policy refuses, and the ones that it permits, by the account itself."""
     async with connect.writing(Connection(str(account))) as cluster:
@@ -78,9 +95,7 @@ async def refusals(account: Path) -> None:
             ({"spec": {"taints": [OWN_TAINT]}}, "may be removed"),
             ({"spec": {"taints": [FOREIGN, {**OWN_TAINT, "key": "other"}]}}, "may be added"),
             ({"spec": {"taints": [FOREIGN, {**OWN_TAINT, "effect": "NoExecute"}]}}, "may be added"),
-            ({"spec": {"unschedulable": True}}, "nothing but the taints"),
-            ({"metadata": {"labels": {"pool": "other"}}}, "nothing but the taints"),
-            ({"metadata": {"annotations": {"a": "b"}}}, "nothing but the taints"),
+            *((patch, "nothing but the taints") for patch in OTHER_FIELDS),
         ):
             message = ""
             try:
