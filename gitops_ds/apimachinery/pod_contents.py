@@ -36,7 +36,9 @@ FIELDS = (
     "resourceClaims",
     "volumes",
 )
-_RUN = ("command", "args", "workingDir", "restartPolicy", "readinessProbe", "startupProbe")
+_RUN = ("command", "args", "workingDir", "restartPolicy")
+_PROBES = ("readinessProbe", "startupProbe")
+_READ = ("name", "image", *_RUN, *_PROBES)
 _HANDLERS = ("exec", "httpGet", "tcpSocket", "grpc")
 _BY_NODE = "requiredDuringSchedulingIgnoredDuringExecution"
 # The DaemonSet controller and the admission plugin DefaultTolerationSeconds add tolerations of
@@ -116,15 +118,19 @@ def _content(containers: tuple[tuple[str, str, str], ...], room: str) -> PodCont
 def _containers(spec: Body) -> Iterator[tuple[str, str, str]]:
     for field in ("initContainers", "containers"):
         for one in spec.get(field) or ():
-            rest = {name: _plain(one.get(name)) for name in _RUN if "Probe" not in name}
-            for name in ("readinessProbe", "startupProbe"):
-                probe = one.get(name) or {}
-                rest[name] = {kind: _plain(probe.get(kind)) for kind in _HANDLERS if kind in probe}
-            yield (
-                str(one.get("name") or ""),
-                str(one.get("image") or ""),
-                _digest([field, {name: value for name, value in rest.items() if value}]),
-            )
+            yield _container(field, orjson.dumps({name: one.get(name) for name in _READ}))
+
+
+@lru_cache(8192)
+def _container(field: str, text: bytes) -> tuple[str, str, str]:
+    """The content of a container, as JSON: those of the pods of one template are equal."""
+    one = orjson.loads(text)
+    rest = {name: _plain(one[name]) for name in _RUN}
+    for name in _PROBES:
+        probe = one[name] or {}
+        rest[name] = {kind: _plain(probe.get(kind)) for kind in _HANDLERS if kind in probe}
+    digest = _digest([field, {name: value for name, value in rest.items() if value}])
+    return str(one["name"] or ""), str(one["image"] or ""), digest
 
 
 def _room(spec: Body) -> str:

@@ -319,7 +319,7 @@ async def owners(cluster: ClusterReader, namespace: str, repository: str = "") -
     return [id for id in ids if address.same_place(states[id].repository, repository)]
 
 
-async def _listed(cluster: Cluster, namespace: str) -> Mapping[str, Body]:
+async def _listed(cluster: ClusterReader, namespace: str) -> Mapping[str, Body]:
     """The ConfigMaps of all states, by name."""
     listing = await cluster.list(
         CONFIG_MAP, Selection(namespace, labels="app.kubernetes.io/managed-by=gitops-ds")

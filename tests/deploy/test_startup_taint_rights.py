@@ -25,8 +25,6 @@ from tests.service.test_service import until
 
 SPACE = "joining"
 OWN_TAINT = {"key": OWN.key, "effect": OWN.effect}
-CONFIG = {"namespace": "gitops-ds", "name": "c", "kubeletConfigKey": "kubelet"}
-OWNER = {"apiVersion": "v1", "kind": "Node", "name": "other", "uid": "u"}
 FOREIGN = {"key": "example.com/foreign", "effect": "NoSchedule"}
 
 
@@ -71,18 +69,16 @@ def test_the_service_removes_startup_taints_and_may_change_nothing_else(
         plane.kubectl("delete", kind, "gitops-ds-startup-taints")
 
 
-# One of each field of a node that the API server stores; `configSource` is a former one, which the
-# former types of API servers still have.
+# One of each field of a node that the API server stores and that may be changed.
 OTHER_FIELDS: tuple[dict[str, Any], ...] = (
     {"spec": {"unschedulable": True}},
     {"spec": {"providerID": "other://node"}},
     {"spec": {"podCIDR": "10.9.0.0/24", "podCIDRs": ["10.9.0.0/24"]}},
-    {"spec": {"configSource": {"configMap": CONFIG}}},
     {"metadata": {"labels": {"pool": "other"}}},
     {"metadata": {"labels": None}},
     {"metadata": {"annotations": {"a": "b"}}},
     {"metadata": {"finalizers": ["example.com/kept"]}},
-    {"metadata": {"ownerReferences": [OWNER]}},
+    {"metadata": {"generateName": "node-"}},
 )
 
 

@@ -149,7 +149,13 @@ def test_who_may_write_daemonsets_and_pods_gives_no_node_work_and_keeps_none_fro
 ) -> None:
     permit(plane)
     upstream = gitservers.Upstream(tmp_path / "fleet")
-    upstream.commit({"agent.json": agent("cni", 0, "broken", {"tenanted": ""})})
+    body = json.loads(agent("cni", 0, "broken", {}))
+    spec = body["spec"]["template"]["spec"]
+    del spec["nodeSelector"]  # no field of Git, so an edit of it is not corrected
+    terms = [{"matchExpressions": [{"key": "tenanted", "operator": "Exists"}]}]
+    needed = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    spec["affinity"] = {"nodeAffinity": needed}
+    upstream.commit({"agent.json": json.dumps(body)})
     words = settings(tmp_path, repository=following(upstream), startupTaints={"reportAfter": "3s"})
     taint = [{"key": OWN.key, "effect": OWN.effect}]
     free = iter(FREE)
@@ -174,12 +180,13 @@ def test_who_may_write_daemonsets_and_pods_gives_no_node_work_and_keeps_none_fro
         # after the limit for agents that only a person can help
         until(lambda: all(map(reported(log).__contains__, TENANTED)), log.read_text)
         looked(log)
-        selects = {"spec": {"template": {"spec": {"nodeSelector": {"no": None}}}}}
+        selects = {"spec": {"template": {"spec": {"nodeSelector": None}}}}
         by_tenant(plane, "patch", "ds", "cni", "--type=merge", "-p", json.dumps(selects))
         until(lambda: len(of_agent(plane, "cni")) == len(TENANTED), log.read_text)
         until(lambda: forged(plane), log.read_text)
         looked(log)
-        command = [str(PROGRAM), "get", "nodes", TENANTED[0], "--kubeconfig", str(plane.kubeconfig)]
+        where = ("--kubeconfig", str(plane.kubeconfig), "--state-namespace", "service-test")
+        command = [str(PROGRAM), "get", "nodes", TENANTED[0], *where]
         shown = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
         assert "has the image registry.example.com/pause:3" in shown
 
