@@ -13,12 +13,13 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from benchmarks import figures
-from gitops_ds.controller.startup_taints import StartupInputs, StartupTaints
+from gitops_ds.controller.startup_taints import GitInputs, StartupInputs, StartupTaints
 from gitops_ds.daemonset.cache import Cache
 from gitops_ds.model import names
 from gitops_ds.model.cluster import Cluster, EventType
 from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, NODE, POD, Body
 from gitops_ds.model.startup_taints import OWN, Enforce, StartupTaintPolicy
+from tests.node_startup.plain import in_git
 
 NODES, AGENTS = int(os.environ.get("GITOPS_DS_BENCH_NODES", "5000")), 10
 BORN, READY = "2027-01-15T08:00:00Z", "2027-01-15T08:00:30Z"
@@ -69,7 +70,10 @@ def pod(agent: int, number: int) -> dict[str, Any]:
             "labels": {"app": f"agent-{agent}", names.REVISION_HASH: "1"},
             "ownerReferences": [{**owner, "controller": True}],
         },
-        "spec": {"nodeName": f"node-{number}"},
+        "spec": {
+            "nodeName": f"node-{number}",
+            "containers": [{"name": "a", "image": "a:1"}],
+        },
         "status": {
             "phase": "Running",
             "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": READY}],
@@ -92,7 +96,9 @@ def _filled(*, tainted: bool, enforce: Enforce) -> tuple[Cache, StartupTaints, _
     cache, cluster = Cache(), _Nodes()
     inputs = StartupInputs(lambda: NOW, lambda _: None)
     startup = StartupTaints(cast("Cluster", cluster), cache, inputs)
-    startup.enable(StartupTaintPolicy(enforce=enforce))
+    required = [in_git(daemonset(number)) for number in range(AGENTS)]
+    git = GitInputs(lambda: True, lambda: required)
+    startup.enable(StartupTaintPolicy(enforce=enforce), git)
     cache.replace(DAEMONSET, [daemonset(number) for number in range(AGENTS)], "1")
     cache.replace(CONTROLLER_REVISION, [], "1")
     cache.replace(NODE, [node(number, tainted=tainted) for number in range(NODES)], "1")

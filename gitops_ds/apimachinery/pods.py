@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
-from gitops_ds.apimachinery import pod_cause, timestamps
+from gitops_ds.apimachinery import pod_cause, pod_contents, timestamps
 from gitops_ds.apimachinery.pod_cause import StatusCause
 from gitops_ds.model import names
 from gitops_ds.model.daemonset import Owner, Phase, Pod
@@ -68,6 +68,7 @@ def pod_of(body: Body) -> Pod:
         gated=any(
             gate.get("name") == names.SCHEDULING_GATE for gate in spec.get("schedulingGates") or ()
         ),
+        content=pod_contents.of_pod(metadata, spec),
         **_pinned(metadata),
     )
 

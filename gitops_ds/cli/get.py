@@ -130,7 +130,7 @@ async def _nodes(args: GetArgs) -> int:
 
     policy, now = _policy(args.settings), time.time()
     async with args.open_cluster() as cluster:
-        nodes = await node_work.read(cluster, policy, now)
+        nodes = await node_work.read(cluster, args.state_namespace, policy, now)
     if missing := set(args.names) - {one.node.name for one in nodes}:
         raise NoMatch(f"there is no node {sorted(missing)[0]}")
     chosen = [one for one in nodes if not args.names or one.node.name in args.names]

@@ -87,7 +87,7 @@ class _Printer:
         document = {
             **fleet_agents.as_json(agent),
             "nodes": fleet_agents.nodes(agent),
-            "waits": node_work.of_agent(agent.seen, StartupTaintPolicy()),
+            "waits": node_work.of_agent(agent.seen, agent.state, StartupTaintPolicy()),
         }
         if document != self._shown:
             list_options.write(args.output, document, [f"daemonset.apps/{agent.key.name}"])

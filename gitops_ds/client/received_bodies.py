@@ -14,6 +14,7 @@ import orjson
 from msgspec import Raw
 from msgspec.json import Decoder
 
+from gitops_ds.apimachinery import pod_contents
 from gitops_ds.model import names
 from gitops_ds.model.objects import NODE, POD, Body, Resource
 
@@ -46,16 +47,37 @@ class _Metadata(TypedDict, total=False):
     ownerReferences: list[_Reference] | None
 
 
-class _InitContainer(TypedDict, total=False):
+class _ContainerSpec(TypedDict, total=False):
     name: Any
+    image: Any
+    command: Any
+    args: Any
+    workingDir: Any
     restartPolicy: Any
+    readinessProbe: Any
+    startupProbe: Any
+    resources: Any
+    ports: Any
 
 
-class _Spec(TypedDict, total=False):
+class _PodSpec(TypedDict, total=False):
     nodeName: Any
-    initContainers: list[_InitContainer] | None
     affinity: Any
     schedulingGates: Any
+    initContainers: list[_ContainerSpec] | None
+    # pod_contents.FIELDS, decoded for pods of DaemonSets only
+    containers: Raw
+    hostNetwork: Any
+    nodeSelector: Raw
+    tolerations: Raw
+    topologySpreadConstraints: Raw
+    schedulerName: Any
+    runtimeClassName: Any
+    resourceClaims: Raw
+    volumes: Raw
+
+
+class _NodeSpec(TypedDict, total=False):
     taints: Any
     unschedulable: Any
 
@@ -102,7 +124,7 @@ class _NodeStatus(TypedDict, total=False):
 
 class _Pod(TypedDict, total=False):
     metadata: _Metadata
-    spec: _Spec
+    spec: _PodSpec
     status: _PodStatus
 
 
@@ -112,7 +134,7 @@ class _PodReply(_Pod, total=False):
 
 class _NodeFields(TypedDict, total=False):
     metadata: _Metadata
-    spec: _Spec
+    spec: _NodeSpec
     status: _NodeStatus
 
 
@@ -129,14 +151,52 @@ class _Event(TypedDict, Generic[T], total=False):
 Decode = Callable[[bytes | memoryview], Any]
 
 _pod = Decoder(_Pod).decode
+_pod_reply = Decoder(_PodReply).decode
+_pod_event = Decoder(_Event[_Pod]).decode
+_containers = Decoder(list[_ContainerSpec] | None).decode
 _CONDITIONS = ("Ready", "PodScheduled")
+
+
+def _packed(pod: Any) -> Any:
+    """The pod with its content in place of the fields that only the content needs."""
+    spec, metadata = pod.get("spec"), pod.get("metadata") or {}
+    if spec is None:
+        return pod
+    whole = {name: spec.pop(name) for name in pod_contents.FIELDS if name in spec}
+    own = spec.get("initContainers") or ()
+    if pod_contents.is_of_daemonset(metadata):
+        is_bound = bool(spec.get("nodeName"))
+        read = {"containers"} if is_bound else whole.keys()
+        whole = {name: _decoded(name, one) for name, one in whole.items() if name in read}
+        spec[pod_contents.PACKED] = pod_contents.packed({**spec, **whole})
+    if own:
+        kept = ("name", "restartPolicy")
+        spec["initContainers"] = [{name: one[name] for name in kept if name in one} for one in own]
+    return pod
+
+
+def _decoded(name: str, value: Any) -> Any:
+    if not isinstance(value, Raw):
+        return value
+    return _containers(value) if name == "containers" else orjson.loads(bytes(value))
+
+
+def _pod_in_reply(text: bytes | memoryview) -> Any:
+    return _packed(_pod_reply(text))
+
+
+def _pod_in_event(text: bytes | memoryview) -> Any:
+    event = _pod_event(text)
+    if "object" in event:
+        _packed(event["object"])
+    return event
 
 
 def _listed_pod(text: bytes | memoryview) -> Any:
     """A pod with only the conditions that `pod_of` reads, and the affinity only before it is bound:
     these are most of its text.
     """
-    pod = _pod(text)
+    pod = _packed(_pod(text))
     if conditions := pod.get("status", {}).get("conditions"):
         pod["status"]["conditions"] = [one for one in conditions if one.get("type") in _CONDITIONS]
     if pod.get("spec", {}).get("nodeName"):
@@ -175,10 +235,10 @@ class PackedBodies(Collection[Body]):
 PAGE: Decode = Decoder(_ListPage).decode
 ITEMS: Mapping[Resource, Decode] = {POD: _listed_pod, NODE: Decoder(_NodeFields).decode}
 EVENTS: Mapping[Resource, Decode] = {
-    POD: Decoder(_Event[_Pod]).decode,
+    POD: _pod_in_event,
     NODE: Decoder(_Event[_NodeFields]).decode,
 }
-REPLIES: Mapping[Resource, Decode] = {POD: Decoder(_PodReply).decode}
+REPLIES: Mapping[Resource, Decode] = {POD: _pod_in_reply}
 
 FIELD_SETS = 1024  # the maximum of shared sets; the least recently received ones are dropped
 

@@ -11,11 +11,13 @@ import msgspec
 from gitops_ds.apimachinery import timestamps
 from gitops_ds.daemonset import cache
 from gitops_ds.daemonset.indexes import PodsByNode
+from gitops_ds.deployer import state_store
 from gitops_ds.model.cluster import ClusterReader
 from gitops_ds.model.decision import Observation
+from gitops_ds.model.deployer_state import DeployerState
 from gitops_ds.model.live import Node
 from gitops_ds.model.startup_taints import AgentWait, NodeWait, StartupTaintPolicy
-from gitops_ds.node_startup import node_waits
+from gitops_ds.node_startup import git_requirements, node_waits, required_agents
 from gitops_ds.node_startup.node_waits import Surroundings
 
 
@@ -33,21 +35,21 @@ class NodeWork(msgspec.Struct, frozen=True):
 
 
 async def read(
-    cluster: ClusterReader, policy: StartupTaintPolicy, now: float
+    cluster: ClusterReader, state_namespace: str, policy: StartupTaintPolicy, now: float
 ) -> tuple[NodeWork, ...]:
     """All nodes, sorted by name. Raises ClusterError."""
+    states = await state_store.load_all(cluster, state_namespace)
     content = cache.Cache()
     by_node = content.by_node = PodsByNode()
     lists = await asyncio.gather(*(cluster.list(resource) for resource in cache.WATCHED))
     for resource, listing in zip(cache.WATCHED, lists, strict=True):
         content.replace(resource, listing.items, listing.version)
+    required = git_requirements.of_states(states.values())
     agents = tuple(
-        node_waits.agent_of(daemonset, revisions)
-        for daemonset, revisions in content.required(frozenset())
-        if node_waits.is_required(daemonset)
+        required_agents.agent_of(required[key], *content.find(key)) for key in sorted(required)
     )
-    around = Surroundings(policy, tuple(sorted(agents, key=lambda one: one.key)), now)
-    states = [
+    around = Surroundings(policy, agents, now)
+    nodes = [
         node_waits.state_of(node, by_node.on(name), around)
         for name, node in sorted(content.nodes.items())
     ]
@@ -57,17 +59,22 @@ async def read(
             tuple(one.node.taints[at].text for at in one.taints),
             one.wait,
         )
-        for one in states
+        for one in nodes
     )
 
 
-def of_agent(seen: Observation, policy: StartupTaintPolicy) -> list[dict[str, Any]]:
-    """The nodes with a startup taint that wait for one DaemonSet, as a part of a document."""
-    if not node_waits.is_required(seen.daemonset):
+def of_agent(
+    seen: Observation, state: DeployerState, policy: StartupTaintPolicy
+) -> list[dict[str, Any]]:
+    """The nodes with a startup taint that wait for one DaemonSet, as a part of a document; `state`
+    is that of its owner.
+    """
+    required = git_requirements.of_states([state]).get(seen.daemonset.key)
+    if required is None:
         return []
     pods = PodsByNode()
     pods.replace(seen.pods)
-    agents = (node_waits.agent_of(seen.daemonset, seen.revisions),)
+    agents = (required_agents.agent_of(required, seen.daemonset, seen.revisions),)
     around = Surroundings(policy, agents, seen.now)
     states = (node_waits.state_of(node, pods.on(node.name), around) for node in seen.nodes)
     return [

@@ -8,7 +8,7 @@ which an agent is not ready, for `continuous`, begins again.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -27,12 +27,14 @@ from gitops_ds.model.events.startup_taints import (
     StartupTaintsRemoved,
 )
 from gitops_ds.model.live import Node, Revision
-from gitops_ds.model.objects import NODE, Body, Key, key_of
+from gitops_ds.model.objects import NODE, Key
 from gitops_ds.model.rate_limits import Backoff
+from gitops_ds.model.required_agents import RequiredInGit
 from gitops_ds.model.startup_taints import Enforce, NodeWait, StartupTaintPolicy, TaintChange
 from gitops_ds.model.values import replace
-from gitops_ds.node_startup import node_waits, taint_changes
-from gitops_ds.node_startup.node_waits import NodeState, RequiredAgent, Surroundings
+from gitops_ds.node_startup import node_waits, required_agents, taint_changes
+from gitops_ds.node_startup.node_waits import NodeState, Surroundings
+from gitops_ds.node_startup.required_agents import RequiredAgent
 from gitops_ds.node_startup.taint_changes import TaintHistory
 
 GATHERED = 0.02  # seconds: events within this time are covered by the same look
@@ -58,11 +60,41 @@ class StartupInputs(msgspec.Struct, frozen=True):
 
 class GitInputs(msgspec.Struct, frozen=True):
     """What the deployers know. `applied`: an apply has ended once, so that no required agent is
-    unknown; `wanted` are the required DaemonSets in Git.
+    unknown; `required` are the agents that Git requires, equal objects until one changes. `follow`
+    keeps them current until it is cancelled, and calls its argument after a change.
     """
 
-    applied: Callable[[], bool] = lambda: True
-    wanted: Callable[[], Sequence[Body]] = tuple
+    applied: Callable[[], bool]
+    required: Callable[[], Sequence[RequiredInGit]]
+    follow: Callable[[Callable[[], None]], Coroutine[Any, Any, None]] | None = None
+
+
+_NONE = GitInputs(lambda: False, tuple)
+
+
+class _ReadAgent(msgspec.Struct, frozen=True):
+    """A required agent, and the objects that it was read from."""
+
+    required: RequiredInGit
+    daemonset: DaemonSet | None
+    revisions: tuple[Revision, ...]
+    agent: RequiredAgent
+
+    def is_of(
+        self,
+        required: RequiredInGit,
+        daemonset: DaemonSet | None,
+        revisions: Sequence[Revision],
+        since: float,
+    ) -> bool:
+        """Whether it was read from these objects."""
+        return (
+            self.required is required
+            and self.daemonset is daemonset
+            and self.agent.since == since
+            and len(self.revisions) == len(revisions)
+            and all(a is b for a, b in zip(self.revisions, revisions, strict=True))
+        )
 
 
 class _HeldPatch(msgspec.Struct, frozen=True):
@@ -93,14 +125,13 @@ class StartupTaints:
 
     def __init__(self, cluster: Cluster, cache: Cache, inputs: StartupInputs) -> None:
         self._cluster, self._cache, self._in = cluster, cache, inputs
-        self._policy, self._git = StartupTaintPolicy(), GitInputs()
+        self._policy, self._git = StartupTaintPolicy(), _NONE
         self._by_node = PodsByNode()
         self._states: dict[str, NodeState] = {}
         self._waits: dict[str, NodeWait] = {}
         self._alarms: dict[str, float] = {}  # when a state changes without an event
         self._agents: tuple[RequiredAgent, ...] = ()
-        self._read: dict[str, tuple[DaemonSet, tuple[Revision, ...], RequiredAgent]] = {}
-        self._unapplied: dict[Key, RequiredAgent] = {}
+        self._read: dict[Key, _ReadAgent] = {}
         self._unready: dict[str, Mapping[Key, float]] = {}
         self._held: dict[str, _HeldPatch] = {}
         self._denial = _Denial()
@@ -112,7 +143,7 @@ class StartupTaints:
         self._requests = asyncio.Semaphore(REQUESTS_AT_ONCE)
         self._running: set[asyncio.Task[None]] = set()
 
-    def enable(self, policy: StartupTaintPolicy, git: GitInputs = GitInputs()) -> None:  # noqa: B008
+    def enable(self, policy: StartupTaintPolicy, git: GitInputs) -> None:
         """Keeps work from nodes whose required agents are not ready. Before the first list."""
         self._policy, self._git = policy, git
         self._cache.by_node = self._by_node
@@ -159,6 +190,8 @@ class StartupTaints:
         if not self.is_enabled:
             return
         async with asyncio.TaskGroup() as group:
+            if self._git.follow is not None:
+                group.create_task(self._git.follow(self.wake))
             while True:
                 await self._until_wakeup()
                 await asyncio.sleep(GATHERED)
@@ -227,35 +260,26 @@ class StartupTaints:
 
     def _read_agents(self) -> bool:
         """Reads the required agents; returns whether they differ from the last ones."""
-        read = {}
-        wanted = {key_of(body) for body in self._git.wanted()}
-        for daemonset, revisions in self._cache.required(wanted):
-            if not node_waits.is_required(daemonset, daemonset.key in wanted):
-                continue
-            known = self._read.get(daemonset.uid)
-            if known is None or not _same(known, daemonset, revisions):
-                agent = node_waits.agent_of(daemonset, revisions)
-                known = daemonset, tuple(revisions), agent
-            read[daemonset.uid] = known
+        read = {required.key: self._read_agent(required) for required in self._git.required()}
         self._read = read
-        agents = tuple(
-            sorted((*(one for *_, one in read.values()), *self._missing()), key=lambda one: one.key)
-        )
+        agents = tuple(read[key].agent for key in sorted(read))
         differ, self._agents = agents != self._agents, agents
         return differ
 
-    def _missing(self) -> Sequence[RequiredAgent]:
-        """The required agents in Git without a DaemonSet in the cluster, or whose DaemonSet is
-        being deleted. Their time begins after the first apply, which may wait for other agents.
+    def _read_agent(self, required: RequiredInGit) -> _ReadAgent:
+        """A required agent. The time of a missing one begins after the first apply, which may wait
+        for other agents.
         """
-        before, now = self._unapplied if self._git.applied() else {}, self._in.clock()
-        missing = [body for body in self._git.wanted() if not self._cache.has(key_of(body))]
-        self._unapplied = {}
-        for body in missing:
-            key = key_of(body)
-            since = before[key].since if key in before else now
-            self._unapplied[key] = node_waits.unapplied_agent(body, since)
-        return tuple(self._unapplied.values())
+        known = self._read.get(required.key)
+        daemonset, revisions = self._cache.find(required.key)
+        since = 0.0
+        if daemonset is None or daemonset.deleting:
+            before = known.agent.since if known is not None and self._git.applied() else 0.0
+            since = before or self._in.clock()
+        if known is not None and known.is_of(required, daemonset, revisions, since):
+            return known
+        agent = required_agents.agent_of(required, daemonset, revisions, since)
+        return _ReadAgent(required, daemonset, tuple(revisions), agent)
 
     def _update(self, name: str, around: Surroundings) -> None:
         """Updates the state of a node; under bootstrap only nodes with a startup taint have one."""
@@ -418,17 +442,3 @@ class StartupTaints:
 def _is_of(change: TaintChange, node: Node) -> bool:
     """Whether the node is as it was before the change."""
     return change.uid == node.uid and change.taints == node.taints
-
-
-def _same(
-    known: tuple[DaemonSet, tuple[Revision, ...], RequiredAgent],
-    daemonset: DaemonSet,
-    revisions: Sequence[Revision],
-) -> bool:
-    """Whether these are the objects that an agent was read from."""
-    one, read, _ = known
-    return (
-        one is daemonset
-        and len(read) == len(revisions)
-        and all(a is b for a, b in zip(read, revisions, strict=True))
-    )

@@ -6,7 +6,7 @@ nodes are kept parsed, with only the fields that decisions need.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from gitops_ds.apimachinery import (
@@ -67,10 +67,6 @@ class Cache:
     def keys(self) -> tuple[Key, ...]:
         """The known DaemonSets, sorted."""
         return tuple(sorted(self._daemonsets))
-
-    def has(self, key: Key) -> bool:
-        """Whether the DaemonSet is known, and not being deleted."""
-        return key in self._daemonsets and not self._daemonsets[key].deleting
 
     def is_reduced(self, key: Key) -> bool:
         """Whether the DaemonSet is known, with the fields of an object of others only."""
@@ -224,13 +220,10 @@ class Cache:
         """The nodes by name."""
         return self._nodes
 
-    def required(self, wanted: Set[Key]) -> Iterator[tuple[DaemonSet, Sequence[Revision]]]:
-        """The DaemonSets that may be required for work, by their annotation or because they are
-        wanted, each with its revisions.
-        """
-        for daemonset in self._daemonsets.values():
-            if names.REQUIRED_FOR_WORK in daemonset.annotations or daemonset.key in wanted:
-                yield daemonset, self._candidate_revisions(daemonset)
+    def find(self, key: Key) -> tuple[DaemonSet | None, Sequence[Revision]]:
+        """A DaemonSet with its revisions; None if it does not exist."""
+        daemonset = self._daemonsets.get(key)
+        return daemonset, () if daemonset is None else self._candidate_revisions(daemonset)
 
     @property
     def busy_nodes(self) -> frozenset[str]:

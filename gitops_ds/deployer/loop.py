@@ -106,28 +106,28 @@ class Loop:
     @property
     def manifests(self) -> Mapping[Key, Manifest]:
         """The manifests of the applied commit; none before the first reconciliation."""
-        return bundle.manifests if (bundle := self._bundle) else {}
+        return bundle.manifests if (bundle := self.bundle) else {}
+
+    @property
+    def bundle(self) -> Bundle | None:
+        """The applied commit, rendered; None before one is selected."""
+        selected = self._reconciler.selected
+        return selected.prepared.bundle if selected and selected.prepared else None
 
     @property
     def pools(self) -> Sequence[Pool]:
         """The node pools in the file of the cluster."""
-        return tuple(bundle.cluster.pools) if (bundle := self._bundle) else ()
+        return tuple(bundle.cluster.pools) if (bundle := self.bundle) else ()
 
     @property
     def cluster(self) -> ClusterFacts | None:
         """The facts of the applied commit about the cluster; None before one is selected."""
-        return bundle.cluster if (bundle := self._bundle) else None
+        return bundle.cluster if (bundle := self.bundle) else None
 
     @property
     def orders(self) -> Mapping[str, ClusterOrder]:
         """The places of all clusters of the repository, by the applied commit."""
-        return bundle.orders if (bundle := self._bundle) else {}
-
-    @property
-    def _bundle(self) -> Bundle | None:
-        """The applied commit, rendered; None before one is selected."""
-        selected = self._reconciler.selected
-        return selected.prepared.bundle if selected and selected.prepared else None
+        return bundle.orders if (bundle := self.bundle) else {}
 
     @property
     def idle(self) -> bool:

@@ -17,7 +17,7 @@ import gzip
 import hashlib
 import re
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -29,6 +29,7 @@ from gitops_ds.model import names
 from gitops_ds.model.cluster import Cluster, ClusterReader, Selection
 from gitops_ds.model.deployer_state import DeployerState, Generation, KnownDrift
 from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, NAMESPACE, Body, CommitId, Digest, Key
+from gitops_ds.model.required_agents import AgentRecord
 from gitops_ds.model.rollouts.proven_templates import TemplateHistory
 from gitops_ds.model.skip_reasons import DriftPolicy
 from gitops_ds.model.values import replace
@@ -76,12 +77,20 @@ async def load(cluster: ClusterReader, namespace: str, id: str) -> DeployerState
         return DeployerState()
     try:
         rest = [await cluster.get(CONFIG_MAP, namespace, part) for part in _parts(first)]
-        data = b"".join(base64.b64decode(body["binaryData"][_KEY]) for body in (first, *rest))
+    except errors.NotFound as error:
+        raise _invalid(first, error) from error
+    return _decoded((first, *rest))
+
+
+def _decoded(bodies: Sequence[Body]) -> DeployerState:
+    """The state in its ConfigMaps, the first one first. Raises ClusterError."""
+    first = bodies[0]
+    try:
+        data = b"".join(base64.b64decode(body["binaryData"][_KEY]) for body in bodies)
         return _parse(
             orjson.loads(gzip.decompress(data)), str(first["metadata"]["resourceVersion"])
         )
     except (
-        errors.NotFound,
         KeyError,
         TypeError,
         ValueError,
@@ -90,10 +99,15 @@ async def load(cluster: ClusterReader, namespace: str, id: str) -> DeployerState
         EOFError,
         zlib.error,
     ) as error:
-        raise errors.ClusterError(
-            f"ConfigMap {namespace}/{name} has no valid state ({error}): delete it to start "
-            "with an empty state; no agent is touched"
-        ) from error
+        raise _invalid(first, error) from error
+
+
+def _invalid(first: Body, error: Exception) -> errors.ClusterError:
+    metadata = first["metadata"]
+    return errors.ClusterError(
+        f"ConfigMap {metadata.get('namespace')}/{metadata.get('name')} has no valid state "
+        f"({error}): delete it to start with an empty state; no agent is touched"
+    )
 
 
 async def load_or_create(target: DeployTarget) -> DeployerState:
@@ -216,6 +230,10 @@ def show(state: DeployerState) -> dict[str, Any]:
             f"{key.namespace}/{key.name}": msgspec.to_builtins(history)
             for key, history in sorted(state.templates.items())
         },
+        "required": {
+            f"{key.namespace}/{key.name}": msgspec.to_builtins(record)
+            for key, record in sorted(state.required.items())
+        },
     }
 
 
@@ -254,6 +272,10 @@ def _parse(stored: Mapping[str, Any], version: str) -> DeployerState:
             _daemonset(name): msgspec.convert(history, TemplateHistory)
             for name, history in stored.get("templates", {}).items()
         },
+        required={
+            _daemonset(name): msgspec.convert(record, AgentRecord)
+            for name, record in stored.get("required", {}).items()
+        },
         version=version,
     )
 
@@ -274,26 +296,40 @@ async def config_maps(cluster: ClusterReader, namespace: str, id: str) -> list[s
 
 async def load_all(cluster: ClusterReader, namespace: str) -> Mapping[str, DeployerState]:
     """All states of a namespace, by the owner's id. Raises ClusterError."""
-    return {id: await load(cluster, namespace, id) for id in await owners(cluster, namespace)}
+    bodies = await _listed(cluster, namespace)
+    states = {}
+    for id in _ids(bodies):
+        first = bodies[config_map_name(id)]
+        parts = _parts(first)
+        if bodies.keys() >= set(parts):
+            states[id] = _decoded((first, *(bodies[part] for part in parts)))
+        else:  # written since the list began
+            states[id] = await load(cluster, namespace, id)
+    return states
 
 
 async def owners(cluster: ClusterReader, namespace: str, repository: str = "") -> list[str]:
     """The ids of the owners with a state in the namespace, or of those of a repository. Raises
     ClusterError.
     """
-    listing = await cluster.list(
-        CONFIG_MAP, Selection(namespace, labels="app.kubernetes.io/managed-by=gitops-ds")
-    )
-    bodies = [body for body in listing.items if _KEY in (body.get("binaryData") or {})]
-    parts = {part for body in bodies for part in _parts(body)}
-    prefix = config_map_name("")
-    named = [
-        name
-        for body in bodies
-        if (name := str(body["metadata"]["name"])).startswith(prefix) and name not in parts
-    ]
-    ids = sorted(name.removeprefix(prefix) for name in named)
+    ids = _ids(await _listed(cluster, namespace))
     if not repository:
         return ids
     states = {id: await load(cluster, namespace, id) for id in ids}
     return [id for id in ids if address.same_place(states[id].repository, repository)]
+
+
+async def _listed(cluster: ClusterReader, namespace: str) -> Mapping[str, Body]:
+    """The ConfigMaps of all states, by name."""
+    listing = await cluster.list(
+        CONFIG_MAP, Selection(namespace, labels="app.kubernetes.io/managed-by=gitops-ds")
+    )
+    bodies = (body for body in listing.items if _KEY in (body.get("binaryData") or {}))
+    return {str(body["metadata"]["name"]): body for body in bodies}
+
+
+def _ids(bodies: Mapping[str, Body]) -> list[str]:
+    parts = {part for body in bodies.values() for part in _parts(body)}
+    prefix = config_map_name("")
+    firsts = (name for name in bodies if name.startswith(prefix) and name not in parts)
+    return sorted(name.removeprefix(prefix) for name in firsts)

@@ -11,6 +11,7 @@ import msgspec
 
 from gitops_ds.model import names
 from gitops_ds.model.objects import Body, Key
+from gitops_ds.model.pod_content import PodContent
 from gitops_ds.model.sources.bundle import Requirement
 
 
@@ -55,7 +56,7 @@ class Pod(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     one. `last_run` are the seconds of the shortest last run of those that restarted, until
     `last_end`. `gated`: our scheduling gate holds it; `released` is when that gate was removed;
     `boot_id` is that of its node when it was created, if stated; `heals`: it replaced a pod that
-    was not ready.
+    was not ready. `content` is what it runs, None without a DaemonSet as its controller.
     """
 
     namespace: str
@@ -86,6 +87,7 @@ class Pod(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     released: float = 0.0
     boot_id: str = ""
     heals: bool = False
+    content: PodContent | None = None
 
     @property
     def ended(self) -> bool:

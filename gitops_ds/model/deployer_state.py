@@ -9,8 +9,11 @@ from collections.abc import Mapping
 import msgspec
 
 from gitops_ds.model.objects import CommitId, Digest, Key
+from gitops_ds.model.required_agents import AgentRecord
 from gitops_ds.model.rollouts.proven_templates import TemplateHistory
 from gitops_ds.model.skip_reasons import DriftPolicy
+
+TEMPLATES = "templates in the cluster"  # the repository in the state of their deployer
 
 
 class KnownDrift(msgspec.Struct, frozen=True):
@@ -47,7 +50,8 @@ class DeployerState(msgspec.Struct, frozen=True):
     `waiting` the objects that are not written because they or the whole repository are suspended;
     `kept` those that left Git and are not deleted;
     `generations` those of the DaemonSets that were applied; `templates` what is proven about the
-    templates of those with a rollout policy. `version` is the resourceVersion of the stored state,
+    templates of those with a rollout policy; `required` the agents that nodes with a startup taint
+    wait for, as they were applied. `version` is the resourceVersion of the stored state,
     empty for a new one.
     """
 
@@ -66,6 +70,7 @@ class DeployerState(msgspec.Struct, frozen=True):
     kept: frozenset[Key] = frozenset()
     generations: Mapping[Key, Generation] = msgspec.field(default_factory=dict)
     templates: Mapping[Key, TemplateHistory] = msgspec.field(default_factory=dict)
+    required: Mapping[Key, AgentRecord] = msgspec.field(default_factory=dict)
     version: str = ""
 
 

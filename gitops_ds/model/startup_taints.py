@@ -34,6 +34,7 @@ class StartupTaintPolicy(msgspec.Struct, frozen=True):
     An empty effect in `others` is any effect. `own` is added to a node whose agent has not been
     ready for `not_ready_for` seconds, unless a `share` of all nodes (0 to 1), or `nodes`, would be
     exceeded. After `report_after` seconds a wait is reported, and stuck agents no longer count.
+    `mirrors` are prefixes of images that admission puts in the place of a registry.
     """
 
     own: Taint = OWN
@@ -43,6 +44,7 @@ class StartupTaintPolicy(msgspec.Struct, frozen=True):
     nodes: int | None = None
     not_ready_for: float = 120.0
     report_after: float = 300.0
+    mirrors: tuple[str, ...] = ()
 
     def most(self, total: int) -> int:
         """How many of all nodes may have our taint when it is added, rounded down."""

@@ -1,6 +1,4 @@
-"""The agents that Git requires on a node before it gets work; for which of them a node waits, and
-why.
-"""
+"""For which of the agents that Git requires on it a node waits, and why."""
 
 from __future__ import annotations
 
@@ -9,106 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from gitops_ds.apimachinery import daemonsets, node_eligibility, pod_cause
-from gitops_ds.apimachinery.node_eligibility import Placement, Placer
-from gitops_ds.apimachinery.rollouts import proofs, rollout_annotations, target_revisions
-from gitops_ds.model import names, startup_taints
-from gitops_ds.model.daemonset import DaemonSet, Pod, PodCause
-from gitops_ds.model.live import Node, Revision
-from gitops_ds.model.objects import Body, Key
+from gitops_ds.apimachinery import node_eligibility, pod_cause
+from gitops_ds.model.daemonset import Pod, PodCause
+from gitops_ds.model.live import Node
+from gitops_ds.model.objects import Key
+from gitops_ds.model.pod_content import PodContent
 from gitops_ds.model.startup_taints import AgentWait, NodeWait, StartupTaintPolicy
 from gitops_ds.model.values import replace
-
-NO_HASHES: frozenset[str] = frozenset()
-
-
-class PodTemplates(msgspec.Struct, frozen=True):
-    """The templates whose pods count as the agent, by the hashes of pods; None for any. `target`
-    are those of the template of a rollout in progress, of which only the pods that the rollout made
-    count. `stuck` is the reason why only a person brings a template to further nodes, else empty.
-    """
-
-    accepted: frozenset[str] | None = None
-    target: frozenset[str] = NO_HASHES
-    stuck: str = ""
-
-
-class RequiredAgent(msgspec.Struct, frozen=True):
-    """A required agent: where its pods belong, and which of them count. `since` is when it was
-    first seen to be missing in the cluster, in seconds since 1970, 0 for one that is there.
-    """
-
-    key: Key
-    uid: str
-    placer: Placer
-    min_ready_seconds: int = 0
-    templates: PodTemplates = PodTemplates()
-    since: float = 0.0
-
-    def counts(self, pod: Pod) -> bool:
-        """Whether a pod is the agent. A pod of the target without the label of its rollout is of an
-        edit of the DaemonSet, and may be on a node whose stage is not open.
-        """
-        if self.templates.accepted is None or pod.hash in self.templates.accepted:
-            return True
-        return pod.hash in self.templates.target and names.ROLLOUT in pod.labels
-
-
-def is_required(daemonset: DaemonSet, in_git: bool = False) -> bool:
-    """Whether a node waits for the agent: by its annotation, or because Git requires it while the
-    annotation is not applied, or was removed. One that is being deleted makes no further pods.
-    """
-    return (
-        (in_git or startup_taints.is_required(daemonset.annotations))
-        and not daemonset.deleting
-        and daemonset.selector is not None
-    )
-
-
-def agent_of(daemonset: DaemonSet, revisions: Sequence[Revision]) -> RequiredAgent:
-    """The required agent that is this DaemonSet, with the revisions of its namespace."""
-    templates = _templates(daemonset, revisions)
-    if daemonset.suspended:
-        templates = PodTemplates(templates.accepted, templates.target, "it is suspended")
-    placer = node_eligibility.read(daemonset.template)
-    return RequiredAgent(
-        daemonset.key, daemonset.uid, placer, daemonset.min_ready_seconds, templates
-    )
-
-
-def unapplied_agent(body: Body, since: float) -> RequiredAgent:
-    """The required agent of a DaemonSet in Git that the cluster does not have since a time."""
-    daemonset = daemonsets.daemonset_of(body)
-    templates = PodTemplates(NO_HASHES, stuck="its DaemonSet is not applied")
-    placer = node_eligibility.read(daemonset.template)
-    return RequiredAgent(daemonset.key, daemonset.uid, placer, templates=templates, since=since)
-
-
-def _templates(daemonset: DaemonSet, revisions: Sequence[Revision]) -> PodTemplates:
-    """Without a rollout policy every pod of the DaemonSet counts. With one, pods of the target
-    exist only on nodes of an opened stage; after a halt they count no longer.
-
-    While another writer has the annotation of what is proven, no pod counts.
-    """
-    annotations = daemonset.annotations
-    if names.ROLLOUT_POLICY not in annotations and names.PROVEN not in annotations:
-        return PodTemplates()
-    edited = set(rollout_annotations.edited(daemonset))
-    if names.PROVEN in edited:
-        return PodTemplates(NO_HASHES)
-    target = target_revisions.target_of(daemonset, revisions)
-    if target is None or names.TARGET in edited:
-        return PodTemplates(proofs.hashes_in_force(proofs.in_force(annotations), revisions))
-    if not target.staged:
-        return PodTemplates(target.proven)
-    record = target_revisions.record_of(revisions, target)
-    if record.halt is not None:
-        stuck = f"its rollout is halted: stage {record.halt.stage}: {record.halt.message}"
-        return PodTemplates(target.proven, stuck=stuck)
-    if record.early:
-        return PodTemplates(target.proven | target.hashes, target.hashes - target.proven)
-    return PodTemplates(target.proven, target.hashes - target.proven)
-
+from gitops_ds.node_startup.required_agents import RequiredAgent
 
 # Seconds after the creation of a node until pods that are older than it count: by then its kubelet
 # has reported their state, or the garbage collector has deleted them.
@@ -188,12 +94,13 @@ def state_of(
     if node.taints:
         lasting = (one for one in node.taints if not one.key.startswith(_PASSING))
         bare = replace(node, taints=tuple(one for one in lasting if not policy.covers(one)))
-    required = [one for one in around.agents if one.placer.place(bare) is Placement.RUN]
-    waits = [
-        wait
-        for agent in required
-        if (wait := _wait(agent, node, tuple(_own(agent, pods)), around)) is not None
-    ]
+    required = [agent for agent in around.agents if agent.is_required_on(bare)]
+    edited = [agent for agent in around.agents if agent.is_edited_onto(bare)]
+    waits = []
+    for agent in (*required, *edited):
+        wait = _wait(agent, node, tuple(_own(agent, pods)), around)
+        if wait is not None:
+            waits.append(replace(wait, stuck=wait.stuck or agent in edited))
     # the clock of the node may be ahead
     is_known = node.ready and node.ready_since <= around.now
     since = max(node.created, node.ready_since if is_known else 0.0, tainted_at)
@@ -233,21 +140,21 @@ def _wait(
         if wait is None:
             return None
         waits.append(wait)
-    stuck = agent.templates.stuck
+    note, stuck = agent.templates.note, agent.templates.stuck
     if not waits:
-        if node.taints and agent.placer.place(node) is not Placement.RUN:
-            message = f"its pods do not tolerate {_untolerated(agent, node)}"
+        if node.taints and not agent.is_required_on(node) and (taints := _untolerated(agent, node)):
+            message = f"its pods do not tolerate {taints}"
             return AgentWait(agent.key, NOT_TOLERATED, message, stuck=True)
-        return AgentWait(agent.key, NO_POD, stuck, stuck=bool(stuck), since=agent.since)
+        return AgentWait(agent.key, NO_POD, note, stuck=stuck, since=agent.since)
     shown = min(waits, key=lambda one: one.until is None)  # the next to become available
-    if stuck and not shown.message:
-        shown = replace(shown, message=stuck)
-    return replace(shown, stuck=shown.stuck or bool(stuck))
+    if note and not shown.message:
+        shown = replace(shown, message=note)
+    return replace(shown, stuck=shown.stuck or stuck)
 
 
 def _untolerated(agent: RequiredAgent, node: Node) -> str:
-    """The taints of the node that keep the agent away, as `KEY:EFFECT`."""
-    tolerated = agent.placer.tolerations
+    """The taints of the node that keep the agent away by its records, as `KEY:EFFECT`."""
+    tolerated = agent.placers[0].tolerations
     return ", ".join(
         one.text for one in node.taints if node_eligibility.untolerated(tolerated, [one])
     )
@@ -257,9 +164,10 @@ def _wait_of_pod(
     agent: RequiredAgent, node: Node, pod: Pod, around: Surroundings
 ) -> AgentWait | None:
     """Why this pod does not count; None if it does."""
-    planned = pod.hash in agent.templates.target
-    if not agent.counts(pod):
-        message = "its pod has neither the proven template nor that of an opened stage"
+    planned = pod.hash in agent.templates.targets
+    template = agent.template_of(pod, around.policy.mirrors)
+    if template is None:
+        message = agent.difference(pod, around.policy.mirrors)
         return AgentWait(agent.key, OTHER_TEMPLATE, message, planned=planned or pod.ready)
     if not pod.ready:
         cause = pod_cause.shown(pod, pod.trouble or _unready_reason(pod), around.warnings)
@@ -267,7 +175,7 @@ def _wait_of_pod(
             agent.key,
             cause.reason,
             cause.message,
-            stuck=pod.trouble == _UNSCHEDULABLE,
+            stuck=pod.trouble == _UNSCHEDULABLE and _needs_the_same(pod, template),
             since=pod.created,
             planned=planned,
         )
@@ -280,6 +188,13 @@ def _wait_of_pod(
         message = "its pod is older than the node, and may be that of an earlier one"
         return AgentWait(agent.key, OLDER_POD, message, counts_at, planned=planned)
     return None
+
+
+def _needs_the_same(pod: Pod, template: PodContent) -> bool:
+    """Whether the scheduler places a pod by the template alone: that another one fits no node
+    does not concern the agent.
+    """
+    return pod.content is not None and pod.content.room == template.room
 
 
 def _is_older(pod: Pod, node: Node, now: float) -> bool:

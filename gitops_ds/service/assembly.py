@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from gitops_ds import errors
-from gitops_ds.apimachinery import daemonsets
 from gitops_ds.client.owned_bodies import OwnedBodies
 from gitops_ds.controller.controller import Controller
 from gitops_ds.controller.startup_taints import GitInputs
@@ -20,8 +19,6 @@ from gitops_ds.model.cluster import Cluster, ClusterReader
 from gitops_ds.model.decision import Powers
 from gitops_ds.model.deployer_state import DeployerState
 from gitops_ds.model.events.base import Emit
-from gitops_ds.model.objects import Body, Key
-from gitops_ds.model.sources.bundle import Manifest
 from gitops_ds.model.sources.source_status import SourceStatus
 from gitops_ds.model.values import replace
 from gitops_ds.service.http import EventBus
@@ -77,9 +74,7 @@ def assemble(context: PartsContext) -> ServiceParts:
         controller.observer.keep_whole(context.owned)
     deployers = list(_deployers(context, notifications, controller.claim))
     if service.startup_taints is not None:
-        git = GitRequirements(lambda: deployers)
-        inputs = GitInputs(git.applied, git.wanted)
-        controller.startup_taints.enable(service.startup_taints.policy, inputs)
+        _enable_startup_taints(context, controller, deployers)
     target = reporter.StatusTarget(
         cluster,
         service.cluster.namespace,
@@ -97,6 +92,22 @@ def assemble(context: PartsContext) -> ServiceParts:
         of_repositories = deployers[len(deployers) - len(service.repositories) :]
         notifications.watch(status.tracker, of_repositories)
     return ServiceParts(deployers, controller, status, notifications)
+
+
+def _enable_startup_taints(
+    context: PartsContext, controller: Controller, deployers: Sequence[DeployerPart]
+) -> None:
+    from gitops_ds.deployer import state_store
+    from gitops_ds.service.required_agents import GitRequirements
+
+    service = context.service
+    assert service.startup_taints is not None
+    namespace = service.cluster.namespace
+    git = GitRequirements(
+        lambda: deployers, lambda: state_store.load_all(context.cluster, namespace)
+    )
+    inputs = GitInputs(git.applied, git.required, git.follow)
+    controller.startup_taints.enable(service.startup_taints.policy, inputs)
 
 
 def _states(deployers: Iterable[GitDeployer | TemplateDeployer]) -> Mapping[str, DeployerState]:
@@ -194,39 +205,3 @@ def _controller(service: Service, cluster: Cluster, emit: Emit) -> Controller:
         controller.observer.observe_room()
     controller.observer.runs_on(service.own_node)
     return controller
-
-
-class GitRequirements:
-    """The required agents of all repositories; `deployers` returns those of the service."""
-
-    def __init__(self, deployers: Callable[[], Sequence[DeployerPart]]) -> None:
-        self._deployers = deployers
-        self._manifests: list[Mapping[Key, Manifest]] = []
-        self._wanted: list[Body] = []
-
-    def applied(self) -> bool:
-        """Whether an apply of every repository has ended once, also in an earlier process: before
-        that agents may be missing of which nothing is known. After a restart the commit must be
-        read again, as far as Git can be reached.
-        """
-        return all(one.was_applied and _is_read(one) for one in self._deployers())
-
-    def wanted(self) -> Sequence[Body]:
-        """The DaemonSets in Git that are required for work; the same list until that changes."""
-        loops = [one.loop for one in self._deployers()]
-        manifests = [loop.manifests for loop in loops if loop is not None]
-        if [id(one) for one in manifests] != [id(one) for one in self._manifests]:
-            self._manifests = manifests
-            self._wanted = [
-                one.body
-                for of_loop in manifests
-                for key, one in of_loop.items()
-                if key.is_daemonset and daemonsets.is_required_for_work(one.body)
-            ]
-        return self._wanted
-
-
-def _is_read(deployer: DeployerPart) -> bool:
-    """Whether the manifests of the repository are known, or reading them failed."""
-    is_known = deployer.loop is not None and deployer.loop.cluster is not None
-    return is_known or not deployer.unready

@@ -53,8 +53,11 @@ class Runnable(Protocol):
 
 
 class DeployerPart(Runnable):
-    """A part with one deployer loop, which may start later. `tracker` is the status of agents."""
+    """A part with one deployer loop, which may start later. `tracker` is the status of agents.
+    `requires_agents`: nodes wait for the agents that its source requires.
+    """
 
+    requires_agents = True
     tracker: StatusTracker | None = None
     _loop: deployer_loop.Loop | None = None
     _leading = True

@@ -11,6 +11,7 @@ from gitops_ds.deployer.object_claims import Rank
 from gitops_ds.deployer.target import DeployTarget
 from gitops_ds.deployer.templates.template_selector import TemplateSelector
 from gitops_ds.deployer.templates.template_source import Templates
+from gitops_ds.model.deployer_state import TEMPLATES
 from gitops_ds.model.objects import CONFIG_MAP
 from gitops_ds.redaction.events import RedactingEmit
 from gitops_ds.service import event_recorder, runnable
@@ -22,6 +23,8 @@ RETRY = 15.0  # seconds
 
 class TemplateDeployer(runnable.DeployerPart):
     """Applies the templates of a cluster while `run` runs."""
+
+    requires_agents = False
 
     def __init__(self, context: ServiceContext, chosen: TemplateSelector) -> None:
         """`chosen` selects the ConfigMaps and Secrets with templates."""
@@ -48,7 +51,7 @@ class TemplateDeployer(runnable.DeployerPart):
     async def run(self) -> None:
         """Watches the templates and applies them until `stop`."""
         context, chosen = self._context, self._chosen
-        place = DeployTarget(context.cluster, chosen.home, chosen.owner, "templates in the cluster")
+        place = DeployTarget(context.cluster, chosen.home, chosen.owner, TEMPLATES)
         about = InvolvedObject(
             CONFIG_MAP.api_version,
             CONFIG_MAP.kind,

@@ -11,7 +11,14 @@ from gitops_ds.errors import SettingsError
 from gitops_ds.model import startup_taints
 from gitops_ds.model.duration import Duration
 from gitops_ds.model.startup_taints import OWN, Enforce, StartupTaintPolicy
-from gitops_ds.settings.base import Ratio, SettingsGroup, default_duration, default_share, describe
+from gitops_ds.settings.base import (
+    NonEmptyText,
+    Ratio,
+    SettingsGroup,
+    default_duration,
+    default_share,
+    describe,
+)
 
 _KEY = r"([A-Za-z0-9.-]+/)?[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?"
 
@@ -52,6 +59,13 @@ class StartupTaintSettings(SettingsGroup, frozen=True):
             "are suspended, halted, or do not fit."
         ),
     ] = default_duration("5m")
+    mirrors: Annotated[
+        tuple[NonEmptyText, ...],
+        describe(
+            "Prefixes of images, such as mirror.example.com/, that admission puts before the image "
+            "of an agent, or in place of its registry."
+        ),
+    ] = ()
 
     def __post_init__(self) -> None:
         """Raises SettingsError for a taint that continuous would evict pods with."""
@@ -73,4 +87,5 @@ class StartupTaintSettings(SettingsGroup, frozen=True):
             self.max_tainted.limit.number,
             float(self.not_ready_for),
             float(self.report_after),
+            self.mirrors,
         )

@@ -77,6 +77,31 @@ PINNED = {
     "other": "x",
 }
 
+CONTAINER = {
+    "name": "agent",
+    "image": "agent:1",
+    "command": ["agent"],
+    "args": ["--x"],
+    "workingDir": "/",
+    "env": [{"name": "A", "value": "b"}],
+    "readinessProbe": {"exec": {"command": ["true"]}},
+    "startupProbe": {"httpGet": {"path": "/", "port": "http"}},
+    "resources": {"requests": {"cpu": "1"}},
+    "ports": [{"name": "http", "containerPort": 80, "hostPort": 80}],
+}
+FULL = {
+    "containers": [CONTAINER],
+    "initContainers": [{**CONTAINER, "name": "init", "restartPolicy": "Always"}],
+    "hostNetwork": True,
+    "nodeSelector": {"a": "b"},
+    "tolerations": [{"key": "gpu", "operator": "Exists"}],
+    "topologySpreadConstraints": [{"maxSkew": 1}],
+    "schedulerName": "other",
+    "runtimeClassName": "kata",
+    "resourceClaims": [{"name": "gpu"}],
+    "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}, {"name": "w"}],
+}
+
 PODS: dict[str, dict[str, Any]] = {
     "just made": {"metadata": METADATA, "spec": SPEC, "status": {"phase": "Pending"}},
     "ready": {
@@ -118,6 +143,20 @@ PODS: dict[str, dict[str, Any]] = {
         "metadata": {**METADATA, "annotations": PINNED},
         "spec": {**SPEC, "nodeName": "n"},
         "status": {"phase": "Running", "conditions": [READY], "containerStatuses": [CRASHED]},
+    },
+    "with all that its content has": {
+        "metadata": METADATA,
+        "spec": {**FULL, **SPEC},
+        "status": {"phase": "Pending"},
+    },
+    "bound, with all that its content has": {
+        "metadata": METADATA,
+        "spec": {**FULL, "nodeName": "n"},
+        "status": {"phase": "Running", "initContainerStatuses": [PULLS]},
+    },
+    "of another owner": {
+        "metadata": {**METADATA, "ownerReferences": []},
+        "spec": {**FULL, **SPEC},
     },
     "an orphan with nothing": {
         "metadata": {"name": "x", "labels": None},

@@ -7,13 +7,25 @@ import asyncio
 import msgspec
 
 from gitops_ds import simulator
+from gitops_ds.apimachinery import agent_records
 from gitops_ds.cli.output import table
 from gitops_ds.commands import node_work
+from gitops_ds.deployer import state_store
 from gitops_ds.fleet import agents
+from gitops_ds.model.deployer_state import DeployerState
+from gitops_ds.model.objects import Body
 from gitops_ds.model.startup_taints import StartupTaintPolicy
 from gitops_ds.simulator import virtual_time
 from tests.controller.test_startup_taints import begin, joining, required
-from tests.simulator.setup import named, set_up
+from tests.simulator.setup import KEY, Setup, named, set_up
+
+SPACE = "gitops-ds"
+
+
+async def applied(there: Setup, body: Body) -> None:
+    """The state of a service that applied this manifest."""
+    required = {KEY: agent_records.of_manifest(body)}
+    await state_store.save(there.people, SPACE, "fleet", DeployerState(required=required))
 
 
 async def test_the_waits_are_those_of_the_service() -> None:
@@ -28,7 +40,8 @@ async def test_the_waits_are_those_of_the_service() -> None:
         controller = begin(there)
         await asyncio.sleep(30)
         now = virtual_time.clock()()
-        rows = await node_work.read(there.people, StartupTaintPolicy(), now)
+        await applied(there, body)
+        rows = await node_work.read(there.people, SPACE, StartupTaintPolicy(), now)
         assert [(one.node.name, one.word) for one in rows] == [
             ("node-0", "Yes"),
             ("node-1", "Yes"),
@@ -49,7 +62,8 @@ async def test_the_waits_are_those_of_the_service() -> None:
         assert (wait["namespace"], wait["name"]) == ("default", "agent")
         assert wait["reason"] in ("ErrImagePull", "ImagePullBackOff")
         (agent,) = await agents.list_agents(there.people, "gitops-ds", now, lambda _: None)
-        (listed,) = node_work.of_agent(agent.seen, StartupTaintPolicy())
+        (state,) = (await state_store.load_all(there.people, SPACE)).values()
+        (listed,) = node_work.of_agent(agent.seen, state, StartupTaintPolicy())
         assert {**listed, "namespace": "default", "name": "agent"} == {**wait, "node": "node-2"}
         text = table.nodes(rows, now).splitlines()
         assert text[0].split() == ["NAME", "STATUS", "WORK", "WAITS", "WAITS", "FOR"]
@@ -62,5 +76,6 @@ async def test_a_node_whose_taint_is_about_to_be_removed_is_released() -> None:
         there.begin()
         await asyncio.sleep(30)
         now = virtual_time.clock()()
-        (row,) = await node_work.read(there.people, StartupTaintPolicy(), now)
+        await applied(there, there.body)
+        (row,) = await node_work.read(there.people, SPACE, StartupTaintPolicy(), now)
         assert (row.word, row.wait) == ("Released", None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 import pytest
@@ -24,9 +24,11 @@ from gitops_ds.model.events.startup_taints import (
     StartupTaintsRemoved,
 )
 from gitops_ds.model.live import Taint
-from gitops_ds.model.objects import DAEMONSET, NODE, POD, Resource
+from gitops_ds.model.objects import DAEMONSET, NODE, POD, Body, Resource
+from gitops_ds.model.required_agents import RequiredInGit
 from gitops_ds.model.startup_taints import OWN, Enforce, StartupTaintPolicy
 from gitops_ds.simulator import faults, virtual_time
+from tests.node_startup.plain import in_git
 from tests.simulator.setup import Setup, daemonset, named, set_up
 
 CILIUM = Taint("node.cilium.io/agent-not-ready", "NoSchedule")
@@ -71,12 +73,22 @@ def begin(
     policy: StartupTaintPolicy = POLICY,
     powers: Powers = Powers.FULL,
     client: simulator.Client | None = None,
-    **inputs: Callable[[], Any],
+    applied: Callable[[], bool] = lambda: True,
+    wanted: Callable[[], Sequence[Body]] | None = None,
+    required: Callable[[], Sequence[RequiredInGit]] | None = None,
 ) -> Controller:
+    """A controller. Git requires `wanted`, all of which were applied; by default the DaemonSet of
+    the cluster.
+    """
+
+    def by_manifests() -> Sequence[RequiredInGit]:
+        return [in_git(body) for body in (wanted() if wanted is not None else [there.body])]
+
+    inputs = GitInputs(applied, required or by_manifests)
     return there.begin(
         powers,
         client,
-        prepare=lambda controller: controller.startup_taints.enable(policy, GitInputs(**inputs)),
+        prepare=lambda controller: controller.startup_taints.enable(policy, inputs),
     )
 
 
@@ -269,13 +281,14 @@ async def test_an_agent_that_does_not_fit_is_given_up_after_the_stated_time() ->
         assert "Unschedulable" in event.text()
 
 
-async def test_an_agent_that_is_no_longer_required_is_no_longer_waited_for() -> None:
+async def test_an_agent_that_git_no_longer_requires_is_no_longer_waited_for() -> None:
+    wanted = [required("bad")]
     async with cluster(1, required("bad")) as there:
-        begin(there)
+        begin(there, wanted=lambda: wanted)
         await asyncio.sleep(20)
         assert await taints(there) == {"node-0": (OWN,)}
-        patch = {"metadata": {"annotations": {names.REQUIRED_FOR_WORK: None}}}
-        await there.people.patch(DAEMONSET, "default", "agent", patch, type=PatchType.MERGE)
+        wanted.clear()
+        await label(there, "node-0")
         await asyncio.sleep(1)
         assert await taints(there) == {"node-0": ()}
 
@@ -384,16 +397,7 @@ async def test_the_clock_of_the_waits_is_that_of_the_cluster() -> None:
         assert virtual_time.clock()() - wait.since == pytest.approx(10, abs=1)
 
 
-async def test_an_agent_that_git_requires_is_waited_for_without_its_annotation() -> None:
-    plain = required("bad")
-    del plain["metadata"]["annotations"]
-    async with cluster(1, plain) as there:
-        begin(there, wanted=lambda: [required("bad")])
-        await asyncio.sleep(60)
-        assert await taints(there) == {"node-0": (OWN,)}
-
-
-async def test_an_agent_in_git_that_is_being_deleted_manually_counts_as_missing() -> None:
+async def test_an_agent_that_is_deleted_manually_is_waited_for_until_it_is_created_again() -> None:
     async with cluster(1) as there:
         wanted = [required()]
         begin(there, wanted=lambda: wanted)
@@ -401,14 +405,97 @@ async def test_an_agent_in_git_that_is_being_deleted_manually_counts_as_missing(
         kept = {"metadata": {"finalizers": ["example.com/kept"]}}
         await there.people.patch(DAEMONSET, "default", "agent", kept, type=PatchType.MERGE)
         await there.people.delete(DAEMONSET, "default", "agent")
-        await asyncio.sleep(60)
+        await asyncio.sleep(1000)
         assert await taints(there) == {"node-0": (OWN,)}
         wanted = []
-        await there.people.patch(
-            NODE, "", "node-0", {"metadata": {"labels": {"a": "b"}}}, type=PatchType.MERGE
-        )
+        await label(there, "node-0")
         await asyncio.sleep(1)
         assert await taints(there) == {"node-0": ()}
+
+
+async def label(there: Setup, node: str) -> None:
+    """A change of a node, after which the service looks at it."""
+    change = {"metadata": {"labels": {"a": "b"}}}
+    await there.people.patch(NODE, "", node, change, type=PatchType.MERGE)
+
+
+def in_template(**spec: Any) -> dict[str, Any]:
+    return {"spec": {"template": {"spec": spec}}}
+
+
+def annotated(name: str, text: str | None) -> dict[str, Any]:
+    return {"metadata": {"annotations": {name: text}}}
+
+
+NOWHERE = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "no", "operator": "Exists"}]}]}
+REQUIRED_NODES = "requiredDuringSchedulingIgnoredDuringExecution"
+# What a person who may only write DaemonSets can write to one, as merge patches.
+EDITS: dict[str, dict[str, Any]] = {
+    "node selector": in_template(nodeSelector={"no": "where"}),
+    "node name": in_template(nodeName="elsewhere"),
+    "affinity": in_template(affinity={"nodeAffinity": {REQUIRED_NODES: NOWHERE}}),
+    "tolerations": in_template(tolerations=[]),
+    "image": in_template(containers=[{"name": "agent", "image": "pause:3"}]),
+    "command": in_template(containers=[{"name": "agent", "image": "bad", "command": ["true"]}]),
+    "another container": in_template(containers=[{"name": "x", "image": "pause:3"}]),
+    "no room": in_template(
+        containers=[{"name": "agent", "image": "bad", "resources": {"requests": {"cpu": "99"}}}]
+    ),
+    "minReadySeconds": {"spec": {"minReadySeconds": 0}},
+    "no annotation": annotated(names.REQUIRED_FOR_WORK, None),
+    "suspended": annotated(names.SUSPEND, "true"),
+    "a policy": annotated(names.ROLLOUT_POLICY, "{}"),
+}
+
+
+@pytest.mark.parametrize("edit", EDITS.values(), ids=EDITS)
+async def test_no_edit_of_a_daemonset_gives_a_node_work(edit: dict[str, Any]) -> None:
+    """Not at once, and not after the time that is given to agents which only a person can help."""
+    async with cluster(3, required("bad", minReadySeconds=10)) as there:
+        begin(there)
+        await asyncio.sleep(30)
+        await there.people.patch(DAEMONSET, "default", "agent", edit, type=PatchType.MERGE)
+        await asyncio.sleep(20)
+        for body in (await there.people.list(POD)).items:
+            await there.people.delete(POD, "default", body["metadata"]["name"])
+        await asyncio.sleep(1000)
+        assert set((await taints(there)).values()) == {(OWN,)}
+
+
+async def test_a_daemonset_that_is_not_in_git_keeps_no_node_from_work() -> None:
+    async with cluster(2) as there:
+        begin(there)
+        await there.people.create(DAEMONSET, required("bad", "mine"))
+        await asyncio.sleep(20)
+        assert set((await taints(there)).values()) == {()}
+
+
+@pytest.mark.parametrize("image", ["pause:3", "bad"])
+async def test_a_pod_that_another_client_made_is_the_agent_only_if_it_runs_it(image: str) -> None:
+    """With the owner, the labels and the node of the deleted pod."""
+    slow = simulator.Behaviour(faults=(simulator.PodFault("bad", simulator.Trouble.CRASHES),))
+    async with cluster(1, required("bad"), behaviour=slow) as there:
+        begin(there, powers=Powers.PACE)
+        await there.kill()
+        there.begin(Powers.FULL, there.people)
+        await asyncio.sleep(20)
+        await there.kill()
+        begin(there, powers=Powers.PACE)
+        (real,) = (await there.people.list(POD)).items
+        metadata = {
+            name: real["metadata"][name] for name in ("labels", "namespace", "ownerReferences")
+        }
+        await there.people.delete(POD, "default", real["metadata"]["name"])
+        await asyncio.sleep(40)
+        there.cluster.kubelets.behaviour = simulator.Behaviour()
+        containers = [{"name": "agent", "image": image}]
+        spec = {"nodeName": "node-0", "containers": containers}
+        body = {"apiVersion": "v1", "kind": "Pod", "metadata": {**metadata, "name": "fake"}}
+        await there.people.create(POD, {**body, "spec": spec})
+        await asyncio.sleep(400)
+        fake = pods.pod_of(await there.people.get(POD, "default", "fake"))
+        assert fake.ready
+        assert await taints(there) == {"node-0": () if image == "bad" else (OWN,)}
 
 
 @pytest.mark.parametrize("cause", ["not permitted", "not applied", "observes"])

@@ -207,11 +207,17 @@ class ControlPlane:
         self.start_api_server()
 
     def request(
-        self, method: str, path: str, body: Any = None, content_type: str = "application/json"
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        content_type: str = "application/json",
+        user: str = "",
     ) -> Any:
-        """One request as the administrator; raises urllib's HTTPError."""
+        """One request as the administrator or a user; raises urllib's HTTPError."""
         data = None if body is None else json.dumps(body).encode()
         headers = {"Authorization": f"Bearer {self.token}", "Content-Type": content_type}
+        headers |= {"Impersonate-User": user} if user else {}
         connection = self._connection()
         try:
             connection.request(method, path, data, headers)

@@ -69,6 +69,19 @@ def test_the_service_removes_startup_taints_and_may_change_nothing_else(
         plane.kubectl("delete", kind, "gitops-ds-startup-taints")
 
 
+# One of each field of a node that the API server stores and that may be changed.
+OTHER_FIELDS: tuple[dict[str, Any], ...] = (
+    {"spec": {"unschedulable": True}},
+    {"spec": {"providerID": "other://node"}},
+    {"spec": {"podCIDR": "10.9.0.0/24", "podCIDRs": ["10.9.0.0/24"]}},
+    {"metadata": {"labels": {"pool": "other"}}},
+    {"metadata": {"labels": None}},
+    {"metadata": {"annotations": {"a": "b"}}},
+    {"metadata": {"finalizers": ["example.com/kept"]}},
+    {"metadata": {"generateName": "node-"}},
+)
+
+
 async def refusals(account: Path) -> None:
     """The patches that the policy refuses, and the ones that it permits, by the account itself."""
     async with connect.writing(Connection(str(account))) as cluster:
@@ -78,9 +91,7 @@ async def refusals(account: Path) -> None:
             ({"spec": {"taints": [OWN_TAINT]}}, "may be removed"),
             ({"spec": {"taints": [FOREIGN, {**OWN_TAINT, "key": "other"}]}}, "may be added"),
             ({"spec": {"taints": [FOREIGN, {**OWN_TAINT, "effect": "NoExecute"}]}}, "may be added"),
-            ({"spec": {"unschedulable": True}}, "nothing but the taints"),
-            ({"metadata": {"labels": {"pool": "other"}}}, "nothing but the taints"),
-            ({"metadata": {"annotations": {"a": "b"}}}, "nothing but the taints"),
+            *((patch, "nothing but the taints") for patch in OTHER_FIELDS),
         ):
             message = ""
             try:

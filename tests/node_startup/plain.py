@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from gitops_ds.apimachinery import node_eligibility
+from gitops_ds.apimachinery import agent_records, daemonsets, node_eligibility, pod_contents
 from gitops_ds.model.daemonset import Owner, Phase, Pod
 from gitops_ds.model.live import Node, Taint
-from gitops_ds.model.objects import Key
+from gitops_ds.model.objects import Body, Key
+from gitops_ds.model.pod_content import PodContent
+from gitops_ds.model.required_agents import RequiredInGit
+from gitops_ds.model.rollouts.proven_templates import TemplateHistory
 from gitops_ds.model.startup_taints import OWN, Enforce, StartupTaintPolicy
 from gitops_ds.node_startup import node_waits
-from gitops_ds.node_startup.node_waits import NodeState, PodTemplates, RequiredAgent, Surroundings
+from gitops_ds.node_startup.node_waits import NodeState, Surroundings
+from gitops_ds.node_startup.required_agents import (
+    CountedTemplate,
+    PodTemplates,
+    RequiredAgent,
+)
 
 START = 1_800_000_000.0
 GPU = Taint("nvidia.com/gpu", "NoSchedule")
@@ -18,6 +26,29 @@ CILIUM = Taint("node.cilium.io/agent-not-ready", "NoExecute")
 TOLERATES_ALL = [{"operator": "Exists"}]
 POLICY = StartupTaintPolicy(others=(Taint("node.cilium.io/agent-not-ready", ""),))
 CONTINUOUS = StartupTaintPolicy(enforce=Enforce.CONTINUOUS)
+
+
+def content(image: str = "agent:1", **container: Any) -> PodContent:
+    """The content of a pod with one container."""
+    containers = [{"name": "agent", "image": image, **container}]
+    return pod_contents.of_template({"spec": {"containers": containers}})
+
+
+def templates(*hashes: str, pinned: str = "", note: str = "", stuck: bool = False) -> PodTemplates:
+    """Templates of one content: of these hashes, and of a rollout in progress; of any without."""
+    counted = [CountedTemplate(content(), frozenset(hashes) if hashes else None)]
+    if pinned:
+        counted.insert(0, CountedTemplate(content(), frozenset([pinned]), pinned=True))
+    return PodTemplates(tuple(counted), note, stuck, frozenset([pinned] if pinned else []))
+
+
+def in_git(
+    body: Body, history: TemplateHistory | None = None, staged: bool = False, **about: Any
+) -> RequiredInGit:
+    """A required agent with this manifest, which is applied."""
+    record = agent_records.of_manifest(body, staged=staged)
+    key = daemonsets.daemonset_of(body).key
+    return RequiredInGit(key, record, record, history or TemplateHistory(), **about)
 
 
 def node(name: str = "n1", *taints: Taint, **fields: Any) -> Node:
@@ -29,6 +60,9 @@ def key(name: str) -> Key:
     return Key("apps", "DaemonSet", "agents", name)
 
 
+ANY = templates()
+
+
 def agent(
     name: str = "a",
     min_ready: int = 0,
@@ -36,7 +70,7 @@ def agent(
     **spec: Any,
 ) -> RequiredAgent:
     placer = node_eligibility.read({"spec": {"tolerations": TOLERATES_ALL, **spec}})
-    return RequiredAgent(key(name), f"uid-{name}", placer, min_ready, templates or PodTemplates())
+    return RequiredAgent(key(name), f"uid-{name}", (placer,), min_ready, templates or ANY)
 
 
 def pod(name: str = "a", on: str = "n1", ready: bool = True, **fields: Any) -> Pod:
@@ -47,6 +81,7 @@ def pod(name: str = "a", on: str = "n1", ready: bool = True, **fields: Any) -> P
         "phase": Phase.RUNNING,
         "hash": "1",
         "bound": True,
+        "content": content(),
         **fields,
     }
     owner = Owner("DaemonSet", name, f"uid-{name}")

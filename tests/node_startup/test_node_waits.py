@@ -7,15 +7,19 @@ from typing import Any
 import msgspec
 import pytest
 
+from gitops_ds.model import names
 from gitops_ds.model.daemonset import Owner, Phase, Pod, PodCause
 from gitops_ds.model.live import Taint
 from gitops_ds.model.startup_taints import OWN
 from gitops_ds.node_startup import node_waits
-from gitops_ds.node_startup.node_waits import NodeState, PodTemplates, RequiredAgent, Surroundings
-from tests.node_startup.plain import CILIUM, GPU, POLICY, START, agent, node, pod, state
+from gitops_ds.node_startup.node_waits import NodeState, Surroundings
+from gitops_ds.node_startup.required_agents import PodTemplates, RequiredAgent
+from tests.node_startup.plain import CILIUM, GPU, POLICY, START, agent, node, pod, state, templates
 
-STAGED = PodTemplates(frozenset(["1", "2"]), frozenset(["2"]))
-HALTED = PodTemplates(frozenset(["1"]), frozenset(["2"]), "its rollout is halted: bad")
+STAGED = templates("1", pinned="2")
+HALTED = templates("1", note="its rollout is halted: bad", stuck=True)
+SUSPENDED = templates(note="it is suspended", stuck=True)
+PINNED = {names.ROLLOUT: "2"}
 
 
 def reasons(state: NodeState) -> list[str]:
@@ -135,7 +139,7 @@ def test_only_our_taint_and_those_of_the_settings_are_removed(
 @pytest.mark.parametrize(
     ("agents", "pods"),
     [
-        ((agent(templates=PodTemplates(stuck="it is suspended")),), ()),
+        ((agent(templates=SUSPENDED),), ()),
         ((agent(templates=HALTED),), (pod(hash="2"),)),
         ((agent(templates=HALTED),), (pod(ready=False),)),
         ((agent(),), (pod(ready=False, trouble="Unschedulable", reason="Unschedulable"),)),
@@ -159,7 +163,7 @@ def test_the_limit_begins_when_the_agent_became_stuck() -> None:
     """Also on a node that waited for long before, for another agent."""
     lately = pod(ready=False, trouble="Unschedulable", created=START + 1000)
     missing = msgspec.structs.replace(
-        agent(templates=PodTemplates(frozenset(), stuck="not applied")), since=START + 1000
+        agent(templates=PodTemplates(note="not applied", stuck=True)), since=START + 1000
     )
     for pods, agents in (((lately,), (agent(),)), ((), (missing,))):
         early = state(node(), *pods, agents=agents, after=1299)
@@ -169,14 +173,14 @@ def test_the_limit_begins_when_the_agent_became_stuck() -> None:
 
 
 def test_a_node_whose_clock_is_ahead_waits_as_any_other() -> None:
-    suspended = (agent(templates=PodTemplates(stuck="it is suspended")),)
+    suspended = (agent(templates=SUSPENDED),)
     ahead = node(ready_since=START + 86_400)
     assert state(ahead, agents=suspended, after=299).since == START
     assert state(ahead, agents=suspended, after=300).is_released
 
 
 def test_a_node_that_is_tainted_again_waits_from_then_on() -> None:
-    agents = (agent(templates=PodTemplates(stuck="it is suspended")),)
+    agents = (agent(templates=SUSPENDED),)
 
     def after(seconds: float) -> NodeState:
         around = Surroundings(POLICY, agents, START + seconds)
@@ -203,25 +207,25 @@ def test_any_other_agent_is_waited_for_without_a_limit(pods: tuple[Pod, ...]) ->
 
 
 def test_a_suspended_agent_with_a_ready_pod_counts() -> None:
-    suspended = agent(templates=PodTemplates(stuck="it is suspended"))
+    suspended = agent(templates=SUSPENDED)
     assert state(node(), pod(), agents=(suspended,)).is_released
 
 
 @pytest.mark.parametrize(
-    ("templates", "hash", "released"),
+    ("counted", "hash", "released"),
     [
         (STAGED, "1", True),
         (STAGED, "2", True),
         (STAGED, "3", False),
         (HALTED, "1", True),
         (HALTED, "2", False),
-        (PodTemplates(), "3", True),
+        (templates(), "3", True),
     ],
 )
 def test_only_pods_of_the_proven_template_or_of_an_opened_stage_count(
-    templates: PodTemplates, hash: str, released: bool
+    counted: PodTemplates, hash: str, released: bool
 ) -> None:
-    shown = state(node(), pod(hash=hash), agents=(agent(templates=templates),))
+    shown = state(node(), pod(hash=hash, labels=PINNED), agents=(agent(templates=counted),))
     assert shown.is_released is released
     assert reasons(shown) == ([] if released else ["Template"])
 

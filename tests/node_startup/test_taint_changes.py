@@ -13,10 +13,22 @@ from gitops_ds.model.live import Taint
 from gitops_ds.model.startup_taints import OWN, TaintChange
 from gitops_ds.model.values import replace
 from gitops_ds.node_startup import node_waits, taint_changes
-from gitops_ds.node_startup.node_waits import NodeState, PodTemplates, Surroundings
+from gitops_ds.node_startup.node_waits import NodeState, Surroundings
+from gitops_ds.node_startup.required_agents import PodTemplates
 from gitops_ds.node_startup.taint_changes import Unready
 from tests import profiles
-from tests.node_startup.plain import CILIUM, CONTINUOUS, GPU, START, agent, key, node, pod, state
+from tests.node_startup.plain import (
+    CILIUM,
+    CONTINUOUS,
+    GPU,
+    START,
+    agent,
+    key,
+    node,
+    pod,
+    state,
+    templates,
+)
 
 OTHER = Taint("a", "NoSchedule")
 KINDS = [OWN, CILIUM, GPU, OTHER, Taint(OWN.key, "NoExecute")]
@@ -186,8 +198,8 @@ def test_small_clusters_get_no_taint() -> None:
     assert tainted(*unready(1, of=9)) == []
 
 
-def follow(pod_hash: str, templates: PodTemplates, **fields: Any) -> dict[Any, float]:
-    around = Surroundings(CONTINUOUS, (agent(templates=templates),), START + 60)
+def follow(pod_hash: str, counted: PodTemplates, **fields: Any) -> dict[Any, float]:
+    around = Surroundings(CONTINUOUS, (agent(templates=counted),), START + 60)
     there = replace(node(), taints=())
     pods = [pod(**{"ready": False, "hash": pod_hash, **fields})]
     shown = node_waits.state_of(there, pods, around)
@@ -195,8 +207,8 @@ def follow(pod_hash: str, templates: PodTemplates, **fields: Any) -> dict[Any, f
 
 
 def test_the_time_begins_again_with_each_new_pod() -> None:
-    assert follow("1", PodTemplates(), created=START - 5) == {key("a"): START}
-    assert follow("1", PodTemplates(), created=START + 40) == {key("a"): START + 40}
+    assert follow("1", templates(), created=START - 5) == {key("a"): START}
+    assert follow("1", templates(), created=START + 40) == {key("a"): START + 40}
 
 
 def test_the_time_begins_again_when_the_node_becomes_ready() -> None:
@@ -208,13 +220,13 @@ def test_the_time_begins_again_when_the_node_becomes_ready() -> None:
 
 
 def test_a_rollout_in_progress_and_a_stuck_agent_cause_no_taint() -> None:
-    staged = PodTemplates(frozenset("12"), frozenset("2"))
+    staged = templates("1", pinned="2")
     assert follow("2", staged, created=START - 5) == {}
     assert follow("1", staged, created=START - 5) == {key("a"): START}
-    assert follow("1", PodTemplates(stuck="it is suspended")) == {}
+    assert follow("1", templates(note="it is suspended", stuck=True)) == {}
 
 
 def test_a_ready_pod_that_a_rollback_or_a_parked_node_still_has_causes_no_taint() -> None:
-    proven = PodTemplates(frozenset("1"))
+    proven = templates("1")
     assert follow("2", proven, created=START - 5, ready=True) == {}
     assert follow("2", proven, created=START - 5) == {key("a"): START}

@@ -1,11 +1,13 @@
 """The installed service on a real control plane: nodes that join with the startup taint get their
 workloads after the last of their agents, and not before, also if the service is killed meanwhile,
-and agents are deleted before it is back.
+and agents are deleted before it is back. Who may write DaemonSets and pods does not change that.
 """
 
 from __future__ import annotations
 
 import json
+import re
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +19,7 @@ from gitops_ds.apimachinery import timestamps
 from gitops_ds.model import names
 from gitops_ds.model.startup_taints import OWN
 from tests import controlplane, gitservers
+from tests.cluster.program import PROGRAM
 from tests.plan.world import daemonset
 from tests.service.test_service import following, running, settings, until
 
@@ -24,6 +27,9 @@ pytestmark = pytest.mark.controlplane
 SPACE = "joining"
 NODES = ("joins-0", "joins-1", "joins-2", "joins-broken")
 WELL, ILL = LATER = ("later-well", "later-ill")
+TENANTED = ("tenanted-0", "tenanted-1")
+FREE = tuple(f"free-{number}" for number in range(4))
+TENANT = "joining-tenant"
 # The agents, with the seconds for which they must be ready.
 AGENTS = {"fast": 1, "late": 4, "last": 10}
 
@@ -34,7 +40,7 @@ def plane(control_plane: controlplane.ControlPlane) -> Iterator[controlplane.Con
     control_plane.kubectl("create", "namespace", SPACE)
     yield control_plane
     control_plane.kubectl("delete", "namespace", SPACE)
-    control_plane.kubectl("delete", "nodes", "--ignore-not-found", *NODES, *LATER)
+    control_plane.kubectl("delete", "nodes", "--ignore-not-found", *NODES, *LATER, *TENANTED, *FREE)
 
 
 def agent(name: str, min_ready: int, tag: str, selector: dict[str, str]) -> str:
@@ -128,6 +134,110 @@ def test_continuous_taints_a_node_whose_agent_fails_later_and_a_restart_releases
     with running(tmp_path, plane, *words) as (_, log):
         until(lambda: f"web-{ILL}" in scheduled(plane), log.read_text)
         assert OWN.key not in taints(plane, ILL)
+
+
+# What the tenant writes to the DaemonSet, as merge patches.
+EDITS: dict[str, dict[str, Any]] = {
+    "nodeSelector": {"spec": {"template": {"spec": {"nodeSelector": {"no": "where"}}}}},
+    "minReadySeconds": {"spec": {"minReadySeconds": 0}},
+    "annotation": {"metadata": {"annotations": {names.REQUIRED_FOR_WORK: None}}},
+}
+
+
+def test_who_may_write_daemonsets_and_pods_gives_no_node_work_and_keeps_none_from_it(
+    tmp_path: Path, plane: controlplane.ControlPlane
+) -> None:
+    permit(plane)
+    upstream = gitservers.Upstream(tmp_path / "fleet")
+    body = json.loads(agent("cni", 0, "broken", {}))
+    spec = body["spec"]["template"]["spec"]
+    del spec["nodeSelector"]  # no field of Git, so an edit of it is not corrected
+    terms = [{"matchExpressions": [{"key": "tenanted", "operator": "Exists"}]}]
+    needed = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    spec["affinity"] = {"nodeAffinity": needed}
+    upstream.commit({"agent.json": json.dumps(body)})
+    words = settings(tmp_path, repository=following(upstream), startupTaints={"reportAfter": "3s"})
+    taint = [{"key": OWN.key, "effect": OWN.effect}]
+    free = iter(FREE)
+
+    def looked(log: Path) -> None:
+        """After the service looked at all nodes: it releases one that joins without agents."""
+        name = next(free)
+        plane.add_nodes([controlplane.node(name, {}, taint)])
+        until(lambda: OWN.key not in taints(plane, name), log.read_text)
+        for tenanted in TENANTED:
+            assert OWN.key in taints(plane, tenanted), log.read_text()
+
+    with running(tmp_path, plane, *words) as (_, log):
+        until(lambda: "created DaemonSet joining/cni" in log.read_text(), log.read_text)
+        plane.add_nodes([controlplane.node(name, {"tenanted": ""}, taint) for name in TENANTED])
+        until(lambda: len(in_space(plane)) == len(TENANTED), log.read_text)
+        by_tenant(plane, "apply", "-f", "-", stdin=agent("mine", 0, "broken", {}))
+        for edit in EDITS.values():
+            by_tenant(plane, "patch", "ds", "cni", "--type=merge", "-p", json.dumps(edit))
+        until(lambda: not of_agent(plane, "cni"), log.read_text)
+        looked(log)
+        # after the limit for agents that only a person can help
+        until(lambda: all(map(reported(log).__contains__, TENANTED)), log.read_text)
+        looked(log)
+        selects = {"spec": {"template": {"spec": {"nodeSelector": None}}}}
+        by_tenant(plane, "patch", "ds", "cni", "--type=merge", "-p", json.dumps(selects))
+        until(lambda: len(of_agent(plane, "cni")) == len(TENANTED), log.read_text)
+        until(lambda: forged(plane), log.read_text)
+        looked(log)
+        where = ("--kubeconfig", str(plane.kubeconfig), "--state-namespace", "service-test")
+        command = [str(PROGRAM), "get", "nodes", TENANTED[0], *where]
+        shown = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
+        assert "has the image registry.example.com/pause:3" in shown
+
+
+def reported(log: Path) -> set[str]:
+    """The nodes of which the service reported that they wait for too long."""
+    return set(re.findall(r"Node (\S+): WaitsForAgents", log.read_text()))
+
+
+def permit(plane: controlplane.ControlPlane) -> None:
+    """Permits the tenant to write DaemonSets and pods in the namespace, and nothing else."""
+    for verbs, resource in (("*", "daemonsets.apps"), ("get,list,create,delete", "pods")):
+        name = f"tenant-{resource.partition('.')[0]}"
+        options = (f"--verb={verbs}", f"--resource={resource}")
+        plane.kubectl("-n", SPACE, "create", "role", name, *options)
+        options = (f"--role={name}", f"--user={TENANT}")
+        plane.kubectl("-n", SPACE, "create", "rolebinding", name, *options)
+
+
+def by_tenant(plane: controlplane.ControlPlane, *words: str, stdin: str | None = None) -> None:
+    plane.kubectl("--as", TENANT, "-n", SPACE, *words, stdin=stdin)
+
+
+def of_agent(plane: controlplane.ControlPlane, agent: str) -> list[dict[str, Any]]:
+    named = (one for one in in_space(plane) if one["metadata"]["name"].startswith(f"{agent}-"))
+    return [one for one in named if not one["metadata"].get("deletionTimestamp")]
+
+
+def forged(plane: controlplane.ControlPlane) -> bool:
+    """Whether a ready pod of the tenant is in the place of the pod of a node, with its labels and
+    its owner; the DaemonSet controller may have been faster.
+    """
+    name, path = "cni-forged", f"/api/v1/namespaces/{SPACE}/pods"
+    found = [one for one in of_agent(plane, "cni") if one["metadata"]["name"] == name]
+    if found:
+        return condition(found[0], "Ready") is not None
+    (real, *_) = (
+        one for one in of_agent(plane, "cni") if one["spec"].get("nodeName") == TENANTED[0]
+    )
+    metadata = {key: real["metadata"][key] for key in ("labels", "ownerReferences")}
+    containers = [{"name": "agent", "image": "registry.example.com/pause:3"}]
+    body = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {**metadata, "name": name, "namespace": SPACE},
+        "spec": {"nodeName": TENANTED[0], "containers": containers},
+    }
+    at_once = {"gracePeriodSeconds": 0}
+    plane.request("DELETE", f"{path}/{real['metadata']['name']}", at_once, user=TENANT)
+    plane.request("POST", path, body, user=TENANT)
+    return False
 
 
 def taints(plane: controlplane.ControlPlane, node: str) -> list[str]:

@@ -30,6 +30,7 @@ def test_every_key_has_its_effect() -> None:
         "maxTainted": 3,
         "notReadyFor": "1m",
         "reportAfter": "1h",
+        "mirrors": ["mirror.example.com/"],
     }
     parsed = policy({"startupTaints": document})
     assert parsed == StartupTaintPolicy(
@@ -40,6 +41,7 @@ def test_every_key_has_its_effect() -> None:
         nodes=3,
         not_ready_for=60.0,
         report_after=3600.0,
+        mirrors=("mirror.example.com/",),
     )
     assert parsed.most(1000) == 3
     assert StartupTaintPolicy().most(19) == 1

@@ -51,6 +51,7 @@ class Setup:
     subscribers: list[base.Emit] = field(default_factory=list)  # of the events
     controllers: list[asyncio.Task[None]] = field(default_factory=list)
     expects_errors: bool = False  # else an internal error fails the test
+    body: dict[str, Any] = field(default_factory=dict)  # the DaemonSet as it was created
     skew: float = 0.0  # seconds by which the controllers' clock is ahead
 
     def begin(
@@ -118,8 +119,8 @@ async def set_up(
     async with simulator.SimulatedCluster(behaviour, habits=simulator.Habits(**habits)) as cluster:
         cluster.add_nodes(named(range(nodes)) if isinstance(nodes, int) else nodes)
         people = cluster.client("people")
-        await people.create(DAEMONSET, body or daemonset())
-        there = Setup(cluster, people)
+        there = Setup(cluster, people, body=body or daemonset())
+        await people.create(DAEMONSET, there.body)
         try:
             yield there
         finally:

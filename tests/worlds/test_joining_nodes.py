@@ -1,5 +1,5 @@
 """A simulated hour of autoscaling: nodes join with the startup taint and leave, agents fail on a
-tenth of them, and commits are rolled out and reverted in between.
+tenth of them, commits are rolled out and reverted in between, and a tenant edits the agents.
 """
 
 from __future__ import annotations
@@ -8,22 +8,25 @@ import asyncio
 import random
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
 from gitops_ds import simulator
-from gitops_ds.apimachinery import nodes, pods
+from gitops_ds.apimachinery import agent_records, nodes, pods
 from gitops_ds.controller.startup_taints import StartupTaints
-from gitops_ds.model.cluster import EventType, WatchEvent
+from gitops_ds.model.cluster import EventType, PatchType, WatchEvent
 from gitops_ds.model.daemonset import Pod
 from gitops_ds.model.decision import Powers
 from gitops_ds.model.live import Node
 from gitops_ds.model.objects import DAEMONSET, NODE, POD, Resource
+from gitops_ds.model.required_agents import AgentRecord, RequiredInGit
 from gitops_ds.model.startup_taints import OWN, StartupTaintPolicy
+from gitops_ds.model.values import replace
 from gitops_ds.simulator import virtual_time
 from tests import profiles
 from tests.controller.test_startup_taints import begin, joining, required, workload
-from tests.simulator.setup import Setup, set_up
+from tests.simulator.setup import KEY, Setup, set_up
 
 AGENTS = ("agent", "cni")
 JOINING = 1000  # in an hour
@@ -102,14 +105,67 @@ async def autoscale(there: Setup, count: int, chance: random.Random) -> None:
             joined.remove((at, name))
 
 
-async def commits(there: Setup, chance: random.Random) -> None:
+@dataclass
+class Git:
+    """The agents by the record of their commits."""
+
+    there: Setup
+    records: dict[str, AgentRecord] = field(default_factory=dict)
+
+    async def apply(self, image: str) -> None:
+        """A commit with another image of the first agent, which also corrects edits."""
+        self.record(required(image))
+        await self.correct()
+        await self.there.edit(image)
+
+    def record(self, body: dict[str, Any]) -> None:
+        name = body["metadata"]["name"]
+        self.records[name] = agent_records.of_manifest(body, before=self.records.get(name))
+
+    def required(self) -> list[RequiredInGit]:
+        return [
+            RequiredInGit(replace(KEY, name=name), one, one) for name, one in self.records.items()
+        ]
+
+    async def correct(self) -> None:
+        """The deployer gives the DaemonSets the fields of their manifests again."""
+        for name, one in self.records.items():
+            containers = [{"name": "agent", "image": one.contents[0].containers[0].image}]
+            spec = {"nodeSelector": None, "tolerations": [{"operator": "Exists"}]}
+            template = {"spec": {**spec, "containers": containers}}
+            patch = {"spec": {"template": template, "minReadySeconds": 0}}
+            await self.there.people.patch(DAEMONSET, "default", name, patch, type=PatchType.MERGE)
+
+
+async def commits(git: Git, chance: random.Random) -> None:
     """A commit every few minutes; every third one is bad, and reverted."""
     for number in range(100):
         await asyncio.sleep(chance.uniform(100, 400))
-        await there.edit("bad" if number % 3 == 2 else f"agent:{number}")
+        await git.apply("bad" if number % 3 == 2 else f"agent:{number}")
         if number % 3 == 2:
             await asyncio.sleep(60)
-            await there.edit(f"agent:{number - 1}")
+            await git.apply(f"agent:{number - 1}")
+
+
+EDITS: tuple[dict[str, Any], ...] = (
+    {"nodeSelector": {"no": "where"}},
+    {"tolerations": []},
+)
+
+
+async def tenant(git: Git, chance: random.Random) -> None:
+    """Who may write DaemonSets edits an agent every few minutes, and has one that he declares to be
+    required. The deployer corrects the edits, late.
+    """
+    people, mine = git.there.people, required("bad", "mine")
+    await people.create(DAEMONSET, mine)
+    while True:
+        await asyncio.sleep(chance.uniform(60, 240))
+        patch = {"spec": {"template": {"spec": chance.choice(EDITS)}}}
+        name = chance.choice(AGENTS)
+        await people.patch(DAEMONSET, "default", name, patch, type=PatchType.MERGE)
+        await asyncio.sleep(chance.uniform(5, 30))
+        await git.correct()
 
 
 @pytest.mark.slow
@@ -126,16 +182,24 @@ async def test_no_workload_starts_without_its_agents_and_each_well_node_is_relea
     flaws += (simulator.PodFault("bad", simulator.Trouble.NEVER_PULLED),)
     behaviour = simulator.Behaviour(pull=8, start=4, jitter=2.0, faults=flaws)
     async with set_up([], required(), behaviour, latency=0.01) as there:
+        git = Git(there)
+        for body in (required(), required("cni:1", "cni")):
+            git.record(body)
         await there.people.create(DAEMONSET, required("cni:1", "cni"))
         service = there.cluster.client("service")
         follow = [
             asyncio.create_task(watcher.follow_pods(there.people)),
             asyncio.create_task(watcher.follow_nodes(there.people)),
-            asyncio.create_task(commits(there, chance)),
+            asyncio.create_task(commits(git, chance)),
+            asyncio.create_task(tenant(git, random.Random(seed + 100))),
         ]
         there.begin(Powers.FULL)
-        startup = begin(there, StartupTaintPolicy(), Powers.PACE, service).startup_taints
+        startup = begin(
+            there, StartupTaintPolicy(), Powers.PACE, service, required=git.required
+        ).startup_taints
         await autoscale(there, count, chance)
+        follow.pop().cancel()
+        await git.correct()
         await asyncio.sleep(120)
         judge(watcher, startup, service, count)
         for task in follow:

@@ -15,7 +15,7 @@ from gitops_ds.fleet import agents as fleets
 from gitops_ds.fleet.agents import Agent
 from gitops_ds.fleet.cluster_reports import ClusterRow
 from gitops_ds.fleet.staged_rollouts import StagedRollout
-from gitops_ds.model import plain_text, startup_taints
+from gitops_ds.model import plain_text
 from gitops_ds.model.objects import short
 from gitops_ds.model.plain_text import counted
 from gitops_ds.model.rollouts.staged_rollout import StageProgress
@@ -156,7 +156,7 @@ def agent(one: Agent, now: float, *, nodes: bool, headers: bool = True) -> str:
     )
     sync, word = fleets.sync_of(one)
     text += f"{sync}: {word}\n" if sync in _APART else ""
-    if startup_taints.is_required(one.seen.daemonset.annotations):
+    if one.key in one.state.required:
         text += "Required for work: gitops-ds get nodes lists the nodes that wait for it\n"
     if one.rollout is not None:
         text += "\n" + rollout(one.rollout)

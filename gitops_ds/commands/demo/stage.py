@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import shutil
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from importlib import resources
@@ -15,6 +15,7 @@ import msgspec
 
 from gitops_ds import simulator
 from gitops_ds.controller.controller import Controller
+from gitops_ds.controller.startup_taints import GitInputs
 from gitops_ds.deployer import loop as deployer_loop
 from gitops_ds.deployer import revision_selector, state_store
 from gitops_ds.deployer.target import DeployTarget
@@ -26,9 +27,11 @@ from gitops_ds.model.deployer_state import DeployerState
 from gitops_ds.model.events.base import Event
 from gitops_ds.model.events.deployer import Reconciled
 from gitops_ds.model.objects import CommitId, short
+from gitops_ds.model.required_agents import RequiredInGit
 from gitops_ds.model.sources.source_status import SourceStatus
 from gitops_ds.model.sources.source_tree import SourceTree
 from gitops_ds.model.startup_taints import OWN, StartupTaintPolicy
+from gitops_ds.node_startup import git_requirements
 from gitops_ds.pipeline import open_repository, prepare
 from gitops_ds.pipeline.prepare import Prepared
 from gitops_ds.plan.options import ApplyOptions
@@ -104,7 +107,7 @@ async def open_stage(
             clock=cluster.server.now,
             chance=random.Random(1).random,
         )
-        controller.startup_taints.enable(StartupTaintPolicy())
+        controller.startup_taints.enable(StartupTaintPolicy(), _git_inputs(loop))
         stage = DemoStage(cluster, repository, work, loop, controller, events, say, show_agent)
         async with asyncio.TaskGroup() as group:
             group.create_task(controller.run())
@@ -114,6 +117,19 @@ async def open_stage(
             loop.stop()
             controller.stop()
             reverts.cancel()
+
+
+def _git_inputs(loop: deployer_loop.Loop) -> GitInputs:
+    """The agents that the repository requires."""
+
+    def state() -> DeployerState:
+        return loop.deployer_state or DeployerState()
+
+    def required() -> Sequence[RequiredInGit]:
+        wanted = None if loop.bundle is None else git_requirements.wanted_by(loop.bundle)
+        return tuple(git_requirements.required_by(state(), wanted, followed=True))
+
+    return GitInputs(lambda: state().last_attempted is not None, required)
 
 
 async def _reverts(stage: DemoStage) -> None:

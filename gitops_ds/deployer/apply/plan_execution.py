@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 import msgspec
 
 from gitops_ds import errors
+from gitops_ds.apimachinery import agent_records, daemonsets
 from gitops_ds.deployer import owner_identity, state_store
 from gitops_ds.deployer.apply import applied_templates, applier
 from gitops_ds.deployer.apply.applier import AppliedObject, Applier, ApplyOutcome
@@ -31,6 +32,7 @@ from gitops_ds.model.events.deployer import (
 )
 from gitops_ds.model.events.drift import DriftCorrected
 from gitops_ds.model.objects import DAEMONSET, CommitId, Key
+from gitops_ds.model.required_agents import AgentRecord
 from gitops_ds.model.rollouts.proven_templates import TemplateHistory
 from gitops_ds.model.skip_reasons import LEFT_GIT, DriftPolicy
 from gitops_ds.model.values import replace
@@ -191,6 +193,7 @@ async def _save(target: DeployTarget, base: DeployerState, state: DeployerState)
                 generations={**other.generations, **state.generations},
                 revisions={**other.revisions, **state.revisions},
                 templates={**other.templates, **state.templates},
+                required={**other.required, **state.required},
                 version=other.version,
             )
     return await state_store.save(target.cluster, target.namespace, target.owner, merged)
@@ -255,6 +258,7 @@ def after_apply(
         digests=digests,
         generations=_generations(prepared, outcome, gone),
         templates=_templates(prepared, settled.keys(), inventory),
+        required=_required(prepared, settled),
         revisions=_revisions(prepared, gone),
         waiting=suspended(plan),
         kept=_kept(plan) - gone,
@@ -295,6 +299,23 @@ def _templates(
     kept |= {key: before[key] for key in after.keys() & before.keys()}
     kept |= {key: history for key, history in after.items() if key in settled}
     return {key: history for key, history in kept.items() if history != NOTHING}
+
+
+def _required(prepared: PreparedPlan, settled: Mapping[Key, Change]) -> Mapping[Key, AgentRecord]:
+    """The agents that Git requires on nodes, as they are applied; one that is skipped stays as it
+    was.
+    """
+    before, required = prepared.state.required, dict[Key, AgentRecord]()
+    for key, manifest in prepared.bundle.manifests.items():
+        if not key.is_daemonset or not daemonsets.is_required_for_work(manifest.body):
+            continue
+        change, earlier = settled.get(key), before.get(key)
+        if change is not None and change.manifest is not None:
+            body, staged = change.manifest.body, key in prepared.histories
+            required[key] = agent_records.of_manifest(body, staged=staged, before=earlier)
+        elif earlier is not None:
+            required[key] = earlier
+    return required
 
 
 def _recovered(prepared: PreparedPlan) -> frozenset[Key]:
