@@ -96,7 +96,7 @@ _STRUCTURES: Final = frozenset(
 
 
 def holds_secret(step: str | int) -> bool:
-    """Whether a step of a path is a key whose value is secret, of whatever type. A member of a list
+    """Whether a step of a path is a key whose value is secret, of any type. A member of a list
     that has the name, such as a container, is not one.
     """
     is_key = isinstance(step, str) and not isinstance(step, ListMember)

@@ -29,7 +29,7 @@ _MOST_LINES = 50
 # A key of a line in block or flow style, with its colon.
 _KEY = re.compile(r"""(?:^|(?<=[\s{\[,"'-]))["']?(?P<name>[\w./-]+)["']?\s*:\s+(?=\S)""")
 _NAMED = re.compile(r"""["']?\bname["']?\s*:\s*["']?([\w./-]+)""")
-# Values that are no secret, or the begin of one on other lines.
+# Values that are not secret, or the begin of one on other lines.
 _NO_SECRET = re.compile(
     r"""(["']?(true|false|null|~|\d{1,2})["']?\s*([,}\]#]|$)|[&*|>#])""", re.IGNORECASE
 )

@@ -92,7 +92,9 @@ WRONG_TYPES: list[tuple[dict[str, Any], tuple[str | int, ...]]] = [
 def test_a_secret_of_the_wrong_type_is_in_no_report(
     format: formats.ReportFormat, body: dict[str, Any], path: tuple[str | int, ...]
 ) -> None:
-    reported = finding(path=path, message=f'must be a string, not "{VALUE}"', place=Place("a", 2, 6))
+    reported = finding(
+        path=path, message=f'must be a string, not "{VALUE}"', place=Place("a", 2, 6)
+    )
     hidden = redaction_report.found_in([body])
     report = made.report(reported, hidden=hidden, files={"a": f"x:\n  x: {VALUE}\n".encode()})
     assert VALUE not in formats.written(format, report, made.about())
@@ -118,10 +120,16 @@ def test_a_password_in_a_url_is_hidden_and_the_url_is_not() -> None:
         ("  - {name: DB_PASSWORD, value: {x: horse}}", f"  - {{name: DB_PASSWORD, value: {HIDDEN}"),
         ("  - {name: DB_PASSWORD, value: [horse]}", f"  - {{name: DB_PASSWORD, value: {HIDDEN}"),
         ("  - {value: {x: horse}, name: DB_PASSWORD}", f"  - {{value: {HIDDEN}"),
-        ('  {"name": "DB_PASSWORD", "value": 5000}', f'  {{"name": "DB_PASSWORD", "value": {HIDDEN}'),
+        (
+            '  {"name": "DB_PASSWORD", "value": 5000}',
+            f'  {{"name": "DB_PASSWORD", "value": {HIDDEN}',
+        ),
         ("  env: [{name: TOKEN, value: horse}]", f"  env: [{{name: TOKEN, value: {HIDDEN}"),
         ("  {user: dana, password: horse}", f"  {{user: dana, password: {HIDDEN}"),
-        ("  {on: true, token: true, password: horse}", f"  {{on: true, token: true, password: {HIDDEN}"),
+        (
+            "  {on: true, token: true, password: horse}",
+            f"  {{on: true, token: true, password: {HIDDEN}",
+        ),
         ("  password: {x: horse}", f"  password: {HIDDEN}"),
         ("  password: [horse, dog]", f"  password: {HIDDEN}"),
         ("  - name: DB_PASSWORD", None),

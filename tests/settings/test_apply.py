@@ -155,7 +155,7 @@ def test_a_repository_has_its_own_account_lists_and_guards_else_the_common_ones(
         DriftPolicy.REPORT,
         DriftPolicy.REPORT,
     )
-    assert a.allowed.homes == b.allowed.homes == {"gitops-ds"}
+    assert a.allowed.own.homes == b.allowed.own.homes == {"gitops-ds"}
 
 
 @pytest.mark.parametrize(
