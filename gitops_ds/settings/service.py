@@ -313,6 +313,12 @@ class Service(SettingsFile, frozen=True, kw_only=True):
         )
 
     @property
+    def prunes(self) -> bool:
+        """Whether objects that left Git are deleted, for any repository or template."""
+        options = [self.apply_options_of(one) for one in self.repositories]
+        return any(one.guards.prune for one in (self.apply_options, *options))
+
+    @property
     def apply_options(self) -> ApplyOptions:
         """The options of every apply."""
         return self._with_homes(self.apply)
