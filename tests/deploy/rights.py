@@ -299,14 +299,16 @@ def removed(plane: controlplane.ControlPlane) -> None:
         "--all",
         "roles,rolebindings,leases,configmaps,secrets,daemonsets",
     )
-    for plural in ("clusterrolebindings", "clusterroles"):
-        items = plane.request("GET", f"{_GROUP}/{plural}")["items"]
-        ours = [one["metadata"]["name"] for one in items if _is_ours(one)]
-        plane.kubectl("delete", "--ignore-not-found", plural, *ours)
-    for plural in ("validatingadmissionpolicybindings", "validatingadmissionpolicies"):
-        items = plane.request("GET", f"/apis/admissionregistration.k8s.io/v1/{plural}")["items"]
+    admission = "/apis/admissionregistration.k8s.io/v1"
+    for group, plural in (
+        (_GROUP, "clusterrolebindings"),
+        (_GROUP, "clusterroles"),
+        (admission, "validatingadmissionpolicybindings"),
+        (admission, "validatingadmissionpolicies"),
+    ):
+        items = plane.request("GET", f"{group}/{plural}")["items"]
         if ours := [one["metadata"]["name"] for one in items if _is_ours(one)]:
-            plane.kubectl("delete", plural, *ours)
+            plane.kubectl("delete", "--ignore-not-found", plural, *ours)
     for path, kept in _OF_THE_PLANE.items():
         names = {one["metadata"]["name"] for one in plane.request("GET", path)["items"]}
         if left := [name for name in sorted(names) if not name.startswith(kept)]:

@@ -261,6 +261,19 @@ def another_leads(
     program.rolled_out(plane, "fleet", "agent")
 
 
+def a_person_deletes_what_left_git(
+    plane: controlplane.ControlPlane, upstream: gitservers.Upstream, service: Replicas
+) -> None:
+    """Without pruning an agent that left Git stays until then; its status goes with it."""
+    files = ("agent.yaml", "daemonset.json", "config/agent.conf")
+    upstream.commit(dict.fromkeys(f"agents/agent/{name}" for name in files))
+    a_pass(plane, service)
+    plane.kubectl("-n", "fleet", "delete", "ds/agent")
+    status = f"/api/v1/namespaces/{NAMESPACE}/configmaps/gitops-ds-status-fleet.agent"
+    program.eventually(partial(live, plane, status), lambda value: value is None, PATIENCE)
+    assert live(plane, f"{APPS}/fleet/daemonsets/agent") is None
+
+
 def it_leaves_git(
     plane: controlplane.ControlPlane, upstream: gitservers.Upstream, service: Replicas
 ) -> None:

@@ -127,6 +127,9 @@ def a_day(
         if prune:
             scenes.it_leaves_git(plane, upstream, service)
             plane.kubectl("delete", "namespace", "kept", "--wait=false")
+        else:
+            begin("manual deletion")
+            scenes.a_person_deletes_what_left_git(plane, upstream, service)
         if power == "pace":
             all_are_used(plane, since)
     return begins
