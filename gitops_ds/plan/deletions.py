@@ -217,7 +217,7 @@ def _left_alone(key: Key, body: Body, context: PlanContext) -> list[Skipped]:
 def _out_of_reach(key: Key, body: Body, bundle: Bundle, context: PlanContext) -> Skipped | None:
     reach = (
         context.options.deferred.get(key)
-        or permissions.not_allowed(key, context.options.allowed)
+        or permissions.not_allowed(key, context.options.allowed, body)
         or permissions.not_deletable(
             key, context.state.agents.get(key, ""), context.options.impersonation
         )

@@ -2,8 +2,8 @@
 contain, and the account that applies them (impersonation), with fewer permissions than the service.
 
 Rendered objects are checked before any request to the API server; objects that are not allowed are
-neither written nor deleted. The service's own objects are excluded unless the settings permit them,
-its state and its leases always.
+neither written nor deleted. The service's own objects (`own_objects`) are excluded unless the
+settings permit them, its state and its leases always.
 """
 
 from __future__ import annotations
@@ -14,67 +14,53 @@ from collections.abc import Mapping
 import msgspec
 
 from gitops_ds.model.cluster import Identity
-from gitops_ds.model.objects import Key
+from gitops_ds.model.objects import Body, Key
 from gitops_ds.model.skip_reasons import Skipped, SkipReason
 from gitops_ds.model.sources.bundle import Manifest
-
-# the name of the ClusterRoles and bindings of deploy/, or its prefix before a dash or a colon
-_OURS = "gitops-ds"
-_RIGHTS = "rbac.authorization.k8s.io"
+from gitops_ds.plan import own_objects, references
+from gitops_ds.plan.own_objects import OwnAccount
 
 
 class AllowList(msgspec.Struct, frozen=True):
     """The settings `apply.allow`: None allows every namespace or kind; a kind is `DaemonSet` or
     `apps/DaemonSet`.
 
-    `homes` are the namespaces of the service's pod and of its state (empty: nothing to protect).
-    `itself`: its own deployment there may be changed from the repository; its state and its leases
-    never.
+    `itself`: objects that empower or limit the service, `own`, may be changed from the repository;
+    its state and its leases never.
     """
 
     namespaces: frozenset[str] | None = None
     kinds: frozenset[str] | None = None
     cluster_scoped: bool = True
     itself: bool = False
-    homes: frozenset[str] = frozenset()
+    own: OwnAccount = OwnAccount()
 
 
 EVERYTHING = AllowList()
 
 
-def not_allowed(key: Key, allowed: AllowList) -> Skipped | None:
-    """The refusal for an object that is not allowed. A key without a namespace is that of a
-    cluster-scoped object.
+def not_allowed(key: Key, allowed: AllowList, *bodies: Body) -> Skipped | None:
+    """The refusal for an object that is not allowed: `bodies` are its content in Git and in the
+    cluster. A key without a namespace is that of a cluster-scoped object.
     """
-    if reason := _own(key, allowed) or _listed(key, allowed):
+    if reason := _own(key, allowed, bodies) or _listed(key, allowed):
         return Skipped(SkipReason.NOT_ALLOWED, f"{key} is not allowed: {reason}", key)
     return None
 
 
-def _own(key: Key, allowed: AllowList) -> str:
-    """The reason for the service's own objects: settings, credentials, state and leases in its
-    namespace, and its permissions.
+def _own(key: Key, allowed: AllowList, bodies: tuple[Body, ...]) -> str:
+    """The reason for the service's own objects: its state and leases, and what empowers or limits
+    it.
     """
-    if key.namespace in allowed.homes and _is_memory(key):
+    if key.namespace in allowed.own.homes and _is_memory(key):
         return "it is state of gitops-ds"
-    if not allowed.homes or allowed.itself or not _is_own(key, allowed.homes):
-        return ""
-    return "gitops-ds itself depends on it; apply.allow.itself permits it"
+    reason = "" if allowed.itself else own_objects.concern(key, bodies, allowed.own)
+    return f"{reason}; apply.allow.itself permits it" if reason else ""
 
 
 def _is_memory(key: Key) -> bool:
     return key.group == "coordination.k8s.io" or (
-        key.kind == "ConfigMap" and key.name.startswith(f"{_OURS}-")
-    )
-
-
-def _is_own(key: Key, homes: frozenset[str]) -> bool:
-    if key.namespace:
-        return key.namespace in homes
-    if (key.group, key.kind) == ("", "Namespace"):
-        return key.name in homes
-    return key.group == _RIGHTS and (
-        key.name == _OURS or key.name.startswith((f"{_OURS}-", f"{_OURS}:"))
+        key.kind == "ConfigMap" and key.name.startswith(f"{own_objects.OURS}-")
     )
 
 
@@ -141,20 +127,13 @@ def not_appliable(manifest: Manifest, who: Impersonation | None) -> Skipped | No
         return account
     if who.cross_namespace or not manifest.key.namespace:
         return None
-    if groups := sorted(_wide_groups(manifest.body, manifest.key)):
-        return Skipped(
-            SkipReason.CROSS_NAMESPACE,
-            f"{manifest.key} refers to {', '.join(groups)}, which includes accounts of other "
-            "namespaces: refused (apply.allowCrossNamespace)",
-            manifest.key,
-        )
-    others = sorted(_named(manifest.body, manifest.key) - {manifest.key.namespace})
+    others = references.beyond(manifest.key, manifest.body)
     if not others:
         return None
     return Skipped(
         SkipReason.CROSS_NAMESPACE,
-        f"{manifest.key} refers to namespace {', '.join(others)}: references to other namespaces "
-        "are refused (apply.allowCrossNamespace)",
+        f"{manifest.key} refers to {', '.join(others)}: references beyond its namespace are "
+        "refused (apply.allowCrossNamespace)",
         manifest.key,
     )
 
@@ -165,60 +144,3 @@ def not_deletable(key: Key, agent: str, who: Impersonation | None) -> Skipped | 
     """
     account = who.of(key, agent) if who else None
     return account if isinstance(account, Skipped) else None
-
-
-_ACCOUNT = re.compile(r"system:serviceaccounts?:([^:]+)")
-
-
-def _named(body: object, key: Key) -> set[str]:
-    """The namespaces that a namespaced object refers to: those of a RoleBinding's subjects, and of
-    fields named `...Ref` or `...Refs`.
-    """
-    namespaces: set[str] = set()
-    if key.kind == "RoleBinding" and isinstance(body, Mapping):
-        for subject in body.get("subjects") or ():
-            if isinstance(subject, Mapping):
-                account = (
-                    _ACCOUNT.match(str(subject.get("name") or ""))
-                    if subject.get("kind") in ("User", "Group")
-                    else None
-                )
-                namespaces |= {str(subject["namespace"])} if subject.get("namespace") else set()
-                namespaces |= {account[1]} if account else set()
-    return namespaces | _references(body)
-
-
-def _wide_groups(body: Mapping[str, object], key: Key) -> set[str]:
-    """The `system:` groups of a RoleBinding, except the service accounts of its own namespace.
-
-    https://kubernetes.io/docs/reference/access-authn-authz/rbac/#referring-to-subjects
-    """
-    subjects = body.get("subjects") if key.kind == "RoleBinding" else ()
-    named = {str(one.get("name") or "") for one in _items(subjects) if one.get("kind") == "Group"}
-    return {
-        name
-        for name in named
-        if name.startswith("system:") and name != f"system:serviceaccounts:{key.namespace}"
-    }
-
-
-def _items(value: object) -> list[Mapping[str, object]]:
-    return [one for one in value if isinstance(one, Mapping)] if isinstance(value, list) else []
-
-
-def _references(value: object) -> set[str]:
-    if isinstance(value, list):
-        return set().union(*map(_references, value)) if value else set()
-    if not isinstance(value, Mapping):
-        return set()
-    namespaces: set[str] = set()
-    for name, below in value.items():
-        if str(name).endswith(("Ref", "Refs")):
-            some = below if isinstance(below, list) else [below]
-            namespaces |= {
-                str(one["namespace"])
-                for one in some
-                if isinstance(one, Mapping) and one.get("namespace")
-            }
-        namespaces |= _references(below)
-    return namespaces

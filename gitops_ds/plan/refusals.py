@@ -20,7 +20,9 @@ def refusal(
     """Why the object must not be written, as known before any dry run; `old` is the live object."""
     return (
         context.options.deferred.get(manifest.key)
-        or permissions.not_allowed(manifest.key, context.options.allowed)
+        or permissions.not_allowed(
+            manifest.key, context.options.allowed, manifest.body, *([] if old is None else [old])
+        )
         or permissions.not_appliable(manifest, context.options.impersonation)
         or _in_source(manifest, bundle, context)
         or (None if old is None else _in_cluster(manifest, bundle, old, context))

@@ -63,7 +63,7 @@ def hidden(part: Any, take: Take, *, over_redact: bool = False) -> Any:
         case list() | tuple():
             return _of_list(list(part), take, over_redact)
         case str():
-            return texts.content(part, take)
+            return (texts.foreign if over_redact else texts.content)(part, take)
         case _:
             return part
 
@@ -86,10 +86,9 @@ def _of_mapping(part: Mapping[str, Any], take: Take, over_redact: bool) -> dict[
         ):
             # A termination message is any output of a failed program.
             result[key] = {**_of_mapping(value, take, over_redact), "message": HIDDEN}
-        elif is_scalar(value) and (
-            names_secret(str(key))
-            or (key == "value" and _is_variable(part.get("name"), value, over_redact))
-        ):
+        elif key == "value" and _is_variable(part.get("name"), value, over_redact):
+            result[key] = _taken_whole(value, take)
+        elif is_scalar(value) and names_secret(str(key)):
             result[key] = taken(value, take)
         else:
             result[key] = hidden(value, take, over_redact=over_redact)
@@ -136,6 +135,27 @@ def taken(value: Any, take: Take) -> Any:
         return value
     take(str(value))
     return HIDDEN
+
+
+def scalars(value: Any) -> list[str]:
+    """The strings and numbers of a value, also of one with the wrong type for a variable."""
+    match value:
+        case Mapping():
+            return [text for below in value.values() for text in scalars(below)]
+        case list() | tuple():
+            return [text for below in value for text in scalars(below)]
+        case _:
+            return [str(value)] if is_scalar(value) else []
+
+
+def _taken_whole(value: Any, take: Take) -> Any:
+    """The replacement of the value of a variable, which may have the wrong type."""
+    if is_scalar(value):
+        return taken(value, take)
+    secrets = scalars(value)
+    for secret in secrets:
+        take(secret)
+    return HIDDEN if secrets else value
 
 
 def is_scalar(value: Any) -> bool:

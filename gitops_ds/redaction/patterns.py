@@ -8,6 +8,8 @@ from collections import Counter
 from functools import lru_cache
 from typing import Any, Final
 
+from gitops_ds.model.objects import ListMember
+
 HIDDEN: Final = "<redacted>"
 
 _IMPLIES_SECRET: Final = re.compile(
@@ -82,6 +84,23 @@ _CERTAIN_SHAPES: Final = re.compile(
     r"|\beyJ[\w-]{16,}\.eyJ[\w-]{16,}\.[\w-]{16}"
     r"|://[\w.+-]{1,64}:[^\s/@:\"'${<*]{3,128}@"
 )
+
+
+# Fields of Kubernetes with such a name that hold an object, a flag or a list.
+_STRUCTURES: Final = frozenset(
+    {
+        *("automountServiceAccountToken", "gmsaCredentialSpec", "secret", "serviceAccountToken"),
+        *("tokenRequests", "webhook", "webhooks"),
+    }
+)
+
+
+def holds_secret(step: str | int) -> bool:
+    """Whether a step of a path is a key whose value is secret, of any type. A member of a list
+    that has the name, such as a container, is not one.
+    """
+    is_key = isinstance(step, str) and not isinstance(step, ListMember)
+    return is_key and step not in _STRUCTURES and names_secret(step)
 
 
 @lru_cache(4_096)

@@ -26,10 +26,14 @@ _SHORTEST = 4  # a shorter value is hidden only at its place
 # place.
 _MOST = 1_000
 _MOST_LINES = 50
-_LINE = re.compile(
-    r"""(?P<key>(?:^|[\s{,"'-])["']?(?P<name>[\w./-]+)["']?\s*:\s+)(?P<value>["']?[^\s{\[&*|>#][^\n]*)$"""
+# A key of a line in block or flow style, with its colon.
+_KEY = re.compile(r"""(?:^|(?<=[\s{\[,"'-]))["']?(?P<name>[\w./-]+)["']?\s*:\s+(?=\S)""")
+_NAMED = re.compile(r"""["']?\bname["']?\s*:\s*["']?([\w./-]+)""")
+# Values that are not secret, or the begin of one on other lines.
+_NO_SECRET = re.compile(
+    r"""(["']?(true|false|null|~|\d{1,2})["']?\s*([,}\]#]|$)|[&*|>#])""", re.IGNORECASE
 )
-_NO_SECRET = re.compile(r"""["']?(true|false|null|~|\d{1,2})["']?\s*[,}]?""", re.IGNORECASE)
+_VOLUME = re.compile(r"""\{\s*["']?(secretName|name|items|defaultMode|optional)\b""")
 _HOLDS_SECRET = re.compile(rb"""^\s*["']?kind["']?\s*:\s*["']?Secret\b""", re.MULTILINE)
 _QUOTED = re.compile(r'"[^"]*(?:"|$)|\bthe number [^\s:;,]+')
 
@@ -63,7 +67,12 @@ class ReportSecrets:
     def at(self, finding: Finding) -> bool:
         """Whether the finding is about a secret value."""
         return finding.object is not None and (
-            _in_secret(finding) or (finding.object, finding.path) in self.places
+            _in_secret(finding)
+            or any(map(patterns.holds_secret, finding.path))
+            or any(
+                (finding.object, finding.path[:length]) in self.places
+                for length in range(1, len(finding.path) + 1)
+            )
         )
 
     def in_message(self, finding: Finding) -> str:
@@ -74,7 +83,7 @@ class ReportSecrets:
 
     def in_line(self, finding: Finding, line: str) -> str | None:
         """The line of the finding with secrets hidden; None if it must not be shown."""
-        return None if self.at(finding) else self.within(_LINE.sub(_without_value, line))
+        return None if self.at(finding) else self.within(_without_value(line))
 
 
 def line_of(finding: Finding) -> str:
@@ -98,10 +107,15 @@ def _in_secret(finding: Finding) -> bool:
     )
 
 
-def _without_value(match: re.Match[str]) -> str:
-    if not names_secret(match["name"]) or _NO_SECRET.fullmatch(match["value"]):
-        return match.group()
-    return f"{match['key']}{HIDDEN}"
+def _without_value(line: str) -> str:
+    """The line up to the first value under the name of a secret, of any type."""
+    named = any(map(names_secret, _NAMED.findall(line)))
+    for key in _KEY.finditer(line):
+        value, name = line[key.end() :], key["name"]
+        is_secret = names_secret(name) or (named and name == "value")
+        if is_secret and not _NO_SECRET.match(value) and not _VOLUME.match(value):
+            return f"{line[: key.end()]}{HIDDEN}"
+    return line
 
 
 def found_in(bodies: Iterable[Body]) -> ReportSecrets:
@@ -141,8 +155,9 @@ class _Walk:
 
     def mapping(self, value: Mapping[str, Any]) -> None:
         name, held = value.get("name"), value.get("value")
-        if isinstance(name, str) and names_secret(name) and objects.is_scalar(held):
-            self._add("value", str(held), everywhere=True)
+        if isinstance(name, str) and names_secret(name):
+            for secret in objects.scalars(held):
+                self._add("value", secret, everywhere=True)
         for key, below in value.items():
             if not isinstance(below, str):
                 self._below(str(key), below)

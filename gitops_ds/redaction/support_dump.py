@@ -38,7 +38,7 @@ class Redactor:
 
     def text(self, text: str) -> str:
         """The text without possible secrets."""
-        redacted = texts.content(text, self._take)
+        redacted = texts.foreign(text, self._take)
         present = self._in(redacted)
         return _redacted(redacted, present) if present else redacted
 

@@ -26,7 +26,7 @@ _SENDER: Final = re.compile(
     r"(?<=://)(hooks\.[^\s/\"'\\]+|[^\s/\"'\\]+/(?:api/webhooks|services|webhookb2?))/[^\s\"'\\]+"
 )
 _ASSIGNED: Final = re.compile(
-    rf"{_BEGINS}(?P<name>{_NAME})(?P<is>\s*=\s*)(?P<value>\"[^\"]*\"|'[^']*'|[^\s&;,\"'\\]+)"
+    rf"{_BEGINS}(?P<name>{_NAME})(?P<is>\s*:?=\s*)(?P<value>\"[^\"]*\"|'[^']*'|[^\s&;,\"'\\]+)"
 )
 _QUOTED: Final = re.compile(
     rf"(?<!\\)(?P<open>\\*[\"'])(?P<name>{_NAME})(?P<is>\\*[\"']\s*:\s*\\*[\"'])(?P<value>[^\"'\\]+)"
@@ -35,6 +35,15 @@ _LINE: Final = re.compile(
     rf"(?P<open>^|\\n|[{{,])(?P<indent>[ \t-]*)(?P<name>{_NAME})(?P<is>:[ "
     rf"\t]+)(?P<value>[^\n\\,}}]+)",
     re.MULTILINE,
+)
+# In the middle of a sentence: `login failed, password: X`. Most words there are not secret
+# (`secret: not found`), so a message hides only one with digits and letters.
+_SENTENCE: Final = re.compile(
+    rf"{_BEGINS}(?P<name>{_NAME})(?P<is>:[ \t]+)(?P<value>\"[^\"]+\"|'[^']+'|[^\s\"',;]+)"
+)
+_SENTENCE_IN_WORDS: Final = re.compile(
+    rf"{_BEGINS}(?P<name>{_NAME})(?P<is>:[ \t]+[\"']?)"
+    r"(?P<value>(?=[^\s0-9]*[0-9])(?=[^\sA-Za-z]*[A-Za-z])[^\s\"',;/]{6,})"
 )
 _FLAG: Final = re.compile(
     rf"{_BEGINS}(?P<name>--?{_NAME})(?P<is>\s+)(?P<value>[^\s\"'\\-][^\s\"'\\]*)"
@@ -53,7 +62,11 @@ _LIKELY_ATTACHED: Final = re.compile(
     r"(?![^\s\"')])"
 )
 _IN_CONTENT: Final = (("=", (_ASSIGNED,)), (":", (_QUOTED, _LINE)), ("-", (_FLAG,)))
-_IN_WORDS: Final = (("=", (_ASSIGNED,)), (":", (_QUOTED,)), ("-", (_FLAG_IN_WORDS,)))
+_IN_WORDS: Final = (
+    ("=", (_ASSIGNED,)),
+    (":", (_QUOTED, _SENTENCE_IN_WORDS)),
+    ("-", (_FLAG_IN_WORDS,)),
+)
 # Whether a text can match a pattern above; most values of objects can't.
 may_hide: Final = re.compile(rf"[\s\"'=]|://|-p|{MAY_HAVE_SHAPE.pattern}").search
 _NOTHING: Final = frozenset({"true", "false", "null", "{}", "[]"})
@@ -74,6 +87,24 @@ def content(text: str, take: Take | None = None) -> str:
     command lines. `take` gets the hidden values.
     """
     return _hidden(text, take or _forget, _BEARER, _IN_CONTENT)
+
+
+def foreign(text: str, take: Take | None = None) -> str:
+    """`content` of unknown origin, such as the message of an event: also what follows a name in the
+    middle of a sentence, with false positives. `take` gets those with a digit only: an ordinary
+    word would be hidden everywhere.
+    """
+    taking = take or _forget
+
+    def named(match: re.Match[str]) -> str:
+        value = match["value"].strip("\"'")
+        if not names_secret(match["name"]) or HIDDEN in value or is_reference(value):
+            return match.group()
+        if any(map(str.isdigit, value)):
+            taking(value)
+        return match.group()[: match.start("value") - match.start()] + HIDDEN
+
+    return _SENTENCE.sub(named, content(text, take))
 
 
 def takes_attached_password(text: str) -> bool:

@@ -323,9 +323,12 @@ def described(finding: Finding) -> str:
 
 
 def line(finding: Finding) -> str:
-    """`FILE:LINE:COLUMN: SEVERITY RULE: MESSAGE`."""
+    """`FILE:LINE:COLUMN: SEVERITY RULE: MESSAGE`. A file whose name starts like a workflow command
+    is escaped, because runners look at the start of a line.
+    """
     place = f"{finding.place}: " if finding.place else ""
-    return f"{place}{finding.severity} {finding.rule}: {finding.message}"
+    start = "./" if place.lstrip().startswith("::") else ""
+    return f"{start}{place}{finding.severity} {finding.rule}: {finding.message}"
 
 
 def fix_line(finding: Finding) -> str:

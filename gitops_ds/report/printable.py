@@ -66,18 +66,21 @@ def _escape(match: re.Match[str]) -> str:
 
 
 def message(text: str) -> str:
-    """A message: as `line`, but with its line breaks."""
-    if _is_visible(text, _LONGEST_MESSAGE) and not text.endswith(" "):
+    """A message: as `line`, but with its line breaks; no line is a command to a CI runner."""
+    if _is_visible(text, _LONGEST_MESSAGE) and not text.endswith(" ") and "::" not in text:
         return text
     lines = (line.rstrip() for line in text.replace("\r\n", "\n").replace("\t", " ").split("\n"))
-    return _visible("\n".join(line for line in lines if line), _LONGEST_MESSAGE)
+    return _lines("\n".join(line for line in lines if line), _LONGEST_MESSAGE)
 
 
 def block(text: str) -> str:
     """An excerpt of a file or a diff, without commands to CI runners."""
-    return _COMMAND.sub(
-        r"\1: :", _visible(text.replace("\r\n", "\n").replace("\t", "    "), len(text) * 4)
-    )
+    return _lines(text.replace("\r\n", "\n").replace("\t", "    "), len(text) * 4)
+
+
+def _lines(text: str, longest: int) -> str:
+    """Several lines: a format may print each at the start of a line of its own."""
+    return _COMMAND.sub(r"\1: :", _visible(text, longest))
 
 
 def finding_texts(finding: Finding, hidden: redaction_report.ReportSecrets) -> Finding:

@@ -46,7 +46,7 @@ def lines(report: Report, *, whole: bool = True) -> Iterator[tuple[str, str | No
         yield f"{count} (--all prints each, --explain RULE describes a rule):", None
     for rule in by_rule(left):
         first, more = rule[0].first, f" (and {len(rule) - 1} more)" if rule[1:] else ""
-        yield f"  {_line(first).splitlines()[0]}{more}", _COLOURS[first.severity]
+        yield f"  {findings.line(first).splitlines()[0]}{more}", _COLOURS[first.severity]
     yield from _summary(report, len(groups))
 
 
@@ -70,7 +70,7 @@ def _of_group(
 ) -> Iterator[tuple[str, str | None]]:
     """The lines of equal findings; `several`: of several clusters."""
     finding = group.first
-    first, *more = _line(finding).split("\n")
+    first, *more = findings.line(finding).split("\n")
     yield first, _COLOURS[finding.severity]
     yield from ((f"  {'':>5} | {line}", None) for line in more)
     if finding.place and finding.place.line:
@@ -135,14 +135,6 @@ def _changes(changed: Iterable[ReportedChange]) -> Iterator[str]:
 def as_text(report: Report) -> str:
     """The lines without colors."""
     return "".join(f"{line}\n" for line, _ in lines(report))
-
-
-def _line(finding: Finding) -> str:
-    """The line of a finding. A file whose name starts like a workflow command is escaped, because
-    runners look at the start of a line.
-    """
-    text = findings.line(finding)
-    return f"./{text}" if text.lstrip().startswith("::") else text
 
 
 def _excerpt(finding: Finding, report: Report, source: list[str]) -> Iterator[str]:

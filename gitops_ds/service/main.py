@@ -25,7 +25,8 @@ from gitops_ds.controller import conflict_probe
 from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.decision import Powers
 from gitops_ds.model.events.base import Emit
-from gitops_ds.service import assembly, event_recorder, http, otel
+from gitops_ds.model.values import replace
+from gitops_ds.service import assembly, event_recorder, http, otel, own_account
 from gitops_ds.service.assembly import PartsContext
 from gitops_ds.service.http import EventBus
 from gitops_ds.service.runnable import Runnable
@@ -55,6 +56,7 @@ async def run(service: Service, emit: Emit, say: Say, *, at_desk: bool) -> None:
             connect.fenced(connection, fence, requests, brief_replies=not service.direct)
         )
         version = await cluster.version()
+        service = replace(service, own_account=await own_account.read(unfenced))
         of_pods = service.controller.powers is Powers.FULL
         emit_recorded = await stack.enter_async_context(
             event_recorder.recorded(cluster, None, events.publish, of_pods=of_pods)

@@ -145,7 +145,10 @@ class AllowSettings(SettingsGroup, frozen=True):
     cluster_scoped: Annotated[bool, describe("Whether cluster-scoped objects are allowed.")] = True
     itself: Annotated[
         bool,
-        describe("Whether the objects that gitops-ds itself needs are allowed: namespace, RBAC."),
+        describe(
+            "Whether objects that empower or limit gitops-ds itself are allowed: those of its "
+            "namespace, and bindings, priorities and admission that include its account."
+        ),
     ] = False
 
     def allow_list(self) -> AllowList:

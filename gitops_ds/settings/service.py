@@ -18,6 +18,7 @@ import msgspec
 from gitops_ds.client.leader_election import LeaseTiming
 from gitops_ds.deployer.templates.template_selector import TemplateSelector
 from gitops_ds.errors import SettingsError
+from gitops_ds.model.cluster import Identity
 from gitops_ds.model.decision import Powers
 from gitops_ds.model.duration import Duration
 from gitops_ds.model.events.definition import Topic
@@ -26,6 +27,7 @@ from gitops_ds.model.sources import repository_limits
 from gitops_ds.model.sources.repository_limits import AllowedRenderers
 from gitops_ds.model.values import replace
 from gitops_ds.plan.options import ApplyOptions
+from gitops_ds.plan.own_objects import OwnAccount
 from gitops_ds.settings.apply import ApplySettings
 from gitops_ds.settings.base import (
     NonEmptyText,
@@ -275,11 +277,13 @@ class SettingsFile(SettingsGroup, frozen=True):
 
 class Service(SettingsFile, frozen=True, kw_only=True):
     """All settings of the service. `own_node` and `own_namespace` are those of its own pod, from
-    the environment. The repository of the file is one of `repositories`.
+    the environment, `own_account` is that of its requests, from the API server. The repository of
+    the file is one of `repositories`.
     """
 
     own_node: str = ""
     own_namespace: str = ""
+    own_account: Identity | None = None
 
     def __post_init__(self) -> None:
         """Raises SettingsError for keys that contradict each other."""
@@ -309,6 +313,12 @@ class Service(SettingsFile, frozen=True, kw_only=True):
         )
 
     @property
+    def prunes(self) -> bool:
+        """Whether objects that left Git are deleted, for any repository or template."""
+        options = [self.apply_options_of(one) for one in self.repositories]
+        return any(one.guards.prune for one in (self.apply_options, *options))
+
+    @property
     def apply_options(self) -> ApplyOptions:
         """The options of every apply."""
         return self._with_homes(self.apply)
@@ -322,7 +332,8 @@ class Service(SettingsFile, frozen=True, kw_only=True):
         """Options that exclude the namespaces of the service itself from applies."""
         options = settings.options()
         homes = frozenset({self.cluster.namespace, self.own_namespace} - {""})
-        return replace(options, allowed=replace(options.allowed, homes=homes))
+        own = OwnAccount(homes, self.own_account)
+        return replace(options, allowed=replace(options.allowed, own=own))
 
 
 def read(file: str) -> Service:

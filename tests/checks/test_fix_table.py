@@ -20,7 +20,7 @@ from tests.cli.test_fix_pages import looked_at
 # meaning.
 SHOULD: Final = {
     "safe": """
-        DS003 DS004 DS006 DS007 DS008 DS013 DS015 DS202 DS211 DS305 DS308 DS315 DS409 DS415
+        DS003 DS004 DS006 DS007 DS008 DS013 DS015 DS018 DS202 DS211 DS305 DS308 DS315 DS409 DS415
         DS418 DS419 DS515
     """,
     "proposed": """

@@ -12,7 +12,7 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -98,9 +98,9 @@ def judge(
     permissions; those in `but` may be unused.
     """
     granted_rights = granted(plane)
-    needed: set[Right] = set()
     refused: list[str] = []
-    for request in _requests(plane.audit_log, since):
+    requests = list(_requests(plane.audit_log, since))
+    for request in requests:
         is_ending = "being terminated" in request["responseStatus"].get("message", "")
         if (
             _code(request) == 403
@@ -108,14 +108,34 @@ def judge(
             and not _CONTENTS.match(f"{request['verb']} {request['requestURI']}")
         ):
             refused.append(f"{request['verb']} {request['requestURI']}")
+    unused = granted_rights - but - _needed(requests, granted_rights)
+    return Outcome(tuple(sorted(set(refused))), tuple(sorted(unused)))
+
+
+def used_by(
+    plane: controlplane.ControlPlane, scenes: Mapping[str, int], end: int
+) -> Mapping[Right, str]:
+    """The scene that used each permission first, by the length of the audit log at its begin."""
+    granted_rights = granted(plane)
+    ends = [*list(scenes.values())[1:], end]
+    found: dict[Right, str] = {}
+    for (scene, begin), after in zip(scenes.items(), ends, strict=True):
+        requests = list(_requests(plane.audit_log, begin, after))
+        for right in _needed(requests, granted_rights) & granted_rights:
+            found.setdefault(right, scene)
+    return found
+
+
+def _needed(requests: Iterable[Mapping[str, Any]], granted_rights: frozenset[Right]) -> set[Right]:
+    needed: set[Right] = set()
+    for request in requests:
         for right in _required(request):
             narrow = Right(right.verb, right.group, right.resource)
             needed |= {right} if right in granted_rights else {narrow}
             needed |= {
                 one for one in granted_rights if one.name and replace(one, name="") == narrow
             }
-    needed |= {implied for implied, shown in IMPLIED.items() if shown in needed}
-    return Outcome(tuple(sorted(set(refused))), tuple(sorted(granted_rights - but - needed)))
+    return needed | {implied for implied, shown in IMPLIED.items() if shown in needed}
 
 
 def granted(plane: controlplane.ControlPlane) -> frozenset[Right]:
@@ -150,11 +170,14 @@ def granted(plane: controlplane.ControlPlane) -> frozenset[Right]:
     return frozenset(result)
 
 
-def _requests(log: Path, since: int) -> Iterator[dict[str, Any]]:
-    """The account's requests for resources, each once."""
+def _requests(log: Path, since: int, end: int = sys.maxsize) -> Iterator[dict[str, Any]]:
+    """The account's requests for resources, each once, of this part of the log."""
     with log.open("rb") as stream:
         stream.seek(since)
         for line in stream:
+            since += len(line)
+            if since > end:
+                return
             if ACCOUNT.encode() not in line:
                 continue
             request = json.loads(line)
@@ -276,18 +299,24 @@ def removed(plane: controlplane.ControlPlane) -> None:
         "--all",
         "roles,rolebindings,leases,configmaps,secrets,daemonsets",
     )
-    for plural in ("clusterrolebindings", "clusterroles"):
-        items = plane.request("GET", f"{_GROUP}/{plural}")["items"]
-        ours = [
-            one["metadata"]["name"]
-            for one in items
-            if one["metadata"]["name"].startswith("gitops-ds")
-        ]
-        plane.kubectl("delete", "--ignore-not-found", plural, *ours)
+    admission = "/apis/admissionregistration.k8s.io/v1"
+    for group, plural in (
+        (_GROUP, "clusterrolebindings"),
+        (_GROUP, "clusterroles"),
+        (admission, "validatingadmissionpolicybindings"),
+        (admission, "validatingadmissionpolicies"),
+    ):
+        items = plane.request("GET", f"{group}/{plural}")["items"]
+        if ours := [one["metadata"]["name"] for one in items if _is_ours(one)]:
+            plane.kubectl("delete", "--ignore-not-found", plural, *ours)
     for path, kept in _OF_THE_PLANE.items():
         names = {one["metadata"]["name"] for one in plane.request("GET", path)["items"]}
         if left := [name for name in sorted(names) if not name.startswith(kept)]:
             plane.kubectl("delete", "--ignore-not-found", path.rpartition("/")[2], *left)
+
+
+def _is_ours(body: Mapping[str, Any]) -> bool:
+    return str(body["metadata"]["name"]).startswith("gitops-ds")
 
 
 def kubeconfig(plane: controlplane.ControlPlane, directory: Path) -> Path:

@@ -6,11 +6,17 @@ import json
 import re
 import secrets
 import urllib.error
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from http import HTTPStatus
+from pathlib import Path
 from typing import Any
 
+from gitops_ds import errors
+from gitops_ds.apimachinery import builtin_resources
+from gitops_ds.client import connect
+from gitops_ds.client.connect import Connection
+from gitops_ds.model.objects import CONFIG_MAP, Resource
 from tests import controlplane, gitservers
 from tests.cluster import program
 from tests.deploy import rights
@@ -30,6 +36,45 @@ def following(upstream: gitservers.Upstream, **more: Any) -> dict[str, Any]:
     """Settings for a repository of this machine."""
     where = {"url": str(upstream.path), "allowLocal": True, "interval": "1s", "retryInterval": "1s"}
     return {"repository": where, "apply": {"prune": True, "guards": {"maxDeletes": "100%"}, **more}}
+
+
+_WRITTEN: Mapping[str, Resource] = {
+    "ConfigMap": CONFIG_MAP,
+    **{kind: builtin_resources.RESOURCES["", kind] for kind in ("Service", "ServiceAccount")},
+}
+
+
+async def writes(
+    account: Path, wanted: Iterable[tuple[str, str, str]]
+) -> dict[tuple[str, str, str], str]:
+    """Writes by an account (verb, kind, namespace), each with the part of its refusal that names a
+    component. A creation is a dry run, the others are those of the ConfigMap `kept`.
+    """
+    answers = {}
+    async with connect.writing(Connection(str(account))) as cluster:
+        for verb, kind, space in wanted:
+            resource, name = _WRITTEN[kind], "kept" if verb != "create" else "written"
+            spec = {"spec": {"type": "ExternalName", "externalName": "a.example.com"}}
+            body = {
+                "apiVersion": "v1",
+                "kind": kind,
+                "metadata": {"name": name, "namespace": space},
+                **(spec if kind == "Service" else {}),
+            }
+            refusal = ""
+            try:
+                match verb:
+                    case "create":
+                        await cluster.dry_run(resource, body, manager="test")
+                    case "patch":
+                        await cluster.patch(resource, space, name, {"data": {"a": "b"}})
+                    case _:
+                        await cluster.delete(resource, space, name)
+            except errors.ClusterError as error:
+                found = re.search("require the component rights/[a-z-]+", str(error))
+                refusal = found.group() if found else str(error)
+            answers[verb, kind, space] = refusal
+    return answers
 
 
 def documents(*objects: Mapping[str, Any]) -> str:
@@ -214,6 +259,19 @@ def another_leads(
     upstream.commit(agents(5, "two"))
     _runs(plane, 5)
     program.rolled_out(plane, "fleet", "agent")
+
+
+def a_person_deletes_what_left_git(
+    plane: controlplane.ControlPlane, upstream: gitservers.Upstream, service: Replicas
+) -> None:
+    """Without pruning an agent that left Git stays until then; its status goes with it."""
+    files = ("agent.yaml", "daemonset.json", "config/agent.conf")
+    upstream.commit(dict.fromkeys(f"agents/agent/{name}" for name in files))
+    a_pass(plane, service)
+    plane.kubectl("-n", "fleet", "delete", "ds/agent")
+    status = f"/api/v1/namespaces/{NAMESPACE}/configmaps/gitops-ds-status-fleet.agent"
+    program.eventually(partial(live, plane, status), lambda value: value is None, PATIENCE)
+    assert live(plane, f"{APPS}/fleet/daemonsets/agent") is None
 
 
 def it_leaves_git(

@@ -6,13 +6,16 @@ Each power plays the scenes that it is for; the API server's audit log is read a
 
 from __future__ import annotations
 
+import asyncio
+import json
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from tests import controlplane, gitservers
 from tests.cluster import program
-from tests.deploy import rights, scenes
+from tests.deploy import rights, scenes, used_rights
 from tests.deploy.rights import NOTHING_AMISS, PATIENCE
 from tests.plan.world import daemonset
 from tests.service.test_service import until
@@ -25,6 +28,20 @@ pytestmark = [
 ]
 # What the controller of the service itself writes for agents with a rollout policy.
 ROLLOUTS = {"pods", "controllerrevisions", "daemonsets/finalizers"}
+_DENIED = "require the component rights/kube-system"
+# What is written, by verb, kind and namespace, and a part of the refusal.
+_CLOSED = {
+    ("create", "ConfigMap", "kube-system"): _DENIED,
+    ("patch", "ConfigMap", "kube-system"): _DENIED,
+    ("delete", "ConfigMap", "kube-system"): _DENIED,
+    ("create", "Service", "kube-system"): _DENIED,
+    ("create", "ConfigMap", "kube-public"): _DENIED,
+}
+_OPEN = {
+    ("create", "ConfigMap", "default"): "",
+    ("create", "Service", "default"): "",
+    ("create", "ServiceAccount", "kube-system"): "",
+}
 QUICK = {"duration": "3s", "renewDeadline": "2s", "retryPeriod": "500ms", "enabled": True}
 
 
@@ -59,34 +76,91 @@ def test_observe_needs_no_more_than_it_is_granted(
 def test_pace_needs_no_more_than_it_is_granted(
     tmp_path: Path, plane: controlplane.ControlPlane
 ) -> None:
+    """A day without pruning; docs/install.md has what used each permission first."""
     since = rights.installed(plane, tmp_path / "overlay", "pace")
-    a_whole_life(plane, tmp_path, "pace", since)
+    begins = a_day(plane, tmp_path, "pace", since, prune=False)
+    end = plane.audit_log.stat().st_size
     assert set(rights.doctor(tmp_path / "run").values()) == {"ok"}
     assert rights.judge(plane, since) == NOTHING_AMISS
+    used_rights.check_page(rights.used_by(plane, begins, end))
 
 
-def a_whole_life(plane: controlplane.ControlPlane, tmp_path: Path, power: str, since: int) -> None:
+def test_pruning_needs_no_more_than_it_is_granted(
+    tmp_path: Path, plane: controlplane.ControlPlane
+) -> None:
+    rights.installed(plane, tmp_path / "overlay", "pace")
+    proven = rights.granted(plane)
+    since = rights.installed(plane, tmp_path / "overlay", "pace", "rights/pruning")
+    assert {right.verb for right in rights.granted(plane) - proven} == {"delete"}
     upstream = gitservers.Upstream(tmp_path / "fleet")
     upstream.commit(scenes.agents(1, "one"))
-    with rights.service(plane, tmp_path / "run", power, scenes.following(upstream)) as service:
+    with rights.service(plane, tmp_path / "run", "pace", scenes.following(upstream)) as service:
+        service.wait_for_log("created DaemonSet fleet/agent")
+        scenes.it_leaves_git(plane, upstream, service)
+    plane.kubectl("delete", "namespace", "kept", "--wait=false")
+    assert rights.judge(plane, since, proven) == NOTHING_AMISS
+
+
+def a_day(
+    plane: controlplane.ControlPlane, tmp_path: Path, power: str, since: int, *, prune: bool
+) -> dict[str, int]:
+    """What happens to a fleet, with the length of the audit log at the begin of each part."""
+    upstream = gitservers.Upstream(tmp_path / "fleet")
+    upstream.commit(scenes.agents(1, "one"))
+    begins = {"start and commits": since}
+
+    def begin(part: str) -> None:
+        begins[part] = plane.audit_log.stat().st_size
+
+    settings = scenes.following(upstream, prune=prune)
+    with rights.service(plane, tmp_path / "run", power, settings) as service:
         scenes.a_fleet_lives(plane, upstream, service)
         if power == "pace":
+            begin("staged rollout")
             scenes.a_staged_rollout(plane, upstream, service)
+        begin("pod without a node")
         scenes.a_pod_finds_no_room(plane)
+        begin("request")
         scenes.annotations_control_the_loop(plane, upstream, service)
+        begin("other leader")
         scenes.another_leads(plane, upstream, service)
-        scenes.it_leaves_git(plane, upstream, service)
+        if prune:
+            scenes.it_leaves_git(plane, upstream, service)
+            plane.kubectl("delete", "namespace", "kept", "--wait=false")
+        else:
+            begin("manual deletion")
+            scenes.a_person_deletes_what_left_git(plane, upstream, service)
         if power == "pace":
             all_are_used(plane, since)
-    plane.kubectl("delete", "namespace", "kept", "--wait=false")
+    return begins
+
+
+def test_configuration_of_the_cluster_in_kube_system_is_out_of_reach_without_its_component(
+    tmp_path: Path, plane: controlplane.ControlPlane
+) -> None:
+    """By the account itself, which RBAC permits all ConfigMaps and Services."""
+    for component, expected in (("", _CLOSED), ("rights/kube-system", dict.fromkeys(_CLOSED, ""))):
+        rights.removed(plane)
+        rights.installed(plane, tmp_path / "overlay", "pace", *filter(None, [component]))
+        account = rights.kubeconfig(plane, tmp_path)
+        written = partial(_written, plane, account)
+        until(lambda: written() == expected, lambda: str(written()), PATIENCE)  # noqa: B023
+        assert asyncio.run(scenes.writes(account, _OPEN)) == dict.fromkeys(_OPEN, "")
+    plane.kubectl("-n", "kube-system", "delete", "configmap", "kept", "--ignore-not-found")
+
+
+def _written(plane: controlplane.ControlPlane, account: Path) -> dict[tuple[str, str, str], str]:
+    kept = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "kept"}}
+    plane.kubectl("-n", "kube-system", "apply", "-f", "-", stdin=json.dumps(kept))
+    return asyncio.run(scenes.writes(account, _CLOSED))
 
 
 def test_full_needs_no_more_than_it_is_granted(
     tmp_path: Path, plane_for_deploy: controlplane.ControlPlane
 ) -> None:
     plane = plane_for_deploy
-    since = rights.installed(plane, tmp_path / "overlay", "full")
-    a_whole_life(plane, tmp_path, "full", since)
+    since = rights.installed(plane, tmp_path / "overlay", "full", "rights/pruning")
+    a_day(plane, tmp_path, "full", since, prune=True)
     scenes.another_controller_was_here(plane)
     with rights.service(
         plane, tmp_path / "alone", "full", {"controller": {"scheduling": "direct"}}, replicas=1
@@ -102,12 +176,12 @@ def test_full_needs_no_more_than_it_is_granted(
 def test_the_components_of_deploy_grant_exactly_what_settings_need(
     tmp_path: Path, plane: controlplane.ControlPlane
 ) -> None:
-    rights.installed(plane, tmp_path / "overlay", "pace")
+    rights.installed(plane, tmp_path / "overlay", "pace", "rights/pruning")
     proven = rights.granted(plane)
     plane.kubectl("create", "namespace", "tools")
     parts = [
         f"rights/{part}"
-        for part in ("secrets", "rbac", "credentials", "templates", "template-secrets")
+        for part in ("pruning", "secrets", "rbac", "credentials", "templates", "template-secrets")
     ]
     rights.installed(plane, tmp_path / "overlay", "pace", *parts)
     rights.bound(plane, "tools", "gitops-ds-templates")

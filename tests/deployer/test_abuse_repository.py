@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from gitops_ds.apimachinery import builtin_resources
 from gitops_ds.deployer import state_store
 from gitops_ds.model import names
 from gitops_ds.model.events import deployer
@@ -16,6 +17,7 @@ from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, SECRET
 from gitops_ds.pipeline import prepare
 from gitops_ds.plan import printers
 from gitops_ds.plan.options import ApplyOptions, Guards
+from gitops_ds.plan.own_objects import OwnAccount
 from gitops_ds.plan.permissions import AllowList
 from gitops_ds.telemetry import log_lines
 from gitops_ds.telemetry.kube_events import EventRecorder, InvolvedObject
@@ -32,8 +34,11 @@ data: {{password: {base64.b64encode(HUSH.encode()).decode()}}}
 stringData: {{user: {HUSH}}}
 """
 ASKED = ApplyOptions(
-    Guards(prune=True, share=1.0), patience=0.0, allowed=AllowList(homes=frozenset({"gitops-ds"}))
+    Guards(prune=True, share=1.0),
+    patience=0.0,
+    allowed=AllowList(own=OwnAccount(frozenset({"gitops-ds"}))),
 )
+_BINDINGS = builtin_resources.RESOURCES["rbac.authorization.k8s.io", "ClusterRoleBinding"]
 STATE = InvolvedObject("v1", "ConfigMap", "gitops-ds", "gitops-ds-test")
 
 
@@ -121,6 +126,38 @@ async def test_a_secret_in_git_is_applied_and_shown_nowhere_and_warned_about(
             ),
             "ClusterRoleBinding gitops-ds-pace",
         ),
+        (
+            "rbac.authorization.k8s.io/v1/ClusterRoleBinding",
+            (
+                "metadata: {name: agents}\nroleRef: {apiGroup: rbac.authorization.k8s.io, "
+                "kind: ClusterRole, name: cluster-admin}\n"
+                "subjects: [{kind: ServiceAccount, name: gitops-ds, namespace: gitops-ds}]"
+            ),
+            "ClusterRoleBinding agents",
+        ),
+        (
+            "rbac.authorization.k8s.io/v1/ClusterRole",
+            'metadata: {name: agents, labels: {gitops-ds.io/aggregate-to-objects: "true"}}',
+            "ClusterRole agents",
+        ),
+        (
+            "flowcontrol.apiserver.k8s.io/v1/FlowSchema",
+            (
+                "metadata: {name: agents}\nspec: {priorityLevelConfiguration: {name: catch-all}, "
+                "rules: [{subjects: [{kind: Group, group: {name: 'system:serviceaccounts'}}], "
+                "resourceRules: [{verbs: ['*'], apiGroups: ['*'], resources: ['*'], "
+                "namespaces: ['*']}]}]}"
+            ),
+            "FlowSchema agents",
+        ),
+        (
+            "admissionregistration.k8s.io/v1/ValidatingAdmissionPolicyBinding",
+            (
+                "metadata: {name: agents}\n"
+                "spec: {policyName: gitops-ds-startup-taints, validationActions: [Audit]}"
+            ),
+            "ValidatingAdmissionPolicyBinding agents",
+        ),
     ],
 )
 def test_objects_that_the_service_needs_are_protected(head: str, rest: str, key: str) -> None:
@@ -133,6 +170,29 @@ def test_objects_that_the_service_needs_are_protected(head: str, rest: str, key:
         assert state.last_good != state.last_attempted  # the agent is shown as out of sync
 
     play(script, f"apiVersion: {version}\nkind: {kind}\n{rest}\n")
+
+
+BINDING = """\
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: agents}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: view}
+subjects: [{kind: User, name: ada, apiGroup: rbac.authorization.k8s.io}]
+"""
+
+
+@pytest.mark.play(BINDING)
+async def test_an_object_that_concerns_the_service_in_the_cluster_is_neither_changed_nor_deleted(
+    scene: Scene, /
+) -> None:
+    own = {"kind": "ServiceAccount", "name": "gitops-ds", "namespace": "gitops-ds"}
+    await scene.cluster.patch(_BINDINGS, "", "agents", {"subjects": [own]})
+    for text in (BINDING.replace("ada", "bob"), ""):
+        scene.history.push(f"{agent('honest', 'honest:2', 'default')}---\n{text}")
+        await scene.settle()
+        body = await scene.cluster.get(_BINDINGS, "", "agents")
+        assert body["subjects"] == [own]
+    assert set(withheld(scene)) == {("not-allowed", "ClusterRoleBinding agents")}
 
 
 @pytest.mark.play(agent("reader", namespace="gitops-ds"))

@@ -26,6 +26,7 @@ from gitops_ds.model.events import deployer
 from gitops_ds.model.events.base import Event
 from gitops_ds.model.objects import CONFIG_MAP, DAEMONSET, POD, SECRET, Body, Key, Resource
 from gitops_ds.plan.options import ApplyOptions, Guards
+from gitops_ds.plan.own_objects import OwnAccount
 from gitops_ds.plan.permissions import AllowList
 from gitops_ds.redaction.events import RedactingEmit
 from gitops_ds.simulator import NodeSpec, virtual_time
@@ -33,7 +34,9 @@ from gitops_ds.telemetry import log_lines
 from tests.deployer.test_loop import History
 
 PRUNING = ApplyOptions(
-    Guards(prune=True, share=1.0), patience=0.0, allowed=AllowList(homes=frozenset({"gitops-ds"}))
+    Guards(prune=True, share=1.0),
+    patience=0.0,
+    allowed=AllowList(own=OwnAccount(frozenset({"gitops-ds"}))),
 )
 SECRET_IMAGE = "registry.example.com/hush-hush"
 

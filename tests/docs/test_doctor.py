@@ -181,6 +181,16 @@ def test_all_is_well_on_a_real_cluster(
     }
 
 
+def test_without_pruning_only_the_deletion_of_unused_config_maps_is_needed() -> None:
+    keys = [Key("apps", "DaemonSet", "a", "x"), Key("", "ConfigMap", "a", "x")]
+    assert list(map(str, doctor_checks.pruning(keys))) == [
+        "delete configmaps in a",
+        "delete daemonsets.apps in a",
+    ]
+    assert list(map(str, doctor_checks.pruning(keys, prunes=False))) == ["delete configmaps in a"]
+    assert doctor_checks.pruning(keys[:1], prunes=False) == ()
+
+
 @pytest.mark.controlplane
 def test_missing_rights_are_named(
     run: Run, tmp_path: Path, control_plane: controlplane.ControlPlane

@@ -35,7 +35,7 @@ _FILE: Final = re.compile(rb"^=== ([ -~]{1,80})\n", re.MULTILINE)
 # of the bytes selects.
 _OF_REPORTS: Final = (
     test_findings.test_no_control_character_reaches_a_terminal,
-    test_findings.test_plain_text_and_json_hold_no_workflow_command,
+    test_findings.test_no_line_of_a_report_is_a_workflow_command,
     test_findings.test_fingerprints_are_unique,
     test_forges.test_gitlab_has_what_it_reads_and_unique_fingerprints,
     test_forges.test_sarif_is_valid_and_in_the_form_of_github,

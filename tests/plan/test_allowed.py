@@ -6,11 +6,12 @@ import pytest
 
 from gitops_ds.model.objects import Key
 from gitops_ds.plan import permissions
+from gitops_ds.plan.own_objects import OwnAccount
 from gitops_ds.plan.permissions import AllowList
 from gitops_ds.settings.service import ClusterSettings, Service
 
-HOME = AllowList(homes=frozenset({"gitops-ds"}))
-ITSELF = AllowList(homes=frozenset({"gitops-ds"}), itself=True)
+HOME = AllowList(own=OwnAccount(frozenset({"gitops-ds"})))
+ITSELF = AllowList(own=OwnAccount(frozenset({"gitops-ds"})), itself=True)
 RBAC = "rbac.authorization.k8s.io"
 AGENT = Key("apps", "DaemonSet", "logging", "agent")
 
@@ -101,4 +102,4 @@ def test_the_namespace_of_the_pod_and_that_of_the_state_are_both_out_of_reach() 
             Key("", "ConfigMap", namespace, "settings"),
         ):
             assert permissions.not_allowed(key, service.apply_options.allowed) is not None
-    assert Service().apply_options.allowed.homes == {"gitops-ds"}
+    assert Service().apply_options.allowed.own.homes == {"gitops-ds"}

@@ -13,7 +13,7 @@ from gitops_ds.model.cluster import Identity
 from gitops_ds.model.objects import DAEMONSET, NAMESPACE, Key
 from gitops_ds.model.skip_reasons import SkipReason
 from gitops_ds.model.values import replace
-from gitops_ds.plan import permissions
+from gitops_ds.plan import permissions, references
 from gitops_ds.plan.options import ApplyOptions
 from gitops_ds.plan.permissions import Impersonation
 from gitops_ds.simulator.faults import RequestFault, SimulatedRequest
@@ -119,6 +119,12 @@ SUBJECTS = [
     ({"kind": "Group", "name": "system:serviceaccounts:a", "apiGroup": RBAC}, True),
     ({"kind": "Group", "name": "system:serviceaccounts", "apiGroup": RBAC}, False),
     ({"kind": "Group", "name": "system:authenticated", "apiGroup": RBAC}, False),
+    ({"kind": "Group", "name": "system:masters", "apiGroup": RBAC}, False),
+    ({"kind": "User", "name": "system:anonymous", "apiGroup": RBAC}, False),
+    ({"kind": "User", "name": "system:kube-scheduler", "apiGroup": RBAC}, False),
+    ({"kind": "User", "name": "system:node:n1", "apiGroup": RBAC}, False),
+    ({"kind": "User", "name": "system:serviceaccount:a:x", "apiGroup": RBAC}, True),
+    ({"kind": "User", "name": "system:serviceaccount:", "apiGroup": RBAC}, False),
     ({"kind": "Group", "name": "team-a", "apiGroup": RBAC}, True),
     ({"kind": "User", "name": "ada", "apiGroup": RBAC}, True),
 ]
@@ -164,19 +170,39 @@ def test_the_account_of_an_object(who: Impersonation, key: Key, user: str | None
     assert permissions.not_deletable(key, "agent", None) is None
 
 
+SERVICES = [
+    ({"type": "ExternalName", "externalName": "secret.kube-system.svc.cluster.local"}, False),
+    ({"type": "ExternalName", "externalName": "secret.kube-system.svc"}, False),
+    ({"type": "ExternalName", "externalName": "SECRET.Kube-System.SVC.cluster.local."}, False),
+    ({"type": "ExternalName", "externalName": "p-0.db.other.svc.example.org"}, False),
+    ({"type": "ExternalName", "externalName": "10-0-0-1.kube-system.pod.cluster.local"}, False),
+    ({"type": "ExternalName", "externalName": "db.a.svc.cluster.local"}, True),
+    ({"type": "ExternalName", "externalName": "db.example.org"}, True),
+    ({"type": "ExternalName", "externalName": "svc.example.org"}, True),
+    ({"type": "ClusterIP", "selector": {"app": "agent"}}, True),
+    ({}, True),
+]
+
+
+@pytest.mark.parametrize(("spec", "taken"), SERVICES)
+def test_an_alias_of_another_namespace_is_a_reference(spec: dict[str, Any], taken: bool) -> None:
+    one = replace(manifest("1", Key("", "Service", "a", "alias")), body={"spec": spec})
+    assert (permissions.not_appliable(one, BY_NAMESPACE) is None) is taken
+
+
 def test_only_the_subjects_of_a_rolebinding_and_references_name_other_namespaces() -> None:
     subjects = [{"kind": "ServiceAccount", "name": "x", "namespace": "b"}]
     users = [{"kind": "User", "name": "system:serviceaccount:c:x"}, {"kind": "User", "name": "ada"}]
     binding = Key("rbac.authorization.k8s.io", "RoleBinding", "a", "x")
     custom = Key("example.com", "Custom", "a", "x")
     body: dict[str, Any] = {"subjects": [*subjects, *users, "no mapping"]}
-    assert permissions._named(body, binding) == {"b", "c"}
-    assert permissions._named(body, custom) == set()
-    assert permissions._named(["no mapping"], binding) == set()
+    assert references.beyond(binding, body) == ["namespace b", "namespace c"]
+    assert references.beyond(custom, body) == []
+    assert references.beyond(binding, {"subjects": "no list"}) == []
     body = {
         "secretRef": {"name": "x", "namespace": "a"},
         "plain": {"namespace": "e"},
         "spec": {"parentRefs": [{"namespace": "b"}, {"name": "own"}], "items": [{"xRef": {}}]},
         "other": [{"deep": {"issuerRef": {"namespace": "c"}}}],
     }
-    assert permissions._named(body, custom) == {"a", "b", "c"}
+    assert references.beyond(custom, body) == ["namespace b", "namespace c"]

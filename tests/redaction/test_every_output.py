@@ -231,6 +231,34 @@ def test_a_support_dump() -> None:
     assert not leaks(redactor.text("it was hunter2-env-1 and hunter2-secret-1"))
 
 
+@pytest.mark.parametrize(
+    "message",
+    [
+        "login failed, password: hunter2-colon-1 (try again)",
+        "login failed with password=hunter2-equal-1, try again",
+        "login failed, password := hunter2-assign-1",
+        "ran agent --token hunter2-flag-1 and failed",
+        "login failed, password: 'hunter2-quoted-1 and more'",
+        'login failed, "password": "hunter2-json-1"',
+        "token: hunter2-one-1; password: hunter2-two-1",
+        "two lines\nand then token: hunter2-line-1 here",
+    ],
+)
+def test_a_secret_in_the_middle_of_a_sentence(message: str) -> None:
+    """The message of an event, which is any text of the program that failed."""
+    event = {"kind": "Event", "message": message, "note": message, "series": [message]}
+    for redactor in (Redactor(), Redactor()):
+        assert not leaks(redactor.text(message))
+        assert not leaks(orjson.dumps(redactor.document(event)).decode())
+    assert not leaks(texts.words(message))
+
+
+def test_an_ordinary_word_after_a_name_hides_no_other_part_of_a_support_dump() -> None:
+    redactor = Redactor()
+    redactor.learn({"message": "the secret: Forbidden"})
+    assert redactor.text("the request is Forbidden") == "the request is Forbidden"
+
+
 def test_every_secret_of_the_rule_is_redacted_in_every_output() -> None:
     """DS514 complains of what certainly is one: all of it is hidden."""
     body = bodies(1)[0]

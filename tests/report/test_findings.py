@@ -116,12 +116,38 @@ def test_no_control_character_reaches_a_terminal(report: Report) -> None:
     printed.encode()
 
 
+# Formats without workflow commands of their own; tests/report/test_forges.py has those of GitHub.
+PLAIN = [format for format in formats.ReportFormat if format is not formats.ReportFormat.GITHUB]
+
+
 @made.some_reports
-def test_plain_text_and_json_hold_no_workflow_command(report: Report) -> None:
-    assert list(made.commands(text.as_text(report))) == []
-    assert (
-        list(made.commands(formats.written(formats.ReportFormat.JSON, report, made.about()))) == []
-    )
+def test_no_line_of_a_report_is_a_workflow_command(report: Report) -> None:
+    for format in PLAIN:
+        holds_no_command(formats.written(format, report, made.about()))
+
+
+def holds_no_command(written: str) -> None:
+    assert list(made.commands(written)) == []
+    assert not re.search(r"^\s*::\w", written, re.MULTILINE)
+
+
+@pytest.mark.parametrize("format", PLAIN)
+@pytest.mark.parametrize("command", ["::error::x", "  ::add-mask::y", "::stop-commands::z"])
+def test_no_part_of_a_finding_starts_a_workflow_command(
+    format: formats.ReportFormat, command: str
+) -> None:
+    text = f"a\n{command}\r\n{command}"
+    place = Place(command, 1, 1)
+    evil = [
+        finding(message=text, object=None, place=Place(f"{number}{command}", 1, 1), path=(text,))
+        for number in range(2)
+    ]
+    evil += [
+        finding(severity=severity, message=command, place=place, fix=Fix(text, ()), cluster=text)
+        for severity in Severity
+    ]
+    report = made.report(*evil, suppressed=[(evil[0], text)], files={command: text.encode()})
+    holds_no_command(formats.written(format, report, made.about()))
 
 
 def test_the_excerpt_has_its_caret_under_the_value() -> None:
@@ -140,7 +166,7 @@ def test_the_excerpt_has_its_caret_under_the_value() -> None:
 
 def test_a_fix_and_related_lines_are_below_the_message() -> None:
     report = made.report(finding(message="one\n::two", fix=Fix("take\n0", ())))
-    assert text.as_text(report).splitlines()[1:3] == ["        | ::two", "        = fix: take 0"]
+    assert text.as_text(report).splitlines()[1:3] == ["        | : :two", "        = fix: take 0"]
 
 
 def test_a_message_of_a_megabyte_is_cut() -> None:

@@ -78,6 +78,28 @@ def test_a_short_secret_is_hidden_at_its_place(reported: Finding, body: dict[str
     assert elsewhere.findings[0].message == "12 nodes"
 
 
+WRONG_TYPES: list[tuple[dict[str, Any], tuple[str | int, ...]]] = [
+    (agent(name="DB_PASSWORD", value={"x": VALUE}), (*ENV, "x")),
+    (agent(name="DB_PASSWORD", value=[VALUE]), (*ENV, 0)),
+    (agent(name="DB_PASSWORD", value={"x": {"y": VALUE}}), ENV),
+    ({**daemonset(namespace="logging"), "password": {"x": VALUE}}, ("password", "x")),
+    ({**daemonset(namespace="logging"), "password": [VALUE]}, ("password", 0)),
+]
+
+
+@pytest.mark.parametrize("format", formats.ReportFormat)
+@pytest.mark.parametrize(("body", "path"), WRONG_TYPES)
+def test_a_secret_of_the_wrong_type_is_in_no_report(
+    format: formats.ReportFormat, body: dict[str, Any], path: tuple[str | int, ...]
+) -> None:
+    reported = finding(
+        path=path, message=f'must be a string, not "{VALUE}"', place=Place("a", 2, 6)
+    )
+    hidden = redaction_report.found_in([body])
+    report = made.report(reported, hidden=hidden, files={"a": f"x:\n  x: {VALUE}\n".encode()})
+    assert VALUE not in formats.written(format, report, made.about())
+
+
 def test_a_password_in_a_url_is_hidden_and_the_url_is_not() -> None:
     report = made.report(
         finding(message="https://dana:horse@example.com/x and https://example.com:8080/y@z")
@@ -95,6 +117,25 @@ def test_a_password_in_a_url_is_hidden_and_the_url_is_not() -> None:
         ("  - DB_PASSWORD: 'horse'", f"  - DB_PASSWORD: {HIDDEN}"),
         ('  "apiKey": "horse",', f'  "apiKey": {HIDDEN}'),
         ("  password: horse # forgotten", f"  password: {HIDDEN}"),
+        ("  - {name: DB_PASSWORD, value: {x: horse}}", f"  - {{name: DB_PASSWORD, value: {HIDDEN}"),
+        ("  - {name: DB_PASSWORD, value: [horse]}", f"  - {{name: DB_PASSWORD, value: {HIDDEN}"),
+        ("  - {value: {x: horse}, name: DB_PASSWORD}", f"  - {{value: {HIDDEN}"),
+        (
+            '  {"name": "DB_PASSWORD", "value": 5000}',
+            f'  {{"name": "DB_PASSWORD", "value": {HIDDEN}',
+        ),
+        ("  env: [{name: TOKEN, value: horse}]", f"  env: [{{name: TOKEN, value: {HIDDEN}"),
+        ("  {user: dana, password: horse}", f"  {{user: dana, password: {HIDDEN}"),
+        (
+            "  {on: true, token: true, password: horse}",
+            f"  {{on: true, token: true, password: {HIDDEN}",
+        ),
+        ("  password: {x: horse}", f"  password: {HIDDEN}"),
+        ("  password: [horse, dog]", f"  password: {HIDDEN}"),
+        ("  - name: DB_PASSWORD", None),
+        ("  password: |", None),
+        ("  password: *anchor", None),
+        ("  secret: {secretName: keys}", None),
         ("  automountServiceAccountToken: false", None),
         ("  secretName: keys", None),
         ("  secretKeyRef:", None),

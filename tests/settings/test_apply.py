@@ -155,7 +155,7 @@ def test_a_repository_has_its_own_account_lists_and_guards_else_the_common_ones(
         DriftPolicy.REPORT,
         DriftPolicy.REPORT,
     )
-    assert a.allowed.homes == b.allowed.homes == {"gitops-ds"}
+    assert a.allowed.own.homes == b.allowed.own.homes == {"gitops-ds"}
 
 
 @pytest.mark.parametrize(
@@ -233,3 +233,18 @@ def test_a_force_push_waits_for_consent_where_every_commit_is_to_be_signed(
     keys = {"allowedSignersFile": "signers"} if "mode" in verify else {}
     parsed = service.parse({"repository": {**URLS[0], "verify": {**verify, **keys}}})
     assert parsed.repositories[0].verify.follows_rewrites is follows
+
+
+@pytest.mark.parametrize(
+    ("common", "own", "expected"),
+    [({}, {}, False), ({"prune": True}, {}, True), ({}, {"prune": True}, True)],
+)
+def test_a_service_prunes_if_any_repository_does(
+    common: dict[str, object], own: dict[str, object], expected: bool
+) -> None:
+    repositories = [{"url": "https://git.example.com/a"}, {"url": "https://git.example.com/b"}]
+    settings = {
+        "apply": common,
+        "repositories": [repositories[0], {**repositories[1], "apply": own}],
+    }
+    assert service.parse(settings).prunes is expected

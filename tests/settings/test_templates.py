@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gitops_ds.deployer.templates.template_selector import TemplateSelector
 from gitops_ds.model.objects import CONFIG_MAP, SECRET
+from gitops_ds.plan.own_objects import OwnAccount
 from gitops_ds.plan.permissions import AllowList
 from gitops_ds.settings import service
 
@@ -21,7 +22,7 @@ def test_templates_are_read_only_when_configured() -> None:
 
 def test_the_objects_of_the_service_are_protected_in_any_namespace() -> None:
     settings = service.parse({"cluster": {"namespace": "elsewhere"}})
-    assert settings.apply_options.allowed == AllowList(homes=frozenset({"elsewhere"}))
+    assert settings.apply_options.allowed == AllowList(own=OwnAccount(frozenset({"elsewhere"})))
     rules = {"namespaces": ["x"], "kinds": [], "clusterScoped": False, "itself": True}
     parsed = service.parse({"apply": {"allow": rules}}).apply_options.allowed
     assert parsed == AllowList(
@@ -29,5 +30,5 @@ def test_the_objects_of_the_service_are_protected_in_any_namespace() -> None:
         frozenset(),
         cluster_scoped=False,
         itself=True,
-        homes=frozenset({"gitops-ds"}),
+        own=OwnAccount(frozenset({"gitops-ds"})),
     )

@@ -229,6 +229,7 @@ _INFO, _WARNING, _ERROR = Severity.INFO, Severity.WARNING, Severity.ERROR
 
 RULES: Final[tuple[ClusterRule, ...]] = (
     advice("DS017", _INFO, "agent shares its namespace", companions.own_namespace, on=False),
+    advice("DS018", _WARNING, "cluster-scoped object has a namespace", companions.without_scope),
     advice("DS104", _ERROR, "selector matches the pods of another controller", selectors_apart),
     advice(
         "DS106",

@@ -15,6 +15,7 @@ from gitops_ds.checks.engine.rule import (
     section,
     template,
 )
+from gitops_ds.model.finding import Fix, Mend
 from gitops_ds.model.objects import Body, Path
 from gitops_ds.model.sources.bundle import Manifest, Requirement
 
@@ -128,6 +129,23 @@ def own_namespace(fleet: ClusterContext) -> Iterator[Violation]:
             )
             yield Violation(
                 ("metadata", "namespace"), message, object=manifest.key, related=one.key
+            )
+
+
+def without_scope(fleet: ClusterContext) -> Iterator[Violation]:
+    """DS018: an object whose kind has no namespace, by Kubernetes or by a definition in the
+    repository, has one; the API server drops it, so it limits nothing.
+    """
+    path = ("metadata", "namespace")
+    for key, manifest in fleet.manifests.items():
+        written = section(manifest.body.get("metadata")).get("namespace")
+        if written and not key.namespace and not manifest.scope_unknown:
+            yield Violation(
+                path,
+                f"a {key.kind} belongs to the whole cluster: the namespace {written} has no "
+                "effect, also not for apply.allow.namespaces",
+                Fix("remove metadata.namespace", (Mend(path),), safe=True),
+                object=key,
             )
 
 

@@ -170,7 +170,9 @@ async def _live(
         ) as cluster:
             yield _version(await cluster.version())
             keys = [key for bundle in bundles for key in bundle.manifests]
-            async for line in rights(cluster, keys, options.connection.state_namespace):
+            prunes = service is None or service.prunes
+            state = options.connection.state_namespace
+            async for line in rights(cluster, keys, state, prunes=prunes):
                 yield line
             if service is not None and service.startup_taints is not None:
                 yield await startup_taints(cluster)
@@ -253,9 +255,9 @@ def leading(namespace: str) -> tuple[Right, ...]:
     return tuple(Right(verb, LEASE, namespace) for verb in ("get", "create", "update"))
 
 
-def pruning(keys: Iterable[Key]) -> tuple[Right, ...]:
-    """The permissions for deletions: of objects that left Git with --prune, and always of unused
-    content-named ConfigMaps.
+def pruning(keys: Iterable[Key], *, prunes: bool = True) -> tuple[Right, ...]:
+    """The permissions for deletions: of objects that left Git if the service prunes, and always of
+    unused content-named ConfigMaps.
     """
     places = {
         (builtin_resources.RESOURCES.get((key.group, key.kind)), key.namespace) for key in keys
@@ -264,20 +266,21 @@ def pruning(keys: Iterable[Key]) -> tuple[Right, ...]:
         (resource, namespace)
         for resource, namespace in places
         if resource is not None and resource != NAMESPACE
-    }
+    } or {(DAEMONSET, ""), (CONFIG_MAP, "")}
     return tuple(
         sorted(
             Right("delete", resource, namespace)
-            for resource, namespace in resources or {(DAEMONSET, ""), (CONFIG_MAP, "")}
+            for resource, namespace in resources
+            if prunes or resource == CONFIG_MAP
         )
     )
 
 
 async def rights(
-    cluster: ClusterReader, keys: Iterable[Key], namespace: str
+    cluster: ClusterReader, keys: Iterable[Key], namespace: str, *, prunes: bool = True
 ) -> AsyncIterator[Line]:
     """One line for each use of permissions. `keys`: the objects of the repository, `namespace`: of
-    the state. Raises ClusterError.
+    the state, `prunes`: whether objects that left Git are deleted. Raises ClusterError.
 
     https://kubernetes.io/docs/reference/access-authn-authz/authorization/#checking-api-access
     """
@@ -294,13 +297,14 @@ async def rights(
         ),
         (
             "rights to prune",
-            pruning(named),
+            pruning(named, prunes=prunes),
             CheckVerdict.WARNING,
-            "needed for --prune, and to collect unused ConfigMaps",
+            "needed for --prune (the component rights/pruning), and to collect unused ConfigMaps",
         ),
     )
     for name, rights, verdict, advice in uses:
-        yield await _granted_line(cluster, rights, Line(name, verdict, "", advice))
+        if rights:
+            yield await _granted_line(cluster, rights, Line(name, verdict, "", advice))
 
 
 async def startup_taints(cluster: ClusterReader) -> Line:
