@@ -1,0 +1,62 @@
+"""The commands that watch a rollout beside a service that has ended, on the simulated cluster."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from gitops_ds.commands import rollout_waiter, wait, watched_agents
+from gitops_ds.commands.rollout_waiter import RolloutListener
+from gitops_ds.commands.watched_agents import WatchOptions
+from gitops_ds.model.cluster import ClusterReader
+from gitops_ds.model.decision import Powers
+from gitops_ds.model.objects import DAEMONSET, Key
+from tests.deployer import rollout_scene
+from tests.deployer.rollout_scene import Scene, both
+
+play = rollout_scene.play
+KEY = Key(DAEMONSET.group, DAEMONSET.kind, "default", "agent")
+Clock = Callable[[], float]
+Command = Callable[[ClusterReader, Clock, list[str]], Awaitable[object]]
+
+
+def _wait(cluster: ClusterReader, clock: Clock, messages: list[str]) -> Awaitable[object]:
+    options = wait.WaitOptions("agent", "default", "", 36_000.0, clock=clock)
+    return wait.wait_for_rollout(cluster, "gitops-ds", options, messages.append)
+
+
+def _apply_wait(cluster: ClusterReader, clock: Clock, messages: list[str]) -> Awaitable[object]:
+    listener = RolloutListener(messages.append, clock=clock)
+    return rollout_waiter.wait_for_rollouts(cluster, [KEY], None, listener)
+
+
+def _get_watch(cluster: ClusterReader, clock: Clock, messages: list[str]) -> Awaitable[object]:
+    options = WatchOptions("gitops-ds", clock, messages.append)
+    return watched_agents.follow(cluster, options, lambda agents: messages.append(str(agents)))
+
+
+def _status_watch(cluster: ClusterReader, clock: Clock, messages: list[str]) -> Awaitable[object]:
+    options = wait.WaitOptions("agent", "default", clock=clock)
+    return wait.follow(cluster, "gitops-ds", options, lambda one: messages.append(str(one)))
+
+
+@both
+@pytest.mark.parametrize("command", [_wait, _apply_wait, _get_watch, _status_watch])
+async def test_a_command_that_watches_a_rollout_never_continues_it(
+    scene: Scene, /, powers: Powers, command: Command
+) -> None:
+    scene.push("2")
+    await scene.until(lambda: len(scene.on("2")) == 2)
+    for process in scene.tasks[:2]:  # the service; another DaemonSet controller goes on
+        process.cancel()
+    await asyncio.sleep(10)
+    begun, messages = scene.pods(), list[str]()
+    person = scene.cluster.client("person")
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(3600):
+            await command(person, scene.cluster.server.now, messages)
+    assert person.count.writes == 0
+    assert scene.pods() == begun
+    assert any("rest" in message for message in messages), "the rollout is shown"
