@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 
 class Connection(msgspec.Struct, frozen=True):
-    """The options of a connection; None selects kubectl's rules.
+    """The options of a connection; None selects kubectl's rules. `writes`: the command may write to
+    the cluster.
 
     `trusted` are the clusters of the repository whose files may choose the context: those that the
     user named.
@@ -30,6 +31,7 @@ class Connection(msgspec.Struct, frozen=True):
     context: str | None = None
     state_namespace: str = "gitops-ds"
     trusted: frozenset[str] = frozenset()
+    writes: bool = False
 
     def naming(self, *names: str) -> Connection:
         """The same options, with these clusters named by the user."""
@@ -43,11 +45,13 @@ async def fenced(
     """The cluster behind a fence, and the same one without a fence and with separate connections:
     for the lease, and for messages to the leader.
 
-    `tally` counts the requests of the first, and `brief_replies` is for its writes of pods.
+    `tally` counts the requests of the first, and `brief_replies` is for its writes of pods. Raises
+    RuntimeError as `writing`.
     """
     from gitops_ds import __version__
     from gitops_ds.client import config, rest
 
+    _check(connection)
     access = config.access(connection.kubeconfig, connection.context)
     async with (
         rest.HttpCluster(
@@ -83,12 +87,18 @@ async def reading(
 async def writing(
     connection: Connection, facts: ClusterFacts | None = None
 ) -> AsyncIterator[Cluster]:
-    """As `reading`, for writes as well."""
+    """As `reading`, for writes as well. Raises RuntimeError for a command that may not write."""
     from gitops_ds.client import rest
 
+    _check(connection)
     access, user_agent = _access(connection, facts)
     async with rest.HttpCluster(access, user_agent) as cluster:
         yield cluster
+
+
+def _check(connection: Connection) -> None:
+    if not connection.writes:
+        raise RuntimeError("this command is declared to write nothing to a cluster")
 
 
 def _access(connection: Connection, facts: ClusterFacts | None) -> tuple[ClientConfig, str]:

@@ -7,9 +7,11 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from gitops_ds import errors
 from gitops_ds.commands import rollout_waiter, wait, watched_agents
 from gitops_ds.commands.rollout_waiter import RolloutListener
 from gitops_ds.commands.watched_agents import WatchOptions
+from gitops_ds.deployer import source_status_store
 from gitops_ds.model.cluster import ClusterReader
 from gitops_ds.model.decision import Powers
 from gitops_ds.model.objects import DAEMONSET, Key
@@ -49,7 +51,7 @@ async def test_a_command_that_watches_a_rollout_never_continues_it(
 ) -> None:
     scene.push("2")
     await scene.until(lambda: len(scene.on("2")) == 2)
-    for process in scene.tasks[:2]:  # the service; another DaemonSet controller goes on
+    for process in scene.tasks[:2]:  # the service; another DaemonSet controller continues
         process.cancel()
     await asyncio.sleep(10)
     begun, messages = scene.pods(), list[str]()
@@ -60,3 +62,21 @@ async def test_a_command_that_watches_a_rollout_never_continues_it(
     assert person.count.writes == 0
     assert scene.pods() == begun
     assert any("rest" in message for message in messages), "the rollout is shown"
+
+
+async def test_a_wait_names_the_missing_service_when_its_last_status_is_old(
+    scene: Scene, /
+) -> None:
+    scene.push("2")
+    await scene.until(lambda: len(scene.on("2")) == 2)
+    messages: list[str] = []
+    options = wait.WaitOptions("agent", "default", "", 30.0, clock=scene.cluster.server.now)
+    with pytest.raises(errors.TimedOut) as beside:
+        await wait.wait_for_rollout(scene.cluster, "gitops-ds", options, messages.append)
+    assert "no running service" not in "".join((str(beside.value), *messages))
+    for process in scene.tasks[:2]:
+        process.cancel()
+    await asyncio.sleep(source_status_store.FRESH)
+    with pytest.raises(errors.TimedOut, match="no running service follows memory, and only"):
+        await wait.wait_for_rollout(scene.cluster, "gitops-ds", options, messages.append)
+    assert any(message.startswith("no running service") for message in messages)

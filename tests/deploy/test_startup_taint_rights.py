@@ -71,7 +71,7 @@ def test_the_service_removes_startup_taints_and_may_change_nothing_else(
 
 async def refusals(account: Path) -> None:
     """The patches that the policy refuses, and the ones that it permits, by the account itself."""
-    async with connect.writing(Connection(str(account))) as cluster:
+    async with connect.writing(Connection(str(account), writes=True)) as cluster:
         for patch, refused in (
             ({"spec": {"taints": [FOREIGN, OWN_TAINT]}}, ""),
             ({"spec": {"taints": [FOREIGN]}}, ""),
