@@ -42,16 +42,14 @@ class Connection(msgspec.Struct, frozen=True):
 async def fenced(
     connection: Connection, fence: Fence, tally: RequestCounter, *, brief_replies: bool
 ) -> AsyncIterator[tuple[Cluster, Cluster]]:
-    """The cluster behind a fence, and the same one without a fence and with separate connections:
-    for the lease, and for messages to the leader.
+    """The cluster of the service behind a fence, and the same one without a fence and with separate
+    connections: for the lease, and for messages to the leader.
 
-    `tally` counts the requests of the first, and `brief_replies` is for its writes of pods. Raises
-    RuntimeError as `writing`.
+    `tally` counts the requests of the first, and `brief_replies` is for its writes of pods.
     """
     from gitops_ds import __version__
     from gitops_ds.client import config, rest
 
-    _check(connection)
     access = config.access(connection.kubeconfig, connection.context)
     async with (
         rest.HttpCluster(
@@ -90,15 +88,11 @@ async def writing(
     """As `reading`, for writes as well. Raises RuntimeError for a command that may not write."""
     from gitops_ds.client import rest
 
-    _check(connection)
+    if not connection.writes:
+        raise RuntimeError("this command is declared to write nothing to a cluster")
     access, user_agent = _access(connection, facts)
     async with rest.HttpCluster(access, user_agent) as cluster:
         yield cluster
-
-
-def _check(connection: Connection) -> None:
-    if not connection.writes:
-        raise RuntimeError("this command is declared to write nothing to a cluster")
 
 
 def _access(connection: Connection, facts: ClusterFacts | None) -> tuple[ClientConfig, str]:
