@@ -22,7 +22,7 @@ from typing import Any
 import click
 
 from gitops_ds import cli
-from gitops_ds.cli import examples
+from gitops_ds.cli import command_table, examples
 from gitops_ds.settings import json_schema
 from gitops_ds.telemetry.metrics import Metrics
 
@@ -82,9 +82,11 @@ MORE = {
 def pages() -> Mapping[Path, str]:
     """The text of each page with generated parts."""
     context = click.Context(cli.cli)
-    found = {REFERENCE / f"commands/{name}.md": command(name, context) for name in cli.COMMANDS}
+    found = {
+        REFERENCE / f"commands/{name}.md": command(name, context) for name in command_table.COMMANDS
+    }
     parts = {
-        "command-line": {"commands": commands()},
+        "command-line": {"commands": commands(), "writes": writes()},
         "settings": {"settings": settings()},
         "files": {"files": from_schemas(FILES)},
         "json": {"documents": from_schemas(DOCUMENTS)},
@@ -131,11 +133,37 @@ def promises() -> str:
 def commands() -> str:
     """The table of all commands, in the order of `--help`."""
     rows = [
-        (title if at == 0 else "", f"[`{name}`](commands/{name}.md)", summary)
-        for title, group in cli.GROUPS.items()
-        for at, (name, (_, summary)) in enumerate(group.items())
+        (title if at == 0 else "", f"[`{name}`](commands/{name}.md)", entry.summary)
+        for title, group in command_table.GROUPS.items()
+        for at, (name, entry) in enumerate(group.items())
     ]
     return table(("group", "command", "description"), rows)
+
+
+def writes() -> str:
+    """The table of what the commands write, and a sentence with those that write nothing."""
+    entries = command_table.COMMANDS.items()
+    rows = [
+        (
+            f"[`{name}`](commands/{name}.md)",
+            "; ".join(f"{_resources(one)}: {what}" for one, what in entry.writes.cluster.items()),
+            entry.writes.git,
+            "; ".join(filter(None, (", ".join(_caches(entry)), entry.writes.files))),
+        )
+        for name, entry in entries
+        if any(entry.writes)
+    ]
+    nothing = ", ".join(f"`{name}`" for name, entry in entries if not any(entry.writes))
+    head = ("command", "to the cluster", "to Git and its forge", "to files")
+    return f"{table(head, rows)}\n\nNothing is written by {nothing}."
+
+
+def _resources(plural: str) -> str:
+    return "any kind" if plural == "*" else plural
+
+
+def _caches(entry: command_table.CommandEntry) -> list[str]:
+    return [f"`{folder}` of the cache" for folder in entry.writes.cache]
 
 
 def command(name: str, context: click.Context) -> str:

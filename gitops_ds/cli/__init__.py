@@ -17,68 +17,9 @@ from click.shell_completion import CompletionItem
 
 from gitops_ds import __version__
 from gitops_ds.cli import examples
+from gitops_ds.cli.command_table import COMMANDS, GROUPS
 from gitops_ds.errors import GitopsError
 from gitops_ds.sandbox import cpu_timer
-
-# The sections of `--help` in its order, with the module and the summary of each command; `--help`
-# imports no command for its summary.
-GROUPS: dict[str, dict[str, tuple[str, str]]] = {
-    "Start": {
-        "demo": ("demo", "Play a rollout, a failure and its revert on a simulated cluster."),
-        "init": ("init", "Write a small valid repository to begin with."),
-        "adopt": ("init", "Write a repository from the DaemonSets of a cluster."),
-        "doctor": ("doctor", "Check settings, Git, cluster and permissions."),
-    },
-    "Files and pull requests": {
-        "check": ("check", "Check a repository, as a pull request would be."),
-        "render": ("render", "Print the rendered manifests of a repository."),
-        "explain": ("render", "Print a value and every file and line that sets it."),
-        "comment": ("comment", "Post a check's report as a comment of its pull request."),
-        "snapshot": ("snapshot", "Write a cluster snapshot to a file, for checks."),
-    },
-    "Deploy": {
-        "plan": ("plan", "Show the changes of an apply, without applying."),
-        "diff": ("plan", "Show the changes of an apply, as kubectl diff does."),
-        "apply": ("apply", "Fetch, check, plan and apply a commit once."),
-        "run": ("run", "Run the service: the deployer and the DaemonSet controller."),
-        "wait": ("status", "Wait for the rollout of a DaemonSet, as kubectl rollout status."),
-    },
-    "Observe": {
-        "get": ("get", "List the DaemonSets of a cluster, with commit and health."),
-        "status": ("status", "Show one DaemonSet, node by node."),
-        "sources": (
-            "sources",
-            "List the followed repositories and the state of their newest commit.",
-        ),
-        "events": ("events", "List events, newest last."),
-        "history": ("history", "List revisions, commits and authors of a DaemonSet."),
-        "trace": ("history", "Trace a pod, node or DaemonSet to its commit, author and line."),
-        "drift": ("commits", "Show drift of the cluster, and write the commit that keeps it."),
-    },
-    "Change by a commit": {
-        "rollback": ("commits", "Write the commit that restores an earlier pod template."),
-        "restart": ("commits", "Write the commit that restarts a DaemonSet's pods."),
-    },
-    "Control the service": {
-        "reconcile": ("requests", "Request a reconciliation of the service now."),
-        "suspend": ("requests", "Suspend the writes of a repository or an agent."),
-        "resume": ("requests", "Resume the writes of a repository or an agent."),
-        "hold": ("requests", "Put a commit on hold: it is not applied."),
-        "release": ("requests", "Release a commit that is on hold, or whose rollout was halted."),
-        "approve": ("approve", "Approve a plan that exceeds the guards, or a stage of a rollout."),
-    },
-    "Support": {
-        "support-dump": ("support_dump", "Write a redacted archive for a bug report."),
-        "uninstall": (
-            "uninstall",
-            "Remove gitops-ds from the objects of a cluster; no pod restarts.",
-        ),
-        "completion": ("completion", "Print the completion script for a shell."),
-        "version": ("completion", "Print the versions."),
-        "help": ("completion", "Print the help of a command."),
-    },
-}
-COMMANDS = {name: entry for group in GROUPS.values() for name, entry in group.items()}
 
 
 class ReaderGone(Exception):
@@ -96,7 +37,7 @@ class Commands(click.Group):
         """The command; None if unknown."""
         if cmd_name not in COMMANDS:
             return None
-        module = importlib.import_module(f"gitops_ds.cli.{COMMANDS[cmd_name][0]}")
+        module = importlib.import_module(f"gitops_ds.cli.{COMMANDS[cmd_name].module}")
         command: click.Command = getattr(module, cmd_name.replace("-", "_"))
         command.epilog = examples.text(cmd_name)
         return command
@@ -105,7 +46,7 @@ class Commands(click.Group):
         """The commands with their summaries, and options; imports no command."""
         items = click.Command.shell_complete(self, ctx, incomplete)
         names = (name for name in COMMANDS if name.startswith(incomplete))
-        return [*(CompletionItem(name, help=COMMANDS[name][1]) for name in names), *items]
+        return [*(CompletionItem(name, help=COMMANDS[name].summary) for name in names), *items]
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -139,7 +80,8 @@ class Commands(click.Group):
         width = max(map(len, COMMANDS))
         for title, group in GROUPS.items():
             with formatter.section(title):
-                formatter.write_dl([(name.ljust(width), entry[1]) for name, entry in group.items()])
+                rows = [(name.ljust(width), entry.summary) for name, entry in group.items()]
+                formatter.write_dl(rows)
 
 
 @click.group(

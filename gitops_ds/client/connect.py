@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 
 class Connection(msgspec.Struct, frozen=True):
-    """The options of a connection; None selects kubectl's rules.
+    """The options of a connection; None selects kubectl's rules. `writes`: the command may write to
+    the cluster.
 
     `trusted` are the clusters of the repository whose files may choose the context: those that the
     user named.
@@ -30,6 +31,7 @@ class Connection(msgspec.Struct, frozen=True):
     context: str | None = None
     state_namespace: str = "gitops-ds"
     trusted: frozenset[str] = frozenset()
+    writes: bool = False
 
     def naming(self, *names: str) -> Connection:
         """The same options, with these clusters named by the user."""
@@ -40,8 +42,8 @@ class Connection(msgspec.Struct, frozen=True):
 async def fenced(
     connection: Connection, fence: Fence, tally: RequestCounter, *, brief_replies: bool
 ) -> AsyncIterator[tuple[Cluster, Cluster]]:
-    """The cluster behind a fence, and the same one without a fence and with separate connections:
-    for the lease, and for messages to the leader.
+    """The cluster of the service behind a fence, and the same one without a fence and with separate
+    connections: for the lease, and for messages to the leader.
 
     `tally` counts the requests of the first, and `brief_replies` is for its writes of pods.
     """
@@ -83,9 +85,11 @@ async def reading(
 async def writing(
     connection: Connection, facts: ClusterFacts | None = None
 ) -> AsyncIterator[Cluster]:
-    """As `reading`, for writes as well."""
+    """As `reading`, for writes as well. Raises RuntimeError for a command that may not write."""
     from gitops_ds.client import rest
 
+    if not connection.writes:
+        raise RuntimeError("this command is declared to write nothing to a cluster")
     access, user_agent = _access(connection, facts)
     async with rest.HttpCluster(access, user_agent) as cluster:
         yield cluster

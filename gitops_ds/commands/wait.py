@@ -28,8 +28,10 @@ from gitops_ds.model.daemonset import Counts
 from gitops_ds.model.health import HealthState
 from gitops_ds.model.objects import DAEMONSET, CommitId, Key, short, version_number
 from gitops_ds.model.rollouts.rollout_progress import RolloutProgress
+from gitops_ds.model.sources.source_status import SourceStatus
 from gitops_ds.model.values import replace
 
+STATUS_SECONDS = 5.0  # for a read of the status of repositories
 POLL_SECONDS = 2.0  # between two reads of the deployer's state, until it has applied the commit
 
 
@@ -77,9 +79,8 @@ async def wait_for_rollout(
             except errors.Forbidden:
                 return await wait.by_status()
     except TimeoutError:
-        raise errors.TimedOut(
-            f"not done after {options.seconds:g} seconds: {last or 'the cluster was not read'}"
-        ) from None
+        why = f"not done after {options.seconds:g} seconds: {last or 'the cluster was not read'}"
+        raise errors.TimedOut("; ".join(filter(None, (why, await wait.unattended())))) from None
 
 
 async def follow(
@@ -146,17 +147,49 @@ class _Includes:
         return self._known[commit]
 
 
-class _Wait(msgspec.Struct, frozen=True):
-    """A wait on a cluster. `report` receives each message."""
+class _Wait(msgspec.Struct):
+    """A wait on a cluster. `report` receives each message; `staged` is the agent in its staged
+    rollout, None without one.
+    """
 
     cluster: ClusterReader
     state_namespace: str
     options: WaitOptions
     report: Callable[[str], None]
     includes: _Includes
+    staged: Agent | None = None
 
     def _agent(self, fleet: tuple[Agent, ...]) -> Agent:
         return agents.find_agent(fleet, self.options.name, self.options.namespace)
+
+    async def unattended(self) -> str:
+        """That no running service continues the staged rollout; empty without one, if a service
+        does, and if that is unknown.
+        """
+        owner = agents.owner(self.staged.seen) if self.staged is not None else ""
+        if not owner:
+            return ""
+        source: SourceStatus | None = None
+        try:
+            async with asyncio.timeout(STATUS_SECONDS):
+                now = self.options.clock()
+                sources = await source_status_store.load_all(
+                    self.cluster, self.state_namespace, now
+                )
+                source = sources.get(owner)
+        except (errors.ClusterError, TimeoutError):
+            return ""
+        if source is not None and source.active:
+            return ""
+        followed = source.repository if source is not None else f"the repository of owner {owner}"
+        return f"no running service follows {followed}, and only a service continues a rollout"
+
+    async def _see_rollout(self, agent: Agent) -> None:
+        """Reports at the start of a staged rollout that no service continues it."""
+        is_new = self.staged is None
+        self.staged = agent if agent.rollout is not None else None
+        if is_new and (why := await self.unattended()):
+            self.report(why)
 
     async def on_watches(self, watched: watched_agents.WatchedAgents) -> Agent:
         """The agent at the end of its rollout."""
@@ -238,6 +271,7 @@ class _Wait(msgspec.Struct, frozen=True):
                 await anext(changes)
                 continue
             self.options.progress(agent.key, agents.nodes_done(agent))
+            await self._see_rollout(agent)
             self.report(f"{agent.health.state}: {agent.health.message}")
             if agent.health.state is HealthState.FAILED:
                 raise errors.FailedRollout(f"{agent.key}: {agent.health.message}")

@@ -176,7 +176,7 @@ class Client:
 
     async def may(self, verb: str, resource: Resource, namespace: str = "") -> bool:
         """True: only `faults` reject requests, also this one."""
-        await self._arrive("create", ACCESS_REVIEW)
+        await self._arrive("review", ACCESS_REVIEW)
         return True
 
     async def dry_run(

@@ -11,7 +11,7 @@ import msgspec
 from gitops_ds import errors
 from gitops_ds.model.objects import Resource
 
-READS = frozenset({"get", "list", "watch", "discover"})
+READS = frozenset({"get", "list", "watch", "discover", "review"})
 
 
 class SimulatedRequest(msgspec.Struct, frozen=True):
@@ -19,8 +19,8 @@ class SimulatedRequest(msgspec.Struct, frozen=True):
     1).
 
     The verbs are RBAC's (get, list, watch, create, update, patch, delete), `apply` for server-side
-    apply, `discover` for discovery. A status patch has the subresource `status`. `user` is the
-    impersonated user, empty without one.
+    apply, `discover` for discovery, `review` for an access review. A status patch has the
+    subresource `status`. `user` is the impersonated user, empty without one.
     """
 
     verb: str

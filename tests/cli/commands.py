@@ -8,6 +8,7 @@ import click
 from click.testing import CliRunner, Result
 
 from gitops_ds import cli
+from gitops_ds.cli import command_table
 
 
 def command(name: str) -> click.Command:
@@ -17,7 +18,7 @@ def command(name: str) -> click.Command:
     return found
 
 
-COMMANDS = {name: command(name) for name in cli.COMMANDS}
+COMMANDS = {name: command(name) for name in command_table.COMMANDS}
 OPTIONS = [
     (name, option)
     for name, one in COMMANDS.items()

@@ -14,7 +14,7 @@ import click
 import pytest
 
 from gitops_ds import cli
-from gitops_ds.cli import completion
+from gitops_ds.cli import command_table, completion
 from gitops_ds.cli.parameters import candidates
 from tests.cli import api_server
 from tests.cli.commands import COMMANDS
@@ -120,6 +120,6 @@ def test_a_cluster_that_does_not_answer_costs_a_bounded_time() -> None:
 
 
 def test_commands_have_their_summaries() -> None:
-    summary = cli.COMMANDS["check"][1]
+    summary = command_table.COMMANDS["check"].summary
     assert completion.plugin_completions(["che"]) == f"check\t{summary}\n:4\n"
     assert completion.plugin_completions(["help", "che"]) == f"check\t{summary}\n:4\n"

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from gitops_ds import cli
-from gitops_ds.cli import examples
+from gitops_ds.cli import command_table, examples
 from tests.cluster.program import in_this_process
 
 LINES = [line for pairs in examples.EXAMPLES.values() for _, line in pairs]
 
 
 def test_every_command_has_examples_of_its_own() -> None:
-    assert set(examples.EXAMPLES) == set(cli.COMMANDS), "gitops_ds/cli/examples.py has them"
+    assert set(examples.EXAMPLES) == set(command_table.COMMANDS), "cli/examples.py has them"
     for command, pairs in examples.EXAMPLES.items():
         for _, line in pairs:
             assert f"gitops-ds {command}" in line
@@ -44,7 +44,7 @@ def test_help_has_the_examples_with_their_line_breaks(tmp_path: Path) -> None:
 def test_help_lists_the_groups(tmp_path: Path) -> None:
     shown = in_this_process(("help",), tmp_path, {}).out
     assert shown == in_this_process(("--help",), tmp_path, {}).out
-    assert all(f"\n{title}:\n" in shown for title in cli.GROUPS)
+    assert all(f"\n{title}:\n" in shown for title in command_table.GROUPS)
 
 
 @pytest.mark.parametrize(

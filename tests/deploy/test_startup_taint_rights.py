@@ -84,7 +84,7 @@ OTHER_FIELDS: tuple[dict[str, Any], ...] = (
 
 async def refusals(account: Path) -> None:
     """The patches that the policy refuses, and the ones that it permits, by the account itself."""
-    async with connect.writing(Connection(str(account))) as cluster:
+    async with connect.writing(Connection(str(account), writes=True)) as cluster:
         for patch, refused in (
             ({"spec": {"taints": [FOREIGN, OWN_TAINT]}}, ""),
             ({"spec": {"taints": [FOREIGN]}}, ""),

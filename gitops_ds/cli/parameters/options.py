@@ -21,7 +21,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from gitops_ds.cli import command_table
 from gitops_ds.cli.parameters import candidates
+from gitops_ds.model.values import replace
 
 if TYPE_CHECKING:
     from gitops_ds.client.connect import Connection
@@ -290,7 +292,8 @@ class AccessArgs:
         """The connection to the API server."""
         from gitops_ds.client import connect
 
-        return connect.Connection(self.kubeconfig, self.context)
+        writes = bool(command_table.declared().cluster)
+        return connect.Connection(self.kubeconfig, self.context, writes=writes)
 
     def open_cluster(
         self, facts: ClusterFacts | None = None
@@ -328,9 +331,7 @@ class ConnectionArgs(AccessArgs):
 
     def connection(self) -> Connection:
         """The connection to the API server, and the namespace of the deployer's state."""
-        from gitops_ds.client import connect
-
-        return connect.Connection(self.kubeconfig, self.context, self.state_namespace)
+        return replace(super().connection(), state_namespace=self.state_namespace)
 
 
 def output(*formats: str) -> Callable[[Command], Command]:

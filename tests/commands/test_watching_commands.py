@@ -1,0 +1,82 @@
+"""The commands that watch a rollout beside a service that has ended, on the simulated cluster."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from gitops_ds import errors
+from gitops_ds.commands import rollout_waiter, wait, watched_agents
+from gitops_ds.commands.rollout_waiter import RolloutListener
+from gitops_ds.commands.watched_agents import WatchOptions
+from gitops_ds.deployer import source_status_store
+from gitops_ds.model.cluster import ClusterReader
+from gitops_ds.model.decision import Powers
+from gitops_ds.model.objects import DAEMONSET, Key
+from tests.deployer import rollout_scene
+from tests.deployer.rollout_scene import Scene, both
+
+play = rollout_scene.play
+KEY = Key(DAEMONSET.group, DAEMONSET.kind, "default", "agent")
+Clock = Callable[[], float]
+Command = Callable[[ClusterReader, Clock, list[str]], Awaitable[object]]
+
+
+def _wait(cluster: ClusterReader, clock: Clock, messages: list[str]) -> Awaitable[object]:
+    options = wait.WaitOptions("agent", "default", "", 36_000.0, clock=clock)
+    return wait.wait_for_rollout(cluster, "gitops-ds", options, messages.append)
+
+
+def _apply_wait(cluster: ClusterReader, clock: Clock, messages: list[str]) -> Awaitable[object]:
+    listener = RolloutListener(messages.append, clock=clock)
+    return rollout_waiter.wait_for_rollouts(cluster, [KEY], None, listener)
+
+
+def _get_watch(cluster: ClusterReader, clock: Clock, messages: list[str]) -> Awaitable[object]:
+    options = WatchOptions("gitops-ds", clock, messages.append)
+    return watched_agents.follow(cluster, options, lambda agents: messages.append(str(agents)))
+
+
+def _status_watch(cluster: ClusterReader, clock: Clock, messages: list[str]) -> Awaitable[object]:
+    options = wait.WaitOptions("agent", "default", clock=clock)
+    return wait.follow(cluster, "gitops-ds", options, lambda one: messages.append(str(one)))
+
+
+@both
+@pytest.mark.parametrize("command", [_wait, _apply_wait, _get_watch, _status_watch])
+async def test_a_command_that_watches_a_rollout_never_continues_it(
+    scene: Scene, /, powers: Powers, command: Command
+) -> None:
+    scene.push("2")
+    await scene.until(lambda: len(scene.on("2")) == 2)
+    for process in scene.tasks[:2]:  # the service; another DaemonSet controller continues
+        process.cancel()
+    await asyncio.sleep(10)
+    begun, messages = scene.pods(), list[str]()
+    person = scene.cluster.client("person")
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(3600):
+            await command(person, scene.cluster.server.now, messages)
+    assert person.count.writes == 0
+    assert scene.pods() == begun
+    assert any("rest" in message for message in messages), "the rollout is shown"
+
+
+async def test_a_wait_names_the_missing_service_when_its_last_status_is_old(
+    scene: Scene, /
+) -> None:
+    scene.push("2")
+    await scene.until(lambda: len(scene.on("2")) == 2)
+    messages: list[str] = []
+    options = wait.WaitOptions("agent", "default", "", 30.0, clock=scene.cluster.server.now)
+    with pytest.raises(errors.TimedOut) as beside:
+        await wait.wait_for_rollout(scene.cluster, "gitops-ds", options, messages.append)
+    assert "no running service" not in "".join((str(beside.value), *messages))
+    for process in scene.tasks[:2]:
+        process.cancel()
+    await asyncio.sleep(source_status_store.FRESH)
+    with pytest.raises(errors.TimedOut, match="no running service follows memory, and only"):
+        await wait.wait_for_rollout(scene.cluster, "gitops-ds", options, messages.append)
+    assert any(message.startswith("no running service") for message in messages)
