@@ -129,7 +129,7 @@ class _Event(TypedDict, Generic[T], total=False):
 Decode = Callable[[bytes | memoryview], Any]
 
 _pod = Decoder(_Pod).decode
-_CONDITIONS = ("Ready", "PodScheduled")
+_CONDITIONS = ("Ready", "PodScheduled", "PodReadyToStartContainers")
 
 
 def _listed_pod(text: bytes | memoryview) -> Any:
