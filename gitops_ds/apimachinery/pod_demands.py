@@ -53,7 +53,9 @@ def growth(target: Body, proven: Body) -> Growth:
     """What `target` demands beyond `proven`; both are pod templates."""
     new, old = _Demands(target), _Demands(proven)
     requests = frozenset(
-        resource for resource, amount in new.requests.items() if amount > old.requests.get(resource, 0)
+        resource
+        for resource, amount in new.requests.items()
+        if amount > old.requests.get(resource, 0)
     )
     larger = {Demand.REQUESTS} if requests else set[Demand]()
     larger |= {demand for demand, part in new.sets.items() if part - old.sets[demand]}
@@ -137,7 +139,10 @@ def _requesting(spec: Body) -> Body:
         **spec,
         "initContainers": [_defaulted(one) for one in spec.get("initContainers") or ()],
         "containers": [_defaulted(one) for one in spec.get("containers") or ()],
-        "overhead": {**(spec.get("overhead") or {}), **(_defaulted({"resources": whole})["resources"]["requests"])},
+        "overhead": {
+            **(spec.get("overhead") or {}),
+            **(_defaulted({"resources": whole})["resources"]["requests"]),
+        },
     }
 
 
@@ -154,7 +159,10 @@ def _references(containers: list[Body]) -> Iterator[str]:
             yield _text((source.get("configMapRef"), source.get("secretRef")))
         for variable in container.get("env") or ():
             source = variable.get("valueFrom") or {}
-            if (found := (source.get("configMapKeyRef"), source.get("secretKeyRef"))) != (None, None):
+            if (found := (source.get("configMapKeyRef"), source.get("secretKeyRef"))) != (
+                None,
+                None,
+            ):
                 yield _text(found)
 
 

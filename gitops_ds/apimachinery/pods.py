@@ -110,9 +110,7 @@ def controller_of(metadata: Body) -> Owner | None:
     return None
 
 
-def _pinned(
-    metadata: Body, conditions: Sequence[Body], states: Sequence[Body]
-) -> dict[str, Any]:
+def _pinned(metadata: Body, conditions: Sequence[Body], states: Sequence[Body]) -> dict[str, Any]:
     """The fields of a pinned pod; none for any other, as nearly every pod."""
     annotations = metadata.get("annotations")
     if not annotations and names.ROLLOUT not in (metadata.get("labels") or {}):

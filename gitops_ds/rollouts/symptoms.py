@@ -10,7 +10,7 @@ controller replaces them. None of these is ever evidence.
 
 Everything else, as a crash or a failed probe, is the template's, by the rules of failures.
 
-Events are no evidence, as more people can write them than the status of pods.
+Events are not used as evidence: more people can write them than the status of pods.
 """
 
 from __future__ import annotations
@@ -105,8 +105,8 @@ _DENIED = Symptom(
 _DOWN = Symptom(
     "the registry fails",
     r"(?i)timeout|timed out|deadline exceeded|connection re|no such host|dial tcp|handshake|\bEOF\b"
-    r"|server misbehaving|no route to host|unreachable|unavailable|x509|\b5\d\d [a-z]|toomanyrequests"
-    r"|too many requests|name resolution",
+    r"|server misbehaving|no route to host|unreachable|unavailable|x509|\b5\d\d [a-z]"
+    r"|toomanyrequests|too many requests|name resolution",
     frozenset({Demand.REGISTRY}),
     _REGISTRY,
 )

@@ -186,7 +186,7 @@ class Kubelets:
         self._after(run, 0 if images <= self._pulled else self.behaviour.pull, self._start)
 
     def _start(self, run: _Run) -> None:
-        bad, trouble = self.behaviour.trouble(run.body) or ("", None)
+        trouble = (self.behaviour.trouble(run.body) or ("", None))[1]
         match trouble:
             case Trouble.NEVER_PULLED | Trouble.REGISTRY_DOWN:
                 self._fail_to_pull(run, "ErrImagePull")

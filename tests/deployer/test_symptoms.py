@@ -1,5 +1,5 @@
-"""What others do to the pods of a rollout: it holds, is neither halted nor reverted, and goes on by
-itself. A template that demands too much halts as before.
+"""What others do to the pods of a rollout: it holds, is neither halted nor reverted, and continues
+by itself. A template that demands too much halts as before.
 """
 
 from __future__ import annotations
@@ -334,7 +334,7 @@ def test_pods_that_the_api_server_refuses_hold_the_rollout(
     played(script, faults=refusal)
 
 
-def test_a_tainted_or_full_node_after_the_touch_is_no_evidence() -> None:
+def test_a_node_that_shrinks_after_the_touch_causes_no_halt() -> None:
     async def script(scene: Scene) -> None:
         commit(scene, agent("2"))
         await scene.until_exactly(lambda: len(own(scene, "1")) == NODES - 1)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +20,8 @@ from gitops_ds.model.rollouts.staged_rollout import NodeProgress, NodeStep
 from gitops_ds.rollouts import failures, symptoms
 from gitops_ds.rollouts.symptoms import PULLING, SCHEDULING, STARTING
 
+TABLE = (*SCHEDULING, *PULLING, *STARTING)
+PAGE = Path(__file__).parents[2] / "docs/rollouts.md"
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 TEMPLATE: dict[str, Any] = {
     "metadata": {"labels": {"app": "agent"}},
@@ -245,7 +248,7 @@ def test_nothing_is_evidence_against_a_template_without_a_proven_one(
     assert symptoms.cause(pod, Growth())
 
 
-def test_growth_of_another_resource_is_no_evidence() -> None:
+def test_growth_of_another_resource_does_not_count() -> None:
     growth = pod_demands.growth(changed(requests(memory="1Gi")), TEMPLATE)
     assert symptoms.cause(unplaced("1 Insufficient cpu"), growth)
     assert not symptoms.cause(unplaced("1 Insufficient cpu, 1 Insufficient memory"), growth)
@@ -296,10 +299,21 @@ def test_any_other_failure_is_the_template_s(pod: Pod) -> None:
     assert symptoms.cause(pod, Growth()) == ""
 
 
+def rows() -> list[str]:
+    """The table of docs/rollouts.md."""
+    words = {one: ", ".join(sorted(demand.value for demand in one.demands)) for one in TABLE}
+    words[SCHEDULING[-1]] = f"each of the above, {Demand.SCHEDULER.value}"
+    return [f"| {one.name} | {words[one]} | {one.cause} |" for one in TABLE]
+
+
+def test_the_page_has_each_symptom_with_its_demands_and_its_cause() -> None:
+    text = PAGE.read_text()
+    assert [row for row in rows() if row not in text] == []
+
+
 def test_each_symptom_of_the_table_is_named_and_has_a_demand_and_a_cause() -> None:
-    table = (*SCHEDULING, *PULLING, *STARTING)
-    assert len({one.name for one in table}) == len(table)
-    assert all(one.demands and one.cause for one in table)
+    assert len({one.name for one in TABLE}) == len(TABLE)
+    assert all(one.demands and one.cause for one in TABLE)
 
 
 LETTERS = {
@@ -343,7 +357,7 @@ def test_a_failure_that_others_cause_holds_where_it_would_halt(
 
 
 @given(st.text("FXWPA", max_size=5), st.text("FXWPA", max_size=5))
-def test_a_failure_that_others_cause_is_no_evidence_for_any_node(canary: str, rest: str) -> None:
+def test_a_failure_that_others_cause_counts_for_no_node(canary: str, rest: str) -> None:
     found = failures.attributed(fleet(canary, rest), lambda _: "linux/amd64")
     without = fleet(canary.replace("X", "S"), rest.replace("X", "S"))
     judged = failures.attributed(without, lambda _: "linux/amd64")
