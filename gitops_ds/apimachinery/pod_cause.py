@@ -162,6 +162,16 @@ def last_end(ends: Sequence[Body]) -> float:
     return max((_seconds(end, "finishedAt") for end in ends), default=0.0)
 
 
+def launched_at(states: Sequence[Body]) -> float:
+    """When the last of the running containers that never restarted began to run; 0 without any."""
+    running = (
+        (one.get("state") or {}).get("running") or {}
+        for one in states
+        if not one.get("restartCount")
+    )
+    return max((_seconds(one, "startedAt") for one in running), default=0.0)
+
+
 def settles_at(states: Sequence[Body]) -> float:
     """When the running containers that were restarted have run for long enough; 0 without any.
 

@@ -34,7 +34,8 @@ def pod_of(body: Body) -> Pod:
         )
     )
     conditions = status.get("conditions") or ()
-    ready, since = _readiness(conditions)
+    ready, since = _condition(conditions, "Ready")
+    scheduled, placed = _condition(conditions, "PodScheduled")
     states = pod_cause.statuses(status)
     ends = pod_cause.last_ends(states)
     is_well = ready and not ends and status.get("phase") == "Running"
@@ -69,7 +70,8 @@ def pod_of(body: Body) -> Pod:
             gate.get("name") == names.SCHEDULING_GATE for gate in spec.get("schedulingGates") or ()
         ),
         content=pod_contents.of_pod(metadata, spec),
-        **_pinned(metadata),
+        placed=placed or 0.0 if scheduled else 0.0,
+        **_pinned(metadata, conditions, states),
     )
 
 
@@ -109,21 +111,26 @@ def controller_of(metadata: Body) -> Owner | None:
     return None
 
 
-def _pinned(metadata: Body) -> dict[str, Any]:
+def _pinned(metadata: Body, conditions: Sequence[Body], states: Sequence[Body]) -> dict[str, Any]:
     """The fields of a pinned pod; none for any other, as nearly every pod."""
     annotations = metadata.get("annotations")
-    if not annotations:
+    if not annotations and names.ROLLOUT not in (metadata.get("labels") or {}):
         return {}
+    annotations = annotations or {}
+    prepared, since = _condition(conditions, "PodReadyToStartContainers")
     return {
         "released": timestamps.seconds(str(annotations.get(names.RELEASED) or "")) or 0.0,
         "boot_id": sys.intern(str(annotations.get(names.BOOT_ID) or "")),
         "heals": annotations.get(names.HEALS) == "true",
+        "launched": pod_cause.launched_at(states),
+        "unprepared": since is not None and not prepared,
     }
 
 
-def _readiness(conditions: Sequence[Body]) -> tuple[bool, float | None]:
+def _condition(conditions: Sequence[Body], type: str) -> tuple[bool, float | None]:
+    """Whether a condition is true, and its last change; None without it."""
     for condition in conditions:
-        if condition.get("type") == "Ready":
+        if condition.get("type") == type:
             return condition.get("status") == "True", timestamps.seconds(
                 str(condition.get("lastTransitionTime") or "")
             )

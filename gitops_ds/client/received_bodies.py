@@ -154,7 +154,7 @@ _pod = Decoder(_Pod).decode
 _pod_reply = Decoder(_PodReply).decode
 _pod_event = Decoder(_Event[_Pod]).decode
 _containers = Decoder(list[_ContainerSpec] | None).decode
-_CONDITIONS = ("Ready", "PodScheduled")
+_CONDITIONS = ("Ready", "PodScheduled", "PodReadyToStartContainers")
 
 
 def _packed(pod: Any) -> Any:

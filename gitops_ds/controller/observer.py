@@ -78,7 +78,7 @@ class Observer:
             clock,
             lambda: filter(None, map(self.observe, self.keys)),
             rollouts=lambda: self.cache.rollouts,
-            busy_nodes=lambda: self.cache.busy_nodes,
+            others=self.cache,
             gates=self.gates,
             warnings=self.pod_warnings.of,
         )

@@ -38,6 +38,7 @@ from gitops_ds.model.values import replace
 from gitops_ds.rollouts import measured_gates, pinned_pods, rollout_holds, stage_inputs
 from gitops_ds.rollouts.pinned_pods import WRITES_OF_A_NODE, StagedDecision
 from gitops_ds.rollouts.rollout_holds import ReportedHolds
+from gitops_ds.rollouts.stage_inputs import OtherPods
 
 
 class GateMeter(Protocol):
@@ -153,16 +154,16 @@ class Rollouts:
         observations: Callable[[], Iterable[Observation]] = tuple,
         *,
         rollouts: Callable[[], Iterable[stage_inputs.Rollout]] = tuple,
-        busy_nodes: Callable[[], frozenset[str]] = frozenset,
+        others: OtherPods | None = None,
         gates: GatePoller | None = None,
         warnings: Callable[[Observation], Mapping[str, PodCause]] = lambda _: {},
     ) -> None:
         """`observations` are those of all DaemonSets: an agent may wait for others. `rollouts` are
-        all in progress; `busy_nodes` the nodes with pods that are not of a DaemonSet. Without
-        `gates` nothing is measured; `warnings` returns the newest warning events of its pods.
+        all in progress; `others` the pods of other owners. Without `gates` nothing is measured;
+        `warnings` returns the newest warning events of its pods.
         """
         self._emit, self._clock, self._observations = emit, clock, observations
-        self._rollouts, self._busy_nodes = rollouts, busy_nodes
+        self._rollouts, self._others = rollouts, others
         self._buckets: dict[Key, TokenBucket] = {}  # nodes that may be taken
         self._gates, self._warnings = gates, warnings
         self._refused: dict[Key, tuple[str, float]] = {}  # empty since pods were admitted
@@ -195,6 +196,7 @@ class Rollouts:
             refused_until=refused_until,
             readings=self._gates.readings(key) if self._gates else {},
             busy=self._busy(policy, observed.target),
+            arrived=self._arrived(seen, observed.target),
             halted_elsewhere=stage_inputs.halt_elsewhere(seen.daemonset, self._rollouts())
             if has_target
             else "",
@@ -219,7 +221,11 @@ class Rollouts:
 
     def _busy(self, policy: RolloutPolicy, target: RolloutTarget) -> frozenset[str]:
         is_read = target.staged and any(stage.is_idle for stage in policy.stages)
-        return self._busy_nodes() if is_read else frozenset()
+        return self._others.busy_nodes if self._others and is_read else frozenset()
+
+    def _arrived(self, seen: Observation, target: RolloutTarget) -> Mapping[str, str]:
+        unplaced = stage_inputs.unplaced(seen, target) if self._others and target.staged else {}
+        return self._others.arrived(unplaced) if self._others and unplaced else {}
 
     def _at_once(self, key: Key, policy: RolloutPolicy, now: float) -> int | None:
         """The nodes that may be taken now, so that their writes stay below `limits.api`."""

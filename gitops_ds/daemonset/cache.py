@@ -230,6 +230,18 @@ class Cache:
         """The nodes with pods other than those of DaemonSets and static pods."""
         return self._busy.names
 
+    def arrived(self, since: Mapping[str, float]) -> Mapping[str, str]:
+        """By node, the first pod that was bound to it since a time and has not ended. It visits
+        every pod.
+        """
+        first: dict[str, tuple[float, str]] = {}
+        for pod in self._pods:
+            if pod.placed and pod.node in since and not pod.ended:
+                place = pod.placed, f"{pod.namespace}/{pod.name}"
+                if since[pod.node] <= pod.placed and first.get(pod.node, place) >= place:
+                    first[pod.node] = place
+        return {node: name for node, (_, name) in first.items()}
+
     def _unshown(self, daemonset: DaemonSet, now: float) -> int:
         """The number of recently created pods that the watch has not shown yet."""
         return sum(

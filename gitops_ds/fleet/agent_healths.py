@@ -24,6 +24,7 @@ from gitops_ds.model.daemonset import PodCause
 from gitops_ds.model.decision import Observation
 from gitops_ds.model.health import Health, HealthState
 from gitops_ds.model.objects import DAEMONSET, EVENT, Body, Key
+from gitops_ds.rollouts.stage_inputs import OtherPods
 
 _PODS = 40  # pods of which a command reads the warning events, one request each
 
@@ -40,15 +41,15 @@ async def read(
     seen: Sequence[Observation],
     *,
     has_nodes: bool,
-    busy_nodes: frozenset[str] = frozenset(),
+    others: OtherPods | None = None,
 ) -> AgentHealths:
-    """The healths of these DaemonSets; with `has_nodes` false by their status alone. `busy_nodes`
-    are those with pods that are not of a DaemonSet. Raises ClusterError.
+    """The healths of these DaemonSets; with `has_nodes` false by their status alone. `others` are
+    the pods of other owners. Raises ClusterError.
     """
     if not has_nodes:
         return AgentHealths({one.daemonset.key: _by_status(one) for one in seen})
     warnings = await _warnings(cluster, seen)
-    assemble = staged_rollouts.from_objects(seen, warnings, busy_nodes)
+    assemble = staged_rollouts.from_objects(seen, warnings, others)
     return AgentHealths(
         await _healths(cluster, seen, assemble, warnings),
         {one.daemonset.key: staged_rollouts.read(one, assemble) for one in seen},

@@ -141,9 +141,7 @@ async def list_agents(
     observed = [one for key in content.keys if (one := content.observe(key, now)) is not None]
     seen = [one for one in observed if not competing_controller.is_probe(one.daemonset.raw)]
     owners = await read_owners(cluster, state_namespace, seen, now)
-    healths = await agent_healths.read(
-        cluster, seen, has_nodes=not unseen, busy_nodes=content.busy_nodes
-    )
+    healths = await agent_healths.read(cluster, seen, has_nodes=not unseen, others=content)
     return tuple(
         Agent(
             one,

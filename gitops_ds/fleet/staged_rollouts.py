@@ -38,6 +38,7 @@ from gitops_ds.model.rollouts.staged_rollout import (
 )
 from gitops_ds.redaction import texts
 from gitops_ds.rollouts import rollout_holds, stage_inputs, stages, time_left
+from gitops_ds.rollouts.stage_inputs import OtherPods
 
 SHOWN = 4  # stages in one line; with more, only the number of passed ones is shown
 
@@ -283,11 +284,10 @@ def _time(at: float | None) -> str | None:
 def from_objects(
     observations: Iterable[Observation],
     warnings: Mapping[str, PodCause] | None = None,
-    busy_nodes: frozenset[str] = frozenset(),
+    others: OtherPods | None = None,
 ) -> Assemble:
     """The inputs that the objects of a cluster contain, with all its DaemonSets; `warnings` are the
-    newest warning events of pods, by their UID, and `busy_nodes` those with pods that are not of a
-    DaemonSet.
+    newest warning events of pods, by their UID, and `others` the pods of other owners.
     """
     all_observations = tuple(observations)
     rollouts = [(one.daemonset, one.revisions) for one in all_observations]
@@ -296,6 +296,6 @@ def from_objects(
         lambda: 0.0,
         lambda: all_observations,
         rollouts=lambda: rollouts,
-        busy_nodes=lambda: busy_nodes,
+        others=others,
         warnings=lambda _: warnings or {},
     ).inputs

@@ -56,7 +56,10 @@ class Pod(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     one. `last_run` are the seconds of the shortest last run of those that restarted, until
     `last_end`. `gated`: our scheduling gate holds it; `released` is when that gate was removed;
     `boot_id` is that of its node when it was created, if stated; `heals`: it replaced a pod that
-    was not ready. `content` is what it runs, None without a DaemonSet as its controller.
+    was not ready. `content` is what it runs, None without a DaemonSet as its controller. `placed`
+    is when it was bound. Only of a pinned pod: `launched` is when the last of its containers that
+    never restarted began to run; `unprepared`: on its node, its volumes are not mounted, or its
+    network is not ready.
     """
 
     namespace: str
@@ -88,6 +91,9 @@ class Pod(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     boot_id: str = ""
     heals: bool = False
     content: PodContent | None = None
+    placed: float = 0.0
+    launched: float = 0.0
+    unprepared: bool = False
 
     @property
     def ended(self) -> bool:

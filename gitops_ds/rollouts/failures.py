@@ -19,7 +19,9 @@ touched nodes of the same operating system and architecture:
 6. A failure after the proof, such as a slow leak of memory, is an agent's failure. The template is
    the cause only if two or more nodes fail so within a while, and outnumber the nodes of their kind
    that ran the target for at least as long.
-7. Any other failure is the node's: it is set aside, and counts as at risk.
+7. A failure that others can cause (symptoms) is never evidence. Its node is set aside; where it
+   would be the template's by these rules, the rollout holds until it ends, and takes no other node.
+8. Any other failure is the node's: it is set aside, and counts as at risk.
 
 Only what happens between the touch and the proof does. A reboot of the node, or a change of its
 readiness, restarts that time.
@@ -60,8 +62,9 @@ TEMPLATE_REASONS = frozenset(
 
 class TouchedPod(msgspec.Struct, frozen=True):
     """A pod of the target with the times from which it is judged, in seconds since 1970: `touched`
-    when it was created or released, `began` also after the last change of its node, `started` also
-    after its last change of readiness. `soak` is that of its stage, in seconds.
+    when it was created or released, `began` also after it was bound, after its containers first ran
+    and after the last change of its node, `started` also after its last change of readiness. `soak`
+    is that of its stage, in seconds.
     """
 
     pod: Pod
@@ -77,7 +80,8 @@ class TouchedPod(msgspec.Struct, frozen=True):
         since, boot_id = (node.ready_since, node.boot_id) if node else (0.0, "")
         other_boot = bool(pod.boot_id and boot_id) and boot_id != pod.boot_id
         soak = max(stage.soak, min_ready)
-        return cls(pod, soak, at, max(at, since), other_boot or since > at)
+        began = max(at, since, pod.placed, pod.launched)
+        return cls(pod, soak, at, began, other_boot or since > at)
 
     @property
     def started(self) -> float:
@@ -164,13 +168,15 @@ _WELL = (NodeStep.SOAKING, NodeStep.PROVED)
 class AttributedNodes(msgspec.Struct, frozen=True):
     """The nodes after the attribution: failures that nodes cause are set aside. `template` are the
     nodes whose failure the template causes; for `suspected` nodes starting peers decide, for
-    `alone` nodes one more node of their stage.
+    `alone` nodes one more node of their stage. `held` are set aside, and no node is taken until
+    they are well, because others cause their failure.
     """
 
     nodes: Mapping[str, NodeProgress]
     template: frozenset[str] = frozenset()
     suspected: frozenset[str] = frozenset()
     alone: frozenset[str] = frozenset()
+    held: frozenset[str] = frozenset()
 
 
 @dataclass(slots=True)
@@ -225,6 +231,20 @@ def attributed(
     nodes: Mapping[str, NodeProgress], kind: Callable[[str], Hashable]
 ) -> AttributedNodes:
     """Divides the failures by their cause. `kind` groups similar nodes."""
+    blocked = {name: one for name, one in nodes.items() if one.cause and one.step in _BROKEN}
+    if not blocked:
+        return _attributed(nodes, kind)
+    aside = {name: replace(one, step=NodeStep.SET_ASIDE) for name, one in blocked.items()}
+    result = _attributed({**nodes, **aside}, kind)
+    # As if they were evidence: where they would halt the rollout, or would need another node.
+    judged = _attributed(nodes, kind)
+    decided = judged.template | judged.suspected | judged.alone
+    return replace(result, held=frozenset(blocked) & decided)
+
+
+def _attributed(
+    nodes: Mapping[str, NodeProgress], kind: Callable[[str], Hashable]
+) -> AttributedNodes:
     late = _late(nodes.values(), kind)
     if not late and not any(one.step in _BROKEN for one in nodes.values()):
         return AttributedNodes(nodes)
@@ -291,4 +311,4 @@ def _groups(
 
 
 def _is_worse(one: NodeProgress) -> bool:
-    return one.step is NodeStep.SET_ASIDE and one.reason not in _ENDURED
+    return one.step is NodeStep.SET_ASIDE and one.reason not in _ENDURED and not one.cause

@@ -13,8 +13,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cached_property, lru_cache
 
-from gitops_ds.apimachinery import node_eligibility, pod_cause
+from gitops_ds.apimachinery import node_eligibility, pod_cause, pod_demands
 from gitops_ds.apimachinery.node_eligibility import Placement
+from gitops_ds.apimachinery.pod_demands import Growth
 from gitops_ds.apimachinery.rollouts import proofs, target_revisions
 from gitops_ds.daemonset.node_pods import NodePodLayout, NodePods
 from gitops_ds.model import names
@@ -30,7 +31,7 @@ from gitops_ds.model.rollouts.staged_rollout import (
     StageInputs,
 )
 from gitops_ds.model.values import replace
-from gitops_ds.rollouts import failures, stage_members
+from gitops_ds.rollouts import failures, stage_members, symptoms
 from gitops_ds.rollouts.failures import OVERDUE, REPLACED, AttributedNodes, TouchedPod
 
 # Taints of nodes that leave: https://kubernetes.io/docs/reference/labels-annotations-taints/
@@ -170,7 +171,11 @@ class NodeSteps:
             step = NodeStep.SET_ASIDE if broken else NodeStep.FAILED
             cause = pod_cause.shown(body, failed, self._inputs.warnings)
             return replace(
-                progress, step=step, reason=broken or cause.reason, message=cause.message
+                progress,
+                step=step,
+                reason=broken or cause.reason,
+                message=cause.message,
+                cause="" if broken else self._others(body, failed),
             )
         if broken and (body.gated or (broken != "NodeCordoned" and not is_passed)):
             return replace(progress, step=NodeStep.SET_ASIDE, reason=broken)
@@ -208,9 +213,31 @@ class NodeSteps:
             return replace(proved, reason="NotReady", until=until, ran=0.0)
         ran = (body.last_end or body.ready_since or self._now) - pod.touched
         cause = pod_cause.shown(body, failed, self._inputs.warnings)
-        return replace(
-            proved, reason=cause.reason, message=cause.message, until=until, ran=max(1.0, ran)
-        )
+        ran = 0.0 if self._others(body, failed) else max(1.0, ran)
+        return replace(proved, reason=cause.reason, message=cause.message, until=until, ran=ran)
+
+    def _others(self, pod: Pod, failed: str) -> str:
+        """What causes a failure instead of the template, empty if the template does."""
+        if pod.bound and failed not in ("NotReady", pod.trouble):
+            return ""
+        if not (cause := symptoms.cause(pod, self._growth, self._denied)):
+            return ""
+        arrived = "" if pod.bound else self._inputs.arrived.get(pod.node, "")
+        return f"{cause} ({arrived} came since)" if arrived else cause
+
+    @cached_property
+    def _growth(self) -> Growth:
+        """What the target demands beyond the proven template; nothing if that one is unknown."""
+        seen = self._layout.seen
+        proven = target_revisions.proven_template(seen.daemonset, seen.revisions)
+        return pod_demands.growth(self._inputs.target.template, proven) if proven else Growth()
+
+    @cached_property
+    def _denied(self) -> frozenset[str]:
+        """The registries that deny images of the proven template too."""
+        proven = self._inputs.target.proven
+        pods = (pod for one in self._layout.nodes for pod in one.staying if pod.hash in proven)
+        return frozenset(name for pod in pods for name in symptoms.denied(pod))
 
     def _restored(self, progress: NodeProgress, pod: Pod, stage: Stage) -> NodeProgress:
         """The step of a node with the proven template, outside of rollouts."""

@@ -50,6 +50,8 @@ def hold(fleet: StagedNodes) -> StageHold | None:
         return StageHold(reason, fleet.inputs.refused_until, kind=HoldKind.REFUSED)
     if fleet.inputs.target.staged and fleet.attributed.suspected:
         return suspicion(fleet)
+    if fleet.inputs.target.staged and fleet.attributed.held:
+        return _others(fleet)
     parked = sum(1 for one in fleet.nodes.values() if one.step is NodeStep.PARKED)
     limit = fleet.policy.limits.parked.of(len(fleet.nodes))
     if fleet.inputs.target.staged and parked > limit:
@@ -118,6 +120,20 @@ def _foreign(inputs: StageInputs, daemonset: DaemonSet) -> StageHold:
         return StageHold(reason, kind=HoldKind.EDITED)
     reason = f"the annotation {inputs.foreign} was edited in the cluster"
     return StageHold(f"{reason}; no pod is replaced because of it", kind=HoldKind.EDITED)
+
+
+def _others(fleet: StagedNodes) -> StageHold:
+    """The failures that others cause. They end without a decision: the pod waits for its place, or
+    the kubelet tries again.
+    """
+    first = fleet.nodes[min(fleet.attributed.held)]
+    more = len(fleet.attributed.held) - 1
+    nodes = f"{first.node} and {counted(more, 'other node')}" if more else first.node
+    message = texts.words(first.message)
+    reason = f"{first.reason} on {nodes}, caused by {first.cause}, not by the template"
+    about = f"{first.node}/{first.reason}"
+    reason = plain_text.line(f"{reason}: {message}" if message else reason)
+    return StageHold(reason, kind=HoldKind.OTHERS, about=about)
 
 
 def suspicion(fleet: StagedNodes) -> StageHold:

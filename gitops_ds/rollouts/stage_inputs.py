@@ -8,6 +8,7 @@ reverted, replaced or released.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
 
 from gitops_ds.apimachinery.rollouts import halted_templates, rollout_annotations, target_revisions
 from gitops_ds.daemonset import decide
@@ -18,6 +19,21 @@ from gitops_ds.model.live import Revision
 from gitops_ds.model.rollouts.rollout_policy import After
 from gitops_ds.model.rollouts.staged_rollout import RolloutTarget, StageInputs
 from gitops_ds.rollouts.node_steps import node_problem, runs_target
+
+
+class OtherPods(Protocol):
+    """The pods of a cluster that are not of the rollout."""
+
+    @property
+    def busy_nodes(self) -> frozenset[str]:
+        """The nodes with pods other than those of DaemonSets and static pods."""
+        ...
+
+    def arrived(self, since: Mapping[str, float]) -> Mapping[str, str]:
+        """By node, the first pod that was bound to it since a time and has not ended:
+        NAMESPACE/NAME.
+        """
+        ...
 
 
 def observed(seen: Observation) -> StageInputs | None:
@@ -51,6 +67,15 @@ def observed(seen: Observation) -> StageInputs | None:
         halted=frozenset(one.hash for one in halted_templates.parse(daemonset.annotations)),
         foreign=next(rollout_annotations.edited(daemonset), ""),
     )
+
+
+def unplaced(seen: Observation, target: RolloutTarget) -> Mapping[str, float]:
+    """The nodes on which a pod of the target has no place, and when each pod was created."""
+    return {
+        pod.node: pod.created
+        for pod in seen.pods
+        if pod.trouble and not (pod.bound or pod.ended or pod.gated) and pod.hash in target.hashes
+    }
 
 
 def behind(

@@ -166,6 +166,7 @@ def _lost(
             steps = {name: attributed.nodes[name].step for name in stage_nodes}
             if all(step in APART for step in steps.values()):
                 lost |= {name for name in stage_nodes if steps[name] is NodeStep.SET_ASIDE}
+    lost -= attributed.held
     return frozenset(lost)
 
 

@@ -39,8 +39,15 @@ class Trouble(StrEnum):
     OUT_OF_MEMORY = "out of memory"
     FLAPS = "flaps"  # becomes ready and unready in turn, each time after `flap_after` seconds
     CRASHES_LATE = "crashes late"  # `late_after` seconds after it became ready, each time
+    REGISTRY_DOWN = "registry down"
 
 
+# The end of the kubelet's message about an image `{0}`, as with containerd.
+_PULLS = {
+    Trouble.NEVER_PULLED: 'failed to resolve reference "{0}": {0}: not found',
+    Trouble.REGISTRY_DOWN: 'failed to do request: Head "https://{0}": dial tcp 192.0.2.1:443: '
+    "connect: connection refused",
+}
 _CRASHING = (Trouble.CRASHES, Trouble.OUT_OF_MEMORY, Trouble.CRASHES_LATE)
 
 
@@ -179,16 +186,10 @@ class Kubelets:
         self._after(run, 0 if images <= self._pulled else self.behaviour.pull, self._start)
 
     def _start(self, run: _Run) -> None:
-        bad, trouble = self.behaviour.trouble(run.body) or ("", None)
+        trouble = (self.behaviour.trouble(run.body) or ("", None))[1]
         match trouble:
-            case Trouble.NEVER_PULLED:
-                self._say(
-                    run,
-                    "Pending",
-                    lambda name: (
-                        _waiting("ErrImagePull") if name == bad else _waiting("ContainerCreating")
-                    ),
-                )
+            case Trouble.NEVER_PULLED | Trouble.REGISTRY_DOWN:
+                self._fail_to_pull(run, "ErrImagePull")
                 self._after(run, _BACKOFF.first, self._back_off_pulling)
             case Trouble.CRASHES | Trouble.OUT_OF_MEMORY:
                 self._say(run, "Running", lambda name: self._running())
@@ -205,18 +206,25 @@ class Kubelets:
                 self._after(run, self.behaviour.start, self._ready)
 
     def _back_off_pulling(self, run: _Run) -> None:
-        bad, _ = self.behaviour.trouble(run.body) or ("", None)
-        message = "Back-off pulling image"
+        self._fail_to_pull(run, "ImagePullBackOff")
+        self._after(run, _BACKOFF.longest, self._start)
+
+    def _fail_to_pull(self, run: _Run, reason: str) -> None:
+        bad, trouble = self.behaviour.trouble(run.body) or ("", None)
+        images = {one["name"]: one.get("image", "") for one in run.body["spec"]["containers"]}
+        if trouble not in _PULLS:
+            return
+        image = images[bad]
+        message = f'failed to pull image "{image}": {_PULLS[trouble].format(image)}'
+        if reason == "ImagePullBackOff":
+            message = f'Back-off pulling image "{image}": ErrImagePull: {message}'
         self._say(
             run,
             "Pending",
             lambda name: (
-                _waiting("ImagePullBackOff", message)
-                if name == bad
-                else _waiting("ContainerCreating")
+                _waiting(reason, message) if name == bad else _waiting("ContainerCreating")
             ),
         )
-        self._after(run, _BACKOFF.longest, self._start)
 
     def _crash(self, run: _Run) -> None:
         bad, _ = self.behaviour.trouble(run.body) or ("", None)
@@ -309,6 +317,11 @@ class Kubelets:
         crashed = bad == container["name"] and trouble in _CRASHING
         restarts = max(run.crashes - ("waiting" in made["state"]), 0) if crashed else 0
         made["restartCount"] = restarts + run.reboots
+        before = (run.body.get("status") or {}).get("containerStatuses") or ()
+        for one in before:
+            is_same = one["name"] == made["name"] and one["restartCount"] == made["restartCount"]
+            if is_same and "running" in one["state"] and "running" in made["state"]:
+                made["state"] = one["state"]
         if crashed and run.crashes:
             made["lastState"] = {
                 "terminated": {

@@ -67,7 +67,7 @@ FAULTS: Final = (
     Fault("good", _set(image="localhost/agent:2")),
     Fault("slow-start", _options("--delay=8")),
     Fault("ignores-term", _options("--port=8080"), base=_options("--ignore-term")),
-    Fault("image-absent", _set(image="localhost/absent:1"), "localhost/absent:1"),
+    Fault("image-absent", _set(image="localhost:1/absent:1"), "localhost:1/absent:1"),
     Fault("crash", _options("--exit-after=0"), "exit code 3"),
     Fault("late-crash", _options("--exit-after=4"), "exit code 3"),
     Fault("crash-after-soak", _options("--exit-after=45"), "exit code 3", later=True),

@@ -140,6 +140,15 @@ def _proven(
     )
 
 
+def proven_template(daemonset: DaemonSet, own_revisions: Iterable[Revision]) -> Body | None:
+    """The template of the proof in force, None if nothing has it. It is known by its content, so
+    that an edit of the DaemonSet or another revision is never taken for it.
+    """
+    proof = proofs.in_force(daemonset.annotations)
+    known = (daemonset.template, *(one.template for one in own_revisions))
+    return next((one for one in known if proof and proofs.identity(one) == proof.template), None)
+
+
 def record_of(own_revisions: Iterable[Revision], target: RolloutTarget) -> RolloutRecord:
     """The record of the rollout; an empty one if it is missing or invalid."""
     revision = next((one for one in own_revisions if one.uid == target.uid), None)

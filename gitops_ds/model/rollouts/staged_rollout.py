@@ -160,7 +160,8 @@ class StageInputs(msgspec.Struct, frozen=True):
     `at_once` is the maximum of nodes that may be taken now by `limits.api`, None without a limit;
     `warnings` are the newest warning events of pods that are not well, by their UID; `foreign` is
     the annotation of the deployer that another writer changed or removed, else empty: it states
-    nothing.
+    nothing; `arrived` are the first pods, NAMESPACE/NAME, that were bound to nodes where a pod
+    of the target waits for its place, by node.
     """
 
     policy: RolloutPolicy
@@ -180,6 +181,7 @@ class StageInputs(msgspec.Struct, frozen=True):
     at_once: int | None = None
     warnings: Mapping[str, PodCause] = msgspec.field(default_factory=dict)
     foreign: str = ""
+    arrived: Mapping[str, str] = msgspec.field(default_factory=dict)
 
 
 class NodeStep(StrEnum):
@@ -210,7 +212,8 @@ class NodeProgress(msgspec.Struct, frozen=True):
 
     The reason of a waiting node is why its earlier agent is not ready, that of a proved node why
     its new one is not. `heals`: the agent was not ready before the touch either. `ran` is how long
-    a proved node ran the template until it failed, or runs it, in seconds.
+    a proved node ran the template until it failed, or runs it, in seconds. `cause` is what causes
+    the failure instead of the template, in words: others can.
     """
 
     node: str
@@ -221,6 +224,7 @@ class NodeProgress(msgspec.Struct, frozen=True):
     until: float | None = None
     heals: bool = False
     ran: float = 0.0
+    cause: str = ""
 
 
 class StageState(StrEnum):
@@ -250,6 +254,7 @@ class HoldKind(StrEnum):
     EDITED = "edited"
     AT_RISK = "at-risk"
     BATCH = "batch"
+    OTHERS = "others"
     GATE = "gate"
     IDLE = "idle"
 

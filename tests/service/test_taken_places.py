@@ -1,0 +1,219 @@
+"""Who may only write DaemonSets or Deployments takes the place of a canary, on a real control plane
+with a real git server: nothing is halted, reverted or proven, and the rollout continues by itself.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gitops_ds.model import names
+from tests import controlplane, gitservers
+from tests.plan.world import daemonset
+from tests.service.test_service import running, settings, until
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.controlplane,
+    pytest.mark.system,
+    pytest.mark.xdist_group("taken-places"),
+]
+SPACE, TENANT, NODES = "node-agents", "tenant", 4
+POLICY = """\
+stages: [{name: canary, soak: 2s}, {name: rest, soak: 1s}]
+gates: {pods: {readyWithin: 5s}}
+onFailure: {revert: {after: 1s, how: commit}}
+limits: {atRisk: {cluster: 25%}}
+"""
+PORTS = [{"containerPort": 9999, "hostPort": 9999}]
+WAITS = "caused by the other pods of the node"
+
+
+@pytest.fixture(scope="module")
+def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[controlplane.ControlPlane]:
+    options = controlplane.Wanted(
+        nodes=NODES,
+        pod_ready_milliseconds=100,
+        pod_delete_milliseconds=controlplane.POD_DELETE_MILLISECONDS,
+    )
+    made = controlplane.ControlPlane(tmp_path_factory.mktemp("plane") / "plane", options)
+    made.start()
+    for space in (SPACE, "web"):
+        made.kubectl("create", "namespace", space)
+        role = ("--verb=get,list,create,delete", "--resource=daemonsets.apps,deployments.apps")
+        made.kubectl("-n", space, "create", "role", TENANT, *role)
+        made.kubectl(
+            "-n", space, "create", "rolebinding", TENANT, f"--role={TENANT}", f"--user={TENANT}"
+        )
+    yield made
+    made.stop()
+
+
+@dataclass
+class Fleet:
+    """The service, its repository, and its agent, which runs on all nodes."""
+
+    plane: controlplane.ControlPlane
+    upstream: gitservers.Upstream
+    log: Path
+    name: str
+    fields: dict[str, Any]
+
+    def commit(self, tag: int, **fields: Any) -> str:
+        """A commit with another image, and other fields of the container."""
+        body = daemonset(self.name, f"registry.example.com/agent:{tag}", SPACE)
+        body["spec"]["template"]["spec"]["containers"][0].update({**self.fields, **fields})
+        files = {
+            "gitops-ds.yaml": f"version: v1\nname: {self.name}\n",
+            "agents/agent/agent-ds.yaml": json.dumps(body, indent=2),
+            "agents/agent/rollout.yaml": POLICY,
+        }
+        return self.upstream.commit(files, f"Agent {tag}")
+
+    def runs(self, tag: int) -> set[str]:
+        """The nodes with a ready pod of an image."""
+        pods = self.plane.items(SPACE, "pods", labelSelector=f"app={self.name}")
+        return {
+            str(one["spec"].get("nodeName"))
+            for one in pods
+            if one["spec"]["containers"][0]["image"].endswith(f":{tag}")
+            and "deletionTimestamp" not in one["metadata"]
+            and {("Ready", "True")}
+            & {(c["type"], c["status"]) for c in one["status"].get("conditions") or ()}
+        }
+
+    def as_tenant(self, space: str, body: dict[str, Any]) -> None:
+        """The tenant creates an object."""
+        words = ("--as", TENANT, "-n", space, "create", "-f", "-")
+        self.plane.kubectl(*words, stdin=json.dumps(body))
+
+    def proven(self) -> str:
+        """The image of the DaemonSet's template, if its rollout is over."""
+        body = self.plane.read(SPACE, "daemonsets", self.name)
+        image = str(body["spec"]["template"]["spec"]["containers"][0]["image"])
+        return "" if names.TARGET in body["metadata"]["annotations"] else image
+
+    def subjects(self) -> list[str]:
+        return self.upstream.git("log", "--format=%s", "main").splitlines()
+
+    def unharmed(self, newest: str) -> None:
+        """Nothing was halted or reverted."""
+        assert "halted" not in self.log.read_text()
+        assert self.subjects()[0] == newest
+        annotations = self.plane.read(SPACE, "daemonsets", self.name)["metadata"]["annotations"]
+        assert names.HALTED not in annotations
+
+
+@pytest.fixture
+def fleet(
+    request: pytest.FixtureRequest, plane: controlplane.ControlPlane, tmp_path: Path
+) -> Iterator[Fleet]:
+    name, fields = request.param
+    with gitservers.http_git_server(tmp_path / "git") as server:
+        repository = {
+            "url": f"{server.url}/fleet",
+            "interval": "1s",
+            "credentials": server.credentials(tmp_path),
+            "push": True,
+        }
+        options = settings(tmp_path, repository=repository)
+        made = Fleet(plane, server.repository("fleet"), tmp_path / "log", name, fields)
+        made.commit(1)
+        with running(tmp_path, plane, *options):
+            until(lambda: len(made.runs(1)) == NODES, made.log.read_text)
+            until(lambda: bool(made.proven()), made.log.read_text)
+            try:
+                yield made
+            finally:
+                assert "Traceback" not in made.log.read_text()
+    plane.kubectl("-n", SPACE, "delete", "daemonset", name)
+
+
+CPU = {"resources": {"requests": {"cpu": "200m"}}}
+
+
+def blocker() -> dict[str, Any]:
+    """A DaemonSet with the host port of the agent."""
+    body = daemonset("blocker", "registry.example.com/web:1", SPACE)
+    body["spec"]["template"]["spec"]["containers"][0]["ports"] = PORTS
+    return body
+
+
+def deployment(name: str, replicas: int, cpu: str) -> dict[str, Any]:
+    """A Deployment of pods with a request."""
+    labels = {"app": name}
+    container = {"name": "web", "image": "registry.example.com/web:1"}
+    container["resources"] = {"requests": {"cpu": cpu}}  # type: ignore[assignment]
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [container]}}
+    spec = {"replicas": replicas, "selector": {"matchLabels": labels}, "template": template}
+    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name}, "spec": spec}
+
+
+def pending(plane: controlplane.ControlPlane, space: str, app: str) -> int:
+    """The pods without a place."""
+    pods = plane.items(space, "pods", labelSelector=f"app={app}")
+    return sum(
+        ("PodScheduled", "False")
+        in {(c["type"], c["status"]) for c in one["status"].get("conditions") or ()}
+        for one in pods
+    )
+
+
+def placed(plane: controlplane.ControlPlane, space: str, app: str) -> int:
+    """The pods with a node."""
+    pods = plane.items(space, "pods", labelSelector=f"app={app}")
+    return sum("nodeName" in one["spec"] for one in pods)
+
+
+@pytest.mark.parametrize("fleet", [("ports", {"ports": PORTS})], indirect=True)
+def test_a_daemonset_of_a_tenant_with_the_same_host_port_causes_no_halt_and_no_revert(
+    fleet: Fleet,
+) -> None:
+    fleet.as_tenant(SPACE, blocker())
+    until(lambda: pending(fleet.plane, SPACE, "blocker") == NODES, fleet.log.read_text)
+    fleet.commit(2)
+    until(lambda: WAITS in fleet.log.read_text(), fleet.log.read_text)
+    assert f"({SPACE}/blocker-" in fleet.log.read_text()
+    assert len(fleet.runs(1)) == NODES - 1
+    # Another commit is applied meanwhile, and no further node is touched.
+    fleet.commit(3)
+    until(lambda: fleet.log.read_text().count(WAITS) > 1, fleet.log.read_text)
+    assert len(fleet.runs(1)) == NODES - 1
+    fleet.unharmed("Agent 3")
+    words = ("--as", TENANT, "-n", SPACE, "delete", "daemonset", "blocker")
+    fleet.plane.kubectl(*words)
+    until(lambda: len(fleet.runs(3)) == NODES, fleet.log.read_text)
+    until(lambda: fleet.proven().endswith(":3"), fleet.log.read_text)
+    fleet.unharmed("Agent 3")
+
+
+@pytest.mark.parametrize("fleet", [("cpu", CPU)], indirect=True)
+def test_deployments_of_another_namespace_that_fill_the_nodes_cause_no_halt_and_no_revert(
+    fleet: Fleet,
+) -> None:
+    # A node of kwok has 16 CPUs.
+    fleet.as_tenant("web", deployment("big", NODES, "15500m"))
+    until(lambda: placed(fleet.plane, "web", "big") == NODES, fleet.log.read_text)
+    fleet.as_tenant("web", deployment("small", 30, "150m"))
+    until(lambda: pending(fleet.plane, "web", "small") > NODES, fleet.log.read_text)
+    fleet.commit(2)
+    until(lambda: WAITS in fleet.log.read_text(), fleet.log.read_text)
+    assert "Insufficient cpu" in fleet.log.read_text()
+    fleet.unharmed("Agent 2")
+    fleet.plane.kubectl("--as", TENANT, "-n", "web", "delete", "deployment", "small", "big")
+    until(lambda: len(fleet.runs(2)) == NODES, fleet.log.read_text)
+    until(lambda: fleet.proven().endswith(":2"), fleet.log.read_text)
+    fleet.unharmed("Agent 2")
+
+
+@pytest.mark.parametrize("fleet", [("grown", CPU)], indirect=True)
+def test_a_template_that_requests_more_than_a_node_has_is_reverted(fleet: Fleet) -> None:
+    fleet.commit(2, resources={"requests": {"cpu": "17"}})
+    until(lambda: "halted in stage canary" in fleet.log.read_text(), fleet.log.read_text)
+    until(lambda: fleet.subjects()[0] == 'Revert "Agent 2"', fleet.log.read_text)
+    until(lambda: len(fleet.runs(1)) == NODES, fleet.log.read_text)
