@@ -79,12 +79,10 @@ class Controller:
     def _is_claimed(self, seen: Observation) -> bool:
         if self._claimed is None:
             return True
-        # who copies the label to another DaemonSet gets no rollout: only an owned one is whole
+        # A DaemonSet of others is reduced: a copied label gives it no rollout.
         body = seen.daemonset.raw
-        labels = (body.get("metadata") or {}).get("labels") or {}
-        return labels.get(names.OWNER_LABEL) in self._claimed and not foreign_bodies.is_reduced(
-            body
-        )
+        owner = ((body.get("metadata") or {}).get("labels") or {}).get(names.OWNER_LABEL)
+        return owner in self._claimed and not foreign_bodies.is_reduced(body)
 
     @property
     def waiting(self) -> int:

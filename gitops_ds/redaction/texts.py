@@ -100,6 +100,9 @@ def foreign(text: str, take: Take | None = None) -> str:
         value = match["value"].strip("\"'")
         if not names_secret(match["name"]) or HIDDEN in value or is_reference(value):
             return match.group()
+        is_word = value in _NOTHING or (value.isalpha() and value.islower())
+        if is_word and "pass" not in match["name"].lower():  # `secret: nothing is …`
+            return match.group()
         if any(map(str.isdigit, value)):
             taking(value)
         return match.group()[: match.start("value") - match.start()] + HIDDEN

@@ -109,6 +109,7 @@ def test_the_applied_commit_is_proved_under_conditions_that_keep_it_applied(
         Condition.PROGRESSING,
         Condition.UNREACHABLE,
         Condition.FAILED,
+        Condition.REFUSED,
         Condition.PARTLY_APPLIED,
         Condition.SUSPENDED,
     }

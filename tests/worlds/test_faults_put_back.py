@@ -227,8 +227,8 @@ STAGED: dict[str, dict[str, tuple[str, ...]]] = {
     },
     "R12: a service paces the DaemonSets of another one": {
         "gitops_ds.controller.controller": (
-            "return self._claimed is None or labels.get(names.OWNER_LABEL) in self._claimed",
-            "return True",
+            "        return owner in self._claimed and not foreign_bodies.is_reduced(body)",
+            "        return owner is not None",
         )
     },
     "R13: a canary that is lost takes no other node": {

@@ -18,7 +18,7 @@ from typing import Any, Final
 import msgspec
 
 from gitops_ds import __version__, errors
-from gitops_ds.apimachinery import pods
+from gitops_ds.apimachinery import pod_contents, pods
 from gitops_ds.commands.support_dump.archive import Dump, DumpLimits, Parts
 from gitops_ds.deployer import state_store
 from gitops_ds.git import hardening
@@ -183,13 +183,18 @@ async def _pods(cluster: ClusterReader) -> Parts:
             "annotations",
             "ownerReferences",
         ),
-        "spec": ("nodeName", "affinity", "schedulingGates"),
+        "spec": ("nodeName", "affinity", "schedulingGates", pod_contents.PACKED),
     }
     items = []
     for body in (await cluster.list(POD, Selection(brief=True))).items:
         owner = pods.controller_of(body["metadata"])
         if owner is not None and owner.kind == DAEMONSET.kind:
-            items.append({**_picked(body, kept), "status": body.get("status") or {}})
+            spec = body.get("spec") or {}
+            content = {
+                pod_contents.PACKED: spec.get(pod_contents.PACKED) or pod_contents.packed(spec)
+            }
+            picked = _picked({**body, "spec": {**spec, **content}}, kept)
+            items.append({**picked, "status": body.get("status") or {}})
     return {"pods.json": items}
 
 
