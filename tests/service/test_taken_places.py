@@ -164,6 +164,21 @@ def pending(plane: controlplane.ControlPlane, space: str, app: str) -> int:
     )
 
 
+def displaced(fleet: Fleet) -> int:
+    """Commits until another pod takes the place of a canary's: which of the two comes first is
+    chance. Returns the last tag.
+    """
+    for tag in range(2, 12):
+        fleet.commit(tag)
+        until(
+            lambda end=f":{tag}": WAITS in fleet.log.read_text() or fleet.proven().endswith(end),  # type: ignore[misc]
+            fleet.log.read_text,
+        )
+        if WAITS in fleet.log.read_text():
+            return tag
+    raise AssertionError(fleet.log.read_text())
+
+
 def placed(plane: controlplane.ControlPlane, space: str, app: str) -> int:
     """The pods with a node."""
     pods = plane.items(space, "pods", labelSelector=f"app={app}")
@@ -176,20 +191,21 @@ def test_a_daemonset_of_a_tenant_with_the_same_host_port_causes_no_halt_and_no_r
 ) -> None:
     fleet.as_tenant(SPACE, blocker())
     until(lambda: pending(fleet.plane, SPACE, "blocker") == NODES, fleet.log.read_text)
-    fleet.commit(2)
-    until(lambda: WAITS in fleet.log.read_text(), fleet.log.read_text)
+    tag = displaced(fleet)
     assert f"({SPACE}/blocker-" in fleet.log.read_text()
-    assert len(fleet.runs(1)) == NODES - 1
+    fleet.unharmed(f"Agent {tag}")
     # Another commit is applied meanwhile, and no further node is touched.
-    fleet.commit(3)
+    before = fleet.runs(tag - 1)
+    tag += 1
+    fleet.commit(tag)
     until(lambda: fleet.log.read_text().count(WAITS) > 1, fleet.log.read_text)
-    assert len(fleet.runs(1)) == NODES - 1
-    fleet.unharmed("Agent 3")
+    assert fleet.runs(tag - 2) == before
+    fleet.unharmed(f"Agent {tag}")
     words = ("--as", TENANT, "-n", SPACE, "delete", "daemonset", "blocker")
     fleet.plane.kubectl(*words)
-    until(lambda: len(fleet.runs(3)) == NODES, fleet.log.read_text)
-    until(lambda: fleet.proven().endswith(":3"), fleet.log.read_text)
-    fleet.unharmed("Agent 3")
+    until(lambda: len(fleet.runs(tag)) == NODES, fleet.log.read_text)
+    until(lambda: fleet.proven().endswith(f":{tag}"), fleet.log.read_text)
+    fleet.unharmed(f"Agent {tag}")
 
 
 @pytest.mark.parametrize("fleet", [("cpu", CPU)], indirect=True)
@@ -201,14 +217,13 @@ def test_deployments_of_another_namespace_that_fill_the_nodes_cause_no_halt_and_
     until(lambda: placed(fleet.plane, "web", "big") == NODES, fleet.log.read_text)
     fleet.as_tenant("web", deployment("small", 30, "150m"))
     until(lambda: pending(fleet.plane, "web", "small") > NODES, fleet.log.read_text)
-    fleet.commit(2)
-    until(lambda: WAITS in fleet.log.read_text(), fleet.log.read_text)
+    tag = displaced(fleet)
     assert "Insufficient cpu" in fleet.log.read_text()
-    fleet.unharmed("Agent 2")
+    fleet.unharmed(f"Agent {tag}")
     fleet.plane.kubectl("--as", TENANT, "-n", "web", "delete", "deployment", "small", "big")
-    until(lambda: len(fleet.runs(2)) == NODES, fleet.log.read_text)
-    until(lambda: fleet.proven().endswith(":2"), fleet.log.read_text)
-    fleet.unharmed("Agent 2")
+    until(lambda: len(fleet.runs(tag)) == NODES, fleet.log.read_text)
+    until(lambda: fleet.proven().endswith(f":{tag}"), fleet.log.read_text)
+    fleet.unharmed(f"Agent {tag}")
 
 
 @pytest.mark.parametrize("fleet", [("grown", CPU)], indirect=True)
