@@ -20,7 +20,13 @@ from gitops_ds.apimachinery import (
 )
 from gitops_ds.apimachinery.node_eligibility import Placement, Placer
 from gitops_ds.apimachinery.rollouts import target_revisions
-from gitops_ds.daemonset.indexes import BusyNodes, Owned, PodsByNode
+from gitops_ds.daemonset.indexes import (
+    BusyNodes,
+    Owned,
+    PodsByNode,
+    scope_of_pod,
+    scope_of_revision,
+)
 from gitops_ds.daemonset.memory import LAPSES_AFTER, DaemonSetMemories, PendingWrites
 from gitops_ds.model import names
 from gitops_ds.model.cluster import EventType
@@ -44,12 +50,12 @@ class Cache:
         self._daemonsets: dict[Key, DaemonSet] = {}
         self._nodes: dict[str, Node] = {}
         self._sorted_nodes: tuple[Node, ...] | None = None
-        self._pods: Owned[Pod] = Owned(lambda pod: pod.uid, _scope_of_pod)
+        self._pods: Owned[Pod] = Owned(lambda pod: pod.uid, scope_of_pod)
         self._busy = BusyNodes()
         self._revision_uids: dict[tuple[str, str], str] = {}  # by namespace and name
         # by UID of a DaemonSet: the name of its template's revision
         self._wanted: dict[str, tuple[Body, int | None, str]] = {}
-        self._revisions: Owned[Revision] = Owned(lambda revision: revision.uid, _scope_of_revision)
+        self._revisions: Owned[Revision] = Owned(lambda revision: revision.uid, scope_of_revision)
         self._written_pods: PendingWrites[Pod] = PendingWrites()
         self._written_revisions: PendingWrites[Revision] = PendingWrites()
         self._written_daemonsets: PendingWrites[DaemonSet] = PendingWrites()
@@ -123,7 +129,7 @@ class Cache:
         elif resource == CONTROLLER_REVISION:
             parsed = [r for r in map(revisions.revision_of, items) if r is not None]
             self._revisions.replace(parsed)
-            self._revision_uids = {(_scope_of_revision(r)[1], r.name): r.uid for r in parsed}
+            self._revision_uids = {(scope_of_revision(r)[1], r.name): r.uid for r in parsed}
             self._written_revisions.reset(version)
         touched |= set(self._daemonsets)
         if moved:
@@ -166,7 +172,7 @@ class Cache:
             if revision is not None:
                 self._written_revisions.wrote(uid, revision, version, now)
                 self._moved |= self._owners(
-                    revisions.owner_of(revision), _scope_of_revision(revision)[1]
+                    revisions.owner_of(revision), scope_of_revision(revision)[1]
                 )
         elif resource == DAEMONSET:
             daemonset = daemonsets.daemonset_of(body)
@@ -247,7 +253,7 @@ class Cache:
         return sum(
             1
             for uid, pod in self._written_pods
-            if _scope_of_pod(pod)[0] == daemonset.uid
+            if scope_of_pod(pod)[0] == daemonset.uid
             and self._pods.get(uid) is None
             and now - pod.created < LAPSES_AFTER
         )
@@ -265,7 +271,7 @@ class Cache:
 
     def _counts(self, daemonset: DaemonSet, revision: Revision) -> bool:
         """Whether the DaemonSet owns the revision, or selects it as an orphan."""
-        owner, namespace = _scope_of_revision(revision)
+        owner, namespace = scope_of_revision(revision)
         return owner == daemonset.uid or (
             not owner and _selects(daemonset, namespace, revisions.labels_of(revision))
         )
@@ -391,7 +397,7 @@ class Cache:
         its history.
         """
         before = self._revisions.drop(revision.uid) if gone else self._revisions.put(revision)
-        owner, namespace = revisions.owner_of(revision), _scope_of_revision(revision)[1]
+        owner, namespace = revisions.owner_of(revision), scope_of_revision(revision)[1]
         keys = self._owners(revisions.owner_of(before) if before else None, namespace)
         if not gone:
             self._revision_uids[namespace, revision.name] = revision.uid
@@ -428,23 +434,9 @@ class Cache:
         return {key} if daemonset is not None and daemonset.uid == owner.uid else set()
 
     def _vanish(self, pod: Pod) -> None:
-        if (
-            pod.node in self._nodes
-            and self._owners(pod.owner, pod.namespace)
-            and pod.owner is not None
-        ):
+        is_owned = pod.node in self._nodes and self._owners(pod.owner, pod.namespace)
+        if is_owned and pod.owner is not None:
             self._memories.note_vanished(pod.owner.uid, pod.node, pod.uid)
-
-
-def _scope_of_pod(pod: Pod) -> tuple[str, str]:
-    return (pod.owner.uid if pod.owner is not None else ""), pod.namespace
-
-
-def _scope_of_revision(revision: Revision) -> tuple[str, str]:
-    """The UID of its DaemonSet, also of a target revision's, and its namespace."""
-    owner = revisions.owner_of(revision) or target_revisions.daemonset_of(revision)
-    namespace = str((revision.raw.get("metadata") or {}).get("namespace") or "")
-    return (owner.uid if owner else "", namespace)
 
 
 def _selects(daemonset: DaemonSet, namespace: str, labels: Mapping[str, str]) -> bool:

@@ -8,7 +8,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Generic, TypeVar
 
+from gitops_ds.apimachinery import revisions
+from gitops_ds.apimachinery.rollouts import target_revisions
 from gitops_ds.model.daemonset import Pod
+from gitops_ds.model.live import Revision
 from gitops_ds.model.objects import DAEMONSET
 
 
@@ -155,3 +158,15 @@ class Owned(Generic[T]):
             *self._scopes.get((owner, namespace), {}).values(),
             *self._scopes.get(("", namespace), {}).values(),
         ]
+
+
+def scope_of_pod(pod: Pod) -> tuple[str, str]:
+    """The UID of its controller, empty for an orphan, and its namespace."""
+    return (pod.owner.uid if pod.owner is not None else ""), pod.namespace
+
+
+def scope_of_revision(revision: Revision) -> tuple[str, str]:
+    """The UID of its DaemonSet, also of a target revision's, and its namespace."""
+    owner = revisions.owner_of(revision) or target_revisions.daemonset_of(revision)
+    namespace = str((revision.raw.get("metadata") or {}).get("namespace") or "")
+    return (owner.uid if owner else "", namespace)
