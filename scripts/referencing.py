@@ -8,6 +8,7 @@ written manually.
 - files.md and json.md: the keys of files and of documents, from their JSON schemas
 - metrics.md: from the registry of the service
 - promises.md: from tests/promises.toml, which names the tests of each promise
+- threat-model.md: from tests/threat_model.toml, which names the tests of each row
 """
 
 from __future__ import annotations
@@ -97,6 +98,8 @@ def pages() -> Mapping[Path, str]:
         found[page] = replaced(page.read_text("utf-8"), generated)
     page = ROOT / "docs/promises.md"
     found[page] = replaced(page.read_text("utf-8"), {"promises": promises()})
+    page = ROOT / "docs/threat-model.md"
+    found[page] = replaced(page.read_text("utf-8"), {"threat-model": threat_model()})
     return found
 
 
@@ -125,6 +128,13 @@ def promises() -> str:
         "\n".join((f"## {title}\n", *(f"- {promise}." for promise in group)))
         for title, group in groups.items()
     )
+
+
+def threat_model() -> str:
+    """The table of who can cause what."""
+    rows = tomllib.loads((ROOT / "tests/threat_model.toml").read_text("utf-8"))["rows"]
+    head = ("who", "can write", "can cause at most")
+    return table(head, [(row["who"], row["writes"], row["causes"]) for row in rows])
 
 
 # Commands

@@ -1,4 +1,6 @@
-"""tests/promises.toml, the source of docs/promises.md: every promise names tests that exist."""
+"""tests/promises.toml and tests/threat_model.toml, the sources of docs/promises.md and
+docs/threat-model.md: every promise and every row names tests that exist.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +15,7 @@ PROMISES: dict[str, list[str]] = {
     for group in tomllib.loads((ROOT / "tests/promises.toml").read_text("utf-8")).values()
     for promise, tests in group.items()
 }
+ROWS = tomllib.loads((ROOT / "tests/threat_model.toml").read_text("utf-8"))["rows"]
 
 
 @cache
@@ -27,7 +30,9 @@ def names_in(file: str) -> frozenset[str]:
 
 def test_every_promise_is_held_by_tests_that_there_are() -> None:
     assert len(PROMISES) > 10
-    for promise, tests in PROMISES.items():
+    rows = {f"{row['who']}: {row['writes']}": row["tests"] for row in ROWS}
+    assert len(rows) == len(ROWS)
+    for promise, tests in (PROMISES | rows).items():
         assert tests, promise
         for test in tests:
             file, _, name = test.partition("::")
