@@ -13,6 +13,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from gitops_ds.apimachinery import daemonsets
 from gitops_ds.model.cluster import Identity
 from gitops_ds.model.objects import Body, Key
 from gitops_ds.model.skip_reasons import Skipped, SkipReason
@@ -25,13 +26,14 @@ class AllowList(msgspec.Struct, frozen=True):
     """The settings `apply.allow`: None allows every namespace or kind; a kind is `DaemonSet` or
     `apps/DaemonSet`.
 
-    `itself`: objects that empower or limit the service, `own`, may be changed from the repository;
-    its state and its leases never.
+    `required_for_work`: nodes may wait for agents of the repository. `itself`: objects that empower
+    or limit the service, `own`, may be changed from the repository; its state and its leases never.
     """
 
     namespaces: frozenset[str] | None = None
     kinds: frozenset[str] | None = None
     cluster_scoped: bool = True
+    required_for_work: bool = True
     itself: bool = False
     own: OwnAccount = OwnAccount()
 
@@ -76,6 +78,18 @@ def _listed(key: Key, allowed: AllowList) -> str:
     if key.namespace and allowed.namespaces is not None and key.namespace not in allowed.namespaces:
         return f"apply.allow.namespaces has no {key.namespace}"
     return ""
+
+
+def not_requirable(manifest: Manifest, allowed: AllowList) -> Skipped | None:
+    """The refusal for a DaemonSet that nodes must not wait for."""
+    if allowed.required_for_work or not daemonsets.is_required_for_work(manifest.body):
+        return None
+    return Skipped(
+        SkipReason.NOT_ALLOWED,
+        f"{manifest.key} is not allowed: nodes wait for it (requiredForWork); "
+        "apply.allow.requiredForWork permits it",
+        manifest.key,
+    )
 
 
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")

@@ -23,6 +23,7 @@ def refusal(
         or permissions.not_allowed(
             manifest.key, context.options.allowed, manifest.body, *([] if old is None else [old])
         )
+        or permissions.not_requirable(manifest, context.options.allowed)
         or permissions.not_appliable(manifest, context.options.impersonation)
         or _in_source(manifest, bundle, context)
         or (None if old is None else _in_cluster(manifest, bundle, old, context))

@@ -55,7 +55,9 @@ class GitRequirements:
         deployers = self._deployers()
         if not deployers:
             return any(one.last_attempted is not None for one in self._stored.values())
-        return all(one.was_applied and _is_read(one) for one in deployers)
+        # a repository without the right to let nodes wait delays none
+        requiring = [deployer for deployer in deployers if deployer.requires_agents]
+        return all(deployer.was_applied and _is_read(deployer) for deployer in requiring)
 
     def required(self) -> Sequence[RequiredInGit]:
         """The required agents; an object stays the same until it changes."""
@@ -71,7 +73,11 @@ class GitRequirements:
         """Those of the followed repositories first."""
         states, followed = dict(self._stored or {}), dict[str, Bundle | None]()
         for deployer in self._deployers():
-            if (loop := deployer.loop) is not None and deployer.requires_agents:
+            if (loop := deployer.loop) is None:
+                continue
+            if not deployer.requires_agents:
+                states.pop(loop.owner, None)
+            else:
                 followed[loop.owner] = loop.bundle
                 states[loop.owner] = loop.deployer_state or states.get(loop.owner, DeployerState())
         for owner in sorted(states, key=lambda owner: (owner not in followed, owner)):

@@ -143,6 +143,13 @@ class AllowSettings(SettingsGroup, frozen=True):
         describe("Their kinds, such as DaemonSet or apps/DaemonSet. Default: all."),
     ] = None
     cluster_scoped: Annotated[bool, describe("Whether cluster-scoped objects are allowed.")] = True
+    required_for_work: Annotated[
+        bool | None,
+        describe(
+            "Whether `requiredForWork` is allowed, for which nodes of the whole cluster wait. "
+            "Default: true where objects of the cluster may be applied."
+        ),
+    ] = None
     itself: Annotated[
         bool,
         describe(
@@ -151,12 +158,21 @@ class AllowSettings(SettingsGroup, frozen=True):
         ),
     ] = False
 
-    def allow_list(self) -> AllowList:
-        """The list of the plan."""
+    def allow_list(self, impersonation: Impersonation | None) -> AllowList:
+        """The list of the plan. Nodes are objects of the cluster: who applies none lets none wait,
+        unless the settings permit it.
+        """
+        of_cluster = self.cluster_scoped and (
+            impersonation is None
+            or bool(impersonation.user or impersonation.cluster_service_account)
+        )
         return AllowList(
             namespaces=None if self.namespaces is None else frozenset(self.namespaces),
             kinds=None if self.kinds is None else frozenset(self.kinds),
             cluster_scoped=self.cluster_scoped,
+            required_for_work=(
+                of_cluster if self.required_for_work is None else self.required_for_work
+            ),
             itself=self.itself,
         )
 
@@ -240,7 +256,9 @@ class ApplySettings(RepositoryApplySettings, frozen=True):
         return ApplyOptions(
             guards=self._guards(),
             adopt=self.adopt,
-            allowed=(AllowSettings() if self.allow is UNSET else self.allow).allow_list(),
+            allowed=(AllowSettings() if self.allow is UNSET else self.allow).allow_list(
+                self._impersonation()
+            ),
             drift=self.drift,
             live_annotations=self.drift_from == "live",
             patience=0.0,

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from gitops_ds.model.objects import Key
+from gitops_ds.model import names
+from gitops_ds.model.objects import Digest, Key
+from gitops_ds.model.sources.bundle import Manifest, Origin, Pointer
 from gitops_ds.plan import permissions
 from gitops_ds.plan.own_objects import OwnAccount
 from gitops_ds.plan.permissions import AllowList
 from gitops_ds.settings.service import ClusterSettings, Service
+from tests.plan.world import daemonset
 
 HOME = AllowList(own=OwnAccount(frozenset({"gitops-ds"})))
 ITSELF = AllowList(own=OwnAccount(frozenset({"gitops-ds"})), itself=True)
 RBAC = "rbac.authorization.k8s.io"
+REQUIRED = {names.REQUIRED_FOR_WORK: "true"}
 AGENT = Key("apps", "DaemonSet", "logging", "agent")
 
 
@@ -103,3 +107,16 @@ def test_the_namespace_of_the_pod_and_that_of_the_state_are_both_out_of_reach() 
         ):
             assert permissions.not_allowed(key, service.apply_options.allowed) is not None
     assert Service().apply_options.allowed.own.homes == {"gitops-ds"}
+
+
+def test_an_agent_that_nodes_must_not_wait_for_is_refused() -> None:
+    body = daemonset("agent", "agent:1")
+    required = {**body, "metadata": {**body["metadata"], "annotations": REQUIRED}}
+    for one, allowed, refused in (
+        (required, AllowList(required_for_work=False), True),
+        (body, AllowList(required_for_work=False), False),
+        (required, AllowList(), False),
+    ):
+        manifest = Manifest(AGENT, one, Digest(""), Origin(Pointer("a.yaml", 0, ())))
+        refusal = permissions.not_requirable(manifest, allowed)
+        assert (refusal is not None) is refused

@@ -98,6 +98,16 @@ def test_every_repository_must_have_been_applied_once() -> None:
     assert requirements(Deployer(was_applied=True)).applied()
 
 
+def test_a_repository_without_the_right_to_let_nodes_wait_delays_and_requires_nothing() -> None:
+    other = Deployer(
+        Loop(bundle(body("b")), owner="other"), unready="refused", requires_agents=False
+    )
+    own = Deployer(Loop(bundle(body("a"))), was_applied=True)
+    stored = Stored({"other": state(body("b"))})
+    assert requirements(own, other, stored=stored).applied()
+    assert required(requirements(own, other, stored=stored)) == ["a"]
+
+
 def test_a_service_without_repositories_waits_for_the_first_state() -> None:
     assert not requirements().applied()
     assert not requirements(stored=Stored({"a": DeployerState()})).applied()

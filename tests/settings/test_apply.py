@@ -128,6 +128,26 @@ def repositories(*own: dict[str, Any], **common: Any) -> tuple[ApplyOptions, ...
     return tuple(parsed.apply_options_of(one) for one in parsed.repositories)
 
 
+@pytest.mark.parametrize(
+    ("own", "allowed"),
+    [
+        ({}, True),
+        ({"allow": {"namespaces": ["node-agents"]}}, True),
+        ({"allow": {"clusterScoped": False}}, False),
+        ({"allow": {"clusterScoped": False, "requiredForWork": True}}, True),
+        ({"allow": {"requiredForWork": False}}, False),
+        ({"impersonate": {"serviceAccount": "a/b"}}, False),
+        ({"impersonate": {"serviceAccount": "a/b", "clusterServiceAccount": "a/c"}}, True),
+        ({"impersonate": {"user": "ada"}}, True),
+    ],
+)
+def test_who_applies_no_object_of_the_cluster_lets_no_node_wait(
+    own: dict[str, Any], allowed: bool
+) -> None:
+    _, options = repositories({}, own)
+    assert options.allowed.required_for_work is allowed
+
+
 def test_a_repository_has_its_own_account_lists_and_guards_else_the_common_ones() -> None:
     own = {
         "prune": False,
