@@ -100,6 +100,14 @@ class Pod(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
         """Whether the pod has ended permanently: none of its containers runs again."""
         return self.phase in _ENDED
 
+    @property
+    def pinned(self) -> bool:
+        """Whether a rollout made the pod, by its labels. The DaemonSet controller copies the label
+        of a rollout from a template that someone edited, and always adds the template generation,
+        which a pinned pod lacks.
+        """
+        return names.ROLLOUT in self.labels and not self.template_generation
+
     def available_at(self, min_ready_seconds: int) -> float | None:
         """The time from which it counts as available; None if it is not ready or has no time."""
         if not self.ready:

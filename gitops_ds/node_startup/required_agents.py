@@ -39,7 +39,7 @@ class CountedTemplate(msgspec.Struct, frozen=True):
     def may_be_of(self, pod: Pod) -> bool:
         """Whether the labels of a pod name this template."""
         named = self.hashes is None or pod.hash in self.hashes
-        return named and (not self.pinned or names.ROLLOUT in pod.labels)
+        return named and (not self.pinned or pod.pinned)
 
 
 class PodTemplates(msgspec.Struct, frozen=True):

@@ -43,13 +43,17 @@ def may_force(
 ) -> bool:
     """Whether an apply may force a conflict.
 
-    Drift is forced if it must be corrected. A changed or new manifest takes fields from users of
-    kubectl, regardless of the drift policy, but not from a controller.
+    Drift is forced if it must be corrected. A changed manifest of an object that was applied before
+    takes its fields from everyone, regardless of the drift policy: who writes the object chooses
+    the name of the manager, and would keep each later commit from it. A new manifest takes fields
+    from users of kubectl, but not from a controller.
     """
     if context.options.force_conflicts:
         return True
     if drift.is_drift(manifest, context):
         return drift.choice(manifest, live, context) is DriftPolicy.CORRECT
+    if manifest.key in context.state.digests:
+        return True
     return all(field_managers.is_person(conflict.manager) for conflict in conflicts)
 
 

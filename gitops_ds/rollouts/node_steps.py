@@ -18,7 +18,6 @@ from gitops_ds.apimachinery.node_eligibility import Placement
 from gitops_ds.apimachinery.pod_demands import Growth
 from gitops_ds.apimachinery.rollouts import proofs, target_revisions
 from gitops_ds.daemonset.node_pods import NodePodLayout, NodePods
-from gitops_ds.model import names
 from gitops_ds.model.daemonset import Pod
 from gitops_ds.model.health import Blame
 from gitops_ds.model.live import Node
@@ -267,7 +266,7 @@ class NodeSteps:
         target = self._inputs.target
         if self.is_target(pod) or pod.hash in target.proven:
             return False
-        if names.ROLLOUT in pod.labels:
+        if pod.pinned:
             made_since = bool(target.since) and pod.created > target.since
             return made_since or pod.hash not in self._owned
         is_known = pod.hash in self._layout.outdated or pod.hash in target.hashes
@@ -294,14 +293,14 @@ def runs_target(layout: NodePodLayout, target: RolloutTarget, pod: Pod) -> bool:
     """
     if pod.hash in target.hashes:
         return True
-    if target.staged or target.edited or names.ROLLOUT in pod.labels:
+    if target.staged or target.edited or pod.pinned:
         return False
     return layout.updated(pod)
 
 
 def _is_of_edit(target: RolloutTarget, pod: Pod) -> bool:
     """Whether the DaemonSet controller made a pod since the proven template is in force."""
-    return names.ROLLOUT not in pod.labels and pod.created > target.since
+    return not pod.pinned and pod.created > target.since
 
 
 def node_problem(node: Node) -> str:

@@ -342,8 +342,7 @@ class _Writes:
         """A pod of a rollout that was replaced or reverted; one that is ready waits until its node
         is taken.
         """
-        is_pinned = names.ROLLOUT in pod.labels
-        return self.target.staged and is_pinned and not pod.ready and not self._is_known(pod)
+        return self.target.staged and pod.pinned and not pod.ready and not self._is_known(pod)
 
     def _is_known(self, pod: Pod) -> bool:
         """Whether a pod runs the target or the proven template."""

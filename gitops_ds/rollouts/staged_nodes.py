@@ -8,7 +8,6 @@ import msgspec
 
 from gitops_ds.apimachinery.node_eligibility import Placement
 from gitops_ds.daemonset.node_pods import NodePodLayout, NodePods
-from gitops_ds.model import names
 from gitops_ds.model.daemonset import Pod
 from gitops_ds.model.rollouts.rollout_policy import RolloutPolicy, Stage
 from gitops_ds.model.rollouts.staged_rollout import APART, NodeProgress, NodeStep, StageInputs
@@ -125,7 +124,7 @@ class StagedNodes(msgspec.Struct, frozen=True):
         """Whether a pod of an abandoned template is returned during a rollout: it was halted, or
         made by an edit.
         """
-        return pod.hash in self.inputs.halted or names.ROLLOUT not in pod.labels
+        return pod.hash in self.inputs.halted or not pod.pinned
 
     def is_agent_broken(self, name: str) -> bool:
         """Whether only the agent of an untouched node is broken: it has nothing to lose. An agent

@@ -14,14 +14,17 @@ import msgspec
 
 from gitops_ds.apimachinery.rollouts import proofs
 from gitops_ds.model import names
-from gitops_ds.model.decision import Powers
+from gitops_ds.model.decision import DeletePod, Powers
+from gitops_ds.model.events.base import Performed
 from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, Body
 from gitops_ds.model.rollouts.proven_templates import TemplateProof
 from gitops_ds.model.rollouts.staged_rollout import FailedNode, Halt, RolloutRecord
+from gitops_ds.simulator import NodeSpec
 from tests.deployer import rollout_scene
 from tests.deployer.rollout_scene import Scene, both, ends
 
 play = rollout_scene.play
+CANARIES = 2
 
 
 async def edit(scene: Scene, annotations: Mapping[str, str], template: Body) -> None:
@@ -129,3 +132,28 @@ async def test_a_forged_proof_proves_no_template(scene: Scene, /, powers: Powers
         assert history.proof is not None
         assert history.proof.template != proof.template
         assert proof.template not in {one.template for one in history.earlier}
+
+
+@both
+async def test_a_template_with_the_label_of_a_rollout_loses_no_pod_again_and_again(
+    scene: Scene, /, powers: Powers
+) -> None:
+    scene.push("2")
+    await scene.until(lambda: len(scene.on("2")) == CANARIES)
+    labels = {"metadata": {"labels": {names.ROLLOUT: "forged"}}}
+    patch = {"spec": {"template": labels}}
+    mallory = scene.cluster.client("mallory")
+    await mallory.patch(DAEMONSET, "default", "agent", patch)
+    await asyncio.sleep(5)
+    before = len(scene.events)
+    scene.cluster.add_nodes([NodeSpec("node-new")])
+    await rollout_scene.delete(scene, "node-9")
+    await asyncio.sleep(60)
+    deletes = [
+        one.action.node
+        for one in scene.events[before:]
+        if isinstance(one, Performed) and isinstance(one.action, DeletePod)
+    ]
+    assert not {"node-new", "node-9"} & set(deletes), deletes
+    assert all(scene.pods()[node][1].ready for node in ("node-new", "node-9"))
+    await scene.until(lambda: len(scene.on("2")) == rollout_scene.NODES + 1)

@@ -157,6 +157,33 @@ async def test_a_conflict_names_manager_and_field_and_is_won_by_force_alone(
     assert image_of(await live_agent(cluster)) == "ours:1"
 
 
+@pytest.mark.parametrize("policy", ["correct", "report"])
+@pytest.mark.parametrize("manager", [names.FIELD_MANAGER, "autoscaler"])
+async def test_who_takes_fields_of_an_applied_object_keeps_no_later_commit_from_it(
+    deployer: World, cluster: simulator.SimulatedCluster, /, manager: str, policy: str
+) -> None:
+    """Neither visibly, with another value, nor as a second owner of the same value."""
+    await deployer.apply({"agent.yaml": daemonset(image="ours:1")})
+    container = {"name": "agent", "image": "ours:1"}
+    same = {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": {
+            "name": "agent",
+            "namespace": "default",
+            "annotations": {names.DRIFT: policy},
+        },
+        "spec": {"template": {"spec": {"containers": [container]}}},
+    }
+    await cluster.apply(DAEMONSET, same, manager="second", force=True)
+    second = await deployer.apply({"agent.yaml": daemonset(image="ours:2")})
+    assert (second.writes, second.refusals) == (1, ())
+    await _set_image(cluster, manager)
+    third = await deployer.apply({"agent.yaml": daemonset(image="ours:3")})
+    assert (third.writes, third.refusals) == (1, ())
+    assert image_of(await live_agent(cluster)) == "ours:3"
+
+
 async def _set_image(cluster: simulator.SimulatedCluster, manager: str = "kubectl-set") -> None:
     patch = {
         "spec": {"template": {"spec": {"containers": [{"name": "agent", "image": "changed:1"}]}}}
