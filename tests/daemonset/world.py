@@ -34,6 +34,7 @@ from gitops_ds.model.decision import (
     RecordRollout,
     RelabelPod,
     Release,
+    NominatePod,
     ReleasePod,
     RenumberRevision,
 )
@@ -193,6 +194,8 @@ class World:
                 pod = self.pods[key.name]
                 pod["metadata"].setdefault("annotations", {})[names.RELEASED] = timestamps.text(at)
                 del pod["spec"]["schedulingGates"]
+            case NominatePod(key=key, node=node):
+                self.pods[key.name].setdefault("status", {})["nominatedNodeName"] = node
             case RecordRollout(key=key, record=record, annotation=annotation):
                 metadata = self.revisions[key.name]["metadata"]
                 metadata.setdefault("annotations", {})[annotation] = record
