@@ -96,7 +96,9 @@ async def perform(
     wrote = turn.writer.wrote
     if decision.status is not None and grounded:
         errors += await turn.write_status(decision.status)
-    return ExecutionOutcome(tuple(errors), wrote, (*turn.refused, *turn.writer.gone), turn.may_nominate)
+    return ExecutionOutcome(
+        tuple(errors), wrote, (*turn.refused, *turn.writer.gone), turn.may_nominate
+    )
 
 
 class _Execution:

@@ -29,12 +29,12 @@ from gitops_ds.model.decision import (
     DeletePod,
     DeleteRevision,
     LabelRevision,
+    NominatePod,
     Observation,
     PromoteRevision,
     RecordRollout,
     RelabelPod,
     Release,
-    NominatePod,
     ReleasePod,
     RenumberRevision,
 )
@@ -173,8 +173,9 @@ class World:
             case DeletePod(key=key, uid=uid):
                 assert self.pods[key.name]["metadata"]["uid"] == uid
                 self.pods[key.name]["metadata"]["deletionTimestamp"] = timestamps.text(self.now)
-            case RelabelPod(key=key, hash=hash):
-                self.pods[key.name]["metadata"]["labels"][names.REVISION_HASH] = hash
+            case RelabelPod(key=key, hash=hash) | LabelRevision(key=key, hash=hash):
+                labels = self._object(key.kind, key.name)["metadata"].setdefault("labels", {})
+                labels[names.REVISION_HASH] = hash
             case Adopt(key=key):
                 self._object(key.kind, key.name)["metadata"]["ownerReferences"] = [OWNER]
             case Release(key=key):
@@ -184,10 +185,6 @@ class World:
                 self.revisions[key.name] = self._born(copy.deepcopy(dict(body)))
             case RenumberRevision(key=key, number=number):
                 self.revisions[key.name]["revision"] = number
-            case LabelRevision(key=key, hash=hash):
-                self.revisions[key.name]["metadata"].setdefault("labels", {})[
-                    names.REVISION_HASH
-                ] = hash
             case DeleteRevision(key=key):
                 del self.revisions[key.name]
             case ReleasePod(key=key, at=at):

@@ -1,5 +1,5 @@
-"""With the powers pace the service may nominate nodes for its gated pods, and may change nothing else
-in the status of a pod.
+"""With the powers pace the service may nominate nodes for its gated pods, and may change nothing
+else in the status of a pod.
 """
 
 from __future__ import annotations
