@@ -71,7 +71,7 @@ def pod_of(body: Body) -> Pod:
         ),
         content=pod_contents.of_pod(metadata, spec),
         placed=placed or 0.0 if scheduled else 0.0,
-        **_pinned(metadata, conditions, states),
+        **_pinned(body, conditions, states),
     )
 
 
@@ -111,8 +111,9 @@ def controller_of(metadata: Body) -> Owner | None:
     return None
 
 
-def _pinned(metadata: Body, conditions: Sequence[Body], states: Sequence[Body]) -> dict[str, Any]:
+def _pinned(body: Body, conditions: Sequence[Body], states: Sequence[Body]) -> dict[str, Any]:
     """The fields of a pinned pod; none for any other, as nearly every pod."""
+    metadata = body.get("metadata") or {}
     annotations = metadata.get("annotations")
     if not annotations and names.ROLLOUT not in (metadata.get("labels") or {}):
         return {}
@@ -123,8 +124,14 @@ def _pinned(metadata: Body, conditions: Sequence[Body], states: Sequence[Body]) 
         "boot_id": sys.intern(str(annotations.get(names.BOOT_ID) or "")),
         "heals": annotations.get(names.HEALS) == "true",
         "launched": pod_cause.launched_at(states),
+        "nominated": _is_nominated(body.get("spec") or {}, body.get("status") or {}),
         "unprepared": since is not None and not prepared,
     }
+
+
+def _is_nominated(spec: Body, status: Body) -> bool:
+    node = str(status.get("nominatedNodeName") or "")
+    return bool(node) and node == target(spec)
 
 
 def _condition(conditions: Sequence[Body], type: str) -> tuple[bool, float | None]:

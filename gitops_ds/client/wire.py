@@ -62,11 +62,15 @@ def namespace_of(body: Body) -> str:
 
 
 def access_review(verb: str, resource: Resource, namespace: str) -> Body:
-    """The question whether that is permitted in the namespace (empty: in all)."""
+    """The question whether that is permitted in the namespace (empty: in all); a plural such as
+    `pods/status` names a subresource, as in a role.
+    """
+    plural, _, subresource = resource.plural.partition("/")
     attributes = {
         "verb": verb,
         "group": resource.group,
-        "resource": resource.plural,
+        "resource": plural,
+        "subresource": subresource,
         "namespace": namespace,
     }
     return {

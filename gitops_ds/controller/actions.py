@@ -28,6 +28,7 @@ from gitops_ds.model.decision import (
     DeletePod,
     DeleteRevision,
     LabelRevision,
+    NominatePod,
     PromoteRevision,
     RecordRollout,
     RelabelPod,
@@ -46,6 +47,7 @@ _Patched = (
     | LabelRevision
     | RenumberRevision
     | ReleasePod
+    | NominatePod
     | RecordRollout
     | PromoteRevision
 )
@@ -83,6 +85,9 @@ class ActionWriter:
                 )
             case ReleasePod():
                 return await self._patch(action, _released(action), PatchType.STRATEGIC)
+            case NominatePod(uid=uid, node=node):
+                patch = {"metadata": {"uid": uid}, "status": {"nominatedNodeName": node}}
+                return await self._patch(action, patch, PatchType.MERGE, "status")
             case RecordRollout(uid=uid, record=record, annotation=annotation):
                 annotations = {annotation: record}
                 patch = {"metadata": {"uid": uid, "annotations": annotations}}
@@ -158,7 +163,9 @@ class ActionWriter:
             action, {"metadata": {"ownerReferences": references, "uid": uid}}, PatchType.STRATEGIC
         )
 
-    async def _patch(self, action: _Patched, patch: Body, type: PatchType) -> Key | None:
+    async def _patch(
+        self, action: _Patched, patch: Body, type: PatchType, subresource: str = ""
+    ) -> Key | None:
         """Patches a pod or a revision; the UID in the patch ensures that it is the observed object.
 
         For a missing object a release or a label is unnecessary; a missing object of an adoption or
@@ -167,9 +174,11 @@ class ActionWriter:
         key = action.key
         resource = POD if key.kind == POD.kind else CONTROLLER_REVISION
         try:
-            reply = await self._cluster.patch(resource, key.namespace, key.name, patch, type=type)
+            reply = await self._cluster.patch(
+                resource, key.namespace, key.name, patch, type=type, subresource=subresource
+            )
         except NotFound:
-            if isinstance(action, Release | RelabelPod | ReleasePod):
+            if isinstance(action, Release | RelabelPod | ReleasePod | NominatePod):
                 self.gone.append(action)
                 return None
             raise
@@ -295,6 +304,8 @@ def _shows(action: Action, reply: Body, daemonset: DaemonSet) -> bool:
             return bool(reply.get("revision") == number)
         case ReleasePod():
             return not pods.pod_of(reply).gated
+        case NominatePod():
+            return pods.pod_of(reply).nominated
         case RecordRollout(record=record, annotation=annotation):
             return bool((metadata.get("annotations") or {}).get(annotation) == record)
         case PromoteRevision():

@@ -27,6 +27,7 @@ from gitops_ds.model.decision import (
     DeletePod,
     DeleteRevision,
     LabelRevision,
+    NominatePod,
     Release,
     ReleasePod,
     RenumberRevision,
@@ -66,12 +67,13 @@ class ExecutionOutcome(msgspec.Struct, frozen=True):
 
     `errors` ended it, and it must be executed again. `refused` are the actions that the API server
     did not carry out, including those that are not retried at once; each further attempt is later.
-    `wrote`: the next observation differs.
+    `wrote`: the next observation differs. `may_nominate`: no nomination lacked a permission.
     """
 
     errors: tuple[ClusterError, ...]
     wrote: bool
     refused: tuple[Action, ...] = ()
+    may_nominate: bool = True
 
 
 async def perform(
@@ -94,7 +96,9 @@ async def perform(
     wrote = turn.writer.wrote
     if decision.status is not None and grounded:
         errors += await turn.write_status(decision.status)
-    return ExecutionOutcome(tuple(errors), wrote, (*turn.refused, *turn.writer.gone))
+    return ExecutionOutcome(
+        tuple(errors), wrote, (*turn.refused, *turn.writer.gone), turn.may_nominate
+    )
 
 
 class _Execution:
@@ -102,23 +106,32 @@ class _Execution:
         self.stage, self.daemonset, self.last = stage, daemonset, last
         self.writer = ActionWriter(stage.cluster, stage.remember, daemonset)
         self.refused: list[Action] = []
+        self.may_nominate = True
 
     async def step(self, actions: Sequence[Action]) -> list[ClusterError]:
-        """Executes a step up to its first error: releases of pods together; creates, deletes and
-        replacements with slow start; other actions in order.
+        """Executes a step up to its first error: nominations, then releases of pods together;
+        creates, deletes and replacements with slow start; other actions in order.
         """
         creates = [action for action in actions if isinstance(action, CreatePod)]
         deletes = [action for action in actions if isinstance(action, DeletePod)]
         releases = [action for action in actions if isinstance(action, ReleasePod)]
+        nominations = [action for action in actions if isinstance(action, NominatePod)]
+        await self._nominate(nominations)
         errors = await self._together([(action,) for action in releases])
         for units, growth in zip(_by_node(creates, deletes), _GROWTHS, strict=True):
             errors += await self._slowly(units, growth)
         for action in actions:
             if errors:
                 break
-            if not isinstance(action, CreatePod | DeletePod | ReleasePod):
+            if not isinstance(action, CreatePod | DeletePod | ReleasePod | NominatePod):
                 errors = await self._together([(action,)])
         return errors
+
+    async def _nominate(self, actions: Sequence[NominatePod]) -> None:
+        """A first one, then the others: without the right only one is refused and reported."""
+        for batch in (actions[:1], actions[1:]):
+            if self.may_nominate:
+                await self._together([(action,) for action in batch])
 
     async def write_status(self, status: StatusUpdate) -> list[ClusterError]:
         """One merge patch of the counters, which preserves the conditions of other writers."""
@@ -178,6 +191,8 @@ class _Execution:
                 return None
             stage.emit(ActionFailed(stage.clock(), key, action, error))
             self.refused.append(action)
+            if isinstance(action, NominatePod) and isinstance(error, Forbidden):
+                self.may_nominate = False
             return None if _is_final(action, error) else error
         if named is not None:
             stage.emit(Performed(stage.clock(), key, action, named))
@@ -190,11 +205,12 @@ def _is_final(action: Action, error: ClusterError) -> bool:
 
     A patch gets 422 for another UID, and for a revision whose data was written with other bytes
     than ours: it is immutable. Upstream ignores the error of a release only
-    (controller_ref_manager.go, ReleasePod).
+    (controller_ref_manager.go, ReleasePod). A rollout works without nominations.
     """
-    return isinstance(error, Invalid) and isinstance(
+    is_unchangeable = isinstance(error, Invalid) and isinstance(
         action, Release | LabelRevision | RenumberRevision
     )
+    return is_unchangeable or isinstance(action, NominatePod)
 
 
 Units = list[tuple[Action, ...]]

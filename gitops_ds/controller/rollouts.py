@@ -140,6 +140,7 @@ class GatePoller:
 
 REFUSED_FOR = 60.0  # seconds until pods that the API server refused are tried again
 _ADMITTED = ("", 0.0)
+UNPERMITTED_FOR = 3600.0  # seconds until a nomination without permission is tried again
 
 
 class Rollouts:
@@ -170,6 +171,7 @@ class Rollouts:
         # the hash of the last target, and the decision about it
         self._decided: dict[Key, tuple[str, StagesDecision]] = {}
         self._held: dict[Key, ReportedHolds] = {}
+        self._unpermitted: dict[str, float] = {}  # until when, by namespace
         self._admitted: dict[Key, str] = {}  # the hash whose pods the API server admits
 
     def inputs(self, seen: Observation) -> StageInputs | None:
@@ -202,6 +204,7 @@ class Rollouts:
             else "",
             at_once=self._at_once(key, policy, seen.now),
             warnings=self._warnings(seen),
+            nominates=seen.now >= self._unpermitted.get(key.namespace, 0.0),
         )
 
     def inputs_of_turn(self, seen: Observation) -> StageInputs | None:
@@ -308,7 +311,11 @@ class Rollouts:
             self._emit(RolloutHeld(seen.now, key, commit, hold))
 
     def performed(self, key: Key, decision: Decision, outcome: ExecutionOutcome) -> None:
-        """Records that the API server refused pods: the rollout is on hold for a while."""
+        """Records that the API server refused pods: the rollout is on hold for a while; and that
+        nominations are not permitted: they are left out for a while.
+        """
+        if not outcome.may_nominate:
+            self._unpermitted[key.namespace] = self._clock() + UNPERMITTED_FOR
         creates = any(isinstance(action, CreatePod) for action in decision.actions)
         refused = any(isinstance(action, CreatePod) for action in outcome.refused)
         if refused and outcome.errors:

@@ -58,8 +58,8 @@ class Pod(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     `boot_id` is that of its node when it was created, if stated; `heals`: it replaced a pod that
     was not ready. `content` is what it runs, None without a DaemonSet as its controller. `placed`
     is when it was bound. Only of a pinned pod: `launched` is when the last of its containers that
-    never restarted began to run; `unprepared`: on its node, its volumes are not mounted, or its
-    network is not ready.
+    never restarted began to run; `nominated`: its node is nominated for it; `unprepared`: on its
+    node, its volumes are not mounted, or its network is not ready.
     """
 
     namespace: str
@@ -93,6 +93,7 @@ class Pod(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     content: PodContent | None = None
     placed: float = 0.0
     launched: float = 0.0
+    nominated: bool = False
     unprepared: bool = False
 
     @property

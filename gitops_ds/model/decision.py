@@ -171,6 +171,17 @@ class ReleasePod(msgspec.Struct, frozen=True):
     why: str
 
 
+class NominatePod(msgspec.Struct, frozen=True):
+    """Nominates the node of a gated pinned pod for it (`status.nominatedNodeName`): the scheduler
+    keeps the place that the earlier pod leaves.
+    """
+
+    key: Key
+    uid: str
+    node: str
+    why: str
+
+
 class RecordRollout(msgspec.Struct, frozen=True):
     """Writes the record of a rollout, or the proof of a template, to a revision: the text of its
     annotation.
@@ -210,6 +221,7 @@ Action = (
     | LabelRevision
     | DeleteRevision
     | ReleasePod
+    | NominatePod
     | RecordRollout
     | PromoteRevision
 )

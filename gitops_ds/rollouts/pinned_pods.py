@@ -3,8 +3,9 @@ about it.
 
 The DaemonSet keeps its proven template and the update strategy OnDelete, so every pod that its
 controller makes (a node that joins, an eviction, a deletion) is a proven one. A node is updated by
-three writes: its pod is deleted; while that ends, a pod of the target is created for the node, with
-a scheduling gate; when the earlier pod is gone, the gate is removed. The controller counts the
+four writes: its pod is deleted; while that ends, a pod of the target is created for the node, with
+a scheduling gate; its node is nominated for it; when the earlier pod is gone, the gate is removed.
+The controller counts the
 pinned pod as the node's pod and makes no other.
 
 A pinned pod has no template generation, which would count as that of any later template of the
@@ -13,7 +14,10 @@ its template, for every controller and for kubectl. So no client counts the pod 
 rollout as updated.
 
 The gate prevents the scheduler from evicting other pods for a pod while the earlier one still uses
-its capacity.
+its capacity. The nomination (`status.nominatedNodeName`, KEP-5278) reserves the capacity for it:
+without it a pod of the same priority that waits may take the place first, which the scheduler
+tries as soon as the earlier pod is gone. A nomination is optional: a rollout works without it.
+https://github.com/kubernetes/enhancements/tree/master/keps/sig-scheduling/5278-nominated-node-name-for-expectation
 """
 
 from __future__ import annotations
@@ -36,6 +40,7 @@ from gitops_ds.model.decision import (
     Decision,
     DeleteCause,
     DeletePod,
+    NominatePod,
     Observation,
     PromoteRevision,
     RecordRollout,
@@ -56,7 +61,8 @@ from gitops_ds.rollouts import failures, stages
 from gitops_ds.rollouts.node_steps import NodeSteps
 
 LOOK_AGAIN = 15.0  # seconds until other agents and the pods of nodes are observed again
-WRITES_OF_A_NODE = 3  # its pod is deleted, another one created, and its gate removed
+# Its pod is deleted, another one created, its node nominated, and its gate removed.
+WRITES_OF_A_NODE = 4
 
 
 class StagedDecision(msgspec.Struct, frozen=True):
@@ -76,6 +82,7 @@ def decide_pinned(seen: Observation, inputs: StageInputs) -> StagedDecision:
     writes = _Writes(layout, inputs, decided)
     steps: tuple[tuple[Action, ...], ...] = (
         tuple(writes.record()),
+        tuple(writes.nominations()),
         (*writes.relabels(), *writes.releases()),
         tuple(writes.replacements()),
         tuple(writes.promotion()),
@@ -203,6 +210,16 @@ class _Writes:
                 if pod.hash in same & self.target.hashes and pod.hash != hash:
                     why = "its template is that of this revision"
                     yield RelabelPod(_key(pod), pod.uid, hash, why)
+
+    def nominations(self) -> Iterator[Action]:
+        """Nominates the nodes of gated pods for them, once; a halted rollout starts no pod."""
+        if self.halted or not self.inputs.nominates:
+            return
+        for node_pods in self.layout.nodes:
+            for pod in node_pods.staying:
+                if pod.gated and not pod.nominated:
+                    why = "it gets the place of the earlier pod"
+                    yield NominatePod(_key(pod), pod.uid, node_pods.node, why)
 
     def releases(self) -> Iterator[Action]:
         """Removes the gates of pods without another pod on their node; a halted rollout starts no

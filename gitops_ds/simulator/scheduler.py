@@ -2,13 +2,16 @@
 
 A pod that fits on no node stays Pending with a reason; one with scheduling gates waits until they
 are removed. The only score is the number of pods, and there is no preemption: a pod of higher
-priority waits like every other.
+priority waits like every other. A pod that is nominated for a node (`status.nominatedNodeName`),
+also one with gates, counts there for every pod of its priority or a lower one
+(RunFilterPluginsWithNominatedPods in pkg/scheduler/framework/runtime/framework.go).
 https://kubernetes.io/docs/concepts/scheduling-eviction/kube-scheduler/
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from gitops_ds.apimachinery import capacity, node_eligibility, nodes, pods
@@ -45,6 +48,7 @@ class Scheduler:
         self._waiting: dict[_Name, Body] = {}
         self._due: dict[_Name, None] = {}
         self._gated = set[_Name]()
+        self._nominated: dict[_Name, tuple[str, Body]] = {}
 
     def saw_node(self, change: StoredChange) -> None:
         """Handles a new, changed or deleted node."""
@@ -68,6 +72,7 @@ class Scheduler:
         if leaves:
             self._waiting.pop(name, None)
             self._gated.discard(name)
+        self._nominate(name, None if leaves or on else change.body)
         if on:
             self._waiting.pop(name, None)
             self._account(
@@ -83,6 +88,15 @@ class Scheduler:
                 self._due[name] = None
         elif name in self._waiting:
             self._waiting[name] = change.body
+
+    def _nominate(self, name: _Name, body: Body | None) -> None:
+        """Stores the nomination of a pod, or ends it."""
+        before = self._nominated.pop(name, None)
+        node = str((body.get("status") or {}).get("nominatedNodeName") or "") if body else ""
+        if body is not None and node:
+            self._nominated[name] = node, body
+        if before is not None and before[0] != node:
+            self._retry(before[0])
 
     def _account(self, name: _Name, node: str, body: Body | None) -> None:
         load = self._loads.setdefault(node, _Load())
@@ -142,6 +156,7 @@ class Scheduler:
 
     def _bound(self, body: Body, node: str) -> None:
         status = conditions.put(body, "PodScheduled", "True", self._server.now())
+        status = {name: value for name, value in status.items() if name != "nominatedNodeName"}
         self._server.put(POD, body, spec={**body["spec"], "nodeName": node}, status=status)
 
     def _candidates(self, target: str) -> list[str]:
@@ -160,10 +175,26 @@ class Scheduler:
         if placer.place(node) is not Placement.RUN:
             return "node(s) had untolerated taint(s)"
         load = self._loads.get(name, _Load())
-        free = {resource: amount - load.used[resource] for resource, amount in room.items()}
-        taken = tuple(port for port, count in load.ports.items() if count > 0)
+        others = [other["spec"] for other in self._nominated_before(name, body)]
+        used = load.used.copy()
+        for spec in others:
+            used.update(capacity.requested(spec))
+        free = {resource: amount - used[resource] for resource, amount in room.items()}
+        taken = [port for port, count in load.ports.items() if count > 0]
+        taken += (port for spec in others for port in capacity.host_ports(spec))
         return capacity.misfit(
             capacity.requested(body["spec"]),
             capacity.host_ports(body["spec"]),
-            FreeCapacity(free, taken),
+            FreeCapacity(free, tuple(taken)),
         )
+
+    def _nominated_before(self, node: str, body: Body) -> Iterator[Body]:
+        """The other pods that are nominated for a node, of at least the priority of a pod."""
+        for on, other in self._nominated.values():
+            is_other = other["metadata"]["uid"] != body["metadata"]["uid"]
+            if on == node and is_other and _priority(other) >= _priority(body):
+                yield other
+
+
+def _priority(body: Body) -> int:
+    return int(body["spec"].get("priority") or 0)

@@ -31,6 +31,7 @@ from gitops_ds.model.decision import (
     DeletePod,
     DeleteRevision,
     LabelRevision,
+    NominatePod,
     Powers,
     PromoteRevision,
     RecordRollout,
@@ -74,6 +75,7 @@ class Case:
     resource: Resource
     image: str = "agent:1"  # what runs in the end
     begin: Callable[[Setup], None] = _alone
+    subresource: str = ""
 
 
 async def _first(there: Setup, resource: Resource) -> dict[str, Any]:
@@ -181,6 +183,9 @@ CASES: dict[type[Action], Case] = {
     LabelRevision: Case(_a_revision_loses_its_hash, "patch", CONTROLLER_REVISION),
     RenumberRevision: Case(_back_to_the_first_template, "patch", CONTROLLER_REVISION),
     DeleteRevision: Case(_more_revisions_than_the_limit, "delete", CONTROLLER_REVISION, "agent:2"),
+    NominatePod: Case(
+        _a_rollout_begins, "patch", POD, "agent:2", _beside_another, subresource="status"
+    ),
     ReleasePod: Case(_a_rollout_begins, "patch", POD, "agent:2", _beside_another),
     RecordRollout: Case(
         _a_rollout_begins, "patch", CONTROLLER_REVISION, "agent:2", _beside_another
@@ -227,7 +232,7 @@ async def test_a_write_that_is_refused_for_an_hour_causes_no_flood(
         expected = (request.verb, request.resource, request.subresource) == (
             case.verb,
             case.resource,
-            "",
+            case.subresource,
         )
         return ANSWERS[answer] if expected else None
 

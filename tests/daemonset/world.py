@@ -29,6 +29,7 @@ from gitops_ds.model.decision import (
     DeletePod,
     DeleteRevision,
     LabelRevision,
+    NominatePod,
     Observation,
     PromoteRevision,
     RecordRollout,
@@ -172,8 +173,9 @@ class World:
             case DeletePod(key=key, uid=uid):
                 assert self.pods[key.name]["metadata"]["uid"] == uid
                 self.pods[key.name]["metadata"]["deletionTimestamp"] = timestamps.text(self.now)
-            case RelabelPod(key=key, hash=hash):
-                self.pods[key.name]["metadata"]["labels"][names.REVISION_HASH] = hash
+            case RelabelPod(key=key, hash=hash) | LabelRevision(key=key, hash=hash):
+                labels = self._object(key.kind, key.name)["metadata"].setdefault("labels", {})
+                labels[names.REVISION_HASH] = hash
             case Adopt(key=key):
                 self._object(key.kind, key.name)["metadata"]["ownerReferences"] = [OWNER]
             case Release(key=key):
@@ -183,16 +185,14 @@ class World:
                 self.revisions[key.name] = self._born(copy.deepcopy(dict(body)))
             case RenumberRevision(key=key, number=number):
                 self.revisions[key.name]["revision"] = number
-            case LabelRevision(key=key, hash=hash):
-                self.revisions[key.name]["metadata"].setdefault("labels", {})[
-                    names.REVISION_HASH
-                ] = hash
             case DeleteRevision(key=key):
                 del self.revisions[key.name]
             case ReleasePod(key=key, at=at):
                 pod = self.pods[key.name]
                 pod["metadata"].setdefault("annotations", {})[names.RELEASED] = timestamps.text(at)
                 del pod["spec"]["schedulingGates"]
+            case NominatePod(key=key, node=node):
+                self.pods[key.name].setdefault("status", {})["nominatedNodeName"] = node
             case RecordRollout(key=key, record=record, annotation=annotation):
                 metadata = self.revisions[key.name]["metadata"]
                 metadata.setdefault("annotations", {})[annotation] = record

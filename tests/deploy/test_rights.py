@@ -27,7 +27,7 @@ pytestmark = [
     pytest.mark.xdist_group("rights"),
 ]
 # What the controller of the service itself writes for agents with a rollout policy.
-ROLLOUTS = {"pods", "controllerrevisions", "daemonsets/finalizers"}
+ROLLOUTS = {"pods", "pods/status", "controllerrevisions", "daemonsets/finalizers"}
 _DENIED = "require the component rights/kube-system"
 # What is written, by verb, kind and namespace, and a part of the refusal.
 _CLOSED = {

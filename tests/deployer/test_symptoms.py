@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -15,6 +15,7 @@ from gitops_ds.apimachinery import pods
 from gitops_ds.model import names
 from gitops_ds.model.daemonset import Pod
 from gitops_ds.model.decision import Powers
+from gitops_ds.model.events.base import ActionFailed
 from gitops_ds.model.events.rollouts import RolloutHalted, RolloutHeld
 from gitops_ds.model.objects import NAMESPACE, NODE, POD, Body
 from gitops_ds.model.rollouts.staged_rollout import HoldKind
@@ -63,7 +64,7 @@ def specs() -> list[NodeSpec]:
     return [NodeSpec(f"node-{n}") for n in range(NODES)]
 
 
-async def neighbours(scene: Scene, spec: dict[str, Any]) -> None:
+async def neighbours(scene: Scene, spec: dict[str, Any], priority: int = 0) -> None:
     """A pod of a tenant for each node, pinned to it as by a DaemonSet."""
     for one in specs():
         fields = [{"key": "metadata.name", "operator": "In", "values": [one.name]}]
@@ -72,7 +73,11 @@ async def neighbours(scene: Scene, spec: dict[str, Any]) -> None:
         container = {"name": "web", "image": "example.com/web:1", **spec}
         pod = {
             "metadata": {"namespace": "tenant", "name": f"blocker-{one.name}"},
-            "spec": {"containers": [container], "affinity": {"nodeAffinity": required}},
+            "spec": {
+                "containers": [container],
+                "affinity": {"nodeAffinity": required},
+                "priority": priority,
+            },
         }
         await scene.cluster.create(POD, pod)
 
@@ -81,6 +86,20 @@ async def leave(scene: Scene) -> None:
     """The tenant deletes the pods."""
     for one in specs():
         await scene.cluster.delete(POD, "tenant", f"blocker-{one.name}")
+
+
+@dataclass
+class Nominations:
+    """The pods that the service tried to nominate, in the order."""
+
+    permitted: bool = True
+    tried: list[str] = field(default_factory=list)
+
+    def __call__(self, request: SimulatedRequest) -> RequestFault | None:
+        if (request.verb, request.resource, request.subresource) != ("patch", POD, "status"):
+            return None
+        self.tried.append(request.name)
+        return None if self.permitted else failure(403, "pods is forbidden: cannot patch status")
 
 
 PORT: dict[str, Any] = {"ports": [{"containerPort": 80, "hostPort": 9999}]}
@@ -158,6 +177,8 @@ def played(
 def test_who_takes_the_place_of_a_canary_causes_a_hold_and_no_halt(
     spec: dict[str, Any], message: str, policy: str
 ) -> None:
+    nominations = Nominations(permitted=False)
+
     async def script(scene: Scene) -> None:
         await neighbours(scene, spec)
         await asyncio.sleep(30)
@@ -177,8 +198,67 @@ def test_who_takes_the_place_of_a_canary_causes_a_hold_and_no_halt(
         await leave(scene)
         await completes(scene)
         await never_halted(scene)
+        reported = [one for one in scene.events if isinstance(one, ActionFailed)]
+        assert len(reported) == len(nominations.tried) <= 4  # once an hour, of more than two
 
-    played(script, policy=policy)
+    played(script, policy=policy, faults=nominations)
+
+
+@COMPETITORS
+@pytest.mark.parametrize("policy", [POLICY, POLICY_OF_TWO], ids=["one canary", "two canaries"])
+def test_no_pod_of_the_same_priority_takes_the_place_of_a_canary(
+    spec: dict[str, Any], message: str, policy: str
+) -> None:
+    nominations = Nominations()
+
+    async def script(scene: Scene) -> None:
+        nominations.tried.clear()
+        await neighbours(scene, spec)
+        await asyncio.sleep(30)
+        commit(scene, agent("2"))
+        await completes(scene)
+        assert not [one for one in scene.events if isinstance(one, RolloutHeld)], message
+        placed = [one for one in scene.cluster.server.store.all(POD) if "nodeName" in one["spec"]]
+        assert all(one["metadata"]["namespace"] == "default" for one in placed)
+        assert len(nominations.tried) == len(set(nominations.tried)) == NODES
+
+    played(script, policy=policy, faults=nominations)
+
+
+@COMPETITORS
+def test_a_pod_of_a_higher_priority_takes_the_place_and_the_rollout_holds(
+    spec: dict[str, Any], message: str
+) -> None:
+    async def script(scene: Scene) -> None:
+        await neighbours(scene, spec, priority=1000)
+        await asyncio.sleep(30)
+        commit(scene, agent("2"))
+        await scene.until(lambda: is_held(scene), 5)
+        assert message in scene.decision.hold.reason  # type: ignore[union-attr]
+        await leave(scene)
+        await completes(scene)
+
+    played(script)
+
+
+@COMPETITORS
+def test_killed_after_the_create_the_next_one_nominates(spec: dict[str, Any], message: str) -> None:
+    nominations = Nominations()
+
+    async def script(scene: Scene) -> None:
+        nominations.permitted = False
+        await neighbours(scene, spec)
+        await asyncio.sleep(30)
+        commit(scene, agent("2"))
+        nominations.tried.clear()
+        await scene.until_exactly(lambda: bool(nominations.tried))
+        scene.kill()
+        nominations.permitted = True
+        scene.start()
+        await completes(scene)
+        assert not [one for one in scene.events if isinstance(one, RolloutHeld)], message
+
+    played(script, faults=nominations)
 
 
 @COMPETITORS
@@ -193,7 +273,7 @@ def test_a_commit_during_the_hold_replaces_the_target(spec: dict[str, Any], mess
         await scene.until(lambda: len(own(scene, "1")) == NODES, 5)
         await never_halted(scene)
 
-    played(script)
+    played(script, faults=Nominations(permitted=False))
 
 
 @pytest.mark.parametrize(

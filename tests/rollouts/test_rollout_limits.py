@@ -93,7 +93,7 @@ def test_no_more_nodes_pull_a_new_image_than_the_limit(owned: bool) -> None:
 @both
 def test_writes_are_bounded_by_the_rate(owned: bool) -> None:
     document = policy()
-    document["limits"]["api"] = {"writesPerSecond": 3}  # a node in a second
+    document["limits"]["api"] = {"writesPerSecond": 4}  # a node in a second
     world = RolloutWorld(document, 10, owned=owned)
     world.body["metadata"]["annotations"][names.ROLLOUT_POLICY] = target_revisions.policy_text(
         document, ()

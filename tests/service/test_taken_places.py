@@ -1,5 +1,6 @@
 """Who may only write DaemonSets or Deployments takes the place of a canary, on a real control plane
 with a real git server: nothing is halted, reverted or proven, and the rollout continues by itself.
+With the permission to nominate nodes for pods no other pod gets the place.
 """
 
 from __future__ import annotations
@@ -109,6 +110,51 @@ class Fleet:
         assert names.HALTED not in annotations
 
 
+# Refuses the nominations of the service, as without the permission; the scheduler keeps its own.
+REFUSING = {
+    "apiVersion": "admissionregistration.k8s.io/v1",
+    "kind": "ValidatingAdmissionPolicy",
+    "metadata": {"name": "no-nominations"},
+    "spec": {
+        "failurePolicy": "Fail",
+        "matchConstraints": {
+            "resourceRules": [
+                {
+                    "apiGroups": [""],
+                    "apiVersions": ["v1"],
+                    "operations": ["UPDATE"],
+                    "resources": ["pods/status"],
+                }
+            ]
+        },
+        "validations": [
+            {
+                "expression": "!has(object.status.nominatedNodeName)"
+                " || !has(object.spec.schedulingGates)",
+                "message": "no nominations here",
+                "reason": "Forbidden",
+            }
+        ],
+    },
+}
+BOUND = {
+    "apiVersion": "admissionregistration.k8s.io/v1",
+    "kind": "ValidatingAdmissionPolicyBinding",
+    "metadata": {"name": "no-nominations"},
+    "spec": {"policyName": "no-nominations", "validationActions": ["Deny"]},
+}
+
+
+@pytest.fixture
+def unpermitted(plane: controlplane.ControlPlane) -> Iterator[None]:
+    """The API server refuses nominations."""
+    for body in (REFUSING, BOUND):
+        plane.kubectl("create", "-f", "-", stdin=json.dumps(body))
+    yield
+    for kind in ("validatingadmissionpolicybinding", "validatingadmissionpolicy"):
+        plane.kubectl("delete", kind, "no-nominations")
+
+
 @pytest.fixture
 def fleet(
     request: pytest.FixtureRequest, plane: controlplane.ControlPlane, tmp_path: Path
@@ -185,6 +231,22 @@ def placed(plane: controlplane.ControlPlane, space: str, app: str) -> int:
     return sum("nodeName" in one["spec"] for one in pods)
 
 
+@pytest.mark.parametrize("fleet", [("kept", {"ports": PORTS})], indirect=True)
+def test_no_pod_of_the_same_priority_gets_the_place_of_a_canary(fleet: Fleet) -> None:
+    fleet.as_tenant(SPACE, blocker())
+    until(lambda: pending(fleet.plane, SPACE, "blocker") == NODES, fleet.log.read_text)
+    for tag in range(2, 5):
+        fleet.commit(tag)
+        until(lambda end=f":{tag}": fleet.proven().endswith(end), fleet.log.read_text)  # type: ignore[misc]
+        assert len(fleet.runs(tag)) == NODES
+    assert WAITS not in fleet.log.read_text()
+    assert pending(fleet.plane, SPACE, "blocker") == NODES
+    assert fleet.log.read_text().count("NominatePod") == 3 * NODES
+    fleet.unharmed("Agent 4")
+    fleet.plane.kubectl("--as", TENANT, "-n", SPACE, "delete", "daemonset", "blocker")
+
+
+@pytest.mark.usefixtures("unpermitted")
 @pytest.mark.parametrize("fleet", [("ports", {"ports": PORTS})], indirect=True)
 def test_a_daemonset_of_a_tenant_with_the_same_host_port_causes_no_halt_and_no_revert(
     fleet: Fleet,
@@ -208,6 +270,7 @@ def test_a_daemonset_of_a_tenant_with_the_same_host_port_causes_no_halt_and_no_r
     fleet.unharmed(f"Agent {tag}")
 
 
+@pytest.mark.usefixtures("unpermitted")
 @pytest.mark.parametrize("fleet", [("cpu", CPU)], indirect=True)
 def test_deployments_of_another_namespace_that_fill_the_nodes_cause_no_halt_and_no_revert(
     fleet: Fleet,

@@ -255,6 +255,11 @@ def leading(namespace: str) -> tuple[Right, ...]:
     return tuple(Right(verb, LEASE, namespace) for verb in ("get", "create", "update"))
 
 
+def keeping_places() -> tuple[Right, ...]:
+    """The permission to keep the places of the pods that a staged rollout replaces."""
+    return (Right("patch", replace(POD, plural=f"{POD.plural}/status")),)
+
+
 def pruning(keys: Iterable[Key], *, prunes: bool = True) -> tuple[Right, ...]:
     """The permissions for deletions: of objects that left Git if the service prunes, and always of
     unused content-named ConfigMaps.
@@ -294,6 +299,12 @@ async def rights(
             leading(namespace),
             CheckVerdict.WARNING,
             "needed by a service with an election; the settings may switch it off",
+        ),
+        (
+            "rights to keep places",
+            keeping_places(),
+            CheckVerdict.WARNING,
+            "without it other pods may take the place of a pod that a staged rollout replaces",
         ),
         (
             "rights to prune",

@@ -18,6 +18,7 @@ from gitops_ds.model.decision import (
     CreatePod,
     Decision,
     DeletePod,
+    NominatePod,
     Observation,
     PromoteRevision,
     RecordRollout,
@@ -130,6 +131,7 @@ _FAILURES: Mapping[type, tuple[str, str]] = {
     CreatePod: ("FailedCreate", "creating"),
     DeletePod: ("FailedDelete", "deleting"),
     ReleasePod: ("FailedCreate", "removing the scheduling gate"),
+    NominatePod: ("FailedCreate", "keeping the place"),
     RecordRollout: ("FailedHistory", "recording the rollout"),
     PromoteRevision: ("FailedHistory", "promoting the target revision"),
 }

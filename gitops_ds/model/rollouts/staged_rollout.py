@@ -161,7 +161,7 @@ class StageInputs(msgspec.Struct, frozen=True):
     `warnings` are the newest warning events of pods that are not well, by their UID; `foreign` is
     the annotation of the deployer that another writer changed or removed, else empty: it states
     nothing; `arrived` are the first pods, NAMESPACE/NAME, that were bound to nodes where a pod
-    of the target waits for its place, by node.
+    of the target waits for its place, by node; `nominates`: pods may be nominated, as far as known.
     """
 
     policy: RolloutPolicy
@@ -182,6 +182,7 @@ class StageInputs(msgspec.Struct, frozen=True):
     warnings: Mapping[str, PodCause] = msgspec.field(default_factory=dict)
     foreign: str = ""
     arrived: Mapping[str, str] = msgspec.field(default_factory=dict)
+    nominates: bool = False
 
 
 class NodeStep(StrEnum):

@@ -1,0 +1,79 @@
+"""With the powers pace the service may nominate nodes for its gated pods, and may change nothing
+else in the status of a pod.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gitops_ds.client import connect
+from gitops_ds.client.connect import Connection
+from gitops_ds.errors import Invalid
+from gitops_ds.model import names
+from gitops_ds.model.objects import POD
+from tests import controlplane
+from tests.deploy import rights
+
+NOMINATED = {"status": {"nominatedNodeName": "node-0"}}
+# One of each kind of field of a pod that a request for its status may change.
+OTHER_FIELDS: tuple[dict[str, Any], ...] = (
+    {"status": {"phase": "Failed"}},
+    {"status": {"conditions": [{"type": "Ready", "status": "True"}]}},
+    {"status": {"podIPs": [{"ip": "10.0.0.1"}], "podIP": "10.0.0.1"}},
+    {"status": {"message": "a", "nominatedNodeName": "node-0"}},
+    {"metadata": {"labels": {"app": "other"}}},
+    {"metadata": {"labels": None}},
+    {"metadata": {"annotations": {"a": "b"}}},
+)
+
+
+def pod(name: str, gate: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default", "labels": {"app": "agent"}},
+        "spec": {
+            "schedulingGates": [{"name": gate}],
+            "containers": [{"name": "agent", "image": "registry.example.com/agent:1"}],
+        },
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.controlplane
+@pytest.mark.system
+@pytest.mark.xdist_group("rights")
+def test_the_service_nominates_nodes_for_its_pods_and_may_change_nothing_else(
+    tmp_path: Path, plane: controlplane.ControlPlane
+) -> None:
+    rights.installed(plane, tmp_path / "overlay", "pace")
+    for name, gate in (("own", names.SCHEDULING_GATE), ("foreign", "example.com/gate")):
+        plane.kubectl("create", "--validate=false", "-f", "-", stdin=json.dumps(pod(name, gate)))
+    try:
+        asyncio.run(refusals(rights.kubeconfig(plane, tmp_path)))
+    finally:
+        plane.kubectl("-n", "default", "delete", "pod", "own", "foreign")
+
+
+async def refusals(account: Path) -> None:
+    """The patches that the policy refuses, and the ones that it permits, by the account itself."""
+    async with connect.writing(Connection(str(account), writes=True)) as cluster:
+        for name, patch, refused in (
+            ("own", NOMINATED, ""),
+            ("own", NOMINATED, ""),
+            ("own", {"status": {"nominatedNodeName": "node-1"}}, ""),
+            ("foreign", NOMINATED, "only the status of pods with the scheduling gate"),
+            *(("own", patch, "nothing but nominatedNodeName") for patch in OTHER_FIELDS),
+        ):
+            message = ""
+            try:
+                await cluster.patch(POD, "default", name, patch, subresource="status")
+            except Invalid as error:
+                message = str(error)
+            assert bool(message) is bool(refused), (name, patch, message)
+            assert refused in message, (name, patch, message)
