@@ -107,6 +107,7 @@ class _PodStatus(TypedDict, total=False):
     phase: Any
     reason: Any
     message: Any
+    nominatedNodeName: Any
     conditions: list[_Condition] | None
 
     initContainerStatuses: list[_Container] | None
