@@ -86,8 +86,9 @@ class ActionWriter:
             case ReleasePod():
                 return await self._patch(action, _released(action), PatchType.STRATEGIC)
             case NominatePod(uid=uid, node=node):
-                patch = {"metadata": {"uid": uid}, "status": {"nominatedNodeName": node}}
-                return await self._patch(action, patch, PatchType.MERGE, "status")
+                status = {"nominatedNodeName": node}
+                nomination = {"metadata": {"uid": uid}, "status": status}
+                return await self._patch(action, nomination, PatchType.MERGE, "status")
             case RecordRollout(uid=uid, record=record, annotation=annotation):
                 annotations = {annotation: record}
                 patch = {"metadata": {"uid": uid, "annotations": annotations}}
