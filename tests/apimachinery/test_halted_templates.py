@@ -57,6 +57,16 @@ def test_an_annotation_puts_a_template_on_hold_and_states_no_halt() -> None:
     assert (held.hash, held.halt, held.since) == ("a", None, "")
 
 
+def test_the_message_of_a_hold_that_only_the_annotation_has_states_no_halt() -> None:
+    forged = HaltedTemplate("a", "c" * 40, 5.0, "stage canary: CrashLoopBackOff on n1")
+    history = TemplateHistory(uid="1")
+    kept = halted_templates.remembered(metadata(forged), (), history)
+    annotations = {names.HALTED: halted_templates.encoded(kept)}
+    reason = halted_templates.hold_reason(annotations, wanted("a", "x"))
+    assert reason == "this template was put on hold, with commit cccccccccccc"
+    assert halted_templates.remembered(metadata(forged), (), NOTHING)[0].message == forged.message
+
+
 def test_a_halted_template_is_held_by_its_content_too() -> None:
     kept = halted_templates.remembered({}, [target("a", 5.0)], NOTHING)
     annotations = {names.HALTED: halted_templates.encoded(kept)}

@@ -49,12 +49,15 @@ def remembered(
     revisions, and for a DaemonSet that was created again also those that were known of it.
 
     A template that was proven later is removed from the list; one that the annotation lacks was
-    released.
+    released. One that only the annotation has was put on hold by its writer, whose message states
+    no halt.
     """
     known = {one.hash: one for one in history.halted}
     if metadata and history.uid in ("", str(metadata.get("uid"))):
         stated = parse(metadata.get("annotations") or {})
-        unknown = {one.hash: replace(one, halt=None, since="") for one in stated}  # a hold
+        unknown = {one.hash: replace(one, halt=None, since="") for one in stated}
+        if history.uid:  # else the state was lost, and only the annotation has the halts
+            unknown = {hash: replace(one, message=ON_HOLD) for hash, one in unknown.items()}
         by_hash = {one.hash: _merged(known.get(one.hash, unknown[one.hash]), one) for one in stated}
     else:
         by_hash = known
