@@ -230,10 +230,14 @@ def show(state: DeployerState) -> dict[str, Any]:
             f"{key.namespace}/{key.name}": msgspec.to_builtins(history)
             for key, history in sorted(state.templates.items())
         },
-        "required": {
-            f"{key.namespace}/{key.name}": msgspec.to_builtins(record)
-            for key, record in sorted(state.required.items())
-        },
+        **({} if state.required is None else {"required": _required(state.required)}),
+    }
+
+
+def _required(required: Mapping[Key, AgentRecord]) -> dict[str, Any]:
+    return {
+        f"{key.namespace}/{key.name}": msgspec.to_builtins(record)
+        for key, record in sorted(required.items())
     }
 
 
@@ -272,9 +276,11 @@ def _parse(stored: Mapping[str, Any], version: str) -> DeployerState:
             _daemonset(name): msgspec.convert(history, TemplateHistory)
             for name, history in stored.get("templates", {}).items()
         },
-        required={
+        required=None
+        if "required" not in stored
+        else {
             _daemonset(name): msgspec.convert(record, AgentRecord)
-            for name, record in stored.get("required", {}).items()
+            for name, record in stored["required"].items()
         },
         version=version,
     )

@@ -51,8 +51,8 @@ class DeployerState(msgspec.Struct, frozen=True):
     `kept` those that left Git and are not deleted;
     `generations` those of the DaemonSets that were applied; `templates` what is proven about the
     templates of those with a rollout policy; `required` the agents that nodes with a startup taint
-    wait for, as they were applied. `version` is the resourceVersion of the stored state,
-    empty for a new one.
+    wait for, as they were applied, None in a state of an earlier version. `version` is the
+    resourceVersion of the stored state, empty for a new one.
     """
 
     repository: str = ""
@@ -70,8 +70,15 @@ class DeployerState(msgspec.Struct, frozen=True):
     kept: frozenset[Key] = frozenset()
     generations: Mapping[Key, Generation] = msgspec.field(default_factory=dict)
     templates: Mapping[Key, TemplateHistory] = msgspec.field(default_factory=dict)
-    required: Mapping[Key, AgentRecord] = msgspec.field(default_factory=dict)
+    required: Mapping[Key, AgentRecord] | None = msgspec.field(default_factory=dict)
     version: str = ""
+
+    @property
+    def knows_required(self) -> bool:
+        """Whether an apply has ended that recorded the required agents: before that agents may be
+        missing of which nothing is known.
+        """
+        return self.last_attempted is not None and self.required is not None
 
 
 class Steering(msgspec.Struct, frozen=True):

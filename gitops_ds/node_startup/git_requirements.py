@@ -30,11 +30,12 @@ def required_by(
     if state.repository == TEMPLATES:
         return
     revisions = [key for key in state.inventory if key.kind == CONTROLLER_REVISION.kind]
-    for key in sorted(state.required if wanted is None else wanted):
+    applied = state.required or {}
+    for key in sorted(applied if wanted is None else wanted):
         yield RequiredInGit(
             key,
             None if wanted is None else wanted[key],
-            state.required.get(key),
+            applied.get(key),
             state.templates.get(key, TemplateHistory()),
             frozenset(one.name for one in revisions if one.namespace == key.namespace),
             followed,

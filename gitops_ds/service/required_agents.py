@@ -54,10 +54,10 @@ class GitRequirements:
             return False
         deployers = self._deployers()
         if not deployers:
-            return any(one.last_attempted is not None for one in self._stored.values())
+            return any(one.knows_required for one in self._stored.values())
         # a repository without the right to let nodes wait delays none
         requiring = [deployer for deployer in deployers if deployer.requires_agents]
-        return all(deployer.was_applied and _is_read(deployer) for deployer in requiring)
+        return all(deployer.knows_required and _is_read(deployer) for deployer in requiring)
 
     def required(self) -> Sequence[RequiredInGit]:
         """The required agents; an object stays the same until it changes."""

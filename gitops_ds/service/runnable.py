@@ -89,10 +89,15 @@ class DeployerPart(Runnable):
         """Why its first reconciliation is incomplete; empty after it, also if it failed."""
 
     @property
-    def was_applied(self) -> bool:
-        """Whether an apply has ended once."""
-        state = self._loop.deployer_state if self._loop else None
-        return state is not None and state.last_attempted is not None
+    def knows_required(self) -> bool:
+        """Whether an apply has ended once, and the agents are known that nodes wait for: by the
+        stored state, or by the commit if an earlier version stored none.
+        """
+        loop = self._loop
+        state = loop.deployer_state if loop else None
+        if loop is None or state is None or state.last_attempted is None:
+            return False
+        return state.knows_required or loop.bundle is not None
 
     @property
     def seconds_without_progress(self) -> float:

@@ -11,6 +11,7 @@ from gitops_ds.model import names
 from gitops_ds.model.cluster import PatchType
 from gitops_ds.model.objects import DAEMONSET, Key
 from gitops_ds.model.required_agents import AgentRecord
+from gitops_ds.model.values import replace
 from tests.deployer import test_loop
 from tests.deployer.test_loop import AGENT, Scene
 
@@ -34,6 +35,7 @@ async def record(scene: Scene) -> AgentRecord | None:
     assert scene.loop.deployer_state is not None
     assert scene.loop.deployer_state.required == stored.required
     assert await state_store.load_all(scene.cluster, "gitops-ds") == {"test": stored}
+    assert stored.required is not None
     return stored.required.get(KEY)
 
 
@@ -95,3 +97,16 @@ async def test_a_template_that_is_not_applied_is_not_recorded(scene: Scene, /) -
     found = await record(scene)
     assert found is not None
     assert not found.suspended
+
+
+async def test_a_state_of_an_earlier_version_has_no_records_until_the_next_apply(
+    scene: Scene, /
+) -> None:
+    await push(scene, REQUIRED.format(tag="1"))
+    stored = await state_store.load(scene.cluster, "gitops-ds", "test")
+    await state_store.save(scene.cluster, "gitops-ds", "test", replace(stored, required=None))
+    earlier = await state_store.load(scene.cluster, "gitops-ds", "test")
+    assert earlier.required is None
+    assert not earlier.knows_required
+    await push(scene, REQUIRED.format(tag="2"))
+    assert "2" in await tags(scene)

@@ -14,6 +14,7 @@ from gitops_ds.model import names
 from gitops_ds.model.deployer_state import TEMPLATES, DeployerState
 from gitops_ds.model.objects import CommitId, Digest, Key
 from gitops_ds.model.sources.bundle import Bundle, ClusterFacts, Manifest, Origin, Pointer
+from gitops_ds.model.values import replace
 from gitops_ds.service.required_agents import READ_EVERY, GitRequirements
 from gitops_ds.service.runnable import DeployerPart
 from gitops_ds.simulator import virtual_time
@@ -32,7 +33,7 @@ class Loop:
 @dataclass
 class Deployer:
     loop: Loop | None = None
-    was_applied: bool = False
+    knows_required: bool = False
     unready: str = ""
     requires_agents: bool = True
 
@@ -94,8 +95,8 @@ def required(git: GitRequirements) -> list[str]:
 
 
 def test_every_repository_must_have_been_applied_once() -> None:
-    assert not requirements(Deployer(was_applied=True), Deployer()).applied()
-    assert requirements(Deployer(was_applied=True)).applied()
+    assert not requirements(Deployer(knows_required=True), Deployer()).applied()
+    assert requirements(Deployer(knows_required=True)).applied()
 
 
 def test_a_repository_without_the_right_to_let_nodes_wait_delays_and_requires_nothing() -> None:
@@ -116,18 +117,48 @@ def test_a_service_without_repositories_waits_for_the_first_state() -> None:
     assert required(git) == ["a"]
 
 
+def test_a_state_of_an_earlier_version_knows_no_required_agents() -> None:
+    earlier = DeployerState(last_attempted=COMMIT, required=None)
+    assert not requirements(stored=Stored({"a": earlier})).applied()
+    assert requirements(stored=Stored({"a": replace(earlier, required={})})).applied()
+
+
+class Part(DeployerPart):
+    """The part of a service with a loop in this state."""
+
+    unready = ""
+
+    def __init__(self, state: DeployerState | None, of: Bundle | None) -> None:
+        self.loop = cast("Any", Loop(of, state))
+
+    async def run(self) -> None:
+        raise NotImplementedError
+
+    def stop(self) -> None:
+        raise NotImplementedError
+
+
+def test_the_required_agents_of_an_earlier_version_are_those_of_the_commit() -> None:
+    earlier = DeployerState(last_attempted=COMMIT, required=None)
+    assert not Part(earlier, None).knows_required
+    assert Part(earlier, bundle()).knows_required
+    assert Part(replace(earlier, required={}), None).knows_required
+    assert not Part(DeployerState(), bundle()).knows_required
+    assert not Part(None, bundle()).knows_required
+
+
 def test_no_node_gets_work_before_the_states_are_read() -> None:
-    assert not requirements(Deployer(was_applied=True), stored=Stored(None)).applied()
+    assert not requirements(Deployer(knows_required=True), stored=Stored(None)).applied()
 
 
 def test_after_a_restart_the_commit_must_be_read_again_if_git_can_be_reached() -> None:
     unread = Loop()
     reads = "first reconciliation is incomplete"
-    assert not requirements(Deployer(None, was_applied=True, unready=reads)).applied()
-    assert not requirements(Deployer(unread, was_applied=True, unready=reads)).applied()
-    assert requirements(Deployer(unread, was_applied=True)).applied()
-    assert requirements(Deployer(None, was_applied=True)).applied()
-    assert requirements(Deployer(Loop(bundle()), was_applied=True, unready=reads)).applied()
+    assert not requirements(Deployer(None, knows_required=True, unready=reads)).applied()
+    assert not requirements(Deployer(unread, knows_required=True, unready=reads)).applied()
+    assert requirements(Deployer(unread, knows_required=True)).applied()
+    assert requirements(Deployer(None, knows_required=True)).applied()
+    assert requirements(Deployer(Loop(bundle()), knows_required=True, unready=reads)).applied()
 
 
 def test_the_required_daemonsets_of_all_repositories_are_required() -> None:

@@ -5,8 +5,11 @@ and agents are deleted before it is back. Who may write DaemonSets and pods does
 
 from __future__ import annotations
 
+import base64
+import gzip
 import json
 import re
+import shutil
 import subprocess
 import time
 from collections.abc import Iterator
@@ -29,7 +32,10 @@ NODES = ("joins-0", "joins-1", "joins-2", "joins-broken")
 WELL, ILL = LATER = ("later-well", "later-ill")
 TENANTED = ("tenanted-0", "tenanted-1")
 FREE = tuple(f"free-{number}" for number in range(4))
+UPGRADED = "upgraded-0"
 TENANT = "joining-tenant"
+STATE = "state.json.gz"
+ADDED = (*NODES, *LATER, *TENANTED, *FREE, UPGRADED)
 # The agents, with the seconds for which they must be ready.
 AGENTS = {"fast": 1, "late": 4, "last": 10}
 
@@ -40,7 +46,7 @@ def plane(control_plane: controlplane.ControlPlane) -> Iterator[controlplane.Con
     control_plane.kubectl("create", "namespace", SPACE)
     yield control_plane
     control_plane.kubectl("delete", "namespace", SPACE)
-    control_plane.kubectl("delete", "nodes", "--ignore-not-found", *NODES, *LATER, *TENANTED, *FREE)
+    control_plane.kubectl("delete", "nodes", "--ignore-not-found", *ADDED)
 
 
 def agent(name: str, min_ready: int, tag: str, selector: dict[str, str]) -> str:
@@ -108,6 +114,50 @@ def test_a_workload_starts_after_the_last_agent_of_its_node_and_not_before(
         # the times of the API server are whole seconds
         assert available[name.removeprefix("web-")] <= at + 1
         assert at <= available[name.removeprefix("web-")] + 2
+
+
+def forget_required(plane: controlplane.ControlPlane, repository: str) -> None:
+    """Makes the stored state that of a version that did not record the required agents."""
+    path = "/api/v1/namespaces/service-test/configmaps"
+    for body in plane.request("GET", path)["items"]:
+        if STATE not in (body.get("binaryData") or {}):
+            continue
+        state = json.loads(gzip.decompress(base64.b64decode(body["binaryData"][STATE])))
+        if state["repository"] == repository:
+            del state["required"]
+            data = base64.b64encode(gzip.compress(json.dumps(state).encode())).decode()
+            named, patch = f"{path}/{body['metadata']['name']}", {"binaryData": {STATE: data}}
+            plane.request("PATCH", named, patch, "application/merge-patch+json")
+
+
+def test_after_an_upgrade_no_node_gets_work_before_git_was_read(
+    tmp_path: Path, plane: controlplane.ControlPlane
+) -> None:
+    with gitservers.http_git_server(tmp_path / "git") as server:
+        server.repository("fleet").commit(
+            {"agent.json": agent("upgraded", 0, "broken", {"upgraded": ""})}
+        )
+        fleet: dict[str, Any] = {
+            "url": f"{server.url}/fleet",
+            "interval": "1s",
+            "retryInterval": "1s",
+        }
+        fleet["credentials"] = server.credentials(tmp_path)
+        words = settings(tmp_path, repository=fleet, startupTaints={"reportAfter": "1s"})
+        with running(tmp_path, plane, *words) as (_, log):
+            until(lambda: " is applied: 1 written" in log.read_text(), log.read_text)
+        forget_required(plane, fleet["url"])
+        shutil.rmtree(tmp_path / "cache")  # as in a new pod
+        server.status = 503
+        with running(tmp_path, plane, *words) as (_, log):
+            until(lambda: "next attempt in" in log.read_text(), log.read_text)
+            taint = [{"key": OWN.key, "effect": OWN.effect}]
+            plane.add_nodes([controlplane.node(UPGRADED, {"upgraded": ""}, taint)])
+            until(lambda: f"Node {UPGRADED}: " in log.read_text(), log.read_text)
+            assert OWN.key in taints(plane, UPGRADED), log.read_text()
+            server.status = 0
+            until(lambda: "joining/upgraded: ImagePull" in log.read_text(), log.read_text)
+            assert OWN.key in taints(plane, UPGRADED), log.read_text()
 
 
 def test_continuous_taints_a_node_whose_agent_fails_later_and_a_restart_releases_it(

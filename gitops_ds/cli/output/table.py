@@ -156,7 +156,7 @@ def agent(one: Agent, now: float, *, nodes: bool, headers: bool = True) -> str:
     )
     sync, word = fleets.sync_of(one)
     text += f"{sync}: {word}\n" if sync in _APART else ""
-    if one.key in one.state.required:
+    if one.key in (one.state.required or ()):
         text += "Required for work: gitops-ds get nodes lists the nodes that wait for it\n"
     if one.rollout is not None:
         text += "\n" + rollout(one.rollout)

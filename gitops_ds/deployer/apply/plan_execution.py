@@ -193,10 +193,17 @@ async def _save(target: DeployTarget, base: DeployerState, state: DeployerState)
                 generations={**other.generations, **state.generations},
                 revisions={**other.revisions, **state.revisions},
                 templates={**other.templates, **state.templates},
-                required={**other.required, **state.required},
+                required=_joined(other.required, state.required),
                 version=other.version,
             )
     return await state_store.save(target.cluster, target.namespace, target.owner, merged)
+
+
+def _joined(
+    other: Mapping[Key, AgentRecord] | None, own: Mapping[Key, AgentRecord] | None
+) -> Mapping[Key, AgentRecord] | None:
+    """The required agents of both states."""
+    return other if own is None else {**(other or {}), **own}
 
 
 def _rebased(base: DeployerState, state: DeployerState, stored: DeployerState) -> DeployerState:
@@ -305,7 +312,7 @@ def _required(prepared: PreparedPlan, settled: Mapping[Key, Change]) -> Mapping[
     """The agents that Git requires on nodes, as they are applied; one that is skipped stays as it
     was.
     """
-    before, required = prepared.state.required, dict[Key, AgentRecord]()
+    before, required = prepared.state.required or {}, dict[Key, AgentRecord]()
     for key, manifest in prepared.bundle.manifests.items():
         if not key.is_daemonset or not daemonsets.is_required_for_work(manifest.body):
             continue

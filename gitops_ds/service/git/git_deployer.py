@@ -74,7 +74,7 @@ class GitDeployer(runnable.DeployerPart):
         self._reports: ReportPublisher | None = None
         self._approvals: ApprovalWriter | None = None
         self._watch: ClusterWatch | None = None
-        self._was_applied = False
+        self._knows_required = False
 
     @property
     def unready(self) -> str:
@@ -90,9 +90,9 @@ class GitDeployer(runnable.DeployerPart):
         return self._startup.status
 
     @property
-    def was_applied(self) -> bool:
-        """Whether an apply has ended once, also while Git cannot be reached after a restart."""
-        return self._was_applied or super().was_applied
+    def knows_required(self) -> bool:
+        """Also while Git cannot be reached after a restart."""
+        return self._knows_required or super().knows_required
 
     @property
     def seconds_without_progress(self) -> float:
@@ -180,7 +180,7 @@ class GitDeployer(runnable.DeployerPart):
             context.claim(*owners)
             if context.service.startup_taints is not None:
                 states = [await state_store.load(context.cluster, namespace, id) for id in owners]
-                self._was_applied = any(one.last_attempted is not None for one in states)
+                self._knows_required = any(one.knows_required for one in states)
 
     @contextlib.asynccontextmanager
     async def _loop_of(
