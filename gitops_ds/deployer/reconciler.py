@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from gitops_ds import errors
@@ -43,11 +43,13 @@ from gitops_ds.model.events.deployer import (
 )
 from gitops_ds.model.events.drift import DriftCorrected
 from gitops_ds.model.events.requests import RequestHandled
+from gitops_ds.model.live import Live
 from gitops_ds.model.objects import CommitId, Key, short
 from gitops_ds.model.rollouts.halted_rollout import AppliedRollouts
+from gitops_ds.model.skip_reasons import Skipped
 from gitops_ds.model.sources.source_status import SourceStatus
 from gitops_ds.model.values import replace
-from gitops_ds.plan import guard_limits
+from gitops_ds.plan import guard_limits, refusals
 from gitops_ds.plan.options import ApplyOptions
 from gitops_ds.plan.rollouts import applied_rollouts
 from gitops_ds.telemetry import spans
@@ -174,7 +176,7 @@ class Reconciler:
             if self.selected.prepared is not None:
                 bundle = self.selected.prepared.bundle
                 located = await live_state.locate(target.cluster, bundle, stored.inventory)
-                await self._caches.live(located.resources)
+                await self._read(located, {})
             self._tip = tip
             if stored.last_attempted != tip:
                 self.selected = None
@@ -372,15 +374,27 @@ class Reconciler:
         self, located: live_state.LocatedBundle, options: ApplyOptions, stored: DeployerState
     ) -> prepared_plan.PreparedPlan:
         """The plan, from the objects in the watch cache; deferred objects are not read."""
-        to_read = {
-            key: resource
-            for key, resource in located.resources.items()
-            if key not in options.deferred
-        }
-        live = await self._caches.live(to_read)
+        live, refused = await self._read(located, options.deferred)
+        options = replace(options, deferred={**refused, **options.deferred})
         return await prepared_plan.draft_located(
             self.target, located, options, state=stored, live=live
         )
+
+    async def _read(
+        self, located: live_state.LocatedBundle, deferred: Mapping[Key, Skipped]
+    ) -> tuple[Live, Mapping[Key, Skipped]]:
+        """The live objects, and the refusals of those that may not be listed: the other objects of
+        the commit, and the templates of others, do not wait for them. Raises ClusterError.
+        """
+        resources = {key: one for key, one in located.resources.items() if key not in deferred}
+        unlisted = await self._caches.unlisted(resources)
+        refused = {key: refusals.unlisted(key, str(error)) for key, error in unlisted.items()}
+        wanted = {resources[key] for key in located.bundle.manifests.keys() & refused.keys()}
+        for key, error in unlisted.items():
+            if resources[key] not in wanted:  # an object that left Git, whose state is unknown
+                raise error
+        readable = {key: one for key, one in resources.items() if key not in refused}
+        return await self._caches.live(readable), refused
 
     def _report(self, event: Event) -> None:
         if isinstance(event, DriftCorrected):

@@ -124,6 +124,25 @@ class WatchCache:
         """Ends all watches."""
         await ended(*self._tasks.values())
 
+    async def unlisted(
+        self, resources: Mapping[Key, Resource]
+    ) -> Mapping[Key, errors.ClusterError]:
+        """The objects of kinds whose lists the API server refuses: without the permission, in a
+        version that is not served, or because the kind has no lists. Their watches end; kinds that
+        were listed before are not among them.
+        """
+        self._follow({*_WHOLE, *resources.values()})
+        refused: dict[Resource, errors.ClusterError] = {}
+        for kind in sorted(set(resources.values()).difference(_WHOLE)):
+            try:
+                await self._listed(kind)
+            except errors.ClusterError as error:
+                if _is_of_the_kind(error):
+                    refused[kind] = error
+                    del self._stores[kind]
+                    await ended(self._tasks.pop(kind))
+        return {key: refused[kind] for key, kind in resources.items() if kind in refused}
+
     async def live(self, resources: Mapping[Key, Resource]) -> Live:
         """The objects that are wanted or have our label. Only wanted objects without our label are
         requested from the API server.
@@ -267,6 +286,12 @@ class WatchCache:
         if mark is not None:
             self._approval_marks[key] = mark
         return mark is not None and mark != before
+
+
+def _is_of_the_kind(error: errors.ClusterError) -> bool:
+    """Whether the answer to a list is about its kind, and not about the client or the server."""
+    others = (errors.Unauthorized, errors.Expired, errors.TooManyRequests)
+    return 400 <= error.status < 500 and not isinstance(error, others)
 
 
 def _approval_mark(body: Body) -> object:

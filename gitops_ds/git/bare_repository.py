@@ -172,6 +172,7 @@ class BareRepository:
         if credentials == self._credentials:
             return
         assert self._private is not None, "an existing repository is opened without network access"
+        self._credentials = None  # also after a failure: the same ones are installed again
         for old in self._private.path.iterdir():
             shutil.rmtree(old)
         # A new directory, so that a partly written one is never used.

@@ -75,6 +75,11 @@ def rejected(key: Key, reason: str) -> Skipped:
     return Skipped(SkipReason.REFUSED, f"{key}: the API server refuses it: {reason}", key)
 
 
+def unlisted(key: Key, reason: str) -> Skipped:
+    """The API server refuses the lists of the object's kind."""
+    return Skipped(SkipReason.REFUSED, f"{key} can't be read: {reason}", key)
+
+
 def conflict(key: Key, conflicts: tuple[FieldConflict, ...]) -> Skipped:
     """Other field managers own fields of the object."""
     owners = "; ".join(f"{conflict.field} is owned by {conflict.manager}" for conflict in conflicts)

@@ -75,6 +75,7 @@ def render(snapshot: SourceTree, *, cluster: str = "", namespace: str = "") -> B
         custom=layout.custom(repo_layout.settings),
         expected=rendered.expected,
         rollouts=rollouts,
+        consumed=frozenset(path.as_posix() for path in snapshot.consumed),
         rules={
             rule: on
             for rule, on in repo_layout.settings.section("rules").items()

@@ -4,16 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import logging
 import math
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import cast
 from urllib.parse import urlsplit
 
-from aiohttp import typedefs, web
+from aiohttp import http_exceptions, typedefs, web
 
 from gitops_ds.errors import UsageError
 from gitops_ds.telemetry.metrics import Metrics
 from gitops_ds.web.connections import ConnectionLimiter
+
+
+def _is_of_the_service(record: logging.LogRecord) -> bool:
+    """Whether a line of aiohttp is about the service: without a secret a client could fill the log
+    with the tracebacks of its invalid requests and of the connections that it closes.
+    """
+    error = record.exc_info[1] if record.exc_info else None
+    return not isinstance(error, http_exceptions.HttpProcessingError | ConnectionError)
+
+
+LOGGER = logging.getLogger("gitops_ds.web")
+LOGGER.addFilter(_is_of_the_service)
 
 
 class Site(web.BaseSite):
@@ -77,7 +90,9 @@ async def serve(
     app = web.Application(middlewares=middlewares)
     for some in (signed, *routes):
         app.add_routes(some)
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0, lingering_time=1.0)
+    runner = web.AppRunner(
+        app, access_log=None, logger=LOGGER, shutdown_timeout=1.0, lingering_time=1.0
+    )
     await runner.setup()
     try:
         await Site(runner, door, host.strip("[]") or None, int(port)).start()

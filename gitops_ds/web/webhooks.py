@@ -45,8 +45,8 @@ class WebhookTarget(msgspec.Struct, frozen=True):
 
 
 class DeliveryLog:
-    """The last deliveries to this process, for a day. A replay that it does not contain any more
-    has the effect of one poll.
+    """The last deliveries for one repository to this process, for a day. A replay that it does not
+    contain any more has the effect of one poll.
     """
 
     def __init__(self) -> None:
@@ -89,7 +89,8 @@ class Hooks:
     ) -> None:
         self._targets, self._emit, self._clock = targets, emit, clock
         self.bodies = request_bodies.RequestBodies(max_bytes, body_seconds)
-        self._memory = DeliveryLog()
+        # Of each repository: who has the secret of one can use up, or name, no delivery of another.
+        self._deliveries: dict[str, DeliveryLog] = {}
         self._rates: dict[str, TokenBucket] = {}
 
     def routes(self, path: str = "/hook") -> list[web.RouteDef]:
@@ -124,10 +125,11 @@ class Hooks:
         if not webhook_payloads.may_prove(request.headers):
             return _UNSIGNED
         async with self.bodies.read(request) as body:
-            targets, now = self._concerned(request.match_info.get("id", "")), self._clock()
+            targets, now = self._with_secrets(), self._clock()
             # Hashing releases the interpreter's lock.
             proofs = await asyncio.to_thread(_proofs, request.headers, body, targets, now)
-            return self._answer(request.headers, body, targets, proofs)
+            concerned = _concerned(targets, request.match_info.get("id", ""))
+            return self._answer(request.headers, body, concerned, proofs)
 
     def _rejected(self, fault: BodyFault) -> WebhookResponse:
         longest, seconds = self.bodies.longest, self.bodies.seconds
@@ -146,39 +148,47 @@ class Hooks:
 
     def judge(self, headers: Mapping[str, str], body: bytes, id: str = "") -> WebhookResponse:
         """Evaluates a delivery by its headers and raw body, and polls its repositories."""
-        targets = self._concerned(id)
-        return self._answer(headers, body, targets, _proofs(headers, body, targets, self._clock()))
+        targets = self._with_secrets()
+        proofs = _proofs(headers, body, targets, self._clock())
+        return self._answer(headers, body, _concerned(targets, id), proofs)
 
-    def _concerned(self, id: str) -> list[tuple[WebhookTarget, Sequence[bytes]]]:
-        """The repositories for deliveries to this path, with their present secrets."""
-        return [(target, target.secrets()) for target in self._targets() if id in ("", target.id)]
+    def _with_secrets(self) -> list[tuple[WebhookTarget, Sequence[bytes]]]:
+        """The repositories with their present secrets."""
+        return [(target, target.secrets()) for target in self._targets()]
 
     def _answer(
         self,
         headers: Mapping[str, str],
         body: bytes,
-        targets: Sequence[tuple[WebhookTarget, Sequence[bytes]]],
+        concerned: Sequence[WebhookTarget],
         proofs: Mapping[str, webhook_payloads.Proof],
     ) -> WebhookResponse:
-        if not proofs:
+        """`concerned` are the repositories of the path, `proofs` those of all repositories."""
+        believers = [target for target in concerned if target.id in proofs]
+        if not believers:
             return _UNSIGNED
-        now, proof = self._clock(), next(iter(proofs.values()))
+        now, proof = self._clock(), proofs[believers[0].id]
         try:
             push = webhook_payloads.push_event(headers, body)
         except webhook_payloads.Malformed as error:
             return WebhookResponse(400, WebhookResult.MALFORMED, str(error), proof.forge)
-        if self._memory.is_replay(proof.seen_as, now):
-            return WebhookResponse(
-                409, WebhookResult.REPLAYED, "this delivery is a replay", proof.forge
-            )
-        believers = [target for target, _ in targets if target.id in proofs]
         meant = [
             target for target in believers if webhook_payloads.means(push, target.addresses)
         ] or believers
-        woken = [target for target in meant if self._rate(target.id).take(now)]
+        new = [
+            target
+            for target in meant
+            if not self._log(target.id).is_replay(proofs[target.id].seen_as, now)
+        ]
+        if not new:
+            return WebhookResponse(
+                409, WebhookResult.REPLAYED, "this delivery is a replay", proof.forge
+            )
+        woken = [target for target in new if self._rate(target.id).take(now)]
         if not woken:
             return WebhookResponse(429, WebhookResult.LIMITED, "too many deliveries", proof.forge)
-        self._memory.record(proof.seen_as, now)
+        for id, seen in proofs.items():
+            self._log(id).record(seen.seen_as, now)
         if push.ping:
             return WebhookResponse(202, WebhookResult.PING, "ping received", proof.forge)
         for target in woken:
@@ -193,6 +203,9 @@ class Hooks:
             tuple(target.id for target in woken),
         )
 
+    def _log(self, id: str) -> DeliveryLog:
+        return self._deliveries.setdefault(id, DeliveryLog())
+
     def _rate(self, id: str) -> TokenBucket:
         """The signed deliveries of one repository: who has its secret limits no other one."""
         return self._rates.setdefault(id, TokenBucket(_BURST, _A_SECOND))
@@ -200,6 +213,13 @@ class Hooks:
 
 _UNSIGNED = WebhookResponse(401, WebhookResult.UNAUTHORIZED, "not signed with a configured secret")
 _COMPRESSED = WebhookResponse(415, WebhookResult.MALFORMED, "compressed bodies are not accepted")
+
+
+def _concerned(
+    targets: Sequence[tuple[WebhookTarget, Sequence[bytes]]], id: str
+) -> list[WebhookTarget]:
+    """The repositories for deliveries to this path."""
+    return [target for target, _ in targets if id in ("", target.id)]
 
 
 def _proofs(

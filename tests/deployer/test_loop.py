@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import PurePosixPath
@@ -316,36 +316,68 @@ async def test_a_refused_object_is_reported_once_retried_with_a_back_off_and_app
     assert await scene.cluster.get(*expected)
 
 
-async def test_a_kind_that_may_not_be_listed_fails_once_until_it_leaves_git_or_is_granted(
-    scene: Scene, /
-) -> None:
-    secret = "---\napiVersion: v1\nkind: Secret\nmetadata: {name: token, namespace: default}\n"
+ONE_SECRET = "apiVersion: v1\nkind: Secret\nmetadata: {name: token, namespace: default}\n"
 
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        failure(403, "secrets is forbidden"),
+        failure(404),
+        errors.ClusterError("the server does not allow this method on the resource", 405),
+    ],
+    ids=lambda error: str(error.status),
+)
+async def test_a_kind_that_cannot_be_listed_delays_no_other_object_and_is_applied_when_possible(
+    scene: Scene, /, refusal: errors.ClusterError
+) -> None:
     def refused(request: SimulatedRequest) -> errors.ClusterError | None:
-        return failure(403, "secrets is forbidden") if request.resource == SECRET else None
+        return refusal if request.resource == SECRET else None
 
     await scene.settle()
     scene.client.faults = refused
-    scene.history.push(AGENT.format(tag="2") + secret)
+    for tag in "23":
+        scene.history.push(AGENT.format(tag=tag) + "---\n" + ONE_SECRET)
+        await scene.settle()
+        assert await scene.image() == tag
+    [skipped] = scene.events_of(deployer.ChangeSkipped)
+    assert skipped.refusal.message.startswith(f"Secret default/token can't be read: {refusal}")
+    assert not scene.events_of(deployer.ReconcileFailed)
+    scene.client.faults = lambda request: None
+    await asyncio.sleep(600)
+    assert await scene.cluster.get(SECRET, "default", "token")
+
+
+async def test_an_object_of_a_kind_that_cannot_be_listed_stays_in_the_inventory(
+    scene: Scene, /
+) -> None:
     await scene.settle()
-    assert [
-        event.message
-        for event in scene.events_of(deployer.ReconcileFailed)
-        if isinstance(event, deployer.ReconcileFailed)
-    ] == ["secrets is forbidden; without that permission, remove secrets from the repository"]
-    assert await scene.image() == "1"
-    scene.history.push(AGENT.format(tag="3"))
+    scene.history.push(AGENT.format(tag="2") + "---\n" + ONE_SECRET)
     await scene.settle()
+    scene.loop.stop()
+    client = scene.cluster.client()
+    client.faults = lambda request: failure(403) if request.resource == SECRET else None
+    options = ApplyOptions(patience=0.0)
+    again = loop_on(scene.cluster, client, scene.history, scene.events, options)
+    running = asyncio.create_task(again.run())
+    scene.history.push(AGENT.format(tag="3") + "---\n" + ONE_SECRET)
+    await replace(scene, loop=again).settle()
     assert await scene.image() == "3"
-    options = scene.client.count.of("list")
+    state = await state_store.load(scene.cluster, "gitops-ds", "test")
+    assert {key.kind for key in state.inventory} == {"ConfigMap", "DaemonSet", "Secret"}
+    again.stop()
+    await running
+
+
+async def test_a_definition_and_an_object_of_it_are_applied_with_one_commit(
+    scene: Scene, /
+) -> None:
     await scene.settle()
-    assert scene.client.count.of("list") == options
-    scene.history.push(AGENT.format(tag="4") + secret)
+    both = f"{PROBES.format(scope='Namespaced')}---\n{OF_A_NEW_KIND}"
+    scene.history.push(f"{AGENT.format(tag='2')}---\n{both}")
     await scene.settle()
-    assert await scene.image() == "3"
-    scene.client.faults = lambda _request: None
-    await scene.settle()
-    assert await scene.image() == "4"
+    assert await scene.image() == "2"
+    assert await scene.cluster.get(PROBE, "default", "one")
 
 
 async def test_nothing_is_in_sync_on_a_list_that_is_older_than_the_bound(scene: Scene, /) -> None:

@@ -68,6 +68,29 @@ def test_a_password_and_a_bearer_token_open_the_door(
         )
 
 
+@pytest.mark.parametrize("between", ["", "a\nb", "wrong"])
+def test_credentials_that_are_invalid_for_a_while_work_again(
+    http_server: HttpServer, tmp_path: Path, between: str
+) -> None:
+    commit = http_server.repository("a").commit({"x.yaml": "a: 1\n"})
+    passwords = [http_server.password, between, http_server.password]
+
+    async def current(refused: bool) -> Credentials:
+        return login(http_server, Password(passwords[0], http_server.user))
+
+    async def run() -> None:
+        where = address.parse(f"{http_server.url}/a")
+        async with Repository(where, tmp_path, current) as repository:
+            assert await repository.tip(MAIN) == commit
+            passwords.pop(0)
+            with pytest.raises((errors.UsageError, errors.SourceDenied)):
+                await repository.tip(MAIN)
+            passwords.pop(0)
+            assert await repository.tip(MAIN) == commit
+
+    asyncio.run(run())
+
+
 def test_credentials_in_the_url_are_used_and_never_kept(
     http_server: HttpServer, tmp_path: Path
 ) -> None:

@@ -23,7 +23,7 @@ from gitops_ds.model.rollouts.staged_rollout import (
     StageApproval,
     WaitingStage,
 )
-from gitops_ds.model.sources.bundle import ManifestOrigin, Origin, Pointer
+from gitops_ds.model.sources.bundle import ClusterFacts, ManifestOrigin, Origin, Pointer
 from gitops_ds.model.sources.signatures import Verified
 from gitops_ds.model.values import replace
 from gitops_ds.plan.rollouts import applied_rollouts, git_template
@@ -114,6 +114,52 @@ def test_the_files_of_a_manifest(base: str, set_by: tuple[str, ...], files: set[
     assert applied_rollouts.files_of(one) == files
 
 
+READ = frozenset(
+    {
+        "base/kustomization.yaml",
+        "base/daemonset.yaml",
+        "part/kustomization.yaml",
+        "agents/other/chart/Chart.yaml",
+    }
+)
+
+
+@pytest.mark.parametrize(
+    ("base", "set_by", "file", "decides"),
+    [
+        # also values that no file has any more
+        ("agents/agent/daemonset.yaml", (), "agents/agent/values/main.yaml", True),
+        ("agents/agent/daemonset.yaml", (), "environments/production.yaml", True),
+        ("agents/agent/daemonset.yaml", (), "environments/test.yaml", False),
+        ("agents/agent/daemonset.yaml", (), "clusters/main.yaml", True),
+        ("agents/agent/daemonset.yaml", (), "clusters/other.yaml", False),
+        ("agents/agent/daemonset.yaml", (), "gitops-ds.yaml", True),
+        ("agents/agent/daemonset.yaml", (), "README.md", False),
+        ("agents/agent/daemonset.yaml", (), "agents/other/daemonset.yaml", False),
+        ("agents/agent/daemonset.yaml", (), "base/kustomization.yaml", False),
+        ("agents/agent/source.yaml", (), "base/kustomization.yaml", True),
+        # the place of a kustomization or chart, and the files that have no value in the result
+        ("base/daemonset.yaml", (), "agents/agent/source.yaml", True),
+        ("base/daemonset.yaml", (), "base/kustomization.yaml", True),
+        ("base/daemonset.yaml", (), "base/left.yaml", True),
+        ("base/daemonset.yaml", (), "part/kustomization.yaml", True),
+        ("base/daemonset.yaml", (), "agents/other/chart/Chart.yaml", False),
+        ("base/daemonset.yaml", ("agents/other/x.yaml",), "agents/other/chart/t.yaml", True),
+    ],
+)
+def test_the_files_that_decide_a_template(
+    base: str, set_by: tuple[str, ...], file: str, decides: bool
+) -> None:
+    pointers: dict[Path, tuple[Pointer, ...]] = {
+        ("spec",): tuple(Pointer(name, 0, ()) for name in set_by)
+    }
+    one = replace(manifest("1"), origin=Origin(Pointer(base, 0, ()), pointers))
+    facts = ClusterFacts("main", "production")
+    whole = replace(bundle(one), cluster=facts, consumed=READ)
+    places = applied_rollouts.deciding_files(one, whole)
+    assert applied_rollouts.touches([file], places, "") is decides
+
+
 def approvals_at(record: RolloutRecord | None, **more: Any) -> list[WaitingStage]:
     """The stages of a rollout to template 2 that need an approval."""
     known = target("2", record, annotations={**KNOWN, names.APPROVALS: "[]"})
@@ -135,7 +181,7 @@ def test_the_first_stage_that_is_not_passed_needs_its_approval() -> None:
         since="c1",
         stage="gpu",
         approvers=("team-a",),
-        files=FILES,
+        files=applied_rollouts.deciding_files(manifest("2"), bundle(**GATED)),
         annotation="[]",
     )
 

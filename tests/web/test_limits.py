@@ -313,3 +313,21 @@ def test_scrapes_of_one_second_take_the_time_of_one() -> None:
         await runner.cleanup()
 
     asyncio.run(main())
+
+
+async def test_no_request_of_a_client_writes_a_traceback_to_the_log(
+    scene: Scene, /, caplog: pytest.LogCaptureFixture
+) -> None:
+    invalid = attacks.head({"Content-Length": "1", "Transfer-Encoding": "chunked"})
+    assert await attacks.send(scene.port, invalid) == 400
+    async with attacks.held(scene.port, SIX, 2, attacks.slow_form()):
+        await asyncio.sleep(0.1)
+    async with attacks.held(scene.port, SIX, 2, attacks.slow_delivery()):
+        await asyncio.sleep(0.1)
+    assert await scene.served("127.0.0.1") == ALL
+    assert [record.getMessage() for record in caplog.records] == []
+
+
+def test_the_tracebacks_of_the_service_itself_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+    server.LOGGER.error("Error handling request", exc_info=ValueError("no"))
+    assert len(caplog.records) == 1

@@ -504,6 +504,31 @@ def test_the_deliveries_of_one_repository_do_not_count_for_another() -> None:
     assert scene.send(headers_of("github", body), body).woken == ("agents.eu",)
 
 
+@pytest.mark.parametrize("forge", FORGES)
+def test_a_delivery_for_one_repository_is_no_replay_for_another(forge: str) -> None:
+    scene, body = Scene(), body_of(GITHUB)
+    assert scene.send(headers_of(forge, body, b"another secret"), body).woken == ("other",)
+    assert scene.send(headers_of(forge, body), body).woken == ("agents.eu",)
+    assert scene.send(headers_of(forge, body), body).status == 409
+
+
+def test_the_deliveries_of_one_repository_displace_none_of_another() -> None:
+    scene, body = Scene(), body_of(GITHUB)
+    assert scene.send(headers_of("github", body), body).woken == ("agents.eu",)
+    for number in range(webhooks.REMEMBERED):
+        scene.now += 1
+        more = body_of({"number": number})
+        headers = headers_of("github", more, b"another secret", f"{number}")
+        assert scene.send(headers, more).woken == ("other",)
+    assert scene.send(headers_of("github", body), body).status == 409
+
+
+def test_a_replay_at_the_path_of_another_repository_with_the_same_secret_is_refused() -> None:
+    scene, body = Scene(), body_of(GITHUB)
+    assert scene.send(headers_of("github", body), body, "agents.eu").woken == ("agents.eu",)
+    assert scene.send(headers_of("github", body), body, "other").status == 409
+
+
 def test_a_restart_and_another_replica_accept_a_delivery_once_more() -> None:
     """Its effect is one more poll."""
     body, pushes = body_of(GITHUB), []

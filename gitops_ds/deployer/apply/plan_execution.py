@@ -238,16 +238,16 @@ def after_apply(
     An object whose creation was refused stays in the inventory: otherwise each attempt would add
     and remove it, and each write of the state would cause the next reconciliation.
     """
-    old, plan = prepared.state, prepared.plan
+    old, plan, context = prepared.state, prepared.plan, prepared.inputs.context
     gone = {done.change.key for done in outcome.written if done.body is None}
     written = {done.change.key: done.change for done in outcome.written if done.change.manifest}
     settled = {
         change.key: change for change in plan.changes if change.operation is Operation.KEEP
     } | written
-    refused = {change.key for change, _ in outcome.refused}
+    # a deferred object was not read
+    refused = {change.key for change, _ in outcome.refused} | context.options.deferred.keys()
     gone |= old.inventory - settled.keys() - refused - prepared.inputs.live.objects.keys()
     digests = {key: digest for key, digest in old.digests.items() if key not in gone}
-    context = prepared.inputs.context
     standing = drift.standing(plan.drifted, context.state.drift, context.now)
     digests |= {key: change.manifest.digest for key, change in settled.items() if change.manifest}
     clean = not outcome.refused and all(

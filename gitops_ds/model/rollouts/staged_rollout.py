@@ -60,8 +60,8 @@ class WaitingStage(msgspec.Struct, frozen=True):
     `owner` is the uid of the DaemonSet. `revision`, `uid` and `hash` are those of the target
     revision, `commit` is the first applied one with the template, `since` the last applied one
     without it (empty: unknown). `approvers` are the names of `approval.from`. `files` are the files
-    that the template is rendered from. `annotation` is the present text of the annotation with the
-    approvals.
+    and directories that decide the template. `annotation` is the present text of the annotation
+    with the approvals.
     """
 
     daemonset: Key

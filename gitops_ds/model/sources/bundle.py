@@ -143,7 +143,8 @@ class Bundle(msgspec.Struct, frozen=True):
     conditions), and the nodes that must not. `drift` is the drift policy of agents with one.
     `refusals` are the skipped parts of a bundle of many sources; of the sources in `kept`
     (`configmap/NAMESPACE/NAME`) nothing is deleted. `rollouts` has the rollout policies by agent,
-    `orders` the places of all clusters in their order.
+    `orders` the places of all clusters in their order. `consumed` are the files that kustomize and
+    helm read.
     """
 
     commit: CommitId | None
@@ -162,3 +163,4 @@ class Bundle(msgspec.Struct, frozen=True):
     kept: frozenset[str] = frozenset()
     rollouts: Mapping[str, Body] = msgspec.field(default_factory=dict)
     orders: Mapping[str, ClusterOrder] = msgspec.field(default_factory=dict)
+    consumed: frozenset[str] = frozenset()

@@ -70,6 +70,30 @@ def files_of(manifest: Manifest) -> frozenset[str]:
     return frozenset(files)
 
 
+def deciding_files(manifest: Manifest, bundle: Bundle) -> frozenset[str]:
+    """The files and directories whose change can change a manifest, also by the removal of a value
+    that no file has any more: those of its agent, cluster and environment, and those that the
+    renderers read. Files of another agent count only if the manifest has a value of that agent.
+    """
+    files, base = files_of(manifest), manifest.origin.base.file
+    places = {"gitops-ds.yaml", ".gitopsdsignore", f"agents/{manifest.agent}"}
+    places |= {f"clusters/{bundle.cluster.name}.yaml"}
+    places |= {f"environments/{bundle.cluster.environment}.yaml"}
+    agents = places | {folder for file in files if (folder := _agent_folder(file))}
+    # an archive of a chart has no files of its own
+    rendered = base in bundle.consumed or PurePosixPath(base).name == "source.yaml"
+    for file in bundle.consumed if rendered else ():
+        folder = _agent_folder(file)
+        if folder is None or folder in agents:
+            places |= {file, folder or PurePosixPath(file).parent.as_posix()}
+    return files | places
+
+
+def _agent_folder(file: str) -> str | None:
+    parts = PurePosixPath(file).parts
+    return f"agents/{parts[1]}" if len(parts) > 2 and parts[0] == "agents" else None
+
+
 SHORTEST = 12  # digits of a commit in a trailer
 _SSH = "SHA256:"  # the start of the fingerprint of an ssh key
 
@@ -100,7 +124,7 @@ def waiting(bundle: Bundle, live: Live) -> Iterator[WaitingStage]:
             since=str(annotations.get(names.SINCE) or ""),
             stage=stage.name,
             approvers=stage.approval.from_,
-            files=files_of(manifest),
+            files=deciding_files(manifest, bundle),
             annotation=str(annotations.get(names.APPROVALS) or ""),
         )
 
