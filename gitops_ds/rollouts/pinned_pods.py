@@ -161,7 +161,7 @@ class _Writes:
         self.by_node = {node_pods.node: node_pods for node_pods in layout.nodes}
 
     def record(self) -> Iterator[Action]:
-        if self.inputs.foreign:
+        if self.inputs.is_edited:
             return
         if self.target.staged and self.decided.record != self.inputs.record:
             text = target_revisions.encoded(self.decided.record)
@@ -232,7 +232,7 @@ class _Writes:
                     yield ReleasePod(_key(pod), pod.uid, node_pods.node, self.layout.seen.now, why)
 
     def deletes(self) -> Iterator[DeletePod]:
-        if self.inputs.foreign:
+        if self.inputs.is_edited:
             return
         for node in self.decided.take:
             for pod in self.by_node[node].staying:

@@ -33,6 +33,11 @@ from gitops_ds.rollouts.measured_gates import GateResult
 from gitops_ds.rollouts.staged_nodes import StagedNodes
 
 _SUSPENDED = StageHold("suspended", kind=HoldKind.SUSPENDED)
+_MOVED = StageHold(
+    "nodeSelector, affinity or tolerations of the DaemonSet were edited in the cluster: it selects "
+    "nodes as neither the proven template nor the target; no node is updated and no stage passes",
+    kind=HoldKind.EDITED,
+)
 
 
 def hold(fleet: StagedNodes) -> StageHold | None:
@@ -41,6 +46,8 @@ def hold(fleet: StagedNodes) -> StageHold | None:
         return _SUSPENDED
     if fleet.inputs.foreign:
         return _foreign(fleet.inputs, fleet.layout.seen.daemonset)
+    if fleet.inputs.moved:
+        return _MOVED
     if fleet.inputs.held and fleet.inputs.record.halt is None:
         return StageHold(fleet.inputs.held, kind=HoldKind.HALTED_BEFORE)
     if fleet.inputs.halted_elsewhere:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
+from gitops_ds.apimachinery import node_eligibility
 from gitops_ds.apimachinery.rollouts import halted_templates, rollout_annotations, target_revisions
 from gitops_ds.daemonset import decide
 from gitops_ds.model import names
@@ -66,7 +67,18 @@ def observed(seen: Observation) -> StageInputs | None:
         held=halted_templates.hold_reason(daemonset.annotations, target) if target.staged else "",
         halted=frozenset(one.hash for one in halted_templates.parse(daemonset.annotations)),
         foreign=next(rollout_annotations.edited(daemonset), ""),
+        moved=target.staged and _is_moved(seen, target),
     )
+
+
+def _is_moved(seen: Observation, target: RolloutTarget) -> bool:
+    """Whether the DaemonSet selects its nodes neither as the proven template nor as the target. A
+    rollout is complete when every node is, so an edit that removes nodes would complete it.
+    """
+    proven = target_revisions.proven_template(seen.daemonset, seen.revisions)
+    known = (target.template, *([proven] if proven else ()))
+    live = node_eligibility.read(seen.daemonset.template)
+    return all(node_eligibility.read(one) != live for one in known)
 
 
 def unplaced(seen: Observation, target: RolloutTarget) -> Mapping[str, float]:

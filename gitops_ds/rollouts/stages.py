@@ -74,9 +74,9 @@ def decide(layout: NodePodLayout, inputs: StageInputs) -> StagesDecision:
     """The nodes to update now, a deterministic function of the observation and the inputs."""
     fleet = StagedNodes.of(layout, inputs)
     decided = _decided(fleet, inputs)
-    if not inputs.foreign:
+    if not inputs.is_edited:
         return decided
-    # The stages may be those of another policy, and proofs those of another template.
+    # The stages may be those of another policy, the nodes and proofs those of another template.
     passed = inputs.record.passed
     return replace(
         decided,

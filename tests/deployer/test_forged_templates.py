@@ -149,6 +149,31 @@ async def test_fields_that_git_does_not_have_become_part_of_no_target(
     }
 
 
+@both
+@pytest.mark.parametrize("selects", [{"no": "where"}, {"kubernetes.io/hostname": "node-0"}])
+async def test_an_edit_that_removes_nodes_completes_no_rollout(
+    scene: Scene, /, selects: Body, powers: Powers
+) -> None:
+    """Every node that is left has the target, also if none is left."""
+    before = history(scene)
+    scene.push("2")
+    await scene.until(lambda: bool(scene.on("2")))
+    patch: Body = {"spec": {"template": {"spec": {"nodeSelector": selects}}}}
+    await scene.cluster.client("mallory").patch(DAEMONSET, "default", "agent", patch)
+    await asyncio.sleep(5)
+    for _ in range(60):
+        await asyncio.sleep(5)
+        assert history(scene).proof == before.proof
+        assert scene.record().passed == {}
+        hold = scene.decision.hold
+        assert hold is not None
+        assert "were edited in the cluster" in hold.reason
+    patch = {"spec": {"template": {"spec": {"nodeSelector": None}}}}
+    await scene.cluster.client("mallory").patch(DAEMONSET, "default", "agent", patch)
+    await canary_only(scene, "2", 60)
+    await ends(scene, "2")
+
+
 def test_a_rollout_of_a_forged_target_proves_no_template() -> None:
     """The DaemonSet names the revision of an edit as its target, with a policy without a soak; its
     drift is only reported.

@@ -162,6 +162,7 @@ class StageInputs(msgspec.Struct, frozen=True):
     the annotation of the deployer that another writer changed or removed, else empty: it states
     nothing; `arrived` are the first pods, NAMESPACE/NAME, that were bound to nodes where a pod
     of the target waits for its place, by node; `nominates`: pods may be nominated, as far as known.
+    `moved`: the DaemonSet has other nodes, by an edit.
     """
 
     policy: RolloutPolicy
@@ -183,6 +184,12 @@ class StageInputs(msgspec.Struct, frozen=True):
     foreign: str = ""
     arrived: Mapping[str, str] = msgspec.field(default_factory=dict)
     nominates: bool = False
+    moved: bool = False
+
+    @property
+    def is_edited(self) -> bool:
+        """Whether an edit in the cluster decides about stages or nodes: nothing of it counts."""
+        return bool(self.foreign) or self.moved
 
 
 class NodeStep(StrEnum):
