@@ -20,6 +20,7 @@ from gitops_ds.model.objects import CONFIG_MAP, LEASE
 from tests.simulator.setup import Setup, play, set_up
 
 _numbers = itertools.count()
+LARGEST = 2**31 - 1  # an int32, as both fields of a Lease
 
 
 class One:
@@ -105,6 +106,22 @@ def test_a_stolen_lease_ends_the_turn() -> None:
     scene(then)
 
 
+def test_a_lease_with_the_largest_numbers_is_acquired_after_five_minutes() -> None:
+    async def then(there: Setup, _first: One, _second: One) -> None:
+        spec = {
+            "holderIdentity": "thief",
+            "leaseDurationSeconds": LARGEST,
+            "leaseTransitions": LARGEST,
+        }
+        await there.people.patch(LEASE, "default", "lease", {"spec": spec})
+        await asyncio.sleep(310)
+        lease = (await there.people.get(LEASE, "default", "lease"))["spec"]
+        assert lease["holderIdentity"] in {"a", "b"}
+        assert lease["leaseTransitions"] == LARGEST
+
+    scene(then)
+
+
 @pytest.mark.sampled
 @pytest.mark.parametrize("latency", [1.0, 2.0, 3.0, 5.0])
 async def test_at_any_latency_one_candidate_leads_is_followed_and_never_two_may_write(
@@ -127,6 +144,16 @@ async def test_at_any_latency_one_candidate_leads_is_followed_and_never_two_may_
         leader = next(one for one in both if one.election.leads)
         leader.task.cancel()
         assert await leaders(60) == {0, 1}
+        assert await leaders(60) == {1}
+        await there.people.delete(LEASE, "default", "lease")
+        assert 2 not in await leaders(90)
+        assert await leaders(60) == {1}
+        # the lease is deleted, and its holder is gone
+        both.append(One(there, "c"))
+        await leaders(60)
+        await there.people.delete(LEASE, "default", "lease")
+        next(one for one in both if one.election.leads).task.cancel()
+        assert await leaders(90) == {0, 1}
         assert await leaders(60) == {1}
         for one in both:
             one.task.cancel()

@@ -103,7 +103,7 @@ def test_a_repository_without_the_right_to_let_nodes_wait_delays_and_requires_no
     other = Deployer(
         Loop(bundle(body("b")), owner="other"), unready="refused", requires_agents=False
     )
-    own = Deployer(Loop(bundle(body("a"))), was_applied=True)
+    own = Deployer(Loop(bundle(body("a"))), knows_required=True)
     stored = Stored({"other": state(body("b"))})
     assert requirements(own, other, stored=stored).applied()
     assert required(requirements(own, other, stored=stored)) == ["a"]
