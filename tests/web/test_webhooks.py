@@ -505,7 +505,7 @@ def test_the_deliveries_of_one_repository_do_not_count_for_another() -> None:
 
 
 @pytest.mark.parametrize("forge", FORGES)
-def test_a_delivery_for_one_repository_is_no_replay_for_another(forge: str) -> None:
+def test_a_delivery_for_one_repository_may_be_repeated_for_another(forge: str) -> None:
     scene, body = Scene(), body_of(GITHUB)
     assert scene.send(headers_of(forge, body, b"another secret"), body).woken == ("other",)
     assert scene.send(headers_of(forge, body), body).woken == ("agents.eu",)
