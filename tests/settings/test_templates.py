@@ -29,6 +29,7 @@ def test_the_objects_of_the_service_are_protected_in_any_namespace() -> None:
         frozenset(["x"]),
         frozenset(),
         cluster_scoped=False,
+        required_for_work=False,
         itself=True,
         own=OwnAccount(frozenset({"gitops-ds"})),
     )

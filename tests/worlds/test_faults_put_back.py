@@ -172,12 +172,9 @@ STAGED: dict[str, dict[str, tuple[str, ...]]] = {
     },
     "R5: the pods of an abandoned template count as updated": {
         "gitops_ds.rollouts.node_steps": (
+            ("if target.staged or target.edited or pod.pinned:\n        return False"),
             (
-                "if target.staged or target.edited or names.ROLLOUT in pod.labels:\n"
-                "        return False"
-            ),
-            (
-                "if not target.staged and names.ROLLOUT in pod.labels:\n        return True\n"
+                "if not target.staged and pod.pinned:\n        return True\n"
                 "    if target.staged or target.edited:\n        return False"
             ),
         )
@@ -227,8 +224,8 @@ STAGED: dict[str, dict[str, tuple[str, ...]]] = {
     },
     "R12: a service paces the DaemonSets of another one": {
         "gitops_ds.controller.controller": (
-            "        return owner in self._claimed and not foreign_bodies.is_reduced(body)",
-            "        return owner is not None",
+            "return owner in self._claimed and (not foreign_bodies.is_reduced(body))",
+            "return True",
         )
     },
     "R13: a canary that is lost takes no other node": {
