@@ -102,14 +102,7 @@ def saw(candidate: Candidate, body: Body | None, now: float) -> Candidate:
         # The holder may not have noticed and keeps leading, so others wait as after a renewal. The
         # same holds for a lease that was missing before and not read for a while: it may have
         # existed in between.
-        fresh = bool(candidate.version)
-        if not fresh and now - candidate.looked > candidate.timing.retry:
-            if not candidate.leads(now):
-                # With slow requests each read would begin the wait again, and no candidate would
-                # ever lead: this one creates the lease, and waits as its holder.
-                quiet_until = max(candidate.quiet_until, now + _held_for(candidate))
-                return replace(candidate, body=None, looked=now, quiet_until=quiet_until)
-            fresh = True
+        fresh = bool(candidate.version) or now - candidate.looked > candidate.timing.retry
         return replace(candidate, version="", since=now if fresh else candidate.since, looked=now)
     version = str((body.get("metadata") or {}).get("resourceVersion") or "")
     same = candidate.body is not None and _spec(candidate.body) == _spec(body)
@@ -122,9 +115,7 @@ def saw(candidate: Candidate, body: Body | None, now: float) -> Candidate:
 def wrote(candidate: Candidate, body: Body, sent: float, now: float) -> Candidate:
     """The candidate after an accepted write, sent at `sent`: it holds the lease."""
     timing, duration = candidate.timing, min(_spec(body).get("leaseDurationSeconds") or 0, LONGEST)
-    quiet_until = candidate.quiet_until
-    if candidate.body is None:
-        quiet_until = max(quiet_until, now + duration)
+    quiet_until = now + duration if candidate.body is None else candidate.quiet_until
     until = (
         sent + duration * timing.renew_deadline / timing.duration
         if now >= quiet_until
@@ -146,13 +137,7 @@ def free_at(candidate: Candidate, now: float) -> float:
     duration = _spec(candidate.body).get("leaseDurationSeconds") or 0
     if not candidate.holder and duration == _RELEASED:
         return -math.inf
-    return candidate.since + _held_for(candidate)
-
-
-def _held_for(candidate: Candidate) -> float:
-    """Seconds for which the observed lease is held without a change."""
-    duration = _spec(candidate.body).get("leaseDurationSeconds") or 0
-    return max(candidate.timing.duration, min(duration, LONGEST))
+    return candidate.since + max(candidate.timing.duration, min(duration, LONGEST))
 
 
 def claim(candidate: Candidate, now: float, clock: float) -> Body | None:
