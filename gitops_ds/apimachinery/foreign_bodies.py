@@ -9,15 +9,14 @@ whole: two reduced templates are equal if the whole ones are.
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import orjson
 
 from gitops_ds.apimachinery import revisions
 from gitops_ds.model import names
-from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, Body, group_of
+from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, Body, digest_of, group_of
 
 MOST = 16 * 1024  # bytes of JSON of a reduced body; what has more loses the fields of its size
 DIGEST = f"{names.DOMAIN}/digest"  # a field of a reduced template
@@ -102,10 +101,7 @@ def _manager(entry: Body) -> dict[str, Any]:
     kept: dict[str, Any] = {"f:spec": {}} if "f:spec" in fields else {}
     if entry.get("subresource") == "status" and "f:status" in fields:
         kept["f:status"] = {name: {} for name in fields["f:status"]}
-    return {
-        **{name: value for name, value in entry.items() if name != "fieldsV1"},
-        "fieldsV1": kept,
-    }
+    return {**entry, "fieldsV1": kept}
 
 
 def _names_alone(metadata: Body) -> dict[str, Any]:
@@ -134,12 +130,4 @@ def _template(template: Body) -> dict[str, Any]:
 
 
 def _digest_alone(template: Body) -> dict[str, Any]:
-    text = orjson.dumps(_without_nulls(template), option=orjson.OPT_SORT_KEYS)
-    return {DIGEST: hashlib.sha256(text).hexdigest()}
-
-
-def _without_nulls(value: Any) -> Any:
-    """The value without null fields: for the API server null and absent are equal."""
-    if isinstance(value, Mapping):
-        return {name: _without_nulls(field) for name, field in value.items() if field is not None}
-    return [*map(_without_nulls, value)] if isinstance(value, list) else value
+    return {DIGEST: digest_of(revisions.without_nulls(template))}

@@ -18,7 +18,7 @@ from typing import Any
 import orjson
 
 from gitops_ds.apimachinery import defaults
-from gitops_ds.model.objects import DAEMONSET, Body
+from gitops_ds.model.objects import Body
 from gitops_ds.model.pod_content import ContainerContent, PodContent
 
 # A field of the spec of a received pod that replaces FIELDS (`client.received_bodies`).
@@ -52,25 +52,18 @@ def of_template(template: Body) -> PodContent:
     return _content(tuple(_containers(spec)), _room(spec))
 
 
-def of_pod(metadata: Body, spec: Body) -> PodContent | None:
-    """The content of a pod of a DaemonSet, None of any other pod; `spec` may be packed."""
-    if not is_of_daemonset(metadata):
-        return None
-    containers, room = spec[PACKED] if PACKED in spec else packed(spec)
+def of_pod(spec: Body) -> PodContent:
+    """The content of a pod of a DaemonSet; `spec` may be packed."""
+    containers, room = packed(spec)
     return _content(tuple(tuple(one) for one in containers), room)
 
 
 def packed(spec: Body) -> tuple[Sequence[Sequence[str]], str]:
     """The content of a pod of a DaemonSet as JSON: little text for a long list of pods."""
+    if PACKED in spec:
+        already: tuple[Sequence[Sequence[str]], str] = spec[PACKED]
+        return already
     return list(_containers(spec)), "" if spec.get("nodeName") else _room(spec)
-
-
-def is_of_daemonset(metadata: Body) -> bool:
-    """Whether the controller of a pod is a DaemonSet."""
-    return any(
-        reference.get("controller") and reference.get("kind") == DAEMONSET.kind
-        for reference in metadata.get("ownerReferences") or ()
-    )
 
 
 def difference(template: PodContent, pod: PodContent, mirrors: Sequence[str] = ()) -> str:

@@ -15,7 +15,7 @@ from gitops_ds.apimachinery import pod_cause, pod_contents, timestamps
 from gitops_ds.apimachinery.pod_cause import StatusCause
 from gitops_ds.model import names
 from gitops_ds.model.daemonset import Owner, Phase, Pod
-from gitops_ds.model.objects import Body
+from gitops_ds.model.objects import DAEMONSET, Body
 
 _PHASES = {str(phase): phase for phase in Phase}
 _NO_CAUSE = StatusCause()
@@ -41,6 +41,7 @@ def pod_of(body: Body) -> Pod:
     is_well = ready and not ends and status.get("phase") == "Running"
     cause = _NO_CAUSE if is_well else pod_cause.read(spec, status)
     bound = str(spec.get("nodeName") or "")
+    owner = controller_of(metadata)
     return Pod(
         namespace=sys.intern(str(metadata.get("namespace") or "")),
         name=str(metadata.get("name") or ""),
@@ -49,7 +50,7 @@ def pod_of(body: Body) -> Pod:
         node=sys.intern(bound or target(spec)),
         bound=bool(bound),
         labels=labels,
-        owner=controller_of(metadata),
+        owner=owner,
         phase=_PHASES.get(status.get("phase") or "Pending") or Phase.UNKNOWN,
         terminating=metadata.get("deletionTimestamp") is not None,
         created=timestamps.seconds(str(metadata.get("creationTimestamp") or "")) or 0.0,
@@ -69,7 +70,7 @@ def pod_of(body: Body) -> Pod:
         gated=any(
             gate.get("name") == names.SCHEDULING_GATE for gate in spec.get("schedulingGates") or ()
         ),
-        content=pod_contents.of_pod(metadata, spec),
+        content=pod_contents.of_pod(spec) if is_of_daemonset(owner) else None,
         placed=placed or 0.0 if scheduled else 0.0,
         **_pinned(body, conditions, states),
     )
@@ -109,6 +110,11 @@ def controller_of(metadata: Body) -> Owner | None:
                 str(reference.get("uid", "")),
             )
     return None
+
+
+def is_of_daemonset(owner: Owner | None) -> bool:
+    """Whether the controller of a pod is a DaemonSet."""
+    return owner is not None and owner.kind == DAEMONSET.kind
 
 
 def _pinned(body: Body, conditions: Sequence[Body], states: Sequence[Body]) -> dict[str, Any]:

@@ -58,6 +58,13 @@ def same_template(one: Body, other: Body) -> bool:
     return _same(one, other)
 
 
+def without_nulls(value: Any) -> Any:
+    """The value without null fields, for a digest: null and absent are equal."""
+    if isinstance(value, Mapping):
+        return {name: without_nulls(field) for name, field in value.items() if field is not None}
+    return [*map(without_nulls, value)] if isinstance(value, list) else value
+
+
 def holds_more(template: Body, earlier: Body) -> bool:
     """Whether a template is an earlier one with additional fields only."""
     return _within(earlier, template)

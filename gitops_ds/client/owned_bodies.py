@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Set
 from typing import ClassVar
 
-from gitops_ds.apimachinery import foreign_bodies
 from gitops_ds.model.objects import (
     CONTROLLER_REVISION,
     DAEMONSET,
@@ -44,13 +43,9 @@ class OwnedBodies:
         """Subscribes to added keys."""
         self._listeners.append(grown)
 
-    def keep(self, body: Body) -> Body:
-        """The body of an owned object, or the reduced one of another object. A ControllerRevision
-        belongs to its DaemonSet.
-        """
-        return (
-            body if any(key in self._keys for key in _keys(body)) else foreign_bodies.reduced(body)
-        )
+    def whole(self, body: Body) -> bool:
+        """Whether the object is owned. A ControllerRevision belongs to its DaemonSet."""
+        return any(key in self._keys for key in _keys(body))
 
 
 def _keys(body: Body) -> Iterable[Key]:

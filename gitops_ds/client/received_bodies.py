@@ -14,7 +14,7 @@ import orjson
 from msgspec import Raw
 from msgspec.json import Decoder
 
-from gitops_ds.apimachinery import pod_contents
+from gitops_ds.apimachinery import foreign_bodies, pod_contents, pods
 from gitops_ds.model import names
 from gitops_ds.model.objects import NODE, POD, Body, Resource
 
@@ -165,7 +165,7 @@ def _packed(pod: Any) -> Any:
         return pod
     whole = {name: spec.pop(name) for name in pod_contents.FIELDS if name in spec}
     own = spec.get("initContainers") or ()
-    if pod_contents.is_of_daemonset(metadata):
+    if pods.is_of_daemonset(pods.controller_of(metadata)):
         is_bound = bool(spec.get("nodeName"))
         read = {"containers"} if is_bound else whole.keys()
         whole = {name: _decoded(name, one) for name, one in whole.items() if name in read}
@@ -261,10 +261,10 @@ class BodyCache:
         self._field_set = lru_cache(FIELD_SETS)(orjson.loads)
 
     def intern(
-        self, body: dict[str, Any], keep: Callable[[Body], Body] | None = None
+        self, body: dict[str, Any], whole: Callable[[Body], bool] | None = None
     ) -> dict[str, Any]:
-        """The cached body of the same object, version and API version, or this one, as `keep`
-        converts it.
+        """The cached body of the same object, version and API version, or this one; reduced, unless
+        the object is `whole`.
         """
         metadata = body.get("metadata")
         if (
@@ -273,10 +273,11 @@ class BodyCache:
             or not (version := metadata.get("resourceVersion"))
         ):
             return body
-        kept = body if keep is None else keep(body)
-        key = (str(body.get("apiVersion")), uid, version, kept is body)
+        is_whole = whole is None or whole(body)
+        key = (str(body.get("apiVersion")), uid, version, is_whole)
         held = self._held.get(key)
         if held is None:
+            kept = body if is_whole else foreign_bodies.reduced(body)
             held = self._held[key] = _Held(kept)
             self._share_field_sets(held["metadata"])
         return held

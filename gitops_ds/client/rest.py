@@ -39,7 +39,7 @@ from gitops_ds.model.cluster import (
 from gitops_ds.model.objects import ACCESS_REVIEW, Body, Resource
 
 PAGE = 500
-FIRST_PAGE, PAGE_BYTES = 16, 8 * 1024 * 1024  # of a list whose bodies are converted
+FIRST_PAGE, PAGE_BYTES = 16, 8 * 1024 * 1024  # of a list whose bodies are reduced
 # The lines of a watch that arrive within this time are read together, unless they are many: so the
 # pauses do not limit a watch to a number of events per second.
 READ_SECONDS, READ_BYTES = 0.025, 65536
@@ -133,8 +133,8 @@ class HttpReader:
     async def _list(self, resource: Resource, which: Selection) -> Listing:
         whole: list[Body] = []
         brief = received_bodies.PackedBodies()
-        # a page that is converted as it arrives is the largest part of a list in memory
-        limit = PAGE if which.keep is None else FIRST_PAGE
+        # a page whose bodies are reduced as they arrive is the largest part of a list in memory
+        limit = PAGE if which.whole is None else FIRST_PAGE
         query = {**wire.query_of(which), "limit": str(limit)}
         decode = wire.decoder(received_bodies.ITEMS, resource, which)
         kind = {"apiVersion": resource.api_version, "kind": resource.kind}
@@ -142,7 +142,7 @@ class HttpReader:
         def take(items: Sequence[msgspec.Raw]) -> None:
             bodies = ({**kind, **decode(memoryview(item))} for item in items)
             if decode is orjson.loads:
-                whole.extend(self._bodies.intern(body, which.keep) for body in bodies)
+                whole.extend(self._bodies.intern(body, which.whole) for body in bodies)
             else:
                 brief.add([*bodies])
 
@@ -154,7 +154,7 @@ class HttpReader:
                 version = str(metadata["resourceVersion"])
                 return Listing(tuple(whole) if decode is orjson.loads else brief, version)
             query["continue"] = metadata["continue"]
-            if which.keep is not None:
+            if which.whole is not None:
                 limit = max(1, min(PAGE, limit * PAGE_BYTES // max(1, size)))
                 query["limit"] = str(limit)
 
@@ -203,7 +203,7 @@ class HttpReader:
                 async for line in _lines(reply):
                     event = decode(line)
                     if decode is orjson.loads:
-                        event["object"] = self._bodies.intern(event["object"], which.keep)
+                        event["object"] = self._bodies.intern(event["object"], which.whole)
                     yield wire.watch_event(event, self._who)
             except (orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:
                 raise self._transport.garbage() from error

@@ -46,6 +46,9 @@ class ObserverHooks(msgspec.Struct, frozen=True):
     handled: Callable[[], None] = lambda: None
 
 
+NO_HOOKS = ObserverHooks()
+
+
 class Observer:
     """The observations, current while `run` runs. `clock` gives seconds since 1970; delays are the
     event loop's.
@@ -60,7 +63,7 @@ class Observer:
         *,
         clock: Callable[[], float],
         chance: Callable[[], float],
-        hooks: ObserverHooks = ObserverHooks(),  # noqa: B008  frozen
+        hooks: ObserverHooks = NO_HOOKS,
     ) -> None:
         self._cluster, self._emit, self._hooks = cluster, emit, hooks
         self._clock, self._chance = clock, chance
@@ -185,9 +188,8 @@ class Observer:
         def asking() -> None:
             self.cache.asks(resource)
 
-        is_reduced = self._bodies is not None and resource in OwnedBodies.REDUCED
-        keep = self._bodies.keep if self._bodies is not None and is_reduced else None
-        which = Selection(brief=self._rooms is None, keep=keep)
+        bodies = self._bodies if resource in OwnedBodies.REDUCED else None
+        which = Selection(brief=self._rooms is None, whole=bodies.whole if bodies else None)
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(LIST_NODES_AGAIN if resource == NODE else None) as limit:

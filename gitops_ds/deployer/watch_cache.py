@@ -100,7 +100,7 @@ class WatchCache:
         if resource == NODE:
             return Selection(brief=True)
         labels = "" if resource in _WHOLE else f"{names.OWNER_LABEL}={self._owner}"
-        return Selection(labels=labels, keep=self.bodies.keep)
+        return Selection(labels=labels, whole=self.bodies.whole)
 
     async def _list_reduced_again(self, wanted: Set[Key]) -> None:
         """Ends the watches of kinds with reduced bodies of wanted objects, those of others until

@@ -65,14 +65,15 @@ class Selection(msgspec.Struct, frozen=True):
     syntax), those with fields.
 
     `brief` requests only the fields of a pod or a node that `client.received_bodies` names;
-    the rest of the body may be missing. `keep` converts each body as it arrives.
+    the rest of the body may be missing. Of objects that are not `whole`,
+    only the fields of `apimachinery.foreign_bodies` arrive.
     """
 
     namespace: str = ""
     labels: str = ""
     fields: str = ""
     brief: bool = False
-    keep: Callable[[Body], Body] | None = None
+    whole: Callable[[Body], bool] | None = None
 
 
 EVERYTHING = Selection()

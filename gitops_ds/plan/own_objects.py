@@ -1,8 +1,8 @@
 """Objects that empower or limit the service, by their content: a repository changes them only with
 `apply.allow.itself`. Pure.
 
-A name proves nothing, since every author can choose another one. What counts is whom an object
-concerns: a binding its subjects, a policy the requests that it matches. An object in a namespace of
+A name proves nothing, since every author can choose another one. The content decides: the subjects
+of a binding, the requests that a policy matches. An object in a namespace of
 the service concerns the service in any case, and so does a cluster-scoped one of these kinds with
 a name of the installation.
 """

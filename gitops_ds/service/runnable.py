@@ -53,11 +53,8 @@ class Runnable(Protocol):
 
 
 class DeployerPart(Runnable):
-    """A part with one deployer loop, which may start later. `tracker` is the status of agents.
-    `requires_agents`: nodes wait for the agents that its source requires.
-    """
+    """A part with one deployer loop, which may start later. `tracker` is the status of agents."""
 
-    requires_agents = True
     tracker: StatusTracker | None = None
     _loop: deployer_loop.Loop | None = None
     _leading = True
@@ -82,6 +79,11 @@ class DeployerPart(Runnable):
     def status(self) -> SourceStatus | None:
         """The status of its repository; None while another replica leads."""
         return self._loop.status if self._loop else None
+
+    @property
+    def requires_agents(self) -> bool:
+        """Whether nodes wait for the agents that its source requires."""
+        return True
 
     @property
     @abstractmethod

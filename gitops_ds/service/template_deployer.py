@@ -24,12 +24,15 @@ RETRY = 15.0  # seconds
 class TemplateDeployer(runnable.DeployerPart):
     """Applies the templates of a cluster while `run` runs."""
 
-    requires_agents = False
-
     def __init__(self, context: ServiceContext, chosen: TemplateSelector) -> None:
         """`chosen` selects the ConfigMaps and Secrets with templates."""
         self._context, self._chosen = context, chosen
         self._stopping = False
+
+    @property
+    def requires_agents(self) -> bool:
+        """False: who writes templates into the cluster lets no node wait."""
+        return False
 
     @property
     def owner(self) -> str:

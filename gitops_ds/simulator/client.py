@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from gitops_ds import errors
-from gitops_ds.apimachinery import kubernetes_versions
+from gitops_ds.apimachinery import foreign_bodies, kubernetes_versions
 from gitops_ds.model import names
 from gitops_ds.model.cluster import (
     EVERYTHING,
@@ -111,8 +111,8 @@ class Client:
         await self._arrive("list", resource, (which.namespace, ""))
         matches = selectors.test(resource, which)
         self.server.require(resource)
-        keep = which.keep or (lambda body: body)
-        items = tuple(keep(body) for body in self.server.store.all(resource) if matches(body))
+        bodies = filter(matches, self.server.store.all(resource))
+        items = tuple(_received(body, which) for body in bodies)
         return Listing(items, str(self.server.store.version))
 
     async def watch(
@@ -153,8 +153,9 @@ class Client:
                         async with asyncio.timeout(late):
                             await cut.event.wait()
                 if not cut.event.is_set():
-                    keep = which.keep if event.type is not EventType.BOOKMARK else None
-                    yield replace(event, object=keep(event.object)) if keep else event
+                    is_object = event.type is not EventType.BOOKMARK
+                    body = _received(event.object, which) if is_object else event.object
+                    yield replace(event, object=body)
         finally:
             self._watches.pop(cut)
         if cut.error is not None:
@@ -334,6 +335,11 @@ class _Stream(msgspec.Struct, frozen=True):
                         await wake.wait()
             finally:
                 timer.cancel()
+
+
+def _received(body: Body, which: Selection) -> Body:
+    """The body, reduced if the selection has it so."""
+    return body if which.whole is None or which.whole(body) else foreign_bodies.reduced(body)
 
 
 def _seen(change: StoredChange, matches: selectors.Test) -> WatchEvent | None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gitops_ds.apimachinery import defaults, node_eligibility, pod_contents
+from gitops_ds.apimachinery import defaults, node_eligibility, pod_contents, pods
 from gitops_ds.model.pod_content import PodContent
 
 PROBE = {"httpGet": {"path": "/ready", "port": 80}, "periodSeconds": 5}
@@ -57,8 +57,12 @@ def spec(**changes: Any) -> dict[str, Any]:
     return made
 
 
+def content_of(metadata: dict[str, Any], spec: dict[str, Any]) -> PodContent | None:
+    return pods.pod_of({"metadata": metadata, "spec": spec}).content
+
+
 def content(**changes: Any) -> PodContent:
-    read = pod_contents.of_pod(OWNED, spec(**changes))
+    read = content_of(OWNED, spec(**changes))
     assert read is not None
     return read
 
@@ -71,7 +75,7 @@ def test_a_pod_of_the_template_has_its_content() -> None:
 def test_the_pod_of_another_owner_has_none() -> None:
     other = {"ownerReferences": [{"kind": "ReplicaSet", "controller": True}]}
     for metadata in ({}, other, {"ownerReferences": [{"kind": "DaemonSet"}]}):
-        assert pod_contents.of_pod(metadata, spec()) is None
+        assert content_of(metadata, spec()) is None
 
 
 SIDECAR = {"name": "injected", "image": "sidecar:1"}
@@ -161,6 +165,6 @@ def test_a_pod_that_needs_something_else_is_seen_until_it_has_a_node(
 ) -> None:
     assert content(**change).room != WANTED.room
     bound = {**spec(**change), "nodeName": "n1"}
-    read = pod_contents.of_pod(OWNED, bound)
+    read = content_of(OWNED, bound)
     assert read is not None
     assert read.room == ""

@@ -54,7 +54,7 @@ async def test_only_own_daemonsets_and_their_revisions_arrive_whole() -> None:
     async with simulator.SimulatedCluster() as cluster:
         await create(cluster, OWN, copied(OTHER))
         for resource in OwnedBodies.REDUCED:
-            listing = await cluster.client().list(resource, Selection(keep=bodies.keep))
+            listing = await cluster.client().list(resource, Selection(whole=bodies.whole))
             assert {
                 body["metadata"]["name"][:3]: foreign_bodies.is_reduced(body)
                 for body in listing.items

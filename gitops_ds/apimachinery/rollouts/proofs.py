@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from typing import Any
 
 import msgspec
 import orjson
@@ -38,19 +37,13 @@ def identity(template: Body) -> str:
 
 @lru_cache(1024)
 def _identity(content: bytes) -> str:
-    template = _plain(defaults.defaulted_template(orjson.loads(content)))
+    template = revisions.without_nulls(defaults.defaulted_template(orjson.loads(content)))
     metadata = template.get("metadata") or {}
     if _RESTARTED_AT in (metadata.get("annotations") or {}):
         kept = {k: v for k, v in metadata["annotations"].items() if k != _RESTARTED_AT}
         del metadata["annotations"]
         template["metadata"] = {**metadata, **({"annotations": kept} if kept else {})}
     return digest_of(template)[:_LENGTH]
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _plain(one) for key, one in value.items() if one is not None}
-    return [_plain(one) for one in value] if isinstance(value, list) else value
 
 
 def encoded(proof: TemplateProof) -> str:

@@ -187,12 +187,9 @@ async def _pods(cluster: ClusterReader) -> Parts:
     }
     items = []
     for body in (await cluster.list(POD, Selection(brief=True))).items:
-        owner = pods.controller_of(body["metadata"])
-        if owner is not None and owner.kind == DAEMONSET.kind:
+        if pods.is_of_daemonset(pods.controller_of(body["metadata"])):
             spec = body.get("spec") or {}
-            content = {
-                pod_contents.PACKED: spec.get(pod_contents.PACKED) or pod_contents.packed(spec)
-            }
+            content = {pod_contents.PACKED: pod_contents.packed(spec)}
             picked = _picked({**body, "spec": {**spec, **content}}, kept)
             items.append({**picked, "status": body.get("status") or {}})
     return {"pods.json": items}

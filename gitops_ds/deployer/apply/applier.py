@@ -61,10 +61,16 @@ Record = Callable[[Sequence[AppliedObject]], Awaitable[None]]
 
 @dataclass(slots=True)
 class ApplyOutcome:
-    """The results of a plan's changes."""
+    """The results of a plan's changes. The first `recorded` written objects are in the state."""
 
     written: list[AppliedObject] = field(default_factory=list)
     refused: list[tuple[Change, Skipped]] = field(default_factory=list)
+    recorded: int = 0
+
+    @property
+    def unrecorded(self) -> list[AppliedObject]:
+        """The written objects that are not in the state yet."""
+        return self.written[self.recorded :]
 
 
 class PlanInputs(msgspec.Struct, frozen=True):
@@ -144,7 +150,6 @@ class _ApplyRun:
     report: Report
     record: Record
     outcome: ApplyOutcome = field(default_factory=ApplyOutcome)
-    recorded: int = 0  # how many of the written objects are recorded
     missing: dict[tuple[str, ...], str] = field(default_factory=lambda: {(): ""})
 
     async def apply(self, changes: Sequence[Change]) -> None:
@@ -167,8 +172,8 @@ class _ApplyRun:
                 await self._write([change for change in some if await self._is_free(change)])
 
     async def _record(self) -> None:
-        if new := self.outcome.written[self.recorded :]:
-            self.recorded += len(new)
+        if new := self.outcome.unrecorded:
+            self.outcome.recorded += len(new)
             await self.record(new)
 
     async def _is_free(self, change: Change) -> bool:

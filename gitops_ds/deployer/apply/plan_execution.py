@@ -94,7 +94,7 @@ async def carry_out(
     )
     for change, refusal in outcome.refused:
         emit(NotApplied(clock(), refusal, change))
-    histories = await applied_templates.of(prepared, outcome.written)
+    histories = await applied_templates.of(prepared, outcome.unrecorded)
     prepared = replace(prepared, histories={**prepared.histories, **histories})
     state = _rebased(base, after_apply(prepared, outcome, target), prepared.state)
     if state != prepared.state:

@@ -100,7 +100,7 @@ class GitDeployer(runnable.DeployerPart):
         return max(super().seconds_without_progress, self._context.preparing.seconds_over_limit)
 
     @property
-    def requires_agents(self) -> bool:  # type: ignore[override]
+    def requires_agents(self) -> bool:
         """Whether nodes may wait for the agents of the repository."""
         options = self._context.service.apply_options_of(self._settings)
         return options.allowed.required_for_work
