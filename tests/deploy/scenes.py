@@ -51,7 +51,7 @@ async def writes(
     component. A creation is a dry run, the others are those of the ConfigMap `kept`.
     """
     answers = {}
-    async with connect.writing(Connection(str(account))) as cluster:
+    async with connect.writing(Connection(str(account), writes=True)) as cluster:
         for verb, kind, space in wanted:
             resource, name = _WRITTEN[kind], "kept" if verb != "create" else "written"
             spec = {"spec": {"type": "ExternalName", "externalName": "a.example.com"}}
