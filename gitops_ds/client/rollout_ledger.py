@@ -86,7 +86,7 @@ class RolloutLedger:
 
     def _gone(self, existing: Set[str]) -> list[str]:
         """The keys of revisions that existed and do not any more. A new one may not be shown yet,
-        so its first absence says nothing.
+        so its first absence does not count.
         """
         known = self._known or {}
         self._shown |= existing

@@ -60,6 +60,7 @@ class Controller:
         self._cluster, self._powers, self._emit, self._clock = cluster, powers, emit, clock
         hooks = ObserverHooks(self._received, self._wake, self._handled)
         self.observer = Observer(cluster, emit, clock=clock, chance=chance, hooks=hooks)
+        self.observer.cache.is_ours = self._is_claimed
         self._rivals = Rivals()
         self._queue: WorkQueue[Key] = WorkQueue()
         self._shadow = Shadow()

@@ -43,11 +43,12 @@ class Cache:
     """The objects of one cluster. One writer (the watches and the executor), read by `observe`.
 
     `by_node` is an index of pods by node, if it is set before the first list. `attested` returns a
-    revision of a DaemonSet with the annotations that count.
+    revision of a DaemonSet with the annotations that count; `is_ours`: we pace its rollout.
     """
 
     def __init__(self) -> None:
         self.by_node: PodsByNode | None = None
+        self.is_ours: Callable[[DaemonSet], bool] = lambda _: True
         self.attested: Callable[[DaemonSet, Revision], Revision] = lambda _, revision: revision
         self._daemonsets: dict[Key, DaemonSet] = {}
         self._nodes: dict[str, Node] = {}
@@ -218,9 +219,9 @@ class Cache:
 
     @property
     def rollouts(self) -> Iterator[tuple[DaemonSet, Sequence[Revision]]]:
-        """The DaemonSets with a target, each with its revisions."""
+        """Our DaemonSets with a target, each with its revisions."""
         for daemonset in self._daemonsets.values():
-            if daemonset.annotations.get(names.TARGET):
+            if daemonset.annotations.get(names.TARGET) and self.is_ours(daemonset):
                 yield daemonset, self._candidate_revisions(daemonset)
 
     @property

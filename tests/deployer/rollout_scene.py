@@ -150,7 +150,8 @@ class Scene(Processes):
         client = self.account(self.cluster.client("gitops-ds", self.faults))
         ours = self._controller(self.powers, client)
         ours.attest(ledger)
-        ours.claim("test", approvers=self.options.approvers)
+        if self.options.approvers:
+            ours.claim("test", approvers=self.options.approvers)
         self.controller = ours
         runs = [led(ledger, loop.run(), ours.run())]
         if self.powers is Powers.PACE:

@@ -9,13 +9,13 @@ import time
 
 import pytest
 
-from gitops_ds.apimachinery import revisions
+from gitops_ds.apimachinery import daemonsets, revisions
 from gitops_ds.apimachinery.rollouts import proofs, target_revisions
 from gitops_ds.client import rollout_ledger
 from gitops_ds.model import names
 from gitops_ds.model.decision import Powers
 from gitops_ds.model.events.rollouts import RolloutHalted
-from gitops_ds.model.objects import CONFIG_MAP, CONTROLLER_REVISION, POD, Body
+from gitops_ds.model.objects import CONFIG_MAP, CONTROLLER_REVISION, DAEMONSET, POD, Body
 from gitops_ds.model.rollouts.proven_templates import ProofKind, TemplateProof
 from gitops_ds.model.rollouts.staged_rollout import FailedNode, Halt, RolloutRecord
 from gitops_ds.model.values import replace
@@ -57,7 +57,7 @@ async def stays_at_canary(scene: Scene, seconds: int = 60) -> None:
         assert await scene.tag() == "1"
 
 
-async def test_a_forged_halt_is_none(scene: Scene, /) -> None:
+async def test_a_forged_halt_does_not_count(scene: Scene, /) -> None:
     record = await at_canary(scene)
     text = target_revisions.encoded(replace(record, halt=HALT))
     await forge(scene, **{names.ROLLOUT_RECORD: text})
@@ -149,7 +149,7 @@ async def test_records_of_a_version_without_digests_are_adopted_once(scene: Scen
     assert not any(isinstance(event, RolloutHalted) for event in scene.events)
 
 
-async def test_a_pod_with_the_labels_of_the_target_is_none_of_its_pods(scene: Scene, /) -> None:
+async def test_a_pod_with_the_labels_of_the_target_alone_does_not_count(scene: Scene, /) -> None:
     """Another writer replaces the pod of a canary by one that runs something else."""
     await at_canary(scene)
     node = min(scene.on("2"))
@@ -167,3 +167,37 @@ async def test_a_pod_with_the_labels_of_the_target_is_none_of_its_pods(scene: Sc
     await asyncio.sleep(60)
     assert scene.pods()[node][0] == "2"
     await ends(scene, "2")
+
+
+async def test_a_halt_of_a_daemonset_of_others_halts_no_other_rollout(scene: Scene, /) -> None:
+    """The controller of Kubernetes copies the annotations of a DaemonSet to its revisions."""
+    assert scene.controller is not None
+    scene.controller.claim("test")
+    record = await at_canary(scene)
+    ours = await scene.daemonset()
+    policy = ours["metadata"]["annotations"][names.ROLLOUT_POLICY]
+    policy = policy.replace('"stages"', '"onFailure":{"scope":"cluster"},"stages"')
+    annotations = {
+        **ours["metadata"]["annotations"],
+        names.ROLLOUT_POLICY: policy,
+        names.TARGET: "tenant-1",
+    }
+    mallory = scene.cluster.client("mallory")
+    metadata = {"name": "tenant", "namespace": "default", "annotations": annotations}
+    labels = {"matchLabels": {"app": "tenant"}}
+    pod = {**ours["spec"]["template"]["spec"], "nodeSelector": {"no": "where"}}
+    template = {"metadata": {"labels": labels["matchLabels"]}, "spec": pod}
+    made = await mallory.create(
+        DAEMONSET,
+        {
+            "apiVersion": "apps/v1",
+            "kind": "DaemonSet",
+            "metadata": metadata,
+            "spec": {"selector": labels, "template": template},
+        },
+    )
+    revision = target_revisions.body_of(daemonsets.daemonset_of(made), template, "")
+    text = target_revisions.encoded(replace(record, halt=HALT))
+    revision["metadata"] |= {"name": "tenant-1", "annotations": {names.ROLLOUT_RECORD: text}}
+    await mallory.create(CONTROLLER_REVISION, revision)
+    await scene.until(lambda: len(scene.on("2")) > CANARIES, minutes=10)

@@ -326,6 +326,7 @@ ONE_SECRET = "apiVersion: v1\nkind: Secret\nmetadata: {name: token, namespace: d
     [
         failure(403, "secrets is forbidden"),
         failure(404),
+        failure(500, "conversion webhook for secrets failed"),
         errors.ClusterError("the server does not allow this method on the resource", 405),
     ],
     ids=lambda error: str(error.status),

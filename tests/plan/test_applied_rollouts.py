@@ -228,7 +228,7 @@ def test_the_facts_of_a_rollout_may_be_unknown() -> None:
 
 
 @pytest.mark.parametrize("recorded", [None, RecordedTemplate("another", SOURCE, "c2")])
-def test_a_revision_that_the_deployer_did_not_record_is_no_rollout_to_approve(
+def test_a_revision_that_the_deployer_did_not_record_needs_no_approval(
     recorded: RecordedTemplate | None,
 ) -> None:
     known = target("2", RolloutRecord(passed={"canary": 1.0}), annotations=KNOWN)
