@@ -18,6 +18,7 @@ from gitops_ds.model import names
 from gitops_ds.model.daemonset import DaemonSet, Owner
 from gitops_ds.model.live import Revision
 from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, Body
+from gitops_ds.model.values import replace
 
 _GO_ESCAPES = str.maketrans(
     {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
@@ -100,6 +101,14 @@ def labels_of(revision: Revision) -> Mapping[str, str]:
 def annotations_of(revision: Revision) -> Mapping[str, Any]:
     """Its annotations."""
     return (revision.raw.get("metadata") or {}).get("annotations") or {}
+
+
+def with_annotations(revision: Revision, changed: Mapping[str, str | None]) -> Revision:
+    """The revision with these annotations, without those that are None."""
+    merged = {**annotations_of(revision), **changed}
+    annotations = {name: text for name, text in merged.items() if text is not None}
+    metadata = {**(revision.raw.get("metadata") or {}), "annotations": annotations}
+    return replace(revision, raw={**revision.raw, "metadata": metadata})
 
 
 def hash_of(template: Body, collision_count: int | None) -> str:

@@ -62,7 +62,8 @@ class HttpReader:
         tally: RequestCounter | None = None,
     ) -> None:
         """Sends nothing yet. Access reviews, dry runs and the writes of a subclass pass the fence,
-        and raise NotLeading as well; `tally` counts the requests.
+        and raise NotLeading as well: the first two persist nothing, but they run admission webhooks
+        for a decision that only the leader makes. `tally` counts the requests.
         """
         self._who = access.who
         self._fence = fence

@@ -22,16 +22,23 @@ from gitops_ds.node_startup.node_waits import Surroundings
 
 
 class NodeWork(msgspec.Struct, frozen=True):
-    """A node, and its wait; None if it gets work as far as startup taints are concerned."""
+    """A node, and its wait; None if it gets work as far as startup taints are concerned. Without a
+    stored state of each owner (`is_known`) the agents that it waits for are unknown.
+    """
 
     node: Node
     taints: tuple[str, ...]
     wait: NodeWait | None
+    is_known: bool = True
 
     @property
     def word(self) -> str:
-        """Yes, Waiting, or Released for a node whose taints are about to be removed."""
-        return "Yes" if not self.taints else "Waiting" if self.wait is not None else "Released"
+        """Yes, Waiting, Released for a node whose taints are about to be removed, or Unknown."""
+        if not self.taints:
+            return "Yes"
+        if self.wait is not None:
+            return "Waiting"
+        return "Released" if self.is_known else "Unknown"
 
 
 async def read(
@@ -44,6 +51,7 @@ async def read(
     lists = await asyncio.gather(*(cluster.list(resource) for resource in cache.WATCHED))
     for resource, listing in zip(cache.WATCHED, lists, strict=True):
         content.replace(resource, listing.items, listing.version)
+    is_known = bool(states) and all(one.knows_required for one in states.values())
     required = git_requirements.of_states(states.values())
     agents = tuple(
         required_agents.agent_of(required[key], *content.find(key)) for key in sorted(required)
@@ -58,6 +66,7 @@ async def read(
             one.node,
             tuple(one.node.taints[at].text for at in one.taints),
             one.wait,
+            is_known,
         )
         for one in nodes
     )

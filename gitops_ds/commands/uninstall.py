@@ -18,6 +18,7 @@ import msgspec
 from gitops_ds import errors
 from gitops_ds.apimachinery import pods, revisions
 from gitops_ds.apimachinery.rollouts import target_revisions
+from gitops_ds.client import rollout_ledger
 from gitops_ds.controller import conflict_probe
 from gitops_ds.deployer import live_state, source_status_store, state_store
 from gitops_ds.fleet import status_writer
@@ -221,10 +222,11 @@ async def _forget(cluster: Cluster, namespace: str, owner: str) -> None:
 
 
 async def clear(cluster: Cluster, namespace: str) -> None:
-    """Deletes objects without an owner: the lease, the state of notifications, the DaemonSet of the
-    conflict probe.
+    """Deletes objects without an owner: the lease, the state of notifications and of the records of
+    rollouts, the DaemonSet of the conflict probe.
     """
-    await _delete(cluster, CONFIG_MAP, namespace, CONFIG_MAP_NAME)
+    for name in (CONFIG_MAP_NAME, rollout_ledger.CONFIG_MAP_NAME):
+        await _delete(cluster, CONFIG_MAP, namespace, name)
     for lease in (await cluster.list(LEASE, Selection(namespace=namespace))).items:
         if _is_ours(lease):
             await _delete(cluster, LEASE, namespace, str(lease["metadata"]["name"]))

@@ -4,8 +4,10 @@ an object can refine an action, but makes no decisions.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
+
+import msgspec
 
 from gitops_ds.apimachinery import (
     daemonsets,
@@ -39,6 +41,10 @@ from gitops_ds.model.decision import (
 from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, POD, Body, Key, Resource, key_of
 
 Remember = Callable[[Resource, Body], None]
+# Stores that the text of an annotation of a revision, by its UID, is ours, before it is written.
+Announce = Callable[[str, str, str], Awaitable[None]]
+# Gets the answer to the creation of a pod of a DaemonSet.
+Created = Callable[[Key, Body], None]
 
 _Patched = (
     Adopt
@@ -55,14 +61,29 @@ _Patched = (
 _NAMES_TO_TRY = 5
 
 
+class WriteHooks(msgspec.Struct, frozen=True):
+    """The calls beside writes: `remember` gets each reply, `created` that of a created pod, and
+    `announce` precedes each write of a record.
+    """
+
+    remember: Remember
+    announce: Announce
+    created: Created
+
+
 class ActionWriter:
-    """Writes the actions of one decision for a DaemonSet; replies go to `remember`.
+    """Writes the actions of one decision for a DaemonSet.
 
     `wrote`: the next observation differs. `gone` are the actions whose object no longer existed.
     """
 
-    def __init__(self, cluster: Cluster, remember: Remember, daemonset: DaemonSet) -> None:
-        self._cluster, self._remember, self._daemonset = cluster, remember, daemonset
+    def __init__(self, cluster: Cluster, hooks: WriteHooks, daemonset: DaemonSet) -> None:
+        self._cluster, self._daemonset = cluster, daemonset
+        self._remember, self._announce, self._created = (
+            hooks.remember,
+            hooks.announce,
+            hooks.created,
+        )
         self._namespace = daemonset.key.namespace
         self._confirmed = False
         self.wrote = False
@@ -90,10 +111,13 @@ class ActionWriter:
                 nomination = {"metadata": {"uid": uid}, "status": status}
                 return await self._patch(action, nomination, PatchType.MERGE, "status")
             case RecordRollout(uid=uid, record=record, annotation=annotation):
+                await self._announce(uid, annotation, record)
                 annotations = {annotation: record}
                 patch = {"metadata": {"uid": uid, "annotations": annotations}}
                 return await self._patch(action, patch, PatchType.MERGE)
             case PromoteRevision():
+                if action.proof:
+                    await self._announce(action.uid, names.PROOF, action.proof)
                 patch = target_revisions.promotion(
                     self._daemonset, action.uid, action.labels, action.proof
                 )
@@ -115,7 +139,9 @@ class ActionWriter:
                 name = pod_changes.pod_name(action.seed, attempt)
                 body = {**body, "metadata": {**body["metadata"], "name": name}}
             try:
-                return self._keep(POD, await self._cluster.create(POD, body), action)
+                reply = await self._cluster.create(POD, body)
+                self._created(self._daemonset.key, reply)
+                return self._keep(POD, reply, action)
             except AlreadyExists:
                 if await self._is_ours(name, action.node):
                     return None

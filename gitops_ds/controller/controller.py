@@ -7,10 +7,14 @@ continues.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection
+import functools
+from collections.abc import Callable, Collection, Iterable
 
-from gitops_ds.apimachinery import foreign_bodies, pods
+from gitops_ds.apimachinery import foreign_bodies, pods, revisions
+from gitops_ds.apimachinery.rollouts import rollout_annotations
+from gitops_ds.apimachinery.rollouts.attested_records import RecordWrite
 from gitops_ds.client.informer import InformerEvent
+from gitops_ds.client.rollout_ledger import RolloutLedger
 from gitops_ds.controller import conflict_probe, executor
 from gitops_ds.controller.executor import ExecutionOutcome
 from gitops_ds.controller.observer import Observer, ObserverHooks
@@ -22,8 +26,10 @@ from gitops_ds.daemonset.shadow import Shadow
 from gitops_ds.daemonset.workqueue import WorkQueue
 from gitops_ds.model import names
 from gitops_ds.model.cluster import Cluster, EventType, Listing, WatchEvent
+from gitops_ds.model.daemonset import DaemonSet
 from gitops_ds.model.decision import Action, Decision, Observation, Powers
 from gitops_ds.model.events.base import Decided, Emit, TaskRestarted
+from gitops_ds.model.live import Revision
 from gitops_ds.model.objects import DAEMONSET, POD, Key, Resource
 from gitops_ds.model.rollouts.staged_rollout import StageInputs
 from gitops_ds.model.values import replace
@@ -54,6 +60,7 @@ class Controller:
         self._cluster, self._powers, self._emit, self._clock = cluster, powers, emit, clock
         hooks = ObserverHooks(self._received, self._wake, self._handled)
         self.observer = Observer(cluster, emit, clock=clock, chance=chance, hooks=hooks)
+        self.observer.cache.is_ours = self._is_claimed
         self._rivals = Rivals()
         self._queue: WorkQueue[Key] = WorkQueue()
         self._shadow = Shadow()
@@ -67,22 +74,48 @@ class Controller:
         self._is_started = False
         self._leading = True
         self._claimed: frozenset[str] | None = None
+        self._approvers: dict[str, str] = {}  # by owner, as in the annotation
+        self._ledger: RolloutLedger | None = None
         self._turns: dict[asyncio.Task[None], float] = {}
 
-    def claim(self, *owners: str) -> None:
+    def claim(self, *owners: str, approvers: Iterable[str] = ()) -> None:
         """Limits the rollouts to DaemonSets of these owners and of those claimed before: another
-        service paces the others. Without any claim the rollouts of all owners are paced.
+        service paces the others. Without any claim the rollouts of all owners are paced. With
+        `approvers` only they approve the stages of these owners.
         """
         self._claimed = (self._claimed or frozenset()) | frozenset(owners)
+        self._approvers |= dict.fromkeys(owners, ",".join(sorted(approvers)))
         self._wake(self.observer.keys)
 
-    def _is_claimed(self, seen: Observation) -> bool:
+    def attest(self, ledger: RolloutLedger) -> None:
+        """Counts only the records in a ledger, of the claimed DaemonSets. Before `run`."""
+        self._ledger = ledger
+        self.observer.cache.attested = self._attested
+
+    def _attested(self, daemonset: DaemonSet, revision: Revision) -> Revision:
+        ledger = self._ledger
+        if ledger is None or not ledger.is_begun or not self._is_claimed(daemonset):
+            return revision  # it is shown only
+        approvers = self._approvers.get(_owner(daemonset))
+        if approvers is not None:
+            revision = rollout_annotations.approved_by(revision, approvers)
+        return ledger.attested(revision)
+
+    async def _announce(
+        self, ledger: RolloutLedger, seen: Observation, uid: str, annotation: str, text: str
+    ) -> None:
+        if self._is_claimed(seen.daemonset):
+            present = (revisions.annotations_of(one) for one in seen.revisions if one.uid == uid)
+            before = str(next(present, {}).get(annotation) or "")
+            write = RecordWrite(uid, annotation, text, before)
+            await ledger.announce(write, self.observer.cache.revision_uids)
+
+    def _is_claimed(self, daemonset: DaemonSet) -> bool:
         if self._claimed is None:
             return True
         # A DaemonSet of others is reduced: a copied label gives it no rollout.
-        body = seen.daemonset.raw
-        owner = ((body.get("metadata") or {}).get("labels") or {}).get(names.OWNER_LABEL)
-        return owner in self._claimed and not foreign_bodies.is_reduced(body)
+        is_reduced = foreign_bodies.is_reduced(daemonset.raw)
+        return _owner(daemonset) in self._claimed and not is_reduced
 
     @property
     def waiting(self) -> int:
@@ -108,6 +141,8 @@ class Controller:
         self._leading = False
         self.observer.gates.clear()
         self.startup_taints.stop_leading()
+        if self._ledger is not None:
+            self._ledger.end()
         for turn in self._turns:
             turn.cancel()
 
@@ -178,6 +213,8 @@ class Controller:
                 self.observer.wrote,
                 self._emit,
                 asyncio.Semaphore(REQUESTS_AT_ONCE),
+                _unannounced,
+                self.observer.rollouts.created,
             )
             while not self._stopping:
                 await room.acquire()
@@ -237,7 +274,8 @@ class Controller:
         if self._powers is Powers.OBSERVE:
             self._compare(seen)
             return False
-        inputs = self.observer.rollouts.inputs_of_turn(seen) if self._is_claimed(seen) else None
+        is_ours = self._is_claimed(seen.daemonset)
+        inputs = self.observer.rollouts.inputs_of_turn(seen) if is_ours else None
         if inputs is None:
             return await self._reconcile_unpaced(stage, seen)
         is_owned = self._powers is Powers.FULL
@@ -250,7 +288,7 @@ class Controller:
         """
         is_full = self._powers is Powers.FULL
         decision = decide.decide(seen) if is_full else Decision()
-        if self._is_claimed(seen) and (gated := self.observer.rollouts.gated(seen)):
+        if self._is_claimed(seen.daemonset) and (gated := self.observer.rollouts.gated(seen)):
             decision = replace(decision, steps=(*decision.steps, gated))
         if not (is_full or decision.steps):
             return False
@@ -267,9 +305,7 @@ class Controller:
     ) -> bool:
         """A turn of a DaemonSet with a rollout policy."""
         staged = decide_staged(seen, inputs)
-        if not await self.observer.rollouts.admitted(
-            self._cluster, seen, inputs, staged.stages.take
-        ):
+        if not await self.observer.rollouts.admitted(self._cluster, seen, inputs, staged.stages):
             inputs = self.observer.rollouts.inputs(seen) or inputs
             staged = decide_staged(seen, inputs)
         elif nodes := self.observer.rollouts.halting_nodes(
@@ -290,6 +326,8 @@ class Controller:
         """The outcome of a decision, and whether it failed."""
         key = seen.daemonset.key
         self.observer.remember(seen.daemonset, decision)
+        if self._ledger is not None:
+            stage = replace(stage, announce=functools.partial(self._announce, self._ledger, seen))
         outcome = await executor.perform(
             stage, seen.daemonset, decision, self._refused.pop(key, ())
         )
@@ -332,3 +370,13 @@ class Controller:
             self._queue.add(key, now)
         elif wake_after is not None:
             self._queue.add(key, now + wake_after)
+
+
+async def _unannounced(_uid: str, _annotation: str, _text: str) -> None:
+    """Stores nothing: without a ledger every record counts."""
+
+
+def _owner(daemonset: DaemonSet) -> str:
+    """The owner in the label of a DaemonSet; empty without one."""
+    labels = (daemonset.raw.get("metadata") or {}).get("labels") or {}
+    return str(labels.get(names.OWNER_LABEL) or "")

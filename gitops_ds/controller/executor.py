@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from gitops_ds.apimachinery import daemonsets
-from gitops_ds.controller.actions import ActionWriter, Remember
+from gitops_ds.controller.actions import ActionWriter, Announce, Created, Remember, WriteHooks
 from gitops_ds.daemonset import pod_changes
 from gitops_ds.errors import ClusterError, Forbidden, Invalid, NotFound, NotLeading
 from gitops_ds.model.cluster import Cluster
@@ -52,7 +52,8 @@ class ExecutionContext(msgspec.Struct, frozen=True):
     """The cluster, the clock (seconds since 1970), the cache for own writes, and the receiver of
     events.
 
-    `requests` limits the number of concurrent requests of all DaemonSets.
+    `requests` limits the number of concurrent requests of all DaemonSets; `announce` precedes each
+    write of a record, and `created` gets each created pod.
     """
 
     cluster: Cluster
@@ -60,6 +61,8 @@ class ExecutionContext(msgspec.Struct, frozen=True):
     remember: Remember
     emit: Emit
     requests: asyncio.Semaphore
+    announce: Announce
+    created: Created = lambda _key, _body: None
 
 
 class ExecutionOutcome(msgspec.Struct, frozen=True):
@@ -104,7 +107,8 @@ async def perform(
 class _Execution:
     def __init__(self, stage: ExecutionContext, daemonset: DaemonSet, last: Set[str]) -> None:
         self.stage, self.daemonset, self.last = stage, daemonset, last
-        self.writer = ActionWriter(stage.cluster, stage.remember, daemonset)
+        hooks = WriteHooks(stage.remember, stage.announce, stage.created)
+        self.writer = ActionWriter(stage.cluster, hooks, daemonset)
         self.refused: list[Action] = []
         self.may_nominate = True
 

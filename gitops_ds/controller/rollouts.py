@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from gitops_ds.apimachinery import pod_contents, pods
 from gitops_ds.controller.executor import ExecutionOutcome
 from gitops_ds.errors import ClusterError
 from gitops_ds.model import names
@@ -24,7 +25,8 @@ from gitops_ds.model.events.rollouts import (
     StageOpened,
     StagePassed,
 )
-from gitops_ds.model.objects import POD, CommitId, Key
+from gitops_ds.model.objects import POD, Body, CommitId, Key
+from gitops_ds.model.pod_content import PodContent
 from gitops_ds.model.rate_limits import TokenBucket
 from gitops_ds.model.rollouts.rollout_gates import GateRequest, Probe, Reading
 from gitops_ds.model.rollouts.rollout_policy import RolloutPolicy
@@ -140,6 +142,7 @@ class GatePoller:
 
 REFUSED_FOR = 60.0  # seconds until pods that the API server refused are tried again
 _ADMITTED = ("", 0.0)
+_UNKNOWN: tuple[str, frozenset[PodContent]] = ("", frozenset())
 UNPERMITTED_FOR = 3600.0  # seconds until a nomination without permission is tried again
 
 
@@ -172,7 +175,8 @@ class Rollouts:
         self._decided: dict[Key, tuple[str, StagesDecision]] = {}
         self._held: dict[Key, ReportedHolds] = {}
         self._unpermitted: dict[str, float] = {}  # until when, by namespace
-        self._admitted: dict[Key, str] = {}  # the hash whose pods the API server admits
+        # the hash whose pods the API server admits, and what they run by its answers
+        self._admitted: dict[Key, tuple[str, frozenset[PodContent]]] = {}
 
     def inputs(self, seen: Observation) -> StageInputs | None:
         """The inputs of a DaemonSet's rollout.
@@ -187,6 +191,7 @@ class Rollouts:
         if observed is None:
             self.forget(key)
             return None
+        observed = replace(observed, target=self._with_contents(key, observed.target))
         policy, has_target = observed.policy, observed.target.staged
         refused, refused_until = self._refused.get(key, (observed.refused, None))
         return replace(
@@ -206,6 +211,21 @@ class Rollouts:
             warnings=self._warnings(seen),
             nominates=seen.now >= self._unpermitted.get(key.namespace, 0.0),
         )
+
+    def _with_contents(self, key: Key, target: RolloutTarget) -> RolloutTarget:
+        """The target with what its pods run, if the API server has answered for this one."""
+        hash, answers = self._admitted.get(key, _UNKNOWN)
+        if not answers or not target.staged or hash != target.hash:
+            return target
+        return replace(target, contents=(pod_contents.of_template(target.template), *answers))
+
+    def created(self, key: Key, body: Body) -> None:
+        """Keeps what the API server answered to the creation of a pod: a webhook may change it in
+        another way than in a dry run.
+        """
+        hash, answers = self._admitted.get(key, _UNKNOWN)
+        if hash and hash == pods.pod_of(body).hash:
+            self._admitted[key] = hash, answers | _content(body)
 
     def inputs_of_turn(self, seen: Observation) -> StageInputs | None:
         """As `inputs`; pods that an earlier process found refused are tried again now."""
@@ -243,22 +263,25 @@ class Rollouts:
         return max(0, int(bucket.held(now)))
 
     async def admitted(
-        self, cluster: ClusterReader, seen: Observation, inputs: StageInputs, take: Sequence[str]
+        self, cluster: ClusterReader, seen: Observation, inputs: StageInputs, stages: StagesDecision
     ) -> bool:
         """Whether the API server admits the pods of the target, by a dry run before the first pod
-        is deleted; a refusal (a policy, a quota) holds the rollout for a while.
+        is deleted; a refusal (a policy, a quota) holds the rollout for a while. The answer shows
+        what a pod of the target runs.
         """
-        key, target = seen.daemonset.key, inputs.target
-        if not target.staged or not take or self._admitted.get(key) == target.hash:
+        key, target, nodes = seen.daemonset.key, inputs.target, stages.take or sorted(stages.open)
+        if not target.staged or not nodes or self._admitted.get(key, _UNKNOWN)[0] == target.hash:
             return True
-        body = pinned_pods.trial_pod(seen, inputs, take[0])
+        body = pinned_pods.trial_pod(seen, inputs, nodes[0])
         try:
-            await cluster.dry_run(POD, body, manager=names.FIELD_MANAGER)
+            answer = await cluster.dry_run(POD, body, manager=names.FIELD_MANAGER)
         except ClusterError as error:
-            self._refused[key] = str(error), self._clock() + REFUSED_FOR
-            return False
-        self._admitted[key] = target.hash
-        self._refused[key] = _ADMITTED
+            if stages.take:
+                self._refused[key] = str(error), self._clock() + REFUSED_FOR
+            return not stages.take
+        self._admitted[key] = target.hash, _content(answer.body)
+        if stages.take:
+            self._refused[key] = _ADMITTED
         return True
 
     def halting_nodes(
@@ -333,6 +356,11 @@ class Rollouts:
         self._buckets.pop(key, None)
         if self._gates is not None:
             self._gates.forget(key)
+
+
+def _content(body: Body) -> frozenset[PodContent]:
+    content = pod_contents.of_pod(body.get("spec") or {})
+    return frozenset((content,)) if content.containers else frozenset()
 
 
 def _state(decided: StagesDecision | None, stage: str) -> StageState | None:

@@ -6,7 +6,7 @@ nodes are kept parsed, with only the fields that decisions need.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any
 
 from gitops_ds.apimachinery import (
@@ -42,11 +42,14 @@ WATCHED = (NODE, DAEMONSET, CONTROLLER_REVISION, POD)
 class Cache:
     """The objects of one cluster. One writer (the watches and the executor), read by `observe`.
 
-    `by_node` is an index of pods by node, if it is set before the first list.
+    `by_node` is an index of pods by node, if it is set before the first list. `attested` returns a
+    revision of a DaemonSet with the annotations that count; `is_ours`: we pace its rollout.
     """
 
     def __init__(self) -> None:
         self.by_node: PodsByNode | None = None
+        self.is_ours: Callable[[DaemonSet], bool] = lambda _: True
+        self.attested: Callable[[DaemonSet, Revision], Revision] = lambda _, revision: revision
         self._daemonsets: dict[Key, DaemonSet] = {}
         self._nodes: dict[str, Node] = {}
         self._sorted_nodes: tuple[Node, ...] | None = None
@@ -216,10 +219,15 @@ class Cache:
 
     @property
     def rollouts(self) -> Iterator[tuple[DaemonSet, Sequence[Revision]]]:
-        """The DaemonSets with a target, each with its revisions."""
+        """Our DaemonSets with a target, each with its revisions."""
         for daemonset in self._daemonsets.values():
-            if daemonset.annotations.get(names.TARGET):
+            if daemonset.annotations.get(names.TARGET) and self.is_ours(daemonset):
                 yield daemonset, self._candidate_revisions(daemonset)
+
+    @property
+    def revision_uids(self) -> Set[str]:
+        """The UIDs of all revisions."""
+        return set(self._revision_uids.values())
 
     @property
     def nodes(self) -> Mapping[str, Node]:
@@ -294,7 +302,11 @@ class Cache:
     def _candidate_revisions(self, daemonset: DaemonSet) -> list[Revision]:
         candidates = self._revisions.candidates(daemonset.uid, daemonset.key.namespace)
         overlaid = self._written_revisions.overlay(candidates, lambda revision: revision.uid)
-        return [revision for revision in overlaid if self._counts(daemonset, revision)]
+        return [
+            self.attested(daemonset, revision)
+            for revision in overlaid
+            if self._counts(daemonset, revision)
+        ]
 
     def _advance(self, resource: Resource, version: str) -> None:
         if (written := self._written_of(resource)) is not None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Set
+from collections.abc import Callable, Collection, Iterable, Mapping, Set
 
 import msgspec
 
@@ -224,6 +224,15 @@ async def _existing(cluster: ClusterReader, missing: Mapping[Key, Resource]) -> 
         if key not in spaces and key.namespace not in absent
     }
     return existing | await single(cluster, others)
+
+
+def attested(live: Live, counts: Callable[[Revision], Revision]) -> Live:
+    """The objects with only the records of rollouts that count."""
+
+    def each(known: Mapping[Key, tuple[Revision, ...]]) -> dict[Key, tuple[Revision, ...]]:
+        return {key: tuple(map(counts, some)) for key, some in known.items()}
+
+    return replace(live, revisions=each(live.revisions), targets=each(live.targets))
 
 
 def targets_of(all_revisions: Iterable[Body], owner: str) -> list[Body]:

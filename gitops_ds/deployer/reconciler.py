@@ -329,7 +329,7 @@ class Reconciler:
         if snapshot.commit is not None:
             histories = draft.histories
             halts = applied_rollouts.halted(draft.bundle, draft.inputs.live, histories)
-            waiting = applied_rollouts.waiting(draft.bundle, draft.inputs.live)
+            waiting = applied_rollouts.waiting(draft.bundle, draft.inputs.live, histories)
             self.applied = AppliedRollouts(snapshot.commit.id, tuple(halts), tuple(waiting))
         done = await self._apply(draft, options, steering, tip)
         due = plan_execution.next_comparison(done.state, options, self._clock())

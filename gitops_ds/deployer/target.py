@@ -11,6 +11,7 @@ import msgspec
 
 from gitops_ds.deployer import deletion_contents
 from gitops_ds.model.cluster import Cluster, ClusterReader
+from gitops_ds.model.live import Revision
 from gitops_ds.model.objects import CommitId, Key
 
 
@@ -19,7 +20,8 @@ class PlanTarget(msgspec.Struct, frozen=True):
 
     `wrote` is called for each written object with its version, "" for a deletion. `contents` lists
     the contents of a Namespace that would be deleted. `contains`: whether a commit is in the
-    history of the repository. `unused` are former ids of the owner without objects.
+    history of the repository. `unused` are former ids of the owner without objects. `attested`
+    returns a revision with only the records that the service wrote.
     """
 
     cluster: ClusterReader
@@ -32,6 +34,7 @@ class PlanTarget(msgspec.Struct, frozen=True):
     contents: deletion_contents.Read = deletion_contents.read
     contains: Callable[[CommitId], Awaitable[bool]] | None = None
     unused: frozenset[str] = frozenset()
+    attested: Callable[[Revision], Revision] = lambda revision: revision
 
     def for_writes(self, cluster: Cluster) -> DeployTarget:
         """The same target, with the cluster as one that may be written."""

@@ -127,9 +127,9 @@ class WatchCache:
     async def unlisted(
         self, resources: Mapping[Key, Resource]
     ) -> Mapping[Key, errors.ClusterError]:
-        """The objects of kinds whose lists the API server refuses: without the permission, in a
-        version that is not served, or because the kind has no lists. Their watches end; kinds that
-        were listed before are not among them.
+        """The objects of kinds whose lists fail: without the permission, in a version that is not
+        served, because the kind has no lists or a webhook of the kind fails. Their watches end;
+        kinds that were listed before are not among them.
         """
         self._follow({*_WHOLE, *resources.values()})
         refused: dict[Resource, errors.ClusterError] = {}
@@ -289,9 +289,12 @@ class WatchCache:
 
 
 def _is_of_the_kind(error: errors.ClusterError) -> bool:
-    """Whether the answer to a list is about its kind, and not about the client or the server."""
+    """Whether the answer to a list is about its kind, and not about the client. A failing server
+    counts too: a webhook that converts the versions of one kind fails its lists with 500, and a
+    server that fails for all kinds also fails those that every plan reads.
+    """
     others = (errors.Unauthorized, errors.Expired, errors.TooManyRequests)
-    return 400 <= error.status < 500 and not isinstance(error, others)
+    return error.status >= 400 and not isinstance(error, others)
 
 
 def _approval_mark(body: Body) -> object:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cached_property, lru_cache
 
-from gitops_ds.apimachinery import node_eligibility, pod_cause, pod_demands
+from gitops_ds.apimachinery import node_eligibility, pod_cause, pod_contents, pod_demands
 from gitops_ds.apimachinery.node_eligibility import Placement
 from gitops_ds.apimachinery.pod_demands import Growth
 from gitops_ds.apimachinery.rollouts import proofs, target_revisions
@@ -21,6 +21,7 @@ from gitops_ds.daemonset.node_pods import NodePodLayout, NodePods
 from gitops_ds.model.daemonset import Pod
 from gitops_ds.model.health import Blame
 from gitops_ds.model.live import Node
+from gitops_ds.model.pod_content import PodContent
 from gitops_ds.model.rollouts.rollout_policy import Stage
 from gitops_ds.model.rollouts.staged_rollout import (
     FailedNode,
@@ -288,14 +289,21 @@ class NodeSteps:
 
 
 def runs_target(layout: NodePodLayout, target: RolloutTarget, pod: Pod) -> bool:
-    """Whether a pod runs the target: by its hash. A pod that the DaemonSet controller made may have
-    the hash of a deleted revision; its template generation counts as well.
+    """Whether a pod runs the target: by its hash, and by its containers if they are known: others
+    may give their pods the label. A pod that the DaemonSet controller made may have the hash of a
+    deleted revision; its template generation counts as well.
     """
     if pod.hash in target.hashes:
-        return True
+        return _has_content(target.contents, pod)
     if target.staged or target.edited or pod.pinned:
         return False
     return layout.updated(pod)
+
+
+def _has_content(contents: tuple[PodContent, ...], pod: Pod) -> bool:
+    if not contents or pod.content is None:
+        return not contents
+    return any(not pod_contents.difference(one, pod.content) for one in contents)
 
 
 def _is_of_edit(target: RolloutTarget, pod: Pod) -> bool:

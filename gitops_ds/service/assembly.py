@@ -12,6 +12,7 @@ import msgspec
 
 from gitops_ds import errors
 from gitops_ds.client.owned_bodies import OwnedBodies
+from gitops_ds.client.rollout_ledger import RolloutLedger
 from gitops_ds.controller.controller import Controller
 from gitops_ds.controller.startup_taints import GitInputs
 from gitops_ds.fleet import reporter
@@ -72,7 +73,11 @@ def assemble(context: PartsContext) -> ServiceParts:
     controller = _controller(service, cluster, emit)
     if context.owned is not None:
         controller.observer.keep_whole(context.owned)
-    deployers = list(_deployers(context, notifications, controller.claim))
+    ledger = _ledger(context)
+    if ledger is not None:
+        controller.attest(ledger)
+    shared = SharedParts(notifications, controller.claim, ledger)
+    deployers = list(_deployers(context, shared))
     if service.startup_taints is not None:
         _enable_startup_taints(context, controller, deployers)
     target = reporter.StatusTarget(
@@ -91,7 +96,7 @@ def assemble(context: PartsContext) -> ServiceParts:
     if notifications is not None:
         of_repositories = deployers[len(deployers) - len(service.repositories) :]
         notifications.watch(status.tracker, of_repositories)
-    return ServiceParts(deployers, controller, status, notifications)
+    return ServiceParts(deployers, controller, status, notifications, ledger)
 
 
 def _enable_startup_taints(
@@ -133,15 +138,31 @@ def _notifications(context: PartsContext) -> NotificationDispatcher | None:
     return notifications
 
 
+class SharedParts(msgspec.Struct, frozen=True):
+    """What each deployer uses of the other parts."""
+
+    notifications: NotificationDispatcher | None
+    claim: Callable[..., None]
+    ledger: RolloutLedger | None
+
+
+def _ledger(context: PartsContext) -> RolloutLedger | None:
+    """The ledger of the service that deploys: beside a controller alone, `gitops-ds apply` writes
+    records too.
+    """
+    service, whole = context.service, context.owned.whole if context.owned is not None else None
+    if not service.repositories and service.templates is None:
+        return None
+    return RolloutLedger(context.cluster, service.cluster.namespace, whole)
+
+
 def _deployers(
-    context: PartsContext,
-    notifications: NotificationDispatcher | None,
-    claim: Callable[..., None],
+    context: PartsContext, parts: SharedParts
 ) -> Iterable[GitDeployer | TemplateDeployer]:
     """The deployer of the templates in the cluster, and one for each repository. A service without
     either paces the agents of all owners.
     """
-    service = context.service
+    service, claim = context.service, parts.claim
     if not service.repositories and service.templates is None:
         return
     claim()
@@ -152,7 +173,7 @@ def _deployers(
     from gitops_ds.service.context import ServiceContext
     from gitops_ds.service.git import git_deployer
 
-    emit_of = _emit_of(context.events, notifications)
+    emit_of = _emit_of(context.events, parts.notifications)
     with_templates = int(service.templates is not None)
     claims = Claims({Rank.GIT: len(service.repositories), Rank.TEMPLATES: with_templates})
     if context.owned is not None:
@@ -164,6 +185,7 @@ def _deployers(
         emit_of(None),
         context.at_desk,
         claim,
+        parts.ledger,
         claims=claims,
         preparing=prepare_process.Preparing(
             memory.here(), len(service.repositories) + with_templates

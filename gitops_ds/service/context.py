@@ -7,9 +7,11 @@ from collections.abc import Callable
 
 import msgspec
 
+from gitops_ds.client.rollout_ledger import RolloutLedger
 from gitops_ds.deployer.object_claims import Claims
 from gitops_ds.model.cluster import Cluster
 from gitops_ds.model.events.base import Emit
+from gitops_ds.model.live import Revision
 from gitops_ds.sandbox import memory
 from gitops_ds.service import prepare_process
 from gitops_ds.settings.service import Service
@@ -17,7 +19,8 @@ from gitops_ds.settings.service import Service
 
 class ServiceContext(msgspec.Struct, frozen=True):
     """The shared state; `owners` maps the ids of owners to their repositories, and `claim` gets
-    each id: the controller paces the agents of no other owner.
+    each id with its approvers: the controller paces the agents of no other owner. `ledger` has the
+    records of rollouts that count.
 
     `unfenced` is the cluster without the fence, for requests to the leader. `emit` gets the events
     of the deployer.
@@ -28,7 +31,8 @@ class ServiceContext(msgspec.Struct, frozen=True):
     unfenced: Cluster
     emit: Emit
     at_desk: bool
-    claim: Callable[..., None] = lambda *owners: None
+    claim: Callable[..., None] = lambda *owners, approvers=(): None
+    ledger: RolloutLedger | None = None
     owners: dict[str, str] = msgspec.field(default_factory=dict)
     claims: Claims = msgspec.field(default_factory=Claims)
     fetching: asyncio.Semaphore = msgspec.field(
@@ -37,3 +41,7 @@ class ServiceContext(msgspec.Struct, frozen=True):
     preparing: prepare_process.Preparing = msgspec.field(
         default_factory=lambda: prepare_process.Preparing(memory.here())
     )
+
+    def attested(self, revision: Revision) -> Revision:
+        """A revision with only the records that the service wrote."""
+        return revision if self.ledger is None else self.ledger.attested(revision)

@@ -19,6 +19,7 @@ from gitops_ds.client.connect import Connection
 from gitops_ds.client.fence import Fence
 from gitops_ds.client.leader_election import Candidate
 from gitops_ds.client.leader_lease import Clocks, Election
+from gitops_ds.client.rollout_ledger import RolloutLedger
 from gitops_ds.client.supervisor import Supervisor
 from gitops_ds.client.transport import RequestCounter
 from gitops_ds.controller import conflict_probe
@@ -71,7 +72,7 @@ async def run(service: Service, emit: Emit, say: Say, *, at_desk: bool) -> None:
         if service.controller.powers is Powers.FULL and alone:
             stack.push_async_callback(conflict_probe.remove, cluster, service.cluster.namespace)
         callbacks = LeaderCallbacks(
-            parts.runnables, lambda: _before_leading(service, cluster, alone=alone)
+            parts.runnables, lambda: _before_leading(service, cluster, parts.ledger, alone=alone)
         )
         await _until(
             (stopping, Supervisor(events.publish, time.time, _is_final)),
@@ -92,10 +93,14 @@ def _require_writes(service: Service) -> None:
         )
 
 
-async def _before_leading(service: Service, cluster: Cluster, *, alone: bool) -> None:
+async def _before_leading(
+    service: Service, cluster: Cluster, ledger: RolloutLedger | None, *, alone: bool
+) -> None:
     """Runs before this replica leads. Raises Refused if another DaemonSet controller is active."""
     if not alone:
         await asyncio.sleep(SETTLE)
+    if ledger is not None:
+        await ledger.begin()
     if service.controller.powers is Powers.FULL:
         await conflict_probe.only_one(cluster, service.cluster.namespace, time.time)
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 import msgspec
 
+from gitops_ds.client.rollout_ledger import RolloutLedger
 from gitops_ds.controller.controller import Controller
 from gitops_ds.fleet.cluster_reports import ClusterRow
 from gitops_ds.fleet.reporter import StatusReporter
@@ -120,12 +121,15 @@ class DeployerPart(Runnable):
 
 
 class ServiceParts(msgspec.Struct, frozen=True):
-    """The parts of a service. The deployers of repositories follow that of templates."""
+    """The parts of a service. The deployers of repositories follow that of templates. `ledger` has
+    the records of rollouts that count, None if all do.
+    """
 
     deployers: Sequence[DeployerPart]
     controller: Controller
     status: StatusReporter
     notifications: Runnable | None
+    ledger: RolloutLedger | None = None
 
     @property
     def runnables(self) -> Sequence[Runnable]:

@@ -54,7 +54,9 @@ class TemplateDeployer(runnable.DeployerPart):
     async def run(self) -> None:
         """Watches the templates and applies them until `stop`."""
         context, chosen = self._context, self._chosen
-        place = DeployTarget(context.cluster, chosen.home, chosen.owner, TEMPLATES)
+        place = DeployTarget(
+            context.cluster, chosen.home, chosen.owner, TEMPLATES, attested=context.attested
+        )
         about = InvolvedObject(
             CONFIG_MAP.api_version,
             CONFIG_MAP.kind,

@@ -148,7 +148,7 @@ def written(entry: Mapping[str, object]) -> str:
         return ""
     query = urllib.parse.parse_qs(urllib.parse.urlsplit(str(entry["requestURI"])).query)
     is_ours = str(entry.get("userAgent", "")).startswith("gitops-ds/")
-    is_review = about.get("apiGroup") == "authorization.k8s.io"
+    is_review = about.get("apiGroup") in ("authentication.k8s.io", "authorization.k8s.io")
     return "" if not is_ours or is_review or "dryRun" in query else str(about["resource"])
 
 

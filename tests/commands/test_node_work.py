@@ -13,7 +13,7 @@ from gitops_ds.commands import node_work
 from gitops_ds.deployer import state_store
 from gitops_ds.fleet import agents
 from gitops_ds.model.deployer_state import DeployerState
-from gitops_ds.model.objects import Body
+from gitops_ds.model.objects import Body, CommitId
 from gitops_ds.model.startup_taints import StartupTaintPolicy
 from gitops_ds.simulator import virtual_time
 from tests.controller.test_startup_taints import begin, joining, required
@@ -25,7 +25,8 @@ SPACE = "gitops-ds"
 async def applied(there: Setup, body: Body) -> None:
     """The state of a service that applied this manifest."""
     required = {KEY: agent_records.of_manifest(body)}
-    await state_store.save(there.people, SPACE, "fleet", DeployerState(required=required))
+    state = DeployerState(required=required, last_attempted=CommitId("c1"))
+    await state_store.save(there.people, SPACE, "fleet", state)
 
 
 async def test_the_waits_are_those_of_the_service() -> None:
@@ -79,3 +80,15 @@ async def test_a_node_whose_taint_is_about_to_be_removed_is_released() -> None:
         await applied(there, there.body)
         (row,) = await node_work.read(there.people, SPACE, StartupTaintPolicy(), now)
         assert (row.word, row.wait) == ("Released", None)
+
+
+async def test_without_a_state_a_node_is_not_called_released() -> None:
+    """The option names another namespace, or the service has applied nothing yet."""
+    async with set_up([*named(range(1)), *joining(range(1, 2))], required()) as there:
+        now = virtual_time.clock()()
+        for space in ("elsewhere", SPACE):
+            rows = await node_work.read(there.people, space, StartupTaintPolicy(), now)
+            assert [one.word for one in rows] == ["Yes", "Unknown"]
+        await state_store.save(there.people, SPACE, "fleet", DeployerState())
+        rows = await node_work.read(there.people, SPACE, StartupTaintPolicy(), now)
+        assert [one.word for one in rows] == ["Yes", "Unknown"]

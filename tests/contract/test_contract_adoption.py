@@ -105,8 +105,12 @@ class Turns:
         def remember(resource: Any, body: Body) -> None:
             cache.wrote(resource, body, self.now)
 
+        async def announce(uid: str, annotation: str, text: str) -> None:
+            pass
+
+        requests = asyncio.Semaphore(16)
         stage = executor.ExecutionContext(
-            refusing, lambda: self.now, remember, lambda event: None, asyncio.Semaphore(16)
+            refusing, lambda: self.now, remember, lambda event: None, requests, announce
         )
         await executor.perform(stage, seen.daemonset, decision)
         self.done += decision.actions

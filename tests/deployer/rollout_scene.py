@@ -5,6 +5,7 @@ rollouts, and the DaemonSet controller, each a process that can be killed.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from dataclasses import dataclass, field
@@ -12,9 +13,10 @@ from typing import Any, NoReturn
 
 import pytest
 
-from gitops_ds import simulator
+from gitops_ds import errors, simulator
 from gitops_ds.apimachinery import pods, revisions
 from gitops_ds.apimachinery.rollouts import target_revisions
+from gitops_ds.client.rollout_ledger import RolloutLedger
 from gitops_ds.controller.controller import Controller
 from gitops_ds.controller.rollouts import Rollouts
 from gitops_ds.deployer.loop import Loop
@@ -102,6 +104,15 @@ class Processes:
                 task.result()
 
 
+async def led(ledger: RolloutLedger, *runs: Coroutine[Any, Any, None]) -> None:
+    """Runs after the ledger has begun, as a service that leads."""
+    while not ledger.is_begun:
+        with contextlib.suppress(errors.ClusterError):
+            await ledger.begin()
+        await asyncio.sleep(0 if ledger.is_begun else 1)
+    await asyncio.gather(*runs)
+
+
 @dataclass
 class Scene(Processes):
     """The cluster, the repository, and all emitted events."""
@@ -116,6 +127,7 @@ class Scene(Processes):
     controller: Controller | None = None
     options: ApplyOptions = field(default_factory=lambda: ApplyOptions(patience=0.0))
     loop: Loop | None = None
+    ledger: RolloutLedger | None = None
     account: Callable[[simulator.Client], Any] = lambda client: client  # of the rollouts
 
     def start(self) -> None:
@@ -123,13 +135,25 @@ class Scene(Processes):
         controller.
         """
         client = self.cluster.client("gitops-ds", self._fault)
-        loop = loop_on(self.cluster, client, self.history, self.events, self.options)
+        ledger = RolloutLedger(self.cluster.client("gitops-ds", self.faults), "gitops-ds")
+        self.ledger = ledger
+        loop = loop_on(
+            self.cluster,
+            client,
+            self.history,
+            self.events,
+            self.options,
+            attested=ledger.attested,
+        )
         self.loop = loop
         self.request = loop.request
         client = self.account(self.cluster.client("gitops-ds", self.faults))
         ours = self._controller(self.powers, client)
+        ours.attest(ledger)
+        if self.options.approvers:
+            ours.claim("test", approvers=self.options.approvers)
         self.controller = ours
-        runs = [loop.run(), ours.run()]
+        runs = [led(ledger, loop.run(), ours.run())]
         if self.powers is Powers.PACE:
             built_in = self._controller(Powers.FULL, self.cluster.client("gitops-ds"))
             built_in.observer.rollouts = NoRollouts(lambda _: None, self.cluster.server.now)

@@ -32,6 +32,7 @@ from gitops_ds.model.events import base, deployer
 from gitops_ds.model.events.base import Event
 from gitops_ds.model.events.commits import CommitRejected
 from gitops_ds.model.events.requests import PushForwarded
+from gitops_ds.model.live import Revision
 from gitops_ds.model.objects import DAEMONSET, NAMESPACE, SECRET, Body, CommitId, Resource
 from gitops_ds.model.sources.source_tree import CommitInfo, SourceTree
 from gitops_ds.pipeline import prepare
@@ -154,9 +155,10 @@ def loop_on(
     options: ApplyOptions,
     skew: Sequence[float] = (0.0,),
     repository: str = "memory",
+    attested: Callable[[Revision], Revision] = lambda revision: revision,
 ) -> deployer_loop.Loop:
     """`skew` has the seconds by which the wall clock is wrong."""
-    target = DeployTarget(client, "gitops-ds", "test", repository)
+    target = DeployTarget(client, "gitops-ds", "test", repository, attested=attested)
     timing = deployer_loop.LoopTiming(
         5.0, lambda: cluster.server.now() + skew[0], random.Random(1).random
     )
@@ -324,6 +326,7 @@ ONE_SECRET = "apiVersion: v1\nkind: Secret\nmetadata: {name: token, namespace: d
     [
         failure(403, "secrets is forbidden"),
         failure(404),
+        failure(500, "conversion webhook for secrets failed"),
         errors.ClusterError("the server does not allow this method on the resource", 405),
     ],
     ids=lambda error: str(error.status),

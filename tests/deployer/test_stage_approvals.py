@@ -70,6 +70,7 @@ def writer(scene: Scene, commits: Commits, signers: str) -> ApprovalWriter:
             emit=scene.events.append,
             clock=scene.cluster.server.now,
             chance=lambda: 0.0,
+            ledger=scene.ledger,
         )
     )
 

@@ -165,7 +165,7 @@ def approvals_at(record: RolloutRecord | None, **more: Any) -> list[WaitingStage
     known = target("2", record, annotations={**KNOWN, names.APPROVALS: "[]"})
     cluster = live(live_object("1", known.name), own("1"), known)
     one = replace(manifest("2"), **more)
-    return list(applied_rollouts.waiting(bundle(one, **GATED), cluster))
+    return list(applied_rollouts.waiting(bundle(one, **GATED), cluster, RECORDED))
 
 
 def test_the_first_stage_that_is_not_passed_needs_its_approval() -> None:
@@ -213,15 +213,37 @@ def test_no_other_stage_needs_an_approval(
 )
 def test_without_a_rollout_no_stage_needs_an_approval(cluster: Live) -> None:
     stages = [{"name": "canary", "approval": {"from": ["team-a"]}}]
-    assert list(applied_rollouts.waiting(bundle(manifest("2"), stages=stages), cluster)) == []
+    one = bundle(manifest("2"), stages=stages)
+    assert list(applied_rollouts.waiting(one, cluster, RECORDED)) == []
 
 
 def test_the_facts_of_a_rollout_may_be_unknown() -> None:
     known = target("2", RolloutRecord(passed={"canary": 1.0}))
     old = live_object("1", known.name)
     del old["metadata"]["uid"]
-    (found,) = applied_rollouts.waiting(bundle(manifest("2"), **GATED), live(old, known))
+    unknown = {KEY: TemplateHistory(target=RecordedTemplate(IDENTITY, SOURCE))}
+    one = bundle(manifest("2"), **GATED)
+    (found,) = applied_rollouts.waiting(one, live(old, known), unknown)
     assert (found.owner, found.commit, found.since, found.annotation) == ("", "", "", "")
+
+
+@pytest.mark.parametrize("recorded", [None, RecordedTemplate("another", SOURCE, "c2")])
+def test_a_revision_that_the_deployer_did_not_record_needs_no_approval(
+    recorded: RecordedTemplate | None,
+) -> None:
+    known = target("2", RolloutRecord(passed={"canary": 1.0}), annotations=KNOWN)
+    histories, one = {KEY: TemplateHistory(target=recorded)}, bundle(manifest("2"), **GATED)
+    cluster = live(live_object("1", known.name), own("1"), known)
+    assert list(applied_rollouts.waiting(one, cluster, histories)) == []
+
+
+def test_the_commit_on_a_revision_decides_about_no_approval() -> None:
+    """Who may write the revision could name a commit that was approved before."""
+    forged = {names.COMMIT: "f" * 40, names.SINCE: "f" * 40}
+    known = target("2", RolloutRecord(passed={"canary": 1.0}), annotations=forged)
+    cluster = live(live_object("1", known.name), own("1"), known)
+    (found,) = applied_rollouts.waiting(bundle(manifest("2"), **GATED), cluster, RECORDED)
+    assert (found.commit, found.since) == ("c2", "c1")
 
 
 def test_an_approval_is_by_a_known_approver_and_for_this_target() -> None:

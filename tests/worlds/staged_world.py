@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gitops_ds import errors, simulator
+from gitops_ds.client.rollout_ledger import RolloutLedger
 from gitops_ds.controller.controller import Controller
 from gitops_ds.deployer import loop as deployer_loop
 from gitops_ds.deployer import revision_selector, state_store
@@ -38,7 +39,7 @@ from gitops_ds.plan.options import ApplyOptions
 from gitops_ds.simulator import NodeSpec
 from gitops_ds.simulator.faults import Faults, RequestFault, SimulatedRequest
 from gitops_ds.simulator.store import StoredChange
-from tests.deployer.rollout_scene import NoRollouts
+from tests.deployer.rollout_scene import NoRollouts, led
 from tests.simulator.setup import strict
 from tests.worlds import staged_oracle
 from tests.worlds.staged_git import (
@@ -104,9 +105,10 @@ class StagedWorld:
         if self.shape.gate:
             controller.observer.measure_with(self.meter)
         self.controller = controller
-        place = DeployTarget(
-            self._client(staged_oracle.SERVICE), STATES, OWNER, "memory", clock=clock
-        )
+        client = self._client(staged_oracle.SERVICE)
+        ledger = RolloutLedger(client, STATES)
+        controller.attest(ledger)
+        place = DeployTarget(client, STATES, OWNER, "memory", clock=clock, attested=ledger.attested)
         source = revision_selector.RevisionSource(
             self.history.tip,
             self.history.snapshot,
@@ -117,7 +119,8 @@ class StagedWorld:
         timing = deployer_loop.LoopTiming(5.0, clock, chance)
         self.loop = deployer_loop.Loop(source, place, options, self._emit, timing)
         self._begin(
-            staged_oracle.SERVICE, controller.run(), self.loop.run(), self._schedule(self.loop)
+            staged_oracle.SERVICE,
+            led(ledger, controller.run(), self.loop.run(), self._schedule(self.loop)),
         )
         self.start_built_in()
         self.situation.running = self.now

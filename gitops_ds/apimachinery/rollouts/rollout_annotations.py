@@ -68,6 +68,16 @@ def approvals(known: Iterable[Revision], target: RolloutTarget) -> tuple[StageAp
     return tuple(one for one in read(annotations) if one.hash in ("", target.hash))
 
 
+def approved_by(revision: Revision, approvers: str) -> Revision:
+    """A target revision as one of a repository with these approvers, or without any: who may write
+    the revision also writes the annotation that names them.
+    """
+    present = str(revisions.annotations_of(revision).get(names.APPROVERS) or "")
+    if bool(present) is bool(approvers) or names.ROLLOUT not in revisions.labels_of(revision):
+        return revision
+    return revisions.with_annotations(revision, {names.APPROVERS: approvers or None})
+
+
 def approve_text(stages: Iterable[StageApproval]) -> str:
     """The text of `gitops-ds.io/approve`: `STAGE=HASH` or `STAGE`, separated by commas."""
     words = (f"{one.stage}={one.hash}" if one.hash else one.stage for one in stages)

@@ -157,10 +157,13 @@ def record_of(own_revisions: Iterable[Revision], target: RolloutTarget) -> Rollo
 
 def record_in(target: Revision) -> RolloutRecord:
     """The record of the rollout in a target revision; an empty one if it is invalid."""
-    annotations = revisions.annotations_of(target)
-    text = annotations.get(names.ROLLOUT_RECORD)
+    return decoded(str(revisions.annotations_of(target).get(names.ROLLOUT_RECORD) or ""))
+
+
+def decoded(text: str) -> RolloutRecord:
+    """The record in the text of its annotation; an empty one if it is missing or invalid."""
     try:
-        return msgspec.json.decode(str(text), type=RolloutRecord) if text else RolloutRecord()
+        return msgspec.json.decode(text, type=RolloutRecord) if text else RolloutRecord()
     except (msgspec.DecodeError, msgspec.ValidationError):
         return RolloutRecord()
 

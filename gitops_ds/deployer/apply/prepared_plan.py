@@ -13,6 +13,8 @@ import msgspec
 
 from gitops_ds import errors
 from gitops_ds.apimachinery import daemonsets, pods
+from gitops_ds.apimachinery.rollouts import attested_records
+from gitops_ds.client import rollout_ledger
 from gitops_ds.deployer import live_state, owner_identity, state_store
 from gitops_ds.deployer.apply.applier import AT_ONCE, PlanInputs, conflicts_of
 from gitops_ds.deployer.live_state import LocatedBundle
@@ -73,6 +75,9 @@ async def draft(
     """
     state = await state_store.load(target.cluster, target.namespace, target.owner)
     located = await live_state.locate(target.cluster, bundle, state.inventory, commit)
+    known = await rollout_ledger.read(target.cluster, target.namespace)
+    if known is not None:
+        target = replace(target, attested=partial(attested_records.attested, known=known))
     return await draft_located(target, located, options, state=state, live=live)
 
 
@@ -86,6 +91,7 @@ async def draft_located(
 ) -> PreparedPlan:
     """As `draft`, with a state that was read before."""
     live = live or await live_state.read(target.cluster, located.resources, target.owner)
+    live = live_state.attested(live, target.attested)
     resources = {**located.resources, **await _strays(target, located, live)}
     context = _context(target, located, options, state)
     if not options.adopt:

@@ -15,6 +15,7 @@ import msgspec
 from gitops_ds.model.daemonset import PodCause
 from gitops_ds.model.health import Blame
 from gitops_ds.model.objects import Body, CommitId, Key
+from gitops_ds.model.pod_content import PodContent
 from gitops_ds.model.rollouts.rollout_gates import GateEvidence, GateRecord, Probe, Reading
 from gitops_ds.model.rollouts.rollout_policy import RolloutPolicy
 from gitops_ds.model.sources.bundle import Pool
@@ -61,7 +62,7 @@ class WaitingStage(msgspec.Struct, frozen=True):
     revision, `commit` is the first applied one with the template, `since` the last applied one
     without it (empty: unknown). `approvers` are the names of `approval.from`. `files` are the files
     and directories that decide the template. `annotation` is the present text of the annotation
-    with the approvals.
+    with the approvals, empty if another writer gave it (`is_forged`).
     """
 
     daemonset: Key
@@ -75,6 +76,7 @@ class WaitingStage(msgspec.Struct, frozen=True):
     approvers: tuple[str, ...]
     files: Set[str] = frozenset()
     annotation: str = ""
+    is_forged: bool = False
 
     @property
     def path(self) -> str:
@@ -91,6 +93,8 @@ class RolloutTarget(msgspec.Struct, frozen=True):
     new pods, `hashes` those of all revisions with the template; `proven` are those of the proven
     template. That one is in force `since` a time, in seconds since 1970. `edited`: the DaemonSet
     has neither template, by an edit in the cluster. `source` is the digest of the template in Git.
+    A pod of a rollout runs one of `contents`, if they are known: the template, and what the API
+    server made of its pods.
     """
 
     hash: str
@@ -104,6 +108,7 @@ class RolloutTarget(msgspec.Struct, frozen=True):
     since: float = 0.0
     edited: bool = False
     source: str = ""
+    contents: tuple[PodContent, ...] = ()
 
 
 class FailedNode(msgspec.Struct, frozen=True):

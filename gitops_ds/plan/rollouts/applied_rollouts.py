@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Set
 from pathlib import PurePosixPath
 
 from gitops_ds.apimachinery import daemonsets, revisions
-from gitops_ds.apimachinery.rollouts import rollout_annotations, target_revisions
+from gitops_ds.apimachinery.rollouts import proofs, rollout_annotations, target_revisions
 from gitops_ds.model import names
 from gitops_ds.model.live import Live
 from gitops_ds.model.objects import CommitId, Digest, Key
@@ -98,8 +98,13 @@ SHORTEST = 12  # digits of a commit in a trailer
 _SSH = "SHA256:"  # the start of the fingerprint of an ssh key
 
 
-def waiting(bundle: Bundle, live: Live) -> Iterator[WaitingStage]:
-    """The current stages that need an approval, one of each rollout that is not halted."""
+def waiting(
+    bundle: Bundle, live: Live, histories: Mapping[Key, TemplateHistory]
+) -> Iterator[WaitingStage]:
+    """The current stages that need an approval, one of each rollout that is not halted.
+
+    The commits are those that the deployer recorded: others may write them on the target revision.
+    """
     for manifest in staging.with_policy(bundle):
         old = live.objects.get(manifest.key)
         if old is None or manifest.holder is not None:
@@ -109,6 +114,9 @@ def waiting(bundle: Bundle, live: Live) -> Iterator[WaitingStage]:
         if target is None or not target.staged:
             continue
         revision = next(one for one in known if one.uid == target.uid)
+        recorded = histories.get(manifest.key, TemplateHistory()).target
+        if recorded is None or proofs.identity(revision.template) != recorded.template:
+            continue
         policy = rollout_policy.decode(bundle.rollouts[manifest.agent])
         stage = _current(policy, target_revisions.record_in(revision))
         if stage is None or stage.approval is None:
@@ -120,12 +128,13 @@ def waiting(bundle: Bundle, live: Live) -> Iterator[WaitingStage]:
             revision=target.revision,
             uid=target.uid,
             hash=target.hash,
-            commit=CommitId(target.commit),
-            since=str(annotations.get(names.SINCE) or ""),
+            commit=CommitId(recorded.commit),
+            since=recorded.since,
             stage=stage.name,
             approvers=stage.approval.from_,
             files=deciding_files(manifest, bundle),
             annotation=str(annotations.get(names.APPROVALS) or ""),
+            is_forged=annotations.get(names.APPROVALS) == "",
         )
 
 

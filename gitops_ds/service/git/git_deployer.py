@@ -177,7 +177,7 @@ class GitDeployer(runnable.DeployerPart):
         context, namespace = self._context, self._context.service.cluster.namespace
         with contextlib.suppress(errors.ClusterError):
             owners = await state_store.owners(context.cluster, namespace, repository)
-            context.claim(*owners)
+            context.claim(*owners, approvers=self._settings.approvers)
             if context.service.startup_taints is not None:
                 states = [await state_store.load(context.cluster, namespace, id) for id in owners]
                 self._knows_required = any(one.knows_required for one in states)
@@ -188,7 +188,7 @@ class GitDeployer(runnable.DeployerPart):
     ) -> AsyncIterator[deployer_loop.Loop]:
         """The loop of an owner."""
         context, settings, id = self._context, self._settings, owner.id
-        context.claim(id)
+        context.claim(id, approvers=settings.approvers)
         target = DeployTarget(
             context.cluster,
             context.service.cluster.namespace,
@@ -197,6 +197,7 @@ class GitDeployer(runnable.DeployerPart):
             settings.path,
             contains=source.contains,
             unused=owner.unused,
+            attested=context.attested,
         )
         state = InvolvedObject(
             CONFIG_MAP.api_version,
@@ -273,6 +274,7 @@ class GitDeployer(runnable.DeployerPart):
                 clock=time.time,
                 chance=random.random,
                 reviews=reviews.find if reviews else None,
+                ledger=self._context.ledger,
             )
         )
 

@@ -17,6 +17,8 @@ from typing import Protocol
 import msgspec
 
 from gitops_ds import __version__, errors
+from gitops_ds.apimachinery.rollouts.attested_records import RecordWrite
+from gitops_ds.client.rollout_ledger import RolloutLedger
 from gitops_ds.forges import forge_access
 from gitops_ds.forges.client import Forge
 from gitops_ds.forges.reviews import ApprovingReview, ReviewReader
@@ -80,8 +82,8 @@ class ApprovalContext(msgspec.Struct, frozen=True):
     """The dependencies of a writer.
 
     `applied` returns the rollouts of the last reconciliation, None before the first and while
-    another replica leads. `reviews` reads the reviews of a stage, None without a forge. `clock`
-    returns seconds since 1970, `chance` a number in [0, 1).
+    another replica leads. `ledger` has the approvals that count. `reviews` reads the reviews of a
+    stage, None without a forge. `clock` returns seconds since 1970, `chance` a number in [0, 1).
     """
 
     repository: ApprovalRepository
@@ -92,6 +94,7 @@ class ApprovalContext(msgspec.Struct, frozen=True):
     clock: Callable[[], float]
     chance: Callable[[], float]
     reviews: Reviews | None = None
+    ledger: RolloutLedger | None = None
 
 
 class _Look(msgspec.Struct, frozen=True):
@@ -165,8 +168,11 @@ class ApprovalWriter(TimedAttempts[WaitingStage]):
         context = self._context
         text = applied_rollouts.annotation(stage, approval)
         if (approval is not None and applied_rollouts.present(stage) != (approval,)) or (
-            approval is None and applied_rollouts.present(stage)
+            approval is None and (applied_rollouts.present(stage) or stage.is_forged)
         ):
+            if context.ledger is not None:
+                write = RecordWrite(stage.uid, names.APPROVALS, text, stage.annotation)
+                await context.ledger.announce(write)
             await context.cluster.patch(
                 CONTROLLER_REVISION,
                 stage.daemonset.namespace,

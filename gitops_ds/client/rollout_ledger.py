@@ -1,0 +1,148 @@
+"""The digests of the records of rollouts that the service wrote, in a ConfigMap of its namespace.
+
+The digest is stored before the record is written, beside that of the present record: after a crash
+in between, the record is one of the two. Each annotation has a key of its own, so a write is a
+patch of this key. Keys of revisions that no longer exist are removed by the next write.
+
+A cluster without the ConfigMap has records of a version that stored no digests: the first leader
+adopts those that exist, once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+
+from gitops_ds import errors
+from gitops_ds.apimachinery import revisions
+from gitops_ds.apimachinery.rollouts import attested_records
+from gitops_ds.apimachinery.rollouts.attested_records import WRITTEN_BY_US, Digests, RecordWrite
+from gitops_ds.model.cluster import Cluster, ClusterReader, PatchType, Selection
+from gitops_ds.model.live import Revision
+from gitops_ds.model.objects import CONFIG_MAP, CONTROLLER_REVISION, NAMESPACE, Body
+
+CONFIG_MAP_NAME = "gitops-ds.rollouts"
+
+
+async def read(cluster: ClusterReader, namespace: str) -> Digests | None:
+    """The stored digests, None without the ConfigMap. Raises ClusterError."""
+    try:
+        body = await cluster.get(CONFIG_MAP, namespace, CONFIG_MAP_NAME)
+    except errors.NotFound:
+        return None
+    data = body.get("data") or {}
+    return {key: frozenset(str(text).split()) for key, text in data.items()}
+
+
+class RolloutLedger:
+    """The digests in memory and in the cluster, of the leader. `whole` are the revisions of which a
+    list has all fields.
+    """
+
+    def __init__(
+        self, cluster: Cluster, namespace: str, whole: Callable[[Body], bool] | None = None
+    ) -> None:
+        self._cluster, self._namespace, self._whole = cluster, namespace, whole
+        self._known: dict[str, frozenset[str]] | None = None
+        self._shown: set[str] = set()  # UIDs of revisions that existed
+
+    async def begin(self) -> None:
+        """Reads the digests before the first decision of a leader. Raises ClusterError."""
+        stored = await read(self._cluster, self._namespace)
+        if stored is None:
+            stored = await self._adopt()
+        self._shown = {attested_records.uid_of(key) for key in stored}
+        self._known = dict(stored)
+
+    def end(self) -> None:
+        """Drops the digests: another leader writes them."""
+        self._known = None
+
+    def attested(self, revision: Revision) -> Revision:
+        """The revision with only those records that the service wrote; none of them count before
+        `begin`.
+        """
+        return attested_records.attested(revision, self._known or {})
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether this process leads, and has read the digests."""
+        return self._known is not None
+
+    async def announce(self, write: RecordWrite, existing: Set[str] = frozenset()) -> None:
+        """Stores the digest of a text before it is written. `existing` are the UIDs of all
+        revisions, if known. Raises ClusterError.
+        """
+        if self._known is None:
+            return
+        digests = attested_records.after(write, self._known)
+        if digests == self._known.get(write.key):
+            return
+        gone = self._gone(existing)
+        await self._save({write.key: digests, **dict.fromkeys(gone)})
+        self._known[write.key] = digests
+        for key in gone:
+            self._known.pop(key, None)
+
+    def _gone(self, existing: Set[str]) -> list[str]:
+        """The keys of revisions that existed and do not any more. A new one may not be shown yet,
+        so its first absence does not count.
+        """
+        known = self._known or {}
+        self._shown |= existing
+        return [
+            key
+            for key in known
+            if existing
+            and (uid := attested_records.uid_of(key)) in self._shown
+            and uid not in existing
+        ]
+
+    async def _adopt(self) -> dict[str, frozenset[str]]:
+        """The digests of the present records, stored."""
+        selection = Selection(whole=self._whole)
+        listed = await self._cluster.list(CONTROLLER_REVISION, selection)
+        adopted = dict(_digests(filter(None, map(revisions.revision_of, listed.items))))
+        await self._create(adopted)
+        return adopted
+
+    async def _save(self, changed: Mapping[str, frozenset[str] | None]) -> None:
+        patch = {"data": {key: _text(digests) for key, digests in changed.items()}}
+        try:
+            await self._cluster.patch(
+                CONFIG_MAP, self._namespace, CONFIG_MAP_NAME, patch, type=PatchType.MERGE
+            )
+        except errors.NotFound:  # deleted by an administrator
+            kept = {**(self._known or {}), **changed}
+            await self._create({key: one for key, one in kept.items() if one is not None})
+
+    async def _create(self, digests: Digests) -> None:
+        body = {
+            "apiVersion": CONFIG_MAP.api_version,
+            "kind": CONFIG_MAP.kind,
+            "metadata": {
+                "namespace": self._namespace,
+                "name": CONFIG_MAP_NAME,
+                "labels": {"app.kubernetes.io/managed-by": "gitops-ds"},
+            },
+            "data": {key: _text(one) for key, one in sorted(digests.items())},
+        }
+        try:
+            await self._cluster.create(CONFIG_MAP, body)
+        except errors.NotFound:
+            space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self._namespace}}
+            with contextlib.suppress(errors.AlreadyExists):
+                await self._cluster.create(NAMESPACE, space)
+            await self._cluster.create(CONFIG_MAP, body)
+
+
+def _digests(present: Iterable[Revision]) -> Iterator[tuple[str, frozenset[str]]]:
+    for revision in present:
+        annotations = revisions.annotations_of(revision)
+        for name in WRITTEN_BY_US.keys() & annotations.keys():
+            digests = attested_records.digests_of(name, str(annotations[name]))
+            yield attested_records.key_of(revision.uid, name), digests
+
+
+def _text(digests: Set[str] | None) -> str | None:
+    return None if digests is None else " ".join(sorted(digests))
