@@ -39,7 +39,7 @@ class PodView:
     created: float
     by_hand: bool
     ready_since: float | None = None
-    gated: bool = False
+    waits: bool = False
     terminating: bool = False
     heals: bool = False  # it replaces an agent that was not ready
 
@@ -152,7 +152,7 @@ class Oracle:
             self.touched.setdefault(template, set()).add(node)
             view.heals = self.is_healing(node, now)
             self.pending.pop(node, None)
-        view.gated = bool(spec.get("schedulingGates"))
+        view.waits = "nodeName" not in spec and names.ROLLOUT in metadata["labels"]
         view.terminating = "deletionTimestamp" in metadata
         status = body.get("status") or {}
         ready = any(
