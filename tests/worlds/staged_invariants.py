@@ -9,6 +9,7 @@
    alone on its node.
 6. A node with another template than that of the shown commit is shown.
 7. Only the service that owns the DaemonSet writes its pods.
+8. A node is replaced once for a target: the built-in controller makes no pod in between.
 """
 
 from __future__ import annotations
@@ -106,6 +107,7 @@ class Judge:
             if len(forward) == 1:
                 self._judge_forward(target, view.node, now)
                 oracle.taken.setdefault(target, set()).add(view.node)
+                oracle.moving[view.node] = now
         oracle.pending[view.node] = now
 
     def _judge_forward(self, target: str, node: str, now: float) -> None:
@@ -193,6 +195,7 @@ class Judge:
     def created(self, uid: str, writer: str, now: float) -> None:
         """Judges a new pod, also one of the built-in controller."""
         oracle, view = self.oracle, self.oracle.pods[uid]
+        self._judge_race(view, writer)
         if not oracle.staged or view.template in oracle.proven or view.by_hand:
             return
         what = f"the {writer} creates a pod of {view.template} on {view.node}"
@@ -203,6 +206,21 @@ class Judge:
         elif self.oracle.is_well(view.node):
             oracle.observe_soaks(now)
             self._judge_canary(view.template, view.node, what, now)
+
+    def _judge_race(self, view: PodView, writer: str) -> None:
+        """A pod of the built-in controller, on a node whose pod the service deleted for a target;
+        a kill in between is one cause of it.
+        """
+        running, since = self.situation.running, view.since_taken
+        if (
+            running is None
+            or since is None
+            or since < running
+            or not self.oracle.is_well(view.node)
+        ):
+            return
+        if writer == staged_oracle.BUILT_IN:
+            self._fail(8, f"the {writer} creates a pod on {view.node}, which is being updated")
 
     # --- events
 
