@@ -155,8 +155,13 @@ def _on_node(node: str, placement: Placement | None, pods: Sequence[Pod]) -> Nod
         return NodePods(node, placement, (pods[0],), (pods[0].uid,))
     there = sorted((pod for pod in pods if not (pod.terminating and pod.ended)), key=keep_first)
     if any(pod.bound for pod in there):
-        there = [replace(pod, waits=True) if is_unbound(pod) else pod for pod in there]
+        there = [_waiting(pod) if is_unbound(pod) else pod for pod in there]
     return NodePods(node, placement, tuple(there), tuple(sorted(pod.uid for pod in pods)))
+
+
+def _waiting(pod: Pod) -> Pod:
+    """A pod that waits; that it is not bound yet is no trouble."""
+    return replace(pod, waits=True, trouble="", reason="", message="")
 
 
 def is_unbound(pod: Pod) -> bool:
