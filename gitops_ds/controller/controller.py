@@ -178,6 +178,7 @@ class Controller:
                 self.observer.wrote,
                 self._emit,
                 asyncio.Semaphore(REQUESTS_AT_ONCE),
+                lambda: self._stopping,
             )
             while not self._stopping:
                 await room.acquire()

@@ -51,7 +51,9 @@ class ExecutionContext(msgspec.Struct, frozen=True):
     """The cluster, the clock (seconds since 1970), the cache for own writes, and the receiver of
     events.
 
-    `requests` limits the number of concurrent requests of all DaemonSets.
+    `requests` limits the number of concurrent requests of all DaemonSets. Once `stopping`, no
+    further node is begun: between the delete and the create of one, another controller would make
+    its pod.
     """
 
     cluster: Cluster
@@ -59,6 +61,7 @@ class ExecutionContext(msgspec.Struct, frozen=True):
     remember: Remember
     emit: Emit
     requests: asyncio.Semaphore
+    stopping: Callable[[], bool] = lambda: False
 
 
 class ExecutionOutcome(msgspec.Struct, frozen=True):
@@ -177,7 +180,7 @@ class _Execution:
     async def _unit(self, unit: tuple[Action, ...]) -> ClusterError | None:
         # One permit for the whole unit: no request of another one delays a create after its delete.
         async with self.stage.requests:
-            for action in unit:
+            for action in () if self.stage.stopping() else unit:
                 if (error := await self._one(action)) is not None:
                     return error
         return None

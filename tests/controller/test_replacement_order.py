@@ -1,9 +1,13 @@
-"""In a replacement the create follows the delete of its node, regardless of other requests."""
+"""In a replacement the create follows the delete of its node, regardless of other requests and of
+the stop of the service.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from typing import Any, cast
+
+import pytest
 
 from gitops_ds.apimachinery import daemonsets
 from gitops_ds.controller import executor
@@ -37,8 +41,8 @@ class Recorder:
         return {"kind": "Pod", **reply}
 
 
-async def test_no_request_of_another_node_comes_between_a_delete_and_its_create() -> None:
-    recorder = Recorder()
+async def replaced(recorder: Recorder, stops_after: int | None = None) -> None:
+    """The replacement of the pods of all nodes, by one request at a time."""
     reference = {"controller": True, "kind": "DaemonSet", "name": "agent", "uid": OWNER.uid}
     labels = {"app": "agent"}
     actions: list[CreatePod | DeletePod] = []
@@ -54,9 +58,24 @@ async def test_no_request_of_another_node_comes_between_a_delete_and_its_create(
         lambda *_: None,
         lambda _: None,
         asyncio.Semaphore(1),
+        lambda: stops_after is not None and len(recorder.requests) >= stops_after,
     )
-    outcome = await executor.perform(stage, OWNER, Decision((tuple(actions),)))
-    assert not outcome.errors
-    assert recorder.requests == [
-        (verb, node) for node in NODES for verb in ("mark", "delete", "create")
-    ]
+    assert not (await executor.perform(stage, OWNER, Decision((tuple(actions),)))).errors
+
+
+WRITES = [(verb, node) for node in NODES for verb in ("mark", "delete", "create")]
+
+
+async def test_no_request_of_another_node_comes_between_a_delete_and_its_create() -> None:
+    recorder = Recorder()
+    await replaced(recorder)
+    assert recorder.requests == WRITES
+
+
+@pytest.mark.parametrize(("requests", "done"), [(0, 0), (1, 3), (4, 6), (6, 6), (23, 24)])
+async def test_a_service_that_stops_completes_the_node_and_begins_no_other(
+    requests: int, done: int
+) -> None:
+    recorder = Recorder()
+    await replaced(recorder, requests)
+    assert recorder.requests == WRITES[:done]
