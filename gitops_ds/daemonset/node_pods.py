@@ -160,7 +160,7 @@ def _on_node(node: str, placement: Placement | None, pods: Sequence[Pod]) -> Nod
 
 
 def _waiting(pod: Pod) -> Pod:
-    """A pod that waits; that it is not bound yet is no trouble."""
+    """A pod that waits, without the trouble that it is not bound yet."""
     return replace(pod, waits=True, trouble="", reason="", message="")
 
 

@@ -69,7 +69,7 @@ def test_a_pod_that_another_client_deleted_is_marked_before_the_new_one_is_creat
     assert [one.key.name for one in create.after] == [name]
 
 
-def test_a_pod_that_waits_is_no_failure_and_is_not_bound_as_long_as_the_earlier_one_ends() -> None:
+def test_a_pod_that_waits_is_not_a_failure_as_long_as_the_earlier_one_ends() -> None:
     world, waiting = begun()
     (uid,) = node_pods.waiting(world.observe().pods)
     assert uid == waiting["metadata"]["uid"]
