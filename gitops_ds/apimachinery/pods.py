@@ -41,6 +41,7 @@ def pod_of(body: Body) -> Pod:
     is_well = ready and not ends and status.get("phase") == "Running"
     cause = _NO_CAUSE if is_well else pod_cause.read(spec, status)
     bound = str(spec.get("nodeName") or "")
+    placed = placed or 0.0 if scheduled else 0.0
     owner = controller_of(metadata)
     return Pod(
         namespace=sys.intern(str(metadata.get("namespace") or "")),
@@ -71,8 +72,8 @@ def pod_of(body: Body) -> Pod:
             gate.get("name") == names.SCHEDULING_GATE for gate in spec.get("schedulingGates") or ()
         ),
         content=pod_contents.of_pod(spec) if is_of_daemonset(owner) else None,
-        placed=placed or 0.0 if scheduled else 0.0,
-        **_pinned(body, conditions, states),
+        placed=placed,
+        **_pinned(body, conditions, states, placed if bound else None),
     )
 
 
@@ -117,8 +118,12 @@ def is_of_daemonset(owner: Owner | None) -> bool:
     return owner is not None and owner.kind == DAEMONSET.kind
 
 
-def _pinned(body: Body, conditions: Sequence[Body], states: Sequence[Body]) -> dict[str, Any]:
-    """The fields of a pinned pod; none for any other, as nearly every pod."""
+def _pinned(
+    body: Body, conditions: Sequence[Body], states: Sequence[Body], placed: float | None
+) -> dict[str, Any]:
+    """The fields of a pinned pod, bound at `placed` (None: not yet); none for any other, as nearly
+    every pod.
+    """
     metadata = body.get("metadata") or {}
     annotations = metadata.get("annotations")
     if not annotations and names.ROLLOUT not in (metadata.get("labels") or {}):
@@ -126,7 +131,9 @@ def _pinned(body: Body, conditions: Sequence[Body], states: Sequence[Body]) -> d
     annotations = annotations or {}
     prepared, since = _condition(conditions, "PodReadyToStartContainers")
     return {
-        "released": timestamps.seconds(str(annotations.get(names.RELEASED) or "")) or 0.0,
+        "released": timestamps.seconds(str(annotations.get(names.RELEASED) or "")) or 0.0
+        if placed is None
+        else placed,
         "boot_id": sys.intern(str(annotations.get(names.BOOT_ID) or "")),
         "heals": annotations.get(names.HEALS) == "true",
         "launched": pod_cause.launched_at(states),

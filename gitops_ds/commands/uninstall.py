@@ -258,7 +258,7 @@ def operations(body: Body) -> Iterator[dict[str, Any]]:
 
 
 async def remove(cluster: Cluster, namespace: str, daemonsets: Collection[Key]) -> None:
-    """Deletes target revisions and gated pods of DaemonSets in a namespace, and removes the
+    """Deletes target revisions and waiting pods of DaemonSets in a namespace, and removes the
     metadata of their pinned pods.
 
     Raises ClusterError.
@@ -275,7 +275,7 @@ async def remove(cluster: Cluster, namespace: str, daemonsets: Collection[Key]) 
         pod = pods.pod_of(body)
         if pod.owner is None or _key(namespace, pod.owner.name) not in daemonsets:
             continue
-        if pod.gated:
+        if not pod.bound:
             await _delete(cluster, POD, namespace, pod.name, pod.uid)
             continue
         removed = {"labels": {names.ROLLOUT: None}, "annotations": {names.RELEASED: None}}

@@ -14,7 +14,6 @@ from gitops_ds.apimachinery import (
     label_selector,
     pods,
     revisions,
-    timestamps,
 )
 from gitops_ds.apimachinery.rollouts import target_revisions
 from gitops_ds.daemonset import pod_changes
@@ -31,11 +30,11 @@ from gitops_ds.model.decision import (
     DeleteRevision,
     LabelRevision,
     NominatePod,
+    PodMark,
     PromoteRevision,
     RecordRollout,
     RelabelPod,
     Release,
-    ReleasePod,
     RenumberRevision,
 )
 from gitops_ds.model.objects import CONTROLLER_REVISION, DAEMONSET, POD, Body, Key, Resource, key_of
@@ -52,7 +51,6 @@ _Patched = (
     | RelabelPod
     | LabelRevision
     | RenumberRevision
-    | ReleasePod
     | NominatePod
     | RecordRollout
     | PromoteRevision
@@ -95,6 +93,9 @@ class ActionWriter:
             case CreatePod():
                 return await self._create_pod(action)
             case DeletePod(key=key, uid=uid):
+                if action.mark is not None and not await self._mark(action.mark):
+                    self.gone.append(action)
+                    return None
                 return await self._delete(action, POD, key, uid)
             case DeleteRevision(key=key, uid=uid):
                 return await self._delete(action, CONTROLLER_REVISION, key, uid)
@@ -104,8 +105,6 @@ class ActionWriter:
                 return await self._patch(
                     action, {"metadata": {"uid": uid}, "revision": number}, PatchType.MERGE
                 )
-            case ReleasePod():
-                return await self._patch(action, _released(action), PatchType.STRATEGIC)
             case NominatePod(uid=uid, node=node):
                 status = {"nominatedNodeName": node}
                 nomination = {"metadata": {"uid": uid}, "status": status}
@@ -133,6 +132,8 @@ class ActionWriter:
         """The pod with an existing name may be our own, after a lost reply or from an earlier
         leader: then nothing is left to do.
         """
+        for mark in action.after:
+            await self._mark(mark)
         for attempt in range(_NAMES_TO_TRY):
             body, name = action.body, action.body["metadata"]["name"]
             if attempt:
@@ -167,6 +168,19 @@ class ActionWriter:
             raise StaleView(
                 f"the pod {self._namespace}/{name} is ending, which the watch had not shown"
             )
+        return True
+
+    async def _mark(self, mark: PodMark) -> bool:
+        """Labels a pod that is replaced; returns whether it still exists."""
+        metadata = {"uid": mark.uid, "labels": {names.REPLACED: mark.daemonset}}
+        patch, key = {"metadata": metadata}, mark.key
+        try:
+            reply = await self._cluster.patch(
+                POD, key.namespace, key.name, patch, type=PatchType.MERGE
+            )
+        except NotFound:
+            return False
+        self._keep(POD, reply)
         return True
 
     async def _delete(self, action: Action, resource: Resource, key: Key, uid: str) -> Key | None:
@@ -205,7 +219,7 @@ class ActionWriter:
                 resource, key.namespace, key.name, patch, type=type, subresource=subresource
             )
         except NotFound:
-            if isinstance(action, Release | RelabelPod | ReleasePod | NominatePod):
+            if isinstance(action, Release | RelabelPod | NominatePod):
                 self.gone.append(action)
                 return None
             raise
@@ -287,16 +301,6 @@ class ActionWriter:
         )
 
 
-def _released(action: ReleasePod) -> dict[str, Any]:
-    """A strategic merge patch: gates are merged by name, and those of others are kept."""
-    gate = {"$patch": "delete", "name": names.SCHEDULING_GATE}
-    annotations = {names.RELEASED: timestamps.text(action.at)}
-    return {
-        "metadata": {"uid": action.uid, "annotations": annotations},
-        "spec": {"schedulingGates": [gate]},
-    }
-
-
 def _labelled(uid: str, hash: str) -> dict[str, Any]:
     return {"metadata": {"uid": uid, "labels": {names.REVISION_HASH: hash}}}
 
@@ -329,8 +333,6 @@ def _shows(action: Action, reply: Body, daemonset: DaemonSet) -> bool:
             return bool(labels.get(names.REVISION_HASH) == hash)
         case RenumberRevision(number=number):
             return bool(reply.get("revision") == number)
-        case ReleasePod():
-            return not pods.pod_of(reply).gated
         case NominatePod():
             return pods.pod_of(reply).nominated
         case RecordRollout(record=record, annotation=annotation):

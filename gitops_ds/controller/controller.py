@@ -215,6 +215,7 @@ class Controller:
                 asyncio.Semaphore(REQUESTS_AT_ONCE),
                 _unannounced,
                 self.observer.rollouts.created,
+                lambda: self._stopping,
             )
             while not self._stopping:
                 await room.acquire()

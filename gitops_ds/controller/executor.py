@@ -29,7 +29,6 @@ from gitops_ds.model.decision import (
     LabelRevision,
     NominatePod,
     Release,
-    ReleasePod,
     RenumberRevision,
     StatusUpdate,
 )
@@ -53,7 +52,8 @@ class ExecutionContext(msgspec.Struct, frozen=True):
     events.
 
     `requests` limits the number of concurrent requests of all DaemonSets; `announce` precedes each
-    write of a record, and `created` gets each created pod.
+    write of a record, and `created` gets each created pod. Once `stopping`, no further node is
+    begun: between the delete and the create of one, another controller would make its pod.
     """
 
     cluster: Cluster
@@ -63,6 +63,7 @@ class ExecutionContext(msgspec.Struct, frozen=True):
     requests: asyncio.Semaphore
     announce: Announce
     created: Created = lambda _key, _body: None
+    stopping: Callable[[], bool] = lambda: False
 
 
 class ExecutionOutcome(msgspec.Struct, frozen=True):
@@ -71,12 +72,14 @@ class ExecutionOutcome(msgspec.Struct, frozen=True):
     `errors` ended it, and it must be executed again. `refused` are the actions that the API server
     did not carry out, including those that are not retried at once; each further attempt is later.
     `wrote`: the next observation differs. `may_nominate`: no nomination lacked a permission.
+    `refusal` is the first other action that was refused, with the error.
     """
 
     errors: tuple[ClusterError, ...]
     wrote: bool
     refused: tuple[Action, ...] = ()
     may_nominate: bool = True
+    refusal: tuple[Action, ClusterError] | None = None
 
 
 async def perform(
@@ -100,7 +103,7 @@ async def perform(
     if decision.status is not None and grounded:
         errors += await turn.write_status(decision.status)
     return ExecutionOutcome(
-        tuple(errors), wrote, (*turn.refused, *turn.writer.gone), turn.may_nominate
+        tuple(errors), wrote, (*turn.refused, *turn.writer.gone), turn.may_nominate, turn.refusal
     )
 
 
@@ -111,23 +114,23 @@ class _Execution:
         self.writer = ActionWriter(stage.cluster, hooks, daemonset)
         self.refused: list[Action] = []
         self.may_nominate = True
+        self.refusal: tuple[Action, ClusterError] | None = None
 
     async def step(self, actions: Sequence[Action]) -> list[ClusterError]:
-        """Executes a step up to its first error: nominations, then releases of pods together;
-        creates, deletes and replacements with slow start; other actions in order.
+        """Executes a step up to its first error: nominations; creates, deletes and
+        replacements with slow start; other actions in order.
         """
         creates = [action for action in actions if isinstance(action, CreatePod)]
         deletes = [action for action in actions if isinstance(action, DeletePod)]
-        releases = [action for action in actions if isinstance(action, ReleasePod)]
         nominations = [action for action in actions if isinstance(action, NominatePod)]
         await self._nominate(nominations)
-        errors = await self._together([(action,) for action in releases])
+        errors: list[ClusterError] = []
         for units, growth in zip(_by_node(creates, deletes), _GROWTHS, strict=True):
             errors += await self._slowly(units, growth)
         for action in actions:
             if errors:
                 break
-            if not isinstance(action, CreatePod | DeletePod | ReleasePod | NominatePod):
+            if not isinstance(action, CreatePod | DeletePod | NominatePod):
                 errors = await self._together([(action,)])
         return errors
 
@@ -178,16 +181,17 @@ class _Execution:
         ]
 
     async def _unit(self, unit: tuple[Action, ...]) -> ClusterError | None:
-        for action in unit:
-            if (error := await self._one(action)) is not None:
-                return error
+        # One permit for the whole unit: no request of another one delays a create after its delete.
+        async with self.stage.requests:
+            for action in () if self.stage.stopping() else unit:
+                if (error := await self._one(action)) is not None:
+                    return error
         return None
 
     async def _one(self, action: Action) -> ClusterError | None:
         stage, key = self.stage, self.daemonset.key
         try:
-            async with stage.requests:
-                named = await self.writer.write(action)
+            named = await self.writer.write(action)
         except NotLeading as error:
             return error
         except ClusterError as error:
@@ -195,7 +199,9 @@ class _Execution:
                 return None
             stage.emit(ActionFailed(stage.clock(), key, action, error))
             self.refused.append(action)
-            if isinstance(action, NominatePod) and isinstance(error, Forbidden):
+            if not isinstance(action, NominatePod):
+                self.refusal = self.refusal or (action, error)
+            elif isinstance(error, Forbidden):
                 self.may_nominate = False
             return None if _is_final(action, error) else error
         if named is not None:

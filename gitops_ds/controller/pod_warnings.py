@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from gitops_ds import errors
 from gitops_ds.apimachinery import pod_cause
+from gitops_ds.daemonset import node_pods
 from gitops_ds.model.cluster import ClusterReader, Selection
 from gitops_ds.model.daemonset import Pod, PodCause
 from gitops_ds.model.decision import Observation
@@ -130,10 +131,11 @@ def _causes(followed: Mapping[str, _UnwellPod]) -> Mapping[str, PodCause]:
 
 def unwell(seen: Observation) -> Mapping[str, Pod]:
     """The pods of a DaemonSet that are not well, by their UID."""
+    waiting = node_pods.waiting(seen.pods)
     return {
         pod.uid: pod
         for pod in seen.pods
-        if not (pod.terminating or pod.gated)
+        if not (pod.terminating or pod.uid in waiting)
         and (not pod.ready or pod.trouble or pod.settles_at > seen.now)
     }
 

@@ -9,13 +9,24 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+import msgspec
+
 from gitops_ds.apimachinery import pod_contents, pods
 from gitops_ds.controller.executor import ExecutionOutcome
-from gitops_ds.errors import ClusterError
+from gitops_ds.errors import BadRequest, ClusterError, Forbidden, Invalid
 from gitops_ds.model import names
 from gitops_ds.model.cluster import ClusterReader
 from gitops_ds.model.daemonset import PodCause
-from gitops_ds.model.decision import Action, CreatePod, Decision, Observation
+from gitops_ds.model.decision import (
+    Action,
+    CreatePod,
+    Decision,
+    DeletePod,
+    Observation,
+    PromoteRevision,
+    RecordRollout,
+    RelabelPod,
+)
 from gitops_ds.model.events.base import Emit
 from gitops_ds.model.events.rollouts import (
     RolloutHalted,
@@ -31,13 +42,20 @@ from gitops_ds.model.rate_limits import TokenBucket
 from gitops_ds.model.rollouts.rollout_gates import GateRequest, Probe, Reading
 from gitops_ds.model.rollouts.rollout_policy import RolloutPolicy
 from gitops_ds.model.rollouts.staged_rollout import (
+    RECORD,
     RolloutTarget,
     StageInputs,
     StagesDecision,
     StageState,
 )
 from gitops_ds.model.values import replace
-from gitops_ds.rollouts import measured_gates, pinned_pods, rollout_holds, stage_inputs
+from gitops_ds.rollouts import (
+    measured_gates,
+    pinned_bodies,
+    pinned_pods,
+    rollout_holds,
+    stage_inputs,
+)
 from gitops_ds.rollouts.pinned_pods import WRITES_OF_A_NODE, StagedDecision
 from gitops_ds.rollouts.rollout_holds import ReportedHolds
 from gitops_ds.rollouts.stage_inputs import OtherPods
@@ -141,9 +159,31 @@ class GatePoller:
 
 
 REFUSED_FOR = 60.0  # seconds until pods that the API server refused are tried again
-_ADMITTED = ("", 0.0)
+# Seconds until another refused write is tried again: it is one request, and what was refused for a
+# moment does not delay a rollout for longer.
+WRITE_REFUSED_FOR = 15.0
 _UNKNOWN: tuple[str, frozenset[PodContent]] = ("", frozenset())
 UNPERMITTED_FOR = 3600.0  # seconds until a nomination without permission is tried again
+
+
+class _Refusal(msgspec.Struct, frozen=True):
+    """The message of the API server, until when it counts, and what is refused; no message since
+    it is admitted.
+    """
+
+    message: str = ""
+    until: float | None = 0.0
+    refuses: str = ""
+
+
+_ADMITTED = _Refusal()
+# What the API server refuses with an action, beside pods.
+_REFUSES: Mapping[type[Action], str] = {
+    DeletePod: "the replacement of pods",
+    RelabelPod: "the labels of pods",
+    RecordRollout: RECORD,
+    PromoteRevision: "the promotion of the target revision",
+}
 
 
 class Rollouts:
@@ -170,7 +210,7 @@ class Rollouts:
         self._rollouts, self._others = rollouts, others
         self._buckets: dict[Key, TokenBucket] = {}  # nodes that may be taken
         self._gates, self._warnings = gates, warnings
-        self._refused: dict[Key, tuple[str, float]] = {}  # empty since pods were admitted
+        self._refused: dict[Key, _Refusal] = {}
         # the hash of the last target, and the decision about it
         self._decided: dict[Key, tuple[str, StagesDecision]] = {}
         self._held: dict[Key, ReportedHolds] = {}
@@ -193,14 +233,15 @@ class Rollouts:
             return None
         observed = replace(observed, target=self._with_contents(key, observed.target))
         policy, has_target = observed.policy, observed.target.staged
-        refused, refused_until = self._refused.get(key, (observed.refused, None))
+        refusal = self._refused.get(key, _Refusal(observed.refused, None, observed.refuses))
         return replace(
             observed,
             behind=stage_inputs.behind(policy.after, self._observations())
             if policy.after and has_target
             else {},
-            refused=refused,
-            refused_until=refused_until,
+            refused=refusal.message,
+            refused_until=refusal.until,
+            refuses=refusal.refuses,
             readings=self._gates.readings(key) if self._gates else {},
             busy=self._busy(policy, observed.target),
             arrived=self._arrived(seen, observed.target),
@@ -228,11 +269,11 @@ class Rollouts:
             self._admitted[key] = hash, answers | _content(body)
 
     def inputs_of_turn(self, seen: Observation) -> StageInputs | None:
-        """As `inputs`; pods that an earlier process found refused are tried again now."""
+        """As `inputs`; a write that an earlier process found refused is tried again now."""
         inputs = self.inputs(seen)
         if inputs is None or not inputs.refused or inputs.refused_until is not None:
             return inputs
-        self._refused[seen.daemonset.key] = inputs.refused, seen.now
+        self._refused[seen.daemonset.key] = _Refusal(inputs.refused, seen.now, inputs.refuses)
         return replace(inputs, refused_until=seen.now)
 
     def gated(self, seen: Observation) -> tuple[Action, ...]:
@@ -272,15 +313,15 @@ class Rollouts:
         key, target, nodes = seen.daemonset.key, inputs.target, stages.take or sorted(stages.open)
         if not target.staged or not nodes or self._admitted.get(key, _UNKNOWN)[0] == target.hash:
             return True
-        body = pinned_pods.trial_pod(seen, inputs, nodes[0])
+        body = pinned_bodies.trial_pod(seen, inputs, nodes[0])
         try:
             answer = await cluster.dry_run(POD, body, manager=names.FIELD_MANAGER)
         except ClusterError as error:
             if stages.take:
-                self._refused[key] = str(error), self._clock() + REFUSED_FOR
+                self._refused[key] = _Refusal(str(error), self._clock() + REFUSED_FOR)
             return not stages.take
         self._admitted[key] = target.hash, _content(answer.body)
-        if stages.take:
+        if stages.take and not inputs.refuses:
             self._refused[key] = _ADMITTED
         return True
 
@@ -321,7 +362,9 @@ class Rollouts:
         for stage in now.stages:
             if stage.state is StageState.PASSED and stage.name not in inputs.record.passed:
                 self._emit(StagePassed(seen.now, key, commit, stage.name, stage.proved))
-            is_new = not is_resumed and _state(same, stage.name) is not stage.state
+            is_new = (
+                not (is_resumed or inputs.refused) and _state(same, stage.name) is not stage.state
+            )
             if stage.state is StageState.OPEN and is_new:
                 self._emit(StageOpened(seen.now, key, commit, stage.name, len(stage.nodes)))
         if same is not None:
@@ -334,17 +377,24 @@ class Rollouts:
             self._emit(RolloutHeld(seen.now, key, commit, hold))
 
     def performed(self, key: Key, decision: Decision, outcome: ExecutionOutcome) -> None:
-        """Records that the API server refused pods: the rollout is on hold for a while; and that
+        """Records that the API server refused a write: the rollout is on hold for a while; and that
         nominations are not permitted: they are left out for a while.
         """
+        now = self._clock()
         if not outcome.may_nominate:
-            self._unpermitted[key.namespace] = self._clock() + UNPERMITTED_FOR
+            self._unpermitted[key.namespace] = now + UNPERMITTED_FOR
         creates = any(isinstance(action, CreatePod) for action in decision.actions)
-        refused = any(isinstance(action, CreatePod) for action in outcome.refused)
-        if refused and outcome.errors:
-            self._refused[key] = str(outcome.errors[0]), self._clock() + REFUSED_FOR
+        action, error = outcome.refusal or (None, None)
+        before = self._refused.get(key, _ADMITTED)
+        if isinstance(action, CreatePod):
+            self._refused[key] = _Refusal(str(error), now + REFUSED_FOR)
             self._admitted.pop(key, None)
-        elif creates and outcome.wrote and not outcome.errors:
+        elif action is not None and isinstance(error, Forbidden | Invalid | BadRequest):
+            refuses = _REFUSES.get(type(action), "a write")
+            self._refused[key] = _Refusal(str(error), now + WRITE_REFUSED_FOR, refuses)
+        elif outcome.errors or now < (before.until or 0.0):
+            pass
+        elif before.refuses or (creates and outcome.wrote):
             self._refused[key] = _ADMITTED
 
     def forget(self, key: Key) -> None:

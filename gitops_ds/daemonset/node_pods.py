@@ -10,6 +10,7 @@ from gitops_ds.apimachinery import node_eligibility
 from gitops_ds.apimachinery.node_eligibility import RUN, Placement
 from gitops_ds.model.daemonset import Counts, Pod
 from gitops_ds.model.decision import Observation, StatusUpdate
+from gitops_ds.model.values import replace
 
 
 class NodePods(msgspec.Struct, frozen=True, gc=False):
@@ -153,4 +154,28 @@ def _on_node(node: str, placement: Placement | None, pods: Sequence[Pod]) -> Nod
     if len(pods) == 1 and not pods[0].terminating:  # the usual case
         return NodePods(node, placement, (pods[0],), (pods[0].uid,))
     there = sorted((pod for pod in pods if not (pod.terminating and pod.ended)), key=keep_first)
+    if any(pod.bound for pod in there):
+        there = [_waiting(pod) if is_unbound(pod) else pod for pod in there]
     return NodePods(node, placement, tuple(there), tuple(sorted(pod.uid for pod in pods)))
+
+
+def _waiting(pod: Pod) -> Pod:
+    """A pod that waits, without the trouble that it is not bound yet."""
+    return replace(pod, waits=True, trouble="", reason="", message="")
+
+
+def is_unbound(pod: Pod) -> bool:
+    """Whether the pod is a pinned one that the scheduler has not bound: beside an earlier pod that
+    has not ended it waits.
+    """
+    return not (pod.bound or pod.terminating or pod.ended) and pod.pinned
+
+
+def waiting(pods: Iterable[Pod]) -> frozenset[str]:
+    """The UIDs of the pods of a DaemonSet that wait for the end of an earlier pod on their node."""
+    pods = tuple(pods)
+    unbound = [pod for pod in pods if is_unbound(pod)]
+    if not unbound:
+        return frozenset()
+    taken = {pod.node for pod in pods if pod.bound and not (pod.terminating and pod.ended)}
+    return frozenset(pod.uid for pod in unbound if pod.node in taken)

@@ -192,7 +192,7 @@ class _Judge:
         )
 
     def _pod(self, node_pods: NodePods) -> Pod | None:
-        staying = node_pods.staying
+        staying = [pod for pod in node_pods.staying if not pod.waits]
         if len(staying) < 2:
             return staying[0] if staying else None
         return next((pod for pod in staying if self._updated(pod)), staying[0])

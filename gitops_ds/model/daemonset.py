@@ -54,12 +54,14 @@ class Pod(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     containers last ended with an error, `crash` the reason (`OOMKilled`). `restarts` counts the
     restarts of its containers; until `settles_at` they have not run for long enough after the last
     one. `last_run` are the seconds of the shortest last run of those that restarted, until
-    `last_end`. `gated`: our scheduling gate holds it; `released` is when that gate was removed;
-    `boot_id` is that of its node when it was created, if stated; `heals`: it replaced a pod that
-    was not ready. `content` is what it runs, None without a DaemonSet as its controller. `placed`
-    is when it was bound. Only of a pinned pod: `launched` is when the last of its containers that
-    never restarted began to run; `nominated`: its node is nominated for it; `unprepared`: on its
-    node, its volumes are not mounted, or its network is not ready.
+    `last_end`. `waits`: the scheduler binds it when the earlier pod of its node is gone; `gated`:
+    the scheduling gate of an earlier version holds it; `released` is when the earlier pod was gone,
+    or until it is bound, when that one ends at the latest; `boot_id` is that of its node when it
+    was created, if stated; `heals`: it replaced a pod that was not ready. `content` is what it
+    runs, None without a DaemonSet as its controller. `placed` is when it was bound. Only of a
+    pinned pod: `launched` is when the last of its containers that never restarted began to run;
+    `nominated`: its node is nominated for it; `unprepared`: on its node, its volumes are not
+    mounted, or its network is not ready.
     """
 
     namespace: str
@@ -86,6 +88,7 @@ class Pod(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     settles_at: float = 0.0
     last_run: float | None = None
     last_end: float = 0.0
+    waits: bool = False
     gated: bool = False
     released: float = 0.0
     boot_id: str = ""

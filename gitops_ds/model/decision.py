@@ -72,25 +72,38 @@ class DeleteCause(StrEnum):
     OUTDATED = "outdated"
 
 
+class PodMark(msgspec.Struct, frozen=True):
+    """The label `names.REPLACED` for exactly this pod: a pinned pod of the DaemonSet is not bound
+    beside it.
+    """
+
+    key: Key
+    uid: str
+    daemonset: str
+
+
 class CreatePod(msgspec.Struct, frozen=True):
     """A pod for a node. The name is made from `seed`, which depends on the observed pods of the
-    node (`gitops_ds.daemonset.pod_changes.pod_name`).
+    node (`gitops_ds.daemonset.pod_changes.pod_name`). The pods `after` which it is bound are marked
+    before.
     """
 
     node: str
     body: Body
     seed: str
     why: str
+    after: tuple[PodMark, ...] = ()
 
 
 class DeletePod(msgspec.Struct, frozen=True):
-    """The deletion of exactly this pod."""
+    """The deletion of exactly this pod, marked before if a pinned pod replaces it."""
 
     key: Key
     uid: str
     node: str
     cause: DeleteCause
     why: str
+    mark: PodMark | None = None
 
 
 class RelabelPod(msgspec.Struct, frozen=True):
@@ -161,18 +174,8 @@ class DeleteRevision(msgspec.Struct, frozen=True):
     why: str
 
 
-class ReleasePod(msgspec.Struct, frozen=True):
-    """Removes the scheduling gate of a pinned pod at `at`: the earlier pod of its node is gone."""
-
-    key: Key
-    uid: str
-    node: str
-    at: float
-    why: str
-
-
 class NominatePod(msgspec.Struct, frozen=True):
-    """Nominates the node of a gated pinned pod for it (`status.nominatedNodeName`): the scheduler
+    """Nominates the node of a waiting pinned pod for it (`status.nominatedNodeName`): the scheduler
     keeps the place that the earlier pod leaves.
     """
 
@@ -220,7 +223,6 @@ Action = (
     | RenumberRevision
     | LabelRevision
     | DeleteRevision
-    | ReleasePod
     | NominatePod
     | RecordRollout
     | PromoteRevision

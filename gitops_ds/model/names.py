@@ -71,13 +71,16 @@ OF_REVISIONS = frozenset(
     (APPROVE, APPROVALS, APPROVERS, SINCE, ROLLOUT_RECORD, PROOF, PROVEN_REVISION, TEMPLATE_DIGEST)
 )
 ROLLOUT = f"{DOMAIN}/rollout"  # label on the pods of a target revision: its hash
-# on a pod of a target revision: when its scheduling gate was removed
+# on a pod of a target revision: when the earlier pod of its node ends at the latest
 RELEASED = f"{DOMAIN}/released"
 # on a pod of a target revision: the boot id of its node when the pod was created
 BOOT_ID = f"{DOMAIN}/boot-id"
 # on a pod of a target revision: "true" if it replaces an agent that was not ready
 HEALS = f"{DOMAIN}/heals"
-SCHEDULING_GATE = f"{DOMAIN}/pinned"
+# label on a pod that a pinned pod replaces: the UID of their DaemonSet
+REPLACED = f"{DOMAIN}/replaced"
+SCHEDULING_GATE = f"{DOMAIN}/pinned"  # of pinned pods of version 0.1.0
+HOSTNAME = "kubernetes.io/hostname"
 
 CHANGE_CAUSE = "kubernetes.io/change-cause"
 TEMPLATE_GENERATION = "deprecated.daemonset.template.generation"

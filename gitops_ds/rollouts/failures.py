@@ -62,9 +62,9 @@ TEMPLATE_REASONS = frozenset(
 
 class TouchedPod(msgspec.Struct, frozen=True):
     """A pod of the target with the times from which it is judged, in seconds since 1970: `touched`
-    when it was created or released, `began` also after it was bound, after its containers first ran
-    and after the last change of its node, `started` also after its last change of readiness. `soak`
-    is that of its stage, in seconds.
+    when it was created or its place was free, `began` also after it was bound, after its containers
+    first ran and after the last change of its node, `started` also after its last change of
+    readiness. `soak` is that of its stage, in seconds.
     """
 
     pod: Pod
@@ -105,7 +105,7 @@ class TouchedPod(msgspec.Struct, frozen=True):
         a pod does not state when it was ready before, only when that last changed.
         """
         pod = self.pod
-        if pod.gated:
+        if pod.waits:
             return False
         if passed_at is not None and pod.created < math.floor(passed_at):
             return True
@@ -132,13 +132,13 @@ def failure(touched: TouchedPod, stage: Stage, policy: RolloutPolicy, now: float
             return "OOMKilled" if pod.crash == "OOMKilled" else pod.trouble
         if pod.restarts > gate.restarts and not touched.rebooted:
             return pod.crash if pod.crash == "OOMKilled" else "Restarted"
-    if pod.ready or pod.gated or is_starting:
+    if pod.ready or pod.waits or is_starting:
         return ""
     return pod.trouble or "NotReady"
 
 
 def touched(pod: Pod) -> float:
-    """When the pod was created or released, in seconds since 1970."""
+    """When the pod was created and its place was free, in seconds since 1970."""
     return max(pod.created, pod.released)
 
 

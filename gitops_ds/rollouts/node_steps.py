@@ -42,6 +42,7 @@ LEAVING = frozenset(
         "node.cloudprovider.kubernetes.io/shutdown",
     }
 )
+WAITS = "EarlierPodEnds"  # the reason of a node whose pinned pod waits
 # problems of a node without any agent
 DOWN = frozenset({"NodeNotReady", "NodeDeleting", REPLACED})
 TOUCHED = frozenset(
@@ -165,7 +166,7 @@ class NodeSteps:
         progress = replace(progress, heals=body.heals)
         unstable_at = pod.began + pod.soak + policy.progress.per_node
         failed = failures.failure(pod, stage, policy, self._now)
-        if not (failed or is_passed or body.gated) and self._now > unstable_at:
+        if not (failed or is_passed or body.waits) and self._now > unstable_at:
             failed = "" if pod.is_soaked(self._now) else "Unstable"
         if failed:
             step = NodeStep.SET_ASIDE if broken else NodeStep.FAILED
@@ -177,13 +178,13 @@ class NodeSteps:
                 message=cause.message,
                 cause="" if broken else self._others(body, failed),
             )
-        if broken and (body.gated or (broken != "NodeCordoned" and not is_passed)):
+        if broken and (body.waits or (broken != "NodeCordoned" and not is_passed)):
             return replace(progress, step=NodeStep.SET_ASIDE, reason=broken)
-        if body.gated:
+        if body.waits:
             until = body.created + policy.progress.per_node
             if until <= self._now:
                 return replace(progress, step=NodeStep.REPLACING, reason=OVERDUE)
-            return replace(progress, step=NodeStep.REPLACING, reason="Gated", until=until)
+            return replace(progress, step=NodeStep.REPLACING, reason=WAITS, until=until)
         if body.available_at(self._min_ready) is None:
             if broken:
                 return replace(progress, step=NodeStep.SET_ASIDE, reason=broken)
@@ -241,8 +242,8 @@ class NodeSteps:
 
     def _restored(self, progress: NodeProgress, pod: Pod, stage: Stage) -> NodeProgress:
         """The step of a node with the proven template, outside of rollouts."""
-        if pod.gated:
-            return replace(progress, step=NodeStep.REPLACING, reason="Gated")
+        if pod.waits:
+            return replace(progress, step=NodeStep.REPLACING, reason=WAITS)
         if pod.available_at(self._min_ready) is not None:
             return replace(progress, step=NodeStep.PROVED)
         until = failures.started(pod) + failures.ready_within(stage, self._inputs.policy)

@@ -3,20 +3,27 @@ about it.
 
 The DaemonSet keeps its proven template and the update strategy OnDelete, so every pod that its
 controller makes (a node that joins, an eviction, a deletion) is a proven one. A node is updated by
-four writes: its pod is deleted; while that ends, a pod of the target is created for the node, with
-a scheduling gate; its node is nominated for it; when the earlier pod is gone, the gate is removed.
-The controller counts the
-pinned pod as the node's pod and makes no other.
+four writes: its pod is marked and deleted; while that ends, a pod of the target is created for the
+node, which is nominated for it. The controller counts the pinned pod as the node's pod and makes no
+other.
+
+A required anti-affinity against marked pods of its DaemonSet keeps a pinned pod from its node until
+the earlier one is gone, also for the scheduler's preemption: to evict pods of a lower priority
+would not make room beside it. So the scheduler itself binds the pod at the end of the earlier one,
+whether or not the service runs. A scheduling gate would need the service for that: a pod that is
+gated when the service ends leaves its node without an agent. The scheduler counts terminating pods
+for an anti-affinity, not for a topology spread (pkg/scheduler/framework/plugins/interpodaffinity
+and podtopologyspread).
 
 A pinned pod has no template generation, which would count as that of any later template of the
 DaemonSet (IsPodUpdated in pkg/controller/daemon/util/daemonset_util.go): its hash alone identifies
 its template, for every controller and for kubectl. So no client counts the pod of an abandoned
 rollout as updated.
 
-The gate prevents the scheduler from evicting other pods for a pod while the earlier one still uses
-its capacity. The nomination (`status.nominatedNodeName`, KEP-5278) reserves the capacity for it:
-without it a pod of the same priority that waits may take the place first, which the scheduler
-tries as soon as the earlier pod is gone. A nomination is optional: a rollout works without it.
+The nomination (`status.nominatedNodeName`, KEP-5278) reserves the place of the earlier pod: without
+it a pod of the same priority that waits may take the place first, which the scheduler tries as soon
+as the earlier pod is gone. A failed attempt to bind the pod clears it, so it is repeated. It is
+optional: a rollout works without it.
 https://github.com/kubernetes/enhancements/tree/master/keps/sig-scheduling/5278-nominated-node-name-for-expectation
 """
 
@@ -30,8 +37,8 @@ import msgspec
 from gitops_ds.apimachinery import revisions
 from gitops_ds.apimachinery.rollouts import proofs, target_revisions
 from gitops_ds.daemonset import decide, pod_changes
-from gitops_ds.daemonset.node_pods import NodePodLayout, NodePods
-from gitops_ds.daemonset.pod_changes import BURST, PodFactory
+from gitops_ds.daemonset.node_pods import NodePodLayout
+from gitops_ds.daemonset.pod_changes import BURST
 from gitops_ds.model import names
 from gitops_ds.model.daemonset import Pod, RollingUpdate
 from gitops_ds.model.decision import (
@@ -42,14 +49,15 @@ from gitops_ds.model.decision import (
     DeletePod,
     NominatePod,
     Observation,
+    PodMark,
     PromoteRevision,
     RecordRollout,
     RelabelPod,
-    ReleasePod,
 )
-from gitops_ds.model.objects import CONTROLLER_REVISION, POD, Body, Key
+from gitops_ds.model.objects import CONTROLLER_REVISION, Key
 from gitops_ds.model.rollouts.proven_templates import ProofKind, TemplateProof
 from gitops_ds.model.rollouts.staged_rollout import (
+    RECORD,
     NodeStep,
     RolloutRecord,
     RolloutTarget,
@@ -57,11 +65,13 @@ from gitops_ds.model.rollouts.staged_rollout import (
     StagesDecision,
 )
 from gitops_ds.model.values import replace
-from gitops_ds.rollouts import failures, stages
+from gitops_ds.rollouts import rollout_holds, stages
 from gitops_ds.rollouts.node_steps import NodeSteps
+from gitops_ds.rollouts.pinned_bodies import PinnedBodies, key_of
 
 LOOK_AGAIN = 15.0  # seconds until other agents and the pods of nodes are observed again
-# Its pod is deleted, another one created, its node nominated, and its gate removed.
+_GATED = "nothing removes the scheduling gate of an earlier version"
+# Its pod is marked and deleted, another one created, and its node nominated.
 WRITES_OF_A_NODE = 4
 
 
@@ -83,7 +93,7 @@ def decide_pinned(seen: Observation, inputs: StageInputs) -> StagedDecision:
     steps: tuple[tuple[Action, ...], ...] = (
         tuple(writes.record()),
         tuple(writes.nominations()),
-        (*writes.relabels(), *writes.releases()),
+        tuple(writes.relabels()),
         tuple(writes.replacements()),
         tuple(writes.promotion()),
     )
@@ -95,8 +105,8 @@ def decide_pinned(seen: Observation, inputs: StageInputs) -> StagedDecision:
 def decide_owned(seen: Observation, inputs: StageInputs) -> StagedDecision:
     """As `decide_pinned`, if this process is the DaemonSet controller itself.
 
-    No pod needs a gate: the pods of open nodes are created from the target, those of all others
-    from the proven template. Another process may have left gated ones.
+    No pod waits: the pods of open nodes are created from the target, those of all others from the
+    proven template.
     """
     base, layout = decide.decide(seen), decide.layout(seen)
     decided = stages.decide(layout, inputs)
@@ -104,7 +114,7 @@ def decide_owned(seen: Observation, inputs: StageInputs) -> StagedDecision:
     own = tuple(tuple(map(writes.of_open_node, step)) for step in base.steps)
     steps = (
         tuple(writes.record()),
-        (*writes.relabels(), *writes.releases()),
+        tuple(writes.relabels()),
         *own,
         tuple(writes.deletes())[:BURST],
         tuple(writes.promotion()),
@@ -129,24 +139,15 @@ def _waits(seen: Observation, inputs: StageInputs, decided: StagesDecision) -> I
 
 
 def ungated(seen: Observation) -> tuple[Action, ...]:
-    """The deletes of gated pods of a DaemonSet without a rollout that this process can read: its
-    policy was removed, or is that of a later version, or its target revision is missing. No
-    other process removes their gates; the DaemonSet controller makes other pods for their nodes.
+    """The deletes of pods that version 0.1.0 left with a scheduling gate, which nothing removes.
+    The DaemonSet controller makes other pods for their nodes.
     """
-    why = "its rollout is gone, and nothing removes its scheduling gate"
     return tuple(
-        pod_changes.delete(node_pods, pod, DeleteCause.UNWANTED, why)
+        pod_changes.delete(node_pods, pod, DeleteCause.UNWANTED, _GATED)
         for node_pods in decide.layout(seen).nodes
         for pod in node_pods.staying
         if pod.gated
     )
-
-
-def trial_pod(seen: Observation, inputs: StageInputs, node: str) -> Body:
-    """The pod of the target for a node, for a dry run before the node's pod is deleted."""
-    layout = decide.layout(seen)
-    node_pods = next(node_pods for node_pods in layout.nodes if node_pods.node == node)
-    return PodFactory(_of_target(layout, inputs.target)).create(node_pods, "").body
 
 
 class _Writes:
@@ -154,6 +155,8 @@ class _Writes:
         self.layout, self.inputs, self.decided = layout, inputs, decided
         self.target: RolloutTarget = inputs.target
         self.halted = decided.halt is not None or bool(inputs.held)
+        self.refused = rollout_holds.is_refused(inputs, layout.seen.now)
+        self.unrecorded = self.refused and inputs.refuses == RECORD
         self.taken = frozenset(decided.take)
         parked = (one.node for one in decided.nodes if one.step is NodeStep.PARKED)
         self.open = decided.open.difference(parked)  # a broken node is not touched
@@ -161,7 +164,7 @@ class _Writes:
         self.by_node = {node_pods.node: node_pods for node_pods in layout.nodes}
 
     def record(self) -> Iterator[Action]:
-        if self.inputs.is_edited:
+        if self.inputs.is_edited or self.unrecorded:
             return
         if self.target.staged and self.decided.record != self.inputs.record:
             text = target_revisions.encoded(self.decided.record)
@@ -209,27 +212,17 @@ class _Writes:
             for pod in node_pods.staying:
                 if pod.hash in same & self.target.hashes and pod.hash != hash:
                     why = "its template is that of this revision"
-                    yield RelabelPod(_key(pod), pod.uid, hash, why)
+                    yield RelabelPod(key_of(pod), pod.uid, hash, why)
 
     def nominations(self) -> Iterator[Action]:
-        """Nominates the nodes of gated pods for them, once; a halted rollout starts no pod."""
+        """Nominates the nodes of waiting pods for them; a halted rollout starts no pod."""
         if self.halted or not self.inputs.nominates:
             return
         for node_pods in self.layout.nodes:
             for pod in node_pods.staying:
-                if pod.gated and not pod.nominated:
+                if pod.waits and not pod.nominated:
                     why = "it gets the place of the earlier pod"
-                    yield NominatePod(_key(pod), pod.uid, node_pods.node, why)
-
-    def releases(self) -> Iterator[Action]:
-        """Removes the gates of pods without another pod on their node; a halted rollout starts no
-        pod.
-        """
-        for node_pods in self.layout.nodes:
-            for pod in node_pods.staying:
-                if pod.gated and len(node_pods.pods) == 1 and not self.halted:
-                    why = "the earlier pod is gone"
-                    yield ReleasePod(_key(pod), pod.uid, node_pods.node, self.layout.seen.now, why)
+                    yield NominatePod(key_of(pod), pod.uid, node_pods.node, why)
 
     def deletes(self) -> Iterator[DeletePod]:
         if self.inputs.is_edited:
@@ -244,7 +237,9 @@ class _Writes:
             if node_pods.node in self.taken:
                 continue
             for pod in node_pods.staying:
-                if pod.gated and self.halted:
+                if pod.gated:
+                    yield pod_changes.delete(node_pods, pod, DeleteCause.UNWANTED, _GATED)
+                elif pod.waits and self.halted:
                     yield pod_changes.delete(
                         node_pods, pod, DeleteCause.UNWANTED, "the rollout is halted"
                     )
@@ -259,7 +254,10 @@ class _Writes:
         already ending.
         """
         deletes = tuple(self.deletes())[:BURST]
-        yield from deletes
+        own = self.layout.seen.daemonset.uid
+        for action in deletes:
+            mark = PodMark(action.key, action.uid, own) if action.node in self.taken else None
+            yield replace(action, mark=mark)
         later = self.taken - {action.node for action in deletes}
         yield from [action for action in self.creates() if action.node not in later][:BURST]
 
@@ -272,7 +270,7 @@ class _Writes:
         for node_pods in self.layout.nodes:
             ends = bool(node_pods.pods) and not node_pods.staying and node_pods.node in self.open
             if node_pods.wanted and (ends or node_pods.node in self.taken):
-                yield _gated(self._of_target(node_pods, "its node is updated"))
+                yield self._bodies.behind(node_pods, "its node is updated")
 
     def of_open_node(self, action: Action) -> Action:
         """The same action, with the target as the template of a pod for an open node."""
@@ -284,7 +282,7 @@ class _Writes:
             or not self.target.revision
         ):
             return action
-        return self._of_target(self.by_node[action.node], action.why)
+        return self._bodies.of_target(self.by_node[action.node], action.why)
 
     @property
     def _is_rolled_by_edit(self) -> bool:
@@ -297,7 +295,7 @@ class _Writes:
         revision = next(
             (one for one in self.layout.seen.revisions if one.uid == self.target.uid), None
         )
-        if not self.decided.commits or revision is None or any(self.relabels()):
+        if self.refused or not self.decided.commits or revision is None or any(self.relabels()):
             return
         is_proven = proofs.proof_in(revision) is not None
         complete, proof = self.decided.complete, self._proof if self.decided.complete else ""
@@ -366,44 +364,8 @@ class _Writes:
         return self._is_target(pod) or pod.hash in self.target.proven
 
     @cached_property
-    def _factory(self) -> PodFactory:
-        return PodFactory(_of_target(self.layout, self.target))
-
-    def _of_target(self, node_pods: NodePods, why: str) -> CreatePod:
-        """A pod of the target for a node, with the label of the rollout."""
-        action = self._factory.create(node_pods, why)
-        metadata = action.body["metadata"]
-        labels = {
-            name: value
-            for name, value in metadata["labels"].items()
-            if name != names.POD_TEMPLATE_GENERATION
-        }
-        metadata = {
-            **metadata,
-            # As in pods of the built-in controller, because other programs read it, although the
-            # name is ours.
-            "generateName": f"{self.layout.seen.daemonset.key.name}-",
-            "labels": {**labels, names.ROLLOUT: self.target.hash},
-            "annotations": {**(metadata.get("annotations") or {}), **self._marks(node_pods)},
-        }
-        return replace(action, body={**action.body, "metadata": metadata})
-
-    def _marks(self, node_pods: NodePods) -> Mapping[str, str]:
-        """What is known at the touch only: the boot of the node, and whether its agent was well."""
-        boot = self._boots.get(node_pods.node, "")
-        within = self.inputs.policy.progress.per_node
-        was_broken = bool(node_pods.pods) and not any(
-            pod.ready or self.layout.seen.now < failures.broken_at(pod, within)
-            for pod in node_pods.pods
-        )
-        return {
-            **({names.BOOT_ID: boot} if boot else {}),
-            **({names.HEALS: "true"} if was_broken else {}),
-        }
-
-    @cached_property
-    def _boots(self) -> Mapping[str, str]:
-        return {node.name: node.boot_id for node in self.layout.seen.nodes}
+    def _bodies(self) -> PinnedBodies:
+        return PinnedBodies(self.layout, self.inputs)
 
     @property
     def _revision(self) -> Key:
@@ -412,20 +374,3 @@ class _Writes:
     def _key_of(self, revision: str) -> Key:
         namespace = self.layout.seen.daemonset.key.namespace
         return Key(CONTROLLER_REVISION.group, CONTROLLER_REVISION.kind, namespace, revision)
-
-
-def _of_target(layout: NodePodLayout, target: RolloutTarget) -> NodePodLayout:
-    """The layout as if the DaemonSet had the target as its template."""
-    seen = layout.seen
-    daemonset = replace(seen.daemonset, template=target.template)
-    return replace(layout, seen=replace(seen, daemonset=daemonset), hash=target.hash)
-
-
-def _key(pod: Pod) -> Key:
-    return Key(POD.group, POD.kind, pod.namespace, pod.name)
-
-
-def _gated(action: CreatePod) -> CreatePod:
-    spec = action.body["spec"]
-    gates = [*(spec.get("schedulingGates") or ()), {"name": names.SCHEDULING_GATE}]
-    return replace(action, body={**action.body, "spec": {**spec, "schedulingGates": gates}})

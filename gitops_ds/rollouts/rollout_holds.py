@@ -32,6 +32,7 @@ from gitops_ds.rollouts.failures import OVERDUE
 from gitops_ds.rollouts.measured_gates import GateResult
 from gitops_ds.rollouts.staged_nodes import StagedNodes
 
+_PODS = "the pods"
 _SUSPENDED = StageHold("suspended", kind=HoldKind.SUSPENDED)
 _MOVED = StageHold(
     "nodeSelector, affinity or tolerations of the DaemonSet were edited in the cluster: it selects "
@@ -53,7 +54,7 @@ def hold(fleet: StagedNodes) -> StageHold | None:
     if fleet.inputs.halted_elsewhere:
         return StageHold(fleet.inputs.halted_elsewhere, kind=HoldKind.HALTED_ELSEWHERE)
     if is_refused(fleet.inputs, fleet.now):
-        reason = f"the API server refuses the pods: {fleet.inputs.refused}"
+        reason = f"the API server refuses {fleet.inputs.refuses or _PODS}: {fleet.inputs.refused}"
         return StageHold(reason, fleet.inputs.refused_until, kind=HoldKind.REFUSED)
     if fleet.inputs.target.staged and fleet.attributed.suspected:
         return suspicion(fleet)
@@ -68,7 +69,7 @@ def hold(fleet: StagedNodes) -> StageHold | None:
 
 
 def is_refused(inputs: StageInputs, now: float) -> bool:
-    """Whether the pods that the API server refused are not tried again yet."""
+    """Whether the write that the API server refused is not tried again yet."""
     return bool(inputs.refused) and (inputs.refused_until is None or now < inputs.refused_until)
 
 

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from gitops_ds.apimachinery import node_eligibility
 from gitops_ds.apimachinery.rollouts import halted_templates, rollout_annotations, target_revisions
-from gitops_ds.daemonset import decide
+from gitops_ds.daemonset import decide, node_pods
 from gitops_ds.model import names
 from gitops_ds.model.daemonset import DaemonSet
 from gitops_ds.model.decision import Observation
@@ -64,6 +64,7 @@ def observed(seen: Observation) -> StageInputs | None:
         approved=frozenset(one.stage for one in approvals),
         approvals=approvals,
         refused=record.refused,
+        refuses=record.refuses,
         held=halted_templates.hold_reason(daemonset.annotations, target) if target.staged else "",
         halted=frozenset(one.hash for one in halted_templates.parse(daemonset.annotations)),
         foreign=next(rollout_annotations.edited(daemonset), ""),
@@ -83,10 +84,13 @@ def _is_moved(seen: Observation, target: RolloutTarget) -> bool:
 
 def unplaced(seen: Observation, target: RolloutTarget) -> Mapping[str, float]:
     """The nodes on which a pod of the target has no place, and when each pod was created."""
+    waiting = node_pods.waiting(seen.pods)
     return {
         pod.node: pod.created
         for pod in seen.pods
-        if pod.trouble and not (pod.bound or pod.ended or pod.gated) and pod.hash in target.hashes
+        if pod.trouble
+        and not (pod.bound or pod.ended or pod.uid in waiting)
+        and pod.hash in target.hashes
     }
 
 

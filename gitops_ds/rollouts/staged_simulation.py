@@ -27,7 +27,7 @@ from gitops_ds.daemonset.rollout_simulation import USUAL, RolloutPace
 from gitops_ds.model import names
 from gitops_ds.model.change import StagedPreview, StagePreview
 from gitops_ds.model.daemonset import DaemonSet, Owner, Phase, Pod
-from gitops_ds.model.decision import CreatePod, DeletePod, Observation, ReleasePod
+from gitops_ds.model.decision import CreatePod, DeletePod, Observation
 from gitops_ds.model.live import Node
 from gitops_ds.model.objects import DAEMONSET, Body
 from gitops_ds.model.rollouts.rollout_policy import Neighbours, RolloutPolicy, Stage
@@ -121,7 +121,7 @@ class _Simulation:
             progress.ended = self.now
             return False
         actions = staged.decision.actions
-        writes = [one for one in actions if isinstance(one, DeletePod | CreatePod | ReleasePod)]
+        writes = [one for one in actions if isinstance(one, DeletePod | CreatePod)]
         for write in writes:
             self._perform(write)
         if self.turns * len(self.nodes) > self.most_looks:
@@ -165,17 +165,13 @@ class _Simulation:
         pods = tuple(sorted(self.pods.values(), key=lambda pod: pod.name))
         return Observation(self.now, self.daemonset, self.nodes, pods, own_node=self.own_node)
 
-    def _perform(self, write: DeletePod | CreatePod | ReleasePod) -> None:
+    def _perform(self, write: DeletePod | CreatePod) -> None:
         match write:
             case DeletePod(uid=uid):
                 self.pods[uid] = replace(self.pods[uid], terminating=True)
                 self._later(self.pace.stop, uid)
             case CreatePod(node=node):
                 self._add(node, self.target.hash, None)
-            case ReleasePod(uid=uid):
-                pod = self.pods[uid]
-                self.pods[uid] = replace(pod, gated=False, released=self.now)
-                self._later(self.pace.start, uid)
 
     def _wait(self, wake_at: float | None) -> bool:
         """Advances to the next change; returns whether one exists."""
@@ -186,10 +182,17 @@ class _Simulation:
         while self.due and self.due[0][0] <= self.now:
             uid = heapq.heappop(self.due)[1]
             if self.pods[uid].terminating:
-                del self.pods[uid]
+                self._bind(self.pods.pop(uid).node)
             else:
                 self.pods[uid] = _ready(self.pods[uid], self.now)
         return bool(times)
+
+    def _bind(self, node: str) -> None:
+        """The scheduler binds the pod that waited for the end of the earlier one."""
+        for uid, pod in self.pods.items():
+            if pod.node == node and not pod.bound:
+                self.pods[uid] = replace(pod, bound=True, released=self.now)
+                self._later(self.pace.start, uid)
 
     def _later(self, seconds: float, uid: str) -> None:
         heapq.heappush(self.due, (self.now + seconds, uid))
@@ -197,11 +200,14 @@ class _Simulation:
     def _add(self, node: str, hash: str, ready_since: float | None) -> None:
         uid = f"pod-{next(self.numbers)}"
         created = self.now if ready_since is None else ready_since
-        labels = (self.daemonset.template.get("metadata") or {}).get("labels") or {}
+        labels = {**((self.daemonset.template.get("metadata") or {}).get("labels") or {})}
+        is_bound = ready_since is not None
+        if not is_bound:
+            labels[names.ROLLOUT] = hash
         pod = Pod(
             namespace=self.daemonset.key.namespace, name=uid, uid=uid, node=node,
             labels=labels, owner=Owner(DAEMONSET.kind, self.daemonset.key.name, _UID),
-            created=created, hash=hash, gated=ready_since is None,
+            created=created, hash=hash, bound=is_bound,
         )  # fmt: skip
         self.pods[uid] = pod if ready_since is None else _ready(pod, ready_since)
 

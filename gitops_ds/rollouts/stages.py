@@ -118,7 +118,8 @@ def _decided(fleet: StagedNodes, inputs: StageInputs) -> StagesDecision:
             early=is_early,
             before=_before(fleet, stages, selection),
             gates={one.probe.key: one.record for one in stages.gates if one.record is not None},
-            refused=_refused(inputs, hold),
+            refused=(refused := _refused(inputs, hold)),
+            refuses=inputs.refuses if refused else "",
         ),
         hold=hold,
         complete=complete,
@@ -133,7 +134,8 @@ def _refused(inputs: StageInputs, hold: StageHold | None) -> str:
     """
     if not inputs.refused or (hold is not None and hold.kind is not HoldKind.REFUSED):
         return ""
-    return inputs.record.refused or plain_text.line(inputs.refused, _REFUSAL)
+    first = inputs.record.refused if inputs.record.refuses == inputs.refuses else ""
+    return first or plain_text.line(inputs.refused, _REFUSAL)
 
 
 def _open_nodes(fleet: StagedNodes, stages: _Stages) -> frozenset[str]:

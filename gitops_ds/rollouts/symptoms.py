@@ -151,7 +151,7 @@ def denied(pod: Pod) -> frozenset[str]:
 
 def _of(pod: Pod) -> Iterator[Symptom]:
     """The symptoms of a pod that fails, none if others can't cause its failure."""
-    if pod.ended or pod.gated:
+    if pod.ended or pod.waits:
         return
     if not pod.bound:
         # Preemption is described after the reasons: "preemption: 0/4 nodes are available: …".

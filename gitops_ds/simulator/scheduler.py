@@ -1,4 +1,5 @@
-"""Binds pods to nodes by affinity, selector, taints, host ports, and free CPU, memory and pods.
+"""Binds pods to nodes by node affinity, selector, anti-affinity by node, taints, host ports, and
+free CPU, memory and pods.
 
 A pod that fits on no node stays Pending with a reason; one with scheduling gates waits until they
 are removed. The only score is the number of pods, and there is no preemption: a pod of higher
@@ -14,9 +15,10 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from gitops_ds.apimachinery import capacity, node_eligibility, nodes, pods
+from gitops_ds.apimachinery import capacity, label_selector, node_eligibility, nodes, pods
 from gitops_ds.apimachinery.capacity import Amounts, Port
 from gitops_ds.apimachinery.node_eligibility import Placement, Placer
+from gitops_ds.model import names
 from gitops_ds.model.cluster import EventType
 from gitops_ds.model.decision import FreeCapacity
 from gitops_ds.model.live import Node
@@ -102,6 +104,8 @@ class Scheduler:
         load = self._loads.setdefault(node, _Load())
         is_counted = name in load.pods
         if is_counted == (body is not None):
+            if body is not None:
+                load.pods[name] = body  # its labels may be others
             return
         taken = load.pods.pop(name) if body is None else body
         sign = -1 if body is None else 1
@@ -152,12 +156,13 @@ class Scheduler:
         status = conditions.put(
             body, "PodScheduled", "False", self._server.now(), ("Unschedulable", message)
         )
-        self._server.put(POD, body, status=status)
+        # A failed attempt clears the nomination (clearNominatedNode in schedule_one.go).
+        self._server.put(POD, body, status=_without_nomination(status))
 
     def _bound(self, body: Body, node: str) -> None:
         status = conditions.put(body, "PodScheduled", "True", self._server.now())
-        status = {name: value for name, value in status.items() if name != "nominatedNodeName"}
-        self._server.put(POD, body, spec={**body["spec"], "nodeName": node}, status=status)
+        spec = {**body["spec"], "nodeName": node}
+        self._server.put(POD, body, spec=spec, status=_without_nomination(status))
 
     def _candidates(self, target: str) -> list[str]:
         if target:
@@ -175,6 +180,8 @@ class Scheduler:
         if placer.place(node) is not Placement.RUN:
             return "node(s) had untolerated taint(s)"
         load = self._loads.get(name, _Load())
+        if any(_repels(body, other) for other in load.pods.values()):
+            return "node(s) didn't match pod anti-affinity rules"
         others = [other["spec"] for other in self._nominated_before(name, body)]
         used = load.used.copy()
         for spec in others:
@@ -194,6 +201,25 @@ class Scheduler:
             is_other = other["metadata"]["uid"] != body["metadata"]["uid"]
             if on == node and is_other and _priority(other) >= _priority(body):
                 yield other
+
+
+def _without_nomination(status: Body) -> Body:
+    return {name: value for name, value in status.items() if name != "nominatedNodeName"}
+
+
+def _repels(body: Body, other: Body) -> bool:
+    """Whether a required anti-affinity of a pod, by the names of nodes, excludes another one beside
+    it. As in Kubernetes, one that is terminating counts.
+    """
+    apart = (body["spec"].get("affinity") or {}).get("podAntiAffinity") or {}
+    mine, metadata = body["metadata"], other["metadata"]
+    return mine["namespace"] == metadata["namespace"] and any(
+        label_selector.all_match(
+            label_selector.of_label_selector(term["labelSelector"]), metadata.get("labels") or {}
+        )
+        for term in apart.get("requiredDuringSchedulingIgnoredDuringExecution") or ()
+        if term["topologyKey"] == names.HOSTNAME
+    )
 
 
 def _priority(body: Body) -> int:

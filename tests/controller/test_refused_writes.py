@@ -37,7 +37,6 @@ from gitops_ds.model.decision import (
     RecordRollout,
     RelabelPod,
     Release,
-    ReleasePod,
     RenumberRevision,
 )
 from gitops_ds.model.objects import CONFIG_MAP, CONTROLLER_REVISION, DAEMONSET, POD, Resource
@@ -186,7 +185,6 @@ CASES: dict[type[Action], Case] = {
     NominatePod: Case(
         _a_rollout_begins, "patch", POD, "agent:2", _beside_another, subresource="status"
     ),
-    ReleasePod: Case(_a_rollout_begins, "patch", POD, "agent:2", _beside_another),
     RecordRollout: Case(
         _a_rollout_begins, "patch", CONTROLLER_REVISION, "agent:2", _beside_another
     ),

@@ -31,11 +31,11 @@ from gitops_ds.model.decision import (
     LabelRevision,
     NominatePod,
     Observation,
+    PodMark,
     PromoteRevision,
     RecordRollout,
     RelabelPod,
     Release,
-    ReleasePod,
     RenumberRevision,
 )
 from gitops_ds.model.live import Node
@@ -167,11 +167,13 @@ class World:
 
     def perform(self, action: Action) -> None:
         match action:
-            case CreatePod(body=body):
+            case CreatePod(body=body, after=after):
                 assert body["metadata"]["name"] not in self.pods, "a name was used twice"
+                self._mark(*after)
                 self.add_pod(copy.deepcopy(dict(body)))
-            case DeletePod(key=key, uid=uid):
+            case DeletePod(key=key, uid=uid, mark=mark):
                 assert self.pods[key.name]["metadata"]["uid"] == uid
+                self._mark(*filter(None, [mark]))
                 self.pods[key.name]["metadata"]["deletionTimestamp"] = timestamps.text(self.now)
             case RelabelPod(key=key, hash=hash) | LabelRevision(key=key, hash=hash):
                 labels = self._object(key.kind, key.name)["metadata"].setdefault("labels", {})
@@ -187,10 +189,6 @@ class World:
                 self.revisions[key.name]["revision"] = number
             case DeleteRevision(key=key):
                 del self.revisions[key.name]
-            case ReleasePod(key=key, at=at):
-                pod = self.pods[key.name]
-                pod["metadata"].setdefault("annotations", {})[names.RELEASED] = timestamps.text(at)
-                del pod["spec"]["schedulingGates"]
             case NominatePod(key=key, node=node):
                 self.pods[key.name].setdefault("status", {})["nominatedNodeName"] = node
             case RecordRollout(key=key, record=record, annotation=annotation):
@@ -202,6 +200,22 @@ class World:
                     metadata.setdefault("annotations", {})[names.PROOF] = proof
                 metadata["labels"] = dict(labels)
                 metadata["ownerReferences"] = [OWNER]
+
+    def _mark(self, *marks: PodMark) -> None:
+        for mark in marks:
+            self.pods[mark.key.name]["metadata"]["labels"][names.REPLACED] = mark.daemonset
+
+    def waits(self, pod: dict[str, Any]) -> bool:
+        """Whether the scheduler keeps a pod from its node, by its anti-affinity."""
+        apart = (pod["spec"].get("affinity") or {}).get("podAntiAffinity") or {}
+        terms = apart.get("requiredDuringSchedulingIgnoredDuringExecution") or ()
+        wanted = [set(term["labelSelector"]["matchLabels"].items()) for term in terms]
+        return any(
+            labels <= set(other["metadata"]["labels"].items())
+            for labels in wanted
+            for other in self.pods.values()
+            if other["spec"].get("nodeName") == pod_of(pod).node
+        )
 
     def settle(self, turns: int = 200) -> None:
         """Turns and kubelets until there is no further change."""
@@ -226,7 +240,7 @@ class World:
                 moved = True
             elif (
                 "phase" not in pod.get("status", {})
-                and not pod["spec"].get("schedulingGates")
+                and not self.waits(pod)
                 and pod_of(pod).node not in self.slow_nodes
             ):
                 moved = True
@@ -241,7 +255,9 @@ class World:
             "status": str(ready),
             "lastTransitionTime": timestamps.text(self.now),
         }
-        pod["status"] = {"phase": "Running" if ready else "Pending", "conditions": [condition]}
+        scheduled = {**condition, "type": "PodScheduled", "status": "True"}
+        conditions = [condition, scheduled]
+        pod["status"] = {"phase": "Running" if ready else "Pending", "conditions": conditions}
         if not ready:
             waiting = {"reason": "ImagePullBackOff", "message": "no such image"}
             pod["status"]["containerStatuses"] = [{"name": "agent", "state": {"waiting": waiting}}]

@@ -206,7 +206,7 @@ def a_staged_rollout(
     upstream.commit({"agents/base/rollout.yaml": slow})
     service.wait_for_log(f"updated DaemonSet {space}/base")
     upstream.commit({name: documents(daemonset("base", image(2), space))})
-    service.wait_for_log(f"ReleasePod {space}/base")
+    service.wait_for_log(f"NominatePod {space}/base")
     upstream.commit(
         {
             "agents/base/rollout.yaml": STAGED,

@@ -1,4 +1,4 @@
-"""With the powers pace the service may nominate nodes for its gated pods, and may change nothing
+"""With the powers pace the service may nominate nodes for its waiting pods, and may change nothing
 else in the status of a pod.
 """
 
@@ -32,13 +32,13 @@ OTHER_FIELDS: tuple[dict[str, Any], ...] = (
 )
 
 
-def pod(name: str, gate: str) -> dict[str, Any]:
+def pod(name: str, labels: dict[str, str]) -> dict[str, Any]:
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"name": name, "namespace": "default", "labels": {"app": "agent"}},
+        "metadata": {"name": name, "namespace": "default", "labels": {"app": "agent", **labels}},
         "spec": {
-            "schedulingGates": [{"name": gate}],
+            "schedulingGates": [{"name": "example.com/gate"}],
             "containers": [{"name": "agent", "image": "registry.example.com/agent:1"}],
         },
     }
@@ -52,8 +52,9 @@ def test_the_service_nominates_nodes_for_its_pods_and_may_change_nothing_else(
     tmp_path: Path, plane: controlplane.ControlPlane
 ) -> None:
     rights.installed(plane, tmp_path / "overlay", "pace")
-    for name, gate in (("own", names.SCHEDULING_GATE), ("foreign", "example.com/gate")):
-        plane.kubectl("create", "--validate=false", "-f", "-", stdin=json.dumps(pod(name, gate)))
+    for name, labels in (("own", {names.ROLLOUT: "hash"}), ("foreign", {})):
+        body = json.dumps(pod(name, labels))
+        plane.kubectl("create", "--validate=false", "-f", "-", stdin=body)
     try:
         asyncio.run(refusals(rights.kubeconfig(plane, tmp_path)))
     finally:
@@ -67,7 +68,7 @@ async def refusals(account: Path) -> None:
             ("own", NOMINATED, ""),
             ("own", NOMINATED, ""),
             ("own", {"status": {"nominatedNodeName": "node-1"}}, ""),
-            ("foreign", NOMINATED, "only the status of pods with the scheduling gate"),
+            ("foreign", NOMINATED, "only the status of pods of a staged rollout"),
             *(("own", patch, "nothing but nominatedNodeName") for patch in OTHER_FIELDS),
         ):
             message = ""

@@ -7,10 +7,13 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 
+import pytest
+
+from gitops_ds.controller.rollouts import WRITE_REFUSED_FOR
 from gitops_ds.fleet import staged_rollouts
-from gitops_ds.model.decision import CreatePod, DeletePod, RecordRollout, ReleasePod
+from gitops_ds.model.decision import CreatePod, DeletePod, RecordRollout
 from gitops_ds.model.events.base import ActionFailed, Performed
-from gitops_ds.model.events.rollouts import RolloutHeld
+from gitops_ds.model.events.rollouts import RolloutHeld, RolloutProgressed, StageOpened
 from gitops_ds.model.rollouts.staged_rollout import HoldKind
 from gitops_ds.simulator.faults import RequestFault, SimulatedRequest, failure
 from tests.deployer.rollout_scene import NODES, Scene, play
@@ -31,7 +34,7 @@ def test_a_slow_api_server_does_not_let_the_builtin_controller_create_a_pod_in_b
         writes = Counter(
             type(event.action) for event in scene.events[before:] if isinstance(event, Performed)
         )
-        assert [writes[of] for of in (DeletePod, CreatePod, ReleasePod)] == [NODES] * 3
+        assert [writes[of] for of in (DeletePod, CreatePod)] == [NODES] * 2
 
     # a pod ends within a second of its delete; one batch after the other takes longer
     play(script, policy=ALL_AT_ONCE, latency=0.3)
@@ -94,5 +97,49 @@ def test_refused_pods_are_a_hold_in_the_objects_of_the_cluster_written_once() ->
         await scene.until(lambda: len(scene.on("2")) == NODES)
         assert scene.record().refused == ""
         assert len(records) <= 3
+
+    play(script, policy=ALL_AT_ONCE, faults=refused)
+
+
+REFUSED_WRITES = [
+    ("delete", "Pod", "the replacement of pods"),
+    ("patch", "Pod", "the replacement of pods"),
+    ("patch", "ControllerRevision", "the record of the rollout"),
+]
+
+
+@pytest.mark.parametrize(("verb", "kind", "refuses"), REFUSED_WRITES)
+def test_any_refused_write_is_a_hold_with_the_message_and_ends_promptly(
+    verb: str, kind: str, refuses: str
+) -> None:
+    is_refused = True
+
+    def refused(request: SimulatedRequest) -> RequestFault | None:
+        is_it = request.verb == verb and not request.subresource
+        of_kind = request.resource is not None and request.resource.kind == kind
+        return failure(403, "no such writes") if is_refused and is_it and of_kind else None
+
+    async def script(scene: Scene) -> None:
+        nonlocal is_refused
+        scene.push("2")
+        await asyncio.sleep(600)
+        hold = next(
+            one.stages.hold for one in reversed(scene.events) if isinstance(one, RolloutProgressed)
+        )
+        assert hold is not None
+        assert hold.kind is HoldKind.REFUSED
+        assert hold.reason.startswith(f"the API server refuses {refuses}: ")
+        assert "no such writes" in hold.reason
+        assert len([one for one in scene.events if isinstance(one, RolloutHeld)]) == 1
+        assert len([one for one in scene.events if isinstance(one, StageOpened)]) <= 1
+        attempts = [one for one in scene.events if isinstance(one, ActionFailed)]
+        assert 600 / WRITE_REFUSED_FOR - 5 <= len(attempts) <= 600 / WRITE_REFUSED_FOR + 5
+        assert scene.on("2") == set()
+        if kind != "ControllerRevision":  # whose record every command reads
+            assert scene.record().refused in hold.reason
+        is_refused = False
+        await asyncio.sleep(WRITE_REFUSED_FOR + 5)
+        assert any(tag == "2" for tag, _ in scene.pods().values())
+        await scene.until(lambda: len(scene.on("2")) == NODES)
 
     play(script, policy=ALL_AT_ONCE, faults=refused)

@@ -18,7 +18,7 @@ STEPS = {
     "P": (NodeStep.PROVED, ""),
     "S": (NodeStep.SOAKING, ""),
     "A": (NodeStep.STARTING, ""),
-    "R": (NodeStep.REPLACING, "Gated"),
+    "R": (NodeStep.REPLACING, "EarlierPodEnds"),
     "O": (NodeStep.REPLACING, failures.OVERDUE),
     "N": (NodeStep.SET_ASIDE, "NodeNotReady"),
     "D": (NodeStep.SET_ASIDE, "NodeDeleting"),
@@ -105,7 +105,7 @@ TOUCHED, SOAK, WITHIN = 1000.0, 60.0, 300.0
         ({"last_run": 70.0, "ready_since": TOUCHED + 72}, None, False),
         # It never was ready: the condition has not changed since the pod was created.
         ({"last_run": 400.0, "ready_since": TOUCHED + 1, "ready": False}, None, False),
-        ({"gated": True}, TOUCHED + 70.5, False),
+        ({"waits": True}, TOUCHED + 70.5, False),
     ],
 )
 def test_a_node_is_not_judged_again_after_its_stage_or_a_certain_soak(

@@ -74,7 +74,7 @@ class TimedWorld(RolloutWorld):
     def advance(self, wake_at: float | None) -> None:
         """To the next time at which a pod starts, ends or has soaked."""
         for name, body in self.pods.items():
-            waits = bool(body["spec"].get("schedulingGates"))
+            waits = self.waits(body)
             if "deletionTimestamp" in body["metadata"]:
                 self.events.setdefault(name, self.now + self.pace.stop)
             elif "phase" not in body.get("status", {}) and not waits:

@@ -292,7 +292,7 @@ def test_a_registry_that_denies_the_proven_template_too_is_at_fault() -> None:
         Pod("a", "b", "c", bound=True),
         Pod("a", "b", "c", bound=True, unprepared=True, trouble="CrashLoopBackOff"),
         Pod("a", "b", "c", phase=Phase.FAILED),
-        Pod("a", "b", "c", gated=True),
+        Pod("a", "b", "c", waits=True),
     ],
 )
 def test_any_other_failure_is_the_template_s(pod: Pod) -> None:

@@ -217,7 +217,7 @@ class PodWatch:
                     self.news.clear()
                     await self.news.wait()
         except TimeoutError:
-            state = sorted((pod.node, tag, pod.ready, pod.gated) for tag, pod in self.pods.values())
+            state = sorted((pod.node, tag, pod.ready, pod.bound) for tag, pod in self.pods.values())
             text = log.read_text()[-5000:] if log is not None else ""
             raise AssertionError(f"{state}\n{text}") from None
 

@@ -58,7 +58,9 @@ def test_an_api_server_that_does_not_say_leaves_the_namespaces(
 @pytest.mark.controlplane
 def test_a_real_api_server_names_the_account(control_plane: controlplane.ControlPlane) -> None:
     async def identity() -> Identity | None:
-        async with connect.writing(Connection(str(control_plane.kubeconfig), writes=True)) as cluster:
+        async with connect.writing(
+            Connection(str(control_plane.kubeconfig), writes=True)
+        ) as cluster:
             return await own_account.read(cluster)
 
     who = asyncio.run(identity())

@@ -145,8 +145,8 @@ def _is_pinned(body: dict[str, Any]) -> bool:
 
 
 def _plain(body: dict[str, Any]) -> Any:
-    """A pod without its name, node and times, the labels and annotations of its rollout, and the
-    template generation that only the built-in controller writes.
+    """A pod without its name, node and times, the labels, annotations and anti-affinity of its
+    rollout, and the template generation that only the built-in controller writes.
     """
     metadata = {
         name: value
@@ -158,6 +158,10 @@ def _plain(body: dict[str, Any]) -> Any:
     metadata["labels"] = {k: v for k, v in metadata["labels"].items() if k not in ours}
     ours = {names.RELEASED, names.BOOT_ID, names.HEALS}
     metadata["annotations"] = {k: v for k, v in metadata["annotations"].items() if k not in ours}
-    text = json.dumps({"metadata": metadata, "spec": body["spec"]})
+    spec = copy.deepcopy(body["spec"])
+    apart = spec["affinity"].pop("podAntiAffinity", {})
+    terms = apart.get("requiredDuringSchedulingIgnoredDuringExecution", [])
+    assert [names.REPLACED in json.dumps(one) for one in terms] == [True] * _is_pinned(body)
+    text = json.dumps({"metadata": metadata, "spec": spec})
     text = text.replace(pods.pod_of(body).node, "NODE")
     return json.loads(re.sub(r"kube-api-access-\w{5}", "kube-api-access", text))

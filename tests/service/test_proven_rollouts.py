@@ -162,7 +162,7 @@ def _annotations(plane: controlplane.ControlPlane) -> dict[str, str]:
     return dict(staged.agent(plane)["metadata"]["annotations"])
 
 
-def test_a_policy_that_is_removed_while_a_pod_is_gated_leaves_no_node_without_an_agent(
+def test_a_policy_that_is_removed_while_a_pod_waits_leaves_no_node_without_an_agent(
     tmp_path: Path,
 ) -> None:
     staged.play(_removed_policy, tmp_path, FEW, LONG, pod_delete_milliseconds=8000)
@@ -172,9 +172,7 @@ async def _removed_policy(
     plane: controlplane.ControlPlane, upstream: Upstream, watch: PodWatch, log: Path
 ) -> None:
     upstream.commit(staged.files("2", staged.policy(LONG)))
-    await watch.until(lambda: any(pod.gated for _, pod in watch.pods.values()), log)
-    gated = {uid for uid, (_, pod) in watch.pods.items() if pod.gated}
+    await watch.until(lambda: any(not pod.bound for _, pod in watch.pods.values()), log)
     upstream.commit({"agents/agent/rollout.yaml": None})
-    await watch.until(lambda: not gated & set(watch.pods), log)
     await watch.until(lambda: len(watch.on("2")) == FEW, log)
-    assert not any(pod.gated for _, pod in watch.pods.values())
+    await watch.until(lambda: all(pod.bound for _, pod in watch.pods.values()), log)

@@ -148,9 +148,8 @@ async def _without_the_service(plane: controlplane.ControlPlane, watch: staged.P
 
 
 def _all_there(watch: staged.PodWatch) -> bool:
-    """Whether every node has a pod that is ready, or the gated pod of the service that is away."""
-    gated = {pod.node for _, pod in watch.pods.values() if pod.gated}
-    return len(watch.on("1") | watch.on("2") | gated) == SOME
+    """Whether every node has a pod that is ready."""
+    return len(watch.on("1") | watch.on("2")) == SOME
 
 
 def test_uninstall_in_mid_rollout_brings_the_proven_pods_back_and_at_rest_restarts_none(
@@ -171,7 +170,7 @@ async def _uninstalled(
             await watch.until(lambda: len(watch.on("1")) == FEW, log)
             watch.expect("2")
             upstream.commit(staged.files("2", staged.policy(QUICK)))
-            await watch.until(lambda: bool(watch.on("2")) and _gated(watch), log)
+            await watch.until(lambda: bool(watch.on("2")) and _waits(watch), log)
         touched = {pod.node for tag, pod in watch.pods.values() if tag == "2"}
         untouched = {uid for uid in watch.uids("1") if watch.pods[uid][1].node not in touched}
         await asyncio.to_thread(_uninstall, plane)
@@ -191,8 +190,8 @@ async def _uninstalled(
         _nothing_is_left(plane)
 
 
-def _gated(watch: staged.PodWatch) -> bool:
-    return any(pod.gated for _, pod in watch.pods.values())
+def _waits(watch: staged.PodWatch) -> bool:
+    return any(pod.pinned and not pod.bound for _, pod in watch.pods.values())
 
 
 def _uninstall(plane: controlplane.ControlPlane) -> None:

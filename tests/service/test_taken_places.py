@@ -130,7 +130,7 @@ REFUSING = {
         "validations": [
             {
                 "expression": "!has(object.status.nominatedNodeName)"
-                " || !has(object.spec.schedulingGates)",
+                f" || !('{names.ROLLOUT}' in object.metadata.labels)",
                 "message": "no nominations here",
                 "reason": "Forbidden",
             }
@@ -241,7 +241,7 @@ def test_no_pod_of_the_same_priority_gets_the_place_of_a_canary(fleet: Fleet) ->
         assert len(fleet.runs(tag)) == NODES
     assert WAITS not in fleet.log.read_text()
     assert pending(fleet.plane, SPACE, "blocker") == NODES
-    assert fleet.log.read_text().count("NominatePod") == 3 * NODES
+    assert fleet.log.read_text().count("NominatePod") >= 3 * NODES  # each failed attempt clears it
     fleet.unharmed("Agent 4")
     fleet.plane.kubectl("--as", TENANT, "-n", SPACE, "delete", "daemonset", "blocker")
 

@@ -5,9 +5,11 @@
 2. No healthy pod is replaced because of an edit, and none while the agent is suspended.
 3. Every rollout ends, and no good template is halted (also at the end of a world).
 4. A return ends within the start of a pod on every well node.
-5. No well node is without an agent for longer, and no gated pod stays alone on its node.
+5. No well node is without an agent for longer, and no pinned pod stays unbound
+   alone on its node.
 6. A node with another template than that of the shown commit is shown.
 7. Only the service that owns the DaemonSet writes its pods.
+8. A node is replaced once for a target: the built-in controller makes no pod in between.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ from tests.worlds.staged_oracle import HEALED, Oracle, PodView
 
 RETURNED = 75.0  # seconds: a commit is read within 30, a pod ends within 20, starts within 10
 BARE = 60.0  # seconds without an agent: two pods that end and start
-GATED_ALONE = 15.0
+UNBOUND_ALONE = 15.0  # also while no service runs
 SHOWN_AFTER = 30.0
 
 
@@ -105,6 +107,7 @@ class Judge:
             if len(forward) == 1:
                 self._judge_forward(target, view.node, now)
                 oracle.taken.setdefault(target, set()).add(view.node)
+                oracle.moving[view.node] = now
         oracle.pending[view.node] = now
 
     def _judge_forward(self, target: str, node: str, now: float) -> None:
@@ -192,6 +195,7 @@ class Judge:
     def created(self, uid: str, writer: str, now: float) -> None:
         """Judges a new pod, also one of the built-in controller."""
         oracle, view = self.oracle, self.oracle.pods[uid]
+        self._judge_race(view, writer)
         if not oracle.staged or view.template in oracle.proven or view.by_hand:
             return
         what = f"the {writer} creates a pod of {view.template} on {view.node}"
@@ -202,6 +206,21 @@ class Judge:
         elif self.oracle.is_well(view.node):
             oracle.observe_soaks(now)
             self._judge_canary(view.template, view.node, what, now)
+
+    def _judge_race(self, view: PodView, writer: str) -> None:
+        """A pod of the built-in controller, on a node whose pod the service deleted for a target;
+        a kill in between is one cause of it.
+        """
+        running, since = self.situation.running, view.since_taken
+        if (
+            running is None
+            or since is None
+            or since < running
+            or not self.oracle.is_well(view.node)
+        ):
+            return
+        if writer == staged_oracle.BUILT_IN:
+            self._fail(8, f"the {writer} creates a pod on {view.node}, which is being updated")
 
     # --- events
 
@@ -243,13 +262,13 @@ class Judge:
             )
             if node.stray is not None and self._returns() and now - since > RETURNED:
                 self._fail(4, f"{node.name} does not return to {self.oracle.in_force}")
-        self._judge_gates(now)
+        self._judge_unbound(now)
 
     def _since(self, before: float | None, holds: bool, now: float) -> float | None:
         return (before if before is not None else now) if holds else None
 
     def _has_agent(self, node: str) -> bool:
-        return any(not one.gated for one in self.oracle.on(node))
+        return any(not one.waits for one in self.oracle.on(node))
 
     def _is_stray(self, node: str) -> bool:
         """Whether the node has pods, of abandoned templates only."""
@@ -269,21 +288,21 @@ class Judge:
             and not now.annotated_drift
         )
 
-    def _judge_gates(self, now: float) -> None:
-        running, before, self._alone = self.situation.running, self._alone, {}
-        if running is None or self.oracle.live is None:
+    def _judge_unbound(self, now: float) -> None:
+        before, self._alone = self._alone, {}
+        if self.oracle.live is None:
             return
         for uid, pod in self.oracle.pods.items():
             others = [one for one in self.oracle.pods.values() if one.node == pod.node]
             if (
-                pod.gated
+                pod.waits
                 and not pod.terminating
                 and len(others) == 1
                 and self.oracle.is_well(pod.node)
             ):
                 since = self._alone[uid] = before.get(uid, now)
-                if now - max(since, running) > GATED_ALONE:
-                    self._fail(5, f"a gated pod is alone on {pod.node} for {GATED_ALONE:g} s")
+                if now - since > UNBOUND_ALONE:
+                    self._fail(5, f"an unbound pod is alone on {pod.node} for {UNBOUND_ALONE:g} s")
 
     # --- what is shown
 

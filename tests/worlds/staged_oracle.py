@@ -39,7 +39,8 @@ class PodView:
     created: float
     by_hand: bool
     ready_since: float | None = None
-    gated: bool = False
+    waits: bool = False
+    since_taken: float | None = None  # when its node was taken, if no pod came since
     terminating: bool = False
     heals: bool = False  # it replaces an agent that was not ready
 
@@ -83,6 +84,8 @@ class Oracle:
     broken: dict[str, float] = field(default_factory=dict)  # when a fault stopped a node
     soaked: dict[str, set[str]] = field(default_factory=dict)  # nodes by template
     taken: dict[str, set[str]] = field(default_factory=dict)  # with a ready pod before
+    # node -> when the service deleted a healthy pod for a target
+    moving: dict[str, float] = field(default_factory=dict)
     pending: dict[str, float] = field(default_factory=dict)  # node -> when the service deleted
     last_ready: dict[str, float] = field(default_factory=dict)  # when a node had a ready pod
     ended: list[tuple[float, float]] = field(default_factory=list)  # blocks: since, until
@@ -152,7 +155,8 @@ class Oracle:
             self.touched.setdefault(template, set()).add(node)
             view.heals = self.is_healing(node, now)
             self.pending.pop(node, None)
-        view.gated = bool(spec.get("schedulingGates"))
+            view.since_taken = self.moving.pop(node, None)
+        view.waits = "nodeName" not in spec and names.ROLLOUT in metadata["labels"]
         view.terminating = "deletionTimestamp" in metadata
         status = body.get("status") or {}
         ready = any(

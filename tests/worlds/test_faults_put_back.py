@@ -185,7 +185,7 @@ STAGED: dict[str, dict[str, tuple[str, ...]]] = {
             "if pod.restarts > gate.restarts:",
             "if gate is not None and (not (touched.rebooted and is_starting)):",
             "if gate is not None:",
-            "if pod.gated:\n            return False",
+            "if pod.waits:\n            return False",
             "if True:\n            return False",
         )
     },
@@ -195,10 +195,10 @@ STAGED: dict[str, dict[str, tuple[str, ...]]] = {
             "wanted = live",
         )
     },
-    "R8: the gated pods of a DaemonSet without a policy stay gated": {
-        "gitops_ds.controller.rollouts": (
-            "if not is_owner or not any((pod.gated for pod in seen.pods)):",
-            "if is_owner:",
+    "R8: a pinned pod waits behind a scheduling gate": {
+        "gitops_ds.rollouts.pinned_bodies": (
+            "return {**spec, 'affinity': {**affinity, 'podAntiAffinity': apart}}",
+            "return {**spec, 'schedulingGates': [{'name': 'example.com/gate'}]}",
         )
     },
     "R9: a return waits for one zone after the other": {

@@ -22,7 +22,6 @@ from gitops_ds.model.decision import (
     Observation,
     PromoteRevision,
     RecordRollout,
-    ReleasePod,
 )
 from gitops_ds.model.events.definition import EventDefinition, Level, Notice, Sample, Tone
 from gitops_ds.model.objects import Key, Resource
@@ -130,7 +129,6 @@ _SUCCESSES: Mapping[type, tuple[str, str]] = {
 _FAILURES: Mapping[type, tuple[str, str]] = {
     CreatePod: ("FailedCreate", "creating"),
     DeletePod: ("FailedDelete", "deleting"),
-    ReleasePod: ("FailedCreate", "removing the scheduling gate"),
     NominatePod: ("FailedCreate", "keeping the place"),
     RecordRollout: ("FailedHistory", "recording the rollout"),
     PromoteRevision: ("FailedHistory", "promoting the target revision"),

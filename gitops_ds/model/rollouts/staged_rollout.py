@@ -137,10 +137,11 @@ class RolloutRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     revision.
 
     `passed` maps each stage that was passed to the time; a passed stage stays passed when its pods
-    are replaced. `early`: the DaemonSet gets the template before every stage is passed. `before`
-    is when the current stage first touched a node, if a gate compares with the time before; `gates`
-    are the results of its measured gates; `refused` is the message of the API server that refuses
-    the pods, the first one. The size depends on the number of stages and gates only.
+    are replaced. `early`: the DaemonSet gets the template before every stage is passed. `before` is
+    when the current stage first touched a node, if a gate compares with the time before; `gates`
+    are the results of its measured gates; `refused` is the message of the API server that refuses a
+    write, the first one, and `refuses` is what it refuses. The size depends on the number of stages
+    and gates only.
     """
 
     began: float = 0.0
@@ -150,6 +151,10 @@ class RolloutRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     before: Mapping[str, float] = {}
     gates: Mapping[str, GateRecord] = {}
     refused: str = ""
+    refuses: str = ""
+
+
+RECORD = "the record of the rollout"  # in `refuses`
 
 
 class StageInputs(msgspec.Struct, frozen=True):
@@ -158,16 +163,17 @@ class StageInputs(msgspec.Struct, frozen=True):
     `approved` names the stages that are approved, and `approvals` states by whom, for people only;
     `readings` are the last measurements of gates; `behind` maps each agent of `after` to the nodes
     where it is not up to date (None: anywhere in the cluster); `busy` are the nodes with pods that
-    belong to no DaemonSet; `refused` is the message of the API server that refuses the pods, else
-    empty: they are tried again at `refused_until` (None: unknown); `held` is the reason for which a
-    person must release the rollout first, else empty; `halted` are the hashes of the pods of halted
-    templates; `halted_elsewhere` names the halted rollout that halts this one, else empty;
-    `at_once` is the maximum of nodes that may be taken now by `limits.api`, None without a limit;
-    `warnings` are the newest warning events of pods that are not well, by their UID; `foreign` is
-    the annotation of the deployer that another writer changed or removed, else empty: it states
-    nothing; `arrived` are the first pods, NAMESPACE/NAME, that were bound to nodes where a pod
-    of the target waits for its place, by node; `nominates`: pods may be nominated, as far as known.
-    `moved`: the DaemonSet has other nodes, by an edit.
+    belong to no DaemonSet; `refused` is the message of the API server that refuses a write, else
+    empty, and `refuses` what it refuses (empty: the pods): it is tried again at `refused_until`
+    (None: unknown); `held` is the reason for which a person must release the rollout first, else
+    empty; `halted` are the hashes of the pods of halted templates; `halted_elsewhere` names the
+    halted rollout that halts this one, else empty; `at_once` is the maximum of nodes that may be
+    taken now by `limits.api`, None without a limit; `warnings` are the newest warning events of
+    pods that are not well, by their UID; `foreign` is the annotation of the deployer that another
+    writer changed or removed, else empty: it states nothing; `arrived` are the first pods,
+    NAMESPACE/NAME, that were bound to nodes where a pod of the target waits for its place, by node;
+    `nominates`: pods may be nominated, as far as known. `moved`: the DaemonSet has other nodes, by
+    an edit.
     """
 
     policy: RolloutPolicy
@@ -181,6 +187,7 @@ class StageInputs(msgspec.Struct, frozen=True):
     busy: frozenset[str] = frozenset()
     refused: str = ""
     refused_until: float | None = None
+    refuses: str = ""
     held: str = ""
     halted: frozenset[str] = frozenset()
     halted_elsewhere: str = ""
