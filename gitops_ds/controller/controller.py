@@ -178,6 +178,7 @@ class Controller:
                 self.observer.wrote,
                 self._emit,
                 asyncio.Semaphore(REQUESTS_AT_ONCE),
+                self.observer.epoch,
             )
             while not self._stopping:
                 await room.acquire()
@@ -234,6 +235,8 @@ class Controller:
             self._repetitions.pop(key, None)
             self.observer.forget(key)
             return False
+        if seen.unlisted:
+            return False  # the list of the last kind queues it again
         if self._powers is Powers.OBSERVE:
             self._compare(seen)
             return False
@@ -290,9 +293,7 @@ class Controller:
         """The outcome of a decision, and whether it failed."""
         key = seen.daemonset.key
         self.observer.remember(seen.daemonset, decision)
-        outcome = await executor.perform(
-            stage, seen.daemonset, decision, self._refused.pop(key, ())
-        )
+        outcome = await executor.perform(stage, seen, decision, self._refused.pop(key, ()))
         if outcome.refused:
             self._refused[key] = outcome.refused
         failed = bool(outcome.errors or outcome.refused) or self._is_futile(key, decision)

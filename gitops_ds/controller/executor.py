@@ -15,11 +15,10 @@ from typing import Any, TypeVar
 import msgspec
 
 from gitops_ds.apimachinery import daemonsets
-from gitops_ds.controller.actions import ActionWriter, Remember
+from gitops_ds.controller.actions import ActionWriter, Remember, WatchedEpoch
 from gitops_ds.daemonset import pod_changes
 from gitops_ds.errors import ClusterError, Forbidden, Invalid, NotFound, NotLeading
 from gitops_ds.model.cluster import Cluster
-from gitops_ds.model.daemonset import DaemonSet
 from gitops_ds.model.decision import (
     Action,
     CreatePod,
@@ -28,6 +27,7 @@ from gitops_ds.model.decision import (
     DeleteRevision,
     LabelRevision,
     NominatePod,
+    Observation,
     Release,
     ReleasePod,
     RenumberRevision,
@@ -52,7 +52,8 @@ class ExecutionContext(msgspec.Struct, frozen=True):
     """The cluster, the clock (seconds since 1970), the cache for own writes, and the receiver of
     events.
 
-    `requests` limits the number of concurrent requests of all DaemonSets.
+    `requests` limits the number of concurrent requests of all DaemonSets. `epoch` is that of the
+    observation with this number.
     """
 
     cluster: Cluster
@@ -60,6 +61,7 @@ class ExecutionContext(msgspec.Struct, frozen=True):
     remember: Remember
     emit: Emit
     requests: asyncio.Semaphore
+    epoch: Callable[[int], WatchedEpoch]
 
 
 class ExecutionOutcome(msgspec.Struct, frozen=True):
@@ -78,14 +80,14 @@ class ExecutionOutcome(msgspec.Struct, frozen=True):
 
 async def perform(
     stage: ExecutionContext,
-    daemonset: DaemonSet,
+    seen: Observation,
     decision: Decision,
     refused: Collection[Action] = (),
 ) -> ExecutionOutcome:
     """Executes a decision; actions on pods that were refused the last time come last, so that they
     delay no other ones.
     """
-    turn = _Execution(stage, daemonset, frozenset(map(target, refused)))
+    turn = _Execution(stage, seen, frozenset(map(target, refused)))
     errors: list[ClusterError] = []
     grounded = True
     for actions in decision.steps:
@@ -102,9 +104,10 @@ async def perform(
 
 
 class _Execution:
-    def __init__(self, stage: ExecutionContext, daemonset: DaemonSet, last: Set[str]) -> None:
-        self.stage, self.daemonset, self.last = stage, daemonset, last
-        self.writer = ActionWriter(stage.cluster, stage.remember, daemonset)
+    def __init__(self, stage: ExecutionContext, seen: Observation, last: Set[str]) -> None:
+        self.stage, self.daemonset, self.last = stage, seen.daemonset, last
+        epoch = stage.epoch(seen.epoch)
+        self.writer = ActionWriter(stage.cluster, stage.remember, epoch, seen.daemonset)
         self.refused: list[Action] = []
         self.may_nominate = True
 
