@@ -158,3 +158,14 @@ def test_an_expired_first_list_begins_no_epoch() -> None:
     epochs = Epochs(WATCHED)
     epochs.lost(POD)
     assert epochs.number == 0
+
+
+def test_a_version_that_goes_back_begins_an_epoch() -> None:
+    """As after a reconnection to an API server of a restored member, or one that lags."""
+    epochs = listed()
+    epochs.follows(POD, "90")
+    assert epochs.number == 1
+    assert set(epochs.unlisted) == set(WATCHED)
+    epochs = listed()
+    epochs.answered(NODE, "99")
+    assert epochs.number == 1
