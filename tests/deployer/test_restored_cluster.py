@@ -16,7 +16,7 @@ from gitops_ds.model.objects import POD, Resource
 from gitops_ds.simulator import faults
 from gitops_ds.simulator.faults import RequestFault, SimulatedRequest
 from gitops_ds.simulator.store import Backup
-from tests.deployer.rollout_scene import NODES, Scene, both, play
+from tests.deployer.rollout_scene import NODES, Scene, play
 
 CAP = 3  # of ten nodes, as in the policy of the scene
 APART = 40.0  # seconds between the first kind that is listed after the restore and the others
@@ -63,8 +63,12 @@ def restored(scene: Scene, lists: LateLists, backup: Backup, late: Iterable[Reso
     scene.cluster.restore(backup)
 
 
-@both
-@pytest.mark.parametrize("first", WATCHED, ids=lambda resource: resource.plural)
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("first", "powers"),
+    [*((resource, Powers.PACE) for resource in WATCHED), (POD, Powers.FULL)],
+    ids=lambda value: value.plural if isinstance(value, Resource) else str(value),
+)
 def test_no_pod_is_deleted_by_a_mix_of_two_worlds(first: Resource, powers: Powers) -> None:
     lists = LateLists()
 
