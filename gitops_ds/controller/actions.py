@@ -18,7 +18,7 @@ from gitops_ds.apimachinery.rollouts import target_revisions
 from gitops_ds.daemonset import pod_changes
 from gitops_ds.errors import AlreadyExists, NotFound, StaleView
 from gitops_ds.model import names
-from gitops_ds.model.cluster import Cluster, PatchType
+from gitops_ds.model.cluster import Cluster, PatchType, Selection
 from gitops_ds.model.daemonset import DaemonSet, Owner
 from gitops_ds.model.decision import (
     Action,
@@ -237,9 +237,7 @@ class ActionWriter:
         if self._confirmed:
             return
         observed = self._daemonset
-        live = daemonsets.daemonset_of(
-            await self._cluster.get(DAEMONSET, self._namespace, observed.key.name)
-        )
+        live = await (self._listed() if whole else self._read())
         if live.uid == observed.uid and 0 < version_number(live.version) < version_number(
             observed.version
         ):
@@ -252,6 +250,19 @@ class ActionWriter:
         if whole and _stated(live) != _stated(observed):
             raise StaleView(f"{observed.key} has changed since it was observed")
         self._confirmed = True
+
+    async def _read(self) -> DaemonSet:
+        name = self._daemonset.key.name
+        return daemonsets.daemonset_of(await self._cluster.get(DAEMONSET, self._namespace, name))
+
+    async def _listed(self) -> DaemonSet:
+        """The DaemonSet by a consistent list, which powers pace permit, unlike a get."""
+        name = self._daemonset.key.name
+        which = Selection(self._namespace, fields=f"metadata.name={name}")
+        items = (await self._cluster.list(DAEMONSET, which)).items
+        if not items:
+            raise StaleView(f"{self._daemonset.key} was deleted: nothing is written for it")
+        return daemonsets.daemonset_of(next(iter(items)))
 
     async def _create_revision(self, action: CreateRevision) -> Key | None:
         """A revision with an existing name is used if it has the same template. Otherwise it is a
@@ -276,9 +287,7 @@ class ActionWriter:
             raise
 
     async def _count_collision(self, action: CreateRevision) -> None:
-        live = daemonsets.daemonset_of(
-            await self._cluster.get(DAEMONSET, self._namespace, self._daemonset.key.name)
-        )
+        live = await self._read()
         if live.uid == self._daemonset.uid and live.collision_count == action.collision_count:
             await self.patch_status({"collisionCount": (action.collision_count or 0) + 1})
 
